@@ -1,0 +1,2 @@
+//! The drivetrain binary.
+fn main() {}

@@ -1,0 +1,287 @@
+//! Who decides next: the driver's contract and the registry of drivers by name.
+//!
+//! A driver is a pure function of what has happened. The loop calls it in this order, again and again:
+//!
+//! 1. [`Driver::decide`] when nothing of the task is under way. It answers with a [`Decision`].
+//! 2. [`Driver::observe`] for everything that came of the decision: one [`Fact::Result`] for each action, in
+//!    the order of the actions, whatever the order in which they ended; answers of people; failed verdicts.
+//!
+//! A driver never waits, never does anything and never reads a clock: what it needs is in [`Situation`] and
+//! in the facts. Between two calls it can be saved with [`Driver::save`] and made again by
+//! [`DriverKind::load`], in another process, and must go on as if nothing had happened.
+
+pub mod composite;
+pub mod external;
+pub mod scripted;
+pub mod state_machine;
+pub mod user;
+pub mod workflow;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::id::CallId;
+use crate::policy::permission::Author;
+use crate::task::CriterionResult;
+use crate::time::{Span, Timestamp};
+use crate::tool::ToolResult;
+
+/// What a driver answers. Exhaustive on purpose: a new kind of move must break every caller.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decision {
+    /// Do these, all at once; results come back in this order.
+    Act(Vec<Action>),
+    /// Nothing to do until something comes.
+    Wait(Wait),
+    /// Ask the decider outside (a plugin); its answer comes back as [`Fact::Consulted`].
+    Consult(Value),
+    /// The work is finished, says the driver. Acceptance decides.
+    Claim {
+        /// What was done, for a person.
+        summary: String,
+    },
+    /// It cannot go on.
+    GiveUp {
+        /// Why, for a person.
+        reason: String,
+        /// Whether it is a circle rather than a failure.
+        stuck: bool,
+    },
+}
+
+/// What a driver can wait for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// A person's next line; the prompt says what is expected.
+    Person {
+        /// Shown to the person.
+        prompt: String,
+    },
+    /// A moment.
+    Until {
+        /// When to decide again.
+        at: Timestamp,
+        /// Why, for a person.
+        reason: String,
+    },
+    /// The results of actions that are under way; only a driver that is [`Driver::eager`] may say so.
+    Results,
+}
+
+/// One action: a tool call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Action {
+    /// The tool's name.
+    pub tool: String,
+    /// Its parameters.
+    pub input: Arc<Value>,
+    /// What a person sees it as, such as the step's name; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
+    /// The way down a tree of drivers to the one that acts: given back with the result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<u32>,
+    /// Who wrote it.
+    pub author: Author,
+    /// Stop it after this time; the tool's own limit if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+}
+
+/// Something that happened and that the driver is told once.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fact<'a> {
+    /// An action ended.
+    Result {
+        /// The call's id.
+        call: CallId,
+        /// What was asked.
+        action: &'a Action,
+        /// What came of it.
+        result: &'a ToolResult,
+    },
+    /// A person decided, in one line (answer to [`Wait::Person`]).
+    Told(&'a str),
+    /// A note of the operator: steering, an interrupt's note, or a follow-up.
+    Note(&'a Note),
+    /// The claim was checked and these criteria did not all pass.
+    VerdictFailed(&'a [CriterionResult]),
+    /// The decider outside answered, or could not (the error says why).
+    Consulted(Result<&'a Value, &'a str>),
+}
+
+/// What a person sent to the driver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// How it was sent.
+    pub kind: NoteKind,
+    /// What it says.
+    pub text: String,
+}
+
+/// The ways to send a note.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoteKind {
+    /// Before the next action that has not started.
+    Steer,
+    /// After the running work was stopped.
+    Interrupt,
+    /// When the driver would otherwise be finished.
+    FollowUp,
+}
+
+/// What a driver may look at when it decides.
+#[derive(Debug, Clone, Copy)]
+pub struct Situation<'a> {
+    /// The task's goal.
+    pub goal: &'a str,
+    /// The time of the input that led here.
+    pub now: Timestamp,
+    /// Decisions made before this one.
+    pub turns: u64,
+    /// The driver's own place in a tree of drivers; a composite extends it for its children.
+    pub path: &'a [u32],
+}
+
+/// A live driver. See the module's page for the contract.
+pub trait Driver: fmt::Debug + Send {
+    /// The next move. Called only when nothing is under way, unless the driver is eager.
+    fn decide(&mut self, situation: &Situation<'_>) -> Decision;
+
+    /// Takes note of what happened.
+    fn observe(&mut self, situation: &Situation<'_>, fact: &Fact<'_>);
+
+    /// Everything it remembers, as plain data that [`DriverKind::load`] understands.
+    fn save(&self) -> Value;
+
+    /// True if it wants results one by one, and to decide after each while others are under way.
+    fn eager(&self) -> bool {
+        false
+    }
+}
+
+/// A kind of driver: what the registry holds.
+pub trait DriverKind: fmt::Debug + Send + Sync {
+    /// The name that task files use.
+    fn name(&self) -> &str;
+
+    /// Raised when saved state of an older version is no longer understood.
+    fn version(&self) -> u32;
+
+    /// Checks a configuration and makes a driver at its beginning. The error names the key that is wrong.
+    fn create(&self, config: &Value, registry: &Registry) -> Result<Box<dyn Driver>, String>;
+
+    /// Makes a driver from what [`Driver::save`] gave.
+    fn load(&self, config: &Value, state: &Value, registry: &Registry) -> Result<Box<dyn Driver>, String>;
+}
+
+/// The drivers that exist, by name.
+#[derive(Debug, Clone, Default)]
+pub struct Registry {
+    kinds: BTreeMap<String, Arc<dyn DriverKind>>,
+}
+
+impl Registry {
+    /// The drivers that come with drivetrain.
+    pub fn builtin() -> Registry {
+        let mut registry = Registry::default();
+        registry.register(Arc::new(user::UserKind));
+        registry.register(Arc::new(workflow::WorkflowKind));
+        registry.register(Arc::new(state_machine::StateMachineKind));
+        registry.register(Arc::new(external::ExternalKind));
+        for kind in composite::kinds() {
+            registry.register(kind);
+        }
+        registry
+    }
+
+    /// Adds a driver; one of the same name is replaced.
+    pub fn register(&mut self, kind: Arc<dyn DriverKind>) {
+        self.kinds.insert(kind.name().to_owned(), kind);
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.kinds.keys().map(String::as_str)
+    }
+
+    /// Finds a kind. `external:NAME` is the kind `external`; its configuration names the plugin.
+    pub fn find(&self, name: &str) -> Result<&Arc<dyn DriverKind>, String> {
+        let kind = name.split_once(':').map_or(name, |(kind, _)| kind);
+        self.kinds.get(kind).ok_or_else(|| {
+            let names: Vec<&str> = self.names().collect();
+            format!("no driver {name:?}: expected one of {}", names.join(", "))
+        })
+    }
+}
+
+/// A driver as part of a state: its name, version and configuration beside the live thing.
+#[derive(Debug)]
+pub struct DriverSlot {
+    /// The registered name.
+    pub name: String,
+    /// The version that made it.
+    pub version: u32,
+    /// Its configuration.
+    pub config: Arc<Value>,
+    /// The driver itself.
+    pub live: Box<dyn Driver>,
+}
+
+/// A driver at rest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SavedDriver {
+    /// The registered name.
+    pub name: String,
+    /// The version that saved it.
+    pub version: u32,
+    /// Its configuration.
+    pub config: Arc<Value>,
+    /// What it remembered.
+    pub state: Value,
+}
+
+impl DriverSlot {
+    /// Makes a driver at its beginning.
+    pub fn create(name: &str, config: &Value, registry: &Registry) -> Result<DriverSlot, String> {
+        let kind = registry.find(name)?;
+        let live = kind.create(config, registry)?;
+        Ok(DriverSlot { name: name.to_owned(), version: kind.version(), config: Arc::new(config.clone()), live })
+    }
+
+    /// Puts it to rest.
+    pub fn save(&self) -> SavedDriver {
+        SavedDriver {
+            name: self.name.clone(),
+            version: self.version,
+            config: Arc::clone(&self.config),
+            state: self.live.save(),
+        }
+    }
+
+    /// Wakes it. A driver of a newer version than the registry's is refused.
+    pub fn load(saved: &SavedDriver, registry: &Registry) -> Result<DriverSlot, String> {
+        let kind = registry.find(&saved.name)?;
+        if saved.version > kind.version() {
+            return Err(format!(
+                "driver {} was saved by version {}; this drivetrain has version {}",
+                saved.name,
+                saved.version,
+                kind.version()
+            ));
+        }
+        let live = kind.load(&saved.config, &saved.state, registry)?;
+        Ok(DriverSlot {
+            name: saved.name.clone(),
+            version: saved.version,
+            config: Arc::clone(&saved.config),
+            live,
+        })
+    }
+}

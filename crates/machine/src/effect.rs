@@ -1,0 +1,106 @@
+//! Work for the world, as plain data. Each effect has an id and carries everything it needs: a performer
+//! never looks at a state. Exhaustive on purpose: a new effect must break every performer.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::id::{CallId, EffectId};
+use crate::policy::permission::Approval;
+use crate::task::{Criterion, Workspace, WorkspaceSpec};
+use crate::time::{Span, Timestamp};
+use crate::tool::EffectClass;
+
+/// One piece of work. All but `Cancel` are answered by exactly one signal that carries the id.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Make or find the task's workspace. Idempotent: the same task gets the same one.
+    OpenWorkspace {
+        /// Answered by `WorkspaceOpened`.
+        id: EffectId,
+        /// What is wanted.
+        spec: WorkspaceSpec,
+        /// The folder the task was started in.
+        folder: String,
+    },
+    /// Run a tool.
+    RunTool {
+        /// Answered by `ToolEnded`.
+        id: EffectId,
+        /// Everything about the call.
+        call: ToolCall,
+        /// The gate let it pass.
+        approval: Approval,
+    },
+    /// Ask the decider outside.
+    Consult {
+        /// Answered by `Consulted`.
+        id: EffectId,
+        /// The plugin's configuration, as the driver has it.
+        plugin: Arc<Value>,
+        /// What it is asked.
+        request: Value,
+    },
+    /// Keep the whole state of the workspace, outside of it.
+    Checkpoint {
+        /// Answered by `Checkpointed`.
+        id: EffectId,
+        /// What to keep.
+        workspace: Workspace,
+    },
+    /// Run the criteria.
+    Verify {
+        /// Answered by `Verified`.
+        id: EffectId,
+        /// As frozen at the start.
+        criteria: Vec<Criterion>,
+        /// Where.
+        workspace: Workspace,
+    },
+    /// Report back at a moment.
+    SetTimer {
+        /// Answered by `TimerFired`.
+        id: EffectId,
+        /// When.
+        at: Timestamp,
+    },
+    /// Stop another effect and everything it started. Has no answer; a late one of its target is dropped.
+    Cancel {
+        /// The effect to stop.
+        target: EffectId,
+    },
+}
+
+/// A tool call, complete.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolCall {
+    /// The call's id: also its idempotency key, the same for every attempt.
+    pub call: CallId,
+    /// The tool's name.
+    pub tool: String,
+    /// Its parameters, checked.
+    pub input: Arc<Value>,
+    /// How repeatable it is.
+    pub class: EffectClass,
+    /// Stop it after this time; the tool's own limit if absent.
+    pub timeout: Option<Span>,
+    /// Where it works.
+    pub workspace: Workspace,
+    /// True if an earlier attempt may have run: a checkable tool looks before it acts.
+    pub repeated: bool,
+}
+
+impl Effect {
+    /// The effect's own id; of a `Cancel`, its target's.
+    pub fn id(&self) -> EffectId {
+        match self {
+            Effect::OpenWorkspace { id, .. }
+            | Effect::RunTool { id, .. }
+            | Effect::Consult { id, .. }
+            | Effect::Checkpoint { id, .. }
+            | Effect::Verify { id, .. }
+            | Effect::SetTimer { id, .. } => *id,
+            Effect::Cancel { target } => *target,
+        }
+    }
+}

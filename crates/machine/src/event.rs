@@ -1,0 +1,236 @@
+//! Facts for observers: what a person, a screen or a script sees of a task. Never needed to resume.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::driver::Note;
+use crate::id::{CallId, TaskId};
+use crate::policy::budget::{Budget, Exhausted, Spend};
+use crate::task::{CriterionResult, Outcome, Workspace};
+use crate::time::Timestamp;
+use crate::tool::ToolResult;
+
+/// One fact with its place and time; the shape of a line of `--json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Its number within the task, from 1, without gaps.
+    pub seq: u64,
+    /// When the input that caused it entered, in milliseconds since the epoch.
+    pub time: Timestamp,
+    /// The task.
+    pub task: TaskId,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// What can happen, as observers hear it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum EventKind {
+    /// A task began.
+    TaskStarted {
+        /// Its goal.
+        goal: String,
+        /// Who decides.
+        driver: String,
+        /// How many acceptance criteria it has.
+        criteria: usize,
+    },
+    /// A process took it up.
+    Attached {
+        /// The process's owner number.
+        owner: u64,
+        /// Whether a person is there.
+        attended: bool,
+    },
+    /// The process let go of it.
+    Detached {
+        /// Why.
+        reason: String,
+    },
+    /// The process that drove it was lost.
+    OwnerLost {
+        /// Calls that will be run again.
+        repeated: Vec<CallId>,
+        /// Calls nobody knows the end of.
+        in_doubt: Vec<CallId>,
+    },
+    /// It has a place to work.
+    WorkspaceOpened {
+        /// The place.
+        workspace: Workspace,
+    },
+    /// The driver decided.
+    TurnStarted {
+        /// The turn's number, from 1.
+        turn: u64,
+        /// How many actions it has.
+        actions: usize,
+    },
+    /// All that a decision caused has ended.
+    TurnEnded {
+        /// The turn's number.
+        turn: u64,
+    },
+    /// A call began.
+    ToolStarted {
+        /// The call.
+        call: CallId,
+        /// The tool's name.
+        tool: String,
+        /// What a person calls it; may be empty.
+        label: String,
+        /// Its parameters.
+        input: Arc<Value>,
+        /// Who let it pass.
+        allowed_by: String,
+    },
+    /// A call ended.
+    ToolEnded {
+        /// The call.
+        call: CallId,
+        /// The tool's name.
+        tool: String,
+        /// What a person calls it; may be empty.
+        label: String,
+        /// What came of it.
+        result: ToolResult,
+    },
+    /// A person is asked whether a call may run.
+    ApprovalRequested {
+        /// The call.
+        call: CallId,
+        /// The tool's name.
+        tool: String,
+        /// Its parameters.
+        input: Arc<Value>,
+        /// Why it is asked.
+        reason: String,
+    },
+    /// The question was answered.
+    ApprovalDecided {
+        /// The call.
+        call: CallId,
+        /// Whether it may run.
+        allowed: bool,
+        /// What the worker is told, if not.
+        reason: String,
+    },
+    /// A person is asked something.
+    QuestionAsked {
+        /// The call.
+        call: CallId,
+        /// The question.
+        question: String,
+        /// The answers to choose from; any text if empty.
+        choices: Vec<String>,
+    },
+    /// A call is in doubt: a crash hid whether it ran.
+    CallInDoubt {
+        /// The call.
+        call: CallId,
+        /// The tool's name.
+        tool: String,
+        /// Its parameters.
+        input: Arc<Value>,
+    },
+    /// Somebody said what became of a call in doubt.
+    CallResolved {
+        /// The call.
+        call: CallId,
+        /// What was said: did, did_not or retry.
+        how: String,
+    },
+    /// The task's driver waits for a person's line.
+    DecisionAwaited {
+        /// What is expected.
+        prompt: String,
+    },
+    /// A person decided.
+    Told {
+        /// The line.
+        line: String,
+    },
+    /// The task's driver waits for a moment.
+    TimerAwaited {
+        /// When.
+        until: Timestamp,
+        /// Why.
+        reason: String,
+    },
+    /// A note was queued for the driver.
+    NoteQueued {
+        /// The note.
+        note: Note,
+    },
+    /// A note reached the driver.
+    NoteDelivered {
+        /// The note.
+        note: Note,
+    },
+    /// It makes no new moves.
+    Paused,
+    /// It goes on.
+    Resumed,
+    /// Its budget grew.
+    BudgetRaised {
+        /// All limits after that.
+        budget: Budget,
+    },
+    /// Somebody else decides.
+    DriverChanged {
+        /// Who did.
+        from: String,
+        /// Who does.
+        to: String,
+    },
+    /// A checkpoint of the workspace was made.
+    Checkpointed {
+        /// Its name.
+        checkpoint: String,
+    },
+    /// The driver says that it is finished.
+    Claimed {
+        /// In its words.
+        summary: String,
+    },
+    /// One criterion was checked.
+    CriterionChecked {
+        /// How it went.
+        result: CriterionResult,
+    },
+    /// The claim did not hold; the driver is told.
+    VerdictFailed {
+        /// How many criteria failed.
+        failed: usize,
+    },
+    /// A limit was reached.
+    BudgetExhausted {
+        /// Every axis that was.
+        axes: Vec<Exhausted>,
+    },
+    /// An input could not be used; nothing changed.
+    Rejected {
+        /// What was expected and what came.
+        reason: String,
+    },
+    /// A late, doubled or foreign signal was dropped.
+    SignalDropped {
+        /// How many were so far.
+        total: u64,
+    },
+    /// It ended, or stopped to wait.
+    TaskFinished {
+        /// How.
+        outcome: Outcome,
+        /// The exit code of `drivetrain run`.
+        exit_code: u8,
+        /// Why, for a person.
+        reason: String,
+        /// What was spent.
+        spend: Spend,
+    },
+}

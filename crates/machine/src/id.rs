@@ -1,0 +1,56 @@
+//! One newtype for each kind of id. Numbers are counted in the state, so that a replay gives the same ones;
+//! only the task's own id comes from outside.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A task's id: lowercase letters and digits, made by the runtime.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TaskId(pub String);
+
+impl TaskId {
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One piece of work for the world. Never used twice within a task, not even for a repeated attempt.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct EffectId(pub u64);
+
+/// One action of a driver, whatever number of attempts it takes. People see it as `c12`.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct CallId(pub u64);
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "c{}", self.0)
+    }
+}
+
+impl std::str::FromStr for CallId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.strip_prefix('c')
+            .unwrap_or(text)
+            .parse()
+            .map(CallId)
+            .map_err(|_| format!("{text:?} is not a call: expected something like c12"))
+    }
+}

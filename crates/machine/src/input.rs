@@ -1,0 +1,160 @@
+//! What enters `step`: a closed list of commands (somebody asks) and signals (an effect reports).
+//!
+//! Inputs are what the journal keeps, so their JSON is a format: names are short and never change meaning.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::id::{CallId, EffectId};
+use crate::policy::budget::Budget;
+use crate::task::{CriterionResult, DriverSpec, TaskSpec, Workspace};
+use crate::time::Timestamp;
+use crate::tool::ToolResult;
+
+/// The version of inputs and state that this machine writes.
+pub const MACHINE_VERSION: u32 = 1;
+
+/// An input with the moment it entered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stamped<T> {
+    /// When it entered the inbox.
+    pub time: Timestamp,
+    /// What entered.
+    pub input: T,
+}
+
+/// Everything that can enter `step`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    /// Somebody asks for something.
+    #[serde(rename = "cmd")]
+    Command(Command),
+    /// A tool call ended. Stands outside `Signal` because most records are this one, and short ones are cheap.
+    #[serde(rename = "end")]
+    ToolEnded(EffectId, ToolResult),
+    /// Another effect reports.
+    #[serde(rename = "sig")]
+    Signal(Signal),
+}
+
+/// What somebody can ask for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// Begin. The first input of every task, and only the first.
+    Start(Box<TaskSpec>),
+    /// A process takes the task up and performs its effects from here on.
+    Attach {
+        /// The owner number of the process.
+        owner: u64,
+        /// Whether a person is there to answer.
+        attended: bool,
+    },
+    /// The process lets go of the task; what was under way has been stopped.
+    Detach {
+        /// Why, for a person.
+        reason: String,
+    },
+    /// Make no new move until resumed; what runs may end.
+    Pause,
+    /// Go on after a pause.
+    Resume,
+    /// End it now.
+    Cancel {
+        /// Why, for a person; may be empty.
+        reason: String,
+    },
+    /// Stop what runs and tell the driver.
+    Interrupt {
+        /// What the driver is told.
+        note: String,
+    },
+    /// Tell the driver before its next action.
+    Steer {
+        /// What the driver is told.
+        text: String,
+    },
+    /// Tell the driver once it would be finished.
+    FollowUp {
+        /// What the driver is told.
+        text: String,
+    },
+    /// Allow more.
+    Raise(Budget),
+    /// Let an asked call run.
+    Approve {
+        /// The call.
+        call: CallId,
+    },
+    /// Refuse an asked call.
+    Deny {
+        /// The call.
+        call: CallId,
+        /// What the worker is told.
+        reason: String,
+    },
+    /// Answer a question of the `ask` tool.
+    Answer {
+        /// The call.
+        call: CallId,
+        /// The answer.
+        text: String,
+    },
+    /// Decide the next move of a task whose driver is a person.
+    Tell {
+        /// The line, as typed.
+        line: String,
+    },
+    /// Say what became of a call in doubt.
+    Resolve {
+        /// The call.
+        call: CallId,
+        /// What the person knows or wants.
+        how: Resolution,
+    },
+    /// Let somebody else decide from here on; workspace, history and budget stay.
+    HandOver(DriverSpec),
+}
+
+/// What a person can say of a call in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resolution {
+    /// It ran to its end: take it as done.
+    Did,
+    /// It did not run: take it as failed.
+    DidNot,
+    /// Run it (again).
+    Retry,
+}
+
+/// What an effect, or the runtime itself, reports.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Signal {
+    /// The workspace is there, or it cannot be.
+    WorkspaceOpened(EffectId, Result<Workspace, String>),
+    /// The criteria ran, or could not be.
+    Verified(EffectId, Result<Vec<CriterionResult>, String>),
+    /// The decider outside answered, or could not.
+    Consulted(EffectId, Result<Value, String>),
+    /// A checkpoint of the workspace was made (its name), or could not be.
+    Checkpointed(EffectId, Result<String, String>),
+    /// A timer's moment has come.
+    TimerFired(EffectId),
+    /// The process that performed the task's effects is gone; nobody knows how far they came.
+    OwnerLost,
+}
+
+impl From<Command> for Input {
+    fn from(command: Command) -> Input {
+        Input::Command(command)
+    }
+}
+
+impl From<Signal> for Input {
+    fn from(signal: Signal) -> Input {
+        Input::Signal(signal)
+    }
+}

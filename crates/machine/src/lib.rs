@@ -1,0 +1,24 @@
+//! The pure loop: `step(state, input) -> effects, events`.
+//!
+//! Nothing here can wait, read a clock, know a file or depend on the order of a hash map. Time, ids and
+//! randomness come in with the inputs; work for the world goes out as [`effect::Effect`] values. That is why
+//! folding the recorded inputs gives the live state, always.
+
+pub mod driver;
+pub mod effect;
+pub mod event;
+pub mod file;
+pub mod id;
+pub mod input;
+pub mod policy;
+pub mod state;
+pub mod step;
+pub mod task;
+pub mod time;
+pub mod tool;
+
+pub use effect::Effect;
+pub use event::{Event, EventKind};
+pub use input::{Command, Input, MACHINE_VERSION, Signal, Stamped};
+pub use state::State;
+pub use step::{Output, step};

@@ -1,0 +1,5 @@
+//! Rules that hold for every driver: what may be spent, what may be done, when to stop trying.
+
+pub mod budget;
+pub mod permission;
+pub mod stuck;

@@ -1,0 +1,203 @@
+//! What a task may spend, and what it has spent. Checked before each effect that spends.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Span;
+
+/// Limits. Absent means none; zero means that nothing of it is allowed.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// Decisions of the driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<u64>,
+    /// Time while the task is driven and not paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_time: Option<Span>,
+    /// Model tokens, in and out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    /// Money, in US dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_usd: Option<f64>,
+    /// Tool calls that were started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tool_calls: Option<u64>,
+    /// Denied calls in a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_consecutive_denies: Option<u64>,
+    /// Failed calls in a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_consecutive_errors: Option<u64>,
+    /// Times in a row that the model's context overflowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_context_overflows: Option<u64>,
+}
+
+/// What has been spent so far.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Spend {
+    /// Decisions made.
+    pub turns: u64,
+    /// Milliseconds driven and not paused.
+    pub millis: u64,
+    /// Model tokens.
+    pub tokens: u64,
+    /// US dollars.
+    pub usd: f64,
+    /// Tool calls started.
+    pub tool_calls: u64,
+    /// Denied calls since one that was not.
+    pub consecutive_denies: u64,
+    /// Failed calls since one that was not.
+    pub consecutive_errors: u64,
+    /// Overflows since a model call that fitted.
+    pub context_overflows: u64,
+}
+
+/// One limit that is reached.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Exhausted {
+    /// The budget key, such as `max_turns`.
+    pub axis: String,
+    /// What was spent.
+    pub spent: String,
+    /// The limit.
+    pub limit: String,
+}
+
+/// What is about to be spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purchase {
+    /// One more decision of the driver.
+    Turn,
+    /// One more tool call.
+    ToolCall,
+    /// Nothing in particular: only the running axes (time) are checked.
+    Time,
+}
+
+impl Budget {
+    /// Every axis that forbids the purchase; all are reported, not only the first.
+    ///
+    /// The axes of state (time, tokens, money, denies, errors, overflows) forbid everything once reached.
+    pub fn forbids(&self, spend: &Spend, purchase: Purchase) -> Vec<Exhausted> {
+        let mut reached = Vec::new();
+        let mut axis = |name: &str, over: bool, spent: String, limit: String| {
+            if over {
+                reached.push(Exhausted { axis: name.to_owned(), spent, limit });
+            }
+        };
+        if purchase == Purchase::Turn
+            && let Some(limit) = self.max_turns
+        {
+            axis("max_turns", spend.turns >= limit, spend.turns.to_string(), limit.to_string());
+        }
+        if purchase == Purchase::ToolCall
+            && let Some(limit) = self.max_tool_calls
+        {
+            axis("max_tool_calls", spend.tool_calls >= limit, spend.tool_calls.to_string(), limit.to_string());
+        }
+        if let Some(limit) = self.max_time {
+            axis("max_time", spend.millis >= limit.0, Span(spend.millis).to_string(), limit.to_string());
+        }
+        if let Some(limit) = self.max_usd {
+            axis("max_usd", spend.usd >= limit, format!("{:.4}", spend.usd), limit.to_string());
+        }
+        for (name, limit, spent) in [
+            ("max_tokens", self.max_tokens, spend.tokens),
+            ("max_consecutive_denies", self.max_consecutive_denies, spend.consecutive_denies),
+            ("max_consecutive_errors", self.max_consecutive_errors, spend.consecutive_errors),
+            ("max_context_overflows", self.max_context_overflows, spend.context_overflows),
+        ] {
+            if let Some(limit) = limit {
+                // A streak of nothing has not reached a limit of zero; the first failure has.
+                let streak = name.starts_with("max_con");
+                let over = if streak { spent > 0 && spent >= limit } else { spent >= limit };
+                axis(name, over, spent.to_string(), limit.to_string());
+            }
+        }
+        reached
+    }
+
+    /// Takes the larger limit on every axis that `raise` names.
+    ///
+    /// An axis that has no limit keeps none. A lower or equal limit is an error and changes nothing.
+    pub fn raise(&mut self, raise: &Budget) -> Result<(), String> {
+        fn up<T: PartialOrd + Copy + std::fmt::Display>(
+            name: &str,
+            old: Option<T>,
+            new: Option<T>,
+        ) -> Result<Option<T>, String> {
+            match (old, new) {
+                (Some(old), Some(new)) if new <= old => {
+                    Err(format!("{name} is {old} already: a budget can only be raised, got {new}"))
+                }
+                (None, Some(_)) => Err(format!("{name} has no limit: there is nothing to raise")),
+                (Some(_), Some(new)) => Ok(Some(new)),
+                (old, None) => Ok(old),
+            }
+        }
+        let raised = Budget {
+            max_turns: up("max_turns", self.max_turns, raise.max_turns)?,
+            max_time: up("max_time", self.max_time, raise.max_time)?,
+            max_tokens: up("max_tokens", self.max_tokens, raise.max_tokens)?,
+            max_usd: up("max_usd", self.max_usd, raise.max_usd)?,
+            max_tool_calls: up("max_tool_calls", self.max_tool_calls, raise.max_tool_calls)?,
+            max_consecutive_denies: up(
+                "max_consecutive_denies",
+                self.max_consecutive_denies,
+                raise.max_consecutive_denies,
+            )?,
+            max_consecutive_errors: up(
+                "max_consecutive_errors",
+                self.max_consecutive_errors,
+                raise.max_consecutive_errors,
+            )?,
+            max_context_overflows: up(
+                "max_context_overflows",
+                self.max_context_overflows,
+                raise.max_context_overflows,
+            )?,
+        };
+        if *self == raised {
+            return Err("no budget axis was named: say which one, such as --max-turns 60".to_owned());
+        }
+        *self = raised;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_means_none_allowed_and_absent_means_no_limit() {
+        let none = Budget { max_turns: Some(0), max_tool_calls: Some(0), ..Budget::default() };
+        assert_eq!(none.forbids(&Spend::default(), Purchase::Turn)[0].axis, "max_turns");
+        assert_eq!(none.forbids(&Spend::default(), Purchase::ToolCall)[0].axis, "max_tool_calls");
+        let much = Spend { turns: u64::MAX, millis: u64::MAX, usd: 1e9, ..Spend::default() };
+        assert!(Budget::default().forbids(&much, Purchase::Turn).is_empty());
+    }
+
+    #[test]
+    fn every_reached_axis_is_reported() {
+        let budget = Budget { max_turns: Some(1), max_usd: Some(0.5), ..Budget::default() };
+        let spend = Spend { turns: 1, usd: 0.5, ..Spend::default() };
+        let axes: Vec<String> =
+            budget.forbids(&spend, Purchase::Turn).into_iter().map(|reached| reached.axis).collect();
+        assert_eq!(axes, ["max_turns", "max_usd"]);
+    }
+
+    #[test]
+    fn a_budget_is_raised_only_upward() {
+        let mut budget = Budget { max_turns: Some(10), ..Budget::default() };
+        let to = |turns| Budget { max_turns: Some(turns), ..Budget::default() };
+        assert!(budget.raise(&to(10)).unwrap_err().contains("only be raised"));
+        assert!(budget.raise(&Budget { max_usd: Some(1.0), ..Budget::default() }).is_err());
+        assert!(budget.raise(&Budget::default()).is_err());
+        budget.raise(&to(11)).unwrap();
+        assert_eq!(budget.max_turns, Some(11));
+    }
+}

@@ -1,0 +1,195 @@
+//! A task as it was asked for: frozen when it starts, part of the first record.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::policy::budget::Budget;
+use crate::policy::permission::Policy;
+use crate::time::Span;
+
+/// Everything a task was started with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaskSpec {
+    /// What is to be achieved, in a person's words.
+    pub goal: String,
+    /// Who decides at the start.
+    pub driver: DriverSpec,
+    /// Limits.
+    #[serde(default)]
+    pub budget: Budget,
+    /// What decides whether it is done; none means the driver's word is enough.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub acceptance: Vec<Criterion>,
+    /// Where it works.
+    #[serde(default)]
+    pub workspace: WorkspaceSpec,
+    /// What it may do.
+    #[serde(default)]
+    pub policy: Policy,
+    /// The folder the task was started in, absolute.
+    pub folder: String,
+}
+
+/// A driver by name, with its configuration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DriverSpec {
+    /// The registered name; `external:NAME` for a plugin.
+    pub name: String,
+    /// What the driver's own loader makes of the task file's `driver_config`.
+    #[serde(default)]
+    pub config: Value,
+}
+
+/// One acceptance check, frozen at the start.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Criterion {
+    /// A command that must end as expected.
+    Shell {
+        /// The command line, run by sh in the workspace.
+        command: String,
+        /// The exit code that passes.
+        #[serde(default)]
+        exit: i32,
+        /// A regular expression that standard output must contain.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stdout: Option<String>,
+        /// How long it may take.
+        #[serde(default = "default_check_timeout")]
+        timeout: Span,
+    },
+    /// A file that must, or must not, have some content.
+    File {
+        /// The file, below the workspace.
+        path: String,
+        /// A regular expression its content must contain; existence alone if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pattern: Option<String>,
+        /// True if the file (or the pattern in it) must be absent.
+        #[serde(default)]
+        forbidden: bool,
+    },
+}
+
+/// Ten minutes: long enough for most test suites, short enough to end unattended.
+pub fn default_check_timeout() -> Span {
+    Span::seconds(600)
+}
+
+impl Criterion {
+    /// The criterion in one line.
+    pub fn title(&self) -> String {
+        match self {
+            Criterion::Shell { command, .. } => format!("shell: {command}"),
+            Criterion::File { path, pattern, forbidden } => format!(
+                "file: {path}{}{}",
+                if *forbidden { " must not exist" } else { "" },
+                pattern.as_ref().map(|p| format!(" =~ {p}")).unwrap_or_default()
+            ),
+        }
+    }
+}
+
+/// The result of one criterion.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CriterionResult {
+    /// The criterion in one line.
+    pub title: String,
+    /// Whether it passed.
+    pub passed: bool,
+    /// The exit code, for a command that ended by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<i32>,
+    /// The end of its output, or why it could not run.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub evidence: String,
+    /// How long it took, in milliseconds.
+    #[serde(default)]
+    pub millis: u64,
+}
+
+/// Where a task works.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct WorkspaceSpec {
+    /// The kind; decided from the folder (worktree in a git repository with a commit, else in place) if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<WorkspaceKind>,
+    /// Patterns of paths that the worker must not touch; kept for the verdict.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protect: Vec<String>,
+}
+
+/// The kinds of workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkspaceKind {
+    /// A git worktree of its own on a branch of its own.
+    Worktree,
+    /// The folder itself: changes are made where the user works.
+    InPlace,
+    /// No folder at all: tools that need one are refused.
+    None,
+}
+
+/// A workspace as opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Workspace {
+    /// What it is.
+    pub kind: WorkspaceKind,
+    /// Its folder, absolute; absent for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The branch made for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// The commit it started from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+}
+
+/// How a task ended, or what it waits for when nobody drives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The driver claimed it and every criterion passed.
+    Verified,
+    /// The driver claimed it and there were no criteria.
+    Completed,
+    /// The driver gave up, or it cannot go on.
+    Failed,
+    /// A limit was reached first.
+    BudgetExhausted,
+    /// Somebody cancelled it.
+    Cancelled,
+    /// It waits for a person.
+    Waiting,
+    /// It went round in circles.
+    Stuck,
+}
+
+impl Outcome {
+    /// The word people and JSON see.
+    pub fn word(self) -> &'static str {
+        match self {
+            Outcome::Verified => "verified",
+            Outcome::Completed => "completed",
+            Outcome::Failed => "failed",
+            Outcome::BudgetExhausted => "budget_exhausted",
+            Outcome::Cancelled => "cancelled",
+            Outcome::Waiting => "waiting",
+            Outcome::Stuck => "stuck",
+        }
+    }
+
+    /// The process's exit code.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Outcome::Verified | Outcome::Completed => 0,
+            Outcome::Failed => 10,
+            Outcome::BudgetExhausted => 11,
+            Outcome::Cancelled => 12,
+            Outcome::Waiting => 13,
+            Outcome::Stuck => 14,
+        }
+    }
+}

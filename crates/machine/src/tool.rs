@@ -1,0 +1,294 @@
+//! Tools: what each is called, how repeatable it is, and what came back from a call.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// How a call may be treated when a crash hides whether it ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectClass {
+    /// Changes nothing: run it again.
+    Pure,
+    /// Running it twice with the same key is running it once: run it again.
+    Keyed,
+    /// Whether it ran can be seen in the world: the performer looks, then runs it or reports it done.
+    Checkable,
+    /// Nobody can know: a person or a rule decides. Never repeated silently.
+    Unsafe,
+}
+
+/// A tool the runtime can perform.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToolSpec {
+    /// Its name, as steps and policies write it.
+    pub name: &'static str,
+    /// How repeatable it is.
+    pub class: EffectClass,
+    /// Its parameters: name, whether required, what it means.
+    pub parameters: &'static [Parameter],
+    /// One line for a person or a model.
+    pub summary: &'static str,
+}
+
+/// One parameter of a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its key in the call's input.
+    pub name: &'static str,
+    /// What kind of value it takes.
+    pub kind: ParameterKind,
+    /// Whether a call without it is refused.
+    pub required: bool,
+    /// One line for a person or a model.
+    pub summary: &'static str,
+}
+
+/// The kinds of parameter values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParameterKind {
+    /// Text.
+    Text,
+    /// A whole number, zero or more.
+    Number,
+    /// True or false.
+    Flag,
+    /// A list of texts.
+    Texts,
+}
+
+const fn text(name: &'static str, required: bool, summary: &'static str) -> Parameter {
+    Parameter { name, kind: ParameterKind::Text, required, summary }
+}
+
+const fn number(name: &'static str, summary: &'static str) -> Parameter {
+    Parameter { name, kind: ParameterKind::Number, required: false, summary }
+}
+
+const fn flag(name: &'static str, summary: &'static str) -> Parameter {
+    Parameter { name, kind: ParameterKind::Flag, required: false, summary }
+}
+
+/// The built-in tools, by name.
+pub const TOOLS: &[ToolSpec] = &[
+    ToolSpec {
+        name: "ask",
+        class: EffectClass::Pure,
+        parameters: &[
+            text("question", true, "what the person is asked"),
+            Parameter {
+                name: "choices",
+                kind: ParameterKind::Texts,
+                required: false,
+                summary: "the answers to choose from; any text if absent",
+            },
+        ],
+        summary: "ask a person",
+    },
+    ToolSpec {
+        name: "edit",
+        class: EffectClass::Checkable,
+        parameters: &[
+            text("path", true, "the file, below the workspace"),
+            text("old", true, "the exact text to replace; must occur exactly once unless all is true"),
+            text("new", true, "the text to put there"),
+            flag("all", "replace every occurrence"),
+        ],
+        summary: "replace exact text in a file",
+    },
+    ToolSpec {
+        name: "glob",
+        class: EffectClass::Pure,
+        parameters: &[
+            text("pattern", true, "a pattern such as src/**/*.rs"),
+            number("limit", "at most this many paths; 1000 if absent"),
+        ],
+        summary: "list files by pattern",
+    },
+    ToolSpec {
+        name: "grep",
+        class: EffectClass::Pure,
+        parameters: &[
+            text("pattern", true, "a regular expression"),
+            text("path", false, "where to look; the whole workspace if absent"),
+            text("glob", false, "only files that match this pattern"),
+            flag("ignore_case", "match letters of either case"),
+            number("limit", "at most this many lines; 200 if absent"),
+        ],
+        summary: "search file contents",
+    },
+    ToolSpec {
+        name: "patch",
+        class: EffectClass::Checkable,
+        parameters: &[text("diff", true, "a unified diff; all of it applies or nothing")],
+        summary: "apply a unified diff",
+    },
+    ToolSpec {
+        name: "read",
+        class: EffectClass::Pure,
+        parameters: &[
+            text("path", true, "the file, below the workspace"),
+            number("offset", "first line to show, from 1"),
+            number("limit", "at most this many lines"),
+        ],
+        summary: "read a file",
+    },
+    ToolSpec {
+        name: "shell",
+        class: EffectClass::Unsafe,
+        parameters: &[
+            text("command", true, "the command line, run by sh in the workspace"),
+            text("timeout", false, "how long it may take, such as \"90s\"; 10m if absent"),
+        ],
+        summary: "run a shell command",
+    },
+    ToolSpec {
+        name: "write",
+        class: EffectClass::Keyed,
+        parameters: &[
+            text("path", true, "the file, below the workspace"),
+            text("content", true, "the whole new content"),
+        ],
+        summary: "write a file",
+    },
+];
+
+/// Finds a built-in tool.
+pub fn find(name: &str) -> Option<&'static ToolSpec> {
+    TOOLS.iter().find(|tool| tool.name == name)
+}
+
+/// Checks a call's input against the tool's parameters; the error says what was expected.
+pub fn check_input(tool: &ToolSpec, input: &Value) -> Result<(), String> {
+    let Value::Object(fields) = input else {
+        return Err(format!("parameters of {} must be a table, got {input}", tool.name));
+    };
+    for (key, value) in fields {
+        let Some(parameter) = tool.parameters.iter().find(|parameter| parameter.name == key) else {
+            let known: Vec<&str> = tool.parameters.iter().map(|parameter| parameter.name).collect();
+            return Err(format!("{} has no parameter {key:?}: expected {}", tool.name, known.join(", ")));
+        };
+        let fits = match parameter.kind {
+            ParameterKind::Text => value.is_string(),
+            ParameterKind::Number => value.is_u64(),
+            ParameterKind::Flag => value.is_boolean(),
+            ParameterKind::Texts => {
+                value.as_array().is_some_and(|items| items.iter().all(Value::is_string))
+            }
+        };
+        if !fits {
+            let kind = match parameter.kind {
+                ParameterKind::Text => "text",
+                ParameterKind::Number => "a whole number",
+                ParameterKind::Flag => "true or false",
+                ParameterKind::Texts => "a list of texts",
+            };
+            return Err(format!("parameter {key:?} of {} must be {kind}, got {value}", tool.name));
+        }
+    }
+    match tool.parameters.iter().find(|p| p.required && !fields.contains_key(p.name)) {
+        Some(missing) => Err(format!("{} needs the parameter {:?}: {}", tool.name, missing.name, missing.summary)),
+        None => Ok(()),
+    }
+}
+
+/// How a call ended. Every call ends in exactly one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It did what it was asked.
+    #[default]
+    Ok,
+    /// It ran and failed, or could not run.
+    Error,
+    /// The gate or a person said no; it did not run.
+    Denied,
+    /// It was not started, because something came first.
+    Skipped,
+    /// It was stopped while it ran.
+    Aborted,
+    /// It ran out of time and was stopped.
+    TimedOut,
+    /// A crash hid whether it ran, and nobody has said.
+    InDoubt,
+}
+
+impl Status {
+    /// The word people and JSON see.
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Ok => "ok",
+            Status::Error => "error",
+            Status::Denied => "denied",
+            Status::Skipped => "skipped",
+            Status::Aborted => "aborted",
+            Status::TimedOut => "timed_out",
+            Status::InDoubt => "in_doubt",
+        }
+    }
+
+    fn is_ok(&self) -> bool {
+        *self == Status::Ok
+    }
+}
+
+/// What came back from a call.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Status::is_ok")]
+    pub status: Status,
+    /// Its output or the reason, capped: head and tail with a note of what is missing between.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// The exit code of a command that ran to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<i32>,
+    /// The whole output, where `text` is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blob: Option<BlobRef>,
+}
+
+/// Points at data kept beside the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlobRef {
+    /// SHA-256 of the content, in hex.
+    pub sha256: String,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+impl ToolResult {
+    /// A success with this output.
+    pub fn ok(text: impl Into<String>) -> ToolResult {
+        ToolResult { text: text.into(), ..ToolResult::default() }
+    }
+
+    /// Any other end, with its reason.
+    pub fn ended(status: Status, text: impl Into<String>) -> ToolResult {
+        ToolResult { status, text: text.into(), ..ToolResult::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn tools_are_sorted_and_unique() {
+        assert!(TOOLS.windows(2).all(|pair| pair[0].name < pair[1].name));
+    }
+
+    #[test]
+    fn a_wrong_input_is_named() {
+        let shell = find("shell").unwrap();
+        assert_eq!(check_input(shell, &json!({"command": "true"})), Ok(()));
+        assert_eq!(
+            check_input(shell, &json!({"cmd": "true"})).unwrap_err(),
+            "shell has no parameter \"cmd\": expected command, timeout"
+        );
+        assert!(check_input(shell, &json!({})).unwrap_err().contains("needs the parameter \"command\""));
+        assert!(check_input(shell, &json!({"command": 3})).unwrap_err().contains("must be text, got 3"));
+        assert!(check_input(shell, &json!([])).is_err());
+    }
+}
