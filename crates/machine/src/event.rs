@@ -97,6 +97,7 @@ pub enum EventKind {
         /// What a person calls it; may be empty.
         label: String,
         /// What came of it.
+        #[serde(serialize_with = "crate::tool::serialize_long")]
         result: ToolResult,
     },
     /// A person is asked whether a call may run.

@@ -1,1 +1,87 @@
-//! Files.
+//! Files that people write, read strictly: text in, a typed value or errors with their place out.
+//!
+//! Nothing here opens a file. Every reader works in three stages: the text becomes plain data with the place
+//! of each part (`source`), the data is checked key by key (`check`), and each problem is shown at its place
+//! as a [`SourceError`]. Drivers use the same checks for a configuration that has no file.
+
+pub(crate) mod check;
+pub mod plugin;
+pub mod policy;
+mod source;
+pub mod task;
+#[cfg(test)]
+mod tests;
+pub mod workflow;
+
+use std::fmt;
+
+/// How a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// TOML 1.1.
+    Toml,
+    /// YAML 1.2: one document, plain data only.
+    Yaml,
+}
+
+impl Format {
+    /// The format that a file's name promises; TOML unless it ends in `.yaml` or `.yml`.
+    pub fn of(file: &str) -> Format {
+        if file.ends_with(".yaml") || file.ends_with(".yml") { Format::Yaml } else { Format::Toml }
+    }
+}
+
+/// Something wrong in a file, with its place. [`fmt::Display`] shows it the way a compiler would.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceError {
+    /// The file, as the person named it.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// What is wrong and what was expected.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// The source line, cut to a readable width; what looks like a secret is left out.
+    pub snippet: String,
+    /// The first character of the snippet that is meant, and how many.
+    pub caret: (usize, usize),
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let margin = " ".repeat(self.line.to_string().len());
+        writeln!(f, "error: {}", printable(&self.message))?;
+        writeln!(f, "{margin}--> {}:{}:{}", printable(&self.file), self.line, self.column)?;
+        writeln!(f, "{margin} |")?;
+        writeln!(f, "{} | {}", self.line, self.snippet)?;
+        write!(f, "{margin} | {}{}", " ".repeat(self.caret.0), "^".repeat(self.caret.1.max(1)))?;
+        match &self.hint {
+            Some(hint) => write!(f, "\n{margin} = help: {}", printable(hint)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for SourceError {}
+
+/// Reads bytes as text; the error points at the first byte that is not UTF-8.
+pub fn decode<'b>(bytes: &'b [u8], file: &str) -> Result<&'b str, Vec<SourceError>> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let good = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+        let end = good.len();
+        vec![source::error_at(file, &good, end..end, "the file is not UTF-8 text".to_owned(), None)]
+    })
+}
+
+/// Control characters and those that reorder text, replaced one for one: a file must not steer a terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
+}
+
+fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}

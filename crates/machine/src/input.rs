@@ -51,6 +51,8 @@ pub enum Command {
         /// Whether a person is there to answer.
         attended: bool,
     },
+    /// The process is about to let go of the task: what runs may end, nothing new begins.
+    Drain,
     /// The process lets go of the task; what was under way has been stopped.
     Detach {
         /// Why, for a person.

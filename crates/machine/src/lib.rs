@@ -4,18 +4,21 @@
 //! randomness come in with the inputs; work for the world goes out as [`effect::Effect`] values. That is why
 //! folding the recorded inputs gives the live state, always.
 
+mod activity;
 pub mod driver;
 pub mod effect;
 pub mod event;
 pub mod file;
 pub mod id;
 pub mod input;
+mod life;
 pub mod policy;
 pub mod state;
 pub mod step;
 pub mod task;
 pub mod time;
 pub mod tool;
+mod turn;
 
 pub use effect::Effect;
 pub use event::{Event, EventKind};

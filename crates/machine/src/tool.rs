@@ -1,6 +1,10 @@
 //! Tools: what each is called, how repeatable it is, and what came back from a call.
 
-use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 /// How a call may be treated when a crash hides whether it ran.
@@ -133,6 +137,12 @@ pub const TOOLS: &[ToolSpec] = &[
         summary: "read a file",
     },
     ToolSpec {
+        name: "say",
+        class: EffectClass::Pure,
+        parameters: &[text("text", true, "what is said")],
+        summary: "say something in the transcript",
+    },
+    ToolSpec {
         name: "shell",
         class: EffectClass::Unsafe,
         parameters: &[
@@ -226,26 +236,93 @@ impl Status {
         }
     }
 
-    fn is_ok(&self) -> bool {
-        *self == Status::Ok
-    }
 }
 
 /// What came back from a call.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+///
+/// In the journal a plain success is just its text: most records are that, and short ones are cheap.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolResult {
     /// How it ended.
-    #[serde(default, skip_serializing_if = "Status::is_ok")]
     pub status: Status,
     /// Its output or the reason, capped: head and tail with a note of what is missing between.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
     /// The exit code of a command that ran to its end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<i32>,
     /// The whole output, where `text` is not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blob: Option<BlobRef>,
+}
+
+/// The long form of a result.
+#[derive(Serialize, Deserialize)]
+struct ResultFields<'a> {
+    #[serde(default)]
+    status: Status,
+    #[serde(default, borrow)]
+    text: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    exit: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    blob: Option<Cow<'a, BlobRef>>,
+}
+
+impl Serialize for ToolResult {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.status == Status::Ok && self.exit.is_none() && self.blob.is_none() {
+            return serializer.serialize_str(&self.text);
+        }
+        serialize_long(self, serializer)
+    }
+}
+
+/// Writes a result in its long form, for observers.
+pub(crate) fn serialize_long<S: Serializer>(result: &ToolResult, serializer: S) -> Result<S::Ok, S::Error> {
+    ResultFields::from(result).serialize(serializer)
+}
+
+impl<'a> From<&'a ToolResult> for ResultFields<'a> {
+    fn from(result: &'a ToolResult) -> ResultFields<'a> {
+        ResultFields {
+            status: result.status,
+            text: Cow::Borrowed(&result.text),
+            exit: result.exit,
+            blob: result.blob.as_ref().map(Cow::Borrowed),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ToolResult {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ResultVisitor)
+    }
+}
+
+struct ResultVisitor;
+
+impl<'de> Visitor<'de> for ResultVisitor {
+    type Value = ToolResult;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the text of a success, or a table with status and text")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ToolResult, E> {
+        Ok(ToolResult::ok(text))
+    }
+
+    fn visit_string<E: serde::de::Error>(self, text: String) -> Result<ToolResult, E> {
+        Ok(ToolResult::ok(text))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ToolResult, A::Error> {
+        let fields = ResultFields::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
+        Ok(ToolResult {
+            status: fields.status,
+            text: fields.text.into_owned(),
+            exit: fields.exit,
+            blob: fields.blob.map(Cow::into_owned),
+        })
+    }
 }
 
 /// Points at data kept beside the journal.
@@ -277,6 +354,24 @@ mod tests {
     #[test]
     fn tools_are_sorted_and_unique() {
         assert!(TOOLS.windows(2).all(|pair| pair[0].name < pair[1].name));
+    }
+
+    #[test]
+    fn a_result_reads_what_it_writes_and_a_plain_success_is_just_its_text() {
+        let blob = BlobRef { sha256: "ab".to_owned(), size: 2 };
+        for (result, text) in [
+            (ToolResult::ok("a\n\"b"), r#""a\n\"b""#),
+            (ToolResult { exit: Some(0), ..ToolResult::ok("x") }, r#"{"status":"ok","text":"x","exit":0}"#),
+            (ToolResult::ended(Status::Denied, "no"), r#"{"status":"denied","text":"no"}"#),
+            (
+                ToolResult { blob: Some(blob), ..ToolResult::ok("x") },
+                r#"{"status":"ok","text":"x","blob":{"sha256":"ab","size":2}}"#,
+            ),
+        ] {
+            assert_eq!(serde_json::to_string(&result).unwrap(), text);
+            assert_eq!(serde_json::from_str::<ToolResult>(text).unwrap(), result);
+            assert_eq!(serde_json::from_value::<ToolResult>(serde_json::to_value(&result).unwrap()).unwrap(), result);
+        }
     }
 
     #[test]

@@ -1,1 +1,3 @@
-//! wire
+//! Bytes to values and back, without transport: nothing here opens, reads, writes or waits.
+
+pub mod jsonrpc;

@@ -1,5 +1,491 @@
-//! placeholder
+//! Drivers made of drivers: `sequence`, `fallback`, `retry`, `race` and `until_accepted`, one file each.
+//!
+//! This file holds what they share: how a configuration names a child, and [`Child`], which keeps the
+//! driver's contract toward a child whatever the parent is. A child is addressed by its index: the parent
+//! pushes it to the front of the path of the child's actions and routes results back by it. Stragglers
+//! (actions under way of a child that is done) are counted and reported to nobody; a parent begins the
+//! next child only when there are none, so that two children work at once in a `race` only.
+
+mod fallback;
+mod race;
+mod retry;
+mod sequence;
+mod until_accepted;
+
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
-use super::DriverKind;
-/// placeholder
-pub fn kinds() -> Vec<Arc<dyn DriverKind>> { Vec::new() }
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Action, Decision, Driver, DriverKind, Fact, Note, Registry, Situation, Wait};
+use crate::id::CallId;
+use crate::task::CriterionResult;
+use crate::tool::ToolResult;
+
+/// How deep composites may be nested.
+pub const DEPTH: usize = 16;
+
+/// The kinds of this module, for the registry.
+pub fn kinds() -> Vec<Arc<dyn DriverKind>> {
+    KINDS.iter().map(|kind| Arc::new(*kind) as Arc<dyn DriverKind>).collect()
+}
+
+/// Visits a driver's configuration and, if it is a composite, those of all drivers below it, parents first.
+///
+/// For whoever resolves names in configurations before a task starts, such as the file of a workflow or
+/// the command of a plugin. `visit` gets a driver's name and its configuration, which it may change. An
+/// error is prefixed with the place of the driver it is about.
+pub fn visit<F>(name: &str, config: &mut Value, visit: &mut F) -> Result<(), String>
+where
+    F: FnMut(&str, &mut Value) -> Result<(), String>,
+{
+    walk(name, config, DEPTH, visit)
+}
+
+fn walk<F>(name: &str, config: &mut Value, left: usize, visit: &mut F) -> Result<(), String>
+where
+    F: FnMut(&str, &mut Value) -> Result<(), String>,
+{
+    visit(name, config)?;
+    if !KINDS.iter().any(|kind| kind.name == name) {
+        return Ok(());
+    }
+    let Some(left) = left.checked_sub(1) else {
+        return Err(format!("drivers may be nested at most {DEPTH} deep"));
+    };
+    let Value::Object(fields) = config else { return Ok(()) };
+    let mut children: Vec<(String, &mut Value)> = Vec::new();
+    for (key, value) in fields {
+        match (key.as_str(), value) {
+            ("driver", child) => children.push(("driver".to_owned(), child)),
+            ("drivers", Value::Array(list)) => {
+                children.extend(
+                    list.iter_mut().enumerate().map(|(i, child)| (format!("drivers[{i}]"), child)),
+                );
+            }
+            _ => {}
+        }
+    }
+    for (place, child) in children {
+        let Value::Object(child) = child else { continue };
+        let Some(name) = child.get("driver").and_then(Value::as_str).map(str::to_owned) else {
+            continue;
+        };
+        let key = if child.contains_key("driver_config") { "driver_config" } else { "config" };
+        // A child without a configuration is visited too: the visitor may put one there.
+        let mut config = child.remove(key).unwrap_or_default();
+        let visited = walk(&name, &mut config, left, visit);
+        if !config.is_null() {
+            child.insert(key.to_owned(), config);
+        }
+        visited.map_err(|why| join(&format!("{place}.{key}"), &why))?;
+    }
+    Ok(())
+}
+
+/// One kind of composite: its name and how to build it, at its beginning or from what it saved.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    name: &'static str,
+    build: Build,
+}
+
+/// Takes the configuration and, to go on, what was saved.
+type Build = fn(&Value, Option<&Value>, &Registry) -> Result<Box<dyn Driver>, String>;
+
+const KINDS: [Kind; 5] = [
+    Kind { name: "fallback", build: fallback::build },
+    Kind { name: "race", build: race::build },
+    Kind { name: "retry", build: retry::build },
+    Kind { name: "sequence", build: sequence::build },
+    Kind { name: "until_accepted", build: until_accepted::build },
+];
+
+impl DriverKind for Kind {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn version(&self) -> u32 {
+        1
+    }
+
+    fn create(&self, config: &Value, registry: &Registry) -> Result<Box<dyn Driver>, String> {
+        visit(self.name, &mut config.clone(), &mut |_, _| Ok(()))?;
+        (self.build)(config, None, registry)
+    }
+
+    fn load(
+        &self,
+        config: &Value,
+        state: &Value,
+        registry: &Registry,
+    ) -> Result<Box<dyn Driver>, String> {
+        (self.build)(config, Some(state), registry)
+    }
+}
+
+/// The fields of a configuration, none of them unknown.
+fn fields<'a>(config: &'a Value, known: &[&str]) -> Result<&'a Map<String, Value>, String> {
+    let Value::Object(fields) = config else {
+        return Err(format!("expected a table with {}, got {config}", known.join(", ")));
+    };
+    match fields.keys().find(|key| !known.contains(&key.as_str())) {
+        Some(key) => Err(format!("{key}: unknown; expected {}", known.join(", "))),
+        None => Ok(fields),
+    }
+}
+
+/// A whole number of at least one, or the default.
+fn count(fields: &Map<String, Value>, key: &str, default: u32) -> Result<u32, String> {
+    match fields.get(key) {
+        None => Ok(default),
+        Some(value) => value
+            .as_u64()
+            .and_then(|number| u32::try_from(number).ok())
+            .filter(|number| *number > 0)
+            .ok_or_else(|| format!("{key}: expected a whole number of at least 1, got {value}")),
+    }
+}
+
+/// Puts a place before an error, as one path if the error begins with a key.
+fn join(place: &str, why: &str) -> String {
+    let key = why.split_once(": ").is_some_and(|(key, _)| {
+        key.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+            && key.chars().all(|c| c.is_ascii_alphanumeric() || "_-.[]".contains(c))
+    });
+    format!("{place}{}{why}", if key { "." } else { ": " })
+}
+
+/// A child as the configuration names it.
+#[derive(Debug)]
+struct Spec {
+    /// Where it stands: `driver` or `drivers[1]`.
+    place: String,
+    index: u32,
+    name: String,
+    config: Value,
+    /// The key the configuration stands under, for errors.
+    key: &'static str,
+}
+
+impl Spec {
+    /// The one child under `driver`.
+    fn single(fields: &Map<String, Value>) -> Result<Spec, String> {
+        let value = fields
+            .get("driver")
+            .ok_or("driver: missing; expected {driver = NAME, config = {…}}")?;
+        Spec::read("driver".to_owned(), 0, value)
+    }
+
+    /// The children under `drivers`, at least one.
+    fn list(fields: &Map<String, Value>) -> Result<Vec<Spec>, String> {
+        match fields.get("drivers") {
+            Some(Value::Array(list)) if !list.is_empty() => (0u32..)
+                .zip(list)
+                .map(|(index, value)| Spec::read(format!("drivers[{index}]"), index, value))
+                .collect(),
+            Some(other) => {
+                Err(format!("drivers: expected a list of at least one driver, got {other}"))
+            }
+            None => {
+                Err("drivers: missing; expected a list of {driver = NAME, config = {…}}".to_owned())
+            }
+        }
+    }
+
+    fn read(place: String, index: u32, value: &Value) -> Result<Spec, String> {
+        let fields = fields(value, &["driver", "config", "driver_config"])
+            .map_err(|why| join(&place, &why))?;
+        let name = match fields.get("driver") {
+            Some(Value::String(name)) => name.clone(),
+            Some(other) => {
+                return Err(format!("{place}.driver: expected a driver's name, got {other}"));
+            }
+            None => return Err(format!("{place}.driver: missing; expected a driver's name")),
+        };
+        let (key, config) = match (fields.get("config"), fields.get("driver_config")) {
+            (Some(_), Some(_)) => {
+                return Err(format!("{place}: config and driver_config are the same; give one"));
+            }
+            (None, Some(config)) => ("driver_config", config.clone()),
+            (config, None) => {
+                ("config", config.cloned().unwrap_or_else(|| Value::Object(Map::new())))
+            }
+        };
+        Ok(Spec { place, index, name, config, key })
+    }
+
+    /// An end of this child, as its parent reports it.
+    fn says(&self, text: &str) -> String {
+        format!("{} ({}): {text}", self.place, self.name)
+    }
+
+    fn kind<'a>(&self, registry: &'a Registry) -> Result<&'a Arc<dyn DriverKind>, String> {
+        registry.find(&self.name).map_err(|why| format!("{}.driver: {why}", self.place))
+    }
+
+    fn wrong(&self, why: &str) -> String {
+        join(&format!("{}.{}", self.place, self.key), why)
+    }
+}
+
+/// A live child with what its parent has to know of it.
+#[derive(Debug)]
+struct Child {
+    spec: Arc<Spec>,
+    version: u32,
+    live: Box<dyn Driver>,
+    /// Its actions that have not ended.
+    under_way: u32,
+    /// Results it has not been told: one that is not eager gets all at once, in the order of its actions.
+    held: Vec<Held>,
+}
+
+/// A result that waits for its siblings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Held {
+    call: CallId,
+    action: Action,
+    result: ToolResult,
+}
+
+/// A child at rest. Its name and configuration are in the parent's.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedChild {
+    version: u32,
+    state: Value,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    under_way: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    held: Vec<Held>,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Child {
+    fn create(spec: Arc<Spec>, registry: &Registry) -> Result<Child, String> {
+        let kind = spec.kind(registry)?;
+        let live = kind.create(&spec.config, registry).map_err(|why| spec.wrong(&why))?;
+        Ok(Child { version: kind.version(), spec, live, under_way: 0, held: Vec::new() })
+    }
+
+    fn load(spec: Arc<Spec>, saved: SavedChild, registry: &Registry) -> Result<Child, String> {
+        let kind = spec.kind(registry)?;
+        let SavedChild { version, state, under_way, held } = saved;
+        if version > kind.version() {
+            let known = kind.version();
+            return Err(spec
+                .wrong(&format!("saved by version {version} of {}; this is {known}", spec.name)));
+        }
+        let live = kind.load(&spec.config, &state, registry).map_err(|why| spec.wrong(&why))?;
+        Ok(Child { spec, version, live, under_way, held })
+    }
+
+    /// All children at their beginning, or as they were saved.
+    fn all(
+        specs: Vec<Spec>,
+        saved: Option<Vec<SavedChild>>,
+        registry: &Registry,
+    ) -> Result<Vec<Child>, String> {
+        let specs = specs.into_iter().map(Arc::new);
+        match saved {
+            None => specs.map(|spec| Child::create(spec, registry)).collect(),
+            Some(saved) if saved.len() == specs.len() => {
+                specs.zip(saved).map(|(spec, saved)| Child::load(spec, saved, registry)).collect()
+            }
+            Some(saved) => Err(format!(
+                "the saved state has {} drivers, expected {}",
+                saved.len(),
+                specs.len()
+            )),
+        }
+    }
+
+    fn save(&self) -> SavedChild {
+        SavedChild {
+            version: self.version,
+            state: self.live.save(),
+            under_way: self.under_way,
+            held: self.held.clone(),
+        }
+    }
+
+    /// Whether it may be asked: nothing of it is under way, or it does not mind.
+    fn ready(&self) -> bool {
+        self.under_way == 0 || self.live.eager()
+    }
+
+    fn decide(&mut self, situation: &Situation<'_>) -> Decision {
+        let path = [situation.path, &[self.spec.index]].concat();
+        match self.live.decide(&Situation { path: &path, ..*situation }) {
+            Decision::Act(mut actions) => {
+                for action in &mut actions {
+                    action.path.insert(0, self.spec.index);
+                    self.under_way += 1;
+                }
+                Decision::Act(actions)
+            }
+            other => other,
+        }
+    }
+
+    fn observe(&mut self, situation: &Situation<'_>, fact: &Fact<'_>) {
+        let path = [situation.path, &[self.spec.index]].concat();
+        let situation = Situation { path: &path, ..*situation };
+        let Fact::Result { call, action, result } = fact else {
+            return self.live.observe(&situation, fact);
+        };
+        let mut action = Action::clone(action);
+        action.path.remove(0);
+        self.held.push(Held { call: *call, action, result: ToolResult::clone(result) });
+        self.under_way = self.under_way.saturating_sub(1);
+        if self.ready() {
+            // Calls are numbered in the order of the actions.
+            self.held.sort_by_key(|held| held.call);
+            for Held { call, action, result } in std::mem::take(&mut self.held) {
+                self.live
+                    .observe(&situation, &Fact::Result { call, action: &action, result: &result });
+            }
+        }
+    }
+
+    /// An action ended that nobody waits for any more.
+    fn straggler(&mut self) {
+        self.under_way = self.under_way.saturating_sub(1);
+    }
+}
+
+/// The index of the child that a result belongs to.
+fn addressee(action: &Action) -> Option<usize> {
+    action.path.first().and_then(|index| usize::try_from(*index).ok())
+}
+
+/// Reads what a composite saved.
+fn saved<T: DeserializeOwned>(state: Option<&Value>) -> Result<Option<T>, String> {
+    state
+        .map(T::deserialize)
+        .transpose()
+        .map_err(|why| format!("the saved state does not fit: {why}"))
+}
+
+/// Writes what a composite saves.
+fn to_value<T: Serialize>(saved: &T) -> Value {
+    // Cannot fail: the saved shapes have text keys and no foreign serialisers.
+    serde_json::to_value(saved).expect("plain data is always JSON")
+}
+
+/// What a child that takes over the same work has to be told: people's notes and the last failed verdict.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Memory {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<Note>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verdict: Option<Vec<CriterionResult>>,
+}
+
+impl Memory {
+    fn keep(&mut self, fact: &Fact<'_>) {
+        match fact {
+            Fact::Note(note) => self.notes.push(Note::clone(note)),
+            Fact::VerdictFailed(results) => self.verdict = Some(results.to_vec()),
+            Fact::Result { .. } | Fact::Told(_) | Fact::Consulted(_) => {}
+        }
+    }
+
+    fn tell(&self, child: &mut Child, situation: &Situation<'_>) {
+        for note in &self.notes {
+            child.observe(situation, &Fact::Note(note));
+        }
+        if let Some(results) = &self.verdict {
+            child.observe(situation, &Fact::VerdictFailed(results));
+        }
+    }
+}
+
+/// One child that can be made anew: the common part of `retry` and `until_accepted`.
+#[derive(Debug)]
+struct Renewable {
+    child: Child,
+    memory: Memory,
+    /// The child is done and a fresh one has to take over.
+    renew: bool,
+    /// Makes the fresh one.
+    registry: Registry,
+}
+
+/// A renewable child at rest.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedRenewable {
+    child: SavedChild,
+    #[serde(default)]
+    memory: Memory,
+    #[serde(default)]
+    renew: bool,
+}
+
+impl Renewable {
+    fn build(
+        spec: Spec,
+        saved: Option<SavedRenewable>,
+        registry: &Registry,
+    ) -> Result<Renewable, String> {
+        let spec = Arc::new(spec);
+        let registry = registry.clone();
+        Ok(match saved {
+            None => Renewable {
+                child: Child::create(spec, &registry)?,
+                memory: Memory::default(),
+                renew: false,
+                registry,
+            },
+            Some(SavedRenewable { child, memory, renew }) => {
+                Renewable { child: Child::load(spec, child, &registry)?, memory, renew, registry }
+            }
+        })
+    }
+
+    fn save(&self) -> SavedRenewable {
+        SavedRenewable { child: self.child.save(), memory: self.memory.clone(), renew: self.renew }
+    }
+
+    /// Makes the child anew if that is due. Answers with a decision if the child cannot be asked.
+    fn prepare(&mut self, situation: &Situation<'_>) -> Option<Decision> {
+        if !self.renew {
+            return None;
+        }
+        if self.child.under_way > 0 {
+            return Some(Decision::Wait(Wait::Results));
+        }
+        match Child::create(Arc::clone(&self.child.spec), &self.registry) {
+            Ok(child) => self.child = child,
+            Err(reason) => return Some(Decision::GiveUp { reason, stuck: false }),
+        }
+        self.renew = false;
+        self.memory.tell(&mut self.child, situation);
+        None
+    }
+
+    fn observe(&mut self, situation: &Situation<'_>, fact: &Fact<'_>) {
+        self.memory.keep(fact);
+        match fact {
+            Fact::Result { action, .. } if addressee(action) != Some(0) => {}
+            Fact::Result { .. } if self.renew => self.child.straggler(),
+            _ if self.renew => {}
+            _ => self.child.observe(situation, fact),
+        }
+    }
+
+    fn eager(&self) -> bool {
+        if self.renew { self.child.under_way > 0 } else { self.child.live.eager() }
+    }
+}

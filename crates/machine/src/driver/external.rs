@@ -1,12 +1,342 @@
-//! placeholder
-use serde_json::Value;
-use super::{Driver, DriverKind, Registry};
-/// placeholder
+//! The driver `external`: a plugin process decides, asked through [`Decision::Consult`].
+//!
+//! The plugin is treated as a function of its own state and of what was observed: everything that happened
+//! since its last accepted answer goes into the question, and the opaque `state` of an answer comes back with
+//! the next question. A plugin that was restarted, or asked again, therefore misses nothing. How a question
+//! reaches the process is the runtime's business.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{Action, Decision, Driver, DriverKind, Fact, Registry, Situation, Wait};
+use crate::policy::permission::Author;
+use crate::time::Span;
+
+/// Wrong answers in a row after which the driver gives up.
+const WRONG_ANSWERS: u32 = 3;
+
+/// Failed questions (process died, no answer in time) in a row after which the driver gives up.
+const LOST_ANSWERS: u32 = 2;
+
+/// The longest wait a plugin can ask for, in seconds: a year.
+const LONGEST_WAIT: f64 = 365.0 * 86_400.0;
+
+/// How a plugin process is started, as it stands under `plugin` in the driver's configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginSpec {
+    /// What people call it.
+    pub name: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// How long each of its answers may take; 30 s if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// The folder it runs in, absolute; the runtime's own if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// Variables it gets beside the usual ones.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+}
+
+/// The configuration of the driver: who is asked, and what the task's author wants it to know.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    plugin: PluginSpec,
+    #[serde(default)]
+    config: Value,
+}
+
+/// The kind `external`.
 #[derive(Debug)]
 pub struct ExternalKind;
+
 impl DriverKind for ExternalKind {
-    fn name(&self) -> &str { "external" }
-    fn version(&self) -> u32 { 1 }
-    fn create(&self, _: &Value, _: &Registry) -> Result<Box<dyn Driver>, String> { Err("placeholder".to_owned()) }
-    fn load(&self, _: &Value, _: &Value, _: &Registry) -> Result<Box<dyn Driver>, String> { Err("placeholder".to_owned()) }
+    fn name(&self) -> &str {
+        "external"
+    }
+
+    fn version(&self) -> u32 {
+        1
+    }
+
+    fn create(&self, config: &Value, _: &Registry) -> Result<Box<dyn Driver>, String> {
+        Ok(Box::new(External { config: read_config(config)?, memory: Memory::default() }))
+    }
+
+    fn load(&self, config: &Value, state: &Value, _: &Registry) -> Result<Box<dyn Driver>, String> {
+        let memory = Memory::deserialize(state)
+            .map_err(|why| format!("the saved state of external does not fit: {why}"))?;
+        Ok(Box::new(External { config: read_config(config)?, memory }))
+    }
+}
+
+fn read_config(config: &Value) -> Result<Config, String> {
+    if config.get("plugin").is_none() {
+        return Err("plugin: missing; expected {name, command}: is there a file for this driver?"
+            .to_owned());
+    }
+    let read = Config::deserialize(config).map_err(|why| format!("plugin: {why}"))?;
+    match read.plugin.command.first() {
+        Some(program) if !program.is_empty() => Ok(read),
+        _ => Err("plugin.command: expected a program and its arguments".to_owned()),
+    }
+}
+
+#[derive(Debug)]
+struct External {
+    config: Config,
+    memory: Memory,
+}
+
+/// What the driver remembers.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Memory {
+    /// The plugin's own state, as its last accepted answer gave it.
+    state: Value,
+    /// What happened since that answer.
+    observations: Vec<Value>,
+    /// How many of them the open question holds.
+    sent: usize,
+    /// An answer that has not been handed out.
+    answer: Option<Next>,
+    /// What was wrong with the last answer; told with the next question.
+    error: Option<String>,
+    wrong: u32,
+    lost: u32,
+}
+
+/// A decision at rest: an answer that was understood.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Next {
+    Act(Vec<Action>),
+    Wait(Wait),
+    Claim { summary: String },
+    GiveUp { reason: String, stuck: bool },
+}
+
+/// What a plugin can answer, as it writes it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(tag = "decision", rename_all = "snake_case", deny_unknown_fields)]
+enum Answer {
+    Act {
+        actions: Vec<PluginAction>,
+    },
+    Wait {
+        #[serde(default)]
+        prompt: Option<String>,
+        #[serde(default)]
+        seconds: Option<f64>,
+        #[serde(default)]
+        reason: String,
+    },
+    Claim {
+        #[serde(default)]
+        summary: String,
+    },
+    GiveUp {
+        #[serde(default)]
+        reason: String,
+        #[serde(default)]
+        stuck: bool,
+    },
+}
+
+/// One action, as a plugin writes it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PluginAction {
+    tool: String,
+    #[serde(default)]
+    parameters: Map<String, Value>,
+    #[serde(default)]
+    label: String,
+    #[serde(default)]
+    timeout: Option<Span>,
+}
+
+impl Answer {
+    /// Takes an answer apart: the decision and, if there is one, the new state. The error is for the plugin.
+    fn read(value: &Value) -> Result<(Answer, Option<Value>), String> {
+        let Value::Object(fields) = value else {
+            return Err(format!("expected an object with \"decision\", got {}", short(value)));
+        };
+        let mut fields = fields.clone();
+        let state = fields.remove("state");
+        let answer: Answer =
+            serde_json::from_value(Value::Object(fields)).map_err(|why| why.to_string())?;
+        match &answer {
+            Answer::Act { actions } if actions.is_empty() => {
+                Err("actions: expected at least one".to_owned())
+            }
+            Answer::Wait { prompt: Some(_), seconds: Some(_), .. }
+            | Answer::Wait { prompt: None, seconds: None, .. } => {
+                Err("wait: expected either \"prompt\" or \"seconds\"".to_owned())
+            }
+            Answer::Wait { seconds: Some(seconds), .. }
+                if !(0.0..=LONGEST_WAIT).contains(seconds) =>
+            {
+                Err(format!("seconds: expected 0 to {LONGEST_WAIT}, got {seconds}"))
+            }
+            _ => Ok((answer, state)),
+        }
+    }
+
+    fn next(self, situation: &Situation<'_>) -> Next {
+        match self {
+            Answer::Act { actions } => {
+                Next::Act(actions.into_iter().map(PluginAction::action).collect())
+            }
+            Answer::Wait { seconds: Some(seconds), reason, .. } => {
+                // In range: `read` refuses anything below zero or above a year.
+                let at = situation.now.after(Span((seconds * 1000.0).ceil() as u64));
+                Next::Wait(Wait::Until { at, reason })
+            }
+            Answer::Wait { prompt, .. } => {
+                Next::Wait(Wait::Person { prompt: prompt.unwrap_or_default() })
+            }
+            Answer::Claim { summary } => Next::Claim { summary },
+            Answer::GiveUp { reason, stuck } => Next::GiveUp { reason, stuck },
+        }
+    }
+}
+
+impl PluginAction {
+    fn action(self) -> Action {
+        Action {
+            tool: self.tool,
+            input: Arc::new(Value::Object(self.parameters)),
+            label: self.label,
+            path: Vec::new(),
+            author: Author::Worker,
+            timeout: self.timeout,
+        }
+    }
+}
+
+impl Driver for External {
+    fn decide(&mut self, situation: &Situation<'_>) -> Decision {
+        if let Some(answer) = self.memory.answer.take() {
+            return match answer {
+                Next::Act(actions) => Decision::Act(actions),
+                Next::Wait(wait) => Decision::Wait(wait),
+                Next::Claim { summary } => Decision::Claim { summary },
+                Next::GiveUp { reason, stuck } => Decision::GiveUp { reason, stuck },
+            };
+        }
+        let memory = &mut self.memory;
+        memory.sent = memory.observations.len();
+        let mut params = json!({
+            "goal": situation.goal,
+            "turns": situation.turns,
+            "observations": memory.observations,
+            "state": memory.state,
+        });
+        if let Some(error) = &memory.error {
+            params["error"] = json!(error);
+        }
+        // Complete in itself: below a composite, the task's driver configuration is the composite's.
+        Decision::Consult(json!({
+            "method": "decide",
+            "params": params,
+            "plugin": self.config.plugin,
+            "config": self.config.config,
+            "path": situation.path,
+        }))
+    }
+
+    fn observe(&mut self, situation: &Situation<'_>, fact: &Fact<'_>) {
+        match fact {
+            Fact::Consulted(Ok(answer)) => {
+                self.memory.answered(situation, &self.config.plugin.name, answer)
+            }
+            Fact::Consulted(Err(why)) => self.memory.unanswered(&self.config.plugin.name, why),
+            Fact::Result { call, action, result } => self.memory.observations.push(json!({
+                "kind": "result",
+                "call": call.to_string(),
+                "tool": action.tool,
+                "label": action.label,
+                "status": result.status.word(),
+                "exit": result.exit,
+                "text": result.text,
+            })),
+            Fact::Told(line) => {
+                self.memory.observations.push(json!({ "kind": "told", "line": line }))
+            }
+            Fact::Note(note) => {
+                self.memory
+                    .observations
+                    .push(json!({ "kind": "note", "how": note.kind, "text": note.text }));
+            }
+            Fact::VerdictFailed(results) => {
+                self.memory
+                    .observations
+                    .push(json!({ "kind": "verdict_failed", "criteria": results }));
+            }
+        }
+    }
+
+    fn save(&self) -> Value {
+        // Cannot fail: plain data with text keys.
+        serde_json::to_value(&self.memory).expect("plain data is always JSON")
+    }
+}
+
+impl Memory {
+    fn answered(&mut self, situation: &Situation<'_>, name: &str, value: &Value) {
+        self.lost = 0;
+        match Answer::read(value) {
+            Ok((answer, state)) => {
+                self.state = state.unwrap_or_else(|| std::mem::take(&mut self.state));
+                self.observations.drain(..self.sent.min(self.observations.len()));
+                self.sent = 0;
+                self.answer = Some(answer.next(situation));
+                self.error = None;
+                self.wrong = 0;
+            }
+            Err(why) => {
+                self.wrong += 1;
+                if self.wrong >= WRONG_ANSWERS {
+                    self.give_up(format!(
+                        "plugin {name} answered wrongly {} times in a row: {why}",
+                        self.wrong
+                    ));
+                } else {
+                    self.error = Some(why);
+                }
+            }
+        }
+    }
+
+    fn unanswered(&mut self, name: &str, why: &str) {
+        self.lost += 1;
+        if self.lost >= LOST_ANSWERS {
+            self.give_up(format!(
+                "plugin {name} did not answer {} times in a row: {why}",
+                self.lost
+            ));
+        }
+    }
+
+    /// Ends it, with a clean slate in case somebody has the driver go on.
+    fn give_up(&mut self, reason: String) {
+        self.answer = Some(Next::GiveUp { reason, stuck: false });
+        self.error = None;
+        self.wrong = 0;
+        self.lost = 0;
+    }
+}
+
+/// A value in at most a hundred characters.
+fn short(value: &Value) -> String {
+    value.to_string().chars().take(100).collect()
 }

@@ -1,0 +1,84 @@
+//! Done is a claim: criteria frozen at the start decide, and what failed goes back to the driver.
+
+use crate::driver::Fact;
+use crate::effect::Effect;
+use crate::event::EventKind;
+use crate::state::{Pending, Phase};
+use crate::step::Step;
+use crate::task::{CriterionResult, Outcome, WorkspaceKind};
+
+impl Step<'_> {
+    pub(crate) fn on_claim(&mut self, summary: String) {
+        if !self.state.data.follow_ups.is_empty() {
+            // The operator has more to say: the driver goes on with that in mind.
+            self.state.data.notes.append(&mut self.state.data.follow_ups);
+            return;
+        }
+        let said = summary.clone();
+        self.event(|| EventKind::Claimed { summary: said });
+        if self.state.data.spec.acceptance.is_empty() {
+            return self.finish(Outcome::Completed, summary);
+        }
+        self.check_claim(summary);
+    }
+
+    /// Keeps the tree that is handed over, then checks it. Without a git worktree there is nothing to keep.
+    pub(crate) fn check_claim(&mut self, summary: String) {
+        match self.state.data.workspace.clone() {
+            Some(workspace) if workspace.kind == WorkspaceKind::Worktree => {
+                let id = self.expect(Pending::Checkpoint);
+                self.output.effects.push(Effect::Checkpoint { id, workspace });
+                self.state.data.phase = Phase::Checkpointing { summary };
+            }
+            _ => self.verify(summary),
+        }
+    }
+
+    pub(crate) fn on_checkpointed(&mut self, made: Result<String, String>) {
+        let Phase::Checkpointing { summary } = self.state.data.phase.clone() else { return };
+        match made {
+            Ok(checkpoint) => {
+                self.event(|| EventKind::Checkpointed { checkpoint });
+                self.verify(summary);
+            }
+            Err(reason) => self.finish(Outcome::Failed, format!("the workspace cannot be kept: {reason}")),
+        }
+    }
+
+    fn verify(&mut self, summary: String) {
+        let Some(workspace) = self.state.data.workspace.clone() else { return };
+        let id = self.expect(Pending::Verify);
+        let criteria = self.state.data.spec.acceptance.clone();
+        self.output.effects.push(Effect::Verify { id, criteria, workspace });
+        self.state.data.phase = Phase::Verifying { summary };
+    }
+
+    pub(crate) fn on_verified(&mut self, verdict: Result<Vec<CriterionResult>, String>) {
+        let summary = match &self.state.data.phase {
+            Phase::Verifying { summary } => summary.clone(),
+            _ => String::new(),
+        };
+        let results = match verdict {
+            Ok(results) => results,
+            Err(reason) => {
+                return self.finish(Outcome::Failed, format!("the criteria could not be checked: {reason}"));
+            }
+        };
+        for result in &results {
+            self.event(|| EventKind::CriterionChecked { result: result.clone() });
+        }
+        // A verdict over fewer criteria than were frozen proves nothing.
+        let complete = results.len() == self.state.data.spec.acceptance.len();
+        let failed = results.iter().filter(|result| !result.passed).count();
+        if complete && failed == 0 {
+            return self.finish(Outcome::Verified, summary);
+        }
+        self.event(|| EventKind::VerdictFailed { failed });
+        if let Some(reason) = self.state.data.streak.on_verdict_failed(&results) {
+            return self.finish(Outcome::Stuck, reason);
+        }
+        self.state.data.phase = Phase::Ready;
+        let (driver, situation) = self.driver();
+        driver.observe(&situation, &Fact::VerdictFailed(&results));
+    }
+}

@@ -1,0 +1,28 @@
+//! Asking a decider outside: a plugin process answers with a decision, through an effect like any other.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::driver::Fact;
+use crate::effect::Effect;
+use crate::state::{Pending, Phase};
+use crate::step::Step;
+
+impl Step<'_> {
+    pub(crate) fn consult(&mut self, request: Value) {
+        let id = self.expect(Pending::Consult);
+        self.output.effects.push(Effect::Consult {
+            id,
+            plugin: Arc::clone(&self.state.driver.config),
+            request: request.clone(),
+        });
+        self.state.data.phase = Phase::Consulting { request };
+    }
+
+    pub(crate) fn on_consulted(&mut self, answer: Result<Value, String>) {
+        self.state.data.phase = Phase::Ready;
+        let (driver, situation) = self.driver();
+        driver.observe(&situation, &Fact::Consulted(answer.as_ref().map_err(String::as_str)));
+    }
+}

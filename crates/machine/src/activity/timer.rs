@@ -1,0 +1,69 @@
+//! Moments: the driver's alarm and the task's deadline. A timer lives in the process that attends to it, so
+//! a process that takes the task up sets them anew.
+
+use crate::driver::Wait;
+use crate::effect::Effect;
+use crate::id::EffectId;
+use crate::state::{Pending, Phase};
+use crate::step::Step;
+use crate::time::{Span, Timestamp};
+
+impl Step<'_> {
+    pub(crate) fn set_alarm(&mut self, at: Timestamp) {
+        let id = self.expect(Pending::Alarm);
+        self.output.effects.push(Effect::SetTimer { id, at });
+    }
+
+    /// Sets the deadline from what is left of the task's time, in place of the one before.
+    pub(crate) fn renew_deadline(&mut self) {
+        self.stop(|pending| *pending == Pending::Deadline);
+        let data = &self.state.data;
+        if data.attachment.is_none() || data.paused {
+            return;
+        }
+        if let Some(limit) = data.budget.max_time {
+            let at = self.now.after(Span(limit.0.saturating_sub(data.spend.millis)));
+            let id = self.expect(Pending::Deadline);
+            self.output.effects.push(Effect::SetTimer { id, at });
+        }
+    }
+
+    pub(crate) fn on_timer_fired(&mut self, id: EffectId) {
+        match self.state.data.pending.get(&id) {
+            Some(Pending::Alarm) => {
+                self.state.data.pending.remove(&id);
+                self.state.data.phase = Phase::Ready;
+            }
+            Some(Pending::Deadline) => {
+                self.state.data.pending.remove(&id);
+                // Paused time does not count, so there may be time left.
+                self.renew_deadline_if_time_is_left();
+            }
+            _ => self.drop_signal(),
+        }
+    }
+
+    fn renew_deadline_if_time_is_left(&mut self) {
+        let data = &self.state.data;
+        if data.budget.max_time.is_some_and(|limit| data.spend.millis < limit.0) {
+            self.renew_deadline();
+        }
+    }
+
+    /// Repeats, for a process that has just taken the task up, what the one before left outstanding. Calls
+    /// are started by `advance`, which sees them as queued.
+    pub(crate) fn reissue(&mut self) {
+        self.renew_deadline();
+        match self.state.data.phase.clone() {
+            Phase::OpeningWorkspace => self.state.data.phase = Phase::Ready,
+            Phase::Consulting { request } => self.consult(request),
+            Phase::Checkpointing { summary } | Phase::Verifying { summary } => self.check_claim(summary),
+            Phase::Waiting(Wait::Until { at, .. }) => self.set_alarm(at),
+            Phase::New
+            | Phase::Ready
+            | Phase::Acting
+            | Phase::Waiting(Wait::Person { .. } | Wait::Results)
+            | Phase::Finished { .. } => {}
+        }
+    }
+}

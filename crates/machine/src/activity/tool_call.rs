@@ -1,0 +1,171 @@
+//! Tool calls: many at once, each with exactly one result, matched by id.
+
+use std::sync::Arc;
+
+use crate::effect::{Effect, ToolCall};
+use crate::event::EventKind;
+use crate::id::{CallId, EffectId};
+use crate::input::Resolution;
+use crate::policy::budget::Purchase;
+use crate::policy::permission::{Approval, Judgement, judge};
+use crate::state::{CallStatus, Pending, Phase};
+use crate::step::Step;
+use crate::task::{Workspace, WorkspaceKind};
+use crate::tool::{self, Status, ToolResult};
+
+impl Step<'_> {
+    /// Starts every call that has not been started and may be.
+    pub(crate) fn start_calls(&mut self) {
+        for index in 0..self.state.data.calls.len() {
+            let CallStatus::Queued { approved, repeated } = self.state.data.calls[index].status else { continue };
+            let forbidden = self.state.data.budget.forbids(&self.state.data.spend, Purchase::ToolCall);
+            if !forbidden.is_empty() && !repeated {
+                // What runs may end first: its result is not lost to the limit.
+                let running = |call: &crate::state::Call| matches!(call.status, CallStatus::Running { .. });
+                if !self.state.data.calls.iter().any(running) {
+                    self.exhaust(forbidden);
+                }
+                return;
+            }
+            self.start_call(index, approved, repeated);
+            if self.state.data.phase != Phase::Acting {
+                return;
+            }
+        }
+    }
+
+    fn start_call(&mut self, index: usize, approved: bool, repeated: bool) {
+        let call = &self.state.data.calls[index];
+        let id = call.id;
+        let checked = match tool::find(&call.action.tool) {
+            Some(spec) => tool::check_input(spec, &call.action.input),
+            None => {
+                let names: Vec<&str> = tool::TOOLS.iter().map(|tool| tool.name).collect();
+                Err(format!("no tool {:?}: expected one of {}", call.action.tool, names.join(", ")))
+            }
+        };
+        if let Err(reason) = checked {
+            return self.end_call(id, ToolResult::ended(Status::Error, reason));
+        }
+        let attended = self.state.data.attachment.as_ref().is_some_and(|a| a.attended);
+        let judgement = if repeated {
+            Judgement::Allow(Approval::repeated())
+        } else if approved {
+            Judgement::Allow(Approval::by_person())
+        } else {
+            judge(&self.state.data.spec.policy, &call.action.tool, call.class, call.action.author, attended)
+        };
+        match judgement {
+            Judgement::Allow(_) if call.action.tool == "ask" => self.ask_question(index),
+            Judgement::Allow(approval) => self.run_call(index, approval, repeated),
+            Judgement::Ask(reason) => self.ask_approval(index, reason),
+            Judgement::Deny(reason) => self.end_call(id, ToolResult::ended(Status::Denied, reason)),
+        }
+    }
+
+    fn run_call(&mut self, index: usize, approval: Approval, repeated: bool) {
+        let id = self.state.data.calls[index].id;
+        let effect = self.expect(Pending::Call(id));
+        self.state.data.spend.tool_calls += 1;
+        let workspace = self.state.data.workspace.clone().unwrap_or(Workspace {
+            kind: WorkspaceKind::None,
+            path: None,
+            branch: None,
+            base: None,
+        });
+        let call = &mut self.state.data.calls[index];
+        call.status = CallStatus::Running { effect };
+        let action = &call.action;
+        self.output.effects.push(Effect::RunTool {
+            id: effect,
+            call: ToolCall {
+                call: id,
+                tool: action.tool.clone(),
+                input: Arc::clone(&action.input),
+                class: call.class,
+                timeout: action.timeout,
+                workspace,
+                repeated,
+            },
+            approval: approval.clone(),
+        });
+        let (tool, label, input) = (action.tool.clone(), action.label.clone(), Arc::clone(&action.input));
+        self.event(|| EventKind::ToolStarted {
+            call: id,
+            tool,
+            label,
+            input,
+            allowed_by: approval.by().to_owned(),
+        });
+    }
+
+    pub(crate) fn on_tool_ended(&mut self, effect: EffectId, result: ToolResult) {
+        match self.state.data.pending.get(&effect) {
+            Some(Pending::Call(call)) => {
+                let call = *call;
+                self.state.data.pending.remove(&effect);
+                self.end_call(call, result);
+            }
+            _ => self.drop_signal(),
+        }
+    }
+
+    /// Gives a call its one result.
+    pub(crate) fn end_call(&mut self, id: CallId, result: ToolResult) {
+        let spend = &mut self.state.data.spend;
+        match result.status {
+            Status::Denied => spend.consecutive_denies += 1,
+            Status::Error | Status::TimedOut => {
+                spend.consecutive_errors += 1;
+                spend.consecutive_denies = 0;
+            }
+            Status::Ok => {
+                spend.consecutive_errors = 0;
+                spend.consecutive_denies = 0;
+            }
+            Status::Skipped | Status::Aborted | Status::InDoubt => {}
+        }
+        let quiet = self.state.quiet;
+        let Some(call) = self.state.data.calls.iter_mut().find(|call| call.id == id) else { return };
+        if quiet {
+            call.status = CallStatus::Done(result);
+            return self.event(|| unreachable_when_quiet(id));
+        }
+        call.status = CallStatus::Done(result.clone());
+        let (tool, label) = (call.action.tool.clone(), call.action.label.clone());
+        self.event(|| EventKind::ToolEnded { call: id, tool, label, result });
+    }
+
+    pub(crate) fn on_resolve(&mut self, id: CallId, how: Resolution) {
+        let Some(call) = self.state.data.calls.iter_mut().find(|call| call.id == id) else {
+            return self.reject(format!("no call {id} is open"));
+        };
+        if call.status != CallStatus::InDoubt {
+            return self.reject(format!("call {id} is not in doubt"));
+        }
+        if matches!(self.state.data.phase, Phase::Finished { .. }) {
+            return self.reject(self.ended());
+        }
+        let word = match how {
+            Resolution::Did => "did",
+            Resolution::DidNot => "did_not",
+            Resolution::Retry => "retry",
+        };
+        if how == Resolution::Retry {
+            call.status = CallStatus::Queued { approved: true, repeated: true };
+        }
+        self.event(|| EventKind::CallResolved { call: id, how: word.to_owned() });
+        match how {
+            Resolution::Did => self.end_call(id, ToolResult::ok("a person says that it ran to its end")),
+            Resolution::DidNot => {
+                self.end_call(id, ToolResult::ended(Status::Error, "a person says that it did not run"));
+            }
+            Resolution::Retry => {}
+        }
+    }
+}
+
+/// Fills the place of an event that nobody hears; `event` does not call its maker when quiet.
+fn unreachable_when_quiet(call: CallId) -> EventKind {
+    EventKind::Rejected { reason: format!("call {call} ended") }
+}

@@ -1,0 +1,260 @@
+//! The driver `race`: all children work at once; the first to claim wins.
+//!
+//! The children share one workspace, one turn and one mouth, which leads to three rules. A child that asks
+//! a decider outside holds back the others' next actions until it has its answer, because a question can
+//! only be put when nothing is under way. Moments and people are waited for only when no action is under
+//! way, moments first, because they come by themselves. A claim that is refused goes back to the child that
+//! made it, and the race goes on.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Child, SavedChild, Spec, addressee, fields, saved, to_value};
+use crate::driver::{Action, Decision, Driver, Fact, Registry, Situation, Wait};
+
+#[derive(Debug)]
+struct Race {
+    children: Vec<Child>,
+    standing: Vec<Standing>,
+    /// Whose claim is being checked.
+    claimant: Option<usize>,
+}
+
+/// How it stands with one child.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Standing {
+    /// It has to be asked.
+    Ready,
+    /// Its actions are under way.
+    Busy,
+    /// It decided to act; the actions have not been handed out.
+    Acts(Vec<Action>),
+    /// It waits for a person or a moment.
+    Waits(Wait),
+    /// It has a question for a decider outside that has not been put.
+    Asks(Value),
+    /// Its question was put.
+    Asked,
+    /// It gave up.
+    Ended { reason: String, stuck: bool },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Saved {
+    standing: Vec<Standing>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    claimant: Option<usize>,
+    children: Vec<SavedChild>,
+}
+
+pub(super) fn build(
+    config: &Value,
+    state: Option<&Value>,
+    registry: &Registry,
+) -> Result<Box<dyn Driver>, String> {
+    let specs = Spec::list(fields(config, &["drivers"])?)?;
+    let count = specs.len();
+    let (standing, claimant, children) = match saved::<Saved>(state)? {
+        None => (vec![Standing::Ready; count], None, None),
+        Some(Saved { standing, claimant, children }) => (standing, claimant, Some(children)),
+    };
+    if standing.len() != count || claimant.is_some_and(|claimant| claimant >= count) {
+        return Err(format!("the saved state has {} drivers, expected {count}", standing.len()));
+    }
+    Ok(Box::new(Race { children: Child::all(specs, children, registry)?, standing, claimant }))
+}
+
+impl Race {
+    /// Asks every child that can be asked. Answers with the first claim.
+    fn ask(&mut self, situation: &Situation<'_>) -> Option<Decision> {
+        for (index, (child, standing)) in
+            self.children.iter_mut().zip(&mut self.standing).enumerate()
+        {
+            let due = match standing {
+                // The loop asks for a decision only when no question is open: this one was dropped.
+                Standing::Ready | Standing::Asked => true,
+                Standing::Waits(Wait::Until { at, .. }) => *at <= situation.now,
+                _ => false,
+            };
+            if !due {
+                continue;
+            }
+            *standing = match child.decide(situation) {
+                Decision::Act(actions) if actions.is_empty() => Standing::Ended {
+                    reason: "decided to act but named no action".to_owned(),
+                    stuck: false,
+                },
+                Decision::Act(actions) => Standing::Acts(actions),
+                Decision::Wait(Wait::Results) => Standing::Busy,
+                Decision::Wait(wait) => Standing::Waits(wait),
+                Decision::Consult(request) => Standing::Asks(request),
+                Decision::GiveUp { reason, stuck } => Standing::Ended { reason, stuck },
+                claim @ Decision::Claim { .. } => {
+                    *standing = Standing::Ready;
+                    self.claimant = Some(index);
+                    return Some(claim);
+                }
+            };
+        }
+        None
+    }
+
+    /// Whether actions of any child are under way in the world. Those not handed out are not.
+    fn under_way(&self) -> bool {
+        self.children.iter().zip(&self.standing).any(|(child, standing)| {
+            let waiting = match standing {
+                Standing::Acts(actions) => actions.len(),
+                _ => 0,
+            };
+            usize::try_from(child.under_way).is_ok_and(|all| all > waiting)
+        })
+    }
+
+    /// The question of the first child that has one.
+    fn question(&mut self) -> Option<Value> {
+        let asks =
+            self.standing.iter_mut().find(|standing| matches!(standing, Standing::Asks(_)))?;
+        match std::mem::replace(asks, Standing::Asked) {
+            Standing::Asks(request) => Some(request),
+            _ => None,
+        }
+    }
+
+    /// All actions that have not been handed out.
+    fn actions(&mut self) -> Vec<Action> {
+        let mut all = Vec::new();
+        for standing in &mut self.standing {
+            if let Standing::Acts(actions) = standing {
+                all.append(actions);
+                *standing = Standing::Busy;
+            }
+        }
+        all
+    }
+
+    /// What the children wait for, as one, when none of them does anything.
+    fn idle(&self) -> Decision {
+        let mut moments = Vec::new();
+        let mut prompts = Vec::new();
+        let mut ends = Vec::new();
+        for (child, standing) in self.children.iter().zip(&self.standing) {
+            match standing {
+                Standing::Waits(Wait::Until { at, reason }) => moments.push((*at, reason)),
+                Standing::Waits(Wait::Person { prompt }) => prompts.push((child, prompt)),
+                Standing::Ended { reason, stuck } => ends.push((child, reason, *stuck)),
+                Standing::Ready
+                | Standing::Busy
+                | Standing::Acts(_)
+                | Standing::Waits(Wait::Results)
+                | Standing::Asks(_)
+                | Standing::Asked => {}
+            }
+        }
+        if let Some((at, reason)) = moments.into_iter().min() {
+            return Decision::Wait(Wait::Until { at, reason: reason.clone() });
+        }
+        match prompts.as_slice() {
+            [] => {}
+            [(_, prompt)] => return Decision::Wait(Wait::Person { prompt: String::clone(prompt) }),
+            several => {
+                let prompts: Vec<String> =
+                    several.iter().map(|(child, prompt)| child.spec.says(prompt)).collect();
+                return Decision::Wait(Wait::Person { prompt: prompts.join("\n") });
+            }
+        }
+        if ends.len() == self.children.len() {
+            let stuck = ends.iter().all(|(_, _, stuck)| *stuck);
+            let reasons: Vec<String> =
+                ends.iter().map(|(child, reason, _)| child.spec.says(reason)).collect();
+            return Decision::GiveUp {
+                reason: format!("all gave up: {}", reasons.join("; ")),
+                stuck,
+            };
+        }
+        Decision::Wait(Wait::Results)
+    }
+}
+
+impl Driver for Race {
+    fn decide(&mut self, situation: &Situation<'_>) -> Decision {
+        if let Some(claim) = self.ask(situation) {
+            return claim;
+        }
+        if self.standing.iter().any(|standing| matches!(standing, Standing::Asks(_))) {
+            if self.under_way() {
+                return Decision::Wait(Wait::Results);
+            }
+            if let Some(request) = self.question() {
+                return Decision::Consult(request);
+            }
+        }
+        let actions = self.actions();
+        if !actions.is_empty() {
+            return Decision::Act(actions);
+        }
+        if self.under_way() {
+            return Decision::Wait(Wait::Results);
+        }
+        self.idle()
+    }
+
+    fn observe(&mut self, situation: &Situation<'_>, fact: &Fact<'_>) {
+        let addressees: Vec<usize> = match fact {
+            Fact::Result { action, .. } => addressee(action).into_iter().collect(),
+            Fact::Told(_) => {
+                self.first(|standing| matches!(standing, Standing::Waits(Wait::Person { .. })))
+            }
+            Fact::Consulted(_) => self.first(|standing| *standing == Standing::Asked),
+            Fact::VerdictFailed(_) if self.claimant.is_some() => {
+                self.claimant.take().into_iter().collect()
+            }
+            Fact::Note(_) | Fact::VerdictFailed(_) => (0..self.children.len()).collect(),
+        };
+        for index in addressees {
+            let (Some(child), Some(standing)) =
+                (self.children.get_mut(index), self.standing.get_mut(index))
+            else {
+                continue;
+            };
+            if let Standing::Ended { .. } = standing {
+                if let Fact::Result { .. } = fact {
+                    child.straggler();
+                }
+                continue;
+            }
+            child.observe(situation, fact);
+            let wakes = match standing {
+                Standing::Busy => child.ready(),
+                Standing::Waits(_) => true,
+                Standing::Asked => matches!(fact, Fact::Consulted(_)),
+                Standing::Ready
+                | Standing::Acts(_)
+                | Standing::Asks(_)
+                | Standing::Ended { .. } => false,
+            };
+            if wakes {
+                *standing = Standing::Ready;
+            }
+        }
+    }
+
+    fn save(&self) -> Value {
+        to_value(&Saved {
+            standing: self.standing.clone(),
+            claimant: self.claimant,
+            children: self.children.iter().map(Child::save).collect(),
+        })
+    }
+
+    fn eager(&self) -> bool {
+        true
+    }
+}
+
+impl Race {
+    fn first(&self, which: impl Fn(&Standing) -> bool) -> Vec<usize> {
+        self.standing.iter().position(which).into_iter().collect()
+    }
+}

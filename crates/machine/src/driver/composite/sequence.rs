@@ -1,0 +1,99 @@
+//! The driver `sequence`: one child after the other; each begins when the one before claims.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Child, SavedChild, Spec, addressee, fields, saved, to_value};
+use crate::driver::{Decision, Driver, Fact, Registry, Situation, Wait};
+
+#[derive(Debug)]
+struct Sequence {
+    children: Vec<Child>,
+    at: usize,
+    /// What the children before said when they claimed.
+    summaries: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Saved {
+    at: usize,
+    summaries: Vec<String>,
+    children: Vec<SavedChild>,
+}
+
+pub(super) fn build(
+    config: &Value,
+    state: Option<&Value>,
+    registry: &Registry,
+) -> Result<Box<dyn Driver>, String> {
+    let specs = Spec::list(fields(config, &["drivers"])?)?;
+    Ok(Box::new(match saved::<Saved>(state)? {
+        None => {
+            Sequence { children: Child::all(specs, None, registry)?, at: 0, summaries: Vec::new() }
+        }
+        Some(Saved { at, .. }) if at >= specs.len() => {
+            return Err(format!("the saved state is at driver {at} of {}", specs.len()));
+        }
+        Some(Saved { at, summaries, children }) => {
+            Sequence { children: Child::all(specs, Some(children), registry)?, at, summaries }
+        }
+    }))
+}
+
+impl Sequence {
+    fn stragglers(&self) -> bool {
+        self.children[..self.at].iter().any(|child| child.under_way > 0)
+    }
+}
+
+impl Driver for Sequence {
+    fn decide(&mut self, situation: &Situation<'_>) -> Decision {
+        loop {
+            if self.stragglers() {
+                return Decision::Wait(Wait::Results);
+            }
+            let last = self.at + 1 == self.children.len();
+            let child = &mut self.children[self.at];
+            match child.decide(situation) {
+                Decision::Claim { summary } if last => {
+                    let summaries =
+                        self.summaries.iter().map(String::as_str).chain([summary.as_str()]);
+                    let told: Vec<&str> = summaries.filter(|summary| !summary.is_empty()).collect();
+                    return Decision::Claim { summary: told.join("; ") };
+                }
+                Decision::Claim { summary } => {
+                    self.summaries.push(summary);
+                    self.at += 1;
+                }
+                Decision::GiveUp { reason, stuck } => {
+                    return Decision::GiveUp { reason: child.spec.says(&reason), stuck };
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn observe(&mut self, situation: &Situation<'_>, fact: &Fact<'_>) {
+        match fact {
+            Fact::Result { action, .. } => match addressee(action) {
+                Some(index) if index == self.at => self.children[index].observe(situation, fact),
+                Some(index) if index < self.at => self.children[index].straggler(),
+                _ => {}
+            },
+            _ => self.children[self.at].observe(situation, fact),
+        }
+    }
+
+    fn save(&self) -> Value {
+        to_value(&Saved {
+            at: self.at,
+            summaries: self.summaries.clone(),
+            children: self.children.iter().map(Child::save).collect(),
+        })
+    }
+
+    fn eager(&self) -> bool {
+        self.stragglers() || self.children[self.at].live.eager()
+    }
+}

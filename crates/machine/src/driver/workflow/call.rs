@@ -1,0 +1,115 @@
+//! A tool call as a file writes it: read once, checked against the tool, and handed out without a copy.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::driver::{Action, Situation};
+use crate::file::check::{Cursor, Problems, suggest};
+use crate::policy::permission::Author;
+use crate::time::Span;
+use crate::tool::{self, Status, ToolResult};
+
+/// The keys of a call.
+pub(crate) const CALL_KEYS: [&str; 3] = ["tool", "parameters", "timeout"];
+
+/// How much of an output is shown when a call fails.
+const SHOWN_LINES: usize = 12;
+const SHOWN_CHARS: usize = 1500;
+
+/// A tool, its parameters, and what a person sees it as.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Call {
+    tool: &'static str,
+    input: Arc<Value>,
+    timeout: Option<Span>,
+    /// The name of the step or state.
+    pub(crate) label: String,
+}
+
+impl Call {
+    /// Reads `tool`, `parameters` and `timeout` of a table whose other keys the caller checks.
+    pub(crate) fn read(at: &Cursor<'_>, label: String, problems: &mut Problems) -> Option<Call> {
+        let timeout = at.get("timeout").and_then(|timeout| timeout.span(problems));
+        let given = at.need(problems, "tool")?;
+        let name = given.text(problems)?;
+        let Some(spec) = tool::find(name) else {
+            let names: Vec<&str> = tool::TOOLS.iter().map(|tool| tool.name).collect();
+            let hint = suggest(name, names.iter().copied())
+                .or_else(|| Some(format!("the tools are {}", names.join(", "))));
+            problems.push(&given, format!("there is no tool {name:?}"), hint);
+            return None;
+        };
+        let parameters = at.get("parameters");
+        let input = parameters
+            .as_ref()
+            .map_or_else(|| Value::Object(serde_json::Map::new()), |at| at.value.clone());
+        if let Err(message) = tool::check_input(spec, &input) {
+            // The message names the parameter; the place is that parameter if it is there.
+            let keys = spec.parameters.iter().map(|parameter| parameter.name);
+            let culprit = parameters.as_ref().and_then(|at| {
+                let quoted =
+                    |(key, _): &(&str, Cursor<'_>)| message.contains(&format!("parameter {key:?}"));
+                at.entries().find(quoted)
+            });
+            match (culprit, &parameters) {
+                (Some((key, entry)), _)
+                    if spec.parameters.iter().any(|known| known.name == key) =>
+                {
+                    problems.push(&entry, message, None);
+                }
+                (Some((key, entry)), _) => problems.push_key(&entry, message, suggest(key, keys)),
+                (None, Some(at)) => problems.push_key(at, message, None),
+                (None, None) => {
+                    let example = spec.parameters.iter().find(|parameter| parameter.required);
+                    let hint = example
+                        .map(|parameter| format!("add parameters = {{ {} = … }}", parameter.name));
+                    problems.push(&given, message, hint);
+                }
+            }
+            return None;
+        }
+        Some(Call { tool: spec.name, input: Arc::new(input), timeout, label })
+    }
+
+    /// The action for the loop.
+    pub(crate) fn action(&self, situation: &Situation<'_>) -> Action {
+        Action {
+            tool: self.tool.to_owned(),
+            input: Arc::clone(&self.input),
+            label: self.label.clone(),
+            path: situation.path.to_vec(),
+            author: Author::Operator,
+            timeout: self.timeout,
+        }
+    }
+
+    /// What went wrong, for a person: `what "name" (tool) failed: status, exit code, the end of the output`.
+    pub(crate) fn failure(&self, what: &str, result: &ToolResult) -> String {
+        let exit = result.exit.map(|code| format!(", exit code {code}")).unwrap_or_default();
+        let output = tail(&result.text);
+        let output = if output.is_empty() { String::new() } else { format!(": {output}") };
+        format!(
+            "{what} {:?} ({}) failed: {}{exit}{output}",
+            self.label,
+            self.tool,
+            result.status.word()
+        )
+    }
+}
+
+/// True if a call that ended so is made again rather than counted: it never began, because a person's note
+/// came first. Only so many times in a row, so that nothing can make it an endless circle.
+pub(crate) fn is_put_off(result: &ToolResult, in_a_row: u32) -> bool {
+    result.status == Status::Skipped && in_a_row < 100
+}
+
+/// The end of an output.
+pub(crate) fn tail(text: &str) -> String {
+    let text = text.trim_end();
+    let lines: Vec<&str> = text.lines().collect();
+    let last = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n");
+    let extra = last.chars().count().saturating_sub(SHOWN_CHARS);
+    let shown: String = last.chars().skip(extra).collect();
+    if shown.len() < text.len() { format!("…{shown}") } else { shown }
+}

@@ -1,0 +1,275 @@
+//! Task files: the goal, who drives, what it may spend and what proves that it is done.
+//!
+//! A workflow or a machine may stand in the file itself, as `[workflow]` or `[machine]` or inside
+//! `driver_config`; or `driver_config.workflow` names one, which [`TaskFile::resolve`] puts in its place.
+
+mod criteria;
+mod drivers;
+
+use serde_json::{Map, Value};
+
+use super::check::{Cursor, Problems, is_name, suggest};
+use super::source::Source;
+use super::workflow::{self, Workflow};
+use super::{Format, SourceError};
+use crate::driver::{Registry, composite};
+use crate::policy::budget::Budget;
+use crate::task::{Criterion, DriverSpec, WorkspaceKind, WorkspaceSpec};
+
+/// A task as written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskFile {
+    /// What is to be achieved; may hold control characters, so escape it when it is shown.
+    pub goal: String,
+    /// Who decides; `user` if the file does not say.
+    pub driver: DriverSpec,
+    /// Limits, those of a workflow in the same file included.
+    pub budget: Budget,
+    /// What decides whether it is done.
+    pub acceptance: Vec<Criterion>,
+    /// Where it works.
+    pub workspace: WorkspaceSpec,
+}
+
+impl TaskFile {
+    /// Puts the workflows that `driver_config.workflow` names in their places, in composites too.
+    ///
+    /// `load` is given the name or path as written. The limits of a workflow that is the task's own driver
+    /// tighten the budget.
+    pub fn resolve(
+        &mut self,
+        load: &mut dyn FnMut(&str) -> Result<Workflow, String>,
+    ) -> Result<(), String> {
+        let mut limits = Budget::default();
+        let is_single = matches!(self.driver.name.as_str(), "workflow" | "state_machine");
+        let mut switched = None;
+        composite::visit(&self.driver.name, &mut self.driver.config, &mut |name, config| {
+            if !matches!(name, "workflow" | "state_machine") {
+                return Ok(());
+            }
+            let Some(reference) = config.get("workflow").and_then(Value::as_str).map(str::to_owned)
+            else {
+                return Ok(());
+            };
+            let found = load(&reference)?;
+            if found.driver.name != name {
+                if !is_single {
+                    return Err(format!(
+                        "{reference:?} needs driver = {:?}, not {name:?}",
+                        found.driver.name
+                    ));
+                }
+                switched = Some(found.driver.name);
+            }
+            limits = found.budget;
+            *config = found.driver.config;
+            Ok(())
+        })?;
+        if is_single {
+            tighten(&mut self.budget, &limits);
+        }
+        if let Some(name) = switched {
+            self.driver.name = name;
+        }
+        Ok(())
+    }
+}
+
+/// Takes the smaller limit where both have one.
+fn tighten(budget: &mut Budget, by: &Budget) {
+    let tokens = budget.max_tokens.into_iter().chain(by.max_tokens).min();
+    let time = budget.max_time.into_iter().chain(by.max_time).min();
+    budget.max_tokens = tokens;
+    budget.max_time = time;
+}
+
+/// Reads a task file for the drivers that come with drivetrain.
+pub fn parse(text: &str, file: &str, format: Format) -> Result<TaskFile, Vec<SourceError>> {
+    parse_for(text, file, format, &Registry::builtin())
+}
+
+/// Reads a task file for these drivers.
+pub fn parse_for(
+    text: &str,
+    file: &str,
+    format: Format,
+    registry: &Registry,
+) -> Result<TaskFile, Vec<SourceError>> {
+    let source = Source::read(file, text, format)?;
+    let mut problems = Problems::default();
+    let task = read_file(&Cursor::top(&source.value), registry, &mut problems);
+    match task {
+        Some(task) if problems.is_empty() => Ok(task),
+        _ => Err(source.errors(problems)),
+    }
+}
+
+fn read_file(top: &Cursor<'_>, registry: &Registry, problems: &mut Problems) -> Option<TaskFile> {
+    const SECTIONS: [&str; 6] =
+        ["task", "budget", "acceptance", "workspace", "workflow", "machine"];
+    const TASK: [&str; 3] = ["goal", "driver", "driver_config"];
+    let task = match top.get("task") {
+        Some(task) => {
+            task.table(problems, "[task]", &TASK);
+            top.table(problems, "a task file", &SECTIONS);
+            task
+        }
+        None => {
+            let keys: Vec<&str> = TASK.into_iter().chain(SECTIONS).collect();
+            top.table(problems, "a task file", &keys);
+            top.clone()
+        }
+    };
+    let goal = task.need(problems, "goal").and_then(|goal| {
+        let text = goal.text(problems)?;
+        if text.trim().is_empty() {
+            problems.push(
+                &goal,
+                "the goal is empty",
+                Some("say what is to be achieved".to_owned()),
+            );
+        }
+        Some(text.to_owned())
+    });
+    let mut budget =
+        top.get("budget").map(|budget| read_budget(&budget, problems)).unwrap_or_default();
+    let driver = read_driver(top, &task, registry, &mut budget, problems);
+    let items = top.get("acceptance").map(|list| list.items(problems)).unwrap_or_default();
+    let acceptance = items.iter().filter_map(|item| criteria::read(item, problems)).collect();
+    let workspace =
+        top.get("workspace").map(|table| read_workspace(&table, problems)).unwrap_or_default();
+    Some(TaskFile { goal: goal?, driver: driver?, budget, acceptance, workspace })
+}
+
+fn read_driver(
+    top: &Cursor<'_>,
+    task: &Cursor<'_>,
+    registry: &Registry,
+    budget: &mut Budget,
+    problems: &mut Problems,
+) -> Option<DriverSpec> {
+    let config = task.get("driver_config");
+    let inline = match (top.get("workflow"), top.get("machine")) {
+        (Some(_), Some(machine)) => {
+            problems.push_key(&machine, "a file has either [workflow] or [machine]", None);
+            return None;
+        }
+        (Some(table), None) => Some((table.clone(), workflow::read_workflow(&table, problems)?)),
+        (None, Some(table)) => Some((table.clone(), workflow::read_machine(&table, problems)?)),
+        (None, None) => None,
+    };
+    let given = task.get("driver");
+    let name = match &given {
+        Some(given) => Some(check_driver(given, registry, problems)?),
+        None => None,
+    };
+    if let Some((table, found)) = inline {
+        if let Some(config) =
+            config.filter(|config| config.value.as_object().is_some_and(|keys| !keys.is_empty()))
+        {
+            problems.push_key(
+                &config,
+                "the driver is configured twice, here and in the file's own table",
+                None,
+            );
+        }
+        // "workflow" stands for both forms that a [workflow] can have.
+        let fits = name.is_none_or(|name| {
+            name == found.driver.name || (name == "workflow" && top.get("workflow").is_some())
+        });
+        if !fits {
+            let message =
+                format!("this is for driver = {:?}, but the task has another", found.driver.name);
+            problems.push_key(&table, message, None);
+        }
+        tighten(budget, &found.budget);
+        return Some(found.driver);
+    }
+    let empty = Value::Object(Map::new());
+    let name = name.unwrap_or("user");
+    let config = match config {
+        Some(config) => {
+            drivers::check(name, &config, registry, problems);
+            config.value.clone()
+        }
+        None => {
+            if let Some(given) = given.filter(|_| matches!(name, "workflow" | "state_machine")) {
+                let hint =
+                    "add [task.driver_config] with workflow = \"NAME\", or [[workflow.steps]]"
+                        .to_owned();
+                problems.push(
+                    &given,
+                    format!("the driver {name:?} has nothing to run"),
+                    Some(hint),
+                );
+            }
+            empty
+        }
+    };
+    let mut spec = DriverSpec { name: name.to_owned(), config };
+    tighten(budget, &drivers::unwrap(&mut spec));
+    Some(spec)
+}
+
+/// The name of a registered driver.
+fn check_driver<'v>(
+    at: &Cursor<'v>,
+    registry: &Registry,
+    problems: &mut Problems,
+) -> Option<&'v str> {
+    let name = at.text(problems)?;
+    if let Some((kind, plugin)) = name.split_once(':')
+        && (kind != "external" || !is_name(plugin))
+    {
+        let hint = Some("only external:NAME has a second part, the plugin's name".to_owned());
+        problems.push(at, format!("no driver {name:?}"), hint);
+        return None;
+    }
+    let Err(message) = registry.find(name) else { return Some(name) };
+    let hint = match name {
+        "llm" | "agent" => Some("this version does not have it yet".to_owned()),
+        _ => suggest(name, registry.names()),
+    };
+    problems.push(at, message, hint);
+    None
+}
+
+fn read_budget(at: &Cursor<'_>, problems: &mut Problems) -> Budget {
+    const KEYS: [&str; 8] = [
+        "max_turns",
+        "max_time",
+        "max_tokens",
+        "max_usd",
+        "max_tool_calls",
+        "max_consecutive_denies",
+        "max_consecutive_errors",
+        "max_context_overflows",
+    ];
+    at.table(problems, "[budget]", &KEYS);
+    let mut whole = |key: &str| at.get(key).and_then(|number| number.whole(problems));
+    Budget {
+        max_turns: whole("max_turns"),
+        max_tokens: whole("max_tokens"),
+        max_tool_calls: whole("max_tool_calls"),
+        max_consecutive_denies: whole("max_consecutive_denies"),
+        max_consecutive_errors: whole("max_consecutive_errors"),
+        max_context_overflows: whole("max_context_overflows"),
+        max_time: at.get("max_time").and_then(|span| span.span(problems)),
+        max_usd: at.get("max_usd").and_then(|number| number.number(problems)),
+    }
+}
+
+fn read_workspace(at: &Cursor<'_>, problems: &mut Problems) -> WorkspaceSpec {
+    at.table(problems, "[workspace]", &["kind", "protect"]);
+    let kind =
+        at.get("kind").and_then(|kind| kind.choice(problems, &["worktree", "in_place", "none"]));
+    let kind = kind.map(|kind| match kind {
+        "worktree" => WorkspaceKind::Worktree,
+        "in_place" => WorkspaceKind::InPlace,
+        _ => WorkspaceKind::None,
+    });
+    let patterns = at.get("protect").map(|list| list.items(problems)).unwrap_or_default();
+    let protect =
+        patterns.iter().filter_map(|pattern| criteria::inside(pattern, problems)).collect();
+    WorkspaceSpec { kind, protect }
+}

@@ -1,0 +1,137 @@
+//! Driver configurations inside a task file: steps and states anywhere in a tree of drivers are checked where
+//! they stand, so that their errors have a line.
+
+use super::check_driver;
+use crate::driver::{Registry, composite, state_machine, workflow};
+use crate::file::check::{Cursor, Problems};
+use crate::file::workflow as workflow_file;
+use crate::policy::budget::Budget;
+use crate::task::DriverSpec;
+
+/// Checks the configuration of a driver, and those of the drivers inside it.
+pub(super) fn check(name: &str, at: &Cursor<'_>, registry: &Registry, problems: &mut Problems) {
+    if !at.value.is_object() {
+        at.wrong(problems, "a table");
+        return;
+    }
+    match name {
+        "workflow" => check_workflow(at, problems),
+        "state_machine" => check_machine(at, problems),
+        _ => {
+            for child in at.get("driver").into_iter().chain(children(at)) {
+                check_child(&child, registry, problems);
+            }
+        }
+    }
+}
+
+fn children<'v>(at: &Cursor<'v>) -> Vec<Cursor<'v>> {
+    // Whether it must be a list is the composite's own business.
+    at.get("drivers")
+        .filter(|list| list.value.is_array())
+        .map(|list| list.items(&mut Problems::default()))
+        .unwrap_or_default()
+}
+
+fn check_child(at: &Cursor<'_>, registry: &Registry, problems: &mut Problems) {
+    let Some(given) = at.get("driver").filter(|_| at.value.is_object()) else { return };
+    at.table(problems, "a driver", &["driver", "config", "driver_config"]);
+    let Some(name) = check_driver(&given, registry, problems) else { return };
+    match at.get("driver_config").or_else(|| at.get("config")) {
+        Some(config) => check(name, &config, registry, problems),
+        None if matches!(name, "workflow" | "state_machine") => {
+            let hint = "add config = { workflow = \"NAME\" }".to_owned();
+            problems.push(&given, format!("the driver {name:?} has nothing to run"), Some(hint));
+        }
+        None => {}
+    }
+}
+
+fn check_workflow(at: &Cursor<'_>, problems: &mut Problems) {
+    at.table(problems, "driver_config", &["workflow", "name", "steps", "max_steps"]);
+    at.get("name").and_then(|name| name.name(problems));
+    at.get("max_steps").and_then(|most| most.whole(problems));
+    match (at.get("workflow"), at.get("steps")) {
+        (Some(given), None) => check_reference(&given, problems),
+        (None, Some(steps)) => {
+            workflow::read_steps(&steps, problems);
+        }
+        (Some(_), Some(steps)) => problems.push_key(&steps, "give either workflow or steps", None),
+        (None, None) => {
+            problems.push_key(at, "driver_config needs workflow = \"NAME\", or steps", None);
+        }
+    }
+}
+
+fn check_machine(at: &Cursor<'_>, problems: &mut Problems) {
+    at.table(
+        problems,
+        "driver_config",
+        &["workflow", "machine", "name", "initial", "states", "max_steps"],
+    );
+    at.get("name").and_then(|name| name.name(problems));
+    at.get("max_steps").and_then(|most| most.whole(problems));
+    let given: Vec<Cursor<'_>> =
+        ["workflow", "machine", "states"].iter().filter_map(|key| at.get(key)).collect();
+    match given.as_slice() {
+        [] => problems.push_key(
+            at,
+            "driver_config needs workflow = \"NAME\", or initial and states",
+            None,
+        ),
+        [_, second, ..] => {
+            problems.push_key(second, "give one of workflow, machine and states", None)
+        }
+        [_] if at.get("states").is_some() => {
+            state_machine::read_machine(at, "", 0, problems);
+        }
+        [machine] if at.get("machine").is_some() => {
+            workflow_file::read_machine(machine, problems);
+        }
+        [reference] => check_reference(reference, problems),
+    }
+}
+
+/// `workflow` is a name or a path to look up, or the `[workflow]` table itself.
+fn check_reference(at: &Cursor<'_>, problems: &mut Problems) {
+    if at.value.is_object() {
+        workflow_file::read_workflow(at, problems);
+    } else if at.text(problems).is_some_and(|name| name.trim().is_empty()) {
+        problems.push(at, "the workflow's name is empty", None);
+    }
+}
+
+/// Brings a table under `workflow` or `machine` into the form that the driver takes, in composites too. Gives
+/// the limits of a workflow that is the task's own driver.
+pub(super) fn unwrap(spec: &mut DriverSpec) -> Budget {
+    let mut switched = None;
+    let visited = composite::visit(&spec.name, &mut spec.config, &mut |name, config| {
+        if !matches!(name, "workflow" | "state_machine") {
+            return Ok(());
+        }
+        let found = {
+            let top = Cursor::top(config);
+            let is_table = |at: &Cursor<'_>| at.value.is_object();
+            let mut problems = Problems::default();
+            match (top.get("workflow").filter(is_table), top.get("machine").filter(is_table)) {
+                (Some(table), _) => workflow_file::read_workflow(&table, &mut problems),
+                (None, Some(table)) => workflow_file::read_machine(&table, &mut problems),
+                (None, None) => None,
+            }
+        };
+        if let Some(found) = found {
+            *config = found.driver.config;
+            switched = Some((found.driver.name, found.budget));
+        }
+        Ok(())
+    });
+    // Nesting beyond the limit is reported by the composite itself when it is made.
+    drop(visited);
+    match switched {
+        Some((name, budget)) if matches!(spec.name.as_str(), "workflow" | "state_machine") => {
+            spec.name = name;
+            budget
+        }
+        _ => Budget::default(),
+    }
+}

@@ -1,0 +1,317 @@
+//! A task's life: start, attach, pause, cancel, interrupt, hand over, finish. These rules are the loop's own:
+//! no driver, tool or refusal can keep them from working.
+
+use std::sync::Arc;
+
+use crate::driver::{DriverSlot, Note, NoteKind};
+use crate::event::EventKind;
+use crate::id::CallId;
+use crate::input::{Command, Input, Signal};
+use crate::policy::budget::{Budget, Exhausted};
+use crate::state::{Attachment, CallStatus, Pending, Phase};
+use crate::step::Step;
+use crate::task::{DriverSpec, Outcome, TaskSpec};
+use crate::tool::{EffectClass, Status, ToolResult};
+
+impl Step<'_> {
+    pub(crate) fn on_start(&mut self, spec: TaskSpec) {
+        let driver = match DriverSlot::create(&spec.driver.name, &spec.driver.config, &self.state.registry) {
+            Ok(driver) => driver,
+            Err(reason) => return self.reject(format!("the driver cannot be made: {reason}")),
+        };
+        self.state.driver = driver;
+        self.event(|| EventKind::TaskStarted {
+            goal: spec.goal.clone(),
+            driver: spec.driver.name.clone(),
+            criteria: spec.acceptance.len(),
+        });
+        let data = &mut self.state.data;
+        data.budget = spec.budget.clone();
+        data.spec = Arc::new(spec);
+        data.phase = Phase::Ready;
+        data.started = self.now;
+    }
+
+    pub(crate) fn on_attach(&mut self, owner: u64, attended: bool) {
+        if self.is_finished() {
+            return self.reject(self.ended());
+        }
+        if let Some(attachment) = &self.state.data.attachment {
+            return self.reject(format!("the task is driven by process {} already", attachment.owner));
+        }
+        self.state.data.attachment = Some(Attachment { owner, attended, draining: false });
+        self.event(|| EventKind::Attached { owner, attended });
+        self.reissue();
+    }
+
+    pub(crate) fn on_drain(&mut self) {
+        match &mut self.state.data.attachment {
+            Some(attachment) => attachment.draining = true,
+            None => self.reject("no process drives the task"),
+        }
+    }
+
+    pub(crate) fn on_detach(&mut self, reason: String) {
+        if self.state.data.attachment.take().is_none() {
+            return self.reject("no process drives the task");
+        }
+        self.lose_effects();
+        self.event(|| EventKind::Detached { reason: reason.clone() });
+        let spend = self.state.data.spend.clone();
+        self.event(|| EventKind::TaskFinished {
+            outcome: Outcome::Waiting,
+            exit_code: Outcome::Waiting.exit_code(),
+            reason,
+            spend,
+        });
+    }
+
+    pub(crate) fn on_owner_lost(&mut self) {
+        self.state.data.attachment = None;
+        let (repeated, in_doubt) = self.lose_effects();
+        self.event(|| EventKind::OwnerLost { repeated, in_doubt });
+    }
+
+    /// Nobody performs the outstanding effects any more. What is repeatable will be repeated when a process
+    /// takes the task up; an unsafe call is in doubt.
+    fn lose_effects(&mut self) -> (Vec<CallId>, Vec<CallId>) {
+        self.state.data.pending.clear();
+        let (mut repeated, mut in_doubt) = (Vec::new(), Vec::new());
+        for call in &mut self.state.data.calls {
+            if matches!(call.status, CallStatus::Running { .. }) {
+                if call.class == EffectClass::Unsafe {
+                    call.status = CallStatus::InDoubt;
+                    in_doubt.push(call.id);
+                } else {
+                    call.status = CallStatus::Queued { approved: true, repeated: true };
+                    repeated.push(call.id);
+                }
+            }
+        }
+        for id in &in_doubt {
+            let found = self.state.data.calls.iter().find(|call| call.id == *id);
+            if let Some((tool, input)) =
+                found.map(|call| (call.action.tool.clone(), Arc::clone(&call.action.input)))
+            {
+                self.event(|| EventKind::CallInDoubt { call: *id, tool, input });
+            }
+        }
+        (repeated, in_doubt)
+    }
+
+    pub(crate) fn on_pause(&mut self) {
+        if self.is_finished() {
+            return self.reject(self.ended());
+        }
+        if self.state.data.paused {
+            return self.reject("the task is paused already");
+        }
+        self.state.data.paused = true;
+        self.event(|| EventKind::Paused);
+    }
+
+    pub(crate) fn on_resume(&mut self) {
+        if self.is_finished() {
+            return self.reject(self.ended());
+        }
+        if !self.state.data.paused {
+            return self.reject("the task is not paused");
+        }
+        self.state.data.paused = false;
+        self.event(|| EventKind::Resumed);
+        self.renew_deadline();
+    }
+
+    pub(crate) fn on_cancel(&mut self, reason: String) {
+        match &self.state.data.phase {
+            Phase::Finished { outcome: Outcome::BudgetExhausted, .. } => {}
+            Phase::Finished { .. } => return self.reject(self.ended()),
+            _ => {}
+        }
+        let reason = if reason.is_empty() { "cancelled".to_owned() } else { reason };
+        self.abort_calls("the task was cancelled");
+        self.finish(Outcome::Cancelled, reason);
+    }
+
+    pub(crate) fn on_interrupt(&mut self, note: String) {
+        if self.is_finished() {
+            return self.reject(self.ended());
+        }
+        self.stop(|pending| !matches!(pending, Pending::Deadline | Pending::Workspace));
+        self.abort_calls("interrupted by the operator");
+        match self.state.data.phase {
+            Phase::Consulting { .. }
+            | Phase::Checkpointing { .. }
+            | Phase::Verifying { .. }
+            | Phase::Waiting(_) => self.state.data.phase = Phase::Ready,
+            Phase::New
+            | Phase::OpeningWorkspace
+            | Phase::Ready
+            | Phase::Acting
+            | Phase::Finished { .. } => {}
+        }
+        self.queue_note(Note { kind: NoteKind::Interrupt, text: note });
+    }
+
+    pub(crate) fn on_steer(&mut self, text: String) {
+        if self.is_finished() {
+            return self.reject(self.ended());
+        }
+        // A worker can think again about what it has not begun; a step the operator wrote stands.
+        self.end_calls(Status::Skipped, "the operator steered before it began", |call| {
+            matches!(call.status, CallStatus::Queued { repeated: false, .. })
+                && call.action.author == crate::policy::permission::Author::Worker
+        });
+        self.queue_note(Note { kind: NoteKind::Steer, text });
+    }
+
+    pub(crate) fn on_follow_up(&mut self, text: String) {
+        if self.is_finished() {
+            return self.reject(self.ended());
+        }
+        let note = Note { kind: NoteKind::FollowUp, text };
+        self.state.data.follow_ups.push_back(note.clone());
+        self.event(|| EventKind::NoteQueued { note });
+    }
+
+    fn queue_note(&mut self, note: Note) {
+        self.state.data.notes.push_back(note.clone());
+        self.event(|| EventKind::NoteQueued { note });
+    }
+
+    pub(crate) fn on_raise(&mut self, raise: &Budget) {
+        match &self.state.data.phase {
+            Phase::Finished { outcome: Outcome::BudgetExhausted, .. } => {}
+            Phase::Finished { .. } => return self.reject(self.ended()),
+            _ => {}
+        }
+        if let Err(reason) = self.state.data.budget.raise(raise) {
+            return self.reject(reason);
+        }
+        let budget = self.state.data.budget.clone();
+        self.event(|| EventKind::BudgetRaised { budget });
+        if self.is_finished() {
+            self.reopen();
+        }
+        self.renew_deadline();
+    }
+
+    pub(crate) fn on_hand_over(&mut self, driver: DriverSpec) {
+        match &self.state.data.phase {
+            Phase::Finished { outcome: Outcome::Failed | Outcome::Stuck | Outcome::BudgetExhausted, .. } => {}
+            Phase::Finished { .. } => return self.reject(self.ended()),
+            _ => {}
+        }
+        if let Err(reason) = DriverSlot::create(&driver.name, &driver.config, &self.state.registry) {
+            return self.reject(format!("the driver cannot be made: {reason}"));
+        }
+        if self.is_finished() {
+            self.reopen();
+        }
+        self.state.data.successor = Some(driver);
+        self.state.data.held = None;
+        // What the former driver waits for no longer matters; calls under way end first.
+        if matches!(
+            self.state.data.phase,
+            Phase::Waiting(_) | Phase::Consulting { .. } | Phase::Checkpointing { .. } | Phase::Verifying { .. }
+        ) {
+            self.stop(|pending| !matches!(pending, Pending::Deadline));
+            self.state.data.phase = Phase::Ready;
+        }
+    }
+
+    /// Puts the successor in charge, if one was named.
+    pub(crate) fn succeed(&mut self) {
+        let Some(spec) = self.state.data.successor.take() else { return };
+        match DriverSlot::create(&spec.name, &spec.config, &self.state.registry) {
+            Ok(driver) => {
+                let from = std::mem::replace(&mut self.state.driver, driver).name;
+                self.event(|| EventKind::DriverChanged { from, to: spec.name });
+            }
+            // It was made once already, when the hand-over was accepted, from the same plain data.
+            Err(reason) => self.finish(Outcome::Failed, reason),
+        }
+    }
+
+    /// A task that a limit or its driver had ended goes on; a process has to take it up.
+    fn reopen(&mut self) {
+        self.state.data.phase =
+            if self.state.data.calls.is_empty() { Phase::Ready } else { Phase::Acting };
+    }
+
+    pub(crate) fn exhaust(&mut self, axes: Vec<Exhausted>) {
+        let words: Vec<String> =
+            axes.iter().map(|a| format!("{} = {} reached ({})", a.axis, a.limit, a.spent)).collect();
+        self.event(|| EventKind::BudgetExhausted { axes });
+        self.end_calls(Status::Aborted, "the budget was exhausted", |call| {
+            matches!(call.status, CallStatus::Running { .. })
+        });
+        self.finish(Outcome::BudgetExhausted, words.join(", "));
+    }
+
+    /// Ends the task: nothing stays outstanding.
+    pub(crate) fn finish(&mut self, outcome: Outcome, reason: String) {
+        self.stop(|_| true);
+        if outcome != Outcome::BudgetExhausted {
+            self.abort_calls("the task ended");
+            self.settle_doubts();
+            self.close_turn();
+        }
+        self.state.data.attachment = None;
+        self.state.data.phase = Phase::Finished { outcome, reason: reason.clone() };
+        let spend = self.state.data.spend.clone();
+        self.event(|| EventKind::TaskFinished { outcome, exit_code: outcome.exit_code(), reason, spend });
+    }
+
+    /// Gives every open call of the turn its one result: what ran is aborted, what did not is skipped. A
+    /// call in doubt stays so: a person may still say.
+    pub(crate) fn abort_calls(&mut self, why: &str) {
+        self.end_calls(Status::Aborted, why, |call| matches!(call.status, CallStatus::Running { .. }));
+        self.end_calls(Status::Skipped, why, |call| {
+            matches!(
+                call.status,
+                CallStatus::Queued { .. }
+                    | CallStatus::AwaitingApproval { .. }
+                    | CallStatus::AwaitingAnswer
+            )
+        });
+    }
+
+    /// Nobody will ask any more: a call in doubt has that as its result.
+    pub(crate) fn settle_doubts(&mut self) {
+        self.end_calls(Status::InDoubt, "nobody said whether it ran", |call| call.status == CallStatus::InDoubt);
+    }
+
+    fn end_calls(&mut self, status: Status, why: &str, which: impl Fn(&crate::state::Call) -> bool) {
+        let ids: Vec<CallId> =
+            self.state.data.calls.iter().filter(|call| which(call)).map(|call| call.id).collect();
+        for id in ids {
+            self.stop(|pending| *pending == Pending::Call(id));
+            self.end_call(id, ToolResult::ended(status, why));
+        }
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        matches!(self.state.data.phase, Phase::Finished { .. })
+    }
+
+    pub(crate) fn ended(&self) -> String {
+        match &self.state.data.phase {
+            Phase::Finished { outcome, .. } => format!("the task has ended: {}", outcome.word()),
+            _ => "the task has not ended".to_owned(),
+        }
+    }
+
+    /// Counts the time since the last input, if the task was driven and not paused. Time under an owner that
+    /// was lost is not counted: nobody knows when it died.
+    pub(crate) fn charge_time(&mut self, input: &Input) {
+        let data = &mut self.state.data;
+        let lost = matches!(
+            input,
+            Input::Signal(Signal::OwnerLost) | Input::Command(Command::Start(_) | Command::Attach { .. })
+        );
+        if data.attachment.is_some() && !data.paused && !lost {
+            data.spend.millis = data.spend.millis.saturating_add(self.now.since(data.clock).0);
+        }
+    }
+}

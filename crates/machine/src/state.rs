@@ -1,0 +1,464 @@
+//! Everything a task remembers. Plain data beside the live driver; the whole of it can be saved and loaded
+//! between any two inputs, and nothing is lost by it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::driver::{
+    Action, Decision, Driver, DriverSlot, Fact, Note, Registry, SavedDriver, Situation, Wait,
+};
+use crate::id::{CallId, EffectId, TaskId};
+use crate::input::MACHINE_VERSION;
+use crate::policy::budget::{Budget, Spend};
+use crate::policy::stuck::Streak;
+use crate::task::{DriverSpec, Outcome, TaskSpec, Workspace};
+use crate::time::Timestamp;
+use crate::tool::{EffectClass, Status, ToolResult};
+
+/// A task's state. Only `step` changes it.
+#[derive(Debug)]
+pub struct State {
+    pub(crate) data: Data,
+    pub(crate) driver: DriverSlot,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) quiet: bool,
+}
+
+/// The plain part of a state.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Data {
+    /// The task's id.
+    pub id: TaskId,
+    /// What it was started with.
+    pub spec: Arc<TaskSpec>,
+    /// The limits in force: those of the spec, raised or not.
+    pub budget: Budget,
+    /// What was spent.
+    pub spend: Spend,
+    /// The process that performs its effects, if any.
+    pub attachment: Option<Attachment>,
+    /// Whether somebody asked it to make no new move.
+    pub paused: bool,
+    /// Where it stands.
+    pub phase: Phase,
+    /// Its place to work, once opened.
+    pub workspace: Option<Workspace>,
+    /// The calls of the open turn, in the order of the decision.
+    pub calls: Vec<Call>,
+    /// Actions that were decided on and wait for a larger budget.
+    pub held: Option<Vec<Action>>,
+    /// Effects that have not reported.
+    pub pending: BTreeMap<EffectId, Pending>,
+    /// Notes for the driver, before its next decision.
+    pub notes: VecDeque<Note>,
+    /// Notes for the driver, once it would be finished.
+    pub follow_ups: VecDeque<Note>,
+    /// Who decides after the open turn, if that was changed.
+    pub successor: Option<DriverSpec>,
+    /// Failed verdicts in a row.
+    pub streak: Streak,
+    /// The time of the last input.
+    pub clock: Timestamp,
+    /// When the task started.
+    pub started: Timestamp,
+    /// The last effect id given.
+    pub last_effect: u64,
+    /// The last call id given.
+    pub last_call: u64,
+    /// The number of the last event.
+    pub last_event: u64,
+    /// Inputs taken so far: the number of the last record.
+    pub inputs: u64,
+    /// Signals dropped because nothing waited for them.
+    pub dropped: u64,
+}
+
+/// The process that performs a task's effects.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// Its owner number.
+    pub owner: u64,
+    /// Whether a person is there.
+    pub attended: bool,
+    /// Whether it is about to let go.
+    pub draining: bool,
+}
+
+/// Where a task stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// No `Start` yet.
+    New,
+    /// Its workspace is being opened.
+    OpeningWorkspace,
+    /// Nothing is under way; the driver is to be asked.
+    Ready,
+    /// The calls of a turn are under way.
+    Acting,
+    /// The decider outside is being asked.
+    Consulting {
+        /// What it is asked, to ask again after a crash.
+        request: Value,
+    },
+    /// The driver waits.
+    Waiting(Wait),
+    /// A checkpoint is made before the claim is checked.
+    Checkpointing {
+        /// The claim, in the driver's words.
+        summary: String,
+    },
+    /// The claim is being checked.
+    Verifying {
+        /// The claim, in the driver's words.
+        summary: String,
+    },
+    /// It ended.
+    Finished {
+        /// How.
+        outcome: Outcome,
+        /// Why, for a person.
+        reason: String,
+    },
+}
+
+/// What an outstanding effect is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pending {
+    /// Opening the workspace.
+    Workspace,
+    /// A call's attempt.
+    Call(CallId),
+    /// Asking the decider outside.
+    Consult,
+    /// Keeping the workspace's state.
+    Checkpoint,
+    /// Checking the claim.
+    Verify,
+    /// Waking the driver.
+    Alarm,
+    /// Ending the task when its time is up.
+    Deadline,
+}
+
+/// One action of the open turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// Its id.
+    pub id: CallId,
+    /// What was asked.
+    pub action: Action,
+    /// How repeatable it is.
+    pub class: EffectClass,
+    /// How far it came.
+    pub status: CallStatus,
+    /// Whether the driver was told of its end.
+    pub delivered: bool,
+}
+
+/// How far a call came.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallStatus {
+    /// Not started.
+    Queued {
+        /// Whether a person has let it pass.
+        approved: bool,
+        /// Whether an earlier attempt may have run.
+        repeated: bool,
+    },
+    /// A person is asked whether it may run.
+    AwaitingApproval {
+        /// Why.
+        reason: String,
+    },
+    /// It is a question, and a person is asked.
+    AwaitingAnswer,
+    /// It runs.
+    Running {
+        /// The attempt.
+        effect: EffectId,
+    },
+    /// A crash hid whether it ran.
+    InDoubt,
+    /// It ended.
+    Done(ToolResult),
+}
+
+/// What a task waits for or how it ended, for those who look from outside.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "standing", rename_all = "snake_case")]
+pub enum Standing {
+    /// Effects are under way, or would be if a process drove it.
+    Working,
+    /// Somebody paused it.
+    Paused,
+    /// It cannot go on before a person says something.
+    AwaitingPerson {
+        /// What is asked, one by one.
+        asks: Vec<Ask>,
+    },
+    /// It ended.
+    Finished {
+        /// How.
+        outcome: Outcome,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// One thing a person is asked.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub enum Ask {
+    /// May this call run?
+    Approval {
+        /// The call.
+        call: CallId,
+        /// The tool.
+        tool: String,
+        /// Its parameters.
+        input: Arc<Value>,
+        /// Why it is asked.
+        reason: String,
+    },
+    /// What is the answer?
+    Question {
+        /// The call.
+        call: CallId,
+        /// The question.
+        question: String,
+        /// The answers to choose from; any text if empty.
+        choices: Vec<String>,
+    },
+    /// Did this call run?
+    InDoubt {
+        /// The call.
+        call: CallId,
+        /// The tool.
+        tool: String,
+        /// Its parameters.
+        input: Arc<Value>,
+    },
+    /// What is the next move?
+    Decision {
+        /// What is expected.
+        prompt: String,
+    },
+}
+
+/// A state at rest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SavedState {
+    /// The version of the machine that saved it.
+    pub version: u32,
+    /// The plain part.
+    pub data: Data,
+    /// The driver.
+    pub driver: SavedDriver,
+}
+
+impl State {
+    /// A task before its first input.
+    pub fn new(id: TaskId, registry: Arc<Registry>) -> State {
+        let spec = TaskSpec {
+            goal: String::new(),
+            driver: DriverSpec { name: String::new(), config: Value::Null },
+            budget: Budget::default(),
+            acceptance: Vec::new(),
+            workspace: crate::task::WorkspaceSpec::default(),
+            policy: crate::policy::permission::Policy::default(),
+            folder: String::new(),
+        };
+        State {
+            data: Data {
+                id,
+                spec: Arc::new(spec),
+                budget: Budget::default(),
+                spend: Spend::default(),
+                attachment: None,
+                paused: false,
+                phase: Phase::New,
+                workspace: None,
+                calls: Vec::new(),
+                held: None,
+                pending: BTreeMap::new(),
+                notes: VecDeque::new(),
+                follow_ups: VecDeque::new(),
+                successor: None,
+                streak: Streak::default(),
+                clock: Timestamp(0),
+                started: Timestamp(0),
+                last_effect: 0,
+                last_call: 0,
+                last_event: 0,
+                inputs: 0,
+                dropped: 0,
+            },
+            driver: DriverSlot {
+                name: String::new(),
+                version: 0,
+                config: Arc::new(Value::Null),
+                live: Box::new(Unstarted),
+            },
+            registry,
+            quiet: false,
+        }
+    }
+
+    /// Puts the state to rest.
+    pub fn save(&self) -> SavedState {
+        SavedState { version: MACHINE_VERSION, data: self.data.clone(), driver: self.driver.save() }
+    }
+
+    /// Wakes a state. The error says which part is not understood.
+    pub fn load(saved: &SavedState, registry: Arc<Registry>) -> Result<State, String> {
+        if saved.version > MACHINE_VERSION {
+            return Err(format!(
+                "the state was saved by machine version {}; this drivetrain has version {MACHINE_VERSION}",
+                saved.version
+            ));
+        }
+        let driver = if saved.data.phase == Phase::New {
+            DriverSlot {
+                name: String::new(),
+                version: 0,
+                config: Arc::new(Value::Null),
+                live: Box::new(Unstarted),
+            }
+        } else {
+            DriverSlot::load(&saved.driver, &registry)?
+        };
+        Ok(State { data: saved.data.clone(), driver, registry, quiet: false })
+    }
+
+    /// Without events nobody listens to, a replay is faster; their numbers are counted all the same.
+    pub fn set_quiet(&mut self, quiet: bool) {
+        self.quiet = quiet;
+    }
+
+    /// The plain part, to look at.
+    pub fn data(&self) -> &Data {
+        &self.data
+    }
+
+    /// The task's id.
+    pub fn id(&self) -> &TaskId {
+        &self.data.id
+    }
+
+    /// The name of who decides.
+    pub fn driver_name(&self) -> &str {
+        &self.driver.name
+    }
+
+    /// What the task waits for or how it ended.
+    pub fn standing(&self) -> Standing {
+        if let Phase::Finished { outcome, reason } = &self.data.phase {
+            return Standing::Finished { outcome: *outcome, reason: reason.clone() };
+        }
+        let asks = self.asks();
+        let busy = self.data.pending.values().any(|pending| *pending != Pending::Deadline);
+        if !asks.is_empty() && !busy {
+            Standing::AwaitingPerson { asks }
+        } else if self.data.paused {
+            Standing::Paused
+        } else {
+            Standing::Working
+        }
+    }
+
+    /// Everything a person is asked at this moment.
+    pub fn asks(&self) -> Vec<Ask> {
+        let mut asks: Vec<Ask> = self.data.calls.iter().filter_map(Call::ask).collect();
+        if let Phase::Waiting(Wait::Person { prompt }) = &self.data.phase {
+            asks.push(Ask::Decision { prompt: prompt.clone() });
+        }
+        asks
+    }
+
+    /// Whether the process that drives the task should let go of it: it ended, or it waits for a person and
+    /// none is there.
+    pub fn wants_release(&self) -> bool {
+        match self.standing() {
+            Standing::Finished { .. } => true,
+            Standing::AwaitingPerson { .. } => {
+                self.data.attachment.as_ref().is_some_and(|attachment| !attachment.attended)
+            }
+            Standing::Working | Standing::Paused => false,
+        }
+    }
+
+    /// True once every effect that was started has reported, timers apart.
+    pub fn is_idle(&self) -> bool {
+        !self.data.pending.values().any(|p| !matches!(p, Pending::Deadline | Pending::Alarm))
+    }
+}
+
+impl Call {
+    /// What a person is asked about this call, if anything.
+    pub fn ask(&self) -> Option<Ask> {
+        match &self.status {
+            CallStatus::AwaitingApproval { reason } => Some(Ask::Approval {
+                call: self.id,
+                tool: self.action.tool.clone(),
+                input: Arc::clone(&self.action.input),
+                reason: reason.clone(),
+            }),
+            CallStatus::AwaitingAnswer => {
+                let (question, choices) = self.question();
+                Some(Ask::Question { call: self.id, question, choices })
+            }
+            CallStatus::InDoubt => Some(Ask::InDoubt {
+                call: self.id,
+                tool: self.action.tool.clone(),
+                input: Arc::clone(&self.action.input),
+            }),
+            CallStatus::Queued { .. } | CallStatus::Running { .. } | CallStatus::Done(_) => None,
+        }
+    }
+
+    /// The question and choices of an `ask` call.
+    pub(crate) fn question(&self) -> (String, Vec<String>) {
+        let question = self.action.input["question"].as_str().unwrap_or_default().to_owned();
+        let choices = self.action.input["choices"]
+            .as_array()
+            .map(|items| items.iter().filter_map(|c| c.as_str().map(str::to_owned)).collect())
+            .unwrap_or_default();
+        (question, choices)
+    }
+
+    /// The call's end, as far as it has one. A call in doubt has that as its result until somebody says more.
+    pub fn result(&self) -> Option<ToolResult> {
+        match &self.status {
+            CallStatus::Done(result) => Some(result.clone()),
+            CallStatus::InDoubt => {
+                Some(ToolResult::ended(Status::InDoubt, "a crash hid whether it ran"))
+            }
+            CallStatus::Queued { .. }
+            | CallStatus::AwaitingApproval { .. }
+            | CallStatus::AwaitingAnswer
+            | CallStatus::Running { .. } => None,
+        }
+    }
+}
+
+/// Stands in for the driver before `Start`; never asked.
+#[derive(Debug)]
+struct Unstarted;
+
+impl Driver for Unstarted {
+    fn decide(&mut self, _: &Situation<'_>) -> Decision {
+        Decision::GiveUp { reason: "the task has not been started".to_owned(), stuck: false }
+    }
+
+    fn observe(&mut self, _: &Situation<'_>, _: &Fact<'_>) {}
+
+    fn save(&self) -> Value {
+        Value::Null
+    }
+}

@@ -1,0 +1,155 @@
+//! The one door: routes an input to the activity that owns it. Total: an input that does not fit changes
+//! nothing and says why.
+
+use crate::effect::Effect;
+use crate::event::{Event, EventKind};
+use crate::id::EffectId;
+use crate::input::{Command, Input, Signal, Stamped};
+use crate::state::{Pending, Phase, State};
+use crate::time::Timestamp;
+
+/// What came of one input.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Output {
+    /// Work for the world, in the order it is to be started.
+    pub effects: Vec<Effect>,
+    /// Facts for observers.
+    pub events: Vec<Event>,
+    /// Set if the input was refused: what was expected and what came. The sender is told.
+    pub rejected: Option<String>,
+}
+
+/// Takes one input. The input must be in the journal before this is called, and the effects are performed
+/// after; the same inputs in the same order give the same states, effects and events.
+pub fn step(state: &mut State, stamped: Stamped<Input>) -> Output {
+    let mut step = Step { now: stamped.time, state, output: Output::default() };
+    step.state.data.inputs += 1;
+    step.charge_time(&stamped.input);
+    step.state.data.clock = stamped.time;
+    match stamped.input {
+        Input::ToolEnded(id, result) => step.on_tool_ended(id, result),
+        Input::Signal(signal) => step.on_signal(signal),
+        Input::Command(command) => step.on_command(command),
+    }
+    step.advance();
+    step.output
+}
+
+/// One input on its way through the machine. The activities add their methods in their own files.
+pub(crate) struct Step<'a> {
+    pub(crate) now: Timestamp,
+    pub(crate) state: &'a mut State,
+    pub(crate) output: Output,
+}
+
+impl Step<'_> {
+    fn on_command(&mut self, command: Command) {
+        let started = self.state.data.phase != Phase::New;
+        if started != !matches!(command, Command::Start(_)) {
+            return self.reject(if started {
+                "the task has been started already"
+            } else {
+                "the task has not been started: expected a start first"
+            });
+        }
+        match command {
+            Command::Start(spec) => self.on_start(*spec),
+            Command::Attach { owner, attended } => self.on_attach(owner, attended),
+            Command::Drain => self.on_drain(),
+            Command::Detach { reason } => self.on_detach(reason),
+            Command::Pause => self.on_pause(),
+            Command::Resume => self.on_resume(),
+            Command::Cancel { reason } => self.on_cancel(reason),
+            Command::Interrupt { note } => self.on_interrupt(note),
+            Command::Steer { text } => self.on_steer(text),
+            Command::FollowUp { text } => self.on_follow_up(text),
+            Command::Raise(budget) => self.on_raise(&budget),
+            Command::Approve { call } => self.on_approve(call),
+            Command::Deny { call, reason } => self.on_deny(call, reason),
+            Command::Answer { call, text } => self.on_answer(call, text),
+            Command::Tell { line } => self.on_tell(line),
+            Command::Resolve { call, how } => self.on_resolve(call, how),
+            Command::HandOver(driver) => self.on_hand_over(driver),
+        }
+    }
+
+    fn on_signal(&mut self, signal: Signal) {
+        match signal {
+            Signal::WorkspaceOpened(id, opened) => {
+                if self.take(id, Pending::Workspace) {
+                    self.on_workspace_opened(opened);
+                }
+            }
+            Signal::Verified(id, verdict) => {
+                if self.take(id, Pending::Verify) {
+                    self.on_verified(verdict);
+                }
+            }
+            Signal::Consulted(id, answer) => {
+                if self.take(id, Pending::Consult) {
+                    self.on_consulted(answer);
+                }
+            }
+            Signal::Checkpointed(id, made) => {
+                if self.take(id, Pending::Checkpoint) {
+                    self.on_checkpointed(made);
+                }
+            }
+            Signal::TimerFired(id) => self.on_timer_fired(id),
+            Signal::OwnerLost => self.on_owner_lost(),
+        }
+    }
+
+    /// Takes the report of an outstanding effect. One that is late, doubled or foreign is dropped and counted.
+    fn take(&mut self, id: EffectId, expected: Pending) -> bool {
+        if self.state.data.pending.get(&id) == Some(&expected) {
+            self.state.data.pending.remove(&id);
+            return true;
+        }
+        self.drop_signal();
+        false
+    }
+
+    pub(crate) fn drop_signal(&mut self) {
+        self.state.data.dropped += 1;
+        let total = self.state.data.dropped;
+        self.event(|| EventKind::SignalDropped { total });
+    }
+
+    pub(crate) fn reject(&mut self, reason: impl Into<String>) {
+        let reason = reason.into();
+        self.event(|| EventKind::Rejected { reason: reason.clone() });
+        self.output.rejected = Some(reason);
+    }
+
+    /// Tells observers; the event is only made if somebody listens, but always counted.
+    pub(crate) fn event(&mut self, make: impl FnOnce() -> EventKind) {
+        self.state.data.last_event += 1;
+        if !self.state.quiet {
+            self.output.events.push(Event {
+                seq: self.state.data.last_event,
+                time: self.now,
+                task: self.state.data.id.clone(),
+                kind: make(),
+            });
+        }
+    }
+
+    /// A new effect id, noted as outstanding.
+    pub(crate) fn expect(&mut self, pending: Pending) -> EffectId {
+        self.state.data.last_effect += 1;
+        let id = EffectId(self.state.data.last_effect);
+        self.state.data.pending.insert(id, pending);
+        id
+    }
+
+    /// Stops outstanding effects of the given kinds; their late reports will be dropped.
+    pub(crate) fn stop(&mut self, which: impl Fn(&Pending) -> bool) {
+        let targets: Vec<EffectId> =
+            self.state.data.pending.iter().filter(|(_, p)| which(p)).map(|(id, _)| *id).collect();
+        for target in targets {
+            self.state.data.pending.remove(&target);
+            self.output.effects.push(Effect::Cancel { target });
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! One turn: ask the driver, act on its decision, give it the results, ask again. `advance` runs after every
+//! input and makes all progress that needs nothing from outside.
+
+use std::collections::VecDeque;
+
+use crate::driver::{Action, Decision, Fact, Situation, Wait};
+use crate::event::EventKind;
+use crate::policy::budget::Purchase;
+use crate::state::{Call, CallStatus, Phase};
+use crate::step::Step;
+use crate::task::Outcome;
+use crate::tool::{self, EffectClass};
+
+/// Decisions within one input. A driver that decides more often without anything happening in the world
+/// turns in a circle, and `step` must end.
+const DECISIONS_PER_INPUT: u32 = 64;
+
+impl Step<'_> {
+    pub(crate) fn advance(&mut self) {
+        let mut decisions = 0;
+        while self.may_move() {
+            let forbidden = self.state.data.budget.forbids(&self.state.data.spend, Purchase::Time);
+            if !forbidden.is_empty() && !matches!(self.state.data.phase, Phase::New) {
+                return self.exhaust(forbidden);
+            }
+            match &self.state.data.phase {
+                Phase::New | Phase::Finished { .. } | Phase::OpeningWorkspace => return,
+                Phase::Consulting { .. } | Phase::Checkpointing { .. } | Phase::Verifying { .. } => return,
+                Phase::Waiting(_) if self.state.data.notes.is_empty() => return,
+                Phase::Waiting(_) => {
+                    self.stop(|pending| *pending == crate::state::Pending::Alarm);
+                    self.state.data.phase = Phase::Ready;
+                }
+                Phase::Ready if self.state.data.workspace.is_none() => return self.open_workspace(),
+                Phase::Ready => {
+                    decisions += 1;
+                    if decisions > DECISIONS_PER_INPUT {
+                        let reason = format!(
+                            "the driver {} decided {DECISIONS_PER_INPUT} times without anything happening",
+                            self.state.driver.name
+                        );
+                        return self.finish(Outcome::Stuck, reason);
+                    }
+                    self.decide();
+                }
+                Phase::Acting => {
+                    if !self.act() {
+                        return;
+                    }
+                    decisions += 1;
+                    if decisions > DECISIONS_PER_INPUT {
+                        return self.finish(Outcome::Stuck, "the driver turns in a circle".to_owned());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nothing new begins unless a process performs it and nobody asked to hold.
+    pub(crate) fn may_move(&self) -> bool {
+        let data = &self.state.data;
+        !data.paused && data.attachment.as_ref().is_some_and(|attachment| !attachment.draining)
+    }
+
+    fn decide(&mut self) {
+        self.succeed();
+        if self.is_finished() {
+            return;
+        }
+        self.deliver_notes();
+        if let Some(actions) = self.state.data.held.take() {
+            return self.begin_turn(actions);
+        }
+        let decision = {
+            let (driver, situation) = self.driver();
+            driver.decide(&situation)
+        };
+        self.apply(decision);
+    }
+
+    fn apply(&mut self, decision: Decision) {
+        match decision {
+            Decision::Act(actions) if actions.is_empty() => {
+                let reason = format!("the driver {} decided to act but named no action", self.state.driver.name);
+                self.finish(Outcome::Failed, reason);
+            }
+            Decision::Act(actions) => self.begin_turn(actions),
+            Decision::Wait(wait) => self.wait(wait),
+            Decision::Consult(request) => self.consult(request),
+            Decision::Claim { summary } => self.on_claim(summary),
+            Decision::GiveUp { reason, stuck } => {
+                self.finish(if stuck { Outcome::Stuck } else { Outcome::Failed }, reason);
+            }
+        }
+    }
+
+    fn begin_turn(&mut self, actions: Vec<Action>) {
+        let forbidden = self.state.data.budget.forbids(&self.state.data.spend, Purchase::Turn);
+        if !forbidden.is_empty() {
+            self.state.data.held = Some(actions);
+            return self.exhaust(forbidden);
+        }
+        self.state.data.spend.turns += 1;
+        let (turn, count) = (self.state.data.spend.turns, actions.len());
+        self.event(|| EventKind::TurnStarted { turn, actions: count });
+        self.add_calls(actions);
+        self.state.data.phase = Phase::Acting;
+    }
+
+    fn add_calls(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            self.state.data.last_call += 1;
+            self.state.data.calls.push(Call {
+                id: crate::id::CallId(self.state.data.last_call),
+                class: tool::find(&action.tool).map_or(EffectClass::Unsafe, |tool| tool.class),
+                action,
+                status: CallStatus::Queued { approved: false, repeated: false },
+                delivered: false,
+            });
+        }
+    }
+
+    /// Starts what can be started and gives the driver what has ended; true if there is more to do at once.
+    fn act(&mut self) -> bool {
+        self.start_calls();
+        if self.state.data.phase != Phase::Acting {
+            return true;
+        }
+        let done = self.state.data.calls.iter().all(|call| matches!(call.status, CallStatus::Done(_)));
+        if done {
+            self.close_turn();
+            self.state.data.phase = Phase::Ready;
+            return true;
+        }
+        if self.state.driver.live.eager() && self.deliver_results() > 0 {
+            return self.decide_while_acting();
+        }
+        false
+    }
+
+    /// An eager driver decides after each result, while other actions are under way.
+    fn decide_while_acting(&mut self) -> bool {
+        let decision = {
+            let (driver, situation) = self.driver();
+            driver.decide(&situation)
+        };
+        match decision {
+            Decision::Act(actions) if !actions.is_empty() => {
+                let forbidden = self.state.data.budget.forbids(&self.state.data.spend, Purchase::Turn);
+                if forbidden.is_empty() {
+                    self.state.data.spend.turns += 1;
+                    let (turn, count) = (self.state.data.spend.turns, actions.len());
+                    self.event(|| EventKind::TurnStarted { turn, actions: count });
+                    self.add_calls(actions);
+                } else {
+                    self.state.data.held = Some(actions);
+                    self.exhaust(forbidden);
+                }
+            }
+            Decision::Act(_) | Decision::Wait(_) => return false,
+            Decision::Consult(_) | Decision::Claim { .. } | Decision::GiveUp { .. } => {
+                self.abort_calls("another way won");
+                self.settle_doubts();
+                self.close_turn();
+                self.state.data.phase = Phase::Ready;
+                self.apply(decision);
+            }
+        }
+        true
+    }
+
+    /// Gives the driver every result it has not seen, in the order of the decision; how many there were.
+    fn deliver_results(&mut self) -> usize {
+        let mut calls = std::mem::take(&mut self.state.data.calls);
+        let mut delivered = 0;
+        for call in calls.iter_mut().filter(|call| !call.delivered) {
+            if let CallStatus::Done(result) = &call.status {
+                let (driver, situation) = self.driver();
+                driver.observe(&situation, &Fact::Result { call: call.id, action: &call.action, result });
+                call.delivered = true;
+                delivered += 1;
+            }
+        }
+        self.state.data.calls = calls;
+        delivered
+    }
+
+    /// Ends the open turn, if there is one: the driver has every result, each once.
+    pub(crate) fn close_turn(&mut self) {
+        if self.state.data.calls.is_empty() {
+            return;
+        }
+        self.deliver_results();
+        self.state.data.calls.clear();
+        let turn = self.state.data.spend.turns;
+        self.event(|| EventKind::TurnEnded { turn });
+    }
+
+    fn deliver_notes(&mut self) {
+        let notes: VecDeque<_> = std::mem::take(&mut self.state.data.notes);
+        for note in notes {
+            let (driver, situation) = self.driver();
+            driver.observe(&situation, &Fact::Note(&note));
+            self.event(|| EventKind::NoteDelivered { note });
+        }
+    }
+
+    fn wait(&mut self, wait: Wait) {
+        match &wait {
+            Wait::Person { prompt } => {
+                let prompt = prompt.clone();
+                self.event(|| EventKind::DecisionAwaited { prompt });
+            }
+            Wait::Until { at, reason } if *at > self.now => {
+                let (until, reason) = (*at, reason.clone());
+                self.event(|| EventKind::TimerAwaited { until, reason });
+                self.set_alarm(until);
+            }
+            // The moment has passed: the driver is asked again at once.
+            Wait::Until { .. } => return,
+            Wait::Results => {
+                let reason = format!("the driver {} waits for results but nothing is under way", self.state.driver.name);
+                return self.finish(Outcome::Failed, reason);
+            }
+        }
+        self.state.data.phase = Phase::Waiting(wait);
+    }
+
+    pub(crate) fn on_tell(&mut self, line: String) {
+        if self.is_finished() {
+            return self.reject(self.ended());
+        }
+        if !matches!(self.state.data.phase, Phase::Waiting(Wait::Person { .. })) {
+            return self.reject("nobody asked for a decision: the task does not wait for one");
+        }
+        self.state.data.phase = Phase::Ready;
+        let (driver, situation) = self.driver();
+        driver.observe(&situation, &Fact::Told(&line));
+        self.event(|| EventKind::Told { line });
+    }
+
+    /// The driver and what it may look at.
+    pub(crate) fn driver(&mut self) -> (&mut dyn crate::driver::Driver, Situation<'_>) {
+        let data = &self.state.data;
+        let situation =
+            Situation { goal: &data.spec.goal, now: self.now, turns: data.spend.turns, path: &[] };
+        (self.state.driver.live.as_mut(), situation)
+    }
+}

@@ -1,0 +1,266 @@
+//! Laws of the machine, over random inputs: recorded inputs fold to the live state, saving and loading
+//! between any two inputs changes nothing, every call has exactly one result, and nothing panics.
+
+use std::collections::BTreeMap;
+
+use machine::event::EventKind;
+use machine::id::{CallId, EffectId, TaskId};
+use machine::input::{Command, Input, Resolution, Signal, Stamped};
+use machine::policy::budget::Budget;
+use machine::policy::permission::Unattended;
+use machine::state::{CallStatus, Pending, SavedState, State};
+use machine::task::{CriterionResult, DriverSpec, TaskSpec, Workspace, WorkspaceKind};
+use machine::time::{Span, Timestamp};
+use machine::tool::{Status, ToolResult};
+use machine::{Output, step};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::rig::{check_of, read, registry, shell, spec};
+
+/// One random number pair decides an input, given the state: mostly fitting ones, some that do not fit.
+type Seed = (u8, u16);
+
+fn task(seed: u16) -> TaskSpec {
+    let ask = json!({ "tool": "ask", "input": { "question": "q" } });
+    let write = json!({ "tool": "write", "input": { "path": "p", "content": "c" } });
+    let bad = json!({ "tool": "nonsense", "input": {} });
+    let turns: Value = match seed % 5 {
+        0 => json!([[shell("a")], [read("b"), shell("c")], [shell("d")]]),
+        1 => json!([[shell("a"), shell("b"), read("c"), ask]]),
+        2 => json!([[ask], [write, shell("x")], [bad]]),
+        3 => json!([]),
+        _ => json!([[read("a"), read("b"), write, shell("c")], [ask, shell("z")]]),
+    };
+    let end = ["claim", "give_up", "wait_for_person", "claim"][usize::from(seed / 5 % 4)];
+    let author = ["operator", "worker"][usize::from(seed / 20 % 2)];
+    let script = json!({ "turns": turns, "end": end, "author": author, "repeat": seed / 40 % 3 });
+    let mut task = spec(json!(null));
+    task.driver = driver(seed / 2880, script);
+    if seed / 120 % 3 == 0 {
+        task.acceptance = vec![check_of("t")];
+    }
+    if seed / 360 % 2 == 0 {
+        task.policy.unattended = Unattended::Wait;
+    }
+    task.budget = match seed / 720 % 4 {
+        0 => Budget { max_turns: Some(2), max_tool_calls: Some(3), ..Budget::default() },
+        1 => Budget { max_time: Some(Span(40)), ..Budget::default() },
+        2 => Budget { max_consecutive_errors: Some(2), max_consecutive_denies: Some(1), ..Budget::default() },
+        _ => Budget::default(),
+    };
+    task
+}
+
+/// Any of the drivers; half of the time the scripted one, which acts the most.
+fn driver(seed: u16, script: Value) -> DriverSpec {
+    let child = json!({ "driver": "scripted", "config": script });
+    let steps = json!({ "name": "w", "steps": [
+        { "name": "a", "tool": "shell", "parameters": { "command": "a" }, "on_error": "retry", "max_retries": 2 },
+        { "name": "b", "tool": "read", "parameters": { "path": "b" }, "on_error": { "action": "goto", "target": "a" } },
+        { "name": "c", "tool": "shell", "parameters": { "command": "c" }, "on_error": "skip" },
+    ] });
+    let states = json!({ "initial": "work", "states": {
+        "work": {
+            "action": { "tool": "shell", "parameters": { "command": "w" } },
+            "transitions": [{ "to": "both", "when": "ok" }, { "to": "work", "when": "error", "max": 3 }],
+        },
+        "both": {
+            "parallel": [
+                { "name": "x", "tool": "read", "parameters": { "path": "x" } },
+                { "name": "y", "tool": "shell", "parameters": { "command": "y" } },
+            ],
+            "join": "any",
+            "transitions": [{ "to": "end" }],
+        },
+        "end": { "terminal": true },
+    } });
+    let workflow = json!({ "driver": "workflow", "config": steps });
+    let (name, config) = match seed % 18 {
+        0 => ("workflow", steps),
+        1 => ("state_machine", states),
+        2 => ("user", json!(null)),
+        3 => ("external:x", json!({ "plugin": { "name": "x", "command": ["x"] }, "config": null })),
+        4 => ("sequence", json!({ "drivers": [child, workflow] })),
+        5 => ("fallback", json!({ "drivers": [child, workflow] })),
+        6 => ("retry", json!({ "driver": child, "limit": 2, "backoff": "5ms" })),
+        7 => ("race", json!({ "drivers": [workflow, child, { "driver": "user" }] })),
+        8 => ("until_accepted", json!({ "driver": workflow, "rounds": 2 })),
+        _ => ("scripted", script),
+    };
+    DriverSpec { name: name.to_owned(), config }
+}
+
+fn result(seed: u16) -> ToolResult {
+    match seed % 4 {
+        0 | 1 => ToolResult::ok("out"),
+        2 => ToolResult { exit: Some(1), ..ToolResult::ended(Status::Error, "bad") },
+        _ => ToolResult::ended(Status::TimedOut, "slow"),
+    }
+}
+
+/// A report of some outstanding effect, or of one that never was.
+fn report(state: &State, seed: u16) -> Input {
+    let pending: Vec<(&EffectId, &Pending)> = state.data().pending.iter().collect();
+    let foreign = EffectId(u64::from(seed % 40));
+    let Some((id, kind)) = pending.get(usize::from(seed) % pending.len().max(1)) else {
+        return Input::ToolEnded(foreign, result(seed));
+    };
+    let id = if seed % 11 == 0 { foreign } else { **id };
+    let workspace =
+        Workspace { kind: WorkspaceKind::Worktree, path: Some("/w".to_owned()), branch: None, base: None };
+    let checked = CriterionResult {
+        title: "shell: t".to_owned(),
+        passed: seed % 3 == 0,
+        exit: Some(0),
+        evidence: String::new(),
+        millis: 1,
+    };
+    match kind {
+        Pending::Call(_) => Input::ToolEnded(id, result(seed / 11)),
+        Pending::Workspace if seed % 7 == 1 => Signal::WorkspaceOpened(id, Err("no".to_owned())).into(),
+        Pending::Workspace => Signal::WorkspaceOpened(id, Ok(workspace)).into(),
+        Pending::Consult => Signal::Consulted(id, consulted(seed)).into(),
+        Pending::Checkpoint => Signal::Checkpointed(id, Ok("abc".to_owned())).into(),
+        Pending::Verify => Signal::Verified(id, Ok(vec![checked])).into(),
+        Pending::Alarm | Pending::Deadline => Signal::TimerFired(id).into(),
+    }
+}
+
+fn consulted(seed: u16) -> Result<Value, String> {
+    let action = json!({ "tool": "read", "parameters": { "path": "p" }, "label": "l" });
+    match seed % 6 {
+        0 => Err("it died".to_owned()),
+        1 => Ok(json!({ "decision": "claim", "summary": "s" })),
+        2 => Ok(json!({ "decision": "nonsense" })),
+        3 => Ok(json!({ "decision": "wait", "prompt": "well?" })),
+        _ => Ok(json!({ "decision": "act", "actions": [action, action], "state": { "n": seed } })),
+    }
+}
+
+fn input(state: &State, (kind, seed): Seed) -> Input {
+    let text = || format!("text {seed}");
+    let call = CallId(u64::from(seed % 6) + state.data().last_call.saturating_sub(4));
+    let how = [Resolution::Did, Resolution::DidNot, Resolution::Retry][usize::from(seed % 3)];
+    match kind % 32 {
+        0 => Command::Start(Box::new(task(seed))).into(),
+        1 => Command::Pause.into(),
+        2 => Command::Resume.into(),
+        3 if seed % 4 == 0 => Command::Cancel { reason: String::new() }.into(),
+        4 => Command::Interrupt { note: text() }.into(),
+        5 => Command::Steer { text: text() }.into(),
+        6 => Command::FollowUp { text: text() }.into(),
+        7 => Command::Raise(Budget { max_turns: Some(u64::from(seed % 9)), ..Budget::default() }).into(),
+        8 => Command::Approve { call }.into(),
+        9 => Command::Deny { call, reason: text() }.into(),
+        10 => Command::Answer { call, text: text() }.into(),
+        11 => Command::Tell { line: ["done", "shell x", "read y", "what"][usize::from(seed % 4)].to_owned() }.into(),
+        12 => Command::Resolve { call, how }.into(),
+        13 => Command::HandOver(task(seed).driver).into(),
+        14 => Command::Drain.into(),
+        15 => Command::Detach { reason: text() }.into(),
+        16 => Signal::OwnerLost.into(),
+        17..=19 => Command::Attach { owner: u64::from(seed), attended: seed % 2 == 0 }.into(),
+        _ => report(state, seed),
+    }
+}
+
+/// Every call has at most one end, and is open in the state exactly as long as it has none.
+#[derive(Default)]
+struct Ledger {
+    ended: BTreeMap<CallId, u32>,
+}
+
+impl Ledger {
+    fn check(&mut self, state: &State, output: &Output) {
+        for event in &output.events {
+            if let EventKind::ToolEnded { call, .. } = event.kind {
+                *self.ended.entry(call).or_default() += 1;
+            }
+        }
+        for (call, times) in &self.ended {
+            assert_eq!(*times, 1, "{call} has {times} results");
+        }
+        let data = state.data();
+        for number in 1..=data.last_call {
+            let call = CallId(number);
+            let open = data.calls.iter().find(|open| open.id == call);
+            let has_result = self.ended.contains_key(&call);
+            match open.map(|open| &open.status) {
+                None => assert!(has_result, "{call} vanished without a result"),
+                Some(CallStatus::Done(_)) => assert!(has_result, "{call} is done but nobody heard"),
+                Some(_) => assert!(!has_result, "{call} has a result but is open"),
+            }
+        }
+        for pending in data.pending.values() {
+            if let Pending::Call(call) = pending {
+                let running = data.calls.iter().any(|open| {
+                    open.id == *call && matches!(open.status, CallStatus::Running { .. })
+                });
+                assert!(running, "an effect of {call} is outstanding but the call does not run");
+            }
+        }
+    }
+}
+
+fn reload(state: &State) -> State {
+    let text = serde_json::to_string(&state.save()).unwrap();
+    let saved: SavedState = serde_json::from_str(&text).unwrap();
+    assert_eq!(saved, state.save(), "what is saved reads back the same");
+    State::load(&saved, registry()).unwrap()
+}
+
+fn fresh() -> State {
+    State::new(TaskId("t1".to_owned()), registry())
+}
+
+fn check_laws(first: u16, seeds: &[Seed]) {
+    let mut live = fresh();
+    let mut reloaded = fresh();
+    let mut ledger = Ledger::default();
+    let mut records: Vec<(i64, String)> = Vec::new();
+    let mut outputs: Vec<Output> = Vec::new();
+    let mut now = 1_000;
+    let opening: [Input; 2] = [
+        Command::Start(Box::new(task(first))).into(),
+        Command::Attach { owner: 1, attended: first % 2 == 0 }.into(),
+    ];
+    let count = opening.len();
+    for index in 0..count + seeds.len() {
+        let input =
+            if index < count { opening[index].clone() } else { input(&live, seeds[index - count]) };
+        now += i64::from(first % 7);
+        records.push((now, serde_json::to_string(&input).unwrap()));
+        let stamped = |input| Stamped { time: Timestamp(now), input };
+        let output = step(&mut live, stamped(input.clone()));
+        ledger.check(&live, &output);
+        if seeds.get(index.saturating_sub(count)).is_none_or(|seed| seed.1 % 3 == 0) {
+            reloaded = reload(&reloaded);
+        }
+        assert_eq!(step(&mut reloaded, stamped(input)), output, "a reloaded state answers the same");
+        outputs.push(output);
+    }
+    let mut folded = fresh();
+    for ((time, text), output) in records.iter().zip(&outputs) {
+        let input: Input = serde_json::from_str(text).unwrap();
+        let again = step(&mut folded, Stamped { time: Timestamp(*time), input });
+        assert_eq!(again, *output, "a replay gives the same effects and events");
+    }
+    assert_eq!(folded.save(), live.save(), "the fold of the records is the live state");
+    let mut quiet = fresh();
+    quiet.set_quiet(true);
+    for (time, text) in &records {
+        let input: Input = serde_json::from_str(text).unwrap();
+        assert!(step(&mut quiet, Stamped { time: Timestamp(*time), input }).events.is_empty());
+    }
+    assert_eq!(quiet.save(), live.save(), "a quiet fold differs only in what is heard");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_laws_hold_for_any_inputs(first: u16, seeds in prop::collection::vec(any::<Seed>(), 0..40)) {
+        check_laws(first, &seeds);
+    }
+}

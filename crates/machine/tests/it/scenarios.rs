@@ -1,0 +1,362 @@
+//! Scenarios: each reads as a script of inputs and what came of them.
+
+use machine::driver::Wait;
+use machine::input::{Command, Input, Resolution, Signal};
+use machine::policy::budget::Budget;
+use machine::policy::permission::{Decide, Policy, Rule, Unattended};
+use machine::state::{CallStatus, Phase, Standing};
+use machine::task::{CriterionResult, DriverSpec, Outcome};
+use machine::time::Span;
+use machine::tool::{Status, ToolResult};
+use serde_json::json;
+
+use crate::rig::{Rig, call, check_of, read, shell, spec};
+
+fn finished(rig: &Rig) -> Option<Outcome> {
+    match rig.state.standing() {
+        Standing::Finished { outcome, .. } => Some(outcome),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_task_without_criteria_completes_on_the_drivers_word() {
+    let mut rig = Rig::started(spec(json!({ "turns": [[shell("true")]] })));
+    assert_eq!(rig.told(), "[run_tool#2] workspace_opened, turn_started, tool_started c1");
+    rig.ended(2, ToolResult::ok("fine"));
+    assert_eq!(rig.told(), "[] tool_ended c1 ok, turn_ended, claimed, task_finished completed");
+}
+
+#[test]
+fn parallel_results_reach_the_driver_in_source_order_whatever_the_order_of_arrival() {
+    let mut rig = Rig::started(spec(json!({ "turns": [[shell("a"), shell("b"), shell("c")]] })));
+    assert_eq!(
+        rig.told(),
+        "[run_tool#2 run_tool#3 run_tool#4] workspace_opened, turn_started, tool_started c1, tool_started c2, tool_started c3"
+    );
+    rig.ended(4, ToolResult::ok("c"));
+    assert_eq!(rig.told(), "[] tool_ended c3 ok");
+    rig.ended(2, ToolResult::ok("a"));
+    assert_eq!(finished(&rig), None);
+    rig.ended(3, ToolResult::ok("b"));
+    assert_eq!(finished(&rig), Some(Outcome::Completed));
+}
+
+#[test]
+fn late_doubled_and_foreign_signals_are_dropped_and_counted() {
+    let mut rig = Rig::started(spec(json!({ "turns": [[shell("a"), shell("b")]] })));
+    rig.ended(2, ToolResult::ok("once"));
+    rig.ended(2, ToolResult::ok("twice"));
+    assert_eq!(rig.told(), "[] signal_dropped");
+    rig.ended(77, ToolResult::ok("foreign"));
+    rig.input(Signal::Verified(machine::id::EffectId(3), Ok(Vec::new())).into());
+    assert_eq!(rig.state.data().dropped, 3);
+    rig.ended(3, ToolResult::ok(""));
+    assert_eq!(finished(&rig), Some(Outcome::Completed));
+}
+
+#[test]
+fn a_failed_verdict_goes_back_to_the_driver_and_a_passed_one_verifies() {
+    let mut task = spec(json!({ "turns": [[shell("make")]] }));
+    task.acceptance = vec![check_of("make test")];
+    let mut rig = Rig::started(task);
+    rig.ended(2, ToolResult::ok(""));
+    assert_eq!(rig.told(), "[verify#3] tool_ended c1 ok, turn_ended, claimed");
+    let result = |passed| CriterionResult {
+        title: "shell: make test".to_owned(),
+        passed,
+        exit: Some(i32::from(!passed)),
+        evidence: "1 test failed".to_owned(),
+        millis: 5,
+    };
+    let verify = rig.effect("verify");
+    rig.input(Signal::Verified(verify, Ok(vec![result(false)])).into());
+    assert_eq!(rig.told(), "[verify#4] criterion_checked, verdict_failed, claimed");
+    let verify = rig.effect("verify");
+    rig.input(Signal::Verified(verify, Ok(vec![result(true)])).into());
+    assert_eq!(rig.told(), "[] criterion_checked, task_finished verified");
+}
+
+#[test]
+fn a_verdict_over_fewer_criteria_than_were_frozen_does_not_verify() {
+    let mut task = spec(json!({ "turns": [] }));
+    task.acceptance = vec![check_of("a"), check_of("b")];
+    let mut rig = Rig::started(task);
+    let verify = rig.effect("verify");
+    rig.input(Signal::Verified(verify, Ok(Vec::new())).into());
+    assert_eq!(finished(&rig), None);
+}
+
+#[test]
+fn a_crash_repeats_what_is_repeatable_and_leaves_an_unsafe_call_in_doubt() {
+    let mut rig = Rig::started(spec(json!({ "turns": [[read("a"), shell("b")]] })));
+    rig.input(Signal::OwnerLost.into());
+    assert_eq!(rig.told(), "[] call_in_doubt c2, owner_lost");
+    rig.attach(false);
+    assert_eq!(rig.told(), "[run_tool#4] attached, tool_started c1");
+    // The report of the first life's attempt is nobody's any more.
+    rig.ended(2, ToolResult::ok("late"));
+    assert_eq!(rig.told(), "[] signal_dropped");
+    rig.ended(4, ToolResult::ok("again"));
+    assert!(rig.state.wants_release(), "nobody attends, and only a person can say");
+    rig.command(Command::Resolve { call: call(2), how: Resolution::Did });
+    assert_eq!(finished(&rig), Some(Outcome::Completed));
+}
+
+#[test]
+fn a_call_in_doubt_can_be_retried_or_taken_as_not_done() {
+    for (how, status) in [(Resolution::Retry, Status::Ok), (Resolution::DidNot, Status::Error)] {
+        let mut rig = Rig::started(spec(json!({ "turns": [[shell("a")], [shell("b")]] })));
+        rig.input(Signal::OwnerLost.into()).attach(false);
+        rig.command(Command::Resolve { call: call(1), how });
+        if how == Resolution::Retry {
+            let again = rig.effect("run_tool");
+            rig.ended(again.0, ToolResult::ok(""));
+        }
+        assert!(rig.told().contains(&format!("tool_ended c1 {}", status.word())), "{}", rig.told());
+        rig.command(Command::Resolve { call: call(1), how });
+        assert!(rig.last.rejected.is_some());
+    }
+}
+
+#[test]
+fn pause_holds_the_next_move_and_resume_makes_it() {
+    let mut rig = Rig::started(spec(json!({ "turns": [[shell("a")], [shell("b")]] })));
+    rig.command(Command::Pause);
+    rig.ended(2, ToolResult::ok(""));
+    assert_eq!(rig.told(), "[] tool_ended c1 ok");
+    rig.command(Command::Pause);
+    assert_eq!(rig.last.rejected.as_deref(), Some("the task is paused already"));
+    rig.command(Command::Resume);
+    assert_eq!(rig.told(), "[run_tool#3] resumed, turn_ended, turn_started, tool_started c2");
+}
+
+#[test]
+fn cancel_gives_every_call_its_result_and_wins_over_pause_and_budget() {
+    let mut task = spec(json!({ "turns": [[shell("a"), shell("b")]] }));
+    task.budget.max_time = Some(Span::seconds(1));
+    let mut rig = Rig::started(task);
+    rig.command(Command::Pause);
+    rig.now += 10_000;
+    rig.command(Command::Cancel { reason: String::new() });
+    assert_eq!(finished(&rig), Some(Outcome::Cancelled));
+    assert!(rig.told().contains("tool_ended c1 aborted, tool_ended c2 aborted"), "{}", rig.told());
+    assert!(rig.state.data().pending.is_empty());
+}
+
+#[test]
+fn a_limit_of_turns_ends_the_task_and_a_raised_one_reopens_it_where_it_was() {
+    let mut task = spec(json!({ "turns": [[shell("a")], [shell("b")]] }));
+    task.budget.max_turns = Some(1);
+    let mut rig = Rig::started(task);
+    rig.ended(2, ToolResult::ok(""));
+    assert_eq!(rig.told(), "[] tool_ended c1 ok, turn_ended, budget_exhausted, task_finished budget_exhausted");
+    rig.command(Command::Raise(Budget { max_turns: Some(1), ..Budget::default() }));
+    assert!(rig.last.rejected.is_some());
+    rig.command(Command::Raise(Budget { max_turns: Some(2), ..Budget::default() }));
+    rig.attach(false);
+    assert_eq!(rig.told(), "[run_tool#3] attached, turn_started, tool_started c2");
+    rig.ended(3, ToolResult::ok(""));
+    assert_eq!(finished(&rig), Some(Outcome::Completed));
+}
+
+#[test]
+fn a_limit_of_tool_calls_lets_what_runs_end_first() {
+    let mut task = spec(json!({ "turns": [[shell("a"), shell("b")]] }));
+    task.budget.max_tool_calls = Some(1);
+    let mut rig = Rig::started(task);
+    assert_eq!(rig.told(), "[run_tool#2] workspace_opened, turn_started, tool_started c1");
+    rig.ended(2, ToolResult::ok(""));
+    assert_eq!(finished(&rig), Some(Outcome::BudgetExhausted));
+    rig.command(Command::Raise(Budget { max_tool_calls: Some(2), ..Budget::default() }));
+    rig.attach(false);
+    let second = rig.effect("run_tool");
+    rig.ended(second.0, ToolResult::ok(""));
+    assert_eq!(finished(&rig), Some(Outcome::Completed));
+}
+
+#[test]
+fn a_limit_of_time_aborts_what_runs_and_does_not_count_paused_or_undriven_time() {
+    let mut task = spec(json!({ "turns": [[shell("a")]] }));
+    task.budget.max_time = Some(Span::seconds(10));
+    let mut rig = Rig::started(task);
+    rig.command(Command::Pause);
+    rig.now += 60_000;
+    rig.command(Command::Resume);
+    let deadline = rig.effect("set_timer");
+    assert!(rig.state.data().spend.millis < 100);
+    rig.command(Command::Detach { reason: "test".to_owned() });
+    rig.now += 60_000;
+    rig.attach(false);
+    assert!(rig.state.data().spend.millis < 100);
+    rig.input(Signal::TimerFired(deadline).into());
+    assert_eq!(rig.told(), "[] signal_dropped");
+    rig.now += 10_000;
+    rig.command(Command::Steer { text: "hurry".to_owned() });
+    assert_eq!(finished(&rig), Some(Outcome::BudgetExhausted));
+}
+
+#[test]
+fn three_denies_end_the_task_on_the_deny_axis() {
+    let turn = json!([shell("a")]);
+    let mut task = spec(json!({ "turns": [turn, turn, turn, turn], "author": "worker" }));
+    task.budget.max_consecutive_denies = Some(3);
+    let rig = Rig::started(task);
+    let Standing::Finished { outcome, reason } = rig.state.standing() else { panic!("not finished") };
+    assert_eq!(outcome, Outcome::BudgetExhausted);
+    assert_eq!(reason, "max_consecutive_denies = 3 reached (3)");
+}
+
+#[test]
+fn an_asked_call_waits_durably_and_runs_once_approved() {
+    let mut task = spec(json!({ "turns": [[shell("a")]], "author": "worker" }));
+    task.policy = Policy { rules: Vec::new(), unattended: Unattended::Wait };
+    let mut rig = Rig::started(task);
+    assert_eq!(rig.told(), "[] workspace_opened, turn_started, approval_requested c1");
+    assert!(rig.state.wants_release());
+    rig.command(Command::Detach { reason: "waits".to_owned() });
+    assert_eq!(rig.told(), "[] detached, task_finished waiting");
+    rig.command(Command::Approve { call: call(1) });
+    rig.attach(false);
+    assert_eq!(rig.told(), "[run_tool#2] attached, tool_started c1");
+}
+
+#[test]
+fn a_denied_call_has_the_persons_reason_as_its_result() {
+    let mut task = spec(json!({ "turns": [[shell("a")]] }));
+    task.policy.rules =
+        vec![Rule { tool: "shell".to_owned(), decide: Decide::Ask, reason: "it is a shell".to_owned() }];
+    let mut rig = Rig::new();
+    rig.command(Command::Start(Box::new(task)));
+    rig.attach(true).open_workspace();
+    assert!(!rig.state.wants_release(), "a person is there");
+    rig.command(Command::Deny { call: call(1), reason: "not today".to_owned() });
+    assert!(rig.told().starts_with("[] approval_decided, tool_ended c1 denied"), "{}", rig.told());
+    rig.command(Command::Approve { call: call(1) });
+    assert!(rig.last.rejected.is_some());
+}
+
+#[test]
+fn a_question_takes_only_one_of_its_choices() {
+    let ask = json!({ "tool": "ask", "input": { "question": "which?", "choices": ["a", "b"] } });
+    let mut rig = Rig::started(spec(json!({ "turns": [[ask]] })));
+    assert_eq!(rig.told(), "[] workspace_opened, turn_started, question_asked c1");
+    rig.command(Command::Answer { call: call(1), text: "c".to_owned() });
+    assert_eq!(rig.last.rejected.as_deref(), Some("\"c\" is not a choice: expected one of a, b"));
+    rig.command(Command::Answer { call: call(1), text: "b".to_owned() });
+    assert_eq!(finished(&rig), Some(Outcome::Completed));
+}
+
+#[test]
+fn an_interrupt_aborts_what_runs_and_its_note_reaches_the_driver_first() {
+    let mut rig = Rig::started(spec(json!({ "turns": [[shell("a")], [shell("b")]] })));
+    rig.command(Command::Interrupt { note: "stop that".to_owned() });
+    assert_eq!(
+        rig.told(),
+        "[cancel#2 run_tool#3] tool_ended c1 aborted, note_queued, turn_ended, note_delivered stop that, turn_started, tool_started c2"
+    );
+}
+
+#[test]
+fn steering_skips_what_a_worker_has_not_begun_and_lets_the_rest_end() {
+    let mut task = spec(json!({ "turns": [[read("a"), read("b")]], "author": "worker" }));
+    task.budget.max_tool_calls = Some(1);
+    let mut rig = Rig::started(task);
+    rig.command(Command::Steer { text: "other way".to_owned() });
+    assert_eq!(rig.told(), "[] tool_ended c2 skipped, note_queued");
+    rig.ended(2, ToolResult::ok(""));
+    assert_eq!(finished(&rig), Some(Outcome::Completed));
+}
+
+#[test]
+fn a_follow_up_reaches_the_driver_when_it_would_be_finished() {
+    let mut rig = Rig::started(spec(json!({ "turns": [[shell("a")]] })));
+    rig.command(Command::FollowUp { text: "and then?".to_owned() });
+    rig.ended(2, ToolResult::ok(""));
+    assert_eq!(
+        rig.told(),
+        "[] tool_ended c1 ok, turn_ended, note_delivered and then?, claimed, task_finished completed"
+    );
+}
+
+#[test]
+fn a_hand_over_keeps_history_workspace_and_budget() {
+    let mut rig = Rig::started(spec(json!({ "turns": [[shell("a")]], "end": "give_up" })));
+    let next = |turns| DriverSpec { name: "scripted".to_owned(), config: json!({ "turns": turns }) };
+    rig.command(Command::HandOver(next(json!([[shell("b")]]))));
+    assert_eq!(rig.told(), "[] ");
+    rig.ended(2, ToolResult::ok(""));
+    assert_eq!(rig.told(), "[run_tool#3] tool_ended c1 ok, turn_ended, driver_changed, turn_started, tool_started c2");
+    assert_eq!(rig.state.data().spend.turns, 2);
+    let unknown = DriverSpec { name: "nobody".to_owned(), config: json!(null) };
+    rig.command(Command::HandOver(unknown));
+    assert!(rig.last.rejected.as_deref().unwrap().contains("no driver \"nobody\""));
+}
+
+#[test]
+fn a_task_that_gave_up_can_be_handed_over() {
+    let mut rig = Rig::started(spec(json!({ "turns": [], "end": "give_up" })));
+    assert_eq!(finished(&rig), Some(Outcome::Failed));
+    let next = DriverSpec { name: "scripted".to_owned(), config: json!({ "turns": [] }) };
+    rig.command(Command::HandOver(next)).attach(false);
+    assert_eq!(finished(&rig), Some(Outcome::Completed));
+}
+
+#[test]
+fn draining_lets_work_end_and_detaching_puts_unsafe_work_in_doubt() {
+    let mut rig = Rig::started(spec(json!({ "turns": [[shell("a"), shell("b")]] })));
+    rig.command(Command::Drain);
+    rig.ended(2, ToolResult::ok(""));
+    assert!(!rig.state.is_idle());
+    rig.command(Command::Detach { reason: "stopped".to_owned() });
+    assert_eq!(rig.told(), "[] call_in_doubt c2, detached, task_finished waiting");
+    let statuses: Vec<_> = rig.state.data().calls.iter().map(|call| call.status.clone()).collect();
+    assert!(matches!(statuses[..], [CallStatus::Done(_), CallStatus::InDoubt]));
+}
+
+#[test]
+fn an_unknown_tool_and_a_wrong_parameter_are_results_not_crashes() {
+    let turns = json!([[{ "tool": "frobnicate", "input": {} }, { "tool": "shell", "input": { "cmd": "x" } }]]);
+    let rig = Rig::started(spec(json!({ "turns": turns })));
+    assert!(rig.told().contains("tool_ended c1 error, tool_ended c2 error"), "{}", rig.told());
+}
+
+#[test]
+fn inputs_before_the_start_and_a_second_start_are_refused() {
+    let mut rig = Rig::new();
+    rig.command(Command::Pause);
+    assert!(rig.last.rejected.is_some());
+    rig.input(Input::ToolEnded(machine::id::EffectId(1), ToolResult::ok("")));
+    let bad = DriverSpec { name: "scripted".to_owned(), config: json!({ "turn": [] }) };
+    rig.command(Command::Start(Box::new(machine::task::TaskSpec { driver: bad, ..spec(json!({})) })));
+    assert_eq!(rig.state.data().phase, Phase::New);
+    rig.command(Command::Start(Box::new(spec(json!({ "turns": [] })))));
+    rig.command(Command::Start(Box::new(spec(json!({ "turns": [] })))));
+    assert_eq!(rig.last.rejected.as_deref(), Some("the task has been started already"));
+}
+
+#[test]
+fn a_person_decides_only_when_asked() {
+    let mut rig = Rig::started(spec(json!({ "turns": [], "end": "wait_for_person" })));
+    assert!(matches!(rig.state.data().phase, Phase::Waiting(Wait::Person { .. })));
+    rig.command(Command::Tell { line: "hm".to_owned() });
+    assert_eq!(finished(&rig), None);
+    rig.command(Command::Tell { line: "done".to_owned() });
+    assert_eq!(finished(&rig), Some(Outcome::Completed));
+    rig.command(Command::Tell { line: "done".to_owned() });
+    assert_eq!(rig.last.rejected.as_deref(), Some("the task has ended: completed"));
+}
+
+#[test]
+fn when_another_way_wins_a_call_in_doubt_has_that_as_its_result() {
+    let child = |turns| json!({ "driver": "scripted", "config": { "turns": turns } });
+    let race = json!({ "drivers": [child(json!([[shell("slow")]])), child(json!([[read("quick")]]))] });
+    let mut task = spec(json!(null));
+    task.driver = DriverSpec { name: "race".to_owned(), config: race };
+    let mut rig = Rig::started(task);
+    rig.input(Signal::OwnerLost.into()).attach(false);
+    let again = rig.effect("run_tool");
+    rig.ended(again.0, ToolResult::ok(""));
+    assert!(rig.told().contains("tool_ended c1 in_doubt"), "{}", rig.told());
+    assert_eq!(finished(&rig), Some(Outcome::Completed));
+}
