@@ -191,7 +191,9 @@ pub enum JournalError {
         got: u64,
     },
     /// A body over [`MAX_BODY`].
-    #[error("record of {size} bytes for task {task}: at most {MAX_BODY} are allowed, larger data goes to a blob")]
+    #[error(
+        "record of {size} bytes for task {task}: at most {MAX_BODY} are allowed, larger data goes to a blob"
+    )]
     TooLarge {
         /// The task.
         task: String,
@@ -205,7 +207,9 @@ pub enum JournalError {
     #[error("the journal cannot be written: {0}")]
     Full(String),
     /// The file was made by a newer drivetrain.
-    #[error("{path} has format {found}; this drivetrain reads up to {known}: use the newer version")]
+    #[error(
+        "{path} has format {found}; this drivetrain reads up to {known}: use the newer version"
+    )]
     Newer {
         /// The file.
         path: String,
@@ -261,4 +265,13 @@ pub trait Journal: Send {
 
     /// How many syncs `commit` has caused so far; the tests count them.
     fn syncs(&self) -> u64;
+}
+
+/// Refuses what cannot be a task's id.
+pub(crate) fn check_id(id: &str) -> Result<(), JournalError> {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if (1..=64).contains(&id.len()) && id.bytes().all(fits) {
+        return Ok(());
+    }
+    Err(JournalError::BadId(id.to_owned()))
 }

@@ -1,0 +1,210 @@
+//! Data too large for a record, in files named by the SHA-256 of their content.
+//!
+//! A blob is on disk, file and folder entry, before `put` returns, so a record written afterwards never
+//! names a blob that a power cut can take away. Blobs are never changed and never deleted here.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sha2::{Digest, Sha256};
+
+use crate::chain::hex;
+use crate::{Damage, DamageKind, JournalError};
+
+/// The blobs of one journal.
+#[derive(Debug, Clone)]
+pub struct Blobs {
+    folder: PathBuf,
+}
+
+impl Blobs {
+    /// Uses a folder, which is made at the first `put`.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    /// Stores bytes durably and returns their name. Storing the same bytes again changes nothing.
+    pub fn put(&self, bytes: &[u8]) -> Result<String, JournalError> {
+        let hash = hex(&Sha256::digest(bytes));
+        if self.get(&hash).is_ok() {
+            return Ok(hash);
+        }
+        self.put_from(&mut &bytes[..])
+    }
+
+    /// Stores everything a reader gives, without holding it in memory.
+    pub fn put_from(&self, reader: &mut dyn Read) -> Result<String, JournalError> {
+        self.store(reader).map_err(|error| self.failed("cannot store a blob", &error))
+    }
+
+    /// Reads a blob back and checks that its content is the one its name says.
+    pub fn get(&self, hash: &str) -> Result<Vec<u8>, JournalError> {
+        if !is_hash(hash) {
+            return Err(damaged(format!("{hash:?} is not the name of a blob")));
+        }
+        match fs::read(self.path(hash)) {
+            Ok(bytes) if hex(&Sha256::digest(&bytes)) == hash => Ok(bytes),
+            Ok(_) => Err(damaged(format!("blob {hash} does not have the content its name says"))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(damaged(format!("blob {hash} is missing")))
+            }
+            Err(error) => Err(self.failed("cannot read a blob", &error)),
+        }
+    }
+
+    /// Checks the content of every blob there is.
+    pub fn verify(&self) -> Vec<Damage> {
+        let mut damages = Vec::new();
+        let mut note = |detail: String| {
+            damages.push(Damage { task: None, n: None, kind: DamageKind::Blob, detail });
+        };
+        let shelves = match fs::read_dir(&self.folder) {
+            Ok(shelves) => shelves,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return damages,
+            Err(error) => {
+                note(format!("{} cannot be read: {error}", self.folder.display()));
+                return damages;
+            }
+        };
+        for shelf in shelves.flatten().filter(|shelf| shelf.path().is_dir()) {
+            let Ok(files) = fs::read_dir(shelf.path()) else {
+                note(format!("{} cannot be read", shelf.path().display()));
+                continue;
+            };
+            for file in files.flatten() {
+                let name = format!(
+                    "{}{}",
+                    shelf.file_name().to_string_lossy(),
+                    file.file_name().to_string_lossy()
+                );
+                match File::open(file.path()).and_then(|mut file| copy_hashed(&mut file, None)) {
+                    Ok(hash) if hash == name => {}
+                    Ok(_) => note(format!("blob {name} does not have the content its name says")),
+                    Err(error) => note(format!("blob {name} cannot be read: {error}")),
+                }
+            }
+        }
+        damages
+    }
+
+    fn path(&self, hash: &str) -> PathBuf {
+        self.folder.join(&hash[..2]).join(&hash[2..])
+    }
+
+    fn store(&self, reader: &mut dyn Read) -> io::Result<String> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        make_folder(&self.folder)?;
+        let temporary = self.folder.join(format!(
+            "new-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        ));
+        let stored = self.store_by(reader, &temporary);
+        if stored.is_err() {
+            // The failure that matters is the one being returned.
+            let _ = fs::remove_file(&temporary);
+        }
+        stored
+    }
+
+    fn store_by(&self, reader: &mut dyn Read, temporary: &Path) -> io::Result<String> {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(temporary)?;
+        let hash = copy_hashed(reader, Some(&mut file))?;
+        file.sync_all()?;
+        let path = self.path(&hash);
+        let shelf = self.folder.join(&hash[..2]);
+        make_folder(&shelf)?;
+        fs::rename(temporary, &path)?;
+        File::open(&shelf)?.sync_all()?;
+        File::open(&self.folder)?.sync_all()?;
+        Ok(hash)
+    }
+
+    fn failed(&self, what: &str, error: &io::Error) -> JournalError {
+        let text = format!("{what} in {}: {error}", self.folder.display());
+        match error.kind() {
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::QuotaExceeded => JournalError::Full(text),
+            _ => JournalError::Store(text),
+        }
+    }
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn damaged(detail: String) -> JournalError {
+    JournalError::Damaged(Damage { task: None, n: None, kind: DamageKind::Blob, detail })
+}
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+fn copy_hashed(reader: &mut dyn Read, mut file: Option<&mut File>) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let length = match reader.read(&mut buffer) {
+            Ok(0) => return Ok(hex(&hash.finalize())),
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        hash.update(&buffer[..length]);
+        if let Some(file) = file.as_mut() {
+            file.write_all(&buffer[..length])?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_is_what_one_gets() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = Blobs::new(folder.path().join("blobs"));
+        assert_eq!(blobs.verify(), []);
+        let hash = blobs.put(b"hello").unwrap();
+        assert_eq!(hash, "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824");
+        assert_eq!(blobs.put(b"hello").unwrap(), hash);
+        assert_eq!(blobs.put_from(&mut &b"hello"[..]).unwrap(), hash);
+        assert_eq!(blobs.get(&hash).unwrap(), b"hello");
+        assert_eq!(blobs.verify(), []);
+    }
+
+    #[test]
+    fn a_changed_blob_is_named_and_can_be_put_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = Blobs::new(folder.path());
+        let hash = blobs.put(b"hello").unwrap();
+        fs::write(blobs.path(&hash), b"hellp").unwrap();
+        assert!(blobs.get(&hash).unwrap_err().to_string().contains(&hash));
+        assert!(blobs.verify()[0].detail.contains(&hash));
+        assert_eq!(blobs.put(b"hello").unwrap(), hash);
+        assert_eq!(blobs.get(&hash).unwrap(), b"hello");
+    }
+
+    #[test]
+    fn a_name_that_is_no_hash_reads_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = Blobs::new(folder.path());
+        assert!(blobs.get("../../etc/passwd").is_err());
+        assert!(blobs.get(&"0".repeat(64)).unwrap_err().to_string().contains("missing"));
+    }
+}

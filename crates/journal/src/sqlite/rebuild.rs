@@ -1,0 +1,329 @@
+//! Making a sound journal of a damaged one.
+//!
+//! The damaged files are only ever copied and moved. The steps are ordered so that a crash between any two
+//! leaves either the old journal, or a witness without a database, which no later process takes for an empty
+//! journal, or the new one.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags, Row};
+
+use crate::chain::Chain;
+use crate::sqlite::failure::{self, of_task};
+use crate::sqlite::read::{Found, RECORD, Stored, snapshot_of, sweep};
+use crate::sqlite::witness::{Header, Seen, Slot, Tip, Witness};
+use crate::sqlite::write::{insert_snapshot, insert_task};
+use crate::sqlite::{
+    DATABASE, LOG, SHARED, SqliteJournal, TIPS, connect, create_private, make_private, schema,
+};
+use crate::{DamageKind, JournalError, Report, TaskRow};
+
+/// A task to be kept.
+struct Kept {
+    row: TaskRow,
+    had: u64,
+}
+
+pub(super) fn rebuild(folder: &Path) -> Result<Report, JournalError> {
+    make_private(folder)?;
+    let old_witness = Witness::open(&folder.join(TIPS), true)?;
+    if let Some(witness) = &old_witness {
+        witness.seize()?;
+    }
+    let work = fresh(folder, "rebuild")?;
+    let old = work.join("old");
+    private_folder(&old)?;
+    for name in [DATABASE, LOG, TIPS] {
+        copy(&folder.join(name), &old.join(name))?;
+    }
+    let mut report = SqliteJournal::inspect(&old);
+    (report.tasks, report.records) = (0, 0);
+    salvage(&old, &work, &mut report)?;
+
+    let kept = fresh(folder, "damaged")?;
+    for name in [DATABASE, LOG, SHARED] {
+        rename(&folder.join(name), &kept.join(name))?;
+    }
+    // The old witness stays in its place until the new database is in its own.
+    copy(&folder.join(TIPS), &kept.join(TIPS))?;
+    sync_folder(&kept)?;
+    rename(&work.join(DATABASE), &folder.join(DATABASE))?;
+    sync_folder(folder)?;
+    rename(&work.join(TIPS), &folder.join(TIPS))?;
+    sync_folder(folder)?;
+    fs::remove_dir_all(&work).map_err(|error| failure::file(&work, &error))?;
+    Ok(report)
+}
+
+/// Reads everything that can be read in one folder and makes a new journal of it in another.
+fn salvage(old: &Path, new: &Path, report: &mut Report) -> Result<(), JournalError> {
+    let path = new.join(DATABASE);
+    create_private(&path)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let db = connect(new, flags)?;
+    let failed = |error: rusqlite::Error| failure::writing(&error, new);
+    schema::settle_writer(&db).map_err(failed)?;
+    db.execute_batch("begin immediate").map_err(failed)?;
+    schema::create(&db).map_err(failed)?;
+    // All rows of the old table, whatever their order: of several with one number the chain tells which.
+    db.execute_batch(
+        "create temp table salvaged(task integer, n integer, seq integer, time integer, \
+         version integer, body blob, chain blob, primary key(task, n, seq)) without rowid",
+    )
+    .map_err(failed)?;
+
+    let witness = Witness::open(&old.join(TIPS), false)?;
+    let mut owner = 0;
+    let mut kept = BTreeMap::new();
+    if let Some(witness) = &witness {
+        owner = witness.header()?.map_or(0, |header| header.owner);
+        witness.each(|number, seen| {
+            if let Seen::Tip { id: Some(id), created, tip, .. } = seen {
+                // Whether it was still open is not known, so somebody should look at it.
+                let row = TaskRow { id, created, owner: 0, open: true, summary: String::new() };
+                kept.insert(number, Kept { row, had: tip.n });
+            }
+        })?;
+    }
+    let source = connect(old, OpenFlags::SQLITE_OPEN_READ_WRITE).ok();
+    if let Some(source) = &source {
+        owner = owner.max(read_tasks(source, &mut kept));
+        collect(source, &db).map_err(failed)?;
+    }
+    let header = Header { owner, remade: false };
+    let tips = Witness::create(&new.join(TIPS), header)?;
+    schema::set_meta(&db, schema::OWNER, owner as i64).map_err(failed)?;
+    let mut numbers = Numbers { seq: 0, task: 0 };
+    for (number, task) in &kept {
+        let keep = keep_task(&db, *number, task, &mut numbers).map_err(failed)?;
+        let id = &task.row.id;
+        let had = task.had.max(keep.seen);
+        if keep.tip.n < had {
+            let detail = match keep.tip.n {
+                0 => format!("none of the {had} records of task {id} could be kept"),
+                n => format!(
+                    "of task {id}, records 1 to {n} were kept and {} to {had} were not",
+                    n + 1
+                ),
+            };
+            report.damages.push(of_task(id, keep.tip.n + 1, DamageKind::LostTail, detail));
+        }
+        let Some(to) = keep.number else { continue };
+        report.tasks += 1;
+        report.records += keep.tip.n;
+        if let Some(source) = &source {
+            keep_snapshot(source, &db, *number, to, &keep).map_err(failed)?;
+        }
+        let mut slot = Slot::new(to, id, task.row.created);
+        slot.set(keep.tip);
+        tips.write_bytes(to, slot.bytes())?;
+    }
+    schema::set_meta(&db, schema::POINT, numbers.seq).map_err(failed)?;
+    db.execute_batch("drop table salvaged; commit").map_err(failed)?;
+    tips.sync()?;
+    report.damages.sort_by(|one, other| (&one.task, one.n).cmp(&(&other.task, other.n)));
+    // Closing the only connection moves everything into the one file.
+    db.close().map_err(|(_, error)| failure::writing(&error, new))?;
+    drop(source);
+    File::open(&path).and_then(|file| file.sync_all()).map_err(|error| failure::file(&path, &error))
+}
+
+/// The rows of the old database go before what the witness says. Returns the highest owner number met.
+fn read_tasks(source: &Connection, kept: &mut BTreeMap<i64, Kept>) -> u64 {
+    let stored = schema::meta(source, schema::OWNER).ok().flatten().unwrap_or(0);
+    let mut owner = u64::try_from(stored).unwrap_or(0);
+    let sql =
+        format!("select {} from task not indexed where num > ?1 order by num", Found::COLUMNS);
+    let mut after = i64::MIN;
+    // A row that cannot be read is stepped over by number; the table holds few pages, so a fixed number of
+    // tries reaches every readable one in practice.
+    for _ in 0..10_000 {
+        let result = source.prepare_cached(&sql).and_then(|mut statement| {
+            let mut rows = statement.query([after])?;
+            while let Some(row) = rows.next()? {
+                after = row.get(0)?;
+                if let Some(found) = Found::of(row) {
+                    owner = owner.max(found.row.owner);
+                    keep_row(kept, found);
+                }
+            }
+            Ok(())
+        });
+        match result {
+            Ok(()) => break,
+            Err(_) => after = after.max(0).saturating_add(1),
+        }
+    }
+    owner
+}
+
+fn keep_row(kept: &mut BTreeMap<i64, Kept>, found: Found) {
+    let known = kept.get(&found.number);
+    if !found.sound {
+        // The witness is the better source of the id; owner and summary are taken as they are.
+        if let Some(known) = known {
+            let row = TaskRow { id: known.row.id.clone(), created: known.row.created, ..found.row };
+            let had = known.had;
+            kept.insert(found.number, Kept { row, had });
+            return;
+        }
+        if crate::check_id(&found.row.id).is_err() {
+            return;
+        }
+    }
+    let had = known.filter(|known| known.row.id == found.row.id).map_or(0, |known| known.had);
+    kept.insert(found.number, Kept { row: found.row, had });
+}
+
+fn collect(source: &Connection, db: &Connection) -> rusqlite::Result<()> {
+    let mut insert =
+        db.prepare("insert or ignore into salvaged values(?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
+    let mut result = Ok(());
+    let mut keep = |row: &Row<'_>| {
+        if let (Some(row), true) = (Stored::of(row), result.is_ok()) {
+            let chain = &row.chain.bytes()[..];
+            let (n, seq) = (row.n as i64, row.seq);
+            result = insert
+                .execute((row.task, n, seq, row.time, row.version, &row.body, chain))
+                .map(drop);
+        }
+    };
+    let swept = sweep(source, RECORD, 0, &mut keep);
+    // Where pages changed places, rows are met in no order, and a walk from either end meets them all.
+    for order in ["asc", "desc"] {
+        let sql = format!("select {RECORD} from record order by seq {order}");
+        let Ok(mut statement) = source.prepare(&sql) else { continue };
+        let Ok(mut rows) = statement.query([]) else { continue };
+        while let Ok(Some(row)) = rows.next() {
+            keep(row);
+        }
+    }
+    // A source without a table of records has none to give.
+    drop(swept);
+    result
+}
+
+/// The last numbers given out in the new database.
+struct Numbers {
+    seq: i64,
+    task: i64,
+}
+
+/// What was kept of a task.
+struct Keep {
+    /// `None` if there was nothing to keep.
+    number: Option<i64>,
+    tip: Tip,
+    /// The highest record number seen, whether it could be kept or not.
+    seen: u64,
+    /// The links of its records, by number.
+    chains: Vec<Chain>,
+}
+
+fn keep_task(
+    db: &Connection,
+    number: i64,
+    task: &Kept,
+    numbers: &mut Numbers,
+) -> rusqlite::Result<Keep> {
+    let id = &task.row.id;
+    let mut tip = Tip { n: 0, seq: 0, chain: Chain::start(id) };
+    let (mut seen, mut chains) = (0, Vec::new());
+    let to = numbers.task + 1;
+    let mut select = db.prepare_cached(
+        "select seq, task, n, 0, time, version, body, chain from salvaged \
+         where task = ?1 order by n, seq",
+    )?;
+    let mut insert = db.prepare_cached(
+        "insert into record(seq, task, n, back, time, version, body, chain) \
+         values(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?;
+    let mut rows = select.query([number])?;
+    while let Some(row) = rows.next()? {
+        let Some(row) = Stored::of(row) else { continue };
+        seen = seen.max(row.n);
+        if row.n != tip.n + 1 || row.link(tip.chain, task.row.created) != row.chain {
+            continue;
+        }
+        numbers.seq += 1;
+        let back = i64::from(row.n > 1);
+        let chain = &row.chain.bytes()[..];
+        insert.execute((
+            numbers.seq,
+            to,
+            row.n as i64,
+            back,
+            row.time,
+            row.version,
+            &row.body,
+            chain,
+        ))?;
+        tip = Tip { n: row.n, seq: numbers.seq, chain: row.chain };
+        chains.push(row.chain);
+    }
+    if tip.n == 0 && task.had.max(seen) > 0 {
+        return Ok(Keep { number: None, tip, seen, chains });
+    }
+    numbers.task = to;
+    insert_task(db, to, &task.row)?;
+    schema::set_head(db, to, tip.seq)?;
+    Ok(Keep { number: Some(to), tip, seen, chains })
+}
+
+fn keep_snapshot(
+    source: &Connection,
+    db: &Connection,
+    number: i64,
+    to: i64,
+    keep: &Keep,
+) -> rusqlite::Result<()> {
+    let found = source
+        .prepare_cached("select task, n, chain, body, sum from snapshot where task = ?1")
+        .and_then(|mut statement| statement.query_row([number], |row| Ok(snapshot_of(row))));
+    // One that cannot be read is left behind: the records tell the same, only slower.
+    let Ok(Some((snapshot, chain))) = found else { return Ok(()) };
+    let place = usize::try_from(snapshot.n).ok().and_then(|n| n.checked_sub(1));
+    if place.and_then(|place| keep.chains.get(place)) == Some(&chain) {
+        insert_snapshot(db, to, snapshot.n, chain, &snapshot.body)?;
+    }
+    Ok(())
+}
+
+/// A new folder with the first free number in its name.
+fn fresh(folder: &Path, name: &str) -> Result<PathBuf, JournalError> {
+    for number in 1.. {
+        let path = folder.join(format!("{name}-{number}"));
+        if !path.exists() {
+            private_folder(&path)?;
+            return Ok(path);
+        }
+    }
+    Err(JournalError::Store(format!("no free name for {name} in {}", folder.display())))
+}
+
+fn private_folder(path: &Path) -> Result<(), JournalError> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().mode(0o700).create(path).map_err(|error| failure::file(path, &error))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), JournalError> {
+    if !from.exists() {
+        return Ok(());
+    }
+    fs::copy(from, to).map(drop).map_err(|error| failure::file(to, &error))
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), JournalError> {
+    if !from.exists() {
+        return Ok(());
+    }
+    fs::rename(from, to).map_err(|error| failure::file(to, &error))
+}
+
+fn sync_folder(folder: &Path) -> Result<(), JournalError> {
+    File::open(folder)
+        .and_then(|file| file.sync_all())
+        .map_err(|error| failure::file(folder, &error))
+}
