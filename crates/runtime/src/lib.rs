@@ -1,1 +1,22 @@
-//! runtime
+//! Performs effects, never decides.
+//!
+//! The supervisor owns all states: it journals a batch of inputs, steps each task and hands the effects to
+//! the performer. Reports and commands come back through the inbox. Exactly one file reads the clock
+//! (`clock`) and one starts processes (`process`).
+
+pub mod acceptance;
+pub mod beneath;
+pub mod clock;
+pub mod control;
+pub mod home;
+pub mod host;
+pub mod inbox;
+pub mod library;
+pub mod perform;
+pub mod plugin;
+pub mod process;
+pub mod station;
+pub mod supervisor;
+pub mod tool;
+pub mod workspace;
+pub mod world;

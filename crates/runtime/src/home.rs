@@ -1,0 +1,167 @@
+//! Where drivetrain keeps its state, and which processes are alive in it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+/// The folder of all state: `DRIVETRAIN_HOME`, else `drivetrain` in the XDG state folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    root: PathBuf,
+}
+
+impl Home {
+    /// A home at a given place.
+    pub fn at(root: impl Into<PathBuf>) -> Home {
+        Home { root: root.into() }
+    }
+
+    /// The home that the environment names; the error says which variable to set.
+    pub fn from_environment() -> Result<Home, String> {
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(root) = variable("DRIVETRAIN_HOME") {
+            return match std::path::absolute(&root) {
+                Ok(root) => Ok(Home { root }),
+                Err(error) => Err(format!("DRIVETRAIN_HOME = {}: {error}", root.display())),
+            };
+        }
+        let state = variable("XDG_STATE_HOME")
+            .filter(|path| path.is_absolute())
+            .or_else(|| variable("HOME").map(|home| home.join(".local/state")))
+            .ok_or("neither DRIVETRAIN_HOME, XDG_STATE_HOME nor HOME is set: set DRIVETRAIN_HOME to a folder")?;
+        Ok(Home { root: state.join("drivetrain") })
+    }
+
+    /// Makes the folders, readable by their owner only.
+    pub fn create(&self) -> Result<(), String> {
+        for folder in [self.root.clone(), self.journal(), self.run(), self.worktrees(), self.checkpoints()] {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|error| {
+                format!(
+                    "cannot make the folder {}: {error}; set DRIVETRAIN_HOME to a folder that can be written",
+                    folder.display()
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The folder itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The journal's folder.
+    pub fn journal(&self) -> PathBuf {
+        self.root.join("journal")
+    }
+
+    /// Locks and sockets of living processes.
+    pub fn run(&self) -> PathBuf {
+        self.root.join("run")
+    }
+
+    /// Worktrees of tasks.
+    pub fn worktrees(&self) -> PathBuf {
+        self.root.join("worktrees")
+    }
+
+    /// Checkpoints of workspaces.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.root.join("checkpoints")
+    }
+
+    /// The control socket of a process.
+    pub fn socket(&self, owner: u64) -> PathBuf {
+        self.run().join(format!("{owner}.sock"))
+    }
+
+    /// Marks of the child processes of a process.
+    pub fn marks(&self, owner: u64) -> PathBuf {
+        self.run().join(format!("{owner}.children"))
+    }
+
+    fn lock(&self, owner: u64) -> PathBuf {
+        self.run().join(format!("{owner}.lock"))
+    }
+
+    /// The process number of a living owner; `None` if it is gone. The kernel frees a dead process's lock, so
+    /// this is right after `kill -9` too.
+    pub fn alive(&self, owner: u64) -> Option<u32> {
+        let mut file = File::open(self.lock(owner)).ok()?;
+        if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+            return None;
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text).ok()?;
+        Some(text.trim().parse().unwrap_or(0))
+    }
+
+    /// Owners whose process is gone and who left files behind.
+    pub fn dead_owners(&self) -> Vec<u64> {
+        let Ok(entries) = fs::read_dir(self.run()) else { return Vec::new() };
+        let mut owners: Vec<u64> = entries
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.split('.').next()?.parse().ok())
+            .collect();
+        owners.sort_unstable();
+        owners.dedup();
+        owners.retain(|owner| self.alive(*owner).is_none());
+        owners
+    }
+
+    /// Removes the lock and socket that a dead owner left.
+    pub fn forget(&self, owner: u64) {
+        let _ = fs::remove_file(self.socket(owner));
+        let _ = fs::remove_dir_all(self.marks(owner));
+        let _ = fs::remove_file(self.lock(owner));
+    }
+}
+
+/// Says, as long as it lives, that this process is that owner.
+#[derive(Debug)]
+pub struct Presence {
+    home: Home,
+    owner: u64,
+    _lock: File,
+}
+
+impl Presence {
+    /// Takes the owner's lock.
+    pub fn take(home: &Home, owner: u64) -> io::Result<Presence> {
+        let mut lock = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(home.lock(owner))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        writeln!(lock, "{}", std::process::id())?;
+        Ok(Presence { home: home.clone(), owner, _lock: lock })
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.home.forget(self.owner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_is_alive_as_long_as_its_presence() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path());
+        home.create().unwrap();
+        assert_eq!(home.alive(7), None);
+        let presence = Presence::take(&home, 7).unwrap();
+        assert_eq!(home.alive(7), Some(std::process::id()));
+        assert_eq!(home.dead_owners(), Vec::<u64>::new());
+        drop(presence);
+        assert_eq!(home.alive(7), None);
+    }
+}

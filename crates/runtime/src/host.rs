@@ -1,0 +1,153 @@
+//! Owns one task's state: encodes its inputs, folds its records, knows when to snapshot. Decides nothing.
+
+use std::sync::Arc;
+
+use journal::Loaded;
+use machine::driver::Registry;
+use machine::id::TaskId;
+use machine::input::Stamped;
+use machine::state::{SavedState, Standing, State};
+use machine::time::Timestamp;
+use machine::{Input, Output, step};
+use serde_json::{Value, json};
+
+/// Records between two snapshots: bounds what a resume has to fold.
+pub const SNAPSHOT_EVERY: u64 = 1000;
+
+/// A task that this process holds.
+#[derive(Debug)]
+pub struct Host {
+    /// Its state.
+    pub state: State,
+    /// The number of its last record.
+    pub last: u64,
+    /// The number of the record its last snapshot includes.
+    pub snapshot: u64,
+}
+
+/// Why a task cannot be brought back.
+#[derive(Debug, thiserror::Error)]
+pub enum FoldError {
+    /// A record that this version cannot read.
+    #[error("record {n} of task {task} (machine version {version}) cannot be read: {reason}")]
+    Record {
+        /// The task.
+        task: TaskId,
+        /// Which record.
+        n: u64,
+        /// Who wrote it.
+        version: u32,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A snapshot that this version cannot use.
+    #[error("the snapshot of task {task} cannot be used: {reason}")]
+    Snapshot {
+        /// The task.
+        task: TaskId,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl Host {
+    /// A task before its first record.
+    pub fn new(task: TaskId, registry: Arc<Registry>) -> Host {
+        Host { state: State::new(task, registry), last: 0, snapshot: 0 }
+    }
+
+    /// Folds what the journal holds; `each` hears every output on the way.
+    pub fn fold(
+        task: &TaskId,
+        loaded: &Loaded,
+        registry: Arc<Registry>,
+        quiet: bool,
+        mut each: impl FnMut(Output),
+    ) -> Result<Host, FoldError> {
+        let mut host = Host::new(task.clone(), Arc::clone(&registry));
+        if let Some(snapshot) = &loaded.snapshot {
+            let wrong = |reason: String| FoldError::Snapshot { task: task.clone(), reason };
+            let saved: SavedState =
+                serde_json::from_slice(&snapshot.body).map_err(|error| wrong(error.to_string()))?;
+            host.state = State::load(&saved, registry).map_err(wrong)?;
+            host.last = snapshot.n;
+            host.snapshot = snapshot.n;
+        }
+        host.state.set_quiet(quiet);
+        for record in &loaded.records {
+            let wrong = |reason: String| FoldError::Record {
+                task: task.clone(),
+                n: record.n,
+                version: record.version,
+                reason,
+            };
+            if record.version > machine::MACHINE_VERSION {
+                return Err(wrong("it was written by a newer drivetrain".to_owned()));
+            }
+            let input = decode(&record.body).map_err(wrong)?;
+            each(step(&mut host.state, Stamped { time: Timestamp(record.time), input }));
+            host.last = record.n;
+        }
+        host.state.set_quiet(false);
+        Ok(host)
+    }
+
+    /// What a list shows of the task.
+    pub fn summary(&self) -> Value {
+        summary(&self.state)
+    }
+
+    /// Whether the task may still go on by itself, so that `resume --all` and `list` look at it.
+    pub fn is_open(&self) -> bool {
+        !matches!(self.state.standing(), Standing::Finished { .. })
+    }
+}
+
+/// An input as the journal keeps it.
+pub fn encode(input: &Input) -> Vec<u8> {
+    // Inputs are plain data with text keys: encoding them cannot fail.
+    serde_json::to_vec(input).expect("an input is always encodable")
+}
+
+/// Reads back what `encode` made.
+pub fn decode(body: &[u8]) -> Result<Input, String> {
+    serde_json::from_slice(body).map_err(|error| error.to_string())
+}
+
+/// The stable shape of `show --json` and `list --json`.
+pub fn summary(state: &State) -> Value {
+    let data = state.data();
+    let standing = state.standing();
+    let mut row = json!({
+        "id": data.id,
+        "goal": data.spec.goal,
+        "driver": state.driver_name(),
+        "turns": data.spend.turns,
+        "spend": data.spend,
+        "budget": data.budget,
+        "criteria": data.spec.acceptance.len(),
+        "workspace": data.workspace.as_ref().and_then(|w| w.path.clone()),
+        "workspace_kind": data.workspace.as_ref().map(|w| w.kind),
+        "branch": data.workspace.as_ref().and_then(|w| w.branch.clone()),
+        "started": data.started,
+        "updated": data.clock,
+        "records": data.inputs,
+    });
+    match standing {
+        Standing::Finished { outcome, reason } => {
+            row["outcome"] = json!(outcome.word());
+            row["phase"] = json!("finished");
+            row["exit_code"] = json!(outcome.exit_code());
+            row["reason"] = json!(reason);
+        }
+        Standing::AwaitingPerson { asks } => {
+            row["phase"] = json!("waiting");
+            row["asks"] = json!(asks);
+        }
+        Standing::Paused => row["phase"] = json!("paused"),
+        Standing::Working => {
+            row["phase"] = json!(if data.attachment.is_some() { "working" } else { "idle" });
+        }
+    }
+    row
+}

@@ -1,0 +1,107 @@
+//! Everything that is ready, as one batch, people first. Commands and signals of all tasks meet here; one
+//! batch is one commit.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use machine::Input;
+use machine::id::TaskId;
+
+/// Commands that may wait at once; beyond it a sender is told to come back.
+const MAX_COMMANDS: usize = 4096;
+
+/// One input on its way to a task.
+#[derive(Debug)]
+pub struct Delivery {
+    /// The task.
+    pub task: TaskId,
+    /// What enters.
+    pub input: Input,
+    /// Who wants to know that it was journaled, and whether it was taken.
+    pub reply: Option<Reply>,
+}
+
+/// Where the answer to a command goes: `Ok` once it is in the journal and was taken.
+pub type Reply = SyncSender<Result<(), String>>;
+
+/// The queue between those who ask, those who perform, and the supervisor. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Inbox {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queues: Mutex<Queues>,
+    ready: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    people: VecDeque<Delivery>,
+    signals: VecDeque<Delivery>,
+    stops: u32,
+}
+
+/// What `take` found.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Commands first, then signals, each in the order they came.
+    pub deliveries: Vec<Delivery>,
+    /// How often this process was asked to stop so far.
+    pub stops: u32,
+}
+
+impl Inbox {
+    /// Brings a command. Fails if too many wait.
+    pub fn command(&self, task: TaskId, input: Input, reply: Option<Reply>) -> Result<(), String> {
+        let mut queues = self.lock();
+        if queues.people.len() >= MAX_COMMANDS {
+            return Err(format!("{MAX_COMMANDS} commands wait already: try again later"));
+        }
+        queues.people.push_back(Delivery { task, input, reply });
+        drop(queues);
+        self.shared.ready.notify_one();
+        Ok(())
+    }
+
+    /// Brings an effect's report. Never refused: there is at most one for each effect under way.
+    pub fn signal(&self, task: TaskId, input: Input) {
+        self.lock().signals.push_back(Delivery { task, input, reply: None });
+        self.shared.ready.notify_one();
+    }
+
+    /// Asks the supervisor to let go of its tasks; a second time, to do so at once.
+    pub fn stop(&self) {
+        self.lock().stops += 1;
+        self.shared.ready.notify_one();
+    }
+
+    /// Waits at most `patience` (for ever if `None`) until something is there, and takes all of it.
+    pub fn take(&self, patience: Option<Duration>, seen_stops: u32) -> Batch {
+        let mut queues = self.lock();
+        let empty = |q: &mut Queues| q.people.is_empty() && q.signals.is_empty() && q.stops == seen_stops;
+        queues = match patience {
+            None => self.shared.ready.wait_while(queues, empty).unwrap_or_else(PoisonError::into_inner),
+            Some(patience) if empty(&mut queues) => {
+                self.shared
+                    .ready
+                    .wait_timeout_while(queues, patience, empty)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0
+            }
+            Some(_) => queues,
+        };
+        let mut deliveries: Vec<Delivery> = Vec::with_capacity(queues.people.len() + queues.signals.len());
+        deliveries.extend(queues.people.drain(..));
+        deliveries.extend(queues.signals.drain(..));
+        Batch { deliveries, stops: queues.stops }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        // A panic elsewhere leaves the queues whole: each change is one push or one drain.
+        self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

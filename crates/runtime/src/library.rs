@@ -1,0 +1,386 @@
+//! Finds what people wrote: workflows, plugins and the policy, in the project, then in the user's own folder.
+//!
+//! The project's folders are `.drivetrain` in the task's folder and in each parent up to the repository's
+//! root; outside a repository only the folder itself counts, so that nothing is picked up from a shared
+//! parent. The nearest wins. Every reader is strict, and errors carry the file and the line.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use machine::driver::external::PluginSpec;
+use machine::driver::{Registry, composite};
+use machine::file::plugin::Plugin;
+use machine::file::task::TaskFile;
+use machine::file::workflow::Workflow;
+use machine::file::{self, Format, SourceError};
+use machine::policy::permission::Policy;
+use machine::task::{Criterion, DriverSpec};
+use serde_json::{Value, json};
+
+/// Endings that a name is looked up with.
+const ENDINGS: [&str; 3] = ["toml", "yaml", "yml"];
+
+/// The largest file that is read; a task or a workflow is far smaller.
+const MAX_FILE: u64 = 4 << 20;
+
+/// Why something that a person wrote cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LibraryError {
+    /// The file says something that it must not.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n\n"))]
+    Source(Vec<SourceError>),
+    /// The file cannot be read.
+    #[error("cannot read {}: {reason}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// Nothing of that name.
+    #[error("there is no {kind} {name:?}")]
+    Unknown {
+        /// What was looked for.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// What there is instead.
+        known: Vec<String>,
+        /// Where it was looked for.
+        folders: Vec<PathBuf>,
+    },
+    /// A part does not fit.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+/// A file that was found by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The name.
+    pub name: String,
+    /// The file.
+    pub path: PathBuf,
+}
+
+/// The folders to look in, nearest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Library {
+    folders: Vec<PathBuf>,
+}
+
+impl Library {
+    /// The library of a folder: the project's, then the user's own.
+    pub fn of(folder: &Path) -> Library {
+        let mut folders = project_folders(folder);
+        folders.extend(user_folder());
+        Library { folders }
+    }
+
+    /// A library of these folders.
+    pub fn at(folders: Vec<PathBuf>) -> Library {
+        Library { folders }
+    }
+
+    /// Looks in the project of `folder` as well, after the others of its kind and before the user's own.
+    pub fn and_of(mut self, folder: &Path) -> Library {
+        let user = user_folder();
+        self.folders.retain(|known| Some(known) != user.as_ref());
+        for found in project_folders(folder).into_iter().chain(user) {
+            if !self.folders.contains(&found) {
+                self.folders.push(found);
+            }
+        }
+        self
+    }
+
+    /// The folders, nearest first.
+    pub fn folders(&self) -> &[PathBuf] {
+        &self.folders
+    }
+
+    /// The policy of the nearest `policy.toml`; the default one if there is none.
+    pub fn policy(&self) -> Result<Policy, LibraryError> {
+        let Some(path) = self.policy_file() else { return Ok(Policy::default()) };
+        let (text, name) = read(&path)?;
+        file::policy::parse(&text, &name).map_err(LibraryError::Source)
+    }
+
+    /// Where the policy comes from.
+    pub fn policy_file(&self) -> Option<PathBuf> {
+        self.folders.iter().map(|folder| folder.join("policy.toml")).find(|path| path.exists())
+    }
+
+    /// The workflows there are, by name.
+    pub fn workflows(&self) -> Vec<Found> {
+        self.all("workflows")
+    }
+
+    /// The plugins there are, by the name of their file.
+    pub fn plugins(&self) -> Vec<Found> {
+        self.all("drivers")
+    }
+
+    /// Reads a workflow by its name, or by its path below `base`.
+    pub fn workflow(&self, reference: &str, base: &Path) -> Result<Workflow, LibraryError> {
+        let path = if is_path(reference) {
+            base.join(reference)
+        } else {
+            self.named("workflows", "workflow", reference)?
+        };
+        let (text, name) = read(&path)?;
+        file::workflow::parse(&text, &name).map_err(LibraryError::Source)
+    }
+
+    /// Reads a plugin by its name.
+    pub fn plugin(&self, name: &str) -> Result<PluginSpec, LibraryError> {
+        let path = self.named("drivers", "plugin", name)?;
+        let (text, shown) = read(&path)?;
+        let plugin = file::plugin::parse(&text, &shown).map_err(LibraryError::Source)?;
+        if plugin.name != name {
+            return Err(LibraryError::Wrong(format!(
+                "{shown} holds the driver {:?}, not {name:?}: rename the file or the driver",
+                plugin.name
+            )));
+        }
+        Ok(spec_of(plugin, &path))
+    }
+
+    /// Reads a task file and puts in its place whatever it names. Nothing is left to look up afterwards.
+    pub fn task(&self, path: &Path, registry: &Registry) -> Result<TaskFile, LibraryError> {
+        let (text, shown) = read(path)?;
+        let mut task = file::task::parse_for(&text, &shown, Format::of(&shown), registry).map_err(LibraryError::Source)?;
+        let base = path.parent().unwrap_or(Path::new("."));
+        self.resolve_task(&mut task, base, registry)?;
+        Ok(task)
+    }
+
+    /// Puts in its place whatever the task names, and checks what a file alone cannot say.
+    pub fn resolve_task(&self, task: &mut TaskFile, base: &Path, registry: &Registry) -> Result<(), LibraryError> {
+        // The walk speaks in text; the first typed error is kept beside it.
+        let mut cause = None;
+        let resolved = task.resolve(&mut |reference| {
+            self.workflow(reference, base).map_err(|error| {
+                let text = error.to_string();
+                cause.get_or_insert(error);
+                text
+            })
+        });
+        if let Err(text) = resolved {
+            return Err(cause.unwrap_or(LibraryError::Wrong(text)));
+        }
+        self.resolve_plugins(&mut task.driver)?;
+        check(&task.driver, &task.acceptance, registry)
+    }
+
+    /// Puts in its place whatever a driver's configuration names.
+    pub fn resolve_driver(&self, driver: &mut DriverSpec, base: &Path, registry: &Registry) -> Result<(), LibraryError> {
+        let mut task = TaskFile {
+            goal: String::new(),
+            driver: driver.clone(),
+            budget: machine::policy::budget::Budget::default(),
+            acceptance: Vec::new(),
+            workspace: machine::task::WorkspaceSpec::default(),
+        };
+        self.resolve_task(&mut task, base, registry)?;
+        *driver = task.driver;
+        Ok(())
+    }
+
+    /// Gives every `external:NAME` its plugin, and the configuration it was written with.
+    fn resolve_plugins(&self, driver: &mut DriverSpec) -> Result<(), LibraryError> {
+        let mut cause = None;
+        let visited = composite::visit(&driver.name, &mut driver.config, &mut |name, config| {
+            let Some(plugin) = name.strip_prefix("external:") else { return Ok(()) };
+            if config.get("plugin").is_some() {
+                return Ok(());
+            }
+            let spec = self.plugin(plugin).map_err(|error| {
+                let text = error.to_string();
+                cause.get_or_insert(error);
+                text
+            })?;
+            *config = json!({ "plugin": spec, "config": std::mem::replace(config, Value::Null) });
+            Ok(())
+        });
+        visited.map_err(|text| cause.unwrap_or(LibraryError::Wrong(text)))
+    }
+
+    fn named(&self, folder: &str, kind: &'static str, name: &str) -> Result<PathBuf, LibraryError> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+        let is_name = !name.is_empty() && name.chars().all(fits) && !name.starts_with('.');
+        let candidates = self.folders.iter().flat_map(|root| {
+            ENDINGS.iter().map(move |ending| root.join(folder).join(format!("{name}.{ending}")))
+        });
+        if let Some(path) = candidates.filter(|_| is_name).find(|path| path.is_file()) {
+            return Ok(path);
+        }
+        Err(LibraryError::Unknown {
+            kind,
+            name: name.to_owned(),
+            known: self.all(folder).into_iter().map(|found| found.name).collect(),
+            folders: self.folders.iter().map(|root| root.join(folder)).collect(),
+        })
+    }
+
+    /// Everything in a folder of each root; of two with the same name, the nearest.
+    fn all(&self, folder: &str) -> Vec<Found> {
+        let mut found: Vec<Found> = Vec::new();
+        for root in &self.folders {
+            let Ok(entries) = fs::read_dir(root.join(folder)) else { continue };
+            for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+                let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+                let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
+                if ENDINGS.contains(&ending) && !found.iter().any(|known| known.name == name) {
+                    found.push(Found { name: name.to_owned(), path: path.clone() });
+                }
+            }
+        }
+        found.sort_by(|left, right| left.name.cmp(&right.name));
+        found
+    }
+}
+
+/// Checks what only the runtime can: that the driver can be made, and that patterns can be searched for.
+pub fn check(driver: &DriverSpec, acceptance: &[Criterion], registry: &Registry) -> Result<(), LibraryError> {
+    let wrong = |text: String| LibraryError::Wrong(text);
+    machine::driver::DriverSlot::create(&driver.name, &driver.config, registry)
+        .map_err(|reason| wrong(format!("the driver {:?} cannot be used: {reason}", driver.name)))?;
+    for criterion in acceptance {
+        let pattern = match criterion {
+            Criterion::Shell { stdout, .. } => stdout,
+            Criterion::File { pattern, .. } => pattern,
+        };
+        if let Some(pattern) = pattern {
+            regex::Regex::new(pattern).map_err(|error| {
+                wrong(format!("the criterion {:?} has a pattern that is not a regular expression: {error}", criterion.title()))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a reference is a file's path rather than a name to look up.
+pub fn is_path(reference: &str) -> bool {
+    let ending = Path::new(reference).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    reference.contains('/') || ENDINGS.contains(&ending)
+}
+
+fn spec_of(plugin: Plugin, path: &Path) -> PluginSpec {
+    // A plugin's file is in `.drivetrain/drivers`: its program is named from the project's folder.
+    let project = path.parent().and_then(Path::parent).and_then(Path::parent);
+    let folder = project.filter(|_| path.parent().and_then(Path::parent).is_some_and(|p| p.ends_with(".drivetrain")));
+    let folder = folder.or(path.parent()).and_then(|folder| std::path::absolute(folder).ok());
+    PluginSpec {
+        name: plugin.name,
+        command: plugin.command,
+        timeout: Some(plugin.timeout),
+        folder: folder.map(|folder| folder.to_string_lossy().into_owned()),
+        env: plugin.env,
+    }
+}
+
+fn read(path: &Path) -> Result<(String, String), LibraryError> {
+    let failed = |reason: String| LibraryError::Unreadable { path: path.to_owned(), reason };
+    let data = fs::metadata(path).map_err(|error| failed(plain(&error)))?;
+    if !data.is_file() {
+        return Err(failed("it is not a file".to_owned()));
+    }
+    if data.len() > MAX_FILE {
+        return Err(failed(format!("it is larger than {MAX_FILE} bytes")));
+    }
+    let bytes = fs::read(path).map_err(|error| failed(plain(&error)))?;
+    let shown = path.to_string_lossy().into_owned();
+    let text = file::decode(&bytes, &shown).map_err(LibraryError::Source)?;
+    Ok((text.to_owned(), shown))
+}
+
+/// The error without its number, which says nothing to a person.
+fn plain(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+fn project_folders(folder: &Path) -> Vec<PathBuf> {
+    let Ok(folder) = std::path::absolute(folder) else { return Vec::new() };
+    let root = folder.ancestors().find(|parent| parent.join(".git").exists()).unwrap_or(&folder);
+    folder
+        .ancestors()
+        .take_while(|parent| parent.starts_with(root))
+        .map(|parent| parent.join(".drivetrain"))
+        .filter(|folder| folder.is_dir())
+        .collect()
+}
+
+fn user_folder() -> Option<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let config = variable("XDG_CONFIG_HOME").or_else(|| variable("HOME").map(|home| home.join(".config")))?;
+    Some(config.join("drivetrain")).filter(|folder| folder.is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn project() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [".git", ".drivetrain/workflows", ".drivetrain/drivers", "deep/er"] {
+            fs::create_dir_all(folder.path().join(path)).unwrap();
+        }
+        let step = "[workflow]\n[[workflow.steps]]\nname = \"one\"\ntool = \"shell\"\nparameters = { command = \"true\" }\n";
+        fs::write(folder.path().join(".drivetrain/workflows/count.toml"), step).unwrap();
+        fs::write(
+            folder.path().join(".drivetrain/drivers/echo.toml"),
+            "[driver]\nname = \"echo\"\ncommand = [\"./echo.py\"]\n",
+        )
+        .unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_project_is_found_from_below_and_not_beyond_its_repository() {
+        let folder = project();
+        let library = Library::at(project_folders(&folder.path().join("deep/er")));
+        assert_eq!(library.folders(), [folder.path().join(".drivetrain")]);
+        fs::create_dir(folder.path().join("deep/.git")).unwrap();
+        assert!(project_folders(&folder.path().join("deep/er")).is_empty());
+    }
+
+    #[test]
+    fn names_inside_composites_are_put_in_their_places() {
+        let folder = project();
+        let library = Library::at(project_folders(folder.path()));
+        let path = folder.path().join("task.toml");
+        let text = "[task]\ngoal = \"g\"\ndriver = \"sequence\"\n\
+            [[task.driver_config.drivers]]\ndriver = \"workflow\"\nconfig = { workflow = \"count\" }\n\
+            [[task.driver_config.drivers]]\ndriver = \"external:echo\"\nconfig = { loud = true }\n";
+        fs::write(&path, text).unwrap();
+        let task = library.task(&path, &Registry::builtin()).unwrap();
+        let drivers = &task.driver.config["drivers"];
+        assert_eq!(drivers[0]["config"]["steps"][0]["tool"], "shell");
+        assert_eq!(drivers[1]["config"]["plugin"]["command"][0], "./echo.py");
+        assert_eq!(drivers[1]["config"]["plugin"]["folder"], folder.path().to_str().unwrap());
+        assert_eq!(drivers[1]["config"]["config"]["loud"], true);
+    }
+
+    #[test]
+    fn an_unknown_name_says_what_there_is() {
+        let folder = project();
+        let library = Library::at(project_folders(folder.path()));
+        let error = library.workflow("cuont", folder.path()).unwrap_err();
+        assert!(matches!(&error, LibraryError::Unknown { known, .. } if *known == ["count"]), "{error}");
+        let error = library.workflow("../count.toml", folder.path()).unwrap_err();
+        assert!(error.to_string().contains("there is no such file"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_pattern_is_found_before_anything_starts() {
+        let criterion = Criterion::File { path: "a".to_owned(), pattern: Some("(".to_owned()), forbidden: false };
+        let driver = DriverSpec { name: "user".to_owned(), config: Value::Null };
+        let error = check(&driver, &[criterion], &Registry::builtin()).unwrap_err();
+        assert!(error.to_string().contains("not a regular expression"), "{error}");
+    }
+}

@@ -1,0 +1,19 @@
+//! The door to the world: starts effects and brings their reports to the inbox. Never decides.
+
+use machine::Effect;
+use machine::id::{EffectId, TaskId};
+
+/// Performs effects. The real one starts threads and processes; a simulation schedules reports.
+pub trait Perform {
+    /// Starts an effect and returns at once. Its report comes to the inbox later, exactly once, unless the
+    /// effect is cancelled; a report after that is dropped by the machine.
+    ///
+    /// Timers and cancels never come here: the supervisor keeps the first and calls `cancel` for the second.
+    fn start(&mut self, task: &TaskId, effect: Effect);
+
+    /// Stops an effect and everything it started. Harmless for one that has ended.
+    fn cancel(&mut self, task: &TaskId, target: EffectId);
+
+    /// Stops all effects of a task and frees what it held. Returns when they have ended.
+    fn release(&mut self, task: &TaskId);
+}

@@ -1,0 +1,346 @@
+//! Deciders outside: plugin processes, asked over JSON-RPC 2.0 on their standard input and output.
+//!
+//! A process lives as long as its task is attended to here, and is started when it is first asked. One that
+//! dies, answers too late or talks nonsense is ended; the next question starts a new one, which gets the
+//! plugin's last state with `initialize`. Nothing is kept here that would be missed: question and state are in
+//! the effect.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use machine::driver::external::PluginSpec;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use wire::jsonrpc::{self, Incoming};
+
+use crate::process::{Cancel, Child, ProcessSpec, ReadError};
+
+/// The version of the protocol; a plugin that names another one is refused.
+pub const PROTOCOL: u64 = 1;
+
+/// How long a line may be, in bytes, in either direction.
+const LINE_LIMIT: usize = 8 * 1024 * 1024;
+
+/// How many lines of a process may be no JSON-RPC before it is ended.
+const MALFORMED_LIMIT: u64 = 64;
+
+/// How long an answer may take if the plugin's file does not say.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a process may take to end by itself once its input is closed.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// How much of its error output a report shows, in characters from the end.
+const STDERR_SHOWN: usize = 2000;
+
+/// The plugin processes of this runtime.
+#[derive(Debug, Default)]
+pub struct Plugins {
+    slots: Mutex<BTreeMap<Key, Arc<Mutex<Slot>>>>,
+    mark_dir: Option<PathBuf>,
+}
+
+/// A task and a driver's place in it: each driver of a tree has a process of its own.
+type Key = (String, Vec<u32>);
+
+/// A place for one process; its lock lets one question at a time through.
+#[derive(Debug, Default)]
+struct Slot {
+    process: Option<Process>,
+}
+
+/// Who is asked, and with what.
+struct Question<'a> {
+    task: &'a str,
+    plugin: PluginSpec,
+    config: &'a Value,
+    method: &'a str,
+    params: &'a Value,
+}
+
+impl Plugins {
+    /// No process yet. Marks of those that will be started go to `mark_dir`, so that a runtime that comes after
+    /// a crash finds what is left of them.
+    pub fn new(mark_dir: Option<PathBuf>) -> Plugins {
+        Plugins { slots: Mutex::default(), mark_dir }
+    }
+
+    /// Asks a plugin and waits for its answer; the process is started if there is none.
+    ///
+    /// `plugin` and `request` are those of `Effect::Consult`; a request names its own plugin if it comes from
+    /// below a composite driver. Blocks the calling thread, at most for three times the plugin's timeout, or until
+    /// `cancel` is triggered. Questions of different drivers run at once, those of one driver one by one. The
+    /// error is for a person and holds the end of the process's error output.
+    pub fn consult(
+        &self,
+        task: &str,
+        plugin: &Value,
+        request: &Value,
+        cancel: &Cancel,
+    ) -> Result<Value, String> {
+        let source = if request.get("plugin").is_some() { request } else { plugin };
+        let question = Question {
+            task,
+            plugin: PluginSpec::deserialize(&source["plugin"])
+                .map_err(|why| format!("the plugin's configuration does not fit: {why}"))?,
+            config: &source["config"],
+            method: request["method"].as_str().ok_or("the question names no method")?,
+            params: &request["params"],
+        };
+        let path = match &request["path"] {
+            Value::Null => Vec::new(),
+            path => Vec::deserialize(path)
+                .map_err(|why| format!("the question's path does not fit: {why}"))?,
+        };
+        let slot = Arc::clone(lock(&self.slots).entry((task.to_owned(), path)).or_default());
+        let mut slot = lock(&slot);
+        self.ask(&mut slot, &question, cancel)
+    }
+
+    /// Ends the processes of a task; returns when they are gone. Cancel the task's questions first: this waits
+    /// for those under way.
+    pub fn close(&self, task: &str) {
+        let ended: Vec<Arc<Mutex<Slot>>> = {
+            let mut slots = lock(&self.slots);
+            let keys: Vec<Key> = slots.keys().filter(|(owner, _)| owner == task).cloned().collect();
+            keys.iter().filter_map(|key| slots.remove(key)).collect()
+        };
+        for slot in ended {
+            if let Some(mut process) = lock(&slot).process.take() {
+                process.child.finish(GRACE);
+            }
+        }
+    }
+
+    fn ask(
+        &self,
+        slot: &mut Slot,
+        question: &Question<'_>,
+        cancel: &Cancel,
+    ) -> Result<Value, String> {
+        let name = &question.plugin.name;
+        let mut process = match slot.process.take() {
+            // A process that died in silence is found out before it is asked, not by the question.
+            Some(process) if process.child.wait(Duration::ZERO).is_none() => process,
+            _ => self.start(question, cancel).map_err(|why| format!("plugin {name}: {why}"))?,
+        };
+        match process.answer(question, cancel) {
+            Ok(answer) => {
+                slot.process = Some(process);
+                Ok(answer)
+            }
+            // An error that the plugin itself reports leaves it fit to go on.
+            Err(Failure::Refused(why)) => {
+                let report = process.report(&why);
+                slot.process = Some(process);
+                Err(format!("plugin {name}: {report}"))
+            }
+            Err(Failure::Broken(why)) => {
+                process.child.kill();
+                Err(format!("plugin {name}: {}", process.report(&why)))
+            }
+        }
+    }
+
+    fn start(&self, question: &Question<'_>, cancel: &Cancel) -> Result<Process, String> {
+        let plugin = &question.plugin;
+        let mut spec = ProcessSpec::new(plugin.command.iter().cloned());
+        spec.cwd = plugin.folder.as_ref().map(PathBuf::from);
+        spec.env = plugin.env.clone().into_iter().collect();
+        spec.mark = question.task.to_owned();
+        spec.mark_dir = self.mark_dir.clone();
+        let child = Child::spawn(spec).map_err(|why| why.to_string())?;
+        let timeout = plugin.timeout.map_or(TIMEOUT, |span| Duration::from_millis(span.0));
+        let mut process = Process {
+            child,
+            timeout,
+            last_id: 0,
+            observes: false,
+            snapshots: false,
+            tally: Tally::default(),
+        };
+        match process.initialize(question, cancel) {
+            Ok(()) => Ok(process),
+            Err(Failure::Broken(why) | Failure::Refused(why)) => {
+                process.child.kill();
+                Err(process.report(&why))
+            }
+        }
+    }
+}
+
+/// A running plugin that was initialized.
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    timeout: Duration,
+    last_id: u64,
+    /// It wants each observation as a notification of its own.
+    observes: bool,
+    /// It gives its state when asked, not with every answer.
+    snapshots: bool,
+    tally: Tally,
+}
+
+/// Lines of a process that were not answers to what it was asked.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Tally {
+    malformed: u64,
+    notifications: u64,
+    stale: u64,
+}
+
+/// Why there is no answer.
+#[derive(Debug, PartialEq, Eq)]
+enum Failure {
+    /// The plugin said no.
+    Refused(String),
+    /// The process is of no use any more.
+    Broken(String),
+}
+
+impl Process {
+    fn initialize(&mut self, question: &Question<'_>, cancel: &Cancel) -> Result<(), Failure> {
+        let params = json!({
+            "protocol": PROTOCOL,
+            "driver": question.plugin.name,
+            "config": question.config,
+            "state": question.params["state"],
+        });
+        let answer = self.call("initialize", &params, cancel)?;
+        if let Some(protocol) =
+            answer.get("protocol").filter(|protocol| **protocol != json!(PROTOCOL))
+        {
+            return Err(Failure::Broken(format!(
+                "it speaks protocol {protocol}, expected {PROTOCOL}"
+            )));
+        }
+        self.observes = answer["capabilities"]["observe"] == true;
+        self.snapshots = answer["capabilities"]["snapshot"] == true;
+        Ok(())
+    }
+
+    /// One question with what the plugin's capabilities add to it.
+    fn answer(&mut self, question: &Question<'_>, cancel: &Cancel) -> Result<Value, Failure> {
+        if self.observes {
+            for observation in question.params["observations"].as_array().into_iter().flatten() {
+                self.send(&jsonrpc::notification("observe", observation))?;
+            }
+        }
+        let mut answer = self.call(question.method, question.params, cancel)?;
+        if self.snapshots
+            && let Some(fields) = answer.as_object_mut()
+            && !fields.contains_key("state")
+        {
+            let state = self.call("snapshot", &json!({}), cancel)?;
+            fields.insert("state".to_owned(), state);
+        }
+        Ok(answer)
+    }
+
+    fn call(&mut self, method: &str, params: &Value, cancel: &Cancel) -> Result<Value, Failure> {
+        self.last_id += 1;
+        self.send(&jsonrpc::request(self.last_id, method, params))?;
+        let deadline = Instant::now() + self.timeout;
+        loop {
+            let line = match self.child.read_line(deadline, LINE_LIMIT, cancel) {
+                Ok(Some(line)) => line,
+                Ok(None) => return Err(Failure::Broken(self.ended(method))),
+                Err(ReadError::NotText) => {
+                    self.malformed("not UTF-8")?;
+                    continue;
+                }
+                Err(ReadError::TimedOut) => {
+                    let waited = machine::time::Span(
+                        u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX),
+                    );
+                    return Err(Failure::Broken(format!("no answer to {method} within {waited}")));
+                }
+                Err(why) => return Err(Failure::Broken(format!("no answer to {method}: {why}"))),
+            };
+            if line.trim().is_empty() {
+                continue;
+            }
+            match jsonrpc::classify(&line) {
+                Ok(Incoming::Response { id, result }) if id == self.last_id => {
+                    return result.map_err(|why| {
+                        Failure::Refused(format!(
+                            "it refused {method}: {} ({})",
+                            why.message, why.code
+                        ))
+                    });
+                }
+                Ok(Incoming::Response { .. }) => self.tally.stale += 1,
+                Ok(Incoming::Notification { .. }) => self.tally.notifications += 1,
+                Ok(Incoming::Request { id, method, .. }) => {
+                    let message = format!("drivetrain serves no method {method:?}");
+                    self.send(&jsonrpc::refusal(&id, jsonrpc::METHOD_NOT_FOUND, &message))?;
+                }
+                Err(why) => self.malformed(&why)?,
+            }
+        }
+    }
+
+    fn send(&mut self, line: &str) -> Result<(), Failure> {
+        if line.len() > LINE_LIMIT {
+            let size = line.len();
+            return Err(Failure::Broken(format!(
+                "a question of {size} bytes is longer than {LINE_LIMIT}"
+            )));
+        }
+        self.child
+            .write_line(line)
+            .map_err(|why| Failure::Broken(format!("it takes no question: {why}")))
+    }
+
+    fn malformed(&mut self, why: &str) -> Result<(), Failure> {
+        self.tally.malformed += 1;
+        if self.tally.malformed <= MALFORMED_LIMIT {
+            return Ok(());
+        }
+        let count = self.tally.malformed;
+        Err(Failure::Broken(format!("{count} of its lines are no JSON-RPC, the last: {why}")))
+    }
+
+    /// It closed its output: how it ended, if it did.
+    fn ended(&self, method: &str) -> String {
+        let how = match self.child.wait(GRACE) {
+            Some(exit) => match (exit.code, exit.signal) {
+                (Some(code), _) => format!("it exited with {code}"),
+                (None, Some(signal)) => format!("it was killed by signal {signal}"),
+                (None, None) => "it ended".to_owned(),
+            },
+            None => "it closed its output".to_owned(),
+        };
+        format!("{how} before it answered {method}")
+    }
+
+    /// A failure with what may explain it.
+    fn report(&self, why: &str) -> String {
+        let mut report = why.to_owned();
+        let Tally { malformed, notifications, stale } = self.tally;
+        if malformed + notifications + stale > 0 {
+            report.push_str(&format!(
+                " ({malformed} malformed lines, {notifications} notifications and {stale} stale answers skipped)"
+            ));
+        }
+        let errors = self.child.stderr_tail();
+        let errors = errors.trim_end();
+        if !errors.is_empty() {
+            let skipped = errors.chars().count().saturating_sub(STDERR_SHOWN);
+            let end: String = errors.chars().skip(skipped).collect();
+            report.push_str(&format!("\nthe end of its error output:\n{end}"));
+        }
+        report
+    }
+}
+
+/// A panic under a lock leaves the process in an unknown place in its talk, and ids tell stale answers apart.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

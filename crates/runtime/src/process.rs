@@ -1,0 +1,495 @@
+//! The only place that starts processes. Each command is owned as a whole tree: when the call returns, nothing
+//! that it started runs any more. Nothing here decides what may run.
+
+mod cancel;
+mod capture;
+mod child;
+mod tree;
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+
+pub use cancel::Cancel;
+pub use capture::{Capture, HEAD, KEPT, TAIL};
+pub use child::{Child, Exit, ReadError};
+pub use tree::{Containment, Reaped, namespaces_work, reap_leftovers};
+use tree::{MARK_VARIABLE, MarkFile, Tree};
+
+/// How long output is still read after the command itself has ended: a grandchild may hold it open for ever.
+const DRAIN: Duration = Duration::from_millis(250);
+
+/// A command to run. `ProcessSpec::new` gives sensible values for everything but the command.
+#[derive(Debug, Clone)]
+pub struct ProcessSpec {
+    /// The program, looked up on PATH if it has no slash, and its arguments.
+    pub argv: Vec<OsString>,
+    /// The folder to run in; the runtime's own if absent.
+    pub cwd: Option<PathBuf>,
+    /// Variables beside the few that every command gets. One that looks like a secret is refused.
+    pub env: Vec<(String, String)>,
+    /// What is written to its standard input; empty input if absent.
+    pub stdin: Option<Vec<u8>>,
+    /// Whether the two output streams are told apart.
+    pub streams: Streams,
+    /// How long it may run.
+    pub timeout: Option<Duration>,
+    /// How long it has between being asked to end and being killed.
+    pub grace: Duration,
+    /// How much output is kept.
+    pub output_limit: u64,
+    /// Whose command this is, for `reap_leftovers`.
+    pub mark: String,
+    /// Where marks are kept; without it, leftovers of a killed runtime are not found again.
+    pub mark_dir: Option<PathBuf>,
+    /// How its processes are held together.
+    pub containment: Containment,
+}
+
+/// What becomes of standard output and standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streams {
+    /// One pipe: the order is exactly that of the writes.
+    Merged,
+    /// Two pipes: each is also captured alone; their common order is that of arrival.
+    Separate,
+}
+
+impl ProcessSpec {
+    /// A command without input or time limit.
+    pub fn new(argv: impl IntoIterator<Item = impl Into<OsString>>) -> ProcessSpec {
+        ProcessSpec {
+            argv: argv.into_iter().map(Into::into).collect(),
+            cwd: None,
+            env: Vec::new(),
+            stdin: None,
+            streams: Streams::Merged,
+            timeout: None,
+            grace: Duration::from_secs(2),
+            output_limit: KEPT,
+            mark: String::new(),
+            mark_dir: None,
+            containment: Containment::Auto,
+        }
+    }
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its exit code. In a PID namespace a command killed by signal N reports 128 + N, as a shell does.
+    pub exit: Option<i32>,
+    /// The signal that killed it, where the system tells.
+    pub signal: Option<i32>,
+    /// It was stopped because its time was over.
+    pub timed_out: bool,
+    /// It was stopped because somebody asked.
+    pub cancelled: bool,
+    /// Everything it printed, in order.
+    pub output: Capture,
+    /// Standard output alone; empty for merged streams.
+    pub stdout: Capture,
+    /// Standard error alone; empty for merged streams.
+    pub stderr: Capture,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// Why a command could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// There is no such program.
+    #[error("cannot start {program:?}: there is no such program on PATH or at that path")]
+    NoProgram {
+        /// As asked for.
+        program: OsString,
+    },
+    /// A secret would have been handed to it.
+    #[error("the variable {name:?} looks like a secret and is not handed to commands")]
+    Secret {
+        /// The variable.
+        name: String,
+    },
+    /// The system refused.
+    #[error("cannot start {program:?} in {}: {source}", cwd.as_deref().unwrap_or(Path::new(".")).display())]
+    System {
+        /// As asked for.
+        program: OsString,
+        /// Where it would have run.
+        cwd: Option<PathBuf>,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+impl From<SpawnError> for io::Error {
+    fn from(error: SpawnError) -> io::Error {
+        let kind = match &error {
+            SpawnError::NoProgram { .. } => io::ErrorKind::NotFound,
+            SpawnError::Secret { .. } => io::ErrorKind::InvalidInput,
+            SpawnError::System { source, .. } => source.kind(),
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+/// Runs a command to its end, its timeout or its cancellation. Blocks the calling thread, which must not end
+/// before: the kernel ends the command with the thread that started it.
+pub fn run(spec: ProcessSpec, cancel: &Cancel) -> Result<Finished, SpawnError> {
+    let started = Instant::now();
+    let refused = |source: io::Error| SpawnError::System {
+        program: spec.argv.first().cloned().unwrap_or_default(),
+        cwd: spec.cwd.clone(),
+        source,
+    };
+    let (out, out_end) = pipe().map_err(refused)?;
+    let (error, error_end) = match spec.streams {
+        Streams::Merged => (None, out_end.try_clone().map_err(refused)?),
+        Streams::Separate => {
+            let (error, end) = pipe().map_err(refused)?;
+            (Some(error), end)
+        }
+    };
+    let stdin = if spec.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
+    let mut launched = launch(&spec, stdin, out_end.into(), error_end.into())?;
+    let mut pipes = Pipes {
+        streams: spec.streams,
+        out: Some(out),
+        error,
+        input: launched.child.stdin.take().map(OwnedFd::from),
+        to_write: spec.stdin.clone().unwrap_or_default(),
+        written: 0,
+        output: Capture::new(spec.output_limit),
+        stdout: Capture::new(spec.output_limit),
+        stderr: Capture::new(spec.output_limit),
+    };
+    pipes.unblock();
+    let (timed_out, cancelled) = attend(&spec, &launched, &mut pipes, cancel, started);
+    launched.tree.kill();
+    pipes.read_ready();
+    let status = launched.child.wait();
+    let status = status.as_ref().ok();
+    Ok(Finished {
+        exit: status.and_then(std::process::ExitStatus::code),
+        signal: status.and_then(std::process::ExitStatus::signal),
+        timed_out,
+        cancelled,
+        output: pipes.output,
+        stdout: pipes.stdout,
+        stderr: pipes.stderr,
+        duration: started.elapsed(),
+    })
+}
+
+/// Where a running command stands.
+enum Stage {
+    Running,
+    Terminating { kill_at: Instant },
+    Draining { until: Instant },
+}
+
+/// Reads and writes until the command is over or must be killed; says whether it was stopped, and why.
+fn attend(
+    spec: &ProcessSpec,
+    launched: &Launched,
+    pipes: &mut Pipes,
+    cancel: &Cancel,
+    started: Instant,
+) -> (bool, bool) {
+    let deadline = spec.timeout.and_then(|timeout| started.checked_add(timeout));
+    let handle = pidfd_open(launched.leader, PidfdFlags::empty()).ok();
+    let (mut timed_out, mut cancelled) = (false, false);
+    let mut stage = Stage::Running;
+    loop {
+        let exited = launched.tree.leader_exited();
+        let now = Instant::now();
+        stage = match stage {
+            Stage::Running | Stage::Terminating { .. } if exited => {
+                Stage::Draining { until: now + DRAIN }
+            }
+            Stage::Running if cancel.is_triggered() || deadline.is_some_and(|at| now >= at) => {
+                cancelled = cancel.is_triggered();
+                timed_out = !cancelled;
+                launched.tree.terminate();
+                Stage::Terminating { kill_at: now + spec.grace }
+            }
+            stage => stage,
+        };
+        let wake = match stage {
+            Stage::Running => deadline,
+            Stage::Terminating { kill_at } if now >= kill_at => return (timed_out, cancelled),
+            Stage::Terminating { kill_at } => Some(kill_at),
+            Stage::Draining { until } if now >= until || pipes.all_read() => {
+                return (timed_out, cancelled);
+            }
+            Stage::Draining { until } => Some(until),
+        };
+        let watched = if matches!(stage, Stage::Running) { Some(cancel) } else { None };
+        // A zombie's handle stays readable, so it is watched only while the command runs.
+        let handle = if exited { None } else { handle.as_ref() };
+        pipes.wait(watched, handle, wake, !exited);
+        pipes.read_ready();
+        pipes.write_ready();
+    }
+}
+
+struct Pipes {
+    streams: Streams,
+    out: Option<OwnedFd>,
+    error: Option<OwnedFd>,
+    input: Option<OwnedFd>,
+    to_write: Vec<u8>,
+    written: usize,
+    output: Capture,
+    stdout: Capture,
+    stderr: Capture,
+}
+
+impl Pipes {
+    fn unblock(&self) {
+        for end in [&self.out, &self.error, &self.input].into_iter().flatten() {
+            // Our ends of fresh pipes: this cannot fail in a way that leaves them usable.
+            let _ = set_nonblocking(end);
+        }
+    }
+
+    fn all_read(&self) -> bool {
+        self.out.is_none() && self.error.is_none()
+    }
+
+    /// Waits until something can be done, or until `wake`.
+    fn wait(
+        &self,
+        cancel: Option<&Cancel>,
+        handle: Option<&OwnedFd>,
+        wake: Option<Instant>,
+        may_exit: bool,
+    ) {
+        let mut fds = Vec::with_capacity(5);
+        for end in [&self.out, &self.error].into_iter().flatten() {
+            fds.push(PollFd::new(end, PollFlags::IN));
+        }
+        if let Some(input) = &self.input {
+            fds.push(PollFd::new(input, PollFlags::OUT));
+        }
+        if let Some(handle) = handle {
+            fds.push(PollFd::new(handle, PollFlags::IN));
+        }
+        let event = cancel.map(Cancel::event);
+        if let Some(Some(event)) = &event {
+            fds.push(PollFd::new(event, PollFlags::IN));
+        }
+        // Without a handle or an event the flags are looked at from time to time.
+        let blind = (may_exit && handle.is_none()) || matches!(event, Some(None));
+        let glance = blind.then(|| Instant::now() + Duration::from_millis(10));
+        let _ = poll(&mut fds, timeout_until([wake, glance]).as_ref());
+    }
+
+    /// Reads what is there, a bounded amount at a time so that limits are looked at in between.
+    fn read_ready(&mut self) {
+        let mut buffer = vec![0u8; 64 * 1024];
+        for _ in 0..16 {
+            let mut any = false;
+            for from_out in [true, false] {
+                let end = if from_out { &mut self.out } else { &mut self.error };
+                let Some(fd) = end.as_ref() else { continue };
+                let count = match rustix::io::read(fd, &mut buffer[..]) {
+                    Ok(0) => {
+                        *end = None;
+                        continue;
+                    }
+                    Ok(count) => count,
+                    Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => continue,
+                    Err(_) => {
+                        *end = None;
+                        continue;
+                    }
+                };
+                any = true;
+                self.output.push(&buffer[..count]);
+                if self.streams == Streams::Separate {
+                    let alone = if from_out { &mut self.stdout } else { &mut self.stderr };
+                    alone.push(&buffer[..count]);
+                }
+            }
+            if !any {
+                return;
+            }
+        }
+    }
+
+    fn write_ready(&mut self) {
+        let Some(input) = &self.input else { return };
+        match rustix::io::write(input, &self.to_write[self.written..]) {
+            Ok(count) => self.written += count,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return,
+            // The command does not want its input; that is its business.
+            Err(_) => self.written = self.to_write.len(),
+        }
+        if self.written >= self.to_write.len() {
+            self.input = None;
+        }
+    }
+}
+
+/// A started command. Dropping the mark file says that nothing of it is left.
+struct Launched {
+    child: std::process::Child,
+    leader: Pid,
+    tree: Tree,
+    _mark: Option<MarkFile>,
+}
+
+/// Starts a command: the one place that does.
+fn launch(
+    spec: &ProcessSpec,
+    stdin: Stdio,
+    stdout: Stdio,
+    stderr: Stdio,
+) -> Result<Launched, SpawnError> {
+    let name = spec.argv.first().cloned().unwrap_or_default();
+    let refused =
+        |source| SpawnError::System { program: name.clone(), cwd: spec.cwd.clone(), source };
+    let Some(program) = find_program(&name, spec.cwd.as_deref()) else {
+        return Err(SpawnError::NoProgram { program: name });
+    };
+    let stamp = new_stamp(&spec.mark).map_err(refused)?;
+    let environment = environment(&spec.env, &stamp)?;
+    let mut argv = spec.containment.wrapper(spec.cwd.as_deref());
+    let namespaced = !argv.is_empty();
+    argv.push(program.into());
+    argv.extend(spec.argv.iter().skip(1).cloned());
+
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]).env_clear().envs(environment);
+    command.stdin(stdin).stdout(stdout).stderr(stderr);
+    if let Some(cwd) = &spec.cwd {
+        command.current_dir(cwd);
+    }
+    detach(&mut command);
+    let folder = spec.mark_dir.as_deref();
+    let mut mark = folder
+        .map(|folder| MarkFile::create(folder, &stamp, &spec.mark))
+        .transpose()
+        .map_err(refused)?;
+    let child = command.spawn().map_err(refused)?;
+    let leader = Pid::from_child(&child);
+    let tree = Tree::new(leader, namespaced, stamp);
+    if let Some(mark) = &mut mark {
+        mark.started(&tree);
+    }
+    Ok(Launched { child, leader, tree, _mark: mark })
+}
+
+/// Gives the command a session of its own (so no terminal), and ends it with the thread that started it.
+#[allow(unsafe_code)]
+fn detach(command: &mut Command) {
+    let parent = rustix::process::getpid();
+    let prepare = move || {
+        rustix::process::setsid()?;
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The parent may have died before the line above.
+        if rustix::process::getppid() != Some(parent) {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only async-signal-safe work is allowed. The closure makes three direct
+    // system calls, allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(prepare);
+    }
+}
+
+/// Looks a program up: on PATH (absolute folders only, so that no workspace can put itself first) if it has no
+/// slash, else relative to `cwd`.
+fn find_program(name: &OsStr, cwd: Option<&Path>) -> Option<PathBuf> {
+    let runs = |path: &Path| {
+        path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    if name.as_encoded_bytes().contains(&b'/') {
+        let path = cwd.map_or_else(|| PathBuf::from(name), |cwd| cwd.join(name));
+        return runs(&path).then_some(path);
+    }
+    if name.is_empty() {
+        return None;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    std::env::split_paths(&path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name))
+        .find(|path| runs(path))
+}
+
+/// What every command gets of the runtime's own environment, beside `LC_*`.
+const INHERITED: [&str; 7] = ["PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL"];
+
+fn environment(
+    listed: &[(String, String)],
+    stamp: &str,
+) -> Result<Vec<(OsString, OsString)>, SpawnError> {
+    let mut environment: Vec<(OsString, OsString)> = std::env::vars_os()
+        .filter(|(name, value)| {
+            let name = name.to_string_lossy();
+            (INHERITED.contains(&name.as_ref()) || name.starts_with("LC_"))
+                && !looks_secret(&name, &value.to_string_lossy())
+        })
+        .collect();
+    for (name, value) in listed {
+        if looks_secret(name, value) {
+            return Err(SpawnError::Secret { name: name.clone() });
+        }
+        environment.push((name.into(), value.into()));
+    }
+    environment.push((MARK_VARIABLE.into(), stamp.into()));
+    Ok(environment)
+}
+
+/// Whether a variable looks like a key, by its name or by the known beginnings of keys.
+fn looks_secret(name: &str, value: &str) -> bool {
+    const WORDS: [&str; 6] = ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"];
+    const BEGINNINGS: [&str; 9] =
+        ["sk-", "ghp_", "gho_", "ghs_", "github_pat_", "xoxb-", "xoxp-", "AKIA", "-----BEGIN "];
+    let name = name.to_ascii_uppercase();
+    let key_word =
+        name.split('_').any(|word| word == "AUTH" || word.ends_with("KEY") || word == "KEYS");
+    key_word
+        || WORDS.iter().any(|word| name.contains(word))
+        || BEGINNINGS.iter().any(|beginning| value.starts_with(beginning))
+}
+
+/// The mark made unique, in letters that are safe in a file name.
+fn new_stamp(mark: &str) -> io::Result<String> {
+    let mut random = [0u8; 8];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let mark: String = mark
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' })
+        .take(60)
+        .collect();
+    Ok(format!("{mark}.{:016x}", u64::from_ne_bytes(random)))
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
+}
+
+fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(&fd)?;
+    Ok(rustix::fs::fcntl_setfl(&fd, flags | rustix::fs::OFlags::NONBLOCK)?)
+}
+
+/// The time left to the earliest of some moments, as poll wants it; none if there is no moment.
+fn timeout_until<const N: usize>(moments: [Option<Instant>; N]) -> Option<Timespec> {
+    let earliest = moments.into_iter().flatten().min()?;
+    let left = earliest.saturating_duration_since(Instant::now());
+    Timespec::try_from(left).ok()
+}

@@ -1,0 +1,379 @@
+//! Whole process trees: how a command is contained, how all of it is ended, and how what an earlier life
+//! of the runtime left behind is found and ended.
+//!
+//! With bubblewrap a command runs in a PID namespace that dies with it, whatever its processes do. Without,
+//! it gets a session of its own, and a mark in its environment by which processes that left the session are
+//! found. A process that leaves the session, its parents and its environment behind escapes the second form.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open,
+    pidfd_send_signal, waitid,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Cancel, ProcessSpec, Streams, find_program};
+
+/// The variable that marks every process of a command.
+pub(super) const MARK_VARIABLE: &str = "DRIVETRAIN_MARK";
+
+/// How a command's processes are held together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Containment {
+    /// A PID namespace by bubblewrap where that works on this machine, else `Group`.
+    #[default]
+    Auto,
+    /// A session of its own, and marks to find what leaves it.
+    Group,
+}
+
+impl Containment {
+    /// The arguments to put before a command's own; none for `Group`.
+    pub(super) fn wrapper(self, cwd: Option<&Path>) -> Vec<OsString> {
+        let program = match self {
+            Containment::Auto => bubblewrap(),
+            Containment::Group => None,
+        };
+        let Some(program) = program else { return Vec::new() };
+        let mut argv: Vec<OsString> = vec![program.into()];
+        argv.extend(NAMESPACE.iter().map(OsString::from));
+        if let Some(cwd) = cwd {
+            argv.extend(["--chdir".into(), cwd.into()]);
+        }
+        argv.push("--".into());
+        argv
+    }
+}
+
+const NAMESPACE: [&str; 7] =
+    ["--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent"];
+
+/// Whether `Containment::Auto` means a PID namespace here. Tried once, then remembered.
+pub fn namespaces_work() -> bool {
+    bubblewrap().is_some()
+}
+
+/// The path of a bubblewrap that was seen to work.
+fn bubblewrap() -> Option<&'static Path> {
+    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let probe = || {
+        let program = find_program("bwrap".as_ref(), None)?;
+        let mut argv: Vec<OsString> = vec![program.clone().into()];
+        argv.extend(NAMESPACE.iter().map(OsString::from));
+        argv.extend(["--".into(), "true".into()]);
+        let spec = ProcessSpec {
+            timeout: Some(Duration::from_secs(10)),
+            containment: Containment::Group,
+            streams: Streams::Merged,
+            mark: "probe".to_owned(),
+            ..ProcessSpec::new(argv)
+        };
+        let finished = super::run(spec, &Cancel::new()).ok()?;
+        (finished.exit == Some(0)).then_some(program)
+    };
+    FOUND.get_or_init(probe).as_deref()
+}
+
+/// The processes of one running command. The leader must not be reaped before the last call.
+#[derive(Debug)]
+pub(super) struct Tree {
+    leader: Pid,
+    leader_start: u64,
+    namespaced: bool,
+    stamp: String,
+}
+
+impl Tree {
+    pub(super) fn new(leader: Pid, namespaced: bool, stamp: String) -> Tree {
+        let leader_start = read_stat(leader.as_raw_pid()).map_or(0, |process| process.start);
+        Tree { leader, leader_start, namespaced, stamp }
+    }
+
+    /// Whether the leader has ended; it stays a zombie, so its number is not used again.
+    pub(super) fn leader_exited(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        !matches!(waitid(WaitId::Pid(self.leader), options), Ok(None))
+    }
+
+    /// Asks everything to end.
+    pub(super) fn terminate(&self) {
+        if !self.namespaced {
+            let _ = kill_process_group(self.leader, Signal::TERM);
+            return;
+        }
+        // Bubblewrap itself (the leader and the namespace's first process) would die at once and take the
+        // rest with it; only what runs inside is asked.
+        let all = snapshot();
+        let inits = children(&all, &BTreeSet::from([self.leader.as_raw_pid()]));
+        let mut inside = children(&all, &inits);
+        if inits.is_empty() {
+            let _ = kill_process_group(self.leader, Signal::KILL);
+        }
+        loop {
+            let more = children(&all, &inside);
+            let before = inside.len();
+            inside.extend(more);
+            if inside.len() == before {
+                break;
+            }
+        }
+        for pid in inside.into_iter().filter_map(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    /// Ends everything and returns when nothing of it runs any more.
+    pub(super) fn kill(&self) {
+        if self.namespaced && !self.leader_exited() {
+            // The namespace's first process takes all others with it, and bubblewrap reports after that.
+            let all = snapshot();
+            for pid in children(&all, &BTreeSet::from([self.leader.as_raw_pid()])) {
+                if let Some(pid) = Pid::from_raw(pid) {
+                    let _ = kill_process(pid, Signal::KILL);
+                }
+            }
+            let until = Instant::now() + Duration::from_secs(1);
+            while !self.leader_exited() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        let _ = kill_process_group(self.leader, Signal::KILL);
+        let marks = Search {
+            leader: self.leader.as_raw_pid(),
+            leader_start: self.leader_start,
+            stamp: &self.stamp,
+            read_environments: !self.namespaced,
+        };
+        marks.kill_all();
+    }
+}
+
+/// What to look for among all processes.
+struct Search<'a> {
+    leader: i32,
+    leader_start: u64,
+    stamp: &'a str,
+    read_environments: bool,
+}
+
+impl Search<'_> {
+    /// Kills until nothing is found; gives the numbers of what was found.
+    fn kill_all(&self) -> BTreeSet<i32> {
+        let mut killed = BTreeSet::new();
+        for round in 0..200 {
+            let found = self.alive();
+            if found.is_empty() {
+                break;
+            }
+            for process in &found {
+                killed.insert(process.pid);
+                kill_exactly(process);
+            }
+            std::thread::sleep(Duration::from_millis(if round < 20 { 1 } else { 10 }));
+        }
+        killed
+    }
+
+    fn alive(&self) -> Vec<Process> {
+        let all = snapshot();
+        // The group's number means our group only while its leader, running or unreaped, is the one we know.
+        let leader_known = all.iter().any(|p| p.pid == self.leader && p.start == self.leader_start);
+        let mut ours: BTreeSet<i32> = BTreeSet::new();
+        for process in all.iter().filter(|process| process.start >= self.leader_start) {
+            let by_number = leader_known
+                && [process.pid, process.group, process.session].contains(&self.leader);
+            if by_number || (self.read_environments && carries(process.pid, self.stamp)) {
+                ours.insert(process.pid);
+            }
+        }
+        loop {
+            let more = children(&all, &ours);
+            let before = ours.len();
+            ours.extend(more);
+            if ours.len() == before {
+                break;
+            }
+        }
+        all.into_iter().filter(|process| process.running && ours.contains(&process.pid)).collect()
+    }
+}
+
+/// Kills the process that was seen, not one that got its number since.
+fn kill_exactly(seen: &Process) {
+    let Some(pid) = Pid::from_raw(seen.pid) else { return };
+    let same = || read_stat(seen.pid).is_some_and(|process| process.start == seen.start);
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(handle) => {
+            if same() {
+                let _ = pidfd_send_signal(&handle, Signal::KILL);
+            }
+        }
+        Err(_) => {
+            if same() {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Process {
+    pid: i32,
+    parent: i32,
+    group: i32,
+    session: i32,
+    start: u64,
+    running: bool,
+}
+
+fn snapshot() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter_map(read_stat)
+        .collect()
+}
+
+/// Reads /proc/PID/stat; the command name in it may hold anything, so fields are counted from its end.
+fn read_stat(pid: i32) -> Option<Process> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
+    Some(Process {
+        pid,
+        parent: fields.get(1)?.parse().ok()?,
+        group: fields.get(2)?.parse().ok()?,
+        session: fields.get(3)?.parse().ok()?,
+        start: fields.get(19)?.parse().ok()?,
+        running: !matches!(*fields.first()?, "Z" | "X"),
+    })
+}
+
+fn children(all: &[Process], parents: &BTreeSet<i32>) -> BTreeSet<i32> {
+    all.iter().filter(|process| parents.contains(&process.parent)).map(|p| p.pid).collect()
+}
+
+/// Whether a process's environment holds the mark.
+fn carries(pid: i32, stamp: &str) -> bool {
+    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
+    let wanted = format!("{MARK_VARIABLE}={stamp}");
+    environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+}
+
+/// A command that is, or was, running: kept in a file so that a later life of the runtime can end it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Mark {
+    stamp: String,
+    mark: String,
+    boot: String,
+    owner: i32,
+    owner_start: u64,
+    /// The group's leader; 0 until it has started.
+    #[serde(default)]
+    leader: i32,
+    #[serde(default)]
+    leader_start: u64,
+}
+
+/// A mark's file; removed when dropped, after the processes have ended.
+#[derive(Debug)]
+pub(super) struct MarkFile {
+    path: PathBuf,
+    mark: Mark,
+}
+
+impl MarkFile {
+    /// Written before the command starts, so that no instant leaves a process without a mark.
+    pub(super) fn create(folder: &Path, stamp: &str, mark: &str) -> std::io::Result<MarkFile> {
+        fs::create_dir_all(folder)?;
+        let owner = rustix::process::getpid().as_raw_pid();
+        let mark = Mark {
+            stamp: stamp.to_owned(),
+            mark: mark.to_owned(),
+            boot: boot(),
+            owner,
+            owner_start: read_stat(owner).map_or(0, |process| process.start),
+            leader: 0,
+            leader_start: 0,
+        };
+        let file = MarkFile { path: folder.join(format!("{stamp}.json")), mark };
+        file.save()?;
+        Ok(file)
+    }
+
+    pub(super) fn started(&mut self, tree: &Tree) {
+        self.mark.leader = tree.leader.as_raw_pid();
+        self.mark.leader_start = tree.leader_start;
+        // The mark in the environment alone is enough to find the tree; the numbers only add to it.
+        let _ = self.save();
+    }
+
+    fn save(&self) -> std::io::Result<()> {
+        let text = serde_json::to_vec(&self.mark)?;
+        let next = self.path.with_extension("next");
+        fs::write(&next, text)?;
+        fs::rename(&next, &self.path)
+    }
+}
+
+impl Drop for MarkFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// What an earlier life of the runtime left running.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reaped {
+    /// The mark its command was started with.
+    pub mark: String,
+    /// The processes that were killed; empty if the command had ended by itself.
+    pub killed: Vec<i32>,
+}
+
+/// Ends what earlier lives of the runtime left running, by the marks in `folder`, and removes the marks.
+/// Called once at start. Marks of a runtime that still lives are left alone; a process that merely got an
+/// old number is not killed.
+pub fn reap_leftovers(folder: &Path) -> Vec<Reaped> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    let mut reaped = Vec::new();
+    for path in paths.iter().filter(|path| path.extension().is_some_and(|end| end == "json")) {
+        let Some(mark) =
+            fs::read(path).ok().and_then(|text| serde_json::from_slice::<Mark>(&text).ok())
+        else {
+            continue;
+        };
+        let same_boot = mark.boot == boot();
+        let owner_lives = same_boot
+            && read_stat(mark.owner).is_some_and(|p| p.start == mark.owner_start && p.running);
+        if owner_lives {
+            continue;
+        }
+        let mut killed = BTreeSet::new();
+        if same_boot {
+            let search = Search {
+                leader: mark.leader,
+                leader_start: mark.leader_start,
+                stamp: &mark.stamp,
+                read_environments: true,
+            };
+            killed = search.kill_all();
+        }
+        let _ = fs::remove_file(path);
+        reaped.push(Reaped { mark: mark.mark, killed: killed.into_iter().collect() });
+    }
+    reaped
+}
+
+/// Start times count from boot, so a mark of another boot means nothing.
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}

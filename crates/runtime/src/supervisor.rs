@@ -1,0 +1,477 @@
+//! Many tasks in one loop: take a batch, journal it, step each task, perform what came out.
+//!
+//! One thread owns all states and is the journal's writer. While a commit waits for the disk, inputs gather
+//! in the inbox and become the next batch: that is the group commit. Nothing is acknowledged, stepped or
+//! performed before its record is on disk.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use journal::{Entry, Journal, JournalError};
+use machine::driver::{DriverSlot, Registry};
+use machine::event::EventKind;
+use machine::id::{EffectId, TaskId};
+use machine::input::{Command, MACHINE_VERSION, Signal, Stamped};
+use machine::state::Standing;
+use machine::task::{Outcome, TaskSpec};
+use machine::time::Timestamp;
+use machine::{Effect, Event, Input, step};
+
+use crate::clock::Clock;
+use crate::host::{self, FoldError, Host, SNAPSHOT_EVERY};
+use crate::inbox::{Batch, Delivery, Inbox};
+use crate::perform::Perform;
+
+/// How long to wait before a full disk is tried again.
+const FULL_DISK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long running work may take to end after the first request to stop.
+const DRAIN_GRACE_MILLIS: i64 = 10_000;
+
+/// Hears what happens, on the supervisor's thread; must not block for long.
+pub type Observer = Box<dyn FnMut(&Notice<'_>) + Send>;
+
+/// What observers hear.
+#[derive(Debug)]
+pub enum Notice<'a> {
+    /// Something happened to a task.
+    Event(&'a Event),
+    /// The journal cannot be written; everything waits until it can.
+    Stalled(&'a str),
+    /// The journal can be written again.
+    Unstalled,
+    /// This process no longer holds a task: another took it.
+    Lost(&'a TaskId, &'a str),
+}
+
+/// Why the supervisor stopped or refused.
+#[derive(Debug, thiserror::Error)]
+pub enum SupervisorError {
+    /// The journal failed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A task cannot be brought back.
+    #[error(transparent)]
+    Fold(#[from] FoldError),
+    /// What was asked does not fit the task.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// The loop over all tasks of this process.
+pub struct Supervisor<P> {
+    journal: Box<dyn Journal>,
+    perform: P,
+    clock: Box<dyn Clock>,
+    registry: Arc<Registry>,
+    inbox: Inbox,
+    observers: Vec<Observer>,
+    hosts: BTreeMap<TaskId, Host>,
+    outcomes: BTreeMap<TaskId, Outcome>,
+    timers: BinaryHeap<Reverse<(Timestamp, TaskId, EffectId)>>,
+    /// Inputs that go into the next batch before all others: of tasks just begun, or kept while stalled.
+    backlog: Vec<Delivery>,
+    stalled: Option<String>,
+    stops: u32,
+    drain_deadline: Option<Timestamp>,
+}
+
+impl<P: Perform> Supervisor<P> {
+    /// A supervisor with no tasks.
+    pub fn new(
+        journal: Box<dyn Journal>,
+        perform: P,
+        clock: Box<dyn Clock>,
+        registry: Arc<Registry>,
+        inbox: Inbox,
+    ) -> Supervisor<P> {
+        Supervisor {
+            journal,
+            perform,
+            clock,
+            registry,
+            inbox,
+            observers: Vec::new(),
+            hosts: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+            timers: BinaryHeap::new(),
+            backlog: Vec::new(),
+            stalled: None,
+            stops: 0,
+            drain_deadline: None,
+        }
+    }
+
+    /// Adds a listener. Without one, events are counted but not made.
+    pub fn observe(&mut self, observer: Observer) {
+        self.observers.push(observer);
+        for host in self.hosts.values_mut() {
+            host.state.set_quiet(false);
+        }
+    }
+
+    /// The journal, to read.
+    pub fn journal(&self) -> &dyn Journal {
+        self.journal.as_ref()
+    }
+
+    /// Where inputs arrive.
+    pub fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    /// The performer.
+    pub fn performer(&mut self) -> &mut P {
+        &mut self.perform
+    }
+
+    /// The task, if this process holds it.
+    pub fn host(&self, task: &TaskId) -> Option<&Host> {
+        self.hosts.get(task)
+    }
+
+    /// How each task that was let go ended.
+    pub fn outcomes(&self) -> &BTreeMap<TaskId, Outcome> {
+        &self.outcomes
+    }
+
+    /// Whether no task is held.
+    pub fn is_empty(&self) -> bool {
+        self.hosts.is_empty()
+    }
+
+    /// Makes a task and takes it up with the next batch. Nothing is written if the driver cannot be made.
+    pub fn begin(&mut self, id: TaskId, spec: TaskSpec, attended: bool) -> Result<(), SupervisorError> {
+        DriverSlot::create(&spec.driver.name, &spec.driver.config, &self.registry)
+            .map_err(SupervisorError::Refused)?;
+        let attach = Command::Attach { owner: self.journal.owner(), attended };
+        let mut host = Host::new(id.clone(), Arc::clone(&self.registry));
+        host.state.set_quiet(self.observers.is_empty());
+        self.hosts.insert(id.clone(), host);
+        self.backlog.push(delivery(&id, Command::Start(Box::new(spec)).into()));
+        self.backlog.push(delivery(&id, attach.into()));
+        Ok(())
+    }
+
+    /// Takes a task up, with the next batch, where its records end, whoever held it before. A task that has
+    /// ended is refused.
+    pub fn resume(&mut self, id: &TaskId, attended: bool) -> Result<(), SupervisorError> {
+        let mut inputs = self.take_over(id)?;
+        let Some(host) = self.hosts.get(id) else { return Ok(()) };
+        if let Standing::Finished { outcome, .. } = host.state.standing() {
+            self.hosts.remove(id);
+            return Err(SupervisorError::Refused(format!("task {id} has ended: {}", outcome.word())));
+        }
+        if host.state.data().paused {
+            inputs.push(Command::Resume.into());
+        }
+        inputs.push(Command::Attach { owner: self.journal.owner(), attended }.into());
+        self.backlog.extend(inputs.into_iter().map(|input| delivery(id, input)));
+        Ok(())
+    }
+
+    /// Gives a command to a task that no process drives: journaled, taken note of, nothing performed.
+    pub fn command_at_rest(&mut self, id: &TaskId, command: Command) -> Result<(), SupervisorError> {
+        let mut inputs = self.take_over(id)?;
+        inputs.push(command.into());
+        let (sender, answer) = std::sync::mpsc::sync_channel(1);
+        let mut deliveries: Vec<Delivery> = inputs.into_iter().map(|input| delivery(id, input)).collect();
+        if let Some(last) = deliveries.last_mut() {
+            last.reply = Some(sender);
+        }
+        self.turn(deliveries)?;
+        self.hosts.remove(id);
+        match answer.try_recv() {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(reason)) => Err(SupervisorError::Refused(reason)),
+            Err(_) => Err(SupervisorError::Refused("the journal cannot be written at the moment".to_owned())),
+        }
+    }
+
+    /// Claims and folds a task; what must be recorded first if its last owner was lost.
+    fn take_over(&mut self, id: &TaskId) -> Result<Vec<Input>, SupervisorError> {
+        if self.hosts.contains_key(id) {
+            return Err(SupervisorError::Refused(format!("task {id} is driven here already")));
+        }
+        self.journal.claim(id.as_str())?;
+        let loaded = self.journal.load(id.as_str())?;
+        let mut host = Host::fold(id, &loaded, Arc::clone(&self.registry), true, drop)?;
+        host.state.set_quiet(self.observers.is_empty());
+        let lost = host.state.data().attachment.is_some();
+        self.hosts.insert(id.clone(), host);
+        Ok(if lost { vec![Signal::OwnerLost.into()] } else { Vec::new() })
+    }
+
+    /// Runs until every task has been let go.
+    pub fn run(&mut self) -> Result<(), SupervisorError> {
+        while !self.hosts.is_empty() {
+            let patience = self.patience();
+            let batch = self.inbox.take(patience, self.stops);
+            self.cycle(batch)?;
+            // Asked to stop twice and the disk still full: what was not acknowledged is not promised.
+            if let (Some(reason), 2..) = (&self.stalled, self.stops) {
+                return Err(JournalError::Full(reason.clone()).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// How long nothing has to be done: until the next timer, or the next try at a full disk.
+    pub fn patience(&self) -> Option<Duration> {
+        if self.stalled.is_some() {
+            return Some(FULL_DISK_PATIENCE);
+        }
+        if !self.backlog.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let next = self.timers.peek().map(|Reverse((at, _, _))| *at);
+        let next = next.into_iter().chain(self.drain_deadline).min()?;
+        Some(Duration::from_millis(next.since(self.clock.now()).0))
+    }
+
+    /// One round: what came in, what is due, and what follows from both.
+    pub fn cycle(&mut self, batch: Batch) -> Result<(), SupervisorError> {
+        let mut deliveries = batch.deliveries;
+        self.on_stops(batch.stops, &mut deliveries);
+        deliveries.extend(self.due_timers());
+        let mut all = std::mem::take(&mut self.backlog);
+        all.append(&mut deliveries);
+        if !all.is_empty() {
+            self.turn(all)?;
+        }
+        self.drain()
+    }
+
+    fn due_timers(&mut self) -> Vec<Delivery> {
+        let now = self.clock.now();
+        let mut due = Vec::new();
+        while let Some(Reverse((at, _, _))) = self.timers.peek() {
+            if *at > now {
+                break;
+            }
+            if let Some(Reverse((_, task, id))) = self.timers.pop() {
+                due.push(delivery(&task, Signal::TimerFired(id).into()));
+            }
+        }
+        due
+    }
+
+    /// The first request to stop lets running work end; the second does not wait.
+    fn on_stops(&mut self, stops: u32, deliveries: &mut Vec<Delivery>) {
+        if stops == self.stops {
+            return;
+        }
+        if self.stops == 0 {
+            deliveries.extend(self.hosts.keys().map(|id| delivery(id, Command::Drain.into())));
+            self.drain_deadline = Some(Timestamp(self.clock.now().0 + DRAIN_GRACE_MILLIS));
+        }
+        if stops >= 2 {
+            self.drain_deadline = Some(self.clock.now());
+        }
+        self.stops = stops;
+    }
+
+    /// While stopping, lets go of every task whose work has ended, or of all once the grace is over.
+    fn drain(&mut self) -> Result<(), SupervisorError> {
+        let Some(deadline) = self.drain_deadline else { return Ok(()) };
+        let late = self.clock.now() >= deadline;
+        let ready: Vec<TaskId> = self
+            .hosts
+            .iter()
+            .filter(|(_, host)| late || host.state.is_idle())
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in ready {
+            // The work is stopped before the record says so.
+            self.perform.release(&id);
+            self.turn(vec![delivery(&id, detach("the process was asked to stop"))])?;
+        }
+        Ok(())
+    }
+
+    /// Journals a batch, then steps and performs it. On a full disk the batch is kept and tried again; a task
+    /// that another process took is dropped from it.
+    pub fn turn(&mut self, mut deliveries: Vec<Delivery>) -> Result<(), SupervisorError> {
+        deliveries.retain(|delivery| {
+            let held = self.hosts.contains_key(&delivery.task);
+            if !held && let Some(reply) = &delivery.reply {
+                let _ = reply.try_send(Err(format!("task {} is not driven here", delivery.task)));
+            }
+            held
+        });
+        let time = self.clock.now();
+        let deliveries = loop {
+            if deliveries.is_empty() {
+                return Ok(());
+            }
+            match self.append(time, &deliveries) {
+                Ok(()) => break deliveries,
+                Err(JournalError::Full(reason)) => {
+                    if self.stalled.is_none() {
+                        self.notify(&Notice::Stalled(&reason));
+                    }
+                    self.stalled = Some(reason);
+                    self.backlog = deliveries;
+                    return Ok(());
+                }
+                Err(JournalError::Fenced { task, by, .. }) => {
+                    let reason = format!("it was taken over by owner {by}");
+                    self.lose(&TaskId(task.clone()), &reason);
+                    deliveries.retain(|delivery| delivery.task.as_str() != task);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let mut effects = Vec::new();
+        let touched: BTreeSet<TaskId> = deliveries.iter().map(|delivery| delivery.task.clone()).collect();
+        for delivery in deliveries {
+            self.step_one(time, delivery, &mut effects);
+        }
+        self.start(effects);
+        self.let_go(touched)
+    }
+
+    /// Writes the batch, with a first record's task and due snapshots, in one commit.
+    fn append(&mut self, time: Timestamp, deliveries: &[Delivery]) -> Result<(), JournalError> {
+        let bodies: Vec<Vec<u8>> = deliveries.iter().map(|delivery| host::encode(&delivery.input)).collect();
+        let mut next: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut entries = Vec::with_capacity(deliveries.len() + 1);
+        let mut snapshots: Vec<(TaskId, u64, Vec<u8>)> = Vec::new();
+        for (delivery, body) in deliveries.iter().zip(&bodies) {
+            let task = delivery.task.as_str();
+            let host = &self.hosts[&delivery.task];
+            let n = next.entry(task).or_insert(host.last);
+            if *n == 0 {
+                entries.push(Entry::Create { task, time: time.0 });
+            }
+            if *n == host.last && host.last >= host.snapshot + SNAPSHOT_EVERY {
+                snapshots.push((delivery.task.clone(), host.last, save(host)));
+            }
+            *n += 1;
+            entries.push(Entry::Record { task, n: *n, time: time.0, version: MACHINE_VERSION, body });
+        }
+        for (task, n, body) in &snapshots {
+            entries.push(Entry::Snapshot { task: task.as_str(), n: *n, body });
+        }
+        self.journal.commit(&entries)?;
+        for (task, n, _) in snapshots {
+            if let Some(host) = self.hosts.get_mut(&task) {
+                host.snapshot = n;
+            }
+        }
+        if self.stalled.take().is_some() {
+            self.notify(&Notice::Unstalled);
+        }
+        Ok(())
+    }
+
+    fn step_one(&mut self, time: Timestamp, delivery: Delivery, effects: &mut Vec<(TaskId, Effect)>) {
+        let Some(host) = self.hosts.get_mut(&delivery.task) else { return };
+        host.last += 1;
+        let output = step(&mut host.state, Stamped { time, input: delivery.input });
+        for event in &output.events {
+            for observer in &mut self.observers {
+                observer(&Notice::Event(event));
+            }
+        }
+        if let Some(reply) = delivery.reply {
+            // Whoever asked may have gone away; the record stands.
+            let _ = reply.try_send(output.rejected.map_or(Ok(()), Err));
+        }
+        effects.extend(output.effects.into_iter().map(|effect| (delivery.task.clone(), effect)));
+    }
+
+    /// Starts the effects of a whole batch; one that the same batch cancelled is never started.
+    fn start(&mut self, effects: Vec<(TaskId, Effect)>) {
+        let cancelled: Vec<(TaskId, EffectId)> = effects
+            .iter()
+            .filter(|(_, effect)| matches!(effect, Effect::Cancel { .. }))
+            .map(|(task, effect)| (task.clone(), effect.id()))
+            .collect();
+        for (task, effect) in effects {
+            match effect {
+                Effect::Cancel { target } => self.perform.cancel(&task, target),
+                Effect::SetTimer { id, at } => self.timers.push(Reverse((at, task, id))),
+                effect if !cancelled.is_empty() && cancelled.contains(&(task.clone(), effect.id())) => {}
+                effect => self.perform.start(&task, effect),
+            }
+        }
+    }
+
+    /// Lets go of every touched task that ended, was put to rest, or waits for a person who is not there.
+    fn let_go(&mut self, touched: BTreeSet<TaskId>) -> Result<(), SupervisorError> {
+        let mut leaving = Vec::new();
+        let mut unattended = Vec::new();
+        for id in touched {
+            let Some(host) = self.hosts.get(&id) else { continue };
+            if host.state.data().attachment.is_none() {
+                let outcome = match host.state.standing() {
+                    Standing::Finished { outcome, .. } => outcome,
+                    Standing::Working | Standing::Paused | Standing::AwaitingPerson { .. } => Outcome::Waiting,
+                };
+                self.outcomes.insert(id.clone(), outcome);
+                self.perform.release(&id);
+                leaving.push(id);
+            } else if host.state.wants_release() {
+                self.perform.release(&id);
+                unattended.push(delivery(&id, detach("it waits for a person")));
+            }
+        }
+        self.put_down(&leaving)?;
+        if unattended.is_empty() { Ok(()) } else { self.turn(unattended) }
+    }
+
+    /// Writes the tasks' summaries and snapshots and forgets them: from here on they are only in the journal.
+    fn put_down(&mut self, leaving: &[TaskId]) -> Result<(), SupervisorError> {
+        let hosts: Vec<Host> = leaving.iter().filter_map(|id| self.hosts.remove(id)).collect();
+        let saved: Vec<(Vec<u8>, String)> =
+            hosts.iter().map(|host| (save(host), host.summary().to_string())).collect();
+        let mut entries = Vec::with_capacity(2 * hosts.len());
+        for (host, (body, summary)) in hosts.iter().zip(&saved) {
+            let task = host.state.id().as_str();
+            entries.push(Entry::Snapshot { task, n: host.last, body });
+            entries.push(Entry::Summary { task, open: host.is_open(), body: summary });
+        }
+        if entries.is_empty() {
+            return Ok(());
+        }
+        match self.journal.commit(&entries) {
+            // The records are the truth; a list that is late and a longer fold are all that is lost.
+            Ok(()) | Err(JournalError::Full(_) | JournalError::Fenced { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Another process has the task: stop acting on it at once.
+    fn lose(&mut self, id: &TaskId, reason: &str) {
+        self.hosts.remove(id);
+        self.perform.release(id);
+        self.notify(&Notice::Lost(id, reason));
+    }
+
+    fn notify(&mut self, notice: &Notice<'_>) {
+        for observer in &mut self.observers {
+            observer(notice);
+        }
+    }
+}
+
+fn delivery(task: &TaskId, input: Input) -> Delivery {
+    Delivery { task: task.clone(), input, reply: None }
+}
+
+fn detach(reason: &str) -> Input {
+    Command::Detach { reason: reason.to_owned() }.into()
+}
+
+fn save(host: &Host) -> Vec<u8> {
+    // A state is plain data with text keys: encoding it cannot fail.
+    serde_json::to_vec(&host.state.save()).expect("a state is always encodable")
+}
+
+/// Whether an event is the last one of a run.
+pub fn is_final(event: &Event) -> bool {
+    matches!(event.kind, EventKind::TaskFinished { .. })
+}

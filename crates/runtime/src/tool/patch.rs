@@ -1,0 +1,182 @@
+//! `patch`: a unified diff, all of it or nothing.
+
+mod diff;
+
+use std::collections::BTreeMap;
+
+use machine::effect::ToolCall;
+use machine::tool::ToolResult;
+
+use super::{FILE_LIMIT, failed, text};
+use crate::beneath::{PathError, Reason, Root};
+use diff::{FilePatch, Search};
+
+pub(super) fn run(call: &ToolCall, root: &Root) -> ToolResult {
+    let patches = match diff::parse(text(call, "diff")) {
+        Ok(patches) => patches,
+        Err(reason) => return failed(format!("cannot read the diff: {reason}")),
+    };
+    let mut plan = Plan { root, files: BTreeMap::new() };
+    let mut done = 0;
+    for patch in &patches {
+        if call.repeated && plan.is_done(patch) {
+            done += 1;
+        } else if let Err(reason) = plan.apply(patch) {
+            return failed(format!("nothing was changed: {reason}"));
+        }
+    }
+    if done == patches.len() {
+        return ToolResult::ok(format!("already done: all {done} files have the new content"));
+    }
+    match plan.carry_out() {
+        Ok(lines) => ToolResult::ok(lines.join("\n")),
+        Err(reason) => failed(reason),
+    }
+}
+
+/// Every file that changes, with its content before and after; none means that it does not exist.
+struct Plan<'a> {
+    root: &'a Root,
+    files: BTreeMap<String, Change>,
+}
+
+struct Change {
+    before: Option<Vec<u8>>,
+    was_executable: Option<bool>,
+    after: Option<Vec<u8>>,
+    executable: Option<bool>,
+}
+
+impl Plan<'_> {
+    /// Adds what one file's part of the diff does.
+    fn apply(&mut self, patch: &FilePatch) -> Result<(), String> {
+        let name = patch.name();
+        let content = match &patch.old {
+            None => {
+                if self.content(name)?.is_some() {
+                    return Err(format!("{name:?} is to be created and exists already"));
+                }
+                Vec::new()
+            }
+            Some(old) => self
+                .content(old)?
+                .ok_or_else(|| format!("{old:?} is to be changed and does not exist"))?,
+        };
+        let after = diff::apply(&content, &patch.hunks, Search::Near)
+            .map_err(|reason| format!("{name:?}, {reason}"))?;
+        if patch.new.is_none() && !after.is_empty() {
+            return Err(format!(
+                "{name:?} is to be deleted, but has {} bytes more than the diff removes",
+                after.len()
+            ));
+        }
+        if let Some(old) = &patch.old
+            && patch.new.as_ref() != Some(old)
+            && !patch.copies
+        {
+            self.set(old, None, None)?;
+        }
+        if let Some(new) = &patch.new {
+            if patch.old.as_ref() != Some(new) && self.content(new)?.is_some() {
+                return Err(format!("{new:?} is to be created and exists already"));
+            }
+            // A file that moves keeps its mode; one that stays keeps it anyway.
+            let moved_from = patch.old.as_ref().filter(|old| *old != new);
+            let kept = moved_from.and_then(|old| self.root.is_executable(old));
+            self.set(new, Some(after), patch.executable.or(kept))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the files already are as the diff leaves them: it can be taken back exactly where it says.
+    fn is_done(&mut self, patch: &FilePatch) -> bool {
+        let gone = |plan: &mut Self, name: &str| matches!(plan.content(name), Ok(None));
+        let Some(new) = &patch.new else {
+            return patch.old.as_ref().is_some_and(|old| gone(self, old));
+        };
+        let Ok(Some(content)) = self.content(new) else { return false };
+        let moved = patch.old.as_ref().is_some_and(|old| old != new) && !patch.copies;
+        if moved && !patch.old.as_ref().is_some_and(|old| gone(self, old)) {
+            return false;
+        }
+        match diff::apply(&content, &diff::reversed(&patch.hunks), Search::Exact) {
+            Ok(before) => patch.old.is_some() || before.is_empty(),
+            Err(_) => false,
+        }
+    }
+
+    /// A file's content as the diff has left it so far.
+    fn content(&mut self, name: &str) -> Result<Option<Vec<u8>>, String> {
+        let key = self.root.relative(name).map_err(|error| error.to_string())?;
+        if let Some(change) = self.files.get(&key) {
+            return Ok(change.after.clone());
+        }
+        match self.root.read(name, FILE_LIMIT) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(PathError { reason: Reason::Missing, .. }) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn set(
+        &mut self,
+        name: &str,
+        after: Option<Vec<u8>>,
+        executable: Option<bool>,
+    ) -> Result<(), String> {
+        self.root.check_write(name).map_err(|error| error.to_string())?;
+        let before = self.content(name)?;
+        let was_executable = self.root.is_executable(name);
+        let key = self.root.relative(name).map_err(|error| error.to_string())?;
+        let change = self.files.entry(key).or_insert(Change {
+            before,
+            was_executable,
+            after: None,
+            executable,
+        });
+        change.after = after;
+        change.executable = executable.or(change.executable);
+        Ok(())
+    }
+
+    /// Writes everything; on a failure puts back what was written.
+    fn carry_out(&self) -> Result<Vec<String>, String> {
+        let mut lines = Vec::new();
+        for (number, (name, change)) in self.files.iter().enumerate() {
+            let result = match &change.after {
+                Some(after) => self.root.write(name, after, change.executable).map(|_| ()),
+                None if change.before.is_some() => self.root.remove(name),
+                None => Ok(()),
+            };
+            if let Err(error) = result {
+                let kept: Vec<String> = self
+                    .files
+                    .iter()
+                    .take(number)
+                    .filter_map(|(name, change)| self.put_back(name, change))
+                    .collect();
+                return Err(match kept.is_empty() {
+                    true => format!("nothing was changed: {error}"),
+                    false => {
+                        format!("{error}; these files could not be put back: {}", kept.join(", "))
+                    }
+                });
+            }
+            lines.push(match (&change.before, &change.after) {
+                (None, _) => format!("created {name}"),
+                (Some(_), Some(_)) => format!("changed {name}"),
+                (Some(_), None) => format!("deleted {name}"),
+            });
+        }
+        Ok(lines)
+    }
+
+    /// The name of a file that could not be put back.
+    fn put_back(&self, name: &str, change: &Change) -> Option<String> {
+        let result = match &change.before {
+            Some(before) => self.root.write(name, before, change.was_executable).map(|_| ()),
+            None => self.root.remove(name),
+        };
+        result.err().map(|_| name.to_owned())
+    }
+}

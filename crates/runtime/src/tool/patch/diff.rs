@@ -1,0 +1,423 @@
+//! Unified diffs: text to hunks, and hunks onto content. Knows no files.
+//!
+//! Lines keep their ends, so that a missing newline at the end of a file is content like any other.
+
+use std::ops::Range;
+
+/// How far from its stated place a hunk may be found, in lines.
+const REACH: usize = 200;
+
+/// What a diff says about one file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct FilePatch {
+    /// The file before; none if it is created.
+    pub(super) old: Option<String>,
+    /// The file after; none if it is deleted.
+    pub(super) new: Option<String>,
+    /// The old file stays, and the new one is a copy of it.
+    pub(super) copies: bool,
+    /// Whether the file may be executed, where the diff says.
+    pub(super) executable: Option<bool>,
+    /// The changes, in order.
+    pub(super) hunks: Vec<Hunk>,
+}
+
+impl FilePatch {
+    /// The name to speak of.
+    pub(super) fn name(&self) -> &str {
+        self.new.as_deref().or(self.old.as_deref()).unwrap_or_default()
+    }
+}
+
+/// One change: the lines before and after, with their ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hunk {
+    old_start: usize,
+    new_start: usize,
+    old: Vec<Vec<u8>>,
+    new: Vec<Vec<u8>>,
+}
+
+/// Reads a diff; the error names the line.
+pub(super) fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
+    let mut lines = Lines { lines: text.split_inclusive('\n').collect(), at: 0 };
+    let mut patches = Vec::new();
+    while let Some(line) = lines.peek() {
+        if line.starts_with("diff --git ") {
+            patches.push(parse_git(&mut lines)?);
+        } else if line.starts_with("--- ")
+            && lines.peek_after().is_some_and(|l| l.starts_with("+++ "))
+        {
+            let mut patch = FilePatch::default();
+            parse_names(&mut lines, &mut patch)?;
+            parse_hunks(&mut lines, &mut patch)?;
+            patches.push(patch);
+        } else if line.starts_with("@@ ") {
+            return Err(lines.wrong("a hunk without the names of its file before it"));
+        } else {
+            // Prose, `index` lines and the like before a file's part.
+            lines.at += 1;
+        }
+    }
+    if patches.is_empty() {
+        return Err(
+            "it names no file; expected lines that begin with \"--- \" and \"+++ \"".to_owned()
+        );
+    }
+    Ok(patches)
+}
+
+struct Lines<'a> {
+    lines: Vec<&'a str>,
+    at: usize,
+}
+
+impl<'a> Lines<'a> {
+    /// The line without its end.
+    fn peek(&self) -> Option<&'a str> {
+        self.lines.get(self.at).map(|line| line.trim_end_matches(['\n', '\r']))
+    }
+
+    fn peek_after(&self) -> Option<&'a str> {
+        self.lines.get(self.at + 1).copied()
+    }
+
+    fn wrong(&self, what: &str) -> String {
+        format!("line {}: {what}", self.at + 1)
+    }
+}
+
+/// A part that begins with `diff --git`: may rename, copy, create or delete without any hunk.
+fn parse_git(lines: &mut Lines<'_>) -> Result<FilePatch, String> {
+    let header = lines.peek().unwrap_or_default();
+    let mut patch = FilePatch::default();
+    let (mut created, mut deleted, mut named) = (false, false, false);
+    lines.at += 1;
+    while let Some(line) = lines.peek() {
+        let mode = |patch: &mut FilePatch, mode: &str| match mode.trim() {
+            "100755" => {
+                patch.executable = Some(true);
+                Ok(())
+            }
+            "100644" => {
+                patch.executable = Some(false);
+                Ok(())
+            }
+            other => {
+                Err(lines.wrong(&format!("mode {other} is not supported: expected a regular file")))
+            }
+        };
+        if let Some(value) = line.strip_prefix("new file mode ") {
+            created = true;
+            mode(&mut patch, value)?;
+        } else if let Some(value) = line.strip_prefix("new mode ") {
+            mode(&mut patch, value)?;
+        } else if line.starts_with("deleted file mode ") {
+            deleted = true;
+        } else if let Some(name) =
+            line.strip_prefix("rename from ").or(line.strip_prefix("copy from "))
+        {
+            patch.copies = line.starts_with("copy");
+            patch.old = Some(unquoted(name));
+            named = true;
+        } else if let Some(name) = line.strip_prefix("rename to ").or(line.strip_prefix("copy to "))
+        {
+            patch.new = Some(unquoted(name));
+        } else if line.starts_with("--- ") {
+            let before = (patch.old.clone(), patch.new.clone());
+            parse_names(lines, &mut patch)?;
+            if named {
+                (patch.old, patch.new) = before;
+            }
+            parse_hunks(lines, &mut patch)?;
+            return Ok(patch);
+        } else if line.starts_with("Binary files ") || line.starts_with("GIT binary patch") {
+            return Err(lines.wrong("a binary change, which is not supported"));
+        } else if !(line.starts_with("index ")
+            || line.starts_with("old mode ")
+            || line.starts_with("similarity index ")
+            || line.starts_with("dissimilarity index ")
+            || line.is_empty())
+        {
+            break;
+        }
+        lines.at += 1;
+    }
+    if !named {
+        let name = name_in_header(header)
+            .ok_or_else(|| format!("cannot tell the file's name from {header:?}"))?;
+        patch.old = (!created).then(|| name.clone());
+        patch.new = (!deleted).then_some(name);
+    }
+    Ok(patch)
+}
+
+/// The name in `diff --git a/NAME b/NAME`, where both are the same.
+fn name_in_header(header: &str) -> Option<String> {
+    let rest = header.strip_prefix("diff --git ")?;
+    if let Some(quoted) = rest.strip_prefix('"') {
+        let end = quoted.find("\" ")? + 2;
+        return Some(without_prefix(&unquoted(&rest[..end]), "a/"));
+    }
+    let half = rest.len().checked_sub(1)? / 2;
+    let (old, new) = (rest.get(..half)?, rest.get(half + 1..)?);
+    let (old, new) = (without_prefix(old, "a/"), without_prefix(new, "b/"));
+    (old == new).then_some(old)
+}
+
+/// The lines `--- OLD` and `+++ NEW`.
+fn parse_names(lines: &mut Lines<'_>, patch: &mut FilePatch) -> Result<(), String> {
+    let old = lines.peek().and_then(|line| line.strip_prefix("--- ")).unwrap_or_default();
+    lines.at += 1;
+    let Some(new) = lines.peek().and_then(|line| line.strip_prefix("+++ ")) else {
+        return Err(
+            lines.wrong("expected a line that begins with \"+++ \" after the one with \"--- \"")
+        );
+    };
+    lines.at += 1;
+    let (old, new) = (file_name(old), file_name(new));
+    let prefixed = old.as_ref().is_none_or(|name| name.starts_with("a/"))
+        && new.as_ref().is_none_or(|name| name.starts_with("b/"));
+    let strip = |name: String, prefix| if prefixed { without_prefix(&name, prefix) } else { name };
+    patch.old = old.map(|name| strip(name, "a/"));
+    patch.new = new.map(|name| strip(name, "b/"));
+    match (&patch.old, &patch.new) {
+        (None, None) => return Err(lines.wrong("both names are /dev/null")),
+        // Without a rename header the two names mean one file, such as `x.orig` and `x`.
+        (Some(_), Some(new)) => patch.old = Some(new.clone()),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A name up to the tab before its time; none for `/dev/null`.
+fn file_name(text: &str) -> Option<String> {
+    let name = if text.starts_with('"') {
+        unquoted(text)
+    } else {
+        text.split('\t').next().unwrap_or_default().trim_end().to_owned()
+    };
+    (name != "/dev/null").then_some(name)
+}
+
+fn without_prefix(name: &str, prefix: &str) -> String {
+    name.strip_prefix(prefix).unwrap_or(name).to_owned()
+}
+
+/// Takes off the quotes and escapes that git puts around unusual names.
+fn unquoted(text: &str) -> String {
+    let Some(inner) =
+        text.strip_prefix('"').and_then(|t| t.rsplit_once('"')).map(|(inner, _)| inner)
+    else {
+        return text.to_owned();
+    };
+    let mut bytes = Vec::new();
+    let mut rest = inner.bytes().peekable();
+    while let Some(byte) = rest.next() {
+        if byte != b'\\' {
+            bytes.push(byte);
+            continue;
+        }
+        match rest.next() {
+            Some(b'n') => bytes.push(b'\n'),
+            Some(b't') => bytes.push(b'\t'),
+            Some(b'r') => bytes.push(b'\r'),
+            Some(digit @ b'0'..=b'7') => {
+                let mut value = u32::from(digit - b'0');
+                for _ in 0..2 {
+                    if let Some(next @ b'0'..=b'7') = rest.peek().copied() {
+                        value = value * 8 + u32::from(next - b'0');
+                        rest.next();
+                    }
+                }
+                bytes.push(u8::try_from(value).unwrap_or(b'?'));
+            }
+            Some(other) => bytes.push(other),
+            None => {}
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn parse_hunks(lines: &mut Lines<'_>, patch: &mut FilePatch) -> Result<(), String> {
+    while let Some(line) = lines.peek() {
+        if !line.starts_with("@@ ") {
+            break;
+        }
+        let Some((old, new)) = parse_ranges(line) else {
+            return Err(
+                lines.wrong("not a hunk header: expected something like \"@@ -1,3 +1,4 @@\"")
+            );
+        };
+        let header = lines.at + 1;
+        lines.at += 1;
+        let mut hunk =
+            Hunk { old_start: old.0, new_start: new.0, old: Vec::new(), new: Vec::new() };
+        while hunk.old.len() < old.1 || hunk.new.len() < new.1 {
+            let body = lines.lines.get(lines.at).copied().unwrap_or("@");
+            // Editors and models drop the space of an empty context line.
+            let (sign, content) = match body.as_bytes().first() {
+                Some(b'\n') => (b' ', body),
+                Some(b'\r') if body == "\r\n" => (b' ', body),
+                Some(sign @ (b' ' | b'-' | b'+')) => (*sign, &body[1..]),
+                _ => {
+                    return Err(format!(
+                        "line {}: the hunk of line {header} ends too early: its header promises {} old and {} \
+                         new lines, there are {} and {}",
+                        lines.at + 1,
+                        old.1,
+                        new.1,
+                        hunk.old.len(),
+                        hunk.new.len()
+                    ));
+                }
+            };
+            lines.at += 1;
+            let mut content = content.as_bytes().to_vec();
+            if !content.ends_with(b"\n") {
+                content.push(b'\n');
+            }
+            if lines.peek().is_some_and(|next| next.starts_with('\\')) {
+                lines.at += 1;
+                content.pop();
+            }
+            if sign != b'+' {
+                hunk.old.push(content.clone());
+            }
+            if sign != b'-' {
+                hunk.new.push(content);
+            }
+        }
+        if hunk.old.len() > old.1 || hunk.new.len() > new.1 {
+            return Err(format!(
+                "line {}: the hunk of line {header} does not fit its header, which promises {} old and {} new lines",
+                lines.at, old.1, new.1
+            ));
+        }
+        patch.hunks.push(hunk);
+        if let Some(next) = lines.lines.get(lines.at)
+            && next.starts_with(['+', '-', ' '])
+            && !next.starts_with("--- ")
+            && next.trim_end() != "--"
+        {
+            return Err(lines.wrong(&format!(
+                "the hunk of line {header} has more lines than its header promises ({} old and {} new)",
+                old.1, new.1
+            )));
+        }
+    }
+    Ok(())
+}
+
+type StartAndCount = (usize, usize);
+
+/// The two ranges of `@@ -1,3 +1,4 @@`.
+fn parse_ranges(line: &str) -> Option<(StartAndCount, StartAndCount)> {
+    let mut words = line.strip_prefix("@@ ")?.split(' ');
+    let old = words.next()?.strip_prefix('-')?;
+    let new = words.next()?.strip_prefix('+')?;
+    if words.next()? != "@@" {
+        return None;
+    }
+    let range = |text: &str| {
+        let (start, count) = text.split_once(',').unwrap_or((text, "1"));
+        Some((start.parse().ok()?, count.parse().ok()?))
+    };
+    Some((range(old)?, range(new)?))
+}
+
+/// Where a hunk may be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Search {
+    /// Only where it says, shifted by what the hunks before it added.
+    Exact,
+    /// Also somewhat before or after.
+    Near,
+}
+
+/// The content after all hunks; the error names the first that does not fit.
+pub(super) fn apply(content: &[u8], hunks: &[Hunk], search: Search) -> Result<Vec<u8>, String> {
+    let lines: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
+    let mut result = Vec::with_capacity(content.len());
+    let mut taken = 0;
+    let mut shift: isize = 0;
+    for (number, hunk) in hunks.iter().enumerate() {
+        // An empty range names the line before it.
+        let stated =
+            if hunk.old.is_empty() { hunk.old_start } else { hunk.old_start.saturating_sub(1) };
+        let expected = stated.saturating_add_signed(shift);
+        let Some(range) = find(&lines, &hunk.old, taken, expected, search) else {
+            return Err(format!(
+                "hunk {} of {} does not apply: expected at line {}: {}",
+                number + 1,
+                hunks.len(),
+                expected + 1,
+                mismatch(&lines, &hunk.old, expected)
+            ));
+        };
+        shift += range.start as isize - expected as isize;
+        result.extend(lines[taken..range.start].concat());
+        result.extend(hunk.new.concat());
+        taken = range.end;
+    }
+    result.extend(lines[taken..].concat());
+    // A last line without end can only be last.
+    if result.len() > 1 && hunks.iter().any(|hunk| ends_inside(hunk, &result)) {
+        return Err("a line without an end would stand in the middle of the file".to_owned());
+    }
+    Ok(result)
+}
+
+/// Whether a hunk adds a line without an end that is not the end of the content.
+fn ends_inside(hunk: &Hunk, result: &[u8]) -> bool {
+    hunk.new.last().is_some_and(|line| !line.ends_with(b"\n") && !result.ends_with(line))
+}
+
+/// The hunks that take a diff back.
+pub(super) fn reversed(hunks: &[Hunk]) -> Vec<Hunk> {
+    let swap = |hunk: &Hunk| Hunk {
+        old_start: hunk.new_start,
+        new_start: hunk.old_start,
+        old: hunk.new.clone(),
+        new: hunk.old.clone(),
+    };
+    hunks.iter().map(swap).collect()
+}
+
+fn find(
+    lines: &[&[u8]],
+    wanted: &[Vec<u8>],
+    from: usize,
+    expected: usize,
+    search: Search,
+) -> Option<Range<usize>> {
+    let fits = |at: usize| {
+        at >= from
+            && at + wanted.len() <= lines.len()
+            && lines[at..at + wanted.len()].iter().zip(wanted).all(|(line, wanted)| line == wanted)
+    };
+    let reach = if search == Search::Near && !wanted.is_empty() { REACH } else { 0 };
+    (0..=reach)
+        .flat_map(|distance| [expected.checked_sub(distance), Some(expected + distance)])
+        .flatten()
+        .find(|at| fits(*at))
+        .map(|at| at..at + wanted.len())
+}
+
+/// The first line that differs where a hunk was expected.
+fn mismatch(lines: &[&[u8]], wanted: &[Vec<u8>], expected: usize) -> String {
+    for (number, wanted) in wanted.iter().enumerate() {
+        let found = lines.get(expected + number);
+        if found != Some(&wanted.as_slice()) {
+            let wanted = String::from_utf8_lossy(wanted);
+            return match found {
+                None => format!("the file ends before {wanted:?}"),
+                Some(found) => {
+                    let found = String::from_utf8_lossy(found);
+                    format!("line {} should be {wanted:?} and is {found:?}", expected + number + 1)
+                }
+            };
+        }
+    }
+    "it overlaps the hunk before it".to_owned()
+}

@@ -1,0 +1,233 @@
+//! The real performer: one thread for each effect under way, each with a handle to stop it. What cannot take
+//! long is done at once.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use journal::blob::Blobs;
+use machine::effect::{Effect, ToolCall};
+use machine::id::{EffectId, TaskId};
+use machine::input::{Input, Signal};
+use machine::task::{Workspace, WorkspaceKind};
+use machine::tool::{Status, ToolResult};
+
+use crate::acceptance;
+use crate::home::Home;
+use crate::inbox::Inbox;
+use crate::perform::Perform;
+use crate::plugin::Plugins;
+use crate::process::{Cancel, Containment};
+use crate::tool::{self, BlobSink, ToolServices};
+use crate::workspace;
+
+/// How long `release` waits for stopped work to end; a process tree is killed well within it.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Performs effects for all tasks of this process.
+#[derive(Debug)]
+pub struct World {
+    inbox: Inbox,
+    running: Arc<Running>,
+    tools: Arc<ToolServices>,
+    plugins: Arc<Plugins>,
+    home: Home,
+}
+
+/// The effects under way. An entry is removed by the thread that performed it, after its report is queued.
+#[derive(Debug, Default)]
+struct Running {
+    effects: Mutex<BTreeMap<(TaskId, EffectId), Cancel>>,
+    ended: Condvar,
+}
+
+impl World {
+    /// A performer that reports to `inbox`; `marks` is where child processes are noted.
+    pub fn new(inbox: Inbox, home: &Home, marks: PathBuf) -> World {
+        let blobs: Arc<dyn BlobSink> = Arc::new(JournalBlobs(Blobs::new(home.journal().join("blobs"))));
+        World {
+            inbox,
+            running: Arc::default(),
+            plugins: Arc::new(Plugins::new(Some(marks.clone()))),
+            tools: Arc::new(ToolServices {
+                blobs,
+                mark_dir: Some(marks),
+                env: Vec::new(),
+                containment: Containment::Auto,
+            }),
+            home: home.clone(),
+        }
+    }
+
+    /// Performs on a thread of its own. `act` gets the handle that stops it; a panic becomes the report that
+    /// `failed` makes, so that nothing waits for ever.
+    fn spawn(
+        &mut self,
+        task: &TaskId,
+        id: EffectId,
+        act: impl FnOnce(&Cancel) -> Input + Send + 'static,
+        failed: impl FnOnce(String) -> Input + Send + 'static,
+    ) {
+        let cancel = Cancel::new();
+        let key = (task.clone(), id);
+        self.running.lock().insert(key.clone(), cancel.clone());
+        let (running, inbox, name) = (Arc::clone(&self.running), self.inbox.clone(), task.clone());
+        let guard = Ending { running, key };
+        let spawned = std::thread::Builder::new().name(format!("effect-{}", id.0)).spawn(move || {
+            let input = match catch_unwind(AssertUnwindSafe(|| act(&cancel))) {
+                Ok(input) => input,
+                Err(panic) => failed(format!("the performer panicked: {}", panic_text(&panic))),
+            };
+            inbox.signal(name, input);
+            drop(guard);
+        });
+        if let Err(error) = spawned {
+            // The closure, and with it `failed`, is gone; the thread's absence is reported as a tool's error
+            // would be, which every kind of effect treats as its failure or drops.
+            let reason = format!("no thread can be started: {error}");
+            self.inbox.signal(task.clone(), Input::ToolEnded(id, ToolResult::ended(Status::Error, reason)));
+        }
+    }
+
+    fn run_tool(&mut self, task: &TaskId, id: EffectId, call: ToolCall) {
+        // Saying something takes no time and touches nothing.
+        if call.tool == "say" {
+            let text = call.input["text"].as_str().unwrap_or_default();
+            return self.inbox.signal(task.clone(), Input::ToolEnded(id, ToolResult::ok(text)));
+        }
+        let tools = Arc::clone(&self.tools);
+        self.spawn(
+            task,
+            id,
+            move |cancel| Input::ToolEnded(id, tool::run(&call, &tools, cancel)),
+            move |reason| Input::ToolEnded(id, ToolResult::ended(Status::Error, reason)),
+        );
+    }
+}
+
+impl Perform for World {
+    fn start(&mut self, task: &TaskId, effect: Effect) {
+        match effect {
+            Effect::RunTool { id, call, .. } => self.run_tool(task, id, call),
+            Effect::OpenWorkspace { id, spec, .. } if spec.kind == Some(WorkspaceKind::None) => {
+                let nothing = Workspace { kind: WorkspaceKind::None, path: None, branch: None, base: None };
+                self.inbox.signal(task.clone(), Signal::WorkspaceOpened(id, Ok(nothing)).into());
+            }
+            Effect::OpenWorkspace { id, spec, folder } => {
+                let (name, home) = (task.clone(), self.home.clone());
+                self.spawn(
+                    task,
+                    id,
+                    move |_| {
+                        let opened = workspace::open(name.as_str(), &spec, Path::new(&folder), home.root());
+                        Signal::WorkspaceOpened(id, opened).into()
+                    },
+                    move |reason| Signal::WorkspaceOpened(id, Err(reason)).into(),
+                );
+            }
+            Effect::Consult { id, plugin, request } => {
+                let (name, plugins) = (task.clone(), Arc::clone(&self.plugins));
+                self.spawn(
+                    task,
+                    id,
+                    move |cancel| {
+                        let answer = plugins.consult(name.as_str(), &plugin, &request, cancel);
+                        Signal::Consulted(id, answer).into()
+                    },
+                    move |reason| Signal::Consulted(id, Err(reason)).into(),
+                );
+            }
+            Effect::Checkpoint { id, workspace } => {
+                let (name, home) = (task.clone(), self.home.clone());
+                self.spawn(
+                    task,
+                    id,
+                    move |cancel| {
+                        let made = workspace::checkpoint(name.as_str(), &workspace, home.root(), cancel);
+                        Signal::Checkpointed(id, made).into()
+                    },
+                    move |reason| Signal::Checkpointed(id, Err(reason)).into(),
+                );
+            }
+            Effect::Verify { id, criteria, workspace } => {
+                let tools = Arc::clone(&self.tools);
+                self.spawn(
+                    task,
+                    id,
+                    move |cancel| {
+                        let verdict = acceptance::verify(&criteria, &workspace, &tools, cancel);
+                        Signal::Verified(id, verdict).into()
+                    },
+                    move |reason| Signal::Verified(id, Err(reason)).into(),
+                );
+            }
+            // The supervisor keeps timers and turns cancels into calls of `cancel`.
+            Effect::SetTimer { .. } | Effect::Cancel { .. } => {}
+        }
+    }
+
+    fn cancel(&mut self, task: &TaskId, target: EffectId) {
+        if let Some(cancel) = self.running.lock().get(&(task.clone(), target)) {
+            cancel.trigger();
+        }
+    }
+
+    fn release(&mut self, task: &TaskId) {
+        let deadline = Instant::now() + RELEASE_PATIENCE;
+        let mut effects = self.running.lock();
+        for ((owner, _), cancel) in effects.iter() {
+            if owner == task {
+                cancel.trigger();
+            }
+        }
+        while effects.keys().any(|(owner, _)| owner == task) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            effects = self.running.ended.wait_timeout(effects, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(effects);
+        self.plugins.close(task.as_str());
+    }
+}
+
+/// Takes an effect off the list, whatever way its thread ends.
+#[derive(Debug)]
+struct Ending {
+    running: Arc<Running>,
+    key: (TaskId, EffectId),
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.running.lock().remove(&self.key);
+        self.running.ended.notify_all();
+    }
+}
+
+impl Running {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(TaskId, EffectId), Cancel>> {
+        // The map is whole after any panic: each change is one insert or one remove.
+        self.effects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug)]
+struct JournalBlobs(Blobs);
+
+impl BlobSink for JournalBlobs {
+    fn put(&self, bytes: &[u8]) -> Result<String, String> {
+        self.0.put(bytes).map_err(|error| error.to_string())
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
+}

@@ -1,0 +1,6 @@
+//! The runtime's integration tests, in one binary.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic where it stands")]
+
+mod supervised;
+mod tools;

@@ -1,0 +1,223 @@
+//! The supervisor over the real journal: how many syncs a step costs, what a full disk and a second owner do.
+
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
+
+use journal::sqlite::SqliteJournal;
+use journal::{Entry, Journal, JournalError, Loaded, Record, Report, TaskRow};
+use machine::driver::Registry;
+use machine::driver::scripted::ScriptedKind;
+use machine::id::TaskId;
+use machine::input::Command;
+use machine::policy::budget::Budget;
+use machine::policy::permission::Policy;
+use machine::task::{DriverSpec, Outcome, TaskSpec, WorkspaceKind, WorkspaceSpec};
+use runtime::clock::SystemClock;
+use runtime::home::Home;
+use runtime::inbox::Inbox;
+use runtime::supervisor::{Notice, Supervisor};
+use runtime::world::World;
+use serde_json::{Value, json};
+
+fn registry() -> Arc<Registry> {
+    let mut registry = Registry::builtin();
+    registry.register(Arc::new(ScriptedKind));
+    Arc::new(registry)
+}
+
+fn spec(config: Value) -> TaskSpec {
+    TaskSpec {
+        goal: "be counted".to_owned(),
+        driver: DriverSpec { name: "scripted".to_owned(), config },
+        budget: Budget::default(),
+        acceptance: Vec::new(),
+        workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), protect: Vec::new() },
+        policy: Policy::default(),
+        folder: "/".to_owned(),
+    }
+}
+
+fn steps(count: u64) -> TaskSpec {
+    let say = json!({ "tool": "say", "input": { "text": "x" } });
+    spec(json!({ "turns": [[say]], "repeat": count - 1 }))
+}
+
+fn supervisor(home: &Home, journal: Box<dyn Journal>) -> Supervisor<World> {
+    let inbox = Inbox::default();
+    let world = World::new(inbox.clone(), home, home.marks(0));
+    Supervisor::new(journal, world, Box::new(SystemClock), registry(), inbox)
+}
+
+fn home() -> (tempfile::TempDir, Home) {
+    let folder = tempfile::tempdir().unwrap();
+    let home = Home::at(folder.path());
+    home.create().unwrap();
+    (folder, home)
+}
+
+fn id(name: &str) -> TaskId {
+    TaskId(name.to_owned())
+}
+
+/// Syncs of `tasks` tasks of `count` steps each, run together to their end.
+fn syncs(tasks: u64, count: u64) -> u64 {
+    let (_folder, home) = home();
+    let mut supervisor = supervisor(&home, Box::new(SqliteJournal::open(&home.journal()).unwrap()));
+    for task in 0..tasks {
+        supervisor.begin(id(&format!("t{task}")), steps(count), false).unwrap();
+    }
+    let before = supervisor.journal().syncs();
+    supervisor.run().unwrap();
+    assert_eq!(supervisor.outcomes().len() as u64, tasks);
+    supervisor.journal().syncs() - before
+}
+
+#[test]
+fn a_dependent_step_costs_exactly_one_sync_and_overlapping_tasks_share_it() {
+    // Start and attach are one commit, the workspace one, and the summary at the end one.
+    let around = 3;
+    assert_eq!(syncs(1, 1), 1 + around);
+    assert_eq!(syncs(1, 50), 50 + around);
+    assert_eq!(syncs(10, 50), 50 + around);
+    assert_eq!(syncs(100, 20), 20 + around);
+}
+
+/// A journal whose disk is full for a while.
+struct FullFor {
+    inner: SqliteJournal,
+    left: Arc<Mutex<u32>>,
+}
+
+impl Journal for FullFor {
+    fn owner(&self) -> u64 {
+        self.inner.owner()
+    }
+    fn commit(&mut self, entries: &[Entry<'_>]) -> Result<(), JournalError> {
+        let mut left = self.left.lock().unwrap();
+        if *left > 0 {
+            *left -= 1;
+            return Err(JournalError::Full("no space left on device".to_owned()));
+        }
+        self.inner.commit(entries)
+    }
+    fn claim(&mut self, task: &str) -> Result<u64, JournalError> {
+        self.inner.claim(task)
+    }
+    fn load(&self, task: &str) -> Result<Loaded, JournalError> {
+        self.inner.load(task)
+    }
+    fn records(&self, task: &str, after: u64) -> Result<Vec<Record>, JournalError> {
+        self.inner.records(task, after)
+    }
+    fn task(&self, task: &str) -> Result<TaskRow, JournalError> {
+        self.inner.task(task)
+    }
+    fn find(&self, prefix: &str, limit: usize) -> Result<Vec<String>, JournalError> {
+        self.inner.find(prefix, limit)
+    }
+    fn list(&self, limit: usize, before: Option<i64>) -> Result<Vec<TaskRow>, JournalError> {
+        self.inner.list(limit, before)
+    }
+    fn open_tasks(&self) -> Result<Vec<TaskRow>, JournalError> {
+        self.inner.open_tasks()
+    }
+    fn verify(&self) -> Report {
+        self.inner.verify()
+    }
+    fn syncs(&self) -> u64 {
+        self.inner.syncs()
+    }
+}
+
+#[test]
+fn a_full_disk_only_delays_and_is_said_once() {
+    let (_folder, home) = home();
+    let left = Arc::new(Mutex::new(0));
+    let inner = SqliteJournal::open(&home.journal()).unwrap();
+    let mut supervisor = supervisor(&home, Box::new(FullFor { inner, left: Arc::clone(&left) }));
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&heard);
+    supervisor.observe(Box::new(move |notice| match notice {
+        Notice::Stalled(reason) => notes.lock().unwrap().push(format!("stalled: {reason}")),
+        Notice::Unstalled => notes.lock().unwrap().push("unstalled".to_owned()),
+        Notice::Event(_) | Notice::Lost(..) => {}
+    }));
+    supervisor.begin(id("t"), steps(3), false).unwrap();
+    *left.lock().unwrap() = 2;
+    supervisor.run().unwrap();
+    assert_eq!(supervisor.outcomes()[&id("t")], Outcome::Completed);
+    assert_eq!(*heard.lock().unwrap(), ["stalled: no space left on device", "unstalled"]);
+    let loaded = supervisor.journal().records("t", 0).unwrap();
+    assert_eq!(loaded.len(), 6, "start, attach, workspace, three steps: nothing twice");
+}
+
+#[test]
+fn a_task_claimed_by_another_process_is_let_go_and_the_rest_goes_on() {
+    let (_folder, home) = home();
+    let mut first = supervisor(&home, Box::new(SqliteJournal::open(&home.journal()).unwrap()));
+    let waiting = spec(json!({ "turns": [], "end": "wait_for_person" }));
+    first.begin(id("a"), waiting.clone(), true).unwrap();
+    first.begin(id("b"), waiting, true).unwrap();
+    for _ in 0..3 {
+        let batch = first.inbox().clone().take(Some(std::time::Duration::from_millis(20)), 0);
+        first.cycle(batch).unwrap();
+    }
+    let mut second = SqliteJournal::open(&home.journal()).unwrap();
+    second.claim("a").unwrap();
+
+    let tell = |supervisor: &mut Supervisor<World>, task: &str| {
+        let (sender, answer) = sync_channel(1);
+        let line = Command::Tell { line: "done".to_owned() };
+        supervisor.inbox().command(id(task), line.into(), Some(sender)).unwrap();
+        let batch = supervisor.inbox().clone().take(Some(std::time::Duration::ZERO), 0);
+        supervisor.cycle(batch).unwrap();
+        answer.try_recv()
+    };
+    assert!(tell(&mut first, "a").is_err(), "never acknowledged");
+    assert!(first.host(&id("a")).is_none());
+    assert_eq!(tell(&mut first, "b"), Ok(Ok(())));
+    assert_eq!(first.outcomes()[&id("b")], Outcome::Completed);
+    assert_eq!(second.records("a", 0).unwrap().len(), 3, "the fenced owner wrote nothing");
+}
+
+#[test]
+fn a_command_to_a_task_at_rest_is_journaled_and_starts_nothing() {
+    let (_folder, home) = home();
+    let mut first = supervisor(&home, Box::new(SqliteJournal::open(&home.journal()).unwrap()));
+    first.begin(id("a"), spec(json!({ "turns": [], "end": "wait_for_person" })), false).unwrap();
+    first.run().unwrap();
+    assert_eq!(first.outcomes()[&id("a")], Outcome::Waiting);
+    drop(first);
+
+    let mut second = supervisor(&home, Box::new(SqliteJournal::open(&home.journal()).unwrap()));
+    second.command_at_rest(&id("a"), Command::Tell { line: "done".to_owned() }).unwrap();
+    assert!(second.is_empty());
+    let refused =
+        second.command_at_rest(&id("a"), Command::Tell { line: "done".to_owned() }).unwrap_err();
+    assert!(refused.to_string().contains("does not wait"), "{refused}");
+    second.resume(&id("a"), false).unwrap();
+    second.run().unwrap();
+    assert_eq!(second.outcomes()[&id("a")], Outcome::Completed);
+    assert!(
+        second.resume(&id("a"), false).unwrap_err().to_string().contains("has ended: completed")
+    );
+    let cancel = Command::Cancel { reason: String::new() };
+    assert!(second.command_at_rest(&id("a"), cancel).is_err());
+}
+
+#[test]
+fn many_tasks_run_their_processes_at_once_and_all_end() {
+    let (folder, home) = home();
+    let mut supervisor = supervisor(&home, Box::new(SqliteJournal::open(&home.journal()).unwrap()));
+    for task in 0..8 {
+        let shell = |text: &str| json!({ "tool": "shell", "input": { "command": text } });
+        let mut task_spec =
+            spec(json!({ "turns": [[shell("echo 1"), shell("echo 2")], [shell("exit 3")]] }));
+        task_spec.workspace.kind = Some(WorkspaceKind::InPlace);
+        task_spec.folder = folder.path().to_str().unwrap().to_owned();
+        supervisor.begin(id(&format!("t{task}")), task_spec, false).unwrap();
+    }
+    supervisor.run().unwrap();
+    assert_eq!(supervisor.outcomes().len(), 8);
+    assert!(supervisor.outcomes().values().all(|outcome| *outcome == Outcome::Completed));
+}

@@ -1,0 +1,296 @@
+//! Worktrees come back as they were; checkpoints hold everything and run nothing.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use machine::task::{Workspace, WorkspaceKind, WorkspaceSpec};
+use runtime::process::Cancel;
+use runtime::workspace::{checkpoint, open};
+use tempfile::TempDir;
+
+use super::{folder, in_place};
+
+fn git(folder: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("git")
+        .args([
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@t.invalid",
+            "-c",
+            "init.defaultBranch=main",
+        ])
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+}
+
+/// A repository with a commit, a changed file, a staged file and a new file; and a state folder.
+fn repository() -> (TempDir, PathBuf, PathBuf) {
+    let all = folder();
+    let (top, state) = (all.path().join("repo"), all.path().join("state"));
+    fs::create_dir_all(top.join("sub/deep")).unwrap();
+    git(&top, &["init", "--quiet"]);
+    fs::write(top.join("file"), "committed\n").unwrap();
+    fs::write(top.join("sub/deep/inner"), "inner\n").unwrap();
+    git(&top, &["add", "."]);
+    git(&top, &["commit", "--quiet", "-m", "first"]);
+    fs::write(top.join("file"), "changed\n").unwrap();
+    fs::write(top.join("staged"), "staged\n").unwrap();
+    git(&top, &["add", "staged"]);
+    fs::write(top.join("untracked"), "untracked\n").unwrap();
+    (all, top, state)
+}
+
+/// What must not change: status, branch, index and files of the user.
+fn snapshot(top: &Path) -> (String, String, Vec<u8>, String) {
+    let status = git(top, &["status", "--porcelain"]);
+    let head = git(top, &["rev-parse", "HEAD"]) + &git(top, &["symbolic-ref", "HEAD"]);
+    (
+        status,
+        head,
+        fs::read(top.join(".git/index")).unwrap(),
+        fs::read_to_string(top.join("file")).unwrap(),
+    )
+}
+
+fn opened(top: &Path, state: &Path) -> Workspace {
+    open("t1", &WorkspaceSpec::default(), top, state).unwrap()
+}
+
+fn path_of(workspace: &Workspace) -> PathBuf {
+    PathBuf::from(workspace.path.as_ref().unwrap())
+}
+
+#[test]
+fn a_worktree_is_made_once_and_found_again_and_the_users_things_stay() {
+    let (_all, top, state) = repository();
+    let before = snapshot(&top);
+    let base = git(&top, &["rev-parse", "HEAD"]);
+    let workspace = opened(&top, &state);
+    assert_eq!(workspace.kind, WorkspaceKind::Worktree);
+    assert_eq!(workspace.branch.as_deref(), Some("drivetrain/t1"));
+    assert_eq!(workspace.base.as_deref(), Some(base.as_str()));
+    let path = path_of(&workspace);
+    assert_eq!(fs::read_to_string(path.join("file")).unwrap(), "committed\n");
+    assert_eq!(git(&path, &["symbolic-ref", "HEAD"]), "refs/heads/drivetrain/t1");
+    assert_eq!(git(&path, &["status", "--porcelain"]), "");
+
+    fs::write(path.join("work"), "precious\n").unwrap();
+    git(&path, &["commit", "--quiet", "--allow-empty", "-m", "by the worker"]);
+    assert_eq!(opened(&top, &state), workspace);
+    assert_eq!(snapshot(&top), before);
+    git(&top, &["commit", "--quiet", "-m", "the user goes on"]);
+    assert_eq!(opened(&top, &state), workspace, "the base stays where the task began");
+    assert_eq!(fs::read_to_string(path.join("work")).unwrap(), "precious\n");
+}
+
+#[test]
+fn a_task_started_in_a_subfolder_works_in_that_subfolder() {
+    let (_all, top, state) = repository();
+    let workspace = opened(&top.join("sub/deep"), &state);
+    assert!(path_of(&workspace).ends_with("t1/sub/deep"));
+    assert!(path_of(&workspace).join("inner").exists());
+    let fresh = top.join("fresh");
+    fs::create_dir(&fresh).unwrap();
+    let workspace = open("t2", &WorkspaceSpec::default(), &fresh, &state).unwrap();
+    assert!(path_of(&workspace).is_dir());
+    fs::remove_dir(&fresh).unwrap();
+    assert_eq!(open("t2", &WorkspaceSpec::default(), &fresh, &state), Ok(workspace));
+    let reason = open("t2", &WorkspaceSpec::default(), &state, &state).unwrap_err();
+    assert!(reason.contains("start it in the same repository"), "{reason}");
+}
+
+#[test]
+fn a_worktree_left_half_made_is_completed_and_nothing_is_lost() {
+    let (_all, top, state) = repository();
+    let whole = opened(&top, &state);
+    let path = path_of(&whole);
+    let record = state.join("worktrees/t1.json");
+    let not_ready =
+        fs::read_to_string(&record).unwrap().replace("\"ready\":true", "\"ready\":false");
+
+    // Killed in the middle of the checkout: registered, locked, files missing.
+    fs::write(&record, &not_ready).unwrap();
+    fs::remove_file(path.join("file")).unwrap();
+    fs::write(path.join("stray"), "kept").unwrap();
+    fs::write(top.join(".git/worktrees/t1/locked"), "initializing").unwrap();
+    assert_eq!(opened(&top, &state), whole);
+    assert_eq!(git(&path, &["status", "--porcelain"]), "");
+    assert_eq!(fs::read(state.join("worktrees/t1.half-made-1/stray")).unwrap(), b"kept");
+
+    // Killed right after the record was written.
+    let record = state.join("worktrees/t9.json");
+    fs::write(record, &not_ready).unwrap();
+    let workspace = open("t9", &WorkspaceSpec::default(), &top, &state).unwrap();
+    assert!(path_of(&workspace).join("file").exists());
+
+    // The folder was removed by somebody: commits are still there.
+    git(&path, &["commit", "--quiet", "--allow-empty", "-m", "by the worker"]);
+    let head = git(&path, &["rev-parse", "HEAD"]);
+    fs::remove_dir_all(&path).unwrap();
+    assert_eq!(opened(&top, &state), whole);
+    assert_eq!(git(&path, &["rev-parse", "HEAD"]), head);
+
+    // The link to the repository was removed: repaired, with the files as they are.
+    fs::write(path.join("work"), "precious").unwrap();
+    fs::remove_file(path.join(".git")).unwrap();
+    assert_eq!(opened(&top, &state), whole);
+    assert_eq!(fs::read(path.join("work")).unwrap(), b"precious");
+    assert_eq!(git(&path, &["status", "--porcelain"]), "?? work");
+}
+
+#[test]
+fn without_a_repository_or_a_commit_the_folder_itself_is_the_workspace() {
+    let all = folder();
+    let (plain, empty) = (all.path().join("plain"), all.path().join("empty"));
+    fs::create_dir(&plain).unwrap();
+    fs::create_dir(&empty).unwrap();
+    git(&empty, &["init", "--quiet"]);
+    let state = all.path().join("state");
+    for folder in [&plain, &empty] {
+        let workspace = open("t", &WorkspaceSpec::default(), folder, &state).unwrap();
+        assert_eq!(workspace.kind, WorkspaceKind::InPlace);
+        assert_eq!(path_of(&workspace), folder.canonicalize().unwrap());
+        let wanted = WorkspaceSpec { kind: Some(WorkspaceKind::Worktree), protect: Vec::new() };
+        let reason = open("t", &wanted, folder, &state).unwrap_err();
+        assert!(reason.contains("make a commit, or set kind = \"in_place\""), "{reason}");
+    }
+    let none = WorkspaceSpec { kind: Some(WorkspaceKind::None), protect: Vec::new() };
+    assert_eq!(open("t", &none, &plain, &state).unwrap().path, None);
+    assert!(open("../t", &none, &plain, &state).unwrap_err().contains("is not a task id"));
+    assert!(open("t", &WorkspaceSpec::default(), Path::new("/no/such"), &state).is_err());
+}
+
+#[test]
+fn a_branch_of_the_same_name_is_left_alone() {
+    let (_all, top, state) = repository();
+    git(&top, &["branch", "drivetrain/t1"]);
+    let reason = open("t1", &WorkspaceSpec::default(), &top, &state).unwrap_err();
+    assert!(reason.contains("already has a branch drivetrain/t1"), "{reason}");
+    assert!(!state.join("worktrees/t1").exists());
+}
+
+/// Plants programs wherever git would run them; each leaves a canary.
+fn plant(top: &Path, canary: &Path) {
+    let program = top.join(".git/planted");
+    fs::write(
+        &program,
+        format!("#!/bin/sh\necho \"$0\" >> {}\ncat 2>/dev/null\n", canary.display()),
+    )
+    .unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir_all(top.join(".git/hooks")).unwrap();
+    for hook in
+        ["post-checkout", "reference-transaction", "post-index-change", "pre-commit", "post-commit"]
+    {
+        fs::copy(&program, top.join(".git/hooks").join(hook)).unwrap();
+    }
+    let program = program.to_str().unwrap();
+    for name in [
+        "filter.evil.smudge",
+        "filter.evil.clean",
+        "core.fsmonitor",
+        "core.sshCommand",
+        "diff.external",
+    ] {
+        git(top, &["config", name, program]);
+    }
+    git(top, &["config", "filter.evil.required", "true"]);
+}
+
+#[test]
+fn a_hostile_repository_runs_nothing() {
+    let (all, top, state) = repository();
+    fs::write(top.join(".gitattributes"), "* filter=evil text=auto\n").unwrap();
+    git(&top, &["add", ".gitattributes"]);
+    git(&top, &["commit", "--quiet", "-m", "attributes"]);
+    let canary = all.path().join("canary");
+    plant(&top, &canary);
+    let workspace = opened(&top, &state);
+    assert_eq!(fs::read_to_string(path_of(&workspace).join("file")).unwrap(), "committed\n");
+    checkpoint("t1", &workspace, &state, &Cancel::new()).unwrap();
+    checkpoint("t2", &in_place(&top), &state, &Cancel::new()).unwrap();
+    assert!(!canary.exists(), "{}", fs::read_to_string(&canary).unwrap());
+}
+
+#[test]
+fn a_checkpoint_holds_every_file_byte_for_byte_and_touches_nothing() {
+    let (all, top, state) = repository();
+    let before = snapshot(&top);
+    fs::write(top.join("crlf.txt"), "a\r\nb\r\n").unwrap();
+    fs::write(
+        top.join(".gitattributes"),
+        "* text=auto eol=lf\n*.txt working-tree-encoding=UTF-16\n",
+    )
+    .unwrap();
+    fs::write(top.join("grüße\n"), "odd name").unwrap();
+    fs::write(top.join(".gitignore"), "ignored\n").unwrap();
+    fs::write(top.join("ignored"), "big build").unwrap();
+    symlink("file", top.join("link")).unwrap();
+    let nested = top.join("vendor/nested");
+    fs::create_dir_all(&nested).unwrap();
+    git(&nested, &["init", "--quiet"]);
+    fs::write(nested.join("kept"), "in a repository of its own").unwrap();
+    git(&nested, &["add", "."]);
+    git(&nested, &["commit", "--quiet", "-m", "nested"]);
+    fs::write(nested.join("new"), "not committed there").unwrap();
+
+    let cancel = Cancel::new();
+    let first = checkpoint("t", &in_place(&top), &state, &cancel).unwrap();
+    let store = state.join("checkpoints/t.git");
+    let shown = |what: &str| {
+        let output = Command::new("git")
+            .arg("--git-dir")
+            .arg(&store)
+            .args(["cat-file", "blob", what])
+            .output()
+            .unwrap();
+        output.stdout
+    };
+    for (name, content) in [
+        ("file", "changed\n"),
+        ("untracked", "untracked\n"),
+        ("crlf.txt", "a\r\nb\r\n"),
+        ("grüße\n", "odd name"),
+        ("link", "file"),
+        ("vendor/nested/kept", "in a repository of its own"),
+        ("vendor/nested/new", "not committed there"),
+        ("ignored", ""),
+    ] {
+        assert_eq!(String::from_utf8_lossy(&shown(&format!("{first}:{name}"))), content, "{name}");
+    }
+    fs::remove_file(top.join("untracked")).unwrap();
+    fs::write(store.join("index.lock"), "").unwrap();
+    let second = checkpoint("t", &in_place(&top), &state, &cancel).unwrap();
+    let listed = git(
+        all.path(),
+        &["--git-dir", store.to_str().unwrap(), "ls-tree", "-r", "--name-only", &second],
+    );
+    assert!(!listed.contains("untracked") && listed.contains("vendor/nested/new"), "{listed}");
+    let parents = git(all.path(), &["--git-dir", store.to_str().unwrap(), "rev-list", &second]);
+    assert_eq!(parents, format!("{second}\n{first}"));
+    let after = snapshot(&top);
+    assert_eq!((after.1, after.2, after.3), (before.1, before.2, before.3));
+}
+
+#[test]
+fn a_checkpoint_of_a_worktree_covers_it_whole() {
+    let (all, top, state) = repository();
+    let workspace = opened(&top.join("sub/deep"), &state);
+    fs::write(path_of(&workspace).join("../../above"), "x").unwrap();
+    let commit = checkpoint("t1", &workspace, &state, &Cancel::new()).unwrap();
+    let store = state.join("checkpoints/t1.git");
+    let listed = git(
+        all.path(),
+        &["--git-dir", store.to_str().unwrap(), "ls-tree", "-r", "--name-only", &commit],
+    );
+    assert_eq!(listed, "above\nfile\nsub/deep/inner");
+    let none = Workspace { kind: WorkspaceKind::None, path: None, branch: None, base: None };
+    assert!(checkpoint("t1", &none, &state, &Cancel::new()).is_err());
+}
