@@ -1,0 +1,25 @@
+# The one way to run anything. `just` alone lists what there is.
+
+default:
+    @just --list
+
+# Everything that must pass before a change lands.
+test:
+    bash scripts/test
+
+# Quick feedback while working.
+check:
+    cargo fmt --all
+    cargo clippy --workspace --all-targets -- -D warnings
+
+# The example task; ends verified.
+demo:
+    cargo run -q -- run examples/hello/task.toml
+
+# More seeds of the simulation than a test run has time for.
+simulate seeds="10000":
+    DRIVETRAIN_SEEDS={{seeds}} cargo test --release -p runtime --test simulation -- --nocapture
+
+# Speed beside the raw limit, in one run; figures go to docs/performance.md.
+bench:
+    cargo run --release -q -p runtime --example bench -- all
