@@ -19,7 +19,7 @@ impl Chain {
     #[must_use]
     pub fn next(&self, n: u64, time: i64, version: u32, body: &[u8]) -> Self {
         // Hashing one piece is faster than hashing two, and most records are small.
-        let mut piece = [0; 512];
+        let mut piece = [0; 320];
         let (head, rest) = piece.split_at_mut(36);
         head[..16].copy_from_slice(&self.0);
         head[16..24].copy_from_slice(&n.to_be_bytes());

@@ -8,6 +8,7 @@
 //! | `journal.db`, `-wal`, `-shm` | records, tasks, snapshots |
 //! | `tips` | the witness: the last record of every task |
 //! | `blobs/` | data too large for a record |
+//! | `turn` | nothing; locked while a process opens the journal |
 
 mod failure;
 mod read;
@@ -23,6 +24,7 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use serde::Serialize;
 
@@ -36,6 +38,7 @@ const LOG: &str = "journal.db-wal";
 const SHARED: &str = "journal.db-shm";
 const TIPS: &str = "tips";
 const BLOBS: &str = "blobs";
+const TURN: &str = "turn";
 
 /// A journal in a folder.
 #[derive(Debug)]
@@ -58,6 +61,8 @@ impl SqliteJournal {
     /// The folder and the files are made readable by this user only.
     pub fn open(folder: &Path) -> Result<Self, JournalError> {
         make_private(folder)?;
+        // Two processes that open a new folder at once make its files one after the other.
+        let _turn = take_turn(folder)?;
         let mut noted = Vec::new();
         let tips = folder.join(TIPS);
         let blank = is_blank(folder)?;
@@ -105,6 +110,18 @@ impl SqliteJournal {
     /// Opens the journal in a folder for reading: `commit` and `claim` fail, and the owner number (which is
     /// given as 0) stays as it is. A folder without a journal reads as an empty one.
     pub fn read(folder: &Path) -> Result<Self, JournalError> {
+        let turn = share_turn(folder)?;
+        match Self::read_once(folder) {
+            // Nobody had opened the journal a moment ago: what looks like damage may be its making.
+            Err(JournalError::Damaged(_) | JournalError::Foreign(_)) if turn.is_none() => {
+                let _turn = share_turn(folder)?;
+                Self::read_once(folder)
+            }
+            result => result,
+        }
+    }
+
+    fn read_once(folder: &Path) -> Result<Self, JournalError> {
         let witness = Witness::open(&folder.join(TIPS), false)?;
         let mut noted = Vec::new();
         let db = if is_blank(folder)? {
@@ -113,8 +130,7 @@ impl SqliteJournal {
             }
             empty().map_err(|error| failure::database(&error))?
         } else {
-            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
-            let db = connect(folder, flags)?;
+            let db = connect_reader(folder)?;
             match schema::inspect(&db, &folder.join(DATABASE).to_string_lossy())? {
                 schema::Kind::Journal => {
                     if witness.is_none() {
@@ -271,6 +287,46 @@ fn connect(folder: &Path, flags: OpenFlags) -> Result<Connection, JournalError> 
     let db =
         Connection::open_with_flags(folder.join(DATABASE), flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
     db.and_then(|db| schema::settle(&db).map(|()| db)).map_err(|error| failure::database(&error))
+}
+
+/// A connection that changes nothing of what is recorded. It may write the log's index: after a crash somebody
+/// has to make it anew before anything can be read.
+fn connect_reader(folder: &Path) -> Result<Connection, JournalError> {
+    let db = match connect(folder, OpenFlags::SQLITE_OPEN_READ_WRITE) {
+        Ok(db) => db,
+        // On a disk that cannot be written there is no crash to mend.
+        Err(_) => return connect(folder, OpenFlags::SQLITE_OPEN_READ_ONLY),
+    };
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+        .and_then(|_| db.execute_batch("pragma query_only = on"))
+        .map_err(|error| failure::database(&error))?;
+    Ok(db)
+}
+
+/// Holds the folder's turn until dropped.
+fn take_turn(folder: &Path) -> Result<fs::File, JournalError> {
+    let path = folder.join(TURN);
+    let failed = |error: std::io::Error| failure::file(&path, &error);
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(failed)?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)
+        .map_err(|error| failed(error.into()))?;
+    Ok(file)
+}
+
+/// Waits until nobody opens the journal for writing, and keeps it so until dropped. None if nobody ever did,
+/// or if it cannot be known here.
+fn share_turn(folder: &Path) -> Result<Option<fs::File>, JournalError> {
+    let path = folder.join(TURN);
+    let Ok(file) = fs::File::open(&path) else { return Ok(None) };
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockShared)
+        .map_err(|error| failure::file(&path, &error.into()))?;
+    Ok(Some(file))
 }
 
 /// An empty journal that is nowhere.

@@ -126,6 +126,7 @@ pub fn summary(state: &State) -> Value {
         "spend": data.spend,
         "budget": data.budget,
         "criteria": data.spec.acceptance.len(),
+        "paused": data.paused,
         "workspace": data.workspace.as_ref().and_then(|w| w.path.clone()),
         "workspace_kind": data.workspace.as_ref().map(|w| w.kind),
         "branch": data.workspace.as_ref().and_then(|w| w.branch.clone()),

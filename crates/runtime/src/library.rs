@@ -149,14 +149,20 @@ impl Library {
     /// Reads a task file and puts in its place whatever it names. Nothing is left to look up afterwards.
     pub fn task(&self, path: &Path, registry: &Registry) -> Result<TaskFile, LibraryError> {
         let (text, shown) = read(path)?;
-        let mut task = file::task::parse_for(&text, &shown, Format::of(&shown), registry).map_err(LibraryError::Source)?;
+        let mut task = file::task::parse_for(&text, &shown, Format::of(&shown), registry)
+            .map_err(LibraryError::Source)?;
         let base = path.parent().unwrap_or(Path::new("."));
         self.resolve_task(&mut task, base, registry)?;
         Ok(task)
     }
 
     /// Puts in its place whatever the task names, and checks what a file alone cannot say.
-    pub fn resolve_task(&self, task: &mut TaskFile, base: &Path, registry: &Registry) -> Result<(), LibraryError> {
+    pub fn resolve_task(
+        &self,
+        task: &mut TaskFile,
+        base: &Path,
+        registry: &Registry,
+    ) -> Result<(), LibraryError> {
         // The walk speaks in text; the first typed error is kept beside it.
         let mut cause = None;
         let resolved = task.resolve(&mut |reference| {
@@ -174,7 +180,12 @@ impl Library {
     }
 
     /// Puts in its place whatever a driver's configuration names.
-    pub fn resolve_driver(&self, driver: &mut DriverSpec, base: &Path, registry: &Registry) -> Result<(), LibraryError> {
+    pub fn resolve_driver(
+        &self,
+        driver: &mut DriverSpec,
+        base: &Path,
+        registry: &Registry,
+    ) -> Result<(), LibraryError> {
         let mut task = TaskFile {
             goal: String::new(),
             driver: driver.clone(),
@@ -229,7 +240,8 @@ impl Library {
         for root in &self.folders {
             let Ok(entries) = fs::read_dir(root.join(folder)) else { continue };
             for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-                let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+                let ending =
+                    path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
                 let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
                 if ENDINGS.contains(&ending) && !found.iter().any(|known| known.name == name) {
                     found.push(Found { name: name.to_owned(), path: path.clone() });
@@ -242,10 +254,15 @@ impl Library {
 }
 
 /// Checks what only the runtime can: that the driver can be made, and that patterns can be searched for.
-pub fn check(driver: &DriverSpec, acceptance: &[Criterion], registry: &Registry) -> Result<(), LibraryError> {
+pub fn check(
+    driver: &DriverSpec,
+    acceptance: &[Criterion],
+    registry: &Registry,
+) -> Result<(), LibraryError> {
     let wrong = |text: String| LibraryError::Wrong(text);
-    machine::driver::DriverSlot::create(&driver.name, &driver.config, registry)
-        .map_err(|reason| wrong(format!("the driver {:?} cannot be used: {reason}", driver.name)))?;
+    machine::driver::DriverSlot::create(&driver.name, &driver.config, registry).map_err(
+        |reason| wrong(format!("the driver {:?} cannot be used: {reason}", driver.name)),
+    )?;
     for criterion in acceptance {
         let pattern = match criterion {
             Criterion::Shell { stdout, .. } => stdout,
@@ -253,7 +270,10 @@ pub fn check(driver: &DriverSpec, acceptance: &[Criterion], registry: &Registry)
         };
         if let Some(pattern) = pattern {
             regex::Regex::new(pattern).map_err(|error| {
-                wrong(format!("the criterion {:?} has a pattern that is not a regular expression: {error}", criterion.title()))
+                wrong(format!(
+                    "the criterion {:?} has a pattern that is not a regular expression: {error}",
+                    criterion.title()
+                ))
             })?;
         }
     }
@@ -262,14 +282,17 @@ pub fn check(driver: &DriverSpec, acceptance: &[Criterion], registry: &Registry)
 
 /// Whether a reference is a file's path rather than a name to look up.
 pub fn is_path(reference: &str) -> bool {
-    let ending = Path::new(reference).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let ending =
+        Path::new(reference).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     reference.contains('/') || ENDINGS.contains(&ending)
 }
 
 fn spec_of(plugin: Plugin, path: &Path) -> PluginSpec {
     // A plugin's file is in `.drivetrain/drivers`: its program is named from the project's folder.
     let project = path.parent().and_then(Path::parent).and_then(Path::parent);
-    let folder = project.filter(|_| path.parent().and_then(Path::parent).is_some_and(|p| p.ends_with(".drivetrain")));
+    let folder = project.filter(|_| {
+        path.parent().and_then(Path::parent).is_some_and(|p| p.ends_with(".drivetrain"))
+    });
     let folder = folder.or(path.parent()).and_then(|folder| std::path::absolute(folder).ok());
     PluginSpec {
         name: plugin.name,
@@ -316,8 +339,10 @@ fn project_folders(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn user_folder() -> Option<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let config = variable("XDG_CONFIG_HOME").or_else(|| variable("HOME").map(|home| home.join(".config")))?;
+    let variable =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let config = variable("XDG_CONFIG_HOME")
+        .or_else(|| variable("HOME").map(|home| home.join(".config")))?;
     Some(config.join("drivetrain")).filter(|folder| folder.is_dir())
 }
 
@@ -371,14 +396,21 @@ mod tests {
         let folder = project();
         let library = Library::at(project_folders(folder.path()));
         let error = library.workflow("cuont", folder.path()).unwrap_err();
-        assert!(matches!(&error, LibraryError::Unknown { known, .. } if *known == ["count"]), "{error}");
+        assert!(
+            matches!(&error, LibraryError::Unknown { known, .. } if *known == ["count"]),
+            "{error}"
+        );
         let error = library.workflow("../count.toml", folder.path()).unwrap_err();
         assert!(error.to_string().contains("there is no such file"), "{error}");
     }
 
     #[test]
     fn a_wrong_pattern_is_found_before_anything_starts() {
-        let criterion = Criterion::File { path: "a".to_owned(), pattern: Some("(".to_owned()), forbidden: false };
+        let criterion = Criterion::File {
+            path: "a".to_owned(),
+            pattern: Some("(".to_owned()),
+            forbidden: false,
+        };
         let driver = DriverSpec { name: "user".to_owned(), config: Value::Null };
         let error = check(&driver, &[criterion], &Registry::builtin()).unwrap_err();
         assert!(error.to_string().contains("not a regular expression"), "{error}");

@@ -22,7 +22,7 @@ pub use cancel::Cancel;
 pub use capture::{Capture, HEAD, KEPT, TAIL};
 pub use child::{Child, Exit, ReadError};
 pub use tree::{Containment, Reaped, namespaces_work, reap_leftovers};
-use tree::{MARK_VARIABLE, MarkFile, Tree};
+use tree::{GO, MARK_VARIABLE, MarkFile, READY, Tree};
 
 /// How long output is still read after the command itself has ended: a grandchild may hold it open for ever.
 const DRAIN: Duration = Duration::from_millis(250);
@@ -158,14 +158,18 @@ pub fn run(spec: ProcessSpec, cancel: &Cancel) -> Result<Finished, SpawnError> {
             (Some(error), end)
         }
     };
-    let stdin = if spec.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
+    let guarded = spec.containment.is_namespaced();
+    let stdin = if spec.stdin.is_some() || guarded { Stdio::piped() } else { Stdio::null() };
+    let mut to_write = if guarded { GO.to_vec() } else { Vec::new() };
+    to_write.extend_from_slice(spec.stdin.as_deref().unwrap_or_default());
     let mut launched = launch(&spec, stdin, out_end.into(), error_end.into())?;
     let mut pipes = Pipes {
         streams: spec.streams,
         out: Some(out),
         error,
         input: launched.child.stdin.take().map(OwnedFd::from),
-        to_write: spec.stdin.clone().unwrap_or_default(),
+        to_write,
+        held: guarded,
         written: 0,
         output: Capture::new(spec.output_limit),
         stdout: Capture::new(spec.output_limit),
@@ -248,6 +252,8 @@ struct Pipes {
     input: Option<OwnedFd>,
     to_write: Vec<u8>,
     written: usize,
+    /// Whether the guard has not said that it is there; until then nothing is written.
+    held: bool,
     output: Capture,
     stdout: Capture,
     stderr: Capture,
@@ -277,7 +283,7 @@ impl Pipes {
         for end in [&self.out, &self.error].into_iter().flatten() {
             fds.push(PollFd::new(end, PollFlags::IN));
         }
-        if let Some(input) = &self.input {
+        if let (Some(input), false) = (&self.input, self.held) {
             fds.push(PollFd::new(input, PollFlags::OUT));
         }
         if let Some(handle) = handle {
@@ -314,10 +320,15 @@ impl Pipes {
                     }
                 };
                 any = true;
-                self.output.push(&buffer[..count]);
+                let mut bytes = &buffer[..count];
+                if self.held && from_out && bytes[0] == READY {
+                    self.held = false;
+                    bytes = &bytes[1..];
+                }
+                self.output.push(bytes);
                 if self.streams == Streams::Separate {
                     let alone = if from_out { &mut self.stdout } else { &mut self.stderr };
-                    alone.push(&buffer[..count]);
+                    alone.push(bytes);
                 }
             }
             if !any {
@@ -327,7 +338,7 @@ impl Pipes {
     }
 
     fn write_ready(&mut self) {
-        let Some(input) = &self.input else { return };
+        let (Some(input), false) = (&self.input, self.held) else { return };
         match rustix::io::write(input, &self.to_write[self.written..]) {
             Ok(count) => self.written += count,
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return,

@@ -183,6 +183,8 @@ impl<P: Perform> Supervisor<P> {
         }
         self.turn(deliveries)?;
         self.hosts.remove(id);
+        // On a full disk the command is refused, so it must not be tried again behind the sender's back.
+        self.backlog.retain(|delivery| delivery.task != *id);
         match answer.try_recv() {
             Ok(Ok(())) => Ok(()),
             Ok(Err(reason)) => Err(SupervisorError::Refused(reason)),
@@ -276,6 +278,10 @@ impl<P: Perform> Supervisor<P> {
     /// While stopping, lets go of every task whose work has ended, or of all once the grace is over.
     fn drain(&mut self) -> Result<(), SupervisorError> {
         let Some(deadline) = self.drain_deadline else { return Ok(()) };
+        if !self.backlog.is_empty() {
+            // What came before could not be written yet; neither can this.
+            return Ok(());
+        }
         let late = self.clock.now() >= deadline;
         let ready: Vec<TaskId> = self
             .hosts
@@ -313,7 +319,8 @@ impl<P: Perform> Supervisor<P> {
                         self.notify(&Notice::Stalled(&reason));
                     }
                     self.stalled = Some(reason);
-                    self.backlog = deliveries;
+                    // Behind what is kept already: that entered first.
+                    self.backlog.append(&mut deliveries);
                     return Ok(());
                 }
                 Err(JournalError::Fenced { task, by, .. }) => {

@@ -17,8 +17,8 @@ use crate::{DamageKind, Entry, JournalError, MAX_BODY, TaskRow, check_id};
 const POINT_EVERY: i64 = 5_000;
 const POINT_EVERY_TASK: i64 = 20;
 
-/// A process that commits this often gets a write-ahead log of full length at once: overwriting blocks that
-/// the file already has is about twice as fast as adding some.
+/// A process that commits this often gets a write-ahead log of full length at once, so that its commits
+/// overwrite blocks that the file already has, where growing the file would change its metadata each time.
 const WARM_AFTER: u64 = 32;
 const WARM_LENGTH: u64 = 32 + 1_100 * (4096 + 24);
 

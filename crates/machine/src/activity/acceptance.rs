@@ -9,9 +9,7 @@ use crate::task::{CriterionResult, Outcome, WorkspaceKind};
 
 impl Step<'_> {
     pub(crate) fn on_claim(&mut self, summary: String) {
-        if !self.state.data.follow_ups.is_empty() {
-            // The operator has more to say: the driver goes on with that in mind.
-            self.state.data.notes.append(&mut self.state.data.follow_ups);
+        if self.has_more_to_say() {
             return;
         }
         let said = summary.clone();
@@ -20,6 +18,13 @@ impl Step<'_> {
             return self.finish(Outcome::Completed, summary);
         }
         self.check_claim(summary);
+    }
+
+    /// Whether notes wait for a driver that would be finished: it is asked again, with them in mind.
+    fn has_more_to_say(&mut self) -> bool {
+        let data = &mut self.state.data;
+        data.notes.append(&mut data.follow_ups);
+        !data.notes.is_empty()
     }
 
     /// Keeps the tree that is handed over, then checks it. Without a git worktree there is nothing to keep.
@@ -71,6 +76,11 @@ impl Step<'_> {
         let complete = results.len() == self.state.data.spec.acceptance.len();
         let failed = results.iter().filter(|result| !result.passed).count();
         if complete && failed == 0 {
+            if self.has_more_to_say() {
+                // It was said while the claim was checked.
+                self.state.data.phase = Phase::Ready;
+                return;
+            }
             return self.finish(Outcome::Verified, summary);
         }
         self.event(|| EventKind::VerdictFailed { failed });

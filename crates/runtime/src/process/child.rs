@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 
+use super::tree::{GO, READY};
 use super::{
     Cancel, DRAIN, Launched, ProcessSpec, SpawnError, launch, set_nonblocking, timeout_until,
 };
@@ -21,6 +22,8 @@ use super::{
 const STDERR_TAIL: usize = 16 * 1024;
 /// How long a line may wait for the process to take it.
 const WRITE_LIMIT: Duration = Duration::from_secs(30);
+/// How long the namespace may take to be made.
+const GUARD_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running process with pipes to it. Dropping it ends the whole tree.
 ///
@@ -269,6 +272,9 @@ fn keep(spec: &ProcessSpec, shared: &Shared, stop: &Cancel, sender: &mpsc::SyncS
         for end in [Some(&stdin), Some(&stdout), stderr.as_ref()].into_iter().flatten() {
             let _ = set_nonblocking(end);
         }
+        if spec.containment.is_namespaced() {
+            let_go(&stdin, &stdout, &launched);
+        }
         let _ = sender.send(Ok((stdin, stdout)));
     }
     attend(spec, &launched, &mut stderr, shared, stop);
@@ -282,6 +288,26 @@ fn keep(spec: &ProcessSpec, shared: &Shared, stop: &Cancel, sender: &mpsc::SyncS
     drop(launched);
     shared.lock().exit = Some(exit);
     shared.ended.notify_all();
+}
+
+/// Waits for the guard's word and lets it become the command. A guard that never speaks has failed; that shows
+/// as a process that has ended.
+fn let_go(stdin: &OwnedFd, stdout: &OwnedFd, launched: &Launched) {
+    let until = Instant::now() + GUARD_LIMIT;
+    let mut word = [0u8; 1];
+    while Instant::now() < until && !launched.tree.leader_exited() {
+        match rustix::io::read(stdout, &mut word[..]) {
+            Ok(1) if word[0] == READY => {
+                let _ = rustix::io::write(stdin, GO);
+                return;
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {
+                let mut fds = [PollFd::new(stdout, PollFlags::IN)];
+                let _ = poll(&mut fds, timeout_until([Some(until)]).as_ref());
+            }
+            Ok(_) | Err(_) => return,
+        }
+    }
 }
 
 /// Reads standard error until the process ends by itself or is to be ended.

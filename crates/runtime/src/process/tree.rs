@@ -47,9 +47,26 @@ impl Containment {
             argv.extend(["--chdir".into(), cwd.into()]);
         }
         argv.push("--".into());
+        argv.extend(["/bin/sh", "-c", GUARD, "guard"].map(OsString::from));
         argv
     }
+
+    /// Whether commands run in a PID namespace, behind a guard that waits to be let go.
+    pub(super) fn is_namespaced(self) -> bool {
+        self == Containment::Auto && namespaces_work()
+    }
 }
+
+/// Runs first inside the namespace. Bubblewrap asks the kernel to end the namespace with its parent only
+/// after it has made it: if the runtime dies in between, nothing would end the command. So the guard says
+/// that it is there and becomes the command only when the runtime answers; a dead one never does.
+const GUARD: &str = r#"printf '\006'; IFS= read -r go || exit 125; exec "$@""#;
+
+/// What the guard says, as the first byte of standard output.
+pub(super) const READY: u8 = 0x06;
+
+/// What lets the guard go, as the first line of standard input.
+pub(super) const GO: &[u8] = b"\n";
 
 const NAMESPACE: [&str; 7] =
     ["--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent"];

@@ -211,7 +211,7 @@ impl TaskAudit {
             counts.1 += u64::from(output.rejected.is_none());
         }
         self.check_results(&input, &output)?;
-        self.check_doubt(&input, &before)?;
+        self.check_doubt(&input, &before, &output)?;
         self.check_cancelled(&output)?;
         for effect in output.effects {
             if !matches!(effect, Effect::Cancel { .. } | Effect::SetTimer { .. }) {
@@ -287,8 +287,9 @@ impl TaskAudit {
         }
     }
 
-    /// Losing the owner puts running unsafe calls in doubt; only a person's word takes them out of it.
-    fn check_doubt(&self, input: &Input, before: &Before) -> Result<(), Violation> {
+    /// Losing the owner puts running unsafe calls in doubt. Only a person's word takes them out of it; a task
+    /// that goes on or ends over one has in doubt as the call's result.
+    fn check_doubt(&self, input: &Input, before: &Before, output: &Output) -> Result<(), Violation> {
         let id = self.state.id();
         let data = self.state.data();
         let status = |call: CallId| data.calls.iter().find(|open| open.id == call).map(|open| &open.status);
@@ -305,8 +306,14 @@ impl TaskAudit {
             Input::Command(Command::Resolve { call, .. }) => Some(*call),
             _ => None,
         };
+        let named = |asked: CallId| {
+            output.events.iter().any(|event| {
+                matches!(&event.kind, EventKind::ToolEnded { call, result, .. }
+                    if *call == asked && result.status == Status::InDoubt)
+            })
+        };
         for call in before.in_doubt.iter().filter(|call| Some(**call) != resolved) {
-            if status(*call) != Some(&CallStatus::InDoubt) {
+            if status(*call) != Some(&CallStatus::InDoubt) && !named(*call) {
                 return violation(Check::InDoubt, format!("{call} of {id} was in doubt, and nobody resolved it"));
             }
         }

@@ -72,6 +72,13 @@ pub(crate) struct Attempt {
     alias: Option<EffectId>,
 }
 
+impl Attempt {
+    /// The process that started it.
+    pub(crate) fn process(&self) -> usize {
+        self.process
+    }
+}
+
 /// Everything outside the processes.
 pub(crate) struct World {
     pub(crate) now: i64,
@@ -97,6 +104,8 @@ pub(crate) struct World {
     pub(crate) trace: Option<Vec<String>>,
     /// Nothing hangs any more.
     pub(crate) finishing: bool,
+    /// All work takes the same time and ends well.
+    pub(crate) in_step: bool,
     pub(crate) tally: Tally,
 }
 
@@ -168,6 +177,7 @@ impl World {
             violation: None,
             trace: traced.then(Vec::new),
             finishing: false,
+            in_step: false,
             tally: Tally::default(),
         }
     }
@@ -203,6 +213,14 @@ impl World {
         let (key, happening) = self.schedule.pop_first()?;
         self.now = self.now.max(key.0);
         Some((key, happening))
+    }
+
+    fn chance(&mut self, n: u64) -> bool {
+        !self.in_step && self.random.one_in(n)
+    }
+
+    pub(crate) fn delay(&mut self, low: u64, high: u64) -> i64 {
+        if self.in_step { low as i64 } else { self.random.millis(low, high) }
     }
 
     pub(crate) fn is_crash(&mut self, what: &str) -> bool {
@@ -251,8 +269,14 @@ impl World {
     fn begin(&mut self, process: usize, task: &TaskId, effect: Effect) {
         let number = self.attempts.len();
         let is_workspace = matches!(effect, Effect::OpenWorkspace { .. });
-        let hangs = !is_workspace && !self.finishing && self.random.one_in(30);
+        let hangs = !is_workspace && !self.finishing && self.chance(30);
         self.note(|| format!("process {process} starts {} #{} of {task}", name(&effect), effect.id().0));
+        if let Effect::RunTool { call, .. } = &effect
+            && !call.repeated
+            && self.times(task, call.call) > 0
+        {
+            self.fail(Check::NothingDoubled, format!("{} of {task} starts as if it had never run", call.call));
+        }
         self.attempts.push(Attempt {
             process,
             task: task.clone(),
@@ -264,8 +288,8 @@ impl World {
             orphan: false,
             alias: None,
         });
-        if !hangs || self.random.one_in(2) {
-            let delay = self.random.millis(1, 120);
+        if !hangs || self.chance(2) {
+            let delay = self.delay(1, 120);
             self.after(delay, Happening::Act(number));
             if self.bug == Some(Bug::EffectsStartTwice) {
                 self.after(delay + 1, Happening::Act(number));
@@ -291,12 +315,12 @@ impl World {
             let late = !attempt.stopped && !attempt.reported;
             attempt.stopped = true;
             // What was cancelled may still have something to say.
-            if late && self.random.one_in(3) {
+            if late && self.chance(3) {
                 let attempt = &self.attempts[index];
                 if let Effect::RunTool { id, .. } = attempt.effect {
                     let input = Input::ToolEnded(id, ToolResult::ended(Status::Aborted, "stopped"));
                     let happening = Happening::Stray(process, task.clone(), input);
-                    let delay = self.random.millis(0, 50);
+                    let delay = self.delay(0, 50);
                     self.after(delay, happening);
                 }
             }
@@ -304,14 +328,13 @@ impl World {
     }
 
     /// The work is done in the world; whether anybody hears of it is another matter.
-    pub(crate) fn on_act(&mut self, number: usize) -> Option<usize> {
+    pub(crate) fn on_act(&mut self, number: usize) -> bool {
         let attempt = &self.attempts[number];
         let goes_on = self.bug == Some(Bug::StoppedWorkGoesOn);
         if attempt.stopped && !goes_on || attempt.reported {
-            return None;
+            return false;
         }
-        let (process, task, stopped, hangs) = (attempt.process, attempt.task.clone(), attempt.stopped, attempt.hangs);
-        let orphan = attempt.orphan;
+        let (task, stopped, quiet) = (attempt.task.clone(), attempt.stopped, attempt.hangs || attempt.orphan);
         if let Effect::RunTool { id, call, .. } = &attempt.effect {
             let (id, call) = (*id, call.clone());
             if stopped {
@@ -320,18 +343,18 @@ impl World {
             self.act(&task, &call);
         }
         self.attempts[number].acted = true;
-        if !hangs && !orphan {
-            let delay = self.random.millis(0, 60);
+        if !quiet {
+            let delay = self.delay(0, 60);
             self.after(delay, Happening::Report(number));
         }
-        Some(process)
+        true
     }
 
-    /// One call acts. A checkable tool looks first; an unsafe one must not act again unless told to.
+    /// One call acts. A checkable tool sees what has been done; an unsafe one must not act again unless told to.
     fn act(&mut self, task: &TaskId, call: &ToolCall) {
         let place = (task.clone(), call.call);
         let before = self.ran.get(&place).copied().unwrap_or_default();
-        if call.class == EffectClass::Checkable && call.repeated && before > 0 {
+        if call.class == EffectClass::Checkable && before > 0 {
             return;
         }
         *self.ran.entry(place).or_default() += 1;
@@ -352,8 +375,9 @@ impl World {
 
     /// Who is to hear what of an attempt that ended.
     pub(crate) fn on_report(&mut self, number: usize) -> Option<(usize, TaskId, Input)> {
+        let unheard = self.chance(2);
         let attempt = &self.attempts[number];
-        if attempt.reported || attempt.orphan || (attempt.stopped && self.random.one_in(2)) {
+        if attempt.reported || attempt.orphan || (attempt.stopped && unheard) {
             return None;
         }
         let (process, task) = (attempt.process, attempt.task.clone());
@@ -370,11 +394,11 @@ impl World {
 
     /// Now and then a report comes twice, or one comes that nobody asked for.
     fn stray(&mut self, process: usize, task: &TaskId, input: &Input) {
-        let delay = self.random.millis(0, 80);
-        if self.random.one_in(12) {
+        let delay = self.delay(0, 80);
+        if self.chance(12) {
             self.after(delay, Happening::Stray(process, task.clone(), input.clone()));
         }
-        if self.random.one_in(20) {
+        if self.chance(20) {
             let foreign = EffectId(1_000_000 + self.random.below(9));
             let input = Input::ToolEnded(foreign, ToolResult::ok("from elsewhere"));
             self.after(delay, Happening::Stray(process, task.clone(), input));
@@ -383,7 +407,7 @@ impl World {
 
     /// What planted mistakes make of a report.
     fn confuse(&mut self, number: usize, input: Input) -> Option<Input> {
-        if self.bug == Some(Bug::ReportsGetLost) && self.random.one_in(5) {
+        if self.bug == Some(Bug::ReportsGetLost) && self.chance(5) {
             return None;
         }
         let Input::ToolEnded(id, result) = input else { return Some(input) };
@@ -395,8 +419,9 @@ impl World {
                 && !other.stopped
                 && matches!(other.effect, Effect::RunTool { .. })
         };
+        let alias = self.attempts[number].alias;
         match (self.bug, self.attempts.iter_mut().find(beside)) {
-            (Some(Bug::ResultsMatchByPosition), Some(other)) if self.attempts[number].alias.is_none() => {
+            (Some(Bug::ResultsMatchByPosition), Some(other)) if alias.is_none() => {
                 let theirs = other.effect.id();
                 other.alias = Some(id);
                 return Some(Input::ToolEnded(theirs, result));
@@ -407,7 +432,7 @@ impl World {
             }
             _ => {}
         }
-        Some(Input::ToolEnded(self.attempts[number].alias.unwrap_or(id), result))
+        Some(Input::ToolEnded(alias.unwrap_or(id), result))
     }
 
     /// What an effect comes to.
@@ -423,10 +448,10 @@ impl World {
             }
             Effect::RunTool { id, call, .. } => {
                 let text = format!("{task} {} by effect {}", call.call, id.0);
-                let status = match self.random.below(10) {
-                    0 => Status::Error,
-                    1 if self.random.one_in(3) => Status::TimedOut,
-                    _ => Status::Ok,
+                let status = match (self.chance(10), self.chance(30)) {
+                    (true, _) => Status::Error,
+                    (false, true) => Status::TimedOut,
+                    (false, false) => Status::Ok,
                 };
                 Input::ToolEnded(id, ToolResult { exit: Some(i32::from(status != Status::Ok)), ..ToolResult::ended(status, text) })
             }
@@ -436,7 +461,7 @@ impl World {
                 let results: Vec<CriterionResult> = criteria
                     .iter()
                     .map(|criterion| {
-                        let passed = !self.random.one_in(4);
+                        let passed = !self.chance(4);
                         let evidence = format!("seen by effect {}", id.0);
                         let exit = Some(i32::from(!passed));
                         CriterionResult { title: criterion.title(), passed, exit, evidence, millis: 3 }
@@ -455,10 +480,10 @@ impl World {
     /// A plugin's answer: a few actions, then a claim; sometimes none, sometimes nonsense.
     fn advise(&mut self, request: &Value) -> Result<Value, String> {
         let turns = request["params"]["turns"].as_u64().unwrap_or_default();
-        if self.random.one_in(12) {
+        if self.chance(12) {
             return Err("the plugin died".to_owned());
         }
-        if self.random.one_in(12) {
+        if self.chance(12) {
             return Ok(json!({ "decision": "dance" }));
         }
         if turns >= 3 {
@@ -466,7 +491,7 @@ impl World {
         }
         let shell = json!({ "tool": "shell", "parameters": { "command": format!("plugin {turns}") } });
         let read = json!({ "tool": "read", "parameters": { "path": "notes" } });
-        let actions = if self.random.one_in(2) { json!([shell, read]) } else { json!([read]) };
+        let actions = if self.chance(2) { json!([shell, read]) } else { json!([read]) };
         Ok(json!({ "decision": "act", "actions": actions, "state": turns }))
     }
 }

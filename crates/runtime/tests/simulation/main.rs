@@ -1,0 +1,172 @@
+//! Deterministic simulation of supervisor, journal and world, with crashes at every write, sync and effect.
+//!
+//! One seed is one run; the same seed is the same run. `DRIVETRAIN_SEEDS=N` runs more of them and
+//! `DRIVETRAIN_SEED=S` one. A run that breaks a promise prints how to repeat it and what happened.
+
+mod audit;
+mod bug;
+mod disk;
+mod journal;
+mod people;
+mod planted;
+mod random;
+mod run;
+mod scenario;
+mod world;
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use ::journal::Journal;
+use ::journal::contract::{Store, check};
+
+use crate::bug::Bug;
+use crate::journal::SimulatedJournal;
+use crate::random::Random;
+use crate::run::{Ended, Plan, run};
+use crate::scenario::Scenario;
+use crate::world::{Shared, Tally, World};
+
+/// Seeds that every test run tries.
+const SEEDS: u64 = 1_000;
+
+/// Small scenarios that every test run crashes at each of their points.
+const SMALL: u64 = 30;
+
+/// The first seed; seeds count up from here.
+const FIRST: u64 = 1;
+
+#[test]
+fn a_thousand_seeds_keep_every_promise() {
+    let only = number("DRIVETRAIN_SEED");
+    let count = number("DRIVETRAIN_SEEDS").unwrap_or(SEEDS);
+    let seeds = only.map_or(FIRST..FIRST + count, |seed| seed..seed + 1);
+    let began = Instant::now();
+    let mut tally = Tally::default();
+    for seed in seeds.clone() {
+        let ended = run(&large(seed, None));
+        judge("", &ended, &large(seed, None));
+        tally.add(&ended.tally);
+        if only.is_some() {
+            say(&run(&Plan { traced: true, ..large(seed, None) }).trace.join("\n"));
+        }
+    }
+    let runs = seeds.end - seeds.start;
+    report("seeds", runs, began, &tally);
+    if only.is_none() {
+        for (what, times) in [
+            ("crashes", tally.crashes),
+            ("torn tails", tally.torn),
+            ("calls in doubt", tally.in_doubt),
+            ("repeated calls", tally.repeated),
+            ("fenced owners", tally.fenced),
+            ("full disks", tally.stalled),
+            ("acknowledged commands", tally.acknowledged),
+        ] {
+            assert!(times * 40 >= runs, "{runs} seeds had only {times} {what}: they test too little");
+        }
+    }
+}
+
+#[test]
+fn a_crash_at_every_point_of_small_tasks_keeps_every_promise() {
+    let began = Instant::now();
+    let mut tally = Tally::default();
+    let mut runs = 0;
+    let scale = number("DRIVETRAIN_SEEDS").unwrap_or(SEEDS).div_ceil(SEEDS);
+    for seed in FIRST..FIRST + SMALL * scale {
+        for point in 1.. {
+            let plan = small(seed, point);
+            let ended = run(&plan);
+            judge(&format!("crash at point {point} of small scenario {seed}: "), &ended, &plan);
+            runs += 1;
+            tally.add(&ended.tally);
+            if ended.tally.crashes == 0 {
+                break;
+            }
+        }
+    }
+    report("crash runs", runs, began, &tally);
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    for seed in [3, 14, 159] {
+        let plan = Plan { traced: true, ..large(seed, None) };
+        assert_eq!(run(&plan).trace, run(&plan).trace);
+    }
+}
+
+#[test]
+fn tasks_that_overlap_share_commits_and_a_step_costs_one_sync() {
+    let commits = |tasks: u64, turns: u64| {
+        let tasks = (1..=tasks).map(|number| scenario::steady(number, turns)).collect();
+        let scenario = Scenario { in_step: true, ..Scenario::quiet(tasks) };
+        let ended = run(&Plan { seed: 0, scenario, crashes: Vec::new(), bug: None, traced: false });
+        assert!(ended.violation.is_none(), "{:?}", ended.violation);
+        ended.commits
+    };
+    assert_eq!(commits(1, 20) - commits(1, 10), 10, "one dependent step, one sync");
+    assert_eq!(commits(4, 20), commits(1, 20), "four tasks in step, the same syncs");
+}
+
+#[test]
+fn the_simulated_journal_keeps_the_contract_of_journals() {
+    struct Place(Shared);
+    impl Store for Place {
+        fn open(&self) -> Box<dyn Journal> {
+            match SimulatedJournal::open(&self.0) {
+                Ok(journal) => Box::new(journal),
+                Err(error) => panic!("the simulated journal does not open: {error}"),
+            }
+        }
+    }
+    check(&mut || Box::new(Place(Arc::new(Mutex::new(World::new(0, &[], None, false))))));
+}
+
+/// The run of a seed: everything in it, with up to five crashes, some of them while it recovers.
+fn large(seed: u64, bug: Option<Bug>) -> Plan {
+    let mut random = Random::new(seed, 5);
+    let mut crashes = Vec::new();
+    for again in 0..random.below(6) {
+        let soon = again > 0 && random.one_in(2);
+        crashes.push(1 + random.below(if soon { 12 } else { 250 }));
+    }
+    Plan { seed, scenario: Scenario::large(seed), crashes, bug, traced: false }
+}
+
+/// A small scenario that crashes at one point and, for two of three points, once more soon after.
+fn small(seed: u64, point: u64) -> Plan {
+    let mut crashes = vec![point];
+    if point % 3 != 0 {
+        crashes.push(1 + Random::new(seed, point).below(20));
+    }
+    Plan { seed, scenario: Scenario::small(seed), crashes, bug: None, traced: false }
+}
+
+/// Fails with everything that is needed to understand and to repeat the run.
+fn judge(what: &str, ended: &Ended, plan: &Plan) {
+    let Some(violation) = &ended.violation else { return };
+    let trace = run(&Plan { traced: true, ..plan.clone() }).trace.join("\n");
+    panic!(
+        "{what}seed {seed} breaks {check:?}: {text}\n{trace}\n\nseed {seed} breaks {check:?}: {text}\n\
+         repeat with: DRIVETRAIN_SEED={seed} cargo test -p runtime --test simulation -- --nocapture",
+        seed = plan.seed,
+        check = violation.check,
+        text = violation.what,
+    );
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+fn report(what: &str, runs: u64, began: Instant, tally: &Tally) {
+    let seconds = began.elapsed().as_secs_f64();
+    say(&format!("{runs} {what} in {seconds:.1} s, {:.0} a second: {tally:?}", runs as f64 / seconds));
+}
+
+fn say(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}

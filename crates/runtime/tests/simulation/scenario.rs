@@ -1,0 +1,246 @@
+//! What a seed stands for: which tasks there are, and what befalls them.
+
+use machine::id::TaskId;
+use machine::policy::budget::Budget;
+use machine::policy::permission::{Decide, Policy, Rule, Unattended};
+use machine::task::{Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec};
+use machine::time::Span;
+use serde_json::{Value, json};
+
+use crate::random::Random;
+
+/// One run's cast and fate.
+#[derive(Debug, Clone)]
+pub(crate) struct Scenario {
+    pub(crate) tasks: Vec<Plan>,
+    /// How many things operators do before they bring everything to an end.
+    pub(crate) people: u64,
+    /// When they begin to.
+    pub(crate) horizon: i64,
+    /// When the disk is full: from, for how long.
+    pub(crate) full: Vec<(i64, i64)>,
+    /// When a second process takes a task.
+    pub(crate) take_overs: Vec<i64>,
+    /// When a process is asked to stop.
+    pub(crate) stops: Vec<i64>,
+    /// When the clock jumps, and how far.
+    pub(crate) jumps: Vec<(i64, i64)>,
+    /// Whether somebody listens to events.
+    pub(crate) observed: bool,
+    /// Whether all work takes the same time and ends well.
+    pub(crate) in_step: bool,
+}
+
+/// One task.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) id: TaskId,
+    pub(crate) spec: TaskSpec,
+    pub(crate) attended: bool,
+}
+
+impl Scenario {
+    /// A scenario with everything in it.
+    pub(crate) fn large(seed: u64) -> Scenario {
+        let mut random = Random::new(seed, 2);
+        let count = 1 + random.below(4);
+        let tasks = (1..=count).map(|number| plan(number, 3, &mut random)).collect();
+        let horizon = random.millis(300, 2500);
+        let moments = |odds: u64, random: &mut Random| -> Vec<i64> {
+            let times = if random.one_in(odds) { 1 + random.below(2) } else { 0 };
+            (0..times).map(|_| random.millis(1, horizon as u64)).collect()
+        };
+        Scenario {
+            tasks,
+            people: random.below(14),
+            full: moments(4, &mut random).into_iter().map(|at| (at, random.millis(5, 700))).collect(),
+            take_overs: moments(4, &mut random),
+            stops: moments(6, &mut random),
+            jumps: moments(8, &mut random)
+                .into_iter()
+                .map(|at| (at, random.millis(0, 4000) - 2000))
+                .collect(),
+            observed: random.one_in(2),
+            in_step: false,
+            horizon,
+        }
+    }
+
+    /// A scenario so short that a crash at each of its points can be tried.
+    pub(crate) fn small(seed: u64) -> Scenario {
+        let mut random = Random::new(seed, 3);
+        let count = 1 + random.below(2);
+        let tasks = (1..=count).map(|number| plan(number, 2, &mut random)).collect();
+        let mut scenario = Scenario::quiet(tasks);
+        scenario.people = 1 + random.below(4);
+        if random.one_in(4) {
+            scenario.full.push((random.millis(1, 200), random.millis(50, 300)));
+        }
+        if random.one_in(4) {
+            scenario.take_overs.push(random.millis(1, 300));
+        }
+        scenario
+    }
+
+    /// Only these tasks; nothing befalls them.
+    pub(crate) fn quiet(tasks: Vec<Plan>) -> Scenario {
+        Scenario {
+            tasks,
+            people: 0,
+            horizon: 400,
+            full: Vec::new(),
+            take_overs: Vec::new(),
+            stops: Vec::new(),
+            jumps: Vec::new(),
+            observed: true,
+            in_step: false,
+        }
+    }
+}
+
+fn plan(number: u64, turns: u64, random: &mut Random) -> Plan {
+    let driver = driver(turns, random, 2);
+    let mut spec = TaskSpec {
+        goal: format!("goal {number}"),
+        driver,
+        budget: budget(random),
+        acceptance: Vec::new(),
+        workspace: WorkspaceSpec { kind: None, protect: Vec::new() },
+        policy: policy(random),
+        folder: "/project".to_owned(),
+    };
+    for check in 0..random.below(3) {
+        spec.acceptance.push(Criterion::Shell {
+            command: format!("check {check}"),
+            exit: 0,
+            stdout: None,
+            timeout: Span::seconds(9),
+        });
+    }
+    let kinds = [WorkspaceKind::InPlace, WorkspaceKind::Worktree, WorkspaceKind::None];
+    spec.workspace.kind = Some(*random.pick(&kinds));
+    Plan { id: TaskId(format!("t{number}")), spec, attended: random.one_in(2) }
+}
+
+fn budget(random: &mut Random) -> Budget {
+    match random.below(12) {
+        0 => Budget { max_turns: Some(random.below(3)), ..Budget::default() },
+        1 => Budget { max_tool_calls: Some(1 + random.below(4)), ..Budget::default() },
+        2 => Budget { max_time: Some(Span(100 + random.below(900))), ..Budget::default() },
+        3 => Budget { max_consecutive_errors: Some(1), max_consecutive_denies: Some(1), ..Budget::default() },
+        _ => Budget::default(),
+    }
+}
+
+fn policy(random: &mut Random) -> Policy {
+    let rule = |tool: &str, decide| Rule { tool: tool.to_owned(), decide, reason: String::new() };
+    let unattended = if random.one_in(3) { Unattended::Deny } else { Unattended::Wait };
+    let rules = match random.below(6) {
+        0 => vec![rule("shell", Decide::Ask)],
+        1 => vec![rule("write", Decide::Ask), rule("shell", Decide::Allow)],
+        2 => vec![rule("edit", Decide::Deny)],
+        _ => Vec::new(),
+    };
+    Policy { rules, unattended }
+}
+
+/// A driver of any kind; composites have scripted children.
+pub(crate) fn driver(turns: u64, random: &mut Random, depth: u32) -> DriverSpec {
+    let kind = if depth == 0 { 0 } else { random.below(12) };
+    let child = |random: &mut Random| {
+        let spec = driver(turns.min(2), random, depth.saturating_sub(1));
+        json!({ "driver": spec.name, "config": spec.config })
+    };
+    let (name, config) = match kind {
+        5 => ("workflow", workflow(random)),
+        6 => ("state_machine", state_machine(random)),
+        7 => ("sequence", json!({ "drivers": [child(random), child(random)] })),
+        8 => match random.below(3) {
+            0 => ("fallback", json!({ "drivers": [child(random), child(random)] })),
+            1 => ("retry", json!({ "driver": child(random), "limit": 2, "backoff": "200ms" })),
+            _ => ("until_accepted", json!({ "driver": child(random) })),
+        },
+        9 => ("race", json!({ "drivers": [child(random), child(random)] })),
+        10 => ("user", json!({})),
+        11 => ("external:sim", json!({ "plugin": { "name": "sim", "command": ["sim"] } })),
+        _ => ("scripted", scripted(turns, random)),
+    };
+    DriverSpec { name: name.to_owned(), config }
+}
+
+fn scripted(turns: u64, random: &mut Random) -> Value {
+    let count = random.below(turns + 1);
+    let turns: Vec<Vec<Value>> = (0..count)
+        .map(|_| (0..1 + random.below(3)).map(|_| call("input", random)).collect())
+        .collect();
+    let end = *random.pick(&["claim", "claim", "claim", "give_up", "wait_for_person"]);
+    let author = *random.pick(&["operator", "operator", "worker"]);
+    json!({ "turns": turns, "repeat": random.below(2), "end": end, "author": author })
+}
+
+fn call(parameters: &str, random: &mut Random) -> Value {
+    let (tool, input) = match random.below(10) {
+        0..4 => ("shell", json!({ "command": format!("command {}", random.below(100)) })),
+        4 | 5 => ("write", json!({ "path": "out", "content": "text" })),
+        6 => ("edit", json!({ "path": "out", "old": "a", "new": "b" })),
+        7 => ("ask", json!({ "question": "what now?" })),
+        _ => ("read", json!({ "path": "in" })),
+    };
+    json!({ "tool": tool, parameters: input })
+}
+
+fn workflow(random: &mut Random) -> Value {
+    let steps: Vec<Value> = (0..1 + random.below(4))
+        .map(|number| {
+            let mut step = call("parameters", random);
+            step["name"] = json!(format!("step-{number}"));
+            match random.below(3) {
+                0 => step["on_error"] = json!("skip"),
+                1 => step["on_error"] = json!("retry"),
+                _ => {}
+            }
+            step
+        })
+        .collect();
+    json!({ "name": "row", "steps": steps })
+}
+
+fn state_machine(random: &mut Random) -> Value {
+    let branch = |name: &str, random: &mut Random| {
+        let mut call = call("parameters", random);
+        call["name"] = json!(name);
+        call
+    };
+    json!({ "initial": "try", "states": {
+        "try": { "action": call("parameters", random), "transitions": [
+            { "to": "both", "when": "ok" },
+            { "to": "try", "when": "error", "max": 2 },
+        ]},
+        "both": {
+            "parallel": [branch("left", random), branch("right", random)],
+            "join": "any",
+            "transitions": [{ "to": "done", "when": "ok" }, { "to": "lost" }],
+        },
+        "done": { "terminal": true },
+        "lost": { "terminal": true, "outcome": "failed" },
+    }})
+}
+
+/// A scripted task of so many turns with one call each.
+pub(crate) fn steady(number: u64, turns: u64) -> Plan {
+    let call = json!({ "tool": "shell", "input": { "command": "step" } });
+    let turns: Vec<Vec<Value>> = (0..turns).map(|_| vec![call.clone()]).collect();
+    Plan {
+        id: TaskId(format!("t{number}")),
+        spec: TaskSpec {
+            goal: "steady".to_owned(),
+            driver: DriverSpec { name: "scripted".to_owned(), config: json!({ "turns": turns }) },
+            budget: Budget::default(),
+            acceptance: Vec::new(),
+            workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), protect: Vec::new() },
+            policy: Policy::default(),
+            folder: "/project".to_owned(),
+        },
+        attended: false,
+    }
+}
