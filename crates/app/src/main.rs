@@ -1,2 +1,88 @@
-//! The drivetrain binary.
-fn main() {}
+//! The command line `drivetrain`: reads arguments, dispatches, and turns the end into an exit code.
+
+mod args;
+mod commands;
+mod error;
+mod foreground;
+mod locate;
+mod output;
+mod prompt;
+mod screen;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Cmd, JournalCmd};
+use error::CommandError;
+
+fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|panic| {
+        output::error(&view::text::visible(&format!("drivetrain: internal error: {panic}")));
+        output::error(
+            "This is a bug. Nothing that was journaled is lost: `drivetrain resume` goes on from there.",
+        );
+    }));
+    // The hook has told the person; what is left is the code.
+    ExitCode::from(catch_unwind(AssertUnwindSafe(start)).unwrap_or(20))
+}
+
+fn start() -> u8 {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misused(&error),
+    };
+    match dispatch(&cli) {
+        Ok(code) => code,
+        Err(error) => {
+            output::error(&if cli.json { error.json().to_string() } else { error.text() });
+            error.exit_code()
+        }
+    }
+}
+
+/// Help and version are no errors; anything else is, in the form that was asked for.
+fn misused(error: &clap::Error) -> u8 {
+    if error.use_stderr() && std::env::args_os().any(|word| word == "--json") {
+        let message = error.render().to_string();
+        let message = message.trim().trim_start_matches("error: ");
+        output::error(&CommandError::usage(message).json().to_string());
+        return 2;
+    }
+    // Nobody is left to be told if this fails.
+    let _ = error.print();
+    if error.use_stderr() { 2 } else { 0 }
+}
+
+fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
+    let json = cli.json;
+    match &cli.command {
+        Cmd::Run(args) => commands::run::run(args, json),
+        Cmd::Resume(args) => commands::resume::run(args, json),
+        Cmd::List(args) => commands::list::run(args, json),
+        Cmd::Show(args) => commands::show::run(&args.id, json),
+        Cmd::Log(args) => commands::log::run(args, json),
+        Cmd::Why(args) => commands::why::run(&args.id, json),
+        Cmd::Pause(args) => commands::tell::pause(&args.id, json),
+        Cmd::Cancel(args) => commands::tell::cancel(args, json),
+        Cmd::Interrupt(args) => commands::tell::interrupt(args, json),
+        Cmd::Steer(args) => commands::tell::steer(args, json),
+        Cmd::FollowUp(args) => commands::tell::follow_up(args, json),
+        Cmd::Raise(args) => commands::tell::raise(args, json),
+        Cmd::Approve(args) => commands::reply::approve(args, json),
+        Cmd::Deny(args) => commands::reply::deny(args, json),
+        Cmd::Answer(args) => commands::reply::answer(args, json),
+        Cmd::Resolve(args) => commands::reply::resolve(args, json),
+        Cmd::Approvals => commands::approvals::run(json),
+        Cmd::HandOver(args) => commands::hand_over::run(args, json),
+        Cmd::Init => commands::init::run(json),
+        Cmd::Doctor => commands::doctor::run(json),
+        Cmd::Journal(JournalCmd::Verify) => commands::journal::verify(json),
+        Cmd::Journal(JournalCmd::Rebuild) => commands::journal::rebuild(json),
+        Cmd::Journal(JournalCmd::Export(args)) => commands::journal::export(&args.id),
+        Cmd::Completions { shell } => commands::catalogue::completions(*shell),
+        Cmd::Tools => commands::catalogue::tools(json),
+        Cmd::Drivers => commands::catalogue::drivers(json),
+    }
+}

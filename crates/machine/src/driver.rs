@@ -178,7 +178,12 @@ pub trait DriverKind: fmt::Debug + Send + Sync {
     fn create(&self, config: &Value, registry: &Registry) -> Result<Box<dyn Driver>, String>;
 
     /// Makes a driver from what [`Driver::save`] gave.
-    fn load(&self, config: &Value, state: &Value, registry: &Registry) -> Result<Box<dyn Driver>, String>;
+    fn load(
+        &self,
+        config: &Value,
+        state: &Value,
+        registry: &Registry,
+    ) -> Result<Box<dyn Driver>, String>;
 }
 
 /// The drivers that exist, by name.
@@ -252,7 +257,12 @@ impl DriverSlot {
     pub fn create(name: &str, config: &Value, registry: &Registry) -> Result<DriverSlot, String> {
         let kind = registry.find(name)?;
         let live = kind.create(config, registry)?;
-        Ok(DriverSlot { name: name.to_owned(), version: kind.version(), config: Arc::new(config.clone()), live })
+        Ok(DriverSlot {
+            name: name.to_owned(),
+            version: kind.version(),
+            config: Arc::new(config.clone()),
+            live,
+        })
     }
 
     /// Puts it to rest.

@@ -15,7 +15,11 @@ use crate::tool::{EffectClass, Status, ToolResult};
 
 impl Step<'_> {
     pub(crate) fn on_start(&mut self, spec: TaskSpec) {
-        let driver = match DriverSlot::create(&spec.driver.name, &spec.driver.config, &self.state.registry) {
+        let driver = match DriverSlot::create(
+            &spec.driver.name,
+            &spec.driver.config,
+            &self.state.registry,
+        ) {
             Ok(driver) => driver,
             Err(reason) => return self.reject(format!("the driver cannot be made: {reason}")),
         };
@@ -37,7 +41,8 @@ impl Step<'_> {
             return self.reject(self.ended());
         }
         if let Some(attachment) = &self.state.data.attachment {
-            return self.reject(format!("the task is driven by process {} already", attachment.owner));
+            return self
+                .reject(format!("the task is driven by process {} already", attachment.owner));
         }
         self.state.data.attachment = Some(Attachment { owner, attended, draining: false });
         self.event(|| EventKind::Attached { owner, attended });
@@ -198,11 +203,15 @@ impl Step<'_> {
 
     pub(crate) fn on_hand_over(&mut self, driver: DriverSpec) {
         match &self.state.data.phase {
-            Phase::Finished { outcome: Outcome::Failed | Outcome::Stuck | Outcome::BudgetExhausted, .. } => {}
+            Phase::Finished {
+                outcome: Outcome::Failed | Outcome::Stuck | Outcome::BudgetExhausted,
+                ..
+            } => {}
             Phase::Finished { .. } => return self.reject(self.ended()),
             _ => {}
         }
-        if let Err(reason) = DriverSlot::create(&driver.name, &driver.config, &self.state.registry) {
+        if let Err(reason) = DriverSlot::create(&driver.name, &driver.config, &self.state.registry)
+        {
             return self.reject(format!("the driver cannot be made: {reason}"));
         }
         if self.is_finished() {
@@ -213,7 +222,10 @@ impl Step<'_> {
         // What the former driver waits for no longer matters; calls under way end first.
         if matches!(
             self.state.data.phase,
-            Phase::Waiting(_) | Phase::Consulting { .. } | Phase::Checkpointing { .. } | Phase::Verifying { .. }
+            Phase::Waiting(_)
+                | Phase::Consulting { .. }
+                | Phase::Checkpointing { .. }
+                | Phase::Verifying { .. }
         ) {
             self.stop(|pending| !matches!(pending, Pending::Deadline));
             self.state.data.phase = Phase::Ready;
@@ -240,8 +252,10 @@ impl Step<'_> {
     }
 
     pub(crate) fn exhaust(&mut self, axes: Vec<Exhausted>) {
-        let words: Vec<String> =
-            axes.iter().map(|a| format!("{} = {} reached ({})", a.axis, a.limit, a.spent)).collect();
+        let words: Vec<String> = axes
+            .iter()
+            .map(|a| format!("{} = {} reached ({})", a.axis, a.limit, a.spent))
+            .collect();
         self.event(|| EventKind::BudgetExhausted { axes });
         self.end_calls(Status::Aborted, "the budget was exhausted", |call| {
             matches!(call.status, CallStatus::Running { .. })
@@ -260,13 +274,20 @@ impl Step<'_> {
         self.state.data.attachment = None;
         self.state.data.phase = Phase::Finished { outcome, reason: reason.clone() };
         let spend = self.state.data.spend.clone();
-        self.event(|| EventKind::TaskFinished { outcome, exit_code: outcome.exit_code(), reason, spend });
+        self.event(|| EventKind::TaskFinished {
+            outcome,
+            exit_code: outcome.exit_code(),
+            reason,
+            spend,
+        });
     }
 
     /// Gives every open call of the turn its one result: what ran is aborted, what did not is skipped. A
     /// call in doubt stays so: a person may still say.
     pub(crate) fn abort_calls(&mut self, why: &str) {
-        self.end_calls(Status::Aborted, why, |call| matches!(call.status, CallStatus::Running { .. }));
+        self.end_calls(Status::Aborted, why, |call| {
+            matches!(call.status, CallStatus::Running { .. })
+        });
         self.end_calls(Status::Skipped, why, |call| {
             matches!(
                 call.status,
@@ -279,10 +300,17 @@ impl Step<'_> {
 
     /// Nobody will ask any more: a call in doubt has that as its result.
     pub(crate) fn settle_doubts(&mut self) {
-        self.end_calls(Status::InDoubt, "nobody said whether it ran", |call| call.status == CallStatus::InDoubt);
+        self.end_calls(Status::InDoubt, "nobody said whether it ran", |call| {
+            call.status == CallStatus::InDoubt
+        });
     }
 
-    fn end_calls(&mut self, status: Status, why: &str, which: impl Fn(&crate::state::Call) -> bool) {
+    fn end_calls(
+        &mut self,
+        status: Status,
+        why: &str,
+        which: impl Fn(&crate::state::Call) -> bool,
+    ) {
         let ids: Vec<CallId> =
             self.state.data.calls.iter().filter(|call| which(call)).map(|call| call.id).collect();
         for id in ids {
@@ -308,7 +336,8 @@ impl Step<'_> {
         let data = &mut self.state.data;
         let lost = matches!(
             input,
-            Input::Signal(Signal::OwnerLost) | Input::Command(Command::Start(_) | Command::Attach { .. })
+            Input::Signal(Signal::OwnerLost)
+                | Input::Command(Command::Start(_) | Command::Attach { .. })
         );
         if data.attachment.is_some() && !data.paused && !lost {
             data.spend.millis = data.spend.millis.saturating_add(self.now.since(data.clock).0);

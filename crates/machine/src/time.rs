@@ -35,7 +35,11 @@ impl Span {
 
     /// Reads `1h30m`, `90s`, `250ms`, `2d`. A bare number is refused: its unit would be a guess.
     pub fn parse(text: &str) -> Result<Span, String> {
-        let wrong = || format!("{text:?} is not a duration: expected something like \"90s\", \"30m\" or \"1h30m\"");
+        let wrong = || {
+            format!(
+                "{text:?} is not a duration: expected something like \"90s\", \"30m\" or \"1h30m\""
+            )
+        };
         let mut rest = text.trim();
         let mut total: u64 = 0;
         if rest.is_empty() {
@@ -70,7 +74,9 @@ impl fmt::Display for Span {
         if rest == 0 {
             return f.write_str("0s");
         }
-        for (size, unit) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms")] {
+        for (size, unit) in
+            [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms")]
+        {
             if rest >= size {
                 write!(f, "{}{unit}", rest / size)?;
                 rest %= size;
@@ -106,7 +112,9 @@ mod tests {
 
     #[test]
     fn a_span_without_unit_or_too_long_is_refused() {
-        for text in ["", "5", "m", "1x", "-3s", "1.5h", "99999999999999999999d", "9999999999999999d"] {
+        for text in
+            ["", "5", "m", "1x", "-3s", "1.5h", "99999999999999999999d", "9999999999999999d"]
+        {
             assert!(Span::parse(text).is_err(), "{text}");
         }
     }

@@ -93,7 +93,11 @@ pub const TOOLS: &[ToolSpec] = &[
         class: EffectClass::Checkable,
         parameters: &[
             text("path", true, "the file, below the workspace"),
-            text("old", true, "the exact text to replace; must occur exactly once unless all is true"),
+            text(
+                "old",
+                true,
+                "the exact text to replace; must occur exactly once unless all is true",
+            ),
             text("new", true, "the text to put there"),
             flag("all", "replace every occurrence"),
         ],
@@ -175,7 +179,11 @@ pub fn check_input(tool: &ToolSpec, input: &Value) -> Result<(), String> {
     for (key, value) in fields {
         let Some(parameter) = tool.parameters.iter().find(|parameter| parameter.name == key) else {
             let known: Vec<&str> = tool.parameters.iter().map(|parameter| parameter.name).collect();
-            return Err(format!("{} has no parameter {key:?}: expected {}", tool.name, known.join(", ")));
+            return Err(format!(
+                "{} has no parameter {key:?}: expected {}",
+                tool.name,
+                known.join(", ")
+            ));
         };
         let fits = match parameter.kind {
             ParameterKind::Text => value.is_string(),
@@ -196,7 +204,10 @@ pub fn check_input(tool: &ToolSpec, input: &Value) -> Result<(), String> {
         }
     }
     match tool.parameters.iter().find(|p| p.required && !fields.contains_key(p.name)) {
-        Some(missing) => Err(format!("{} needs the parameter {:?}: {}", tool.name, missing.name, missing.summary)),
+        Some(missing) => Err(format!(
+            "{} needs the parameter {:?}: {}",
+            tool.name, missing.name, missing.summary
+        )),
         None => Ok(()),
     }
 }
@@ -235,7 +246,6 @@ impl Status {
             Status::InDoubt => "in_doubt",
         }
     }
-
 }
 
 /// What came back from a call.
@@ -276,7 +286,10 @@ impl Serialize for ToolResult {
 }
 
 /// Writes a result in its long form, for observers.
-pub(crate) fn serialize_long<S: Serializer>(result: &ToolResult, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize_long<S: Serializer>(
+    result: &ToolResult,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     ResultFields::from(result).serialize(serializer)
 }
 
@@ -361,7 +374,10 @@ mod tests {
         let blob = BlobRef { sha256: "ab".to_owned(), size: 2 };
         for (result, text) in [
             (ToolResult::ok("a\n\"b"), r#""a\n\"b""#),
-            (ToolResult { exit: Some(0), ..ToolResult::ok("x") }, r#"{"status":"ok","text":"x","exit":0}"#),
+            (
+                ToolResult { exit: Some(0), ..ToolResult::ok("x") },
+                r#"{"status":"ok","text":"x","exit":0}"#,
+            ),
             (ToolResult::ended(Status::Denied, "no"), r#"{"status":"denied","text":"no"}"#),
             (
                 ToolResult { blob: Some(blob), ..ToolResult::ok("x") },
@@ -370,7 +386,11 @@ mod tests {
         ] {
             assert_eq!(serde_json::to_string(&result).unwrap(), text);
             assert_eq!(serde_json::from_str::<ToolResult>(text).unwrap(), result);
-            assert_eq!(serde_json::from_value::<ToolResult>(serde_json::to_value(&result).unwrap()).unwrap(), result);
+            assert_eq!(
+                serde_json::from_value::<ToolResult>(serde_json::to_value(&result).unwrap())
+                    .unwrap(),
+                result
+            );
         }
     }
 
@@ -382,8 +402,12 @@ mod tests {
             check_input(shell, &json!({"cmd": "true"})).unwrap_err(),
             "shell has no parameter \"cmd\": expected command, timeout"
         );
-        assert!(check_input(shell, &json!({})).unwrap_err().contains("needs the parameter \"command\""));
-        assert!(check_input(shell, &json!({"command": 3})).unwrap_err().contains("must be text, got 3"));
+        assert!(
+            check_input(shell, &json!({})).unwrap_err().contains("needs the parameter \"command\"")
+        );
+        assert!(
+            check_input(shell, &json!({"command": 3})).unwrap_err().contains("must be text, got 3")
+        );
         assert!(check_input(shell, &json!([])).is_err());
     }
 }

@@ -25,13 +25,17 @@ impl Step<'_> {
             }
             match &self.state.data.phase {
                 Phase::New | Phase::Finished { .. } | Phase::OpeningWorkspace => return,
-                Phase::Consulting { .. } | Phase::Checkpointing { .. } | Phase::Verifying { .. } => return,
+                Phase::Consulting { .. }
+                | Phase::Checkpointing { .. }
+                | Phase::Verifying { .. } => return,
                 Phase::Waiting(_) if self.state.data.notes.is_empty() => return,
                 Phase::Waiting(_) => {
                     self.stop(|pending| *pending == crate::state::Pending::Alarm);
                     self.state.data.phase = Phase::Ready;
                 }
-                Phase::Ready if self.state.data.workspace.is_none() => return self.open_workspace(),
+                Phase::Ready if self.state.data.workspace.is_none() => {
+                    return self.open_workspace();
+                }
                 Phase::Ready => {
                     decisions += 1;
                     if decisions > DECISIONS_PER_INPUT {
@@ -49,7 +53,8 @@ impl Step<'_> {
                     }
                     decisions += 1;
                     if decisions > DECISIONS_PER_INPUT {
-                        return self.finish(Outcome::Stuck, "the driver turns in a circle".to_owned());
+                        return self
+                            .finish(Outcome::Stuck, "the driver turns in a circle".to_owned());
                     }
                 }
             }
@@ -81,7 +86,10 @@ impl Step<'_> {
     fn apply(&mut self, decision: Decision) {
         match decision {
             Decision::Act(actions) if actions.is_empty() => {
-                let reason = format!("the driver {} decided to act but named no action", self.state.driver.name);
+                let reason = format!(
+                    "the driver {} decided to act but named no action",
+                    self.state.driver.name
+                );
                 self.finish(Outcome::Failed, reason);
             }
             Decision::Act(actions) => self.begin_turn(actions),
@@ -126,7 +134,8 @@ impl Step<'_> {
         if self.state.data.phase != Phase::Acting {
             return true;
         }
-        let done = self.state.data.calls.iter().all(|call| matches!(call.status, CallStatus::Done(_)));
+        let done =
+            self.state.data.calls.iter().all(|call| matches!(call.status, CallStatus::Done(_)));
         if done {
             self.close_turn();
             self.state.data.phase = Phase::Ready;
@@ -146,7 +155,8 @@ impl Step<'_> {
         };
         match decision {
             Decision::Act(actions) if !actions.is_empty() => {
-                let forbidden = self.state.data.budget.forbids(&self.state.data.spend, Purchase::Turn);
+                let forbidden =
+                    self.state.data.budget.forbids(&self.state.data.spend, Purchase::Turn);
                 if forbidden.is_empty() {
                     self.state.data.spend.turns += 1;
                     let (turn, count) = (self.state.data.spend.turns, actions.len());
@@ -176,7 +186,10 @@ impl Step<'_> {
         for call in calls.iter_mut().filter(|call| !call.delivered) {
             if let CallStatus::Done(result) = &call.status {
                 let (driver, situation) = self.driver();
-                driver.observe(&situation, &Fact::Result { call: call.id, action: &call.action, result });
+                driver.observe(
+                    &situation,
+                    &Fact::Result { call: call.id, action: &call.action, result },
+                );
                 call.delivered = true;
                 delivered += 1;
             }
@@ -219,7 +232,10 @@ impl Step<'_> {
             // The moment has passed: the driver is asked again at once.
             Wait::Until { .. } => return,
             Wait::Results => {
-                let reason = format!("the driver {} waits for results but nothing is under way", self.state.driver.name);
+                let reason = format!(
+                    "the driver {} waits for results but nothing is under way",
+                    self.state.driver.name
+                );
                 return self.finish(Outcome::Failed, reason);
             }
         }

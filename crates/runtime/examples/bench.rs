@@ -10,6 +10,8 @@
 //!
 //! CPU time is of this process, all threads. Never compare figures across runs: the disk is not the same.
 
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on has nothing to say")]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,8 +40,10 @@ use serde_json::{Value, json};
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let number = |index: usize, or: u64| words.get(index).and_then(|word| word.parse().ok()).unwrap_or(or);
-    let folder = tempfile::tempdir_in(std::env::var_os("BENCH_DIR").unwrap_or_else(|| ".".into())).unwrap();
+    let number =
+        |index: usize, or: u64| words.get(index).and_then(|word| word.parse().ok()).unwrap_or(or);
+    let folder =
+        tempfile::tempdir_in(std::env::var_os("BENCH_DIR").unwrap_or_else(|| ".".into())).unwrap();
     match words.first().copied().unwrap_or("all") {
         "raw" => print(raw(folder.path(), number(1, 1) as usize, number(2, 2))),
         "w3" => print(durable_steps(folder.path(), number(1, 10_000), number(2, 1))),
@@ -129,7 +133,8 @@ fn durable_steps(folder: &Path, steps: u64, tasks: u64) -> Value {
     supervisor.run().unwrap();
     let syncs = supervisor.journal().syncs() - syncs;
     let completed =
-        supervisor.outcomes().values().filter(|outcome| outcome.word() == "completed").count() as u64;
+        supervisor.outcomes().values().filter(|outcome| outcome.word() == "completed").count()
+            as u64;
     assert_eq!(completed, tasks, "every task completes");
     meter.report(
         "ours",
@@ -144,7 +149,9 @@ fn warm(home: &Home) {
     journal.commit(&[Entry::Create { task: "warm", time: 0 }]).unwrap();
     let body = vec![b'x'; 1 << 20];
     for n in 1..=16 {
-        journal.commit(&[Entry::Record { task: "warm", n, time: 0, version: 1, body: &body }]).unwrap();
+        journal
+            .commit(&[Entry::Record { task: "warm", n, time: 0, version: 1, body: &body }])
+            .unwrap();
     }
 }
 
@@ -217,7 +224,9 @@ fn fill(journal: &mut dyn Journal, id: &TaskId, steps: u64, snapshot: bool) {
         host.last += bodies.len() as u64;
         if snapshot {
             let saved = serde_json::to_vec(&host.state.save()).unwrap();
-            journal.commit(&[Entry::Snapshot { task: id.as_str(), n: host.last, body: &saved }]).unwrap();
+            journal
+                .commit(&[Entry::Snapshot { task: id.as_str(), n: host.last, body: &saved }])
+                .unwrap();
         }
     }
     let summary = host.summary().to_string();
@@ -229,7 +238,12 @@ fn unreachable_next() -> Input {
 }
 
 fn opened(id: machine::id::EffectId) -> Input {
-    let workspace = machine::task::Workspace { kind: WorkspaceKind::None, path: None, branch: None, base: None };
+    let workspace = machine::task::Workspace {
+        kind: WorkspaceKind::None,
+        path: None,
+        branch: None,
+        base: None,
+    };
     machine::Signal::WorkspaceOpened(id, Ok(workspace)).into()
 }
 

@@ -84,11 +84,13 @@ impl Control {
                     continue;
                 }
                 let (inbox, open) = (inbox.clone(), Arc::clone(&connections));
-                let served = std::thread::Builder::new().name("control-client".to_owned()).spawn(move || {
-                    // A broken client is its own loss: there is nobody to tell.
-                    let _ = serve(stream, &inbox);
-                    open.fetch_sub(1, Ordering::Relaxed);
-                });
+                let served = std::thread::Builder::new().name("control-client".to_owned()).spawn(
+                    move || {
+                        // A broken client is its own loss: there is nobody to tell.
+                        let _ = serve(stream, &inbox);
+                        open.fetch_sub(1, Ordering::Relaxed);
+                    },
+                );
                 if served.is_err() {
                     connections.fetch_sub(1, Ordering::Relaxed);
                 }
@@ -119,7 +121,9 @@ fn serve(stream: UnixStream, inbox: &Inbox) -> io::Result<()> {
     reader.read_line(&mut line)?;
     let answer = match serde_json::from_str::<Request>(&line) {
         Ok(request) if request.v == 1 => ask(inbox, request),
-        Ok(request) => Err(format!("protocol version {} is not spoken here: expected 1", request.v)),
+        Ok(request) => {
+            Err(format!("protocol version {} is not spoken here: expected 1", request.v))
+        }
         Err(error) => Err(format!("not a request: {error}")),
     };
     let answer = Answer { v: 1, ok: answer.is_ok(), error: answer.err().unwrap_or_default() };
@@ -140,7 +144,9 @@ fn ask(inbox: &Inbox, request: Request) -> Result<(), String> {
     inbox.command(request.task, request.command.into(), Some(sender))?;
     match answer.recv_timeout(PATIENCE) {
         Ok(answer) => answer,
-        Err(RecvTimeoutError::Timeout) => Err("the journal could not be written in time".to_owned()),
+        Err(RecvTimeoutError::Timeout) => {
+            Err("the journal could not be written in time".to_owned())
+        }
         Err(RecvTimeoutError::Disconnected) => Err("the process is stopping".to_owned()),
     }
 }
@@ -152,7 +158,8 @@ pub fn send(path: &Path, task: &TaskId, command: Command) -> Result<(), ControlE
     let unknown = |error: io::Error| ControlError::Unknown(error.to_string());
     stream.set_read_timeout(Some(PATIENCE + Duration::from_secs(5))).map_err(unknown)?;
     let request = Request { v: 1, task: task.clone(), command };
-    let mut text = serde_json::to_string(&request).map_err(|error| ControlError::Unknown(error.to_string()))?;
+    let mut text = serde_json::to_string(&request)
+        .map_err(|error| ControlError::Unknown(error.to_string()))?;
     text.push('\n');
     (&stream).write_all(text.as_bytes()).map_err(unknown)?;
     let mut line = String::new();
@@ -202,7 +209,9 @@ mod tests {
         assert_eq!(host.join().unwrap(), "Command(Pause)");
 
         let host = answering(inbox, Err("no".to_owned()));
-        assert!(matches!(send(&path, &task, Command::Resume), Err(ControlError::Refused(reason)) if reason == "no"));
+        assert!(
+            matches!(send(&path, &task, Command::Resume), Err(ControlError::Refused(reason)) if reason == "no")
+        );
         host.join().unwrap();
 
         let attach = Command::Attach { owner: 1, attended: true };

@@ -21,7 +21,9 @@ impl Home {
 
     /// The home that the environment names; the error says which variable to set.
     pub fn from_environment() -> Result<Home, String> {
-        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let variable = |name: &str| {
+            std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+        };
         if let Some(root) = variable("DRIVETRAIN_HOME") {
             return match std::path::absolute(&root) {
                 Ok(root) => Ok(Home { root }),
@@ -37,7 +39,9 @@ impl Home {
 
     /// Makes the folders, readable by their owner only.
     pub fn create(&self) -> Result<(), String> {
-        for folder in [self.root.clone(), self.journal(), self.run(), self.worktrees(), self.checkpoints()] {
+        for folder in
+            [self.root.clone(), self.journal(), self.run(), self.worktrees(), self.checkpoints()]
+        {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|error| {
                 format!(
                     "cannot make the folder {}: {error}; set DRIVETRAIN_HOME to a folder that can be written",

@@ -82,9 +82,12 @@ impl Inbox {
     /// Waits at most `patience` (for ever if `None`) until something is there, and takes all of it.
     pub fn take(&self, patience: Option<Duration>, seen_stops: u32) -> Batch {
         let mut queues = self.lock();
-        let empty = |q: &mut Queues| q.people.is_empty() && q.signals.is_empty() && q.stops == seen_stops;
+        let empty =
+            |q: &mut Queues| q.people.is_empty() && q.signals.is_empty() && q.stops == seen_stops;
         queues = match patience {
-            None => self.shared.ready.wait_while(queues, empty).unwrap_or_else(PoisonError::into_inner),
+            None => {
+                self.shared.ready.wait_while(queues, empty).unwrap_or_else(PoisonError::into_inner)
+            }
             Some(patience) if empty(&mut queues) => {
                 self.shared
                     .ready
@@ -94,7 +97,8 @@ impl Inbox {
             }
             Some(_) => queues,
         };
-        let mut deliveries: Vec<Delivery> = Vec::with_capacity(queues.people.len() + queues.signals.len());
+        let mut deliveries: Vec<Delivery> =
+            Vec::with_capacity(queues.people.len() + queues.signals.len());
         deliveries.extend(queues.people.drain(..));
         deliveries.extend(queues.signals.drain(..));
         Batch { deliveries, stops: queues.stops }

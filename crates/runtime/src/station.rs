@@ -56,9 +56,20 @@ impl Station {
         let control = Control::listen(&home.socket(owner), inbox.clone())
             .map_err(|error| failed("listen for commands", error))?;
         let world = World::new(inbox.clone(), home, home.marks(owner));
-        let supervisor =
-            Supervisor::new(Box::new(journal), world, Box::new(SystemClock), registry, inbox.clone());
-        Ok(Station { supervisor, inbox, home: home.clone(), _control: control, _presence: presence })
+        let supervisor = Supervisor::new(
+            Box::new(journal),
+            world,
+            Box::new(SystemClock),
+            registry,
+            inbox.clone(),
+        );
+        Ok(Station {
+            supervisor,
+            inbox,
+            home: home.clone(),
+            _control: control,
+            _presence: presence,
+        })
     }
 }
 

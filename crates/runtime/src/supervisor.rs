@@ -143,7 +143,12 @@ impl<P: Perform> Supervisor<P> {
     }
 
     /// Makes a task and takes it up with the next batch. Nothing is written if the driver cannot be made.
-    pub fn begin(&mut self, id: TaskId, spec: TaskSpec, attended: bool) -> Result<(), SupervisorError> {
+    pub fn begin(
+        &mut self,
+        id: TaskId,
+        spec: TaskSpec,
+        attended: bool,
+    ) -> Result<(), SupervisorError> {
         DriverSlot::create(&spec.driver.name, &spec.driver.config, &self.registry)
             .map_err(SupervisorError::Refused)?;
         let attach = Command::Attach { owner: self.journal.owner(), attended };
@@ -162,7 +167,10 @@ impl<P: Perform> Supervisor<P> {
         let Some(host) = self.hosts.get(id) else { return Ok(()) };
         if let Standing::Finished { outcome, .. } = host.state.standing() {
             self.hosts.remove(id);
-            return Err(SupervisorError::Refused(format!("task {id} has ended: {}", outcome.word())));
+            return Err(SupervisorError::Refused(format!(
+                "task {id} has ended: {}",
+                outcome.word()
+            )));
         }
         if host.state.data().paused {
             inputs.push(Command::Resume.into());
@@ -173,11 +181,16 @@ impl<P: Perform> Supervisor<P> {
     }
 
     /// Gives a command to a task that no process drives: journaled, taken note of, nothing performed.
-    pub fn command_at_rest(&mut self, id: &TaskId, command: Command) -> Result<(), SupervisorError> {
+    pub fn command_at_rest(
+        &mut self,
+        id: &TaskId,
+        command: Command,
+    ) -> Result<(), SupervisorError> {
         let mut inputs = self.take_over(id)?;
         inputs.push(command.into());
         let (sender, answer) = std::sync::mpsc::sync_channel(1);
-        let mut deliveries: Vec<Delivery> = inputs.into_iter().map(|input| delivery(id, input)).collect();
+        let mut deliveries: Vec<Delivery> =
+            inputs.into_iter().map(|input| delivery(id, input)).collect();
         if let Some(last) = deliveries.last_mut() {
             last.reply = Some(sender);
         }
@@ -188,7 +201,9 @@ impl<P: Perform> Supervisor<P> {
         match answer.try_recv() {
             Ok(Ok(())) => Ok(()),
             Ok(Err(reason)) => Err(SupervisorError::Refused(reason)),
-            Err(_) => Err(SupervisorError::Refused("the journal cannot be written at the moment".to_owned())),
+            Err(_) => Err(SupervisorError::Refused(
+                "the journal cannot be written at the moment".to_owned(),
+            )),
         }
     }
 
@@ -332,7 +347,8 @@ impl<P: Perform> Supervisor<P> {
             }
         };
         let mut effects = Vec::new();
-        let touched: BTreeSet<TaskId> = deliveries.iter().map(|delivery| delivery.task.clone()).collect();
+        let touched: BTreeSet<TaskId> =
+            deliveries.iter().map(|delivery| delivery.task.clone()).collect();
         for delivery in deliveries {
             self.step_one(time, delivery, &mut effects);
         }
@@ -342,7 +358,8 @@ impl<P: Perform> Supervisor<P> {
 
     /// Writes the batch, with a first record's task and due snapshots, in one commit.
     fn append(&mut self, time: Timestamp, deliveries: &[Delivery]) -> Result<(), JournalError> {
-        let bodies: Vec<Vec<u8>> = deliveries.iter().map(|delivery| host::encode(&delivery.input)).collect();
+        let bodies: Vec<Vec<u8>> =
+            deliveries.iter().map(|delivery| host::encode(&delivery.input)).collect();
         let mut next: BTreeMap<&str, u64> = BTreeMap::new();
         let mut entries = Vec::with_capacity(deliveries.len() + 1);
         let mut snapshots: Vec<(TaskId, u64, Vec<u8>)> = Vec::new();
@@ -357,7 +374,13 @@ impl<P: Perform> Supervisor<P> {
                 snapshots.push((delivery.task.clone(), host.last, save(host)));
             }
             *n += 1;
-            entries.push(Entry::Record { task, n: *n, time: time.0, version: MACHINE_VERSION, body });
+            entries.push(Entry::Record {
+                task,
+                n: *n,
+                time: time.0,
+                version: MACHINE_VERSION,
+                body,
+            });
         }
         for (task, n, body) in &snapshots {
             entries.push(Entry::Snapshot { task: task.as_str(), n: *n, body });
@@ -374,7 +397,12 @@ impl<P: Perform> Supervisor<P> {
         Ok(())
     }
 
-    fn step_one(&mut self, time: Timestamp, delivery: Delivery, effects: &mut Vec<(TaskId, Effect)>) {
+    fn step_one(
+        &mut self,
+        time: Timestamp,
+        delivery: Delivery,
+        effects: &mut Vec<(TaskId, Effect)>,
+    ) {
         let Some(host) = self.hosts.get_mut(&delivery.task) else { return };
         host.last += 1;
         let output = step(&mut host.state, Stamped { time, input: delivery.input });
@@ -401,7 +429,9 @@ impl<P: Perform> Supervisor<P> {
             match effect {
                 Effect::Cancel { target } => self.perform.cancel(&task, target),
                 Effect::SetTimer { id, at } => self.timers.push(Reverse((at, task, id))),
-                effect if !cancelled.is_empty() && cancelled.contains(&(task.clone(), effect.id())) => {}
+                effect
+                    if !cancelled.is_empty()
+                        && cancelled.contains(&(task.clone(), effect.id())) => {}
                 effect => self.perform.start(&task, effect),
             }
         }
@@ -416,7 +446,9 @@ impl<P: Perform> Supervisor<P> {
             if host.state.data().attachment.is_none() {
                 let outcome = match host.state.standing() {
                     Standing::Finished { outcome, .. } => outcome,
-                    Standing::Working | Standing::Paused | Standing::AwaitingPerson { .. } => Outcome::Waiting,
+                    Standing::Working | Standing::Paused | Standing::AwaitingPerson { .. } => {
+                        Outcome::Waiting
+                    }
                 };
                 self.outcomes.insert(id.clone(), outcome);
                 self.perform.release(&id);

@@ -46,7 +46,8 @@ struct Running {
 impl World {
     /// A performer that reports to `inbox`; `marks` is where child processes are noted.
     pub fn new(inbox: Inbox, home: &Home, marks: PathBuf) -> World {
-        let blobs: Arc<dyn BlobSink> = Arc::new(JournalBlobs(Blobs::new(home.journal().join("blobs"))));
+        let blobs: Arc<dyn BlobSink> =
+            Arc::new(JournalBlobs(Blobs::new(home.journal().join("blobs"))));
         World {
             inbox,
             running: Arc::default(),
@@ -75,19 +76,23 @@ impl World {
         self.running.lock().insert(key.clone(), cancel.clone());
         let (running, inbox, name) = (Arc::clone(&self.running), self.inbox.clone(), task.clone());
         let guard = Ending { running, key };
-        let spawned = std::thread::Builder::new().name(format!("effect-{}", id.0)).spawn(move || {
-            let input = match catch_unwind(AssertUnwindSafe(|| act(&cancel))) {
-                Ok(input) => input,
-                Err(panic) => failed(format!("the performer panicked: {}", panic_text(&panic))),
-            };
-            inbox.signal(name, input);
-            drop(guard);
-        });
+        let spawned =
+            std::thread::Builder::new().name(format!("effect-{}", id.0)).spawn(move || {
+                let input = match catch_unwind(AssertUnwindSafe(|| act(&cancel))) {
+                    Ok(input) => input,
+                    Err(panic) => failed(format!("the performer panicked: {}", panic_text(&panic))),
+                };
+                inbox.signal(name, input);
+                drop(guard);
+            });
         if let Err(error) = spawned {
             // The closure, and with it `failed`, is gone; the thread's absence is reported as a tool's error
             // would be, which every kind of effect treats as its failure or drops.
             let reason = format!("no thread can be started: {error}");
-            self.inbox.signal(task.clone(), Input::ToolEnded(id, ToolResult::ended(Status::Error, reason)));
+            self.inbox.signal(
+                task.clone(),
+                Input::ToolEnded(id, ToolResult::ended(Status::Error, reason)),
+            );
         }
     }
 
@@ -112,7 +117,8 @@ impl Perform for World {
         match effect {
             Effect::RunTool { id, call, .. } => self.run_tool(task, id, call),
             Effect::OpenWorkspace { id, spec, .. } if spec.kind == Some(WorkspaceKind::None) => {
-                let nothing = Workspace { kind: WorkspaceKind::None, path: None, branch: None, base: None };
+                let nothing =
+                    Workspace { kind: WorkspaceKind::None, path: None, branch: None, base: None };
                 self.inbox.signal(task.clone(), Signal::WorkspaceOpened(id, Ok(nothing)).into());
             }
             Effect::OpenWorkspace { id, spec, folder } => {
@@ -121,7 +127,8 @@ impl Perform for World {
                     task,
                     id,
                     move |_| {
-                        let opened = workspace::open(name.as_str(), &spec, Path::new(&folder), home.root());
+                        let opened =
+                            workspace::open(name.as_str(), &spec, Path::new(&folder), home.root());
                         Signal::WorkspaceOpened(id, opened).into()
                     },
                     move |reason| Signal::WorkspaceOpened(id, Err(reason)).into(),
@@ -145,7 +152,8 @@ impl Perform for World {
                     task,
                     id,
                     move |cancel| {
-                        let made = workspace::checkpoint(name.as_str(), &workspace, home.root(), cancel);
+                        let made =
+                            workspace::checkpoint(name.as_str(), &workspace, home.root(), cancel);
                         Signal::Checkpointed(id, made).into()
                     },
                     move |reason| Signal::Checkpointed(id, Err(reason)).into(),
@@ -187,7 +195,12 @@ impl Perform for World {
             if left.is_zero() {
                 break;
             }
-            effects = self.running.ended.wait_timeout(effects, left).unwrap_or_else(PoisonError::into_inner).0;
+            effects = self
+                .running
+                .ended
+                .wait_timeout(effects, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         drop(effects);
         self.plugins.close(task.as_str());

@@ -46,7 +46,9 @@ impl Step<'_> {
                 self.event(|| EventKind::Checkpointed { checkpoint });
                 self.verify(summary);
             }
-            Err(reason) => self.finish(Outcome::Failed, format!("the workspace cannot be kept: {reason}")),
+            Err(reason) => {
+                self.finish(Outcome::Failed, format!("the workspace cannot be kept: {reason}"))
+            }
         }
     }
 
@@ -66,7 +68,10 @@ impl Step<'_> {
         let results = match verdict {
             Ok(results) => results,
             Err(reason) => {
-                return self.finish(Outcome::Failed, format!("the criteria could not be checked: {reason}"));
+                return self.finish(
+                    Outcome::Failed,
+                    format!("the criteria could not be checked: {reason}"),
+                );
             }
         };
         for result in &results {

@@ -28,7 +28,11 @@ impl Step<'_> {
         match self.asked(id) {
             Ok(call) if matches!(call.status, CallStatus::AwaitingApproval { .. }) => {
                 call.status = CallStatus::Queued { approved: true, repeated: false };
-                self.event(|| EventKind::ApprovalDecided { call: id, allowed: true, reason: String::new() });
+                self.event(|| EventKind::ApprovalDecided {
+                    call: id,
+                    allowed: true,
+                    reason: String::new(),
+                });
             }
             Ok(_) => self.reject(format!("call {id} does not wait for an approval")),
             Err(reason) => self.reject(reason),
@@ -37,10 +41,23 @@ impl Step<'_> {
 
     pub(crate) fn on_deny(&mut self, id: CallId, reason: String) {
         match self.asked(id) {
-            Ok(call) if matches!(call.status, CallStatus::AwaitingApproval { .. } | CallStatus::AwaitingAnswer) => {
+            Ok(call)
+                if matches!(
+                    call.status,
+                    CallStatus::AwaitingApproval { .. } | CallStatus::AwaitingAnswer
+                ) =>
+            {
                 let said = reason.clone();
-                self.event(|| EventKind::ApprovalDecided { call: id, allowed: false, reason: said });
-                let text = if reason.is_empty() { "denied by a person".to_owned() } else { format!("denied by a person: {reason}") };
+                self.event(|| EventKind::ApprovalDecided {
+                    call: id,
+                    allowed: false,
+                    reason: said,
+                });
+                let text = if reason.is_empty() {
+                    "denied by a person".to_owned()
+                } else {
+                    format!("denied by a person: {reason}")
+                };
                 self.end_call(id, ToolResult::ended(Status::Denied, text));
             }
             Ok(_) => self.reject(format!("call {id} does not wait for an answer")),
@@ -55,7 +72,10 @@ impl Step<'_> {
             Err(reason) => return self.reject(reason),
         };
         if !choices.is_empty() && !choices.contains(&text) {
-            return self.reject(format!("{text:?} is not a choice: expected one of {}", choices.join(", ")));
+            return self.reject(format!(
+                "{text:?} is not a choice: expected one of {}",
+                choices.join(", ")
+            ));
         }
         self.end_call(id, ToolResult::ok(text));
     }

@@ -57,7 +57,9 @@ impl Step<'_> {
         match self.state.data.phase.clone() {
             Phase::OpeningWorkspace => self.state.data.phase = Phase::Ready,
             Phase::Consulting { request } => self.consult(request),
-            Phase::Checkpointing { summary } | Phase::Verifying { summary } => self.check_claim(summary),
+            Phase::Checkpointing { summary } | Phase::Verifying { summary } => {
+                self.check_claim(summary)
+            }
             Phase::Waiting(Wait::Until { at, .. }) => self.set_alarm(at),
             Phase::New
             | Phase::Ready

@@ -17,11 +17,16 @@ impl Step<'_> {
     /// Starts every call that has not been started and may be.
     pub(crate) fn start_calls(&mut self) {
         for index in 0..self.state.data.calls.len() {
-            let CallStatus::Queued { approved, repeated } = self.state.data.calls[index].status else { continue };
-            let forbidden = self.state.data.budget.forbids(&self.state.data.spend, Purchase::ToolCall);
+            let CallStatus::Queued { approved, repeated } = self.state.data.calls[index].status
+            else {
+                continue;
+            };
+            let forbidden =
+                self.state.data.budget.forbids(&self.state.data.spend, Purchase::ToolCall);
             if !forbidden.is_empty() && !repeated {
                 // What runs may end first: its result is not lost to the limit.
-                let running = |call: &crate::state::Call| matches!(call.status, CallStatus::Running { .. });
+                let running =
+                    |call: &crate::state::Call| matches!(call.status, CallStatus::Running { .. });
                 if !self.state.data.calls.iter().any(running) {
                     self.exhaust(forbidden);
                 }
@@ -53,7 +58,13 @@ impl Step<'_> {
         } else if approved {
             Judgement::Allow(Approval::by_person())
         } else {
-            judge(&self.state.data.spec.policy, &call.action.tool, call.class, call.action.author, attended)
+            judge(
+                &self.state.data.spec.policy,
+                &call.action.tool,
+                call.class,
+                call.action.author,
+                attended,
+            )
         };
         match judgement {
             Judgement::Allow(_) if call.action.tool == "ask" => self.ask_question(index),
@@ -89,7 +100,8 @@ impl Step<'_> {
             },
             approval: approval.clone(),
         });
-        let (tool, label, input) = (action.tool.clone(), action.label.clone(), Arc::clone(&action.input));
+        let (tool, label, input) =
+            (action.tool.clone(), action.label.clone(), Arc::clone(&action.input));
         self.event(|| EventKind::ToolStarted {
             call: id,
             tool,
@@ -126,7 +138,9 @@ impl Step<'_> {
             Status::Skipped | Status::Aborted | Status::InDoubt => {}
         }
         let quiet = self.state.quiet;
-        let Some(call) = self.state.data.calls.iter_mut().find(|call| call.id == id) else { return };
+        let Some(call) = self.state.data.calls.iter_mut().find(|call| call.id == id) else {
+            return;
+        };
         if quiet {
             call.status = CallStatus::Done(result);
             return self.event(|| unreachable_when_quiet(id));
@@ -156,9 +170,14 @@ impl Step<'_> {
         }
         self.event(|| EventKind::CallResolved { call: id, how: word.to_owned() });
         match how {
-            Resolution::Did => self.end_call(id, ToolResult::ok("a person says that it ran to its end")),
+            Resolution::Did => {
+                self.end_call(id, ToolResult::ok("a person says that it ran to its end"))
+            }
             Resolution::DidNot => {
-                self.end_call(id, ToolResult::ended(Status::Error, "a person says that it did not run"));
+                self.end_call(
+                    id,
+                    ToolResult::ended(Status::Error, "a person says that it did not run"),
+                );
             }
             Resolution::Retry => {}
         }

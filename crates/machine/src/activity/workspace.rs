@@ -25,7 +25,9 @@ impl Step<'_> {
                 self.state.data.phase = Phase::Ready;
                 self.event(|| EventKind::WorkspaceOpened { workspace });
             }
-            Err(reason) => self.finish(Outcome::Failed, format!("the workspace cannot be opened: {reason}")),
+            Err(reason) => {
+                self.finish(Outcome::Failed, format!("the workspace cannot be opened: {reason}"))
+            }
         }
     }
 }

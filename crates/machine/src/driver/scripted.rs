@@ -104,9 +104,15 @@ impl Driver for Scripted {
             );
         }
         match self.script.end {
-            End::Claim if self.refused < 2 => Decision::Claim { summary: "the script ended".to_owned() },
-            End::Claim | End::GiveUp => Decision::GiveUp { reason: "the script gives up".to_owned(), stuck: false },
-            End::WaitForPerson if self.done => Decision::Claim { summary: "a person said so".to_owned() },
+            End::Claim if self.refused < 2 => {
+                Decision::Claim { summary: "the script ended".to_owned() }
+            }
+            End::Claim | End::GiveUp => {
+                Decision::GiveUp { reason: "the script gives up".to_owned(), stuck: false }
+            }
+            End::WaitForPerson if self.done => {
+                Decision::Claim { summary: "a person said so".to_owned() }
+            }
             End::WaitForPerson => Decision::Wait(Wait::Person { prompt: "what next?".to_owned() }),
         }
     }

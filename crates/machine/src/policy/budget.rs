@@ -96,10 +96,20 @@ impl Budget {
         if purchase == Purchase::ToolCall
             && let Some(limit) = self.max_tool_calls
         {
-            axis("max_tool_calls", spend.tool_calls >= limit, spend.tool_calls.to_string(), limit.to_string());
+            axis(
+                "max_tool_calls",
+                spend.tool_calls >= limit,
+                spend.tool_calls.to_string(),
+                limit.to_string(),
+            );
         }
         if let Some(limit) = self.max_time {
-            axis("max_time", spend.millis >= limit.0, Span(spend.millis).to_string(), limit.to_string());
+            axis(
+                "max_time",
+                spend.millis >= limit.0,
+                Span(spend.millis).to_string(),
+                limit.to_string(),
+            );
         }
         if let Some(limit) = self.max_usd {
             axis("max_usd", spend.usd >= limit, format!("{:.4}", spend.usd), limit.to_string());
@@ -161,7 +171,9 @@ impl Budget {
             )?,
         };
         if *self == raised {
-            return Err("no budget axis was named: say which one, such as --max-turns 60".to_owned());
+            return Err(
+                "no budget axis was named: say which one, such as --max-turns 60".to_owned()
+            );
         }
         *self = raised;
         Ok(())
@@ -185,8 +197,11 @@ mod tests {
     fn every_reached_axis_is_reported() {
         let budget = Budget { max_turns: Some(1), max_usd: Some(0.5), ..Budget::default() };
         let spend = Spend { turns: 1, usd: 0.5, ..Spend::default() };
-        let axes: Vec<String> =
-            budget.forbids(&spend, Purchase::Turn).into_iter().map(|reached| reached.axis).collect();
+        let axes: Vec<String> = budget
+            .forbids(&spend, Purchase::Turn)
+            .into_iter()
+            .map(|reached| reached.axis)
+            .collect();
         assert_eq!(axes, ["max_turns", "max_usd"]);
     }
 

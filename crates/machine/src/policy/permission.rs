@@ -99,10 +99,20 @@ pub enum Judgement {
 ///
 /// Without a rule, what changes nothing outside the workspace is allowed, and so is what the operator wrote.
 /// An unsafe call of a worker is asked about when somebody attends, and refused when nobody does.
-pub fn judge(policy: &Policy, tool: &str, class: EffectClass, author: Author, attended: bool) -> Judgement {
+pub fn judge(
+    policy: &Policy,
+    tool: &str,
+    class: EffectClass,
+    author: Author,
+    attended: bool,
+) -> Judgement {
     let rule = policy.rules.iter().find(|rule| rule.tool == "*" || rule.tool == tool);
     let (decide, by, reason) = match rule {
-        Some(rule) => (rule.decide, format!("rule {} = {:?}", rule.tool, rule.decide).to_lowercase(), rule.reason.clone()),
+        Some(rule) => (
+            rule.decide,
+            format!("rule {} = {:?}", rule.tool, rule.decide).to_lowercase(),
+            rule.reason.clone(),
+        ),
         None if class == EffectClass::Unsafe && author == Author::Worker => {
             (Decide::Ask, "default".to_owned(), format!("no rule allows {tool}"))
         }
@@ -144,8 +154,12 @@ mod tests {
 
     #[test]
     fn the_first_matching_rule_decides_for_everybody() {
-        let rule = |tool: &str, decide| Rule { tool: tool.to_owned(), decide, reason: String::new() };
-        let mut policy = Policy { rules: vec![rule("shell", Decide::Deny), rule("*", Decide::Allow)], ..Policy::default() };
+        let rule =
+            |tool: &str, decide| Rule { tool: tool.to_owned(), decide, reason: String::new() };
+        let mut policy = Policy {
+            rules: vec![rule("shell", Decide::Deny), rule("*", Decide::Allow)],
+            ..Policy::default()
+        };
         assert_eq!(check(&policy, Author::Operator, true), "deny");
         policy.rules.reverse();
         assert_eq!(check(&policy, Author::Worker, false), "allow");

@@ -20,10 +20,17 @@ impl Streak {
         let signature = signature(results);
         self.count = if self.count > 0 && self.signature == signature { self.count + 1 } else { 1 };
         self.signature = signature;
-        let failed: Vec<&str> =
-            results.iter().filter(|result| !result.passed).map(|result| result.title.as_str()).collect();
+        let failed: Vec<&str> = results
+            .iter()
+            .filter(|result| !result.passed)
+            .map(|result| result.title.as_str())
+            .collect();
         (self.count >= SAME_VERDICTS).then(|| {
-            format!("the same acceptance failure came {} times in a row: {}", self.count, failed.join("; "))
+            format!(
+                "the same acceptance failure came {} times in a row: {}",
+                self.count,
+                failed.join("; ")
+            )
         })
     }
 }
@@ -33,7 +40,12 @@ fn signature(results: &[CriterionResult]) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for result in results {
         let exit = result.exit.unwrap_or(i32::MIN).to_le_bytes();
-        let parts: [&[u8]; 4] = [result.title.as_bytes(), &[u8::from(result.passed)], &exit, result.evidence.as_bytes()];
+        let parts: [&[u8]; 4] = [
+            result.title.as_bytes(),
+            &[u8::from(result.passed)],
+            &exit,
+            result.evidence.as_bytes(),
+        ];
         for byte in parts.into_iter().flatten() {
             hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
@@ -62,6 +74,11 @@ mod tests {
         assert_eq!(streak.on_verdict_failed(&failed("a")), None);
         assert_eq!(streak.on_verdict_failed(&failed("b")), None);
         assert_eq!(streak.on_verdict_failed(&failed("b")), None);
-        assert!(streak.on_verdict_failed(&failed("b")).unwrap().contains("3 times in a row: shell: make"));
+        assert!(
+            streak
+                .on_verdict_failed(&failed("b"))
+                .unwrap()
+                .contains("3 times in a row: shell: make")
+        );
     }
 }

@@ -37,16 +37,20 @@ fn task(seed: u16) -> TaskSpec {
     let script = json!({ "turns": turns, "end": end, "author": author, "repeat": seed / 40 % 3 });
     let mut task = spec(json!(null));
     task.driver = driver(seed / 2880, script);
-    if seed / 120 % 3 == 0 {
+    if (seed / 120).is_multiple_of(3) {
         task.acceptance = vec![check_of("t")];
     }
-    if seed / 360 % 2 == 0 {
+    if (seed / 360).is_multiple_of(2) {
         task.policy.unattended = Unattended::Wait;
     }
     task.budget = match seed / 720 % 4 {
         0 => Budget { max_turns: Some(2), max_tool_calls: Some(3), ..Budget::default() },
         1 => Budget { max_time: Some(Span(40)), ..Budget::default() },
-        2 => Budget { max_consecutive_errors: Some(2), max_consecutive_denies: Some(1), ..Budget::default() },
+        2 => Budget {
+            max_consecutive_errors: Some(2),
+            max_consecutive_denies: Some(1),
+            ..Budget::default()
+        },
         _ => Budget::default(),
     };
     task
@@ -106,19 +110,25 @@ fn report(state: &State, seed: u16) -> Input {
     let Some((id, kind)) = pending.get(usize::from(seed) % pending.len().max(1)) else {
         return Input::ToolEnded(foreign, result(seed));
     };
-    let id = if seed % 11 == 0 { foreign } else { **id };
-    let workspace =
-        Workspace { kind: WorkspaceKind::Worktree, path: Some("/w".to_owned()), branch: None, base: None };
+    let id = if seed.is_multiple_of(11) { foreign } else { **id };
+    let workspace = Workspace {
+        kind: WorkspaceKind::Worktree,
+        path: Some("/w".to_owned()),
+        branch: None,
+        base: None,
+    };
     let checked = CriterionResult {
         title: "shell: t".to_owned(),
-        passed: seed % 3 == 0,
+        passed: seed.is_multiple_of(3),
         exit: Some(0),
         evidence: String::new(),
         millis: 1,
     };
     match kind {
         Pending::Call(_) => Input::ToolEnded(id, result(seed / 11)),
-        Pending::Workspace if seed % 7 == 1 => Signal::WorkspaceOpened(id, Err("no".to_owned())).into(),
+        Pending::Workspace if seed % 7 == 1 => {
+            Signal::WorkspaceOpened(id, Err("no".to_owned())).into()
+        }
         Pending::Workspace => Signal::WorkspaceOpened(id, Ok(workspace)).into(),
         Pending::Consult => Signal::Consulted(id, consulted(seed)).into(),
         Pending::Checkpoint => Signal::Checkpointed(id, Ok("abc".to_owned())).into(),
@@ -146,21 +156,27 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         0 => Command::Start(Box::new(task(seed))).into(),
         1 => Command::Pause.into(),
         2 => Command::Resume.into(),
-        3 if seed % 4 == 0 => Command::Cancel { reason: String::new() }.into(),
+        3 if seed.is_multiple_of(4) => Command::Cancel { reason: String::new() }.into(),
         4 => Command::Interrupt { note: text() }.into(),
         5 => Command::Steer { text: text() }.into(),
         6 => Command::FollowUp { text: text() }.into(),
-        7 => Command::Raise(Budget { max_turns: Some(u64::from(seed % 9)), ..Budget::default() }).into(),
+        7 => Command::Raise(Budget { max_turns: Some(u64::from(seed % 9)), ..Budget::default() })
+            .into(),
         8 => Command::Approve { call }.into(),
         9 => Command::Deny { call, reason: text() }.into(),
         10 => Command::Answer { call, text: text() }.into(),
-        11 => Command::Tell { line: ["done", "shell x", "read y", "what"][usize::from(seed % 4)].to_owned() }.into(),
+        11 => Command::Tell {
+            line: ["done", "shell x", "read y", "what"][usize::from(seed % 4)].to_owned(),
+        }
+        .into(),
         12 => Command::Resolve { call, how }.into(),
         13 => Command::HandOver(task(seed).driver).into(),
         14 => Command::Drain.into(),
         15 => Command::Detach { reason: text() }.into(),
         16 => Signal::OwnerLost.into(),
-        17..=19 => Command::Attach { owner: u64::from(seed), attended: seed % 2 == 0 }.into(),
+        17..=19 => {
+            Command::Attach { owner: u64::from(seed), attended: seed.is_multiple_of(2) }.into()
+        }
         _ => report(state, seed),
     }
 }
@@ -223,7 +239,7 @@ fn check_laws(first: u16, seeds: &[Seed]) {
     let mut now = 1_000;
     let opening: [Input; 2] = [
         Command::Start(Box::new(task(first))).into(),
-        Command::Attach { owner: 1, attended: first % 2 == 0 }.into(),
+        Command::Attach { owner: 1, attended: first.is_multiple_of(2) }.into(),
     ];
     let count = opening.len();
     for index in 0..count + seeds.len() {
@@ -234,10 +250,14 @@ fn check_laws(first: u16, seeds: &[Seed]) {
         let stamped = |input| Stamped { time: Timestamp(now), input };
         let output = step(&mut live, stamped(input.clone()));
         ledger.check(&live, &output);
-        if seeds.get(index.saturating_sub(count)).is_none_or(|seed| seed.1 % 3 == 0) {
+        if seeds.get(index.saturating_sub(count)).is_none_or(|seed| seed.1.is_multiple_of(3)) {
             reloaded = reload(&reloaded);
         }
-        assert_eq!(step(&mut reloaded, stamped(input)), output, "a reloaded state answers the same");
+        assert_eq!(
+            step(&mut reloaded, stamped(input)),
+            output,
+            "a reloaded state answers the same"
+        );
         outputs.push(output);
     }
     let mut folded = fresh();

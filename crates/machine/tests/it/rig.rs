@@ -36,7 +36,12 @@ pub(crate) fn spec(config: Value) -> TaskSpec {
 }
 
 pub(crate) fn check_of(command: &str) -> Criterion {
-    Criterion::Shell { command: command.to_owned(), exit: 0, stdout: None, timeout: Span::seconds(60) }
+    Criterion::Shell {
+        command: command.to_owned(),
+        exit: 0,
+        stdout: None,
+        timeout: Span::seconds(60),
+    }
 }
 
 pub(crate) fn shell(command: &str) -> Value {
@@ -109,7 +114,8 @@ impl Rig {
         let effects: Vec<String> =
             self.last.effects.iter().map(|e| format!("{}#{}", name(e), e.id().0)).collect();
         let events: Vec<String> = self.last.events.iter().map(|e| event_name(&e.kind)).collect();
-        let rejected = self.last.rejected.as_ref().map(|r| format!(" rejected: {r}")).unwrap_or_default();
+        let rejected =
+            self.last.rejected.as_ref().map(|r| format!(" rejected: {r}")).unwrap_or_default();
         format!("[{}] {}{rejected}", effects.join(" "), events.join(", "))
     }
 }
@@ -130,7 +136,9 @@ fn event_name(kind: &EventKind) -> String {
     let value = serde_json::to_value(kind).unwrap();
     let name = value["type"].as_str().unwrap().to_owned();
     match kind {
-        EventKind::ToolEnded { call, result, .. } => format!("{name} {call} {}", result.status.word()),
+        EventKind::ToolEnded { call, result, .. } => {
+            format!("{name} {call} {}", result.status.word())
+        }
         EventKind::ToolStarted { call, .. }
         | EventKind::CallInDoubt { call, .. }
         | EventKind::ApprovalRequested { call, .. }

@@ -150,7 +150,10 @@ fn a_limit_of_turns_ends_the_task_and_a_raised_one_reopens_it_where_it_was() {
     task.budget.max_turns = Some(1);
     let mut rig = Rig::started(task);
     rig.ended(2, ToolResult::ok(""));
-    assert_eq!(rig.told(), "[] tool_ended c1 ok, turn_ended, budget_exhausted, task_finished budget_exhausted");
+    assert_eq!(
+        rig.told(),
+        "[] tool_ended c1 ok, turn_ended, budget_exhausted, task_finished budget_exhausted"
+    );
     rig.command(Command::Raise(Budget { max_turns: Some(1), ..Budget::default() }));
     assert!(rig.last.rejected.is_some());
     rig.command(Command::Raise(Budget { max_turns: Some(2), ..Budget::default() }));
@@ -202,7 +205,9 @@ fn three_denies_end_the_task_on_the_deny_axis() {
     let mut task = spec(json!({ "turns": [turn, turn, turn, turn], "author": "worker" }));
     task.budget.max_consecutive_denies = Some(3);
     let rig = Rig::started(task);
-    let Standing::Finished { outcome, reason } = rig.state.standing() else { panic!("not finished") };
+    let Standing::Finished { outcome, reason } = rig.state.standing() else {
+        panic!("not finished")
+    };
     assert_eq!(outcome, Outcome::BudgetExhausted);
     assert_eq!(reason, "max_consecutive_denies = 3 reached (3)");
 }
@@ -224,8 +229,11 @@ fn an_asked_call_waits_durably_and_runs_once_approved() {
 #[test]
 fn a_denied_call_has_the_persons_reason_as_its_result() {
     let mut task = spec(json!({ "turns": [[shell("a")]] }));
-    task.policy.rules =
-        vec![Rule { tool: "shell".to_owned(), decide: Decide::Ask, reason: "it is a shell".to_owned() }];
+    task.policy.rules = vec![Rule {
+        tool: "shell".to_owned(),
+        decide: Decide::Ask,
+        reason: "it is a shell".to_owned(),
+    }];
     let mut rig = Rig::new();
     rig.command(Command::Start(Box::new(task)));
     rig.attach(true).open_workspace();
@@ -282,11 +290,15 @@ fn a_follow_up_reaches_the_driver_when_it_would_be_finished() {
 #[test]
 fn a_hand_over_keeps_history_workspace_and_budget() {
     let mut rig = Rig::started(spec(json!({ "turns": [[shell("a")]], "end": "give_up" })));
-    let next = |turns| DriverSpec { name: "scripted".to_owned(), config: json!({ "turns": turns }) };
+    let next =
+        |turns| DriverSpec { name: "scripted".to_owned(), config: json!({ "turns": turns }) };
     rig.command(Command::HandOver(next(json!([[shell("b")]]))));
     assert_eq!(rig.told(), "[] ");
     rig.ended(2, ToolResult::ok(""));
-    assert_eq!(rig.told(), "[run_tool#3] tool_ended c1 ok, turn_ended, driver_changed, turn_started, tool_started c2");
+    assert_eq!(
+        rig.told(),
+        "[run_tool#3] tool_ended c1 ok, turn_ended, driver_changed, turn_started, tool_started c2"
+    );
     assert_eq!(rig.state.data().spend.turns, 2);
     let unknown = DriverSpec { name: "nobody".to_owned(), config: json!(null) };
     rig.command(Command::HandOver(unknown));
@@ -328,7 +340,10 @@ fn inputs_before_the_start_and_a_second_start_are_refused() {
     assert!(rig.last.rejected.is_some());
     rig.input(Input::ToolEnded(machine::id::EffectId(1), ToolResult::ok("")));
     let bad = DriverSpec { name: "scripted".to_owned(), config: json!({ "turn": [] }) };
-    rig.command(Command::Start(Box::new(machine::task::TaskSpec { driver: bad, ..spec(json!({})) })));
+    rig.command(Command::Start(Box::new(machine::task::TaskSpec {
+        driver: bad,
+        ..spec(json!({}))
+    })));
     assert_eq!(rig.state.data().phase, Phase::New);
     rig.command(Command::Start(Box::new(spec(json!({ "turns": [] })))));
     rig.command(Command::Start(Box::new(spec(json!({ "turns": [] })))));
@@ -350,7 +365,8 @@ fn a_person_decides_only_when_asked() {
 #[test]
 fn when_another_way_wins_a_call_in_doubt_has_that_as_its_result() {
     let child = |turns| json!({ "driver": "scripted", "config": { "turns": turns } });
-    let race = json!({ "drivers": [child(json!([[shell("slow")]])), child(json!([[read("quick")]]))] });
+    let race =
+        json!({ "drivers": [child(json!([[shell("slow")]])), child(json!([[read("quick")]]))] });
     let mut task = spec(json!(null));
     task.driver = DriverSpec { name: "race".to_owned(), config: race };
     let mut rig = Rig::started(task);

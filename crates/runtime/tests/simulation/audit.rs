@@ -127,7 +127,10 @@ impl Audit {
             task.owner = line.owner;
         } else if line.owner != task.owner {
             let (writer, owner) = (line.owner, task.owner);
-            return violation(Check::Fence, format!("owner {writer} wrote to {id}, which owner {owner} holds"));
+            return violation(
+                Check::Fence,
+                format!("owner {writer} wrote to {id}, which owner {owner} holds"),
+            );
         } else if line.kind == Kind::Record {
             return task.record(&line, reports);
         }
@@ -135,27 +138,47 @@ impl Audit {
     }
 
     /// Whether an owner may start an effect at this moment.
-    pub(crate) fn on_start(&mut self, id: &TaskId, owner: u64, effect: &Effect) -> Result<(), Violation> {
+    pub(crate) fn on_start(
+        &mut self,
+        id: &TaskId,
+        owner: u64,
+        effect: &Effect,
+    ) -> Result<(), Violation> {
         let number = effect.id().0;
         let Some(task) = self.tasks.get_mut(id) else {
-            return violation(Check::RecordFirst, format!("effect {number} of {id}, which is not on disk"));
+            return violation(
+                Check::RecordFirst,
+                format!("effect {number} of {id}, which is not on disk"),
+            );
         };
         if task.owner != owner {
             let holder = task.owner;
-            return violation(Check::Fence, format!("owner {owner} starts effect {number} of {id}, held by {holder}"));
+            return violation(
+                Check::Fence,
+                format!("owner {owner} starts effect {number} of {id}, held by {holder}"),
+            );
         }
         match task.emitted.get_mut(&effect.id()) {
             Some((caused, started)) if caused == effect => {
                 if std::mem::replace(started, true) {
-                    return violation(Check::NothingDoubled, format!("effect {number} of {id} starts again"));
+                    return violation(
+                        Check::NothingDoubled,
+                        format!("effect {number} of {id} starts again"),
+                    );
                 }
             }
             _ => {
-                return violation(Check::RecordFirst, format!("no durable record causes effect {number} of {id}"));
+                return violation(
+                    Check::RecordFirst,
+                    format!("no durable record causes effect {number} of {id}"),
+                );
             }
         }
         if !task.state.data().pending.contains_key(&effect.id()) {
-            return violation(Check::StoppedIsStopped, format!("effect {number} of {id} starts though it was stopped"));
+            return violation(
+                Check::StoppedIsStopped,
+                format!("effect {number} of {id} starts though it was stopped"),
+            );
         }
         Ok(())
     }
@@ -204,7 +227,8 @@ impl TaskAudit {
         };
         let before = self.before();
         self.check_report(&input, reports)?;
-        let output = step(&mut self.state, Stamped { time: Timestamp(line.time), input: input.clone() });
+        let output =
+            step(&mut self.state, Stamped { time: Timestamp(line.time), input: input.clone() });
         if let Input::Command(_) = &input {
             let counts = self.recorded.entry(key(&input)).or_default();
             counts.0 += 1;
@@ -229,7 +253,11 @@ impl TaskAudit {
         };
         Before {
             running_unsafe: calls.iter().filter(unsafe_running).map(|call| call.id).collect(),
-            in_doubt: calls.iter().filter(|c| c.status == CallStatus::InDoubt).map(|c| c.id).collect(),
+            in_doubt: calls
+                .iter()
+                .filter(|c| c.status == CallStatus::InDoubt)
+                .map(|c| c.id)
+                .collect(),
         }
     }
 
@@ -237,10 +265,15 @@ impl TaskAudit {
     fn check_report(&self, input: &Input, reports: &Reports) -> Result<(), Violation> {
         let Input::ToolEnded(id, result) = input else { return Ok(()) };
         let task = self.state.id();
-        if !self.state.data().pending.contains_key(id) || reports.get(&(task.clone(), *id)) == Some(result) {
+        if !self.state.data().pending.contains_key(id)
+            || reports.get(&(task.clone(), *id)) == Some(result)
+        {
             return Ok(());
         }
-        violation(Check::TrueResult, format!("effect {} of {task} is said to have ended with {:?}", id.0, result.text))
+        violation(
+            Check::TrueResult,
+            format!("effect {} of {task} is said to have ended with {:?}", id.0, result.text),
+        )
     }
 
     /// Each call gets one result; a success needs the world's or a person's word for this very call.
@@ -252,10 +285,16 @@ impl TaskAudit {
                     let times = self.results.entry(*call).or_default();
                     *times += 1;
                     if *times > 1 {
-                        return violation(Check::OneResult, format!("{call} of {id} has {times} results"));
+                        return violation(
+                            Check::OneResult,
+                            format!("{call} of {id} has {times} results"),
+                        );
                     }
                     if result.status == Status::Ok && !self.vouches(input, *call) {
-                        return violation(Check::TrueResult, format!("{call} of {id} ended well, but who says so?"));
+                        return violation(
+                            Check::TrueResult,
+                            format!("{call} of {id} ended well, but who says so?"),
+                        );
                     }
                 }
                 EventKind::CallResolved { call, how } if how == "retry" => {
@@ -269,7 +308,10 @@ impl TaskAudit {
             let call = CallId(number);
             let open = data.calls.iter().any(|open| open.id == call);
             if !open && !self.results.contains_key(&call) {
-                return violation(Check::OneResult, format!("{call} of {id} vanished without a result"));
+                return violation(
+                    Check::OneResult,
+                    format!("{call} of {id} vanished without a result"),
+                );
             }
         }
         Ok(())
@@ -282,24 +324,35 @@ impl TaskAudit {
                 Some((Effect::RunTool { call: caused, .. }, _)) if caused.call == call
             ),
             Input::Command(Command::Answer { call: asked, .. }) => *asked == call,
-            Input::Command(Command::Resolve { call: asked, how: Resolution::Did }) => *asked == call,
+            Input::Command(Command::Resolve { call: asked, how: Resolution::Did }) => {
+                *asked == call
+            }
             Input::Command(_) | Input::Signal(_) => false,
         }
     }
 
     /// Losing the owner puts running unsafe calls in doubt. Only a person's word takes them out of it; a task
     /// that goes on or ends over one has in doubt as the call's result.
-    fn check_doubt(&self, input: &Input, before: &Before, output: &Output) -> Result<(), Violation> {
+    fn check_doubt(
+        &self,
+        input: &Input,
+        before: &Before,
+        output: &Output,
+    ) -> Result<(), Violation> {
         let id = self.state.id();
         let data = self.state.data();
-        let status = |call: CallId| data.calls.iter().find(|open| open.id == call).map(|open| &open.status);
+        let status =
+            |call: CallId| data.calls.iter().find(|open| open.id == call).map(|open| &open.status);
         let lost = matches!(
             input,
             Input::Signal(Signal::OwnerLost) | Input::Command(Command::Detach { .. })
         );
         for call in before.running_unsafe.iter().filter(|_| lost) {
             if status(*call) != Some(&CallStatus::InDoubt) {
-                return violation(Check::InDoubt, format!("{call} of {id} ran when its owner was lost, and is not in doubt"));
+                return violation(
+                    Check::InDoubt,
+                    format!("{call} of {id} ran when its owner was lost, and is not in doubt"),
+                );
             }
         }
         let resolved = match input {
@@ -314,7 +367,10 @@ impl TaskAudit {
         };
         for call in before.in_doubt.iter().filter(|call| Some(**call) != resolved) {
             if status(*call) != Some(&CallStatus::InDoubt) && !named(*call) {
-                return violation(Check::InDoubt, format!("{call} of {id} was in doubt, and nobody resolved it"));
+                return violation(
+                    Check::InDoubt,
+                    format!("{call} of {id} was in doubt, and nobody resolved it"),
+                );
             }
         }
         Ok(())
@@ -324,7 +380,10 @@ impl TaskAudit {
         let now = self.outcome() == Some(Outcome::Cancelled);
         let begins = output.effects.iter().any(|effect| !matches!(effect, Effect::Cancel { .. }));
         if self.cancelled && (!now || begins) {
-            return violation(Check::NeverRevived, format!("{} was cancelled and goes on", self.state.id()));
+            return violation(
+                Check::NeverRevived,
+                format!("{} was cancelled and goes on", self.state.id()),
+            );
         }
         self.cancelled = now;
         Ok(())

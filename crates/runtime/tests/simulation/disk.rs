@@ -125,7 +125,8 @@ impl Line {
     }
 
     fn from_content(content: &[u8]) -> Option<Line> {
-        let number = |at: usize| Some(u64::from_le_bytes(content.get(at..at + 8)?.try_into().ok()?));
+        let number =
+            |at: usize| Some(u64::from_le_bytes(content.get(at..at + 8)?.try_into().ok()?));
         let task_end = FIXED + usize::from(*content.get(1)?);
         Some(Line {
             kind: *KINDS.get(usize::from(*content.first()?))?,

@@ -85,7 +85,13 @@ impl SimulatedJournal {
         match kind {
             Kind::Opened => self.highest_owner = self.highest_owner.max(owner),
             Kind::Created => {
-                let row = TaskRow { id: id.clone(), created: time, owner, open: true, summary: String::new() };
+                let row = TaskRow {
+                    id: id.clone(),
+                    created: time,
+                    owner,
+                    open: true,
+                    summary: String::new(),
+                };
                 let number = self.tasks.len();
                 self.tasks.insert(id, Task { number, row, snapshot: None, records: Vec::new() });
             }
@@ -128,6 +134,9 @@ impl SimulatedJournal {
         }
         {
             let mut world = lock(&self.world);
+            if world.sync_fails() {
+                return Err(JournalError::Store("the sync failed".to_owned()));
+            }
             if world.bug != Some(Bug::AcknowledgesBeforeSync) {
                 world.sync();
             }
@@ -172,7 +181,11 @@ impl SimulatedJournal {
         }
         for (id, n) in snapshots {
             if n > counts[id] {
-                return Err(JournalError::OutOfOrder { task: id.to_owned(), expected: counts[id], got: n });
+                return Err(JournalError::OutOfOrder {
+                    task: id.to_owned(),
+                    expected: counts[id],
+                    got: n,
+                });
             }
         }
         Ok(lines)
@@ -191,13 +204,19 @@ impl SimulatedJournal {
                 }
                 if n != *count + 1 {
                     let expected = *count + 1;
-                    return Err(JournalError::OutOfOrder { task: task.to_owned(), expected, got: n });
+                    return Err(JournalError::OutOfOrder {
+                        task: task.to_owned(),
+                        expected,
+                        got: n,
+                    });
                 }
                 *count = n;
                 Line { time, version, ..line(Kind::Record, n, body) }
             }
             Entry::Snapshot { n, body, .. } => line(Kind::Snapshot, n, body),
-            Entry::Summary { open, body, .. } => line(Kind::Summary, u64::from(open), body.as_bytes()),
+            Entry::Summary { open, body, .. } => {
+                line(Kind::Summary, u64::from(open), body.as_bytes())
+            }
         })
     }
 

@@ -64,7 +64,10 @@ fn a_thousand_seeds_keep_every_promise() {
             ("full disks", tally.stalled),
             ("acknowledged commands", tally.acknowledged),
         ] {
-            assert!(times * 40 >= runs, "{runs} seeds had only {times} {what}: they test too little");
+            assert!(
+                times * 40 >= runs,
+                "{runs} seeds had only {times} {what}: they test too little"
+            );
         }
     }
 }
@@ -75,7 +78,8 @@ fn a_crash_at_every_point_of_small_tasks_keeps_every_promise() {
     let mut tally = Tally::default();
     let mut runs = 0;
     let scale = number("DRIVETRAIN_SEEDS").unwrap_or(SEEDS).div_ceil(SEEDS);
-    for seed in FIRST..FIRST + SMALL * scale {
+    let only = number("DRIVETRAIN_SEED");
+    for seed in only.map_or(FIRST..FIRST + SMALL * scale, |seed| seed..seed + 1) {
         for point in 1.. {
             let plan = small(seed, point);
             let ended = run(&plan);
@@ -103,7 +107,14 @@ fn tasks_that_overlap_share_commits_and_a_step_costs_one_sync() {
     let commits = |tasks: u64, turns: u64| {
         let tasks = (1..=tasks).map(|number| scenario::steady(number, turns)).collect();
         let scenario = Scenario { in_step: true, ..Scenario::quiet(tasks) };
-        let ended = run(&Plan { seed: 0, scenario, crashes: Vec::new(), bug: None, traced: false });
+        let ended = run(&Plan {
+            seed: 0,
+            scenario,
+            crashes: Vec::new(),
+            bug: None,
+            blind: Vec::new(),
+            traced: false,
+        });
         assert!(ended.violation.is_none(), "{:?}", ended.violation);
         ended.commits
     };
@@ -133,7 +144,7 @@ fn large(seed: u64, bug: Option<Bug>) -> Plan {
         let soon = again > 0 && random.one_in(2);
         crashes.push(1 + random.below(if soon { 12 } else { 250 }));
     }
-    Plan { seed, scenario: Scenario::large(seed), crashes, bug, traced: false }
+    Plan { seed, scenario: Scenario::large(seed), crashes, bug, blind: Vec::new(), traced: false }
 }
 
 /// A small scenario that crashes at one point and, for two of three points, once more soon after.
@@ -142,7 +153,14 @@ fn small(seed: u64, point: u64) -> Plan {
     if point % 3 != 0 {
         crashes.push(1 + Random::new(seed, point).below(20));
     }
-    Plan { seed, scenario: Scenario::small(seed), crashes, bug: None, traced: false }
+    Plan {
+        seed,
+        scenario: Scenario::small(seed),
+        crashes,
+        bug: None,
+        blind: Vec::new(),
+        traced: false,
+    }
 }
 
 /// Fails with everything that is needed to understand and to repeat the run.
@@ -164,7 +182,10 @@ fn number(variable: &str) -> Option<u64> {
 
 fn report(what: &str, runs: u64, began: Instant, tally: &Tally) {
     let seconds = began.elapsed().as_secs_f64();
-    say(&format!("{runs} {what} in {seconds:.1} s, {:.0} a second: {tally:?}", runs as f64 / seconds));
+    say(&format!(
+        "{runs} {what} in {seconds:.1} s, {:.0} a second: {tally:?}",
+        runs as f64 / seconds
+    ));
 }
 
 fn say(text: &str) {

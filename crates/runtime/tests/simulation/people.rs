@@ -33,7 +33,12 @@ impl People {
         *self.sent.entry((task.clone(), key_of(command))).or_default() += 1;
     }
 
-    pub(crate) fn awaits(&mut self, task: &TaskId, command: Command, answer: Receiver<Result<(), String>>) {
+    pub(crate) fn awaits(
+        &mut self,
+        task: &TaskId,
+        command: Command,
+        answer: Receiver<Result<(), String>>,
+    ) {
         self.open.push((task.clone(), command, answer));
     }
 
@@ -53,9 +58,15 @@ impl People {
         Ok(heard)
     }
 
-    pub(crate) fn acknowledge(&mut self, task: &TaskId, command: Command, audit: &Audit) -> Result<(), Violation> {
+    pub(crate) fn acknowledge(
+        &mut self,
+        task: &TaskId,
+        command: Command,
+        audit: &Audit,
+    ) -> Result<(), Violation> {
         let key = key_of(&command);
-        let count = &mut self.acknowledged.entry((task.clone(), key.clone())).or_insert((command, 0)).1;
+        let count =
+            &mut self.acknowledged.entry((task.clone(), key.clone())).or_insert((command, 0)).1;
         *count += 1;
         let taken = audit.tasks.get(task).map_or(0, |task| task.counts(&key).1);
         if taken < *count {
@@ -74,10 +85,16 @@ impl People {
                 return violation(Check::NothingLost, format!("task {id} is gone"));
             };
             if task.counts(key).1 < *times {
-                return violation(Check::NothingLost, format!("{id} acknowledged {key}, which is gone"));
+                return violation(
+                    Check::NothingLost,
+                    format!("{id} acknowledged {key}, which is gone"),
+                );
             }
             if !is_visible(command, task) {
-                return violation(Check::NothingLost, format!("{id} acknowledged {key}, which had no effect"));
+                return violation(
+                    Check::NothingLost,
+                    format!("{id} acknowledged {key}, which had no effect"),
+                );
             }
         }
         for (id, task) in &audit.tasks {
@@ -85,7 +102,10 @@ impl People {
                 let sent = self.sent.get(&(id.clone(), key.clone())).copied();
                 let Some(sent) = sent else { continue };
                 if *recorded > sent {
-                    return violation(Check::NothingDoubled, format!("{id}: {key} sent {sent} times, recorded {recorded}"));
+                    return violation(
+                        Check::NothingDoubled,
+                        format!("{id}: {key} sent {sent} times, recorded {recorded}"),
+                    );
                 }
             }
         }
@@ -161,7 +181,8 @@ pub(crate) fn key_of(command: &Command) -> String {
 
 /// Whether a command that was taken shows in what happened.
 fn is_visible(command: &Command, task: &TaskAudit) -> bool {
-    let some = |which: &dyn Fn(&EventKind) -> bool| task.events.iter().any(|event| which(&event.kind));
+    let some =
+        |which: &dyn Fn(&EventKind) -> bool| task.events.iter().any(|event| which(&event.kind));
     match command {
         Command::Cancel { .. } => task.outcome() == Some(Outcome::Cancelled),
         Command::Pause => some(&|kind| *kind == EventKind::Paused),
@@ -169,15 +190,15 @@ fn is_visible(command: &Command, task: &TaskAudit) -> bool {
         Command::Interrupt { note: text } | Command::Steer { text } => note_is_kept(text, task),
         Command::FollowUp { text } => note_is_kept(text, task),
         Command::Raise(_) => some(&|kind| matches!(kind, EventKind::BudgetRaised { .. })),
-        Command::Approve { call: asked } => some(&|kind| {
-            matches!(kind, EventKind::ApprovalDecided { call, allowed: true, .. } if call == asked)
-        }),
-        Command::Deny { call: asked, .. } => some(&|kind| {
-            matches!(kind, EventKind::ApprovalDecided { call, allowed: false, .. } if call == asked)
-        }),
-        Command::Answer { call: asked, text } => some(&|kind| {
-            matches!(kind, EventKind::ToolEnded { call, result, .. } if call == asked && result.text == *text)
-        }),
+        Command::Approve { call: asked } => some(
+            &|kind| matches!(kind, EventKind::ApprovalDecided { call, allowed: true, .. } if call == asked),
+        ),
+        Command::Deny { call: asked, .. } => some(
+            &|kind| matches!(kind, EventKind::ApprovalDecided { call, allowed: false, .. } if call == asked),
+        ),
+        Command::Answer { call: asked, text } => some(
+            &|kind| matches!(kind, EventKind::ToolEnded { call, result, .. } if call == asked && result.text == *text),
+        ),
         Command::Tell { line } => some(&|kind| *kind == EventKind::Told { line: line.clone() }),
         Command::Resolve { call: asked, .. } => {
             some(&|kind| matches!(kind, EventKind::CallResolved { call, .. } if call == asked))
@@ -185,9 +206,13 @@ fn is_visible(command: &Command, task: &TaskAudit) -> bool {
         Command::HandOver(driver) => {
             task.state.data().successor.is_some()
                 || task.outcome().is_some()
-                || some(&|kind| matches!(kind, EventKind::DriverChanged { to, .. } if *to == driver.name))
+                || some(
+                    &|kind| matches!(kind, EventKind::DriverChanged { to, .. } if *to == driver.name),
+                )
         }
-        Command::Start(_) | Command::Attach { .. } | Command::Drain | Command::Detach { .. } => true,
+        Command::Start(_) | Command::Attach { .. } | Command::Drain | Command::Detach { .. } => {
+            true
+        }
     }
 }
 
@@ -197,7 +222,8 @@ fn note_is_kept(text: &str, task: &TaskAudit) -> bool {
         task.events.iter().filter(|event| which(&event.kind)).count()
     };
     let queued = count(&|kind| matches!(kind, EventKind::NoteQueued { note } if note.text == text));
-    let delivered = count(&|kind| matches!(kind, EventKind::NoteDelivered { note } if note.text == text));
+    let delivered =
+        count(&|kind| matches!(kind, EventKind::NoteDelivered { note } if note.text == text));
     let data = task.state.data();
     let waiting = data.notes.iter().chain(&data.follow_ups).any(|note| note.text == text);
     let stood = matches!(task.outcome(), Some(Outcome::Verified | Outcome::Completed));

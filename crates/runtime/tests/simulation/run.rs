@@ -22,7 +22,9 @@ use crate::journal::SimulatedJournal;
 use crate::people::{People, key_of};
 use crate::random::Random;
 use crate::scenario::Scenario;
-use crate::world::{Crash, Happening, Performer, Shared, SimulatedClock, Tally, World, brief, lock};
+use crate::world::{
+    Crash, Happening, Performer, Shared, SimulatedClock, Tally, World, brief, lock,
+};
 
 /// Rounds in which the operators say all they are asked; far more than any task needs.
 const LAST_ROUNDS: u32 = 400;
@@ -35,6 +37,8 @@ pub(crate) struct Plan {
     /// Distances between crashes, in points.
     pub(crate) crashes: Vec<u64>,
     pub(crate) bug: Option<Bug>,
+    /// Checks that look the other way.
+    pub(crate) blind: Vec<Check>,
     pub(crate) traced: bool,
 }
 
@@ -101,6 +105,7 @@ impl Run {
     fn new(plan: &Plan) -> Run {
         let mut world = World::new(plan.seed, &plan.crashes, plan.bug, plan.traced);
         world.in_step = plan.scenario.in_step;
+        world.blind.clone_from(&plan.blind);
         Run {
             world: Arc::new(Mutex::new(world)),
             scenario: plan.scenario.clone(),
@@ -171,7 +176,9 @@ impl Run {
             Happening::Act(attempt) => self.act(attempt),
             Happening::Report(attempt) => self.report(attempt),
             Happening::Stray(number, task, input) => {
-                self.note(|| format!("a stray report for process {number}, {task}: {}", brief(&input)));
+                self.note(|| {
+                    format!("a stray report for process {number}, {task}: {}", brief(&input))
+                });
                 self.deliver(number, task, input);
             }
             Happening::Person => self.person(),
@@ -214,7 +221,7 @@ impl Run {
             Ok(Ok(journal)) => journal,
             Ok(Err(JournalError::Full(_))) => return None,
             Ok(Err(error)) => {
-                self.fail(Check::Sound, format!("the journal does not open: {error}"));
+                self.give_up(number, &error.into());
                 return None;
             }
             Err(death) => {
@@ -253,17 +260,31 @@ impl Run {
         }));
     }
 
-    /// A process died. If it was the last one, the power may be what went.
+    /// A process died, alone or because the power went.
     fn bury(&mut self, number: usize, death: Death) {
         self.processes.retain(|process| process.number != number);
         if let Death::Panic(message) = death {
             return self.fail(Check::Sound, format!("process {number} panicked: {message}"));
         }
-        let alone = self.processes.is_empty();
-        let power = alone && !self.random.one_in(3);
-        lock(&self.world).on_death(number, power);
+        // The power takes every process with it.
+        let power = !self.random.one_in(3) && (self.processes.is_empty() || self.random.one_in(3));
+        {
+            let mut world = lock(&self.world);
+            world.on_death(number, power);
+            for other in self.processes.extract_if(.., |_| power) {
+                world.on_death(other.number, power);
+            }
+        }
         self.hear();
         self.plan_recovery(200);
+    }
+
+    /// A process ends with an error. Only a disk that fails is a reason to.
+    fn give_up(&mut self, number: usize, error: &SupervisorError) {
+        if !matches!(error, SupervisorError::Journal(JournalError::Store(_))) {
+            self.fail(Check::Sound, format!("process {number} fails: {error}"));
+        }
+        self.bury(number, Death::Crash);
     }
 
     fn plan_recovery(&mut self, within: u64) {
@@ -292,16 +313,18 @@ impl Run {
         let commits = {
             let mut world = lock(&self.world);
             world.tally.cycles += 1;
-            let inputs: Vec<String> = batch.deliveries.iter().map(|d| format!("{} {}", d.task, brief(&d.input))).collect();
+            let inputs: Vec<String> = batch
+                .deliveries
+                .iter()
+                .map(|d| format!("{} {}", d.task, brief(&d.input)))
+                .collect();
             world.note(|| format!("process {number} takes [{}]", inputs.join(", ")));
             world.commits
         };
         let ended = guarded(|| self.processes[index].supervisor.cycle(batch));
         match ended {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                return self.fail(Check::Sound, format!("process {number} fails: {error}"));
-            }
+            Ok(Err(error)) => return self.give_up(number, &error),
             Err(death) => return self.bury(number, death),
         }
         self.hear();
@@ -337,7 +360,8 @@ impl Run {
     fn holder(&self, task: &TaskId) -> Option<usize> {
         let owner = lock(&self.world).audit.tasks.get(task).map(|task| task.owner);
         self.processes.iter().position(|process| {
-            process.supervisor.host(task).is_some() && owner.is_none_or(|owner| owner == process.owner)
+            process.supervisor.host(task).is_some()
+                && owner.is_none_or(|owner| owner == process.owner)
         })
     }
 
@@ -399,7 +423,8 @@ impl Run {
         let mut index = self.holder(task);
         if index.is_some() && self.random.one_in(8) {
             // An operator who talks to the wrong process is told so.
-            index = self.processes.iter().position(|process| process.supervisor.host(task).is_some());
+            index =
+                self.processes.iter().position(|process| process.supervisor.host(task).is_some());
         }
         match index {
             Some(index) => self.send_live(index, task, command),
@@ -431,7 +456,8 @@ impl Run {
         self.note(|| format!("operator to {task}, which nobody drives: {}", key_of(&command)));
         self.people.sends(task, &command);
         let number = self.processes[index].number;
-        let sent = guarded(|| self.processes[index].supervisor.command_at_rest(task, command.clone()));
+        let sent =
+            guarded(|| self.processes[index].supervisor.command_at_rest(task, command.clone()));
         match sent {
             Ok(Ok(())) => {
                 let mut world = lock(&self.world);
@@ -439,8 +465,10 @@ impl Run {
                 let kept = self.people.acknowledge(task, command, &world.audit);
                 world.check(kept);
             }
-            Ok(Err(SupervisorError::Refused(_) | SupervisorError::Journal(JournalError::Full(_)))) => {}
-            Ok(Err(error)) => return self.fail(Check::Sound, format!("a command at rest fails: {error}")),
+            Ok(Err(
+                SupervisorError::Refused(_) | SupervisorError::Journal(JournalError::Full(_)),
+            )) => {}
+            Ok(Err(error)) => return self.give_up(number, &error),
             Err(death) => return self.bury(number, death),
         }
         self.hear();
@@ -473,16 +501,19 @@ impl Run {
         // Taking up a paused task ends the pause.
         self.people.sends(task, &Command::Resume);
         let resumed = guarded(|| self.processes[index].supervisor.resume(task, attended));
-        let finished = lock(&self.world).audit.tasks.get(task).is_some_and(|task| task.outcome().is_some());
+        let finished =
+            lock(&self.world).audit.tasks.get(task).is_some_and(|task| task.outcome().is_some());
         match resumed {
-            Ok(Ok(())) if finished => self.fail(Check::NeverRevived, format!("{task} had ended and was taken up")),
+            Ok(Ok(())) if finished => {
+                self.fail(Check::NeverRevived, format!("{task} had ended and was taken up"))
+            }
             Ok(Ok(())) => {
                 self.check_fold(index);
                 self.wake(index, 0);
             }
             Ok(Err(SupervisorError::Refused(_))) => {}
             Ok(Err(SupervisorError::Journal(JournalError::Full(_)))) => self.plan_recovery(100),
-            Ok(Err(error)) => self.fail(Check::Sound, format!("{task} cannot be taken up: {error}")),
+            Ok(Err(error)) => self.give_up(number, &error),
             Err(death) => self.bury(number, death),
         }
     }
@@ -493,18 +524,31 @@ impl Run {
         let Some(index) = self.any_process() else { return self.plan_recovery(100) };
         let number = self.processes[index].number;
         for plan in self.scenario.tasks.clone() {
-            let Some(index) = self.processes.iter().position(|process| process.number == number) else { return };
-            if self.processes[index].supervisor.host(&plan.id).is_some() || self.holder(&plan.id).is_some() {
+            let Some(index) = self.processes.iter().position(|process| process.number == number)
+            else {
+                return;
+            };
+            if self.processes[index].supervisor.host(&plan.id).is_some()
+                || self.holder(&plan.id).is_some()
+            {
                 continue;
             }
             let known = {
                 let world = lock(&self.world);
-                world.audit.tasks.get(&plan.id).map(|task| (task.outcome().is_some(), task.state.data().paused))
+                world
+                    .audit
+                    .tasks
+                    .get(&plan.id)
+                    .map(|task| (task.outcome().is_some(), task.state.data().paused))
             };
             match known {
                 None => {
                     self.note(|| format!("process {number} begins {}", plan.id));
-                    let begun = self.processes[index].supervisor.begin(plan.id.clone(), plan.spec.clone(), plan.attended);
+                    let begun = self.processes[index].supervisor.begin(
+                        plan.id.clone(),
+                        plan.spec.clone(),
+                        plan.attended,
+                    );
                     if let Err(error) = begun {
                         self.fail(Check::Sound, format!("{} cannot begin: {error}", plan.id));
                     }
@@ -521,7 +565,8 @@ impl Run {
     fn take_over(&mut self) {
         let task = self.random.pick(&self.scenario.tasks).id.clone();
         let Some(holder) = self.holder(&task) else { return };
-        let open = lock(&self.world).audit.tasks.get(&task).is_some_and(|task| task.outcome().is_none());
+        let open =
+            lock(&self.world).audit.tasks.get(&task).is_some_and(|task| task.outcome().is_none());
         if !open {
             return;
         }
@@ -561,7 +606,11 @@ impl Run {
             let open: Vec<String> = {
                 let world = lock(&self.world);
                 let tasks = world.audit.tasks.iter().filter(|(_, task)| task.outcome().is_none());
-                tasks.map(|(id, task)| format!("{id} {:?} {:?}", task.state.standing(), task.state.data().phase)).collect()
+                tasks
+                    .map(|(id, task)| {
+                        format!("{id} {:?} {:?}", task.state.standing(), task.state.data().phase)
+                    })
+                    .collect()
             };
             return self.fail(Check::ComesToAnEnd, format!("still open: {}", open.join("; ")));
         }
@@ -580,13 +629,17 @@ impl Run {
             if found.outcome().is_some() {
                 return;
             }
-            let mut commands: Vec<Command> =
-                found.state.asks().iter().map(|ask| self.people.reply(ask, &mut self.random)).collect();
+            let mut commands: Vec<Command> = found
+                .state
+                .asks()
+                .iter()
+                .map(|ask| self.people.reply(ask, &mut self.random))
+                .collect();
             if matches!(found.state.standing(), Standing::Paused) || found.state.data().paused {
                 commands.push(Command::Resume);
             }
             // What hangs for good has to be interrupted.
-            if self.last_rounds.is_multiple_of(10) && !found.outstanding().is_empty() {
+            if self.last_rounds.is_multiple_of(10) && world.hangs(task, &found.outstanding()) {
                 commands.push(Command::Interrupt { note: format!("hangs {}", self.last_rounds) });
             }
             commands
@@ -615,9 +668,16 @@ impl Run {
         }
         let heard = std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner));
         for event in heard {
-            let kept = world.audit.tasks.get(&event.task).and_then(|task| task.events.get(event.seq as usize - 1));
+            let kept = world
+                .audit
+                .tasks
+                .get(&event.task)
+                .and_then(|task| task.events.get(event.seq as usize - 1));
             if kept != Some(&event) {
-                let what = format!("{} was shown event {} ({:?}), which is not on disk", event.task, event.seq, event.kind);
+                let what = format!(
+                    "{} was shown event {} ({:?}), which is not on disk",
+                    event.task, event.seq, event.kind
+                );
                 world.fail(Check::NothingLost, what);
             }
         }
@@ -649,7 +709,10 @@ impl Run {
         let mut world = lock(&self.world);
         let commits = world.commits - before;
         if commits > 1 + 2 * left {
-            let what = format!("process {} made {commits} commits of one batch, letting go of {left}", process.number);
+            let what = format!(
+                "process {} made {commits} commits of one batch, letting go of {left}",
+                process.number
+            );
             world.fail(Check::OneSync, what);
         }
     }
@@ -674,16 +737,27 @@ impl Run {
         Ok(())
     }
 
-    fn check_outcome(&self, plan: &crate::scenario::Plan, outcome: Outcome, world: &World) -> Result<(), Violation> {
+    fn check_outcome(
+        &self,
+        plan: &crate::scenario::Plan,
+        outcome: Outcome,
+        world: &World,
+    ) -> Result<(), Violation> {
         let sent = |word: &str| self.people.has_sent(&plan.id, |key| key.contains(word));
         let script = &plan.spec.driver.config;
         let plain = plan.spec.driver.name == "scripted" && !sent("\"hand_over\"");
         let right = match outcome {
-            Outcome::Verified => !plan.spec.acceptance.is_empty() && world.passed.contains_key(&plan.id),
+            Outcome::Verified => {
+                !plan.spec.acceptance.is_empty() && world.passed.contains_key(&plan.id)
+            }
             Outcome::Completed => plan.spec.acceptance.is_empty(),
             Outcome::Cancelled => sent("\"cancel\""),
-            Outcome::BudgetExhausted => plan.spec.budget != machine::policy::budget::Budget::default(),
-            Outcome::Failed if plain => script["end"] == "give_up" || !plan.spec.acceptance.is_empty(),
+            Outcome::BudgetExhausted => {
+                plan.spec.budget != machine::policy::budget::Budget::default()
+            }
+            Outcome::Failed if plain => {
+                script["end"] == "give_up" || !plan.spec.acceptance.is_empty()
+            }
             Outcome::Stuck if plain => !plan.spec.acceptance.is_empty(),
             Outcome::Failed | Outcome::Stuck => true,
             Outcome::Waiting => false,

@@ -53,7 +53,10 @@ impl Scenario {
         Scenario {
             tasks,
             people: random.below(14),
-            full: moments(4, &mut random).into_iter().map(|at| (at, random.millis(5, 700))).collect(),
+            full: moments(4, &mut random)
+                .into_iter()
+                .map(|at| (at, random.millis(5, 700)))
+                .collect(),
             take_overs: moments(4, &mut random),
             stops: moments(6, &mut random),
             jumps: moments(8, &mut random)
@@ -127,7 +130,11 @@ fn budget(random: &mut Random) -> Budget {
         0 => Budget { max_turns: Some(random.below(3)), ..Budget::default() },
         1 => Budget { max_tool_calls: Some(1 + random.below(4)), ..Budget::default() },
         2 => Budget { max_time: Some(Span(100 + random.below(900))), ..Budget::default() },
-        3 => Budget { max_consecutive_errors: Some(1), max_consecutive_denies: Some(1), ..Budget::default() },
+        3 => Budget {
+            max_consecutive_errors: Some(1),
+            max_consecutive_denies: Some(1),
+            ..Budget::default()
+        },
         _ => Budget::default(),
     }
 }

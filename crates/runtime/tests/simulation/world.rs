@@ -65,7 +65,7 @@ pub(crate) struct Attempt {
     stopped: bool,
     reported: bool,
     /// It never ends by itself.
-    pub(crate) hangs: bool,
+    hangs: bool,
     /// Its process is gone and it lives on.
     orphan: bool,
     /// The id it reports under, where a planted mistake confuses two.
@@ -100,6 +100,8 @@ pub(crate) struct World {
     pub(crate) points: u64,
     pub(crate) commits: u64,
     pub(crate) bug: Option<Bug>,
+    /// Checks that look the other way.
+    pub(crate) blind: Vec<Check>,
     pub(crate) violation: Option<Violation>,
     pub(crate) trace: Option<Vec<String>>,
     /// Nothing hangs any more.
@@ -174,6 +176,7 @@ impl World {
             points: 0,
             commits: 0,
             bug,
+            blind: Vec::new(),
             violation: None,
             trace: traced.then(Vec::new),
             finishing: false,
@@ -192,6 +195,9 @@ impl World {
     /// Keeps the first violation; what follows from it does not matter.
     pub(crate) fn check(&mut self, result: Result<(), Violation>) {
         if let (Err(violation), None) = (result, &self.violation) {
+            if self.blind.contains(&violation.check) {
+                return;
+            }
             self.note(|| format!("VIOLATION {:?}: {}", violation.check, violation.what));
             self.violation = Some(violation);
         }
@@ -237,6 +243,11 @@ impl World {
         true
     }
 
+    /// A crash that begins with a sync that fails: nobody knows what reached the disk.
+    pub(crate) fn sync_fails(&mut self) -> bool {
+        self.is_crash("a sync fails")
+    }
+
     pub(crate) fn write(&mut self, frame: &[u8]) -> Result<(), String> {
         self.disk.write(frame, &mut self.random)
     }
@@ -270,12 +281,17 @@ impl World {
         let number = self.attempts.len();
         let is_workspace = matches!(effect, Effect::OpenWorkspace { .. });
         let hangs = !is_workspace && !self.finishing && self.chance(30);
-        self.note(|| format!("process {process} starts {} #{} of {task}", name(&effect), effect.id().0));
+        self.note(|| {
+            format!("process {process} starts {} #{} of {task}", name(&effect), effect.id().0)
+        });
         if let Effect::RunTool { call, .. } = &effect
             && !call.repeated
             && self.times(task, call.call) > 0
         {
-            self.fail(Check::NothingDoubled, format!("{} of {task} starts as if it had never run", call.call));
+            self.fail(
+                Check::NothingDoubled,
+                format!("{} of {task} starts as if it had never run", call.call),
+            );
         }
         self.attempts.push(Attempt {
             process,
@@ -301,7 +317,8 @@ impl World {
         if self.bug == Some(Bug::StoppedWorkGoesOn) {
             // The caller believes that it ended; the judge is told so, the work is not.
             for attempt in &mut self.attempts {
-                if attempt.process == process && attempt.task == *task && which(attempt.effect.id()) {
+                if attempt.process == process && attempt.task == *task && which(attempt.effect.id())
+                {
                     attempt.stopped = true;
                 }
             }
@@ -334,11 +351,15 @@ impl World {
         if attempt.stopped && !goes_on || attempt.reported {
             return false;
         }
-        let (task, stopped, quiet) = (attempt.task.clone(), attempt.stopped, attempt.hangs || attempt.orphan);
+        let (task, stopped, quiet) =
+            (attempt.task.clone(), attempt.stopped, attempt.hangs || attempt.orphan);
         if let Effect::RunTool { id, call, .. } = &attempt.effect {
             let (id, call) = (*id, call.clone());
             if stopped {
-                self.fail(Check::StoppedIsStopped, format!("effect {} of {task} acts after it was stopped", id.0));
+                self.fail(
+                    Check::StoppedIsStopped,
+                    format!("effect {} of {task} acts after it was stopped", id.0),
+                );
             }
             self.act(&task, &call);
         }
@@ -361,11 +382,25 @@ impl World {
         self.tally.acted += 1;
         self.tally.repeated += u64::from(before > 0);
         self.note(|| format!("{} {} of {task} acts ({before} times before)", call.tool, call.call));
-        let allowed = self.audit.tasks.get(task).and_then(|task| task.retries.get(&call.call)).copied();
+        let allowed =
+            self.audit.tasks.get(task).and_then(|task| task.retries.get(&call.call)).copied();
         let repeatable = matches!(call.class, EffectClass::Pure | EffectClass::Keyed);
         if !repeatable && before > allowed.unwrap_or_default() {
-            self.fail(Check::NothingDoubled, format!("{} {} of {task} acts again", call.tool, call.call));
+            self.fail(
+                Check::NothingDoubled,
+                format!("{} {} of {task} acts again", call.tool, call.call),
+            );
         }
+    }
+
+    /// Whether an effect that a task waits for will never end.
+    pub(crate) fn hangs(&self, task: &TaskId, outstanding: &[EffectId]) -> bool {
+        self.attempts.iter().any(|attempt| {
+            attempt.hangs
+                && !attempt.stopped
+                && attempt.task == *task
+                && outstanding.contains(&attempt.effect.id())
+        })
     }
 
     /// How often a call really ran.
@@ -428,7 +463,10 @@ impl World {
             }
             (Some(Bug::ReportCountsForTwo), Some(other)) => {
                 let theirs = other.effect.id();
-                self.after(1, Happening::Stray(process, task, Input::ToolEnded(theirs, result.clone())));
+                self.after(
+                    1,
+                    Happening::Stray(process, task, Input::ToolEnded(theirs, result.clone())),
+                );
             }
             _ => {}
         }
@@ -443,7 +481,8 @@ impl World {
             Effect::OpenWorkspace { id, spec, folder } => {
                 let kind = spec.kind.unwrap_or(WorkspaceKind::InPlace);
                 let path = (kind != WorkspaceKind::None).then_some(folder);
-                let branch = (kind == WorkspaceKind::Worktree).then(|| format!("drivetrain/{task}"));
+                let branch =
+                    (kind == WorkspaceKind::Worktree).then(|| format!("drivetrain/{task}"));
                 Signal::WorkspaceOpened(id, Ok(Workspace { kind, path, branch, base: None })).into()
             }
             Effect::RunTool { id, call, .. } => {
@@ -453,10 +492,20 @@ impl World {
                     (false, true) => Status::TimedOut,
                     (false, false) => Status::Ok,
                 };
-                Input::ToolEnded(id, ToolResult { exit: Some(i32::from(status != Status::Ok)), ..ToolResult::ended(status, text) })
+                Input::ToolEnded(
+                    id,
+                    ToolResult {
+                        exit: Some(i32::from(status != Status::Ok)),
+                        ..ToolResult::ended(status, text)
+                    },
+                )
             }
-            Effect::Consult { id, request, .. } => Signal::Consulted(id, self.advise(&request)).into(),
-            Effect::Checkpoint { id, .. } => Signal::Checkpointed(id, Ok(format!("tree-{}", id.0))).into(),
+            Effect::Consult { id, request, .. } => {
+                Signal::Consulted(id, self.advise(&request)).into()
+            }
+            Effect::Checkpoint { id, .. } => {
+                Signal::Checkpointed(id, Ok(format!("tree-{}", id.0))).into()
+            }
             Effect::Verify { id, criteria, .. } => {
                 let results: Vec<CriterionResult> = criteria
                     .iter()
@@ -464,7 +513,13 @@ impl World {
                         let passed = !self.chance(4);
                         let evidence = format!("seen by effect {}", id.0);
                         let exit = Some(i32::from(!passed));
-                        CriterionResult { title: criterion.title(), passed, exit, evidence, millis: 3 }
+                        CriterionResult {
+                            title: criterion.title(),
+                            passed,
+                            exit,
+                            evidence,
+                            millis: 3,
+                        }
                     })
                     .collect();
                 if results.iter().all(|result| result.passed) {
@@ -473,7 +528,9 @@ impl World {
                 Signal::Verified(id, Ok(results)).into()
             }
             // The supervisor keeps timers and turns cancels into calls.
-            Effect::SetTimer { id, .. } | Effect::Cancel { target: id } => Signal::TimerFired(id).into(),
+            Effect::SetTimer { id, .. } | Effect::Cancel { target: id } => {
+                Signal::TimerFired(id).into()
+            }
         }
     }
 
@@ -489,7 +546,8 @@ impl World {
         if turns >= 3 {
             return Ok(json!({ "decision": "claim", "summary": "enough", "state": turns }));
         }
-        let shell = json!({ "tool": "shell", "parameters": { "command": format!("plugin {turns}") } });
+        let shell =
+            json!({ "tool": "shell", "parameters": { "command": format!("plugin {turns}") } });
         let read = json!({ "tool": "read", "parameters": { "path": "notes" } });
         let actions = if self.chance(2) { json!([shell, read]) } else { json!([read]) };
         Ok(json!({ "decision": "act", "actions": actions, "state": turns }))
@@ -554,5 +612,9 @@ fn name(effect: &Effect) -> String {
 /// An input in one short line.
 pub(crate) fn brief(input: &Input) -> String {
     let text = crate::audit::key(input);
-    if text.len() <= 110 { text } else { format!("{}…", text.chars().take(110).collect::<String>()) }
+    if text.len() <= 110 {
+        text
+    } else {
+        format!("{}…", text.chars().take(110).collect::<String>())
+    }
 }

@@ -1,0 +1,513 @@
+//! The command line as data: every command with its help and examples. Nothing is done here.
+
+use clap::{ArgGroup, Args, Parser, Subcommand};
+use machine::id::CallId;
+use machine::policy::budget::Budget;
+use machine::time::Span;
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "drivetrain",
+    version,
+    about = "Drives tasks to a proven finish, and survives kill -9",
+    long_about = "Drivetrain drives a task to a proven finish, whoever decides the next move: a person, a workflow \
+        file, a state machine or a plugin. Everything that happens is journaled before it is acted on, so a task goes \
+        on from exactly where it was after any crash. When a task's driver claims to be finished, drivetrain itself \
+        runs the task's acceptance criteria; only they decide.",
+    after_long_help = MAIN_HELP,
+    after_help = "Run `drivetrain help COMMAND` for a command's description and examples, and `drivetrain --help` \
+        for exit codes, files and environment.",
+    max_term_width = 100,
+    disable_help_subcommand = false,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub(crate) struct Cli {
+    /// Print JSON: one versioned object, or one event a line for run, resume and log
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    #[command(subcommand)]
+    pub(crate) command: Cmd,
+}
+
+const MAIN_HELP: &str = "\
+EXAMPLES:
+  drivetrain run task.toml
+      Drive the task of a file in the foreground
+  drivetrain run 'tidy the notes' --driver user --check 'test -s NOTES.md'
+      Decide each move yourself; the check decides whether it is done
+  drivetrain why 7k3
+      Why a task stopped or what it waits for, and what to type next
+  drivetrain resume --all
+      Go on with everything that was interrupted
+
+EXIT CODES of run and resume:
+  0   verified, or completed where there are no criteria
+  2   usage or configuration: nothing was started
+  10  failed, or its driver gave up
+  11  a limit of its budget was reached
+  12  cancelled
+  13  it waits: for a person, or to be resumed
+  14  stuck: it went round in circles
+  20  environment: the disk, the journal, the machine
+Other commands end with 0, 2 or 20; `doctor` and `journal verify` with 20 if something is wrong.
+
+FILES:
+  .drivetrain/policy.toml        what tasks may do without asking
+  .drivetrain/workflows/*.toml   workflows by name
+  .drivetrain/drivers/*.toml     drivers that are programs of their own
+These are looked for in the folder, its parents up to the repository's root, then in
+$XDG_CONFIG_HOME/drivetrain.
+
+ENVIRONMENT:
+  DRIVETRAIN_HOME  where all state is kept; else drivetrain in $XDG_STATE_HOME or ~/.local/state
+  NO_COLOR         no colours
+
+A task's ID may be shortened as long as it stays unique.";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Cmd {
+    /// Drive a task in the foreground, from a file or from a goal in words
+    ///
+    /// TASK is a task file (TOML or YAML), or the goal itself. The task is journaled step by step: kill it at any
+    /// moment and `drivetrain resume` goes on from there. On a terminal you are asked what a person has to decide;
+    /// elsewhere, or with --unattended, the task stops and waits, durably, with exit code 13.
+    ///
+    /// Ctrl-C or SIGTERM lets the running step end and then stops; a second one stops at once.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain run task.toml
+  drivetrain run 'count to three' --workflow count --check 'test $(wc -l < out.txt) -eq 3'
+  drivetrain run 'tidy up' --driver user --in-place
+  printf 'shell make\\ndone\\n' | drivetrain run 'build it' --driver user
+      Without a terminal, the lines of standard input are the decisions
+  drivetrain run task.toml --json | jq -r .type
+      One event a line; the last is task_finished with outcome and exit_code")]
+    Run(RunArgs),
+
+    /// Go on with a task that was interrupted, paused or put to rest
+    ///
+    /// Goes on from the last thing that was journaled, in the foreground. A task that another process drives and
+    /// that is paused there goes on there. A call that may or may not have run when the process died is in doubt:
+    /// `drivetrain resolve` says what became of it.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain resume 7k3
+  drivetrain resume --all
+      Every open task that no process drives; the exit code is the highest of theirs")]
+    Resume(ResumeArgs),
+
+    /// List tasks, newest first
+    ///
+    /// Shows open tasks and the newest finished ones.
+    #[command(after_long_help = "EXAMPLES:\n  drivetrain list\n  drivetrain list --all\n  \
+        drivetrain list --json | jq -r '.tasks[] | select(.phase == \"waiting\") | .id'")]
+    List(ListArgs),
+
+    /// Show one task: goal, standing, spend, criteria, workspace
+    #[command(
+        after_long_help = "EXAMPLES:\n  drivetrain show 7k3\n  drivetrain show 7k3 --json | jq .spend"
+    )]
+    Show(TaskArgs),
+
+    /// Show everything that happened to a task
+    ///
+    /// The journal is read and folded again; what is shown is what happened. Works for running tasks too.
+    #[command(
+        after_long_help = "EXAMPLES:\n  drivetrain log 7k3\n  drivetrain log 7k3 --follow\n  \
+        drivetrain log 7k3 --json | jq 'select(.type == \"tool_ended\")'"
+    )]
+    Log(LogArgs),
+
+    /// Say why a task stopped or what it waits for, and what to type next
+    #[command(after_long_help = "EXAMPLES:\n  drivetrain why 7k3")]
+    Why(TaskArgs),
+
+    /// Hold a task: what runs may end, nothing new begins
+    #[command(after_long_help = "EXAMPLES:\n  drivetrain pause 7k3\n  drivetrain resume 7k3")]
+    Pause(TaskArgs),
+
+    /// End a task
+    #[command(after_long_help = "EXAMPLES:\n  drivetrain cancel 7k3 --reason 'no longer needed'")]
+    Cancel(CancelArgs),
+
+    /// Stop what runs and tell the driver
+    ///
+    /// Running calls are aborted, the driver gets the note and decides again.
+    #[command(after_long_help = "EXAMPLES:\n  drivetrain interrupt 7k3 'wrong folder: use tests/'")]
+    Interrupt(NoteArgs),
+
+    /// Tell the driver something before its next move, without stopping what runs
+    #[command(after_long_help = "EXAMPLES:\n  drivetrain steer 7k3 'prefer the small fix'")]
+    Steer(NoteArgs),
+
+    /// Tell the driver something once it would be finished
+    #[command(
+        name = "follow-up",
+        after_long_help = "EXAMPLES:\n  drivetrain follow-up 7k3 'then update the docs'"
+    )]
+    FollowUp(NoteArgs),
+
+    /// Allow a task more; limits only go up
+    ///
+    /// A task that stopped at a limit goes on with `drivetrain resume` after that.
+    #[command(after_long_help = "EXAMPLES:\n  drivetrain raise 7k3 --max-turns 60\n  \
+        drivetrain raise 7k3 --max-time 2h --max-usd 5")]
+    Raise(RaiseArgs),
+
+    /// Let an asked call run
+    ///
+    /// CALL may be left out if only one waits. `drivetrain approvals` lists what is asked.
+    #[command(
+        after_long_help = "EXAMPLES:\n  drivetrain approve 7k3\n  drivetrain approve 7k3 c12"
+    )]
+    Approve(CallArgs),
+
+    /// Refuse an asked call, or to answer a question
+    #[command(
+        after_long_help = "EXAMPLES:\n  drivetrain deny 7k3 c12 --reason 'use the staging server'"
+    )]
+    Deny(DenyArgs),
+
+    /// Answer a question, or decide the next move of a task that a person drives
+    ///
+    /// CALL may be left out if only one question waits.
+    #[command(
+        after_long_help = "EXAMPLES:\n  drivetrain answer 7k3 yes\n  drivetrain answer 7k3 c12 'the second one'\n  \
+        drivetrain answer 7k3 'shell cargo test'\n      For the driver user: the next line"
+    )]
+    Answer(AnswerArgs),
+
+    /// List everything that people are asked, of all open tasks
+    #[command(after_long_help = "EXAMPLES:\n  drivetrain approvals\n  drivetrain approvals --json")]
+    Approvals,
+
+    /// Say what became of a call in doubt
+    ///
+    /// A call is in doubt if the process died while it ran and nobody can know whether it did its work.
+    #[command(
+        after_long_help = "EXAMPLES:\n  drivetrain resolve 7k3 c12 --did\n  drivetrain resolve 7k3 c12 --retry"
+    )]
+    Resolve(ResolveArgs),
+
+    /// Let another driver decide from here on; workspace, history and budget stay
+    #[command(
+        name = "hand-over",
+        after_long_help = "EXAMPLES:\n  drivetrain hand-over 7k3 --driver user\n  \
+        drivetrain hand-over 7k3 --driver workflow --config '{\"workflow\": \"repair\"}'"
+    )]
+    HandOver(HandOverArgs),
+
+    /// Write a commented .drivetrain/ for this project; nothing is overwritten
+    #[command(
+        after_long_help = "EXAMPLES:\n  drivetrain init\n  drivetrain run .drivetrain/example-task.toml"
+    )]
+    Init,
+
+    /// Say what is missing on this machine and how to mend it
+    #[command(after_long_help = "EXAMPLES:\n  drivetrain doctor\n  drivetrain doctor --json")]
+    Doctor,
+
+    /// Check, mend or export the journal
+    #[command(
+        subcommand,
+        after_long_help = "EXAMPLES:\n  drivetrain journal verify\n  drivetrain journal export 7k3 > 7k3.jsonl"
+    )]
+    Journal(JournalCmd),
+
+    /// Print a completion script for a shell
+    #[command(
+        after_long_help = "EXAMPLES:\n  drivetrain completions bash > ~/.local/share/bash-completion/completions/drivetrain\n  \
+        drivetrain completions zsh > ~/.zfunc/_drivetrain\n  \
+        drivetrain completions fish > ~/.config/fish/completions/drivetrain.fish"
+    )]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+
+    /// List the tools that steps and people can use
+    #[command(
+        after_long_help = "EXAMPLES:\n  drivetrain tools\n  drivetrain tools --json | jq '.tools[].name'"
+    )]
+    Tools,
+
+    /// List the drivers and workflows that can be used here
+    #[command(after_long_help = "EXAMPLES:\n  drivetrain drivers")]
+    Drivers,
+}
+
+/// What `journal` can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum JournalCmd {
+    /// Check every record, and name what is damaged
+    Verify,
+    /// Make a new journal of everything that can be read; the old one is kept beside it
+    Rebuild,
+    /// Print the records of a task, one JSON object a line
+    Export(TaskArgs),
+}
+
+/// A task.
+#[derive(Debug, Args)]
+pub(crate) struct TaskArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// A task file (.toml, .yaml, .yml), or the goal in words
+    #[arg(value_name = "TASK")]
+    pub(crate) task: String,
+
+    /// Who decides: user, workflow, state_machine, external:NAME, …
+    #[arg(long, value_name = "NAME", conflicts_with = "workflow")]
+    pub(crate) driver: Option<String>,
+
+    /// Run this workflow, by name or path
+    #[arg(long, value_name = "NAME|PATH")]
+    pub(crate) workflow: Option<String>,
+
+    /// A command that must succeed before the task counts as done (repeatable)
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) check: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+
+    /// Work in the folder itself
+    #[arg(long, conflicts_with_all = ["no_workspace", "worktree"], help_heading = "Workspace")]
+    pub(crate) in_place: bool,
+
+    /// Work in no folder; tools that need one are refused
+    #[arg(long, conflicts_with = "worktree", help_heading = "Workspace")]
+    pub(crate) no_workspace: bool,
+
+    /// Work in a git worktree of its own; the default in a repository
+    #[arg(long, help_heading = "Workspace")]
+    pub(crate) worktree: bool,
+
+    #[command(flatten)]
+    pub(crate) screen: ScreenArgs,
+}
+
+/// How a task is watched.
+#[derive(Debug, Args)]
+pub(crate) struct ScreenArgs {
+    /// Ask nobody: what a person would have to decide is refused or waits, as the policy says
+    #[arg(long)]
+    pub(crate) unattended: bool,
+
+    /// Print only the end
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// Limits.
+#[derive(Debug, Args, Default)]
+pub(crate) struct Limits {
+    /// Decisions of the driver
+    #[arg(long, value_name = "N", help_heading = "Budget")]
+    pub(crate) max_turns: Option<u64>,
+    /// Time while it is driven and not paused, such as 90s, 30m or 1h30m
+    #[arg(long, value_name = "SPAN", value_parser = Span::parse, help_heading = "Budget")]
+    pub(crate) max_time: Option<Span>,
+    /// Model tokens, in and out
+    #[arg(long, value_name = "N", help_heading = "Budget")]
+    pub(crate) max_tokens: Option<u64>,
+    /// Money, in US dollars
+    #[arg(long, value_name = "USD", value_parser = money, help_heading = "Budget")]
+    pub(crate) max_usd: Option<f64>,
+    /// Tool calls
+    #[arg(long, value_name = "N", help_heading = "Budget")]
+    pub(crate) max_tool_calls: Option<u64>,
+    /// Denied calls in a row
+    #[arg(long, value_name = "N", help_heading = "Budget")]
+    pub(crate) max_consecutive_denies: Option<u64>,
+    /// Failed calls in a row
+    #[arg(long, value_name = "N", help_heading = "Budget")]
+    pub(crate) max_consecutive_errors: Option<u64>,
+    /// Overflows of the model's context in a row
+    #[arg(long, value_name = "N", help_heading = "Budget")]
+    pub(crate) max_context_overflows: Option<u64>,
+}
+
+fn money(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(amount) if amount.is_finite() && amount >= 0.0 => Ok(amount),
+        _ => Err("expected an amount such as 2.50".to_owned()),
+    }
+}
+
+impl Limits {
+    /// The limits that were given.
+    pub(crate) fn budget(&self) -> Budget {
+        Budget {
+            max_turns: self.max_turns,
+            max_time: self.max_time,
+            max_tokens: self.max_tokens,
+            max_usd: self.max_usd,
+            max_tool_calls: self.max_tool_calls,
+            max_consecutive_denies: self.max_consecutive_denies,
+            max_consecutive_errors: self.max_consecutive_errors,
+            max_context_overflows: self.max_context_overflows,
+        }
+    }
+
+    /// Takes the limits that were given in place of those of a file.
+    pub(crate) fn replace(&self, budget: &mut Budget) {
+        let given = self.budget();
+        budget.max_turns = given.max_turns.or(budget.max_turns);
+        budget.max_time = given.max_time.or(budget.max_time);
+        budget.max_tokens = given.max_tokens.or(budget.max_tokens);
+        budget.max_usd = given.max_usd.or(budget.max_usd);
+        budget.max_tool_calls = given.max_tool_calls.or(budget.max_tool_calls);
+        budget.max_consecutive_denies =
+            given.max_consecutive_denies.or(budget.max_consecutive_denies);
+        budget.max_consecutive_errors =
+            given.max_consecutive_errors.or(budget.max_consecutive_errors);
+        budget.max_context_overflows = given.max_context_overflows.or(budget.max_context_overflows);
+    }
+}
+
+/// Arguments of `resume`.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("which").required(true).args(["id", "all"])))]
+pub(crate) struct ResumeArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: Option<String>,
+
+    /// Every open task that no process drives and that does not wait for a person
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    #[command(flatten)]
+    pub(crate) screen: ScreenArgs,
+}
+
+/// Arguments of `list`.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// All tasks, however old
+    #[arg(long, conflicts_with = "limit")]
+    pub(crate) all: bool,
+
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    pub(crate) limit: usize,
+}
+
+/// Arguments of `log`.
+#[derive(Debug, Args)]
+pub(crate) struct LogArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+
+    /// Go on until the task has ended
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+}
+
+/// Arguments of `cancel`.
+#[derive(Debug, Args)]
+pub(crate) struct CancelArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+
+    /// Why, for those who look later
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) reason: String,
+}
+
+/// A task and a text.
+#[derive(Debug, Args)]
+pub(crate) struct NoteArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+
+    /// What the driver is told
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: String,
+}
+
+/// Arguments of `raise`.
+#[derive(Debug, Args)]
+pub(crate) struct RaiseArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+}
+
+/// A task and one of its calls.
+#[derive(Debug, Args)]
+pub(crate) struct CallArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+
+    /// The call, such as c12; may be left out if only one waits
+    pub(crate) call: Option<CallId>,
+}
+
+/// Arguments of `deny`.
+#[derive(Debug, Args)]
+pub(crate) struct DenyArgs {
+    #[command(flatten)]
+    pub(crate) which: CallArgs,
+
+    /// What the worker is told
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) reason: String,
+}
+
+/// Arguments of `answer`.
+#[derive(Debug, Args)]
+pub(crate) struct AnswerArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+
+    /// The call, if more than one question waits, then the answer
+    #[arg(value_name = "[CALL] TEXT", num_args = 1..=2, required = true)]
+    pub(crate) words: Vec<String>,
+}
+
+/// Arguments of `resolve`.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("how").required(true).args(["did", "did_not", "retry"])))]
+pub(crate) struct ResolveArgs {
+    #[command(flatten)]
+    pub(crate) which: CallArgs,
+
+    /// It ran to its end: take it as done
+    #[arg(long)]
+    pub(crate) did: bool,
+
+    /// It did not run: take it as failed
+    #[arg(long)]
+    pub(crate) did_not: bool,
+
+    /// Run it again
+    #[arg(long)]
+    pub(crate) retry: bool,
+}
+
+/// Arguments of `hand-over`.
+#[derive(Debug, Args)]
+pub(crate) struct HandOverArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+
+    /// Who decides from here on
+    #[arg(long, value_name = "NAME")]
+    pub(crate) driver: String,
+
+    /// The driver's configuration: JSON, or a file of JSON or TOML
+    #[arg(long, value_name = "JSON|FILE")]
+    pub(crate) config: Option<String>,
+}

@@ -1,0 +1,16 @@
+//! The commands, one file each; short ones of the same kind share one.
+
+pub(crate) mod approvals;
+pub(crate) mod catalogue;
+pub(crate) mod doctor;
+pub(crate) mod hand_over;
+pub(crate) mod init;
+pub(crate) mod journal;
+pub(crate) mod list;
+pub(crate) mod log;
+pub(crate) mod reply;
+pub(crate) mod resume;
+pub(crate) mod run;
+pub(crate) mod show;
+pub(crate) mod tell;
+pub(crate) mod why;

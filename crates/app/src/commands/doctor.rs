@@ -1,0 +1,213 @@
+//! `drivetrain doctor`: what is missing on this machine, and how to mend it.
+
+use std::time::Duration;
+
+use journal::sqlite::SqliteJournal;
+use runtime::home::Home;
+use runtime::process::{Cancel, Containment, ProcessSpec, namespaces_work, run as run_process};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use serde::Serialize;
+use serde_json::json;
+use view::{Line, Tone, text};
+
+use crate::error::CommandError;
+use crate::{locate, output};
+
+/// A journal larger than this is opened but not read through.
+const QUICK: u64 = 64 << 20;
+
+/// How a check came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Health {
+    /// As it should be.
+    Good,
+    /// Drivetrain works, with less.
+    Less,
+    /// Drivetrain cannot work.
+    Broken,
+}
+
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    health: Health,
+    /// What was found.
+    found: String,
+    /// How to mend it; empty if there is nothing to mend.
+    mend: String,
+}
+
+/// Runs the command.
+pub(crate) fn run(json: bool) -> Result<u8, CommandError> {
+    let mut checks = vec![shell(), git(), bubblewrap(), openat2_works()];
+    match locate::home() {
+        Ok(home) => checks.extend([home_writable(&home), journal(&home)]),
+        Err(error) => checks.push(check(
+            "home",
+            Health::Broken,
+            error.text(),
+            "set DRIVETRAIN_HOME to a folder",
+        )),
+    }
+    let broken = checks.iter().any(|check| check.health == Health::Broken);
+    if json {
+        output::json(&json!({ "v": 1, "ok": !broken, "checks": checks }));
+    } else {
+        output::lines(&checks.iter().flat_map(lines).collect::<Vec<Line>>());
+    }
+    Ok(if broken { 20 } else { 0 })
+}
+
+fn lines(check: &Check) -> Vec<Line> {
+    let (tone, word) = match check.health {
+        Health::Good => (Tone::Good, "ok"),
+        Health::Less => (Tone::Ask, "less"),
+        Health::Broken => (Tone::Bad, "broken"),
+    };
+    let mut lines = vec![Line::new(
+        tone,
+        format!("{word:7} {:12} {}", check.name, text::visible(&check.found)),
+    )];
+    if !check.mend.is_empty() {
+        lines.push(Line::plain(format!("        mend: {}", text::visible(&check.mend))));
+    }
+    lines
+}
+
+fn check(name: &'static str, health: Health, found: impl Into<String>, mend: &str) -> Check {
+    Check { name, health, found: found.into(), mend: mend.to_owned() }
+}
+
+/// Runs a command and gives its first line, or why it could not be run.
+fn ask(argv: &[&str]) -> Result<String, String> {
+    let spec = ProcessSpec {
+        timeout: Some(Duration::from_secs(10)),
+        containment: Containment::Group,
+        ..ProcessSpec::new(argv.iter().copied())
+    };
+    let ended = run_process(spec, &Cancel::new()).map_err(|error| error.to_string())?;
+    let said = ended.output.text();
+    let first = said.lines().next().unwrap_or_default().to_owned();
+    if ended.exit == Some(0) {
+        Ok(first)
+    } else {
+        Err(format!("{} failed: {first}", argv.join(" ")))
+    }
+}
+
+fn shell() -> Check {
+    match ask(&["sh", "-c", "echo works"]) {
+        Ok(_) => check("sh", Health::Good, "commands can be run", ""),
+        Err(reason) => {
+            check("sh", Health::Broken, reason, "install a POSIX shell as sh, and put it on PATH")
+        }
+    }
+}
+
+fn git() -> Check {
+    match ask(&["git", "--version"]) {
+        Ok(version) => check("git", Health::Good, version, ""),
+        Err(_) => check(
+            "git",
+            Health::Less,
+            "there is no git: tasks work in the folder itself, without worktrees and checkpoints",
+            "install git (Debian: apt install git)",
+        ),
+    }
+}
+
+fn bubblewrap() -> Check {
+    match ask(&["bwrap", "--version"]) {
+        Ok(version) if namespaces_work() => check("bubblewrap", Health::Good, version, ""),
+        Ok(version) => check(
+            "bubblewrap",
+            Health::Less,
+            format!("{version} is there, but namespaces do not work; process groups are used"),
+            "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1 (and \
+             kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu)",
+        ),
+        Err(_) => check(
+            "bubblewrap",
+            Health::Less,
+            "there is no bubblewrap: a command that starts a session of its own may outlive its task",
+            "install bubblewrap (Debian: apt install bubblewrap)",
+        ),
+    }
+}
+
+fn openat2_works() -> Check {
+    let opened = openat2(
+        rustix::fs::CWD,
+        ".",
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::BENEATH,
+    );
+    match opened {
+        Ok(_) => {
+            check("openat2", Health::Good, "paths are kept below the workspace by the kernel", "")
+        }
+        Err(error) => check(
+            "openat2",
+            Health::Less,
+            format!("the kernel refuses it ({error}): paths are checked step by step"),
+            "use Linux 5.6 or newer; in a container, allow the system call openat2",
+        ),
+    }
+}
+
+fn home_writable(home: &Home) -> Check {
+    let root = home.root().display().to_string();
+    let probe = home.root().join(format!(".doctor-{}", std::process::id()));
+    let tried = home.create().and_then(|()| {
+        std::fs::write(&probe, b"")
+            .and_then(|()| std::fs::remove_file(&probe))
+            .map_err(|error| error.to_string())
+    });
+    match tried {
+        Ok(()) => check("home", Health::Good, root, ""),
+        Err(reason) => check(
+            "home",
+            Health::Broken,
+            reason,
+            "set DRIVETRAIN_HOME to a folder that can be written",
+        ),
+    }
+}
+
+fn journal(home: &Home) -> Check {
+    let folder = home.journal();
+    let size = std::fs::metadata(folder.join("journal.db")).map_or(0, |data| data.len());
+    if size > QUICK {
+        return match SqliteJournal::read(&folder) {
+            Ok(_) => {
+                let found = format!(
+                    "opens ({} MiB; drivetrain journal verify reads all of it)",
+                    size >> 20
+                );
+                check("journal", Health::Good, found, "")
+            }
+            Err(error) => broken(error.to_string()),
+        };
+    }
+    let report = SqliteJournal::inspect(&folder);
+    match report.damages.as_slice() {
+        [] => check(
+            "journal",
+            Health::Good,
+            format!("sound: {} tasks, {} records", report.tasks, report.records),
+            "",
+        ),
+        [first, ..] => broken(format!("{} damaged: {}", report.damages.len(), first.detail)),
+    }
+}
+
+fn broken(found: String) -> Check {
+    check(
+        "journal",
+        Health::Broken,
+        found,
+        "drivetrain journal verify names everything; drivetrain journal rebuild keeps what can be read",
+    )
+}

@@ -1,0 +1,82 @@
+//! `drivetrain log`: everything that happened, folded again from the records.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use journal::{Journal, Loaded};
+use machine::input::Stamped;
+use machine::state::Standing;
+use machine::time::Timestamp;
+use machine::{Output, step};
+use runtime::host::{self, Host};
+use view::transcript::{Detail, Transcript};
+use view::{Line, Tone};
+
+use super::show::moment;
+use crate::args::LogArgs;
+use crate::error::CommandError;
+use crate::locate::Records;
+use crate::output;
+
+/// How often a followed journal is looked at.
+const GLANCE: Duration = Duration::from_millis(150);
+
+/// Runs the command.
+pub(crate) fn run(args: &LogArgs, json: bool) -> Result<u8, CommandError> {
+    let records = Records::open()?;
+    let id = records.find(&args.id)?;
+    let loaded = Loaded { snapshot: None, records: records.journal.records(id.as_str(), 0)? };
+    let mut printer = Printer::new(json);
+    let mut host = Host::fold(&id, &loaded, Arc::clone(&records.registry), false, |output| {
+        printer.print(&output)
+    })
+    .map_err(|error| CommandError::environment(error.to_string()))?;
+    while args.follow
+        && !output::is_closed()
+        && !matches!(host.state.standing(), Standing::Finished { .. })
+    {
+        std::thread::sleep(GLANCE);
+        for record in records.journal.records(id.as_str(), host.last)? {
+            let input = host::decode(&record.body).map_err(|reason| {
+                CommandError::environment(format!("record {} cannot be read: {reason}", record.n))
+            })?;
+            printer.print(&step(&mut host.state, Stamped { time: Timestamp(record.time), input }));
+            host.last = record.n;
+        }
+    }
+    Ok(0)
+}
+
+struct Printer {
+    json: bool,
+    transcript: Transcript,
+    day: String,
+}
+
+impl Printer {
+    fn new(json: bool) -> Printer {
+        let detail = Detail { starts: true, inner: true, output: 20, failure: 40 };
+        Printer { json, transcript: Transcript::new(detail), day: String::new() }
+    }
+
+    fn print(&mut self, output: &Output) {
+        for event in &output.events {
+            if self.json {
+                output::json(event);
+                continue;
+            }
+            let moment = moment(event.time);
+            let (day, time) = moment.split_once(' ').unwrap_or(("", &moment));
+            let mut lines = Vec::new();
+            if self.day != day {
+                self.day = day.to_owned();
+                lines.push(Line::new(Tone::Faint, day));
+            }
+            for (index, line) in self.transcript.lines(event).into_iter().enumerate() {
+                let stamp = if index == 0 { time } else { "" };
+                lines.push(Line::new(line.tone, format!("{stamp:8}  {}", line.text)));
+            }
+            output::lines(&lines);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! `drivetrain resume`: goes on with one task, or with all that can go on.
+
+use std::sync::Arc;
+
+use journal::Journal;
+use machine::Command;
+use machine::driver::Registry;
+use machine::id::TaskId;
+use machine::state::Standing;
+use machine::task::{DriverSpec, Outcome};
+use serde_json::json;
+use view::Line;
+
+use crate::args::ResumeArgs;
+use crate::error::{CommandError, Kind};
+use crate::foreground::{self, Watching};
+use crate::locate::{Records, Task};
+use crate::output;
+
+/// Runs the command.
+pub(crate) fn run(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
+    match &args.id {
+        Some(prefix) => one(prefix, args, json),
+        None => all(args, json),
+    }
+}
+
+fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
+    let records = Records::open()?;
+    let id = records.find(prefix)?;
+    let row = records.journal.task(id.as_str())?;
+    let task = records.glance(&row)?;
+    if let Some(pid) = task.driven_by {
+        return elsewhere(records, &id, &task, pid, json);
+    }
+    if let Standing::Finished { outcome, .. } = task.state.standing() {
+        return Err(ended(&id, outcome));
+    }
+    let watching = Watching::new(&args.screen, json, is_by_person(&task));
+    let Records { home, journal, registry } = records;
+    drop(journal);
+    foreground::drive(&home, registry, watching, move |station| {
+        station.supervisor.resume(&id, watching.attended())?;
+        Ok(vec![id])
+    })
+}
+
+/// Whether a person decides, or will once the hand-over that waits takes place.
+fn is_by_person(task: &Task) -> bool {
+    match &task.state.data().successor {
+        Some(successor) => foreground::is_by_person(successor),
+        None => {
+            let saved = task.state.save().driver;
+            let config = (*saved.config).clone();
+            foreground::is_by_person(&DriverSpec { name: saved.name, config })
+        }
+    }
+}
+
+/// Another process drives it: a paused task goes on there, any other needs nothing.
+fn elsewhere(
+    records: Records,
+    id: &TaskId,
+    task: &Task,
+    pid: u32,
+    json: bool,
+) -> Result<u8, CommandError> {
+    if !task.state.data().paused {
+        return Err(CommandError::new(
+            Kind::Refused,
+            format!("task {id} is driven by process {pid} already"),
+        )
+        .hint(format!("drivetrain log {id} --follow watches it")));
+    }
+    records.give(id, Command::Resume)?;
+    if json {
+        output::json(
+            &json!({ "v": 1, "ok": true, "task": id, "command": "resume", "process": pid }),
+        );
+    } else {
+        output::lines(&[Line::plain(format!("task {id} goes on in process {pid}"))]);
+    }
+    Ok(0)
+}
+
+fn ended(id: &TaskId, outcome: Outcome) -> CommandError {
+    let error =
+        CommandError::new(Kind::Refused, format!("task {id} has ended: {}", outcome.word()));
+    match outcome {
+        Outcome::BudgetExhausted => {
+            error.hint(format!("drivetrain raise {id} --max-… allows it more; then resume it"))
+        }
+        Outcome::Failed | Outcome::Stuck => error.hint(format!(
+            "drivetrain hand-over {id} --driver user lets you decide from here; then resume it"
+        )),
+        Outcome::Verified | Outcome::Completed | Outcome::Cancelled | Outcome::Waiting => {
+            error.hint(format!("drivetrain why {id} says how it ended"))
+        }
+    }
+}
+
+fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
+    let records = Records::open()?;
+    let (mut ready, mut paused, mut waiting) = (Vec::new(), 0, 0);
+    for row in records.journal.open_tasks()? {
+        // One task that cannot be read must not keep the others.
+        let task = match records.glance(&row) {
+            Ok(task) => task,
+            Err(error) => {
+                output::error(&if json { error.json().to_string() } else { error.text() });
+                continue;
+            }
+        };
+        match task.state.standing() {
+            _ if task.driven_by.is_some() => {}
+            Standing::Working => ready.push(TaskId(row.id)),
+            Standing::Paused => paused += 1,
+            Standing::AwaitingPerson { .. } => waiting += 1,
+            Standing::Finished { .. } => {}
+        }
+    }
+    if !json {
+        output::lines(&left_out(ready.len(), paused, waiting));
+    }
+    if ready.is_empty() {
+        if json {
+            output::json(&json!({ "v": 1, "resumed": 0, "paused": paused, "waiting": waiting }));
+        }
+        return Ok(0);
+    }
+    let watching = Watching::new(&args.screen, json, false);
+    let Records { home, journal, .. } = records;
+    drop(journal);
+    foreground::drive(&home, Arc::new(Registry::builtin()), watching, move |station| {
+        let mut taken = Vec::new();
+        for id in ready {
+            match station.supervisor.resume(&id, watching.attended()) {
+                Ok(()) => taken.push(id),
+                Err(error) => output::error(&CommandError::from(error).text()),
+            }
+        }
+        Ok(taken)
+    })
+}
+
+fn left_out(ready: usize, paused: usize, waiting: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    if ready == 0 {
+        lines.push(Line::plain("nothing to resume"));
+    }
+    if paused > 0 {
+        lines.push(Line::plain(format!("{paused} paused, left alone: resume them by id")));
+    }
+    if waiting > 0 {
+        lines.push(Line::plain(format!(
+            "{waiting} wait for a person: drivetrain approvals shows what is asked"
+        )));
+    }
+    lines
+}

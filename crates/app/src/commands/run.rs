@@ -1,0 +1,184 @@
+//! `drivetrain run`: makes a task of a file or of a goal in words, and drives it in the foreground.
+//!
+//! Everything that can be wrong is looked at before the first record: nothing is half started.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use machine::driver::Registry;
+use machine::file::task::TaskFile;
+use machine::policy::budget::Budget;
+use machine::task::{
+    Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec, default_check_timeout,
+};
+use runtime::library::{self, Library};
+use runtime::station::new_task_id;
+use serde_json::json;
+
+use crate::args::RunArgs;
+use crate::error::{CommandError, Kind, near};
+use crate::foreground::{self, Watching};
+use crate::locate;
+
+/// Runs the command.
+pub(crate) fn run(args: &RunArgs, json: bool) -> Result<u8, CommandError> {
+    let home = locate::home()?;
+    let registry = Arc::new(Registry::builtin());
+    let spec = prepare(args, &registry)?;
+    let watching = Watching::new(&args.screen, json, foreground::is_by_person(&spec.driver));
+    foreground::drive(&home, registry, watching, move |station| {
+        let id = new_task_id();
+        station.supervisor.begin(id.clone(), spec, watching.attended())?;
+        Ok(vec![id])
+    })
+}
+
+/// The task that the arguments ask for, complete and checked.
+fn prepare(args: &RunArgs, registry: &Registry) -> Result<TaskSpec, CommandError> {
+    let folder = std::env::current_dir().map_err(|error| {
+        CommandError::environment(format!("the current folder cannot be used: {error}"))
+    })?;
+    let path = Path::new(&args.task);
+    // A goal of one word may be the name of some file; with a driver at hand it is a goal.
+    let names_driver = args.driver.is_some() || args.workflow.is_some();
+    let is_file = path.is_file() && (library::is_path(&args.task) || !names_driver);
+    if !is_file && (looks_like_path(&args.task) || (path.is_dir() && !names_driver)) {
+        return Err(no_file(&args.task));
+    }
+    let library = Library::of(&folder);
+    let library = match path.parent().filter(|_| is_file) {
+        Some(beside) => library.and_of(&folder.join(beside)),
+        None => library,
+    };
+    let mut task = match (is_file, driver_of(args, registry)?) {
+        (true, None) => library.task(path, registry)?,
+        (true, Some(driver)) => {
+            let mut task = library.task(path, registry)?;
+            task.driver = driver;
+            library.resolve_task(&mut task, &folder, registry)?;
+            task
+        }
+        (false, Some(driver)) => {
+            let mut task = from_goal(&args.task, driver)?;
+            library.resolve_task(&mut task, &folder, registry)?;
+            task
+        }
+        (false, None) => return Err(no_driver(&args.task, registry)),
+    };
+    task.acceptance.extend(args.check.iter().map(|command| Criterion::Shell {
+        command: command.clone(),
+        exit: 0,
+        stdout: None,
+        timeout: default_check_timeout(),
+    }));
+    if args.check.iter().any(|command| command.trim().is_empty()) {
+        return Err(CommandError::usage("--check needs a command"));
+    }
+    args.limits.replace(&mut task.budget);
+    task.workspace.kind = kind_of(args).or(task.workspace.kind);
+    check_workspace(&task.workspace, &folder)?;
+    let policy = library.policy()?;
+    let TaskFile { goal, driver, budget, acceptance, workspace } = task;
+    let folder = folder.into_os_string().into_string().map_err(|folder| {
+        CommandError::usage(format!(
+            "the folder {} has a name that is not UTF-8",
+            folder.to_string_lossy()
+        ))
+    })?;
+    Ok(TaskSpec { goal, driver, budget, acceptance, workspace, policy, folder })
+}
+
+fn driver_of(args: &RunArgs, registry: &Registry) -> Result<Option<DriverSpec>, CommandError> {
+    if let Some(workflow) = &args.workflow {
+        return Ok(Some(DriverSpec {
+            name: "workflow".to_owned(),
+            config: json!({ "workflow": workflow }),
+        }));
+    }
+    let Some(name) = &args.driver else { return Ok(None) };
+    if let Err(reason) = registry.find(name) {
+        let error = CommandError::usage(reason);
+        return Err(match near(name, registry.names()) {
+            Some(near) => error.hint(format!("did you mean {near:?}?")),
+            None => error,
+        });
+    }
+    if matches!(name.as_str(), "workflow" | "state_machine") {
+        return Err(CommandError::usage(format!("the driver {name:?} has nothing to run"))
+            .hint("--workflow NAME|PATH says which workflow; drivetrain drivers lists them"));
+    }
+    Ok(Some(DriverSpec { name: name.clone(), config: json!({}) }))
+}
+
+fn from_goal(goal: &str, driver: DriverSpec) -> Result<TaskFile, CommandError> {
+    if goal.trim().is_empty() {
+        return Err(CommandError::usage("the goal is empty").hint("say what is to be achieved"));
+    }
+    if goal.contains('\0') {
+        return Err(CommandError::usage("the goal must not contain NUL"));
+    }
+    Ok(TaskFile {
+        goal: goal.to_owned(),
+        driver,
+        budget: Budget::default(),
+        acceptance: Vec::new(),
+        workspace: WorkspaceSpec::default(),
+    })
+}
+
+/// A single word with a folder or a known ending is meant as a file, also if there is none.
+fn looks_like_path(text: &str) -> bool {
+    !text.contains(char::is_whitespace) && library::is_path(text)
+}
+
+fn no_file(text: &str) -> CommandError {
+    let path = Path::new(text);
+    if path.is_dir() {
+        return CommandError::usage(format!(
+            "{text} is a folder: expected a task file or a goal in words"
+        ));
+    }
+    let error = CommandError::new(Kind::Configuration, format!("there is no task file {text}"));
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(folder).map(|entries| {
+        entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect::<Vec<String>>()
+    });
+    let wanted = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    match near(wanted, entries.as_deref().unwrap_or_default().iter().map(String::as_str)) {
+        Some(near) => error.hint(format!("did you mean {}?", folder.join(near).display())),
+        None => error.hint("a goal in words has more than one word; quote it"),
+    }
+}
+
+fn no_driver(goal: &str, registry: &Registry) -> CommandError {
+    let names: Vec<&str> = registry.names().collect();
+    let goal = view::text::quoted(&view::text::short(goal, 60));
+    CommandError::usage("a goal in words needs a driver: who decides the next move?")
+        .hint(format!("drivetrain run {goal} --driver user        you decide, line by line"))
+        .hint(format!("drivetrain run {goal} --workflow NAME      the steps of a workflow file"))
+        .hint(format!("drivers: {}", names.join(", ")))
+}
+
+fn kind_of(args: &RunArgs) -> Option<WorkspaceKind> {
+    match (args.in_place, args.no_workspace, args.worktree) {
+        (true, _, _) => Some(WorkspaceKind::InPlace),
+        (_, true, _) => Some(WorkspaceKind::None),
+        (_, _, true) => Some(WorkspaceKind::Worktree),
+        (false, false, false) => None,
+    }
+}
+
+/// A worktree needs a repository; whether it has a commit is seen when it is made.
+fn check_workspace(workspace: &WorkspaceSpec, folder: &Path) -> Result<(), CommandError> {
+    let in_repository = || folder.ancestors().any(|parent| parent.join(".git").exists());
+    if workspace.kind == Some(WorkspaceKind::Worktree) && !in_repository() {
+        let message =
+            format!("cannot make a worktree: {} is not in a git repository", folder.display());
+        return Err(CommandError::new(Kind::Configuration, message)
+            .hint("run git init and make a commit, or work in the folder itself with --in-place"));
+    }
+    Ok(())
+}

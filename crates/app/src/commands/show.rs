@@ -1,0 +1,74 @@
+//! `drivetrain show`: one task, whole.
+
+use machine::time::Timestamp;
+use view::{Line, Tone, spend, tasks, text, transcript};
+
+use crate::error::CommandError;
+use crate::locate::{self, Records, Task};
+use crate::output;
+
+/// Runs the command.
+pub(crate) fn run(prefix: &str, json: bool) -> Result<u8, CommandError> {
+    let records = Records::open()?;
+    let id = records.find(prefix)?;
+    let task = records.load(&id)?;
+    if json {
+        output::json(&task.json());
+    } else {
+        output::lines(&lines(&task));
+    }
+    Ok(0)
+}
+
+fn lines(task: &Task) -> Vec<Line> {
+    let data = task.state.data();
+    let row = tasks::Row::from_summary(&task.json(), task.driven_by.is_some());
+    let mut lines = vec![Line::new(
+        Tone::Strong,
+        format!("task {}: {}", data.id, text::visible(&data.spec.goal)),
+    )];
+    let mut field =
+        |name: &str, value: String| lines.push(Line::plain(format!("{name:11}{value}")));
+    let driven = task.driven_by.map(|pid| format!(", driven by process {pid}")).unwrap_or_default();
+    field("standing", format!("{}{driven}", row.standing));
+    field("driver", text::visible(task.state.driver_name()));
+    field("started", moment(data.started));
+    field(
+        "last news",
+        format!("{} ({})", moment(data.clock), tasks::ago(locate::now().since(data.clock).0)),
+    );
+    field("spent", spend::line(&data.spend, &data.budget));
+    field("folder", text::visible(&data.spec.folder));
+    if let Some(workspace) = &data.workspace {
+        field("workspace", transcript::place(workspace));
+    }
+    field("records", data.inputs.to_string());
+    if !data.spec.acceptance.is_empty() {
+        lines.push(Line::plain("criteria"));
+    }
+    for criterion in &data.spec.acceptance {
+        let title = criterion.title();
+        let checked = task.story.verdict.iter().find(|result| result.title == title);
+        let shown = match checked {
+            Some(result) => transcript::criterion(result, 0),
+            None => vec![Line::plain(format!("not checked: {}", text::visible(&title)))],
+        };
+        lines
+            .extend(shown.into_iter().map(|line| Line::new(line.tone, format!("  {}", line.text))));
+    }
+    lines.push(Line::new(
+        Tone::Faint,
+        format!("drivetrain why {} says more about how it stands", data.id),
+    ));
+    lines
+}
+
+/// A moment in local time.
+pub(crate) fn moment(time: Timestamp) -> String {
+    match jiff::Timestamp::from_millisecond(time.0) {
+        Ok(time) => {
+            time.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+        }
+        Err(_) => time.0.to_string(),
+    }
+}

@@ -1,0 +1,91 @@
+//! Commands that tell a task something: `pause`, `cancel`, `interrupt`, `steer`, `follow-up`, `raise`.
+
+use machine::Command;
+use machine::id::TaskId;
+use serde_json::json;
+use view::Line;
+
+use crate::args::{CancelArgs, NoteArgs, RaiseArgs};
+use crate::error::CommandError;
+use crate::locate::Records;
+use crate::output;
+
+/// Holds a task.
+pub(crate) fn pause(prefix: &str, json: bool) -> Result<u8, CommandError> {
+    tell(prefix, "pause", Command::Pause, "is paused", json)
+}
+
+/// Ends a task.
+pub(crate) fn cancel(args: &CancelArgs, json: bool) -> Result<u8, CommandError> {
+    tell(&args.id, "cancel", Command::Cancel { reason: args.reason.clone() }, "is cancelled", json)
+}
+
+/// Stops what runs and tells the driver.
+pub(crate) fn interrupt(args: &NoteArgs, json: bool) -> Result<u8, CommandError> {
+    tell(&args.id, "interrupt", Command::Interrupt { note: said(args)? }, "is interrupted", json)
+}
+
+/// Tells the driver.
+pub(crate) fn steer(args: &NoteArgs, json: bool) -> Result<u8, CommandError> {
+    tell(&args.id, "steer", Command::Steer { text: said(args)? }, "has the note", json)
+}
+
+/// Tells the driver once it would be finished.
+pub(crate) fn follow_up(args: &NoteArgs, json: bool) -> Result<u8, CommandError> {
+    tell(
+        &args.id,
+        "follow-up",
+        Command::FollowUp { text: said(args)? },
+        "has the note for its end",
+        json,
+    )
+}
+
+/// Allows more.
+pub(crate) fn raise(args: &RaiseArgs, json: bool) -> Result<u8, CommandError> {
+    tell(&args.id, "raise", Command::Raise(args.limits.budget()), "may spend more", json)
+}
+
+fn said(args: &NoteArgs) -> Result<String, CommandError> {
+    match args.text.trim() {
+        "" => Err(CommandError::usage("the text is empty")),
+        text => Ok(text.to_owned()),
+    }
+}
+
+fn tell(
+    prefix: &str,
+    name: &str,
+    command: Command,
+    done: &str,
+    json: bool,
+) -> Result<u8, CommandError> {
+    let records = Records::open()?;
+    let id = records.find(prefix)?;
+    give(records, &id, name, command, done, json)
+}
+
+/// Gives a command and says what came of it.
+pub(crate) fn give(
+    records: Records,
+    id: &TaskId,
+    name: &str,
+    command: Command,
+    done: &str,
+    json: bool,
+) -> Result<u8, CommandError> {
+    let ends = matches!(command, Command::Cancel { .. });
+    let process = records.give(id, command)?;
+    if json {
+        output::json(
+            &json!({ "v": 1, "ok": true, "task": id, "command": name, "process": process }),
+        );
+        return Ok(0);
+    }
+    let mut lines = vec![Line::plain(format!("task {id} {done}"))];
+    if process.is_none() && !ends {
+        lines.push(Line::plain(format!("no process drives it: drivetrain resume {id} goes on")));
+    }
+    output::lines(&lines);
+    Ok(0)
+}

@@ -1,0 +1,401 @@
+//! Drives tasks in the foreground: shows what happens, puts questions to the person, hears signals, and ends
+//! with a summary and an exit code. The supervisor runs on the main thread; everything else beside it.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use machine::Event;
+use machine::driver::Registry;
+use machine::event::EventKind;
+use machine::id::TaskId;
+use machine::state::{Ask, Phase};
+use machine::task::{DriverSpec, Outcome};
+use runtime::home::Home;
+use runtime::host::Host;
+use runtime::inbox::Inbox;
+use runtime::station::Station;
+use runtime::supervisor::Notice;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use view::story::Story;
+use view::transcript::{Detail, Transcript};
+use view::why::{self, Subject};
+use view::{Line, Tone};
+
+use crate::args::ScreenArgs;
+use crate::error::CommandError;
+use crate::prompt::{self, News, Source};
+use crate::screen::Screen;
+use crate::{locate, output};
+
+/// How a run is watched.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Watching {
+    json: bool,
+    quiet: bool,
+    person: Person,
+    by_person: bool,
+}
+
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Person {
+    Nobody,
+    AtTerminal,
+    /// The lines of standard input.
+    AtInput,
+}
+
+impl Watching {
+    /// How to watch tasks of which one, perhaps, is driven by a person.
+    pub(crate) fn new(args: &ScreenArgs, json: bool, by_person: bool) -> Watching {
+        let person = if args.unattended {
+            Person::Nobody
+        } else if output::is_terminal() && !json {
+            Person::AtTerminal
+        } else if by_person {
+            Person::AtInput
+        } else {
+            Person::Nobody
+        };
+        Watching { json, quiet: args.quiet, person, by_person }
+    }
+
+    /// Whether somebody is there to answer.
+    pub(crate) fn attended(&self) -> bool {
+        self.person != Person::Nobody
+    }
+}
+
+/// Whether a person is a driver of the task, at the top or inside a composite.
+pub(crate) fn is_by_person(driver: &DriverSpec) -> bool {
+    let mut found = false;
+    let mut config = driver.config.clone();
+    // A tree that is too deep was refused before it got here.
+    let _ = machine::driver::composite::visit(&driver.name, &mut config, &mut |name, _| {
+        found |= name == "user";
+        Ok(())
+    });
+    found
+}
+
+/// Opens a station, lets `begin` put tasks into it, and drives them until all have been let go.
+pub(crate) fn drive(
+    home: &Home,
+    registry: Arc<Registry>,
+    watching: Watching,
+    begin: impl FnOnce(&mut Station) -> Result<Vec<TaskId>, CommandError>,
+) -> Result<u8, CommandError> {
+    let mut station = Station::open(home, Arc::clone(&registry))?;
+    let screen = if watching.json { Screen::Plain } else { Screen::start() };
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let (sender, news) = channel();
+    let tasks = begin(&mut station)?;
+    for state in tasks.iter().filter_map(|task| Some(&station.supervisor.host(task)?.state)) {
+        // A task that begins introduces itself.
+        if state.data().phase != Phase::New && !watching.json && !watching.quiet {
+            let goal = view::text::visible(&state.data().spec.goal);
+            screen.lines(vec![Line::new(
+                Tone::Strong,
+                format!("task {}: {goal} (goes on)", state.id()),
+            )]);
+        }
+        for ask in state.asks() {
+            // The prompt is not there yet; what is sent waits for it.
+            let _ = sender.send(News::Asked { task: state.id().clone(), ask, shown: false });
+        }
+    }
+    let stopping = Arc::new(AtomicBool::new(false));
+    let mut watcher = Watcher {
+        watching,
+        many: tasks.len() > 1,
+        screen: screen.clone(),
+        seen: Arc::clone(&seen),
+        news: watching.attended().then_some(sender),
+        stopping: Arc::clone(&stopping),
+        transcripts: BTreeMap::new(),
+    };
+    station.supervisor.observe(Box::new(move |notice| watcher.hear(notice)));
+    listen(station.inbox.clone(), stopping, (!watching.json).then(|| screen.clone()))?;
+    let terminal = (watching.person == Person::AtTerminal)
+        .then(|| rustix::termios::tcgetattr(std::io::stdin()).ok());
+    if watching.attended() {
+        let source = match watching.person {
+            Person::AtTerminal => Source::Terminal(home.root().join("history")),
+            Person::Nobody | Person::AtInput => Source::Lines,
+        };
+        let (inbox, screen) = (station.inbox.clone(), screen.clone());
+        std::thread::Builder::new()
+            .name("prompt".to_owned())
+            .spawn(move || prompt::attend(source, &news, &inbox, &screen))
+            .map_err(|error| {
+                CommandError::environment(format!("cannot start a thread: {error}"))
+            })?;
+    }
+    let ran = station.supervisor.run();
+    screen.flush();
+    if let Some(Some(modes)) = terminal {
+        // The prompt may still be waiting for a key, with the terminal as it needs it.
+        let _ = rustix::termios::tcsetattr(
+            std::io::stdin(),
+            rustix::termios::OptionalActions::Now,
+            &modes,
+        );
+    }
+    ran?;
+    let seen = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
+    conclude(&station, &registry, watching, &tasks, seen)
+}
+
+/// What is left to tell when the run is over.
+#[derive(Default)]
+struct Seen {
+    ends: BTreeMap<TaskId, (Outcome, String, Story)>,
+    lost: Vec<(TaskId, String)>,
+}
+
+/// Prints the summaries; the exit code is the highest of the tasks'.
+fn conclude(
+    station: &Station,
+    registry: &Arc<Registry>,
+    watching: Watching,
+    tasks: &[TaskId],
+    seen: Seen,
+) -> Result<u8, CommandError> {
+    let codes = tasks
+        .iter()
+        .filter_map(|task| station.supervisor.outcomes().get(task))
+        .map(|outcome| outcome.exit_code());
+    let code = codes.max().unwrap_or(0);
+    if !watching.json {
+        for (task, (outcome, reason, story)) in &seen.ends {
+            let lines = match tasks.len() {
+                1 => summary(station, registry, task, *outcome, reason, story)?,
+                _ => vec![Line::new(
+                    view::transcript::outcome_tone(*outcome),
+                    format!(
+                        "{task} {}: {}",
+                        view::transcript::outcome_words(*outcome),
+                        view::text::short(reason, 100)
+                    ),
+                )],
+            };
+            output::lines(&lines);
+        }
+    }
+    match seen.lost.first() {
+        Some((task, reason)) => Err(CommandError::environment(format!(
+            "task {task} was lost: {reason}"
+        ))
+        .hint(format!("another process drives it; watch it with drivetrain log {task} --follow"))),
+        None => Ok(code),
+    }
+}
+
+fn summary(
+    station: &Station,
+    registry: &Arc<Registry>,
+    task: &TaskId,
+    outcome: Outcome,
+    reason: &str,
+    story: &Story,
+) -> Result<Vec<Line>, CommandError> {
+    let loaded = station.supervisor.journal().load(task.as_str())?;
+    let host = Host::fold(task, &loaded, Arc::clone(registry), true, drop)
+        .map_err(|error| CommandError::environment(error.to_string()))?;
+    let standing = host.state.standing();
+    let subject = Subject {
+        data: host.state.data(),
+        standing: &standing,
+        driver: host.state.driver_name(),
+        story,
+        driven_by: None,
+        interrupted: false,
+        now: locate::now(),
+    };
+    Ok(why::summary(&subject, outcome, reason))
+}
+
+/// Hears what happens, on the supervisor's thread.
+struct Watcher {
+    watching: Watching,
+    many: bool,
+    screen: Screen,
+    seen: Arc<Mutex<Seen>>,
+    news: Option<Sender<News>>,
+    /// Nothing is asked any more once the process was told to stop.
+    stopping: Arc<AtomicBool>,
+    transcripts: BTreeMap<TaskId, Transcript>,
+}
+
+impl Watcher {
+    fn hear(&mut self, notice: &Notice<'_>) {
+        match notice {
+            Notice::Event(event) => self.on_event(event),
+            Notice::Stalled(reason) => {
+                self.tell(
+                    Tone::Bad,
+                    format!("the journal cannot be written, everything waits: {reason}"),
+                );
+            }
+            Notice::Unstalled => {
+                self.tell(Tone::Good, "the journal can be written again".to_owned())
+            }
+            Notice::Lost(task, reason) => {
+                self.tell(Tone::Bad, format!("task {task} was lost: {reason}"));
+                let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+                seen.lost.push(((*task).clone(), (*reason).to_owned()));
+            }
+        }
+    }
+
+    fn tell(&self, tone: Tone, text: String) {
+        if self.watching.json {
+            output::error(&serde_json::json!({ "v": 1, "notice": text }).to_string());
+        } else {
+            self.screen.lines(vec![Line::new(tone, view::text::visible(&text))]);
+        }
+    }
+
+    fn on_event(&mut self, event: &Event) {
+        if self.watching.json {
+            output::json(event);
+        }
+        let detail = Detail {
+            starts: !self.screen.is_live(),
+            inner: false,
+            output: if self.watching.by_person { 200 } else { 5 },
+            failure: if self.watching.by_person { 200 } else { 20 },
+        };
+        let transcript =
+            self.transcripts.entry(event.task.clone()).or_insert_with(|| Transcript::new(detail));
+        let mut lines = transcript.lines(event);
+        if !self.watching.json && !self.watching.quiet && !self.is_repeated(event) {
+            if self.many {
+                lines
+                    .iter_mut()
+                    .for_each(|line| line.text = format!("{} {}", event.task, line.text));
+            }
+            self.screen.lines(lines);
+        }
+        if self.screen.is_live() && !self.watching.quiet {
+            self.show_running(event);
+        }
+        if let EventKind::TaskFinished { outcome, reason, .. } = &event.kind {
+            let story =
+                self.transcripts.remove(&event.task).map(|t| t.story().clone()).unwrap_or_default();
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.ends.insert(event.task.clone(), (*outcome, reason.clone(), story));
+        }
+        if let Some(news) = self.news.as_ref().filter(|_| !self.stopping.load(Ordering::Relaxed)) {
+            pass_on(event, news);
+        }
+    }
+
+    /// What the summary or the prompt says as well.
+    fn is_repeated(&self, event: &Event) -> bool {
+        match &event.kind {
+            EventKind::TaskFinished { .. } => true,
+            EventKind::Told { .. } => self.watching.person == Person::AtTerminal,
+            // The driver tells how each call ended; whoever watches has just seen it.
+            EventKind::DecisionAwaited { prompt } => prompt.lines().all(|line| {
+                let tool = line.split(": ").next().unwrap_or_default();
+                machine::tool::find(tool).is_some()
+            }),
+            _ => false,
+        }
+    }
+
+    fn show_running(&self, event: &Event) {
+        let what = match &event.kind {
+            EventKind::ToolStarted { .. } | EventKind::ToolEnded { .. } => {
+                let running = self
+                    .transcripts
+                    .values()
+                    .flat_map(|transcript| transcript.story().running.iter());
+                let titles: Vec<String> =
+                    running.map(|(call, running)| format!("{call} {}", running.title)).collect();
+                match titles.as_slice() {
+                    [] => None,
+                    [one] => Some(one.clone()),
+                    [first, more @ ..] => Some(format!("{first} (and {} more)", more.len())),
+                }
+            }
+            EventKind::Claimed { .. } => Some("checking the acceptance criteria".to_owned()),
+            EventKind::Attached { .. } => Some("starting".to_owned()),
+            EventKind::TimerAwaited { reason, .. } => Some(format!("waiting: {reason}")),
+            EventKind::DecisionAwaited { .. }
+            | EventKind::VerdictFailed { .. }
+            | EventKind::WorkspaceOpened { .. }
+            | EventKind::TaskFinished { .. } => None,
+            _ => return,
+        };
+        self.screen.running(what);
+    }
+}
+
+/// Tells the prompt what concerns it.
+fn pass_on(event: &Event, news: &Sender<News>) {
+    let task = event.task.clone();
+    let asked = |ask| News::Asked { task: event.task.clone(), ask, shown: true };
+    let heard = match &event.kind {
+        EventKind::ApprovalRequested { call, tool, input, reason } => asked(Ask::Approval {
+            call: *call,
+            tool: tool.clone(),
+            input: Arc::clone(input),
+            reason: reason.clone(),
+        }),
+        EventKind::QuestionAsked { call, question, choices } => asked(Ask::Question {
+            call: *call,
+            question: question.clone(),
+            choices: choices.clone(),
+        }),
+        EventKind::CallInDoubt { call, tool, input } => {
+            asked(Ask::InDoubt { call: *call, tool: tool.clone(), input: Arc::clone(input) })
+        }
+        EventKind::DecisionAwaited { prompt } => asked(Ask::Decision { prompt: prompt.clone() }),
+        EventKind::ApprovalDecided { call, .. }
+        | EventKind::ToolEnded { call, .. }
+        | EventKind::CallResolved { call, .. } => News::Settled(task, *call),
+        EventKind::Told { .. }
+        | EventKind::NoteDelivered { .. }
+        | EventKind::DriverChanged { .. } => News::Decided(task),
+        _ => return,
+    };
+    // The prompt may have ended with its input.
+    let _ = news.send(heard);
+}
+
+/// The first signal lets the running step end, the second does not wait.
+fn listen(
+    inbox: Inbox,
+    stopping: Arc<AtomicBool>,
+    screen: Option<Screen>,
+) -> Result<(), CommandError> {
+    let failed = |error: std::io::Error| {
+        CommandError::environment(format!("cannot listen for signals: {error}"))
+    };
+    let mut signals =
+        signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    let hear = move || {
+        for (count, signal) in signals.forever().enumerate() {
+            stopping.store(true, Ordering::Relaxed);
+            inbox.stop();
+            let again = if signal == SIGINT && std::io::stdin().is_terminal() {
+                "Ctrl-C"
+            } else {
+                "a second signal"
+            };
+            let text = match count {
+                0 => format!("letting the running step end; {again} stops it now"),
+                _ => "stopping now".to_owned(),
+            };
+            if let Some(screen) = &screen {
+                screen.lines(vec![Line::new(Tone::Ask, text)]);
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(hear).map(drop).map_err(failed)
+}

@@ -1,0 +1,206 @@
+//! Finds a task by the beginning of its id, reads how it stands, and brings commands to whoever drives it.
+
+use std::sync::Arc;
+
+use journal::sqlite::SqliteJournal;
+use journal::{Journal, Loaded, TaskRow};
+use machine::driver::Registry;
+use machine::id::TaskId;
+use machine::state::{Standing, State};
+use machine::time::Timestamp;
+use machine::{Command, Signal, Stamped};
+use runtime::clock::{Clock, SystemClock};
+use runtime::control::{self, ControlError};
+use runtime::home::Home;
+use runtime::host::Host;
+use runtime::station::Station;
+use serde_json::{Value, json};
+use view::story::Story;
+use view::why::Subject;
+
+use crate::error::{CommandError, near};
+
+/// Candidates that are listed when an id is ambiguous.
+const CANDIDATES: usize = 8;
+
+/// The home of this environment.
+pub(crate) fn home() -> Result<Home, CommandError> {
+    Home::from_environment().map_err(CommandError::environment)
+}
+
+/// This moment.
+pub(crate) fn now() -> Timestamp {
+    SystemClock.now()
+}
+
+/// The journal, for reading.
+pub(crate) struct Records {
+    pub(crate) home: Home,
+    pub(crate) journal: SqliteJournal,
+    pub(crate) registry: Arc<Registry>,
+}
+
+/// A task as it stands in the journal.
+pub(crate) struct Task {
+    pub(crate) state: State,
+    pub(crate) story: Story,
+    /// The living process that drives it.
+    pub(crate) driven_by: Option<u32>,
+    /// Whether the process that drove it died.
+    pub(crate) interrupted: bool,
+}
+
+impl Task {
+    /// What `why` and the summaries look at.
+    pub(crate) fn subject<'a>(&'a self, standing: &'a Standing) -> Subject<'a> {
+        Subject {
+            data: self.state.data(),
+            standing,
+            driver: self.state.driver_name(),
+            story: &self.story,
+            driven_by: self.driven_by,
+            interrupted: self.interrupted,
+            now: now(),
+        }
+    }
+
+    /// The stable shape of `show --json`.
+    pub(crate) fn json(&self) -> Value {
+        let mut row = runtime::host::summary(&self.state);
+        row["v"] = json!(1);
+        row["driven_by"] = json!(self.driven_by);
+        row["interrupted"] = json!(self.interrupted);
+        row["folder"] = json!(self.state.data().spec.folder);
+        row["verdict"] = json!(self.story.verdict);
+        row
+    }
+}
+
+impl Records {
+    /// Opens the journal of this environment.
+    pub(crate) fn open() -> Result<Records, CommandError> {
+        let home = home()?;
+        let journal = SqliteJournal::read(&home.journal())?;
+        Ok(Records { home, journal, registry: Arc::new(Registry::builtin()) })
+    }
+
+    /// The one task whose id begins so.
+    pub(crate) fn find(&self, prefix: &str) -> Result<TaskId, CommandError> {
+        let wanted = prefix.trim().to_lowercase();
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if wanted.is_empty() || !wanted.chars().all(fits) {
+            return Err(CommandError::usage(format!("{prefix:?} is not a task's id"))
+                .hint("ids are made of a-z and 0-9; drivetrain list shows them"));
+        }
+        let found = self.journal.find(&wanted, CANDIDATES + 1)?;
+        match found.as_slice() {
+            [one] => Ok(TaskId(one.clone())),
+            [] => Err(self.unknown(&wanted)),
+            many if many.contains(&wanted) => Ok(TaskId(wanted)),
+            many => {
+                let mut error = CommandError::usage(format!(
+                    "{wanted:?} is the beginning of more than one task's id"
+                ));
+                for id in many.iter().take(CANDIDATES) {
+                    error = error.hint(self.candidate(id));
+                }
+                if many.len() > CANDIDATES {
+                    error = error.hint("… and more; type more of the id");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn unknown(&self, wanted: &str) -> CommandError {
+        let error = CommandError::usage(format!("no task's id begins with {wanted:?}"));
+        let rows = self.journal.list(200, None).unwrap_or_default();
+        let cut = |id: &str| id.chars().take(wanted.chars().count()).collect::<String>();
+        let starts: Vec<String> = rows.iter().map(|row| cut(&row.id)).collect();
+        let meant = near(wanted, starts.iter().map(String::as_str));
+        match meant.and_then(|meant| rows.iter().find(|row| row.id.starts_with(meant))) {
+            Some(row) => error.hint(format!("did you mean {}?", self.candidate(&row.id))),
+            None if rows.is_empty() => {
+                error.hint(format!("there are no tasks in {}", self.home.root().display()))
+            }
+            None => error.hint("drivetrain list shows the tasks"),
+        }
+    }
+
+    fn candidate(&self, id: &str) -> String {
+        let row = self.journal.task(id).ok();
+        let summary = row.and_then(|row| serde_json::from_str::<Value>(&row.summary).ok());
+        let goal = summary
+            .and_then(|summary| Some(summary["goal"].as_str()?.to_owned()))
+            .unwrap_or_default();
+        format!("{id}  {}", view::text::short(&goal, 60)).trim_end().to_owned()
+    }
+
+    /// The task, with everything that happened to it.
+    pub(crate) fn load(&self, id: &TaskId) -> Result<Task, CommandError> {
+        let row = self.journal.task(id.as_str())?;
+        let loaded = Loaded { snapshot: None, records: self.journal.records(id.as_str(), 0)? };
+        let mut story = Story::default();
+        let host = Host::fold(id, &loaded, Arc::clone(&self.registry), false, |output| {
+            output.events.iter().for_each(|event| story.tell(event));
+        });
+        // Records of an older machine may need its snapshot; the state is then right and the story short.
+        let host = match host {
+            Ok(host) => host,
+            Err(error) => {
+                self.fold(id).map_err(|_| CommandError::environment(error.to_string()))?
+            }
+        };
+        Ok(self.as_seen(&row, host.state, story))
+    }
+
+    /// The task's state alone, from its snapshot.
+    pub(crate) fn glance(&self, row: &TaskRow) -> Result<Task, CommandError> {
+        let host = self.fold(&TaskId(row.id.clone()))?;
+        Ok(self.as_seen(row, host.state, Story::default()))
+    }
+
+    /// The task as a person should see it. If the process that drove it died, nothing of it is under way any
+    /// more: that is shown at once, and recorded by whoever takes the task up.
+    fn as_seen(&self, row: &TaskRow, mut state: State, mut story: Story) -> Task {
+        let driven_by = self.driver_of(row, &state);
+        let interrupted = state.data().attachment.is_some() && driven_by.is_none();
+        if interrupted {
+            let lost = Stamped { time: state.data().clock, input: Signal::OwnerLost.into() };
+            machine::step(&mut state, lost).events.iter().for_each(|event| story.tell(event));
+        }
+        Task { driven_by, interrupted, state, story }
+    }
+
+    fn fold(&self, id: &TaskId) -> Result<Host, CommandError> {
+        let loaded = self.journal.load(id.as_str())?;
+        Host::fold(id, &loaded, Arc::clone(&self.registry), true, drop)
+            .map_err(|error| CommandError::environment(error.to_string()))
+    }
+
+    /// The living process that drives the task. Its last holder may live on and have let go of it.
+    fn driver_of(&self, row: &TaskRow, state: &State) -> Option<u32> {
+        let attachment = state.data().attachment.as_ref()?;
+        if attachment.owner != row.owner { None } else { self.home.alive(row.owner) }
+    }
+
+    /// Gives a task a command: through the socket of the process that drives it, else into the journal.
+    /// Returns once it is journaled; the process that took it, if one did.
+    pub(crate) fn give(self, id: &TaskId, command: Command) -> Result<Option<u32>, CommandError> {
+        let row = self.journal.task(id.as_str())?;
+        if let Some(pid) = self.home.alive(row.owner) {
+            match control::send(&self.home.socket(row.owner), id, command.clone()) {
+                Ok(()) => return Ok(Some(pid)),
+                Err(ControlError::Gone(_)) => {}
+                // Its last holder lives but has let go of it.
+                Err(ControlError::Refused(reason)) if reason.ends_with("is not driven here") => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let Records { home, registry, journal } = self;
+        drop(journal);
+        let mut station = Station::open(&home, registry)?;
+        station.supervisor.command_at_rest(id, command)?;
+        Ok(None)
+    }
+}

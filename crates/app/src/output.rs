@@ -1,0 +1,95 @@
+//! The only place that prints. A closed pipe is no reason to stop a task: what nobody reads is not written.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+use view::{Line, Tone};
+
+/// Whether standard output was closed by its reader.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// True once the reader of standard output has gone away.
+pub(crate) fn is_closed() -> bool {
+    CLOSED.load(Ordering::Relaxed)
+}
+
+/// Prints lines for a person, with colours where they are wanted.
+pub(crate) fn lines(lines: &[Line]) {
+    write(|out| {
+        let mut text = String::new();
+        for line in lines {
+            text.push_str(&styled(line));
+            text.push('\n');
+        }
+        // Strips the colours where the output is no terminal or NO_COLOR is set.
+        let mut out = anstream::AutoStream::auto(out);
+        out.write_all(text.as_bytes())
+    });
+}
+
+/// Prints one JSON value in one line.
+pub(crate) fn json(value: &impl Serialize) {
+    write(|mut out| {
+        let mut text = serde_json::to_vec(value)?;
+        text.push(b'\n');
+        out.write_all(&text)
+    });
+}
+
+/// Prints bytes as they are.
+pub(crate) fn raw(bytes: &[u8]) {
+    write(|mut out| out.write_all(bytes));
+}
+
+/// Prints to standard error.
+pub(crate) fn error(text: &str) {
+    // With standard error gone there is nobody left to tell.
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Whether a person sits at this terminal.
+pub(crate) fn is_terminal() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Whether standard output is a terminal.
+pub(crate) fn shows_colours() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// The line with its colours.
+pub(crate) fn styled(line: &Line) -> String {
+    let colour = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
+    let style = match line.tone {
+        Tone::Plain => return line.text.trim_end().to_owned(),
+        Tone::Strong => Style::new().bold(),
+        Tone::Faint => Style::new().dimmed(),
+        Tone::Good => colour(AnsiColor::Green),
+        Tone::Bad => colour(AnsiColor::Red),
+        Tone::Ask => colour(AnsiColor::Yellow),
+    };
+    format!("{style}{}{style:#}", line.text.trim_end())
+}
+
+fn write(print: impl FnOnce(io::StdoutLock<'static>) -> io::Result<()>) {
+    if !is_closed() && print(io::stdout().lock()).and_then(|()| io::stdout().flush()).is_err() {
+        CLOSED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Standard output as a stream that a closed pipe does not break.
+pub(crate) struct Stream;
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        raw(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

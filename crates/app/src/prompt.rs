@@ -1,0 +1,391 @@
+//! Puts to the person what the task asks, and brings the answers to the inbox. Runs on a thread of its own:
+//! the supervisor never waits for a line.
+
+use std::collections::VecDeque;
+use std::io::BufRead;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
+use std::time::Duration;
+
+use machine::Command;
+use machine::id::{CallId, TaskId};
+use machine::input::Resolution;
+use machine::state::Ask;
+use runtime::inbox::Inbox;
+use rustyline::completion::Completer;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::Validator;
+use rustyline::{Context, Editor, Helper};
+use view::{Line, Tone, approvals};
+
+use crate::screen::Screen;
+
+/// Lines that are kept in the history file.
+const HISTORY: usize = 1000;
+
+/// First words of the driver `user`, for completion.
+const WORDS: [&str; 13] = [
+    "ask ", "done", "edit ", "give up", "glob ", "grep ", "help", "patch ", "quit", "read ",
+    "say ", "shell ", "write ",
+];
+
+/// What the prompt hears of a task.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// Something is asked; `shown` if the screen has it already.
+    Asked {
+        /// The task.
+        task: TaskId,
+        /// What is asked.
+        ask: Ask,
+        /// Whether the screen has shown it.
+        shown: bool,
+    },
+    /// A call needs no answer any more.
+    Settled(TaskId, CallId),
+    /// A task's driver no longer waits for a line.
+    Decided(TaskId),
+}
+
+/// Where lines come from.
+pub(crate) enum Source {
+    /// A terminal, with editing and a history file.
+    Terminal(PathBuf),
+    /// Whatever standard input is.
+    Lines,
+}
+
+/// Asks and answers until nobody is left to ask or nothing comes any more.
+pub(crate) fn attend(source: Source, news: &Receiver<News>, inbox: &Inbox, screen: &Screen) {
+    let mut lines = match source {
+        Source::Terminal(history) => match Terminal::open(history) {
+            Some(terminal) => Reader::Terminal(Box::new(terminal)),
+            None => Reader::Input,
+        },
+        Source::Lines => Reader::Input,
+    };
+    let mut asks = Asks::default();
+    while let Some((task, ask)) = asks.next(news, screen) {
+        let Some(line) = lines.read(&question(&ask), matches!(ask, Ask::Decision { .. }), screen)
+        else {
+            inbox.stop();
+            return;
+        };
+        asks.hear_all(news);
+        match answer(&ask, &line) {
+            Ok(command) => match give(inbox, &task, command) {
+                Ok(()) => asks.drop(&task, &ask),
+                Err(reason) if reason.is_empty() => return,
+                Err(reason) => {
+                    screen.lines(vec![Line::new(
+                        Tone::Bad,
+                        format!("refused: {}", view::text::visible(&reason)),
+                    )]);
+                    // A call that somebody else settled is not asked about again.
+                    if !matches!(ask, Ask::Question { .. })
+                        || reason.contains("does not")
+                        || reason.contains("no call")
+                    {
+                        asks.drop(&task, &ask);
+                    }
+                }
+            },
+            Err(Unclear::Nothing) => {}
+            Err(Unclear::Stop) => {
+                inbox.stop();
+                return;
+            }
+            Err(Unclear::Expected(what)) => {
+                screen.lines(vec![Line::new(Tone::Bad, format!("expected {what}"))])
+            }
+        }
+    }
+}
+
+/// The open questions, oldest first.
+#[derive(Default)]
+struct Asks {
+    open: VecDeque<(TaskId, Ask)>,
+    unshown: Vec<(TaskId, Ask)>,
+}
+
+impl Asks {
+    /// The oldest question, once there is one; nothing when no more can come.
+    fn next(&mut self, news: &Receiver<News>, screen: &Screen) -> Option<(TaskId, Ask)> {
+        self.hear_all(news);
+        while self.open.is_empty() {
+            match news.recv_timeout(Duration::from_secs(3600)) {
+                Ok(heard) => self.hear(heard),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+            self.hear_all(news);
+        }
+        let first = self.open.front().cloned()?;
+        if let Some(index) = self.unshown.iter().position(|unshown| *unshown == first) {
+            self.unshown.swap_remove(index);
+            screen.lines(approvals::lines(&first.1));
+        }
+        Some(first)
+    }
+
+    fn hear_all(&mut self, news: &Receiver<News>) {
+        loop {
+            match news.try_recv() {
+                Ok(heard) => self.hear(heard),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Asked { task, ask, shown } => {
+                let same = |(other, open): &(TaskId, Ask)| {
+                    *other == task && call_of(open) == call_of(&ask)
+                };
+                self.open.retain(|open| !same(open));
+                if !shown {
+                    self.unshown.push((task.clone(), ask.clone()));
+                }
+                self.open.push_back((task, ask));
+            }
+            News::Settled(task, call) => {
+                self.open.retain(|(other, ask)| *other != task || call_of(ask) != Some(call));
+            }
+            News::Decided(task) => {
+                self.open.retain(|(other, ask)| *other != task || call_of(ask).is_some())
+            }
+        }
+    }
+
+    fn drop(&mut self, task: &TaskId, ask: &Ask) {
+        self.open.retain(|(other, open)| other != task || open != ask);
+    }
+}
+
+fn call_of(ask: &Ask) -> Option<CallId> {
+    match ask {
+        Ask::Approval { call, .. } | Ask::Question { call, .. } | Ask::InDoubt { call, .. } => {
+            Some(*call)
+        }
+        Ask::Decision { .. } => None,
+    }
+}
+
+fn question(ask: &Ask) -> String {
+    match ask {
+        Ask::Approval { call, .. } => format!("run {call}? [y/n] "),
+        Ask::Question { call, choices, .. } if choices.is_empty() => format!("{call} answer> "),
+        Ask::Question { call, choices, .. } => format!("{call} answer [1-{}]> ", choices.len()),
+        Ask::InDoubt { call, .. } => format!("{call} did it run? [did/did not/retry] "),
+        Ask::Decision { .. } => "next> ".to_owned(),
+    }
+}
+
+/// Why a line is no answer.
+#[derive(Debug, PartialEq, Eq)]
+enum Unclear {
+    /// It is empty.
+    Nothing,
+    /// The person wants to leave.
+    Stop,
+    /// It is something else than this.
+    Expected(String),
+}
+
+/// What a line means as the answer to a question.
+fn answer(ask: &Ask, line: &str) -> Result<Command, Unclear> {
+    let line = line.trim();
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    if line.is_empty() {
+        return Err(Unclear::Nothing);
+    }
+    let lower = line.to_lowercase();
+    match ask {
+        Ask::Approval { call, .. } => match word.to_lowercase().as_str() {
+            "y" | "yes" => Ok(Command::Approve { call: *call }),
+            "n" | "no" => Ok(Command::Deny { call: *call, reason: rest.trim().to_owned() }),
+            _ => Err(Unclear::Expected("y, n, or n and a reason".to_owned())),
+        },
+        Ask::Question { call, choices, .. } if !choices.is_empty() => {
+            let by_number =
+                line.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
+            let by_text = choices.iter().find(|choice| choice.to_lowercase() == lower);
+            match by_text.or(by_number) {
+                Some(choice) => Ok(Command::Answer { call: *call, text: choice.clone() }),
+                None => Err(Unclear::Expected(format!(
+                    "one of {}, or its number",
+                    view::text::visible(&choices.join(", "))
+                ))),
+            }
+        }
+        Ask::Question { call, .. } => Ok(Command::Answer { call: *call, text: line.to_owned() }),
+        Ask::InDoubt { call, .. } => {
+            let how = match lower.as_str() {
+                "did" | "d" | "yes" | "y" => Resolution::Did,
+                "did not" | "did-not" | "didn't" | "no" | "n" => Resolution::DidNot,
+                "retry" | "r" => Resolution::Retry,
+                _ => return Err(Unclear::Expected("did, did not, or retry".to_owned())),
+            };
+            Ok(Command::Resolve { call: *call, how })
+        }
+        Ask::Decision { .. } if matches!(lower.as_str(), "quit" | "exit") => Err(Unclear::Stop),
+        Ask::Decision { .. } => Ok(Command::Tell { line: line.to_owned() }),
+    }
+}
+
+/// Gives a command and waits until it is journaled. The error is empty if the process is ending.
+fn give(inbox: &Inbox, task: &TaskId, command: Command) -> Result<(), String> {
+    let (sender, journaled) = sync_channel(1);
+    inbox.command(task.clone(), command.into(), Some(sender))?;
+    journaled.recv().unwrap_or_else(|_| Err(String::new()))
+}
+
+enum Reader {
+    Terminal(Box<Terminal>),
+    Input,
+}
+
+impl Reader {
+    /// One line, kept in the history or not; nothing at the end of input.
+    fn read(&mut self, question: &str, keep: bool, screen: &Screen) -> Option<String> {
+        match self {
+            Reader::Terminal(terminal) => terminal.read(question, keep, screen),
+            Reader::Input => {
+                let mut line = String::new();
+                let read = std::io::stdin().lock().read_line(&mut line);
+                read.ok().filter(|count| *count > 0).map(|_| line)
+            }
+        }
+    }
+}
+
+struct Terminal {
+    editor: Editor<Words, FileHistory>,
+    history: PathBuf,
+}
+
+impl Terminal {
+    fn open(history: PathBuf) -> Option<Terminal> {
+        let config = rustyline::Config::builder()
+            .max_history_size(HISTORY)
+            .ok()?
+            .history_ignore_space(true)
+            .build();
+        let mut editor = Editor::<Words, FileHistory>::with_config(config).ok()?;
+        editor.set_helper(Some(Words));
+        // A first run has no history yet.
+        let _ = editor.load_history(&history);
+        Some(Terminal { editor, history })
+    }
+
+    fn read(&mut self, question: &str, keep: bool, screen: &Screen) -> Option<String> {
+        let printer = self.editor.create_external_printer().ok();
+        screen.prompt_begins(printer.map(|printer| Box::new(printer) as crate::screen::Printer));
+        let line = self.editor.readline(question);
+        screen.prompt_ends();
+        // Ctrl-C, Ctrl-D and a terminal that is gone all mean that nobody answers.
+        let line = line.ok()?;
+        if keep && self.editor.add_history_entry(&line).is_ok() {
+            // A history that cannot be kept is no reason to stop.
+            let _ = self.editor.append_history(&self.history);
+        }
+        Some(line)
+    }
+}
+
+/// Completes the first word of a line.
+struct Words;
+
+impl Completer for Words {
+    type Candidate = String;
+
+    fn complete(
+        &self,
+        line: &str,
+        at: usize,
+        _: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<String>)> {
+        let typed = line.get(..at).unwrap_or_default();
+        let fitting =
+            WORDS.iter().filter(|word| word.starts_with(typed)).map(|word| (*word).to_owned());
+        Ok((0, fitting.collect()))
+    }
+}
+
+impl Hinter for Words {
+    type Hint = String;
+}
+impl Highlighter for Words {}
+impl Validator for Words {}
+impl Helper for Words {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn approval() -> Ask {
+        Ask::Approval {
+            call: CallId(3),
+            tool: "shell".to_owned(),
+            input: Arc::new(serde_json::json!({"command": "ls"})),
+            reason: String::new(),
+        }
+    }
+
+    fn check(ask: &Ask, line: &str, expected: &str) {
+        let got = match answer(ask, line) {
+            Ok(command) => serde_json::to_string(&command).unwrap(),
+            Err(Unclear::Expected(what)) => format!("expected {what}"),
+            Err(other) => format!("{other:?}"),
+        };
+        assert_eq!(got, expected, "{line}");
+    }
+
+    #[test]
+    fn a_line_answers_the_question_it_was_typed_at() {
+        check(&approval(), "Y", r#"{"approve":{"call":3}}"#);
+        check(&approval(), "n use staging", r#"{"deny":{"call":3,"reason":"use staging"}}"#);
+        check(&approval(), "maybe", "expected y, n, or n and a reason");
+        check(&approval(), " ", "Nothing");
+        let choices = vec!["red".to_owned(), "2".to_owned()];
+        let question = Ask::Question { call: CallId(4), question: "which?".to_owned(), choices };
+        check(&question, "1", r#"{"answer":{"call":4,"text":"red"}}"#);
+        check(&question, "2", r#"{"answer":{"call":4,"text":"2"}}"#);
+        check(&question, "blue", "expected one of red, 2, or its number");
+        let doubt = Ask::InDoubt {
+            call: CallId(5),
+            tool: "shell".to_owned(),
+            input: Arc::new(serde_json::Value::Null),
+        };
+        check(&doubt, "did not", r#"{"resolve":{"call":5,"how":"did_not"}}"#);
+        let decision = Ask::Decision { prompt: String::new() };
+        check(&decision, "shell ls", r#"{"tell":{"line":"shell ls"}}"#);
+        check(&decision, "quit", "Stop");
+    }
+
+    #[test]
+    fn a_question_that_somebody_else_settled_is_not_asked() {
+        let task = TaskId("t".to_owned());
+        let mut asks = Asks::default();
+        asks.hear(News::Asked { task: task.clone(), ask: approval(), shown: true });
+        asks.hear(News::Asked {
+            task: task.clone(),
+            ask: Ask::Decision { prompt: "a".to_owned() },
+            shown: true,
+        });
+        asks.hear(News::Asked {
+            task: task.clone(),
+            ask: Ask::Decision { prompt: "b".to_owned() },
+            shown: true,
+        });
+        assert_eq!(asks.open.len(), 2);
+        asks.hear(News::Settled(task.clone(), CallId(3)));
+        asks.hear(News::Decided(task));
+        assert!(asks.open.is_empty());
+    }
+}

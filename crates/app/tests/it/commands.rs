@@ -1,0 +1,142 @@
+//! The smaller commands, and how tasks are named.
+
+use serde_json::Value;
+
+use crate::environment::TestEnvironment;
+
+#[test]
+fn a_prefix_is_enough_if_only_one_task_begins_so() {
+    let environment = TestEnvironment::new();
+    for _ in 0..33 {
+        assert_eq!(
+            environment.run(&["run", "x", "--driver", "user", "--no-workspace", "--quiet"]).code,
+            13
+        );
+    }
+    // 33 ids over 32 letters: two of them begin alike.
+    let ids: Vec<String> =
+        environment.tasks().iter().map(|task| task["id"].as_str().unwrap().to_owned()).collect();
+    let alike =
+        ids.iter().find(|id| ids.iter().filter(|other| other[..1] == id[..1]).count() > 1).unwrap();
+    let ran = environment.run(&["show", &alike[..1]]);
+    assert_eq!(ran.code, 2);
+    assert!(
+        ran.err.contains("more than one task") && ran.err.contains(alike.as_str()),
+        "{}",
+        ran.err
+    );
+    assert_eq!(environment.show(alike)["id"], alike.as_str());
+    assert_eq!(environment.show(&alike[..11].to_uppercase())["id"], alike.as_str());
+    let swapped = format!("{}{}", &alike[..10], if alike.ends_with('0') { "1" } else { "0" });
+    let ran = environment.run(&["show", &format!("{swapped}u")]);
+    assert!(ran.err.contains("did you mean"), "{}", ran.err);
+    assert_eq!(environment.run(&["show", "../x"]).code, 2);
+}
+
+#[test]
+fn a_task_is_shown_whole() {
+    let environment = TestEnvironment::new();
+    let check = "[[acceptance]]\nkind = \"shell\"\ncommand = \"true\"\n";
+    environment.steps("task.toml", &["true"], check);
+    environment.ok(&["run", "task.toml", "--quiet"]);
+    let shown = environment.ok(&["show", &environment.id()]);
+    let steady: Vec<&str> = shown
+        .lines()
+        .filter(|line| !line.starts_with("started") && !line.starts_with("last news"))
+        .collect();
+    insta::assert_snapshot!(environment.plain(&steady.join("\n")), @"
+    task ID: make the numbers add up
+    standing   verified
+    driver     workflow
+    spent      1 turn, 1 tool call, TIME
+    folder     FOLDER
+    workspace  FOLDER (in place)
+    records    5
+    criteria
+      passed: shell: true (TIME)
+    drivetrain why ID says more about how it stands
+    ");
+}
+
+#[test]
+fn init_writes_an_example_that_works_and_overwrites_nothing() {
+    let environment = TestEnvironment::new();
+    environment.write(".drivetrain/policy.toml", "# mine\n");
+    insta::assert_snapshot!(environment.ok(&["init"]), @"
+    written  .drivetrain/workflows/example.toml
+    written  .drivetrain/drivers/README.md
+    written  .drivetrain/example-task.toml
+    kept     .drivetrain/policy.toml
+    next     drivetrain run .drivetrain/example-task.toml
+    ");
+    assert_eq!(environment.read(".drivetrain/policy.toml"), "# mine\n");
+    std::fs::remove_file(environment.folder().join(".drivetrain/policy.toml")).unwrap();
+    environment.ok(&["init"]);
+    let ran = environment.run(&["run", ".drivetrain/example-task.toml"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let again: Value = serde_json::from_str(&environment.ok(&["init", "--json"])).unwrap();
+    assert_eq!(again["written"].as_array().unwrap().len(), 0);
+    assert_eq!(again["kept"].as_array().unwrap().len(), 4);
+    assert!(environment.ok(&["drivers"]).contains("example"));
+}
+
+#[test]
+fn a_doctor_names_what_is_missing_and_how_to_mend_it() {
+    let environment = TestEnvironment::new();
+    let healthy: Value = serde_json::from_str(&environment.ok(&["doctor", "--json"])).unwrap();
+    assert_eq!((&healthy["v"], &healthy["ok"]), (&1.into(), &true.into()));
+    let output = environment.command(&["doctor"]).env("PATH", "/nowhere").output().unwrap();
+    assert_eq!(output.status.code(), Some(20));
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(page.contains("broken  sh") && page.contains("mend: install git"), "{page}");
+}
+
+#[test]
+fn a_journal_is_verified_exported_and_rebuilt() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["true"], "");
+    environment.ok(&["run", "task.toml", "--quiet"]);
+    let report: Value =
+        serde_json::from_str(&environment.ok(&["journal", "verify", "--json"])).unwrap();
+    assert_eq!(report["sound"], true);
+    let exported = environment.ok(&["journal", "export", &environment.id()]);
+    let first: Value = serde_json::from_str(exported.lines().next().unwrap()).unwrap();
+    assert_eq!(first["n"], 1);
+    assert_eq!(first["body"]["cmd"]["start"]["goal"], "make the numbers add up");
+    environment.ok(&["journal", "rebuild"]);
+    assert_eq!(environment.show(&environment.id())["outcome"], "completed");
+}
+
+#[test]
+fn resume_all_goes_on_with_everything_that_can() {
+    let environment = TestEnvironment::new();
+    assert_eq!(environment.ok(&["resume", "--all"]), "nothing to resume\n");
+    environment.steps(
+        "one.toml",
+        &["touch one; while ! test -e go; do sleep 0.02; done", "echo a >> out.txt"],
+        "",
+    );
+    let task = environment.start(&["run", "one.toml"]);
+    environment.until_file("one");
+    task.signal("TERM");
+    environment.until_draining(&task.id);
+    environment.write("go", "");
+    assert_eq!(task.wait().code, 13);
+    assert_eq!(environment.run(&["run", "x", "--driver", "user"]).code, 13);
+    let ran = environment.run(&["resume", "--all"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("1 wait for a person"), "{}", ran.out);
+    assert_eq!(environment.read("out.txt"), "a\n");
+}
+
+#[test]
+fn an_empty_home_is_no_error() {
+    let environment = TestEnvironment::new();
+    insta::assert_snapshot!(environment.ok(&["list"]), @"
+    no tasks yet
+      drivetrain run --help shows how to start one
+    ");
+    assert_eq!(environment.ok(&["list", "--json"]), "{\"tasks\":[],\"v\":1}\n");
+    assert_eq!(environment.ok(&["approvals"]), "nobody is asked anything\n");
+    assert_eq!(environment.run(&["why", "abc"]).code, 2);
+}

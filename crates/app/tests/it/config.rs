@@ -1,0 +1,164 @@
+//! Bad input: a clear error with its place, and nothing half started.
+
+use crate::environment::{Ran, TestEnvironment, exists};
+
+fn refused(environment: &TestEnvironment, args: &[&str]) -> String {
+    let Ran { code, out, err } = environment.run(args);
+    assert_eq!((code, out.as_str()), (2, ""), "{err}");
+    assert!(!exists(&environment.home().join("journal")), "nothing may be started");
+    environment.plain(&err)
+}
+
+#[test]
+fn a_wrong_task_file_is_shown_with_its_line() {
+    let environment = TestEnvironment::new();
+    environment.write("task.toml", "[task]\ngoal = \"g\"\ndrivr = \"user\"\n");
+    insta::assert_snapshot!(refused(&environment, &["run", "task.toml"]), @r#"
+    error: unknown key "drivr" in [task]
+     --> task.toml:3:1
+      |
+    3 | drivr = "user"
+      | ^^^^^
+      = help: did you mean "driver"?
+    "#);
+    environment.write("task.toml", "[task\n");
+    insta::assert_snapshot!(refused(&environment, &["run", "task.toml"]), @"
+    error: unclosed table, expected `]`
+     --> task.toml:1:6
+      |
+    1 | [task
+      |      ^
+    ");
+    environment.write(
+        "task.yaml",
+        "task:\n  goal: g\n  driver: workflow\n  driver_config: {workflow: cuont}\n",
+    );
+    environment.write(
+        ".drivetrain/workflows/count.toml",
+        "[workflow]\n[[workflow.steps]]\nname = \"one\"\ntool = \"shel\"\nparameters = { command = \"true\" }\n",
+    );
+    insta::assert_snapshot!(refused(&environment, &["run", "task.yaml"]), @r#"
+    error: there is no workflow "cuont"
+      hint: did you mean "count"?
+      hint: looked in FOLDER/.drivetrain/workflows
+    "#);
+    environment.write(
+        "task.yaml",
+        "task:\n  goal: g\n  driver: workflow\n  driver_config: {workflow: count}\n",
+    );
+    insta::assert_snapshot!(refused(&environment, &["run", "task.yaml"]), @r#"
+    error: there is no tool "shel"
+     --> FOLDER/.drivetrain/workflows/count.toml:4:8
+      |
+    4 | tool = "shel"
+      |        ^^^^^^
+      = help: did you mean "shell"?
+    "#);
+}
+
+#[test]
+fn a_missing_file_is_not_taken_for_a_goal() {
+    let environment = TestEnvironment::new();
+    environment.write("task.toml", "");
+    insta::assert_snapshot!(refused(&environment, &["run", "tsak.toml"]), @"
+    error: there is no task file tsak.toml
+      hint: did you mean ./task.toml?
+    ");
+    insta::assert_snapshot!(refused(&environment, &["run", "other/task.yaml"]), @"
+    error: there is no task file other/task.yaml
+      hint: a goal in words has more than one word; quote it
+    ");
+    insta::assert_snapshot!(refused(&environment, &["run", "."]), @"error: . is a folder: expected a task file or a goal in words");
+}
+
+#[test]
+fn a_goal_needs_somebody_who_decides() {
+    let environment = TestEnvironment::new();
+    insta::assert_snapshot!(refused(&environment, &["run", "tidy up"]), @"
+    error: a goal in words needs a driver: who decides the next move?
+      hint: drivetrain run 'tidy up' --driver user        you decide, line by line
+      hint: drivetrain run 'tidy up' --workflow NAME      the steps of a workflow file
+      hint: drivers: external, fallback, race, retry, sequence, state_machine, until_accepted, user, workflow
+    ");
+    insta::assert_snapshot!(refused(&environment, &["run", "tidy up", "--driver", "usr"]), @r#"
+    error: no driver "usr": expected one of external, fallback, race, retry, sequence, state_machine, until_accepted, user, workflow
+      hint: did you mean "user"?
+    "#);
+    insta::assert_snapshot!(refused(&environment, &["run", "tidy up", "--driver", "workflow"]), @r#"
+    error: the driver "workflow" has nothing to run
+      hint: --workflow NAME|PATH says which workflow; drivetrain drivers lists them
+    "#);
+    insta::assert_snapshot!(refused(&environment, &["run", "tidy up", "--workflow", "tidy"]), @r#"
+    error: there is no workflow "tidy"
+      hint: there is no .drivetrain folder: drivetrain init makes one for a workflow
+    "#);
+    insta::assert_snapshot!(refused(&environment, &["run", "tidy up", "--driver", "external:mine"]), @r#"
+    error: there is no plugin "mine"
+      hint: there is no .drivetrain folder: drivetrain init makes one for a plugin
+    "#);
+    insta::assert_snapshot!(refused(&environment, &["run", " ", "--driver", "user"]), @"
+    error: the goal is empty
+      hint: say what is to be achieved
+    ");
+}
+
+#[test]
+fn a_wrong_policy_pattern_or_workspace_is_found_first() {
+    let environment = TestEnvironment::new();
+    environment.steps(
+        "task.toml",
+        &["true"],
+        "[[acceptance]]\nkind = \"file\"\npath = \"a\"\npattern = \"(\"\n",
+    );
+    let error = refused(&environment, &["run", "task.toml"]);
+    assert!(error.contains("not a regular expression"), "{error}");
+    environment.steps("task.toml", &["true"], "");
+    insta::assert_snapshot!(refused(&environment, &["run", "task.toml", "--worktree"]), @"
+    error: cannot make a worktree: FOLDER is not in a git repository
+      hint: run git init and make a commit, or work in the folder itself with --in-place
+    ");
+    environment.write(".drivetrain/policy.toml", "[[rule]]\ntool = \"shell\"\ndecide = \"alow\"\n");
+    insta::assert_snapshot!(refused(&environment, &["run", "task.toml"]), @r#"
+    error: "alow" must be one of allow, ask, deny
+     --> FOLDER/.drivetrain/policy.toml:3:10
+      |
+    3 | decide = "alow"
+      |          ^^^^^^
+      = help: did you mean "allow"?
+    "#);
+}
+
+#[test]
+fn errors_are_json_where_json_was_asked_for() {
+    let environment = TestEnvironment::new();
+    for args in
+        [&["run", "tidy up", "--json"][..], &["show", "x!", "--json"], &["frobnicate", "--json"]]
+    {
+        let ran = environment.run(args);
+        assert_eq!(ran.code, 2);
+        let error: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
+        assert_eq!((&error["v"], &error["error"]["kind"]), (&1.into(), &"usage".into()));
+        assert!(error["error"]["message"].is_string() && error["error"]["hints"].is_array());
+    }
+}
+
+#[test]
+fn flags_replace_what_the_file_says() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["true", "true"], "[budget]\nmax_turns = 1\n");
+    let ran = environment.run(&[
+        "run",
+        "task.toml",
+        "--max-turns",
+        "2",
+        "--check",
+        "true",
+        "--no-workspace",
+        "--quiet",
+    ]);
+    assert_eq!(ran.code, 10, "shell needs a folder: {}", ran.out);
+    let ran =
+        environment.run(&["run", "task.toml", "--max-turns", "2", "--check", "true", "--quiet"]);
+    assert_eq!(ran.code, 0, "{}", ran.out);
+    assert!(ran.out.contains("verified"), "{}", ran.out);
+}

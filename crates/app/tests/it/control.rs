@@ -1,0 +1,162 @@
+//! Commands to a task that runs in another process.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::environment::{TestEnvironment, exists};
+
+#[test]
+fn a_running_task_is_paused_and_goes_on_where_it_runs() {
+    let environment = TestEnvironment::new();
+    environment.steps(
+        "task.toml",
+        &["touch one; while ! test -e go; do sleep 0.02; done", "touch two"],
+        "",
+    );
+    let task = environment.start(&["run", "task.toml"]);
+    environment.until_file("one");
+    let id = &task.id[..6];
+    let refused = environment.run(&["resume", id]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("is driven by process"), "{}", refused.err);
+    insta::assert_snapshot!(environment.plain(&environment.ok(&["pause", id])), @"task ID is paused");
+    environment.write("go", "");
+    environment.until(|| (environment.types(id).last()? == "tool_ended").then_some(()));
+    assert_eq!(environment.show(id)["phase"], "paused");
+    assert!(!exists(&environment.folder().join("two")));
+    assert!(environment.ok(&["resume", id]).contains("goes on in process"));
+    let ran = task.wait();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(exists(&environment.folder().join("two")));
+}
+
+#[test]
+fn notes_and_budgets_reach_a_running_task() {
+    let environment = TestEnvironment::new();
+    let budget = "[budget]\nmax_turns = 1\n";
+    environment.steps(
+        "task.toml",
+        &["touch one; while ! test -e go; do sleep 0.02; done", "true"],
+        budget,
+    );
+    let task = environment.start(&["run", "task.toml"]);
+    environment.until_file("one");
+    environment.ok(&["steer", &task.id, "be quick"]);
+    environment.ok(&["follow-up", &task.id, "then rest"]);
+    let raised: serde_json::Value =
+        serde_json::from_str(&environment.ok(&["raise", &task.id, "--max-turns", "9", "--json"]))
+            .unwrap();
+    assert_eq!((&raised["v"], &raised["ok"]), (&1.into(), &true.into()));
+    assert_eq!(raised["process"], task.pid());
+    assert_eq!(environment.run(&["raise", &task.id, "--max-turns", "9"]).code, 2);
+    assert_eq!(environment.run(&["raise", &task.id, "--max-usd", "9"]).code, 2);
+    environment.write("go", "");
+    let ran = task.wait();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let types = environment.types(&environment.id());
+    for expected in ["note_queued", "note_delivered", "budget_raised", "rejected"] {
+        assert!(types.iter().any(|kind| kind == expected), "{expected}: {types:?}");
+    }
+}
+
+#[test]
+fn an_interrupt_stops_what_runs_and_tells_the_driver() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["touch one; sleep 60"], "");
+    let task = environment.start(&["run", "task.toml"]);
+    environment.until_file("one");
+    environment.ok(&["interrupt", &task.id, "wrong folder"]);
+    let ran = task.wait();
+    assert!(ran.out.contains("interrupted: wrong folder"), "{}", ran.out);
+    assert!(ran.out.contains("c1 aborted"), "{}", ran.out);
+}
+
+#[test]
+fn a_task_is_handed_over_and_finished_by_a_person() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["exit 1"], "");
+    assert_eq!(environment.run(&["run", "task.toml"]).code, 10);
+    let id = environment.id();
+    let wrong = environment.run(&["hand-over", &id, "--driver", "usr"]);
+    assert_eq!(wrong.code, 2, "{}", wrong.err);
+    let wrong =
+        environment.run(&["hand-over", &id, "--driver", "workflow", "--config", "{\"steps\": 1}"]);
+    assert_eq!(wrong.code, 2, "{}", wrong.err);
+    environment.ok(&["hand-over", &id, "--driver", "user"]);
+    let ran = environment.run_with(&["resume", &id], "shell touch two\ndone it works\n");
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    insta::assert_snapshot!(environment.plain(&ran.out), @"
+    task ID: make the numbers add up (goes on)
+    driver workflow handed over to user
+    ? What is the next move? Type help for the commands.
+    > shell touch two
+    c2 shell: touch two
+    c2 ok: shell (TIME)
+    > done it works
+    claims to be finished: it works
+
+    completed: it works
+    spent      2 turns, 2 tool calls, TIME
+    workspace  FOLDER (in place)
+    task       ID
+    next
+      drivetrain log ID  everything that happened
+    ");
+    assert!(exists(&environment.folder().join("two")));
+}
+
+#[test]
+fn the_control_socket_is_for_its_owner_only_and_goes_with_its_process() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["touch one; sleep 60"], "");
+    let task = environment.start(&["run", "task.toml"]);
+    environment.until_file("one");
+    let sockets = || -> Vec<std::path::PathBuf> {
+        let entries = std::fs::read_dir(environment.home().join("run")).unwrap();
+        entries
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|e| e == "sock"))
+            .collect()
+    };
+    let found = sockets();
+    assert_eq!(found.len(), 1);
+    assert_eq!(std::fs::metadata(&found[0]).unwrap().permissions().mode() & 0o777, 0o600);
+    environment.ok(&["cancel", &task.id]);
+    task.wait();
+    assert!(sockets().is_empty());
+}
+
+#[test]
+fn a_log_is_followed_to_the_end() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["touch one; while ! test -e go; do sleep 0.02; done"], "");
+    let task = environment.start(&["run", "task.toml"]);
+    environment.until_file("one");
+    let follower = environment
+        .command(&["log", &task.id, "--follow", "--json"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    environment.write("go", "");
+    let followed = String::from_utf8(follower.wait_with_output().unwrap().stdout).unwrap();
+    let last: serde_json::Value = serde_json::from_str(followed.lines().last().unwrap()).unwrap();
+    assert_eq!(last["type"], "task_finished");
+    assert_eq!(last["seq"], followed.lines().count());
+    assert_eq!(task.wait().code, 0);
+}
+
+#[test]
+fn commands_to_a_task_at_rest_are_kept_and_say_how_to_go_on() {
+    let environment = TestEnvironment::new();
+    assert_eq!(environment.run(&["run", "x y", "--driver", "user", "--in-place"]).code, 13);
+    let id = environment.id();
+    insta::assert_snapshot!(environment.plain(&environment.ok(&["steer", &id, "use make"])), @"
+    task ID has the note
+    no process drives it: drivetrain resume ID goes on
+    ");
+    environment.ok(&["answer", &id, "shell touch two"]);
+    let ran = environment.run_with(&["resume", &id], "done\n");
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(exists(&environment.folder().join("two")));
+    let refused = environment.run(&["pause", &id]);
+    insta::assert_snapshot!(environment.plain(&refused.err), @"error: the task has ended: completed");
+}

@@ -1,0 +1,249 @@
+//! A clean place to run the real binary in: its own home, its own folder, nothing else from outside.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// How long anything here may take, on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A home, a project folder and the binary.
+pub(crate) struct TestEnvironment {
+    root: tempfile::TempDir,
+}
+
+/// What a command printed and how it ended.
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl TestEnvironment {
+    pub(crate) fn new() -> TestEnvironment {
+        let environment = TestEnvironment { root: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(environment.folder()).unwrap();
+        environment
+    }
+
+    /// The folder commands are run in.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.root.path().join("project")
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.root.path().join("home")
+    }
+
+    pub(crate) fn write(&self, path: &str, content: &str) {
+        let path = self.folder().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    pub(crate) fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.folder().join(path)).unwrap_or_default()
+    }
+
+    /// A task file with a workflow of shell steps, and whatever is added to it.
+    pub(crate) fn steps(&self, path: &str, commands: &[&str], more: &str) {
+        let mut text =
+            "[task]\ngoal = \"make the numbers add up\"\ndriver = \"workflow\"\n".to_owned();
+        for (index, command) in commands.iter().enumerate() {
+            text.push_str(&format!(
+                "[[task.driver_config.steps]]\nname = \"s{}\"\ntool = \"shell\"\nparameters = {{ command = {} }}\n",
+                index + 1,
+                Value::from(*command)
+            ));
+        }
+        let workspace = "[workspace]\nkind = \"in_place\"\n";
+        self.write(path, &format!("{text}{workspace}{more}"));
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_drivetrain"));
+        command
+            .args(args)
+            .current_dir(self.folder())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.root.path())
+            .env("DRIVETRAIN_HOME", self.home())
+            .env("TZ", "UTC")
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        self.ran(self.command(args).output().unwrap())
+    }
+
+    /// Runs a command that must end with 0 and gives what it printed.
+    pub(crate) fn ok(&self, args: &[&str]) -> String {
+        let ran = self.run(args);
+        assert_eq!(ran.code, 0, "{args:?}\n{}{}", ran.out, ran.err);
+        ran.out
+    }
+
+    /// Runs a command with lines on its standard input.
+    pub(crate) fn run_with(&self, args: &[&str], input: &str) -> Ran {
+        use std::io::Write;
+        let mut child = self
+            .command(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        self.ran(child.wait_with_output().unwrap())
+    }
+
+    /// Starts `run FILE` in the background and waits until the task exists.
+    pub(crate) fn start(&self, args: &[&str]) -> Background<'_> {
+        let child =
+            self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut background =
+            Background { environment: self, child: Some(child), id: String::new() };
+        background.id = self.until(|| {
+            let tasks = self.tasks();
+            tasks
+                .iter()
+                .find(|task| !task["driven_by"].is_null())
+                .map(|task| task["id"].as_str().unwrap().to_owned())
+        });
+        background
+    }
+
+    pub(crate) fn tasks(&self) -> Vec<Value> {
+        let listed: Value = serde_json::from_str(&self.ok(&["list", "--all", "--json"])).unwrap();
+        assert_eq!(listed["v"], 1);
+        listed["tasks"].as_array().unwrap().clone()
+    }
+
+    pub(crate) fn show(&self, id: &str) -> Value {
+        serde_json::from_str(&self.ok(&["show", id, "--json"])).unwrap()
+    }
+
+    /// The only task's id.
+    pub(crate) fn id(&self) -> String {
+        let tasks = self.tasks();
+        assert_eq!(tasks.len(), 1);
+        tasks[0]["id"].as_str().unwrap().to_owned()
+    }
+
+    /// The events of a task.
+    pub(crate) fn events(&self, id: &str) -> Vec<Value> {
+        let log = self.ok(&["log", id, "--json"]);
+        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The types of a task's events.
+    pub(crate) fn types(&self, id: &str) -> Vec<String> {
+        self.events(id).iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Asks again and again until there is an answer.
+    pub(crate) fn until<T>(&self, ask: impl Fn() -> Option<T>) -> T {
+        let begun = Instant::now();
+        loop {
+            if let Some(answer) = ask() {
+                return answer;
+            }
+            assert!(begun.elapsed() < PATIENCE, "nothing came of it in time");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until the process that drives a task has heard that it should stop.
+    pub(crate) fn until_draining(&self, id: &str) {
+        self.until(|| self.ok(&["journal", "export", id]).contains("\"drain\"").then_some(()));
+    }
+
+    /// Waits until a file of the project is there.
+    pub(crate) fn until_file(&self, path: &str) {
+        self.until(|| self.folder().join(path).exists().then_some(()));
+    }
+
+    /// Ids, paths, process numbers and times, which differ from run to run, as words.
+    pub(crate) fn plain(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        if self.home().join("journal").exists() {
+            for task in self.tasks() {
+                text = text.replace(task["id"].as_str().unwrap(), "ID");
+            }
+        }
+        text = text.replace(&self.folder().to_string_lossy().into_owned(), "FOLDER");
+        text = text.replace(&self.home().to_string_lossy().into_owned(), "HOME");
+        let lines: Vec<String> = text.lines().map(normal_times).collect();
+        lines.join("\n")
+    }
+
+    fn ran(&self, output: Output) -> Ran {
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// Replaces durations such as `12ms`, `1.2s` and `1m3s` by TIME, and keeps everything else.
+fn normal_times(line: &str) -> String {
+    let mut shown = String::new();
+    if line.starts_with("last news") {
+        return "last news  WHEN".to_owned();
+    }
+    for piece in line.split_inclusive([' ', '(', ')', ',']) {
+        let word = piece.trim_end_matches([' ', '(', ')', ',']);
+        let digits = word.starts_with(|c: char| c.is_ascii_digit());
+        let unit = word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let is_time = digits && matches!(unit, "ms" | "s");
+        shown.push_str(if is_time { "TIME" } else { word });
+        shown.push_str(&piece[word.len()..]);
+    }
+    shown.trim_end().to_owned()
+}
+
+/// A run in the background. Ends with its test.
+pub(crate) struct Background<'a> {
+    environment: &'a TestEnvironment,
+    child: Option<Child>,
+    pub(crate) id: String,
+}
+
+impl Background<'_> {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill")
+            .args([&format!("-{name}"), &self.pid().to_string()])
+            .status()
+            .unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(mut self) -> Ran {
+        let output = self.child.take().unwrap().wait_with_output().unwrap();
+        self.environment.ran(output)
+    }
+}
+
+impl Drop for Background<'_> {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Whether a path exists below the home.
+pub(crate) fn exists(path: &Path) -> bool {
+    path.exists()
+}

@@ -1,0 +1,240 @@
+//! The help is part of the interface: changes to it are seen here.
+
+use crate::environment::TestEnvironment;
+
+const COMMANDS: [&str; 26] = [
+    "run",
+    "resume",
+    "list",
+    "show",
+    "log",
+    "why",
+    "pause",
+    "cancel",
+    "interrupt",
+    "steer",
+    "follow-up",
+    "raise",
+    "approve",
+    "deny",
+    "answer",
+    "approvals",
+    "resolve",
+    "hand-over",
+    "init",
+    "doctor",
+    "journal",
+    "completions",
+    "tools",
+    "drivers",
+    "journal verify",
+    "journal export",
+];
+
+#[test]
+fn the_main_help_names_commands_exit_codes_and_files() {
+    let environment = TestEnvironment::new();
+    insta::assert_snapshot!(environment.ok(&["--help"]), @"
+    Drivetrain drives a task to a proven finish, whoever decides the next move: a person, a workflow
+    file, a state machine or a plugin. Everything that happens is journaled before it is acted on, so a
+    task goes on from exactly where it was after any crash. When a task's driver claims to be finished,
+    drivetrain itself runs the task's acceptance criteria; only they decide.
+
+    Usage: drivetrain [OPTIONS] <COMMAND>
+
+    Commands:
+      run          Drive a task in the foreground, from a file or from a goal in words
+      resume       Go on with a task that was interrupted, paused or put to rest
+      list         List tasks, newest first
+      show         Show one task: goal, standing, spend, criteria, workspace
+      log          Show everything that happened to a task
+      why          Say why a task stopped or what it waits for, and what to type next
+      pause        Hold a task: what runs may end, nothing new begins
+      cancel       End a task
+      interrupt    Stop what runs and tell the driver
+      steer        Tell the driver something before its next move, without stopping what runs
+      follow-up    Tell the driver something once it would be finished
+      raise        Allow a task more; limits only go up
+      approve      Let an asked call run
+      deny         Refuse an asked call, or to answer a question
+      answer       Answer a question, or decide the next move of a task that a person drives
+      approvals    List everything that people are asked, of all open tasks
+      resolve      Say what became of a call in doubt
+      hand-over    Let another driver decide from here on; workspace, history and budget stay
+      init         Write a commented .drivetrain/ for this project; nothing is overwritten
+      doctor       Say what is missing on this machine and how to mend it
+      journal      Check, mend or export the journal
+      completions  Print a completion script for a shell
+      tools        List the tools that steps and people can use
+      drivers      List the drivers and workflows that can be used here
+      help         Print this message or the help of the given subcommand(s)
+
+    Options:
+          --json
+              Print JSON: one versioned object, or one event a line for run, resume and log
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    EXAMPLES:
+      drivetrain run task.toml
+          Drive the task of a file in the foreground
+      drivetrain run 'tidy the notes' --driver user --check 'test -s NOTES.md'
+          Decide each move yourself; the check decides whether it is done
+      drivetrain why 7k3
+          Why a task stopped or what it waits for, and what to type next
+      drivetrain resume --all
+          Go on with everything that was interrupted
+
+    EXIT CODES of run and resume:
+      0   verified, or completed where there are no criteria
+      2   usage or configuration: nothing was started
+      10  failed, or its driver gave up
+      11  a limit of its budget was reached
+      12  cancelled
+      13  it waits: for a person, or to be resumed
+      14  stuck: it went round in circles
+      20  environment: the disk, the journal, the machine
+    Other commands end with 0, 2 or 20; `doctor` and `journal verify` with 20 if something is wrong.
+
+    FILES:
+      .drivetrain/policy.toml        what tasks may do without asking
+      .drivetrain/workflows/*.toml   workflows by name
+      .drivetrain/drivers/*.toml     drivers that are programs of their own
+    These are looked for in the folder, its parents up to the repository's root, then in
+    $XDG_CONFIG_HOME/drivetrain.
+
+    ENVIRONMENT:
+      DRIVETRAIN_HOME  where all state is kept; else drivetrain in $XDG_STATE_HOME or ~/.local/state
+      NO_COLOR         no colours
+
+    A task's ID may be shortened as long as it stays unique.
+    ");
+}
+
+#[test]
+fn every_command_describes_itself_with_an_example() {
+    let environment = TestEnvironment::new();
+    for command in COMMANDS {
+        let mut args: Vec<&str> = command.split(' ').collect();
+        args.push("--help");
+        let help = environment.ok(&args);
+        assert!(help.contains("Usage: drivetrain"), "{command}");
+        assert!(help.contains("--json"), "{command}");
+        assert!(command.contains(' ') || help.contains("EXAMPLES:"), "{command}");
+    }
+    insta::assert_snapshot!(environment.ok(&["run", "--help"]), @r"
+    Drive a task in the foreground, from a file or from a goal in words
+
+    TASK is a task file (TOML or YAML), or the goal itself. The task is journaled step by step: kill it
+    at any moment and `drivetrain resume` goes on from there. On a terminal you are asked what a person
+    has to decide; elsewhere, or with --unattended, the task stops and waits, durably, with exit code
+    13.
+
+    Ctrl-C or SIGTERM lets the running step end and then stops; a second one stops at once.
+
+    Usage: drivetrain run [OPTIONS] <TASK>
+
+    Arguments:
+      <TASK>
+              A task file (.toml, .yaml, .yml), or the goal in words
+
+    Options:
+          --driver <NAME>
+              Who decides: user, workflow, state_machine, external:NAME, …
+
+          --json
+              Print JSON: one versioned object, or one event a line for run, resume and log
+
+          --workflow <NAME|PATH>
+              Run this workflow, by name or path
+
+          --check <COMMAND>
+              A command that must succeed before the task counts as done (repeatable)
+
+          --unattended
+              Ask nobody: what a person would have to decide is refused or waits, as the policy says
+
+      -q, --quiet
+              Print only the end
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+    Budget:
+          --max-turns <N>
+              Decisions of the driver
+
+          --max-time <SPAN>
+              Time while it is driven and not paused, such as 90s, 30m or 1h30m
+
+          --max-tokens <N>
+              Model tokens, in and out
+
+          --max-usd <USD>
+              Money, in US dollars
+
+          --max-tool-calls <N>
+              Tool calls
+
+          --max-consecutive-denies <N>
+              Denied calls in a row
+
+          --max-consecutive-errors <N>
+              Failed calls in a row
+
+          --max-context-overflows <N>
+              Overflows of the model's context in a row
+
+    Workspace:
+          --in-place
+              Work in the folder itself
+
+          --no-workspace
+              Work in no folder; tools that need one are refused
+
+          --worktree
+              Work in a git worktree of its own; the default in a repository
+
+    EXAMPLES:
+      drivetrain run task.toml
+      drivetrain run 'count to three' --workflow count --check 'test $(wc -l < out.txt) -eq 3'
+      drivetrain run 'tidy up' --driver user --in-place
+      printf 'shell make\ndone\n' | drivetrain run 'build it' --driver user
+          Without a terminal, the lines of standard input are the decisions
+      drivetrain run task.toml --json | jq -r .type
+          One event a line; the last is task_finished with outcome and exit_code
+    ");
+}
+
+#[test]
+fn completions_are_made_for_the_usual_shells() {
+    let environment = TestEnvironment::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(environment.ok(&["completions", shell]).contains("hand-over"), "{shell}");
+    }
+    assert_eq!(environment.run(&["completions", "tcl"]).code, 2);
+}
+
+#[test]
+fn a_wrong_command_line_is_explained() {
+    let environment = TestEnvironment::new();
+    for args in [
+        &["rnu"][..],
+        &["resume"],
+        &["resume", "x", "--all"],
+        &["resolve", "x", "c1"],
+        &["run"],
+        &[],
+    ] {
+        assert_eq!(environment.run(args).code, 2, "{args:?}");
+    }
+    assert!(environment.run(&["resum"]).err.contains("'resume'"));
+    assert!(
+        environment.run(&["run", "x", "--max-time", "5"]).err.contains("expected something like")
+    );
+    assert!(environment.ok(&["--version"]).starts_with("drivetrain "));
+}

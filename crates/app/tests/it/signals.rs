@@ -1,0 +1,119 @@
+//! SIGINT and SIGTERM: the first lets the running step end, the second does not wait.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
+use crate::environment::{TestEnvironment, exists};
+
+#[test]
+fn the_first_signal_lets_the_running_step_end() {
+    for signal in ["TERM", "INT"] {
+        let environment = TestEnvironment::new();
+        let wait = "touch one; while ! test -e go; do sleep 0.02; done; touch whole";
+        environment.steps("task.toml", &[wait, "touch two"], "");
+        let task = environment.start(&["run", "task.toml"]);
+        environment.until_file("one");
+        task.signal(signal);
+        environment.until_draining(&task.id);
+        environment.write("go", "");
+        let id = task.id.clone();
+        let ran = task.wait();
+        assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+        assert!(ran.out.contains("letting the running step end"), "{}", ran.out);
+        assert!(exists(&environment.folder().join("whole")));
+        assert!(!exists(&environment.folder().join("two")));
+        assert_eq!(environment.run(&["resume", &id]).code, 0);
+        assert!(exists(&environment.folder().join("two")));
+    }
+}
+
+#[test]
+fn the_second_signal_stops_at_once_and_leaves_the_step_in_doubt() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["touch one; sleep 60"], "");
+    let task = environment.start(&["run", "task.toml", "--json"]);
+    environment.until_file("one");
+    task.signal("TERM");
+    environment.until_draining(&task.id);
+    task.signal("TERM");
+    let id = task.id.clone();
+    let ran = task.wait();
+    assert_eq!(ran.code, 13);
+    let last: serde_json::Value = serde_json::from_str(ran.out.lines().last().unwrap()).unwrap();
+    assert_eq!(last["outcome"], "waiting");
+    insta::assert_snapshot!(environment.plain(&environment.ok(&["why", &id])), @"
+    task ID: make the numbers add up
+
+    It waits for a person.
+      ? c1 is in doubt: shell was under way when the process stopped; did it run?
+          command: touch one; sleep 60
+
+    spent      1 turn, 1 tool call, TIME
+    driver     workflow
+    workspace  FOLDER (in place)
+    last news  WHEN
+
+    next
+      drivetrain resolve ID c1 --did      it ran to its end: take it as done
+      drivetrain resolve ID c1 --did-not  it did not run: take it as failed
+      drivetrain resolve ID c1 --retry    run it again
+      drivetrain resume ID                then go on: no process drives it
+    ");
+    environment.ok(&["resolve", &id, "c1", "--did"]);
+    assert_eq!(environment.run(&["resume", &id]).code, 0);
+}
+
+#[test]
+fn a_reader_that_goes_away_does_not_stop_the_task() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["sleep 0.2; echo 1 >> out.txt", "echo 2 >> out.txt"], "");
+    let mut child = environment
+        .command(&["run", "task.toml", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::with_capacity(1, child.stdout.take().unwrap().take(2000))
+        .read_line(&mut first)
+        .unwrap();
+    assert!(first.contains("task_started"));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(environment.read("out.txt"), "1\n2\n");
+}
+
+#[test]
+fn a_person_at_a_pipe_decides_line_by_line() {
+    let environment = TestEnvironment::new();
+    let ran = environment.run_with(
+        &["run", "x", "--driver", "user", "--in-place"],
+        "shell echo hi\nnonsense\n\nshell true\ndone all well\n",
+    );
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    insta::assert_snapshot!(environment.plain(&ran.out), @r#"
+    task ID: x
+      driver user, no acceptance criteria
+      works in FOLDER (in place)
+    ? What is the next move? Type help for the commands.
+    > shell echo hi
+    c1 shell: echo hi
+    c1 ok: shell (TIME)
+      | hi
+    > nonsense
+    ? there is no command "nonsense"; expected one of ask, edit, glob, grep, patch, read, say, shell, write, done, fail, give up, help (help lists the commands)
+    > shell true
+    c2 shell: true
+    c2 ok: shell (TIME)
+    > done all well
+    claims to be finished: all well
+
+    completed: all well
+    spent      2 turns, 2 tool calls, TIME
+    workspace  FOLDER (in place)
+    task       ID
+    next
+      drivetrain log ID  everything that happened
+    "#);
+    let environment = TestEnvironment::new();
+    let ran = environment.run_with(&["run", "x", "--driver", "user", "--in-place"], "shell true\n");
+    assert_eq!(ran.code, 13, "the end of input puts the task to rest");
+}

@@ -1,0 +1,123 @@
+//! What was spent, against what is allowed.
+
+use machine::policy::budget::{Budget, Spend};
+use machine::time::Span;
+
+use crate::text::plural;
+
+/// What was spent on one axis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The option that limits it, without dashes: `max-turns`.
+    pub option: &'static str,
+    /// What was spent, with its unit.
+    pub spent: String,
+    /// The limit, if there is one.
+    pub limit: Option<String>,
+}
+
+/// Every axis that is limited or was used.
+pub fn rows(spend: &Spend, budget: &Budget) -> Vec<Row> {
+    let count = |option, spent: u64, limit: Option<u64>, word: &str| {
+        let amount = usize::try_from(spent).unwrap_or(usize::MAX);
+        let row = Row {
+            option,
+            spent: format!("{spent} {}", plural(amount, word)),
+            limit: limit.map(|l| l.to_string()),
+        };
+        (spent > 0 || limit.is_some()).then_some(row)
+    };
+    let money = (spend.usd > 0.0 || budget.max_usd.is_some()).then(|| Row {
+        option: "max-usd",
+        spent: format!("${:.2}", spend.usd),
+        limit: budget.max_usd.map(|limit| format!("${limit:.2}")),
+    });
+    [
+        count("max-turns", spend.turns, budget.max_turns, "turn"),
+        count("max-tool-calls", spend.tool_calls, budget.max_tool_calls, "tool call"),
+        Some(Row {
+            option: "max-time",
+            spent: duration(spend.millis),
+            limit: budget.max_time.map(|limit| limit.to_string()),
+        }),
+        count("max-tokens", spend.tokens, budget.max_tokens, "token"),
+        money,
+        count(
+            "max-consecutive-denies",
+            spend.consecutive_denies,
+            budget.max_consecutive_denies,
+            "deny in a row",
+        ),
+        count(
+            "max-consecutive-errors",
+            spend.consecutive_errors,
+            budget.max_consecutive_errors,
+            "error in a row",
+        ),
+        count(
+            "max-context-overflows",
+            spend.context_overflows,
+            budget.max_context_overflows,
+            "context overflow",
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .map(|mut row| {
+        row.spent = row.spent.replace("in a rows", "in a row").replace("denys", "denies");
+        row
+    })
+    .collect()
+}
+
+/// All of it in one line: `3 turns of 40, 2 tool calls, 1.2s of 30m`.
+pub fn line(spend: &Spend, budget: &Budget) -> String {
+    let parts: Vec<String> = rows(spend, budget)
+        .into_iter()
+        .map(|row| match row.limit {
+            Some(limit) => format!("{} of {limit}", row.spent),
+            None => row.spent,
+        })
+        .collect();
+    parts.join(", ")
+}
+
+/// The limits alone: `max-turns 40, max-usd $2.50`.
+pub fn limits(budget: &Budget) -> String {
+    let limited = rows(&Spend::default(), budget)
+        .into_iter()
+        .filter_map(|row| Some((row.option, row.limit?)));
+    limited.map(|(option, limit)| format!("{option} {limit}")).collect::<Vec<String>>().join(", ")
+}
+
+/// A length of time for a reader: two units at most.
+pub fn duration(millis: u64) -> String {
+    match millis {
+        0..1000 => format!("{millis}ms"),
+        1000..10_000 => format!("{}.{}s", millis / 1000, millis % 1000 / 100),
+        10_000..60_000 => format!("{}s", millis / 1000),
+        60_000..3_600_000 => Span(millis / 1000 * 1000).to_string(),
+        _ => Span(millis / 60_000 * 60_000).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_what_was_used_or_is_limited() {
+        let spend = Spend { turns: 3, tool_calls: 1, millis: 1234, ..Spend::default() };
+        let budget = Budget { max_turns: Some(40), max_usd: Some(2.5), ..Budget::default() };
+        insta::assert_snapshot!(line(&spend, &budget), @"3 turns of 40, 1 tool call, 1.2s, $0.00 of $2.50");
+        let spend = Spend { consecutive_denies: 2, consecutive_errors: 1, ..Spend::default() };
+        insta::assert_snapshot!(line(&spend, &Budget::default()), @"0ms, 2 deny in a row, 1 error in a row");
+    }
+
+    #[test]
+    fn a_duration_has_two_units_at_most() {
+        let shown: Vec<String> =
+            [0, 999, 1250, 59_999, 61_500, 3_600_000, 90_061_001].map(duration).into();
+        assert_eq!(shown, ["0ms", "999ms", "1.2s", "59s", "1m1s", "1h", "1d1h1m"]);
+    }
+}

@@ -1,0 +1,139 @@
+//! Text from elsewhere, made safe and readable on a terminal.
+//!
+//! Goals, commands, outputs and notes come from files, models and programs. None of them may move the cursor,
+//! hide what they say, or make it read in another order: such characters are shown as escapes.
+
+/// Combining marks in a row that a reader can still tell apart; more are only counted.
+const MARKS: usize = 4;
+
+/// The text in one line: control characters, line breaks included, and invisible ones are shown as escapes.
+pub fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut marks = 0;
+    for c in text.chars() {
+        if is_mark(c) {
+            marks += 1;
+            if marks <= MARKS {
+                shown.push(c);
+            }
+            continue;
+        }
+        end_marks(&mut shown, &mut marks);
+        match c {
+            '\n' => shown.push_str("\\n"),
+            '\r' => shown.push_str("\\r"),
+            '\t' => shown.push_str("\\t"),
+            _ if (c as u32) < 0x20 || c == '\u{7f}' => {
+                shown.push_str(&format!("\\x{:02x}", c as u32))
+            }
+            _ if is_hidden(c) => shown.push_str(&format!("\\u{{{:x}}}", c as u32)),
+            _ => shown.push(c),
+        }
+    }
+    end_marks(&mut shown, &mut marks);
+    shown
+}
+
+fn end_marks(shown: &mut String, marks: &mut usize) {
+    if *marks > MARKS {
+        shown.push_str(&format!("\\(and {} more marks)", *marks - MARKS));
+    }
+    *marks = 0;
+}
+
+/// The lines of a text, each as [`visible`] shows it; tabs become spaces and the last break is no line.
+pub fn lines(text: &str) -> Vec<String> {
+    text.lines().map(|line| visible(&line.replace('\t', "    "))).collect()
+}
+
+/// The text in one line and at most `most` characters, cut at the end.
+pub fn short(text: &str, most: usize) -> String {
+    let shown = visible(text.trim_end());
+    if shown.chars().count() <= most {
+        return shown;
+    }
+    let mut cut: String = shown.chars().take(most.saturating_sub(1)).collect();
+    cut.push('…');
+    cut
+}
+
+/// The last lines of an output, with a note of how many came before.
+pub fn tail(text: &str, most: usize) -> Vec<String> {
+    let all = lines(text.trim_end());
+    let skipped = all.len().saturating_sub(most);
+    let mut shown = Vec::new();
+    if skipped > 0 {
+        shown.push(format!("… {skipped} more {} before", plural(skipped, "line")));
+    }
+    shown.extend(all.into_iter().skip(skipped));
+    shown
+}
+
+/// The word, with an s unless there is exactly one.
+pub fn plural(count: usize, word: &str) -> String {
+    if count == 1 { word.to_owned() } else { format!("{word}s") }
+}
+
+/// The text as one word for a shell, quoted where it has to be.
+pub fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// Characters that show nothing, or change how their neighbours are shown.
+fn is_hidden(c: char) -> bool {
+    matches!(c,
+        '\u{80}'..='\u{9f}'
+        | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fffb}'
+        | '\u{e000}'..='\u{f8ff}'
+        | '\u{e0000}'..='\u{e0fff}'
+        | '\u{f0000}'..='\u{10ffff}')
+}
+
+fn is_mark(c: char) -> bool {
+    matches!(c,
+        '\u{300}'..='\u{34e}' | '\u{350}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}'
+        | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_is_shown_as_an_escape() {
+        assert_eq!(visible("\u{1b}[2J\u{7}"), r"\x1b[2J\x07");
+        assert_eq!(visible("a\rb\nc\td"), r"a\rb\nc\td");
+        assert_eq!(visible("\u{9b}2J \u{202e}x\u{200b}"), r"\u{9b}2J \u{202e}x\u{200b}");
+        assert_eq!(visible("é e\u{301} 中 🙂"), "é e\u{301} 中 🙂");
+    }
+
+    #[test]
+    fn a_pile_of_marks_is_counted_instead_of_shown() {
+        let shown = visible(&format!("a{}b", "\u{301}".repeat(5000)));
+        assert!(shown.ends_with("\\(and 4996 more marks)b"), "{shown}");
+    }
+
+    #[test]
+    fn a_tail_says_how_much_is_missing() {
+        assert_eq!(tail("a\nb\nc\n", 2), ["… 1 more line before", "b", "c"]);
+        assert_eq!(tail("a\r\nb", 2), ["a", "b"]);
+        assert!(tail("", 2).is_empty());
+    }
+
+    #[test]
+    fn a_word_is_quoted_for_a_shell_only_where_needed() {
+        assert_eq!(quoted("a-b.c/d"), "a-b.c/d");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}

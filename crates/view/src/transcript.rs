@@ -1,0 +1,314 @@
+//! Events as lines: what happened, one after the other, for a person who watches or reads it later.
+
+use machine::driver::{Note, NoteKind};
+use machine::event::{Event, EventKind};
+use machine::task::{CriterionResult, Outcome, Workspace, WorkspaceKind};
+use machine::tool::{Status, ToolResult};
+
+use crate::story::{Story, title};
+use crate::{Line, Tone, approvals, spend, text};
+
+/// How much is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Detail {
+    /// Whether the beginning of each call is told as well as its end.
+    pub starts: bool,
+    /// Whether turns, processes and other inner matters are told.
+    pub inner: bool,
+    /// Lines of output shown of a call that ended well.
+    pub output: usize,
+    /// Lines of output shown of a call that did not.
+    pub failure: usize,
+}
+
+/// Makes lines of events. Remembers what began, so that what ends can be named.
+#[derive(Debug)]
+pub struct Transcript {
+    detail: Detail,
+    story: Story,
+}
+
+impl Transcript {
+    /// A transcript that tells this much.
+    pub fn new(detail: Detail) -> Transcript {
+        Transcript { detail, story: Story::default() }
+    }
+
+    /// The story so far.
+    pub fn story(&self) -> &Story {
+        &self.story
+    }
+
+    /// The lines of an event; none if there is nothing to tell.
+    pub fn lines(&mut self, event: &Event) -> Vec<Line> {
+        let lines = self.tell(event);
+        self.story.tell(event);
+        lines
+    }
+
+    fn tell(&self, event: &Event) -> Vec<Line> {
+        let one = |tone, text: String| vec![Line::new(tone, text)];
+        let inner =
+            |text: String| if self.detail.inner { one(Tone::Faint, text) } else { Vec::new() };
+        match &event.kind {
+            EventKind::TaskStarted { goal, driver, criteria } => {
+                let checks = match criteria {
+                    0 => "no acceptance criteria".to_owned(),
+                    count => format!(
+                        "{count} acceptance {}",
+                        if *count == 1 { "criterion" } else { "criteria" }
+                    ),
+                };
+                vec![
+                    Line::new(
+                        Tone::Strong,
+                        format!("task {}: {}", event.task, text::visible(goal)),
+                    ),
+                    Line::new(Tone::Faint, format!("  driver {}, {checks}", text::visible(driver))),
+                ]
+            }
+            EventKind::Attached { owner, attended } => inner(format!(
+                "taken up by process {owner}{}",
+                if *attended { ", attended" } else { "" }
+            )),
+            EventKind::Detached { reason } => inner(format!("let go: {}", text::visible(reason))),
+            EventKind::OwnerLost { repeated, in_doubt } => {
+                owner_lost(repeated.len(), in_doubt.len())
+            }
+            EventKind::WorkspaceOpened { workspace } => {
+                one(Tone::Faint, format!("  works in {}", place(workspace)))
+            }
+            EventKind::TurnStarted { turn, actions } => {
+                inner(format!("turn {turn}: {actions} {}", text::plural(*actions, "action")))
+            }
+            EventKind::TurnEnded { .. } => Vec::new(),
+            EventKind::ToolStarted { call, tool, label, input, .. } if self.detail.starts => {
+                one(Tone::Plain, format!("{call} {}", title(tool, label, input)))
+            }
+            EventKind::ToolStarted { .. } => Vec::new(),
+            EventKind::ToolEnded { .. }
+            | EventKind::ApprovalRequested { .. }
+            | EventKind::ApprovalDecided { .. }
+            | EventKind::QuestionAsked { .. }
+            | EventKind::CallInDoubt { .. }
+            | EventKind::CallResolved { .. } => self.tell_call(event),
+            EventKind::DecisionAwaited { prompt } => prefixed(Tone::Ask, "? ", prompt),
+            EventKind::Told { line } => one(Tone::Strong, format!("> {}", text::visible(line))),
+            EventKind::TimerAwaited { until, reason } => {
+                let left = spend::duration(until.since(event.time).0);
+                one(Tone::Faint, format!("waits {left}: {}", text::visible(reason)))
+            }
+            EventKind::NoteQueued { note } => one(Tone::Strong, note_line(note)),
+            EventKind::NoteDelivered { note } => {
+                inner(format!("the driver was told: {}", text::visible(&note.text)))
+            }
+            EventKind::Paused => one(Tone::Ask, "paused".to_owned()),
+            EventKind::Resumed => one(Tone::Good, "resumed".to_owned()),
+            EventKind::BudgetRaised { budget } => {
+                one(Tone::Good, format!("budget raised: {}", spend::limits(budget)))
+            }
+            EventKind::DriverChanged { from, to } => one(
+                Tone::Strong,
+                format!("driver {} handed over to {}", text::visible(from), text::visible(to)),
+            ),
+            EventKind::Checkpointed { checkpoint } => {
+                inner(format!("checkpoint {}", text::visible(checkpoint)))
+            }
+            EventKind::Claimed { summary } if summary.is_empty() => {
+                one(Tone::Plain, "claims to be finished".to_owned())
+            }
+            EventKind::Claimed { summary } => {
+                prefixed(Tone::Plain, "claims to be finished: ", summary)
+            }
+            EventKind::CriterionChecked { result } => criterion(result, self.detail.failure),
+            EventKind::VerdictFailed { failed } => {
+                let word = if *failed == 1 { "criterion" } else { "criteria" };
+                one(Tone::Bad, format!("not accepted: {failed} {word} failed"))
+            }
+            EventKind::BudgetExhausted { axes } => {
+                let words: Vec<String> = axes
+                    .iter()
+                    .map(|axis| format!("{} = {} reached", axis.axis, axis.limit))
+                    .collect();
+                one(Tone::Bad, format!("budget exhausted: {}", words.join(", ")))
+            }
+            EventKind::Rejected { reason } => {
+                one(Tone::Bad, format!("refused: {}", text::visible(reason)))
+            }
+            EventKind::SignalDropped { total } => {
+                inner(format!("a late report was dropped ({total} so far)"))
+            }
+            EventKind::TaskFinished { outcome, reason, .. }
+                if reason.is_empty() || reason == outcome.word() =>
+            {
+                one(outcome_tone(*outcome), outcome_words(*outcome).to_owned())
+            }
+            EventKind::TaskFinished { outcome, reason, .. } => {
+                prefixed(outcome_tone(*outcome), &format!("{}: ", outcome_words(*outcome)), reason)
+            }
+        }
+    }
+
+    fn tell_call(&self, event: &Event) -> Vec<Line> {
+        match &event.kind {
+            EventKind::ToolEnded { call, tool, label, result } => {
+                let running = self.story.running.get(call);
+                let name = match running {
+                    Some(running) if !self.detail.starts => running.title.clone(),
+                    Some(_) | None if label.is_empty() => text::visible(tool),
+                    Some(_) | None => text::visible(label),
+                };
+                let took =
+                    running.map(|running| spend::duration(event.time.since(running.since).0));
+                let mut lines = vec![ended(&call.to_string(), &name, result, took)];
+                let most = match result.status {
+                    Status::Ok if tool == "say" => usize::MAX,
+                    Status::Ok => self.detail.output,
+                    Status::Error
+                    | Status::Denied
+                    | Status::Skipped
+                    | Status::Aborted
+                    | Status::TimedOut
+                    | Status::InDoubt => self.detail.failure,
+                };
+                lines.extend(output(result, most));
+                lines
+            }
+            EventKind::ApprovalRequested { call, tool, input, reason } => {
+                approvals::approval(*call, tool, input, reason)
+            }
+            EventKind::ApprovalDecided { call, allowed: true, .. } => {
+                vec![Line::new(Tone::Good, format!("{call} approved"))]
+            }
+            EventKind::ApprovalDecided { call, allowed: false, reason } => {
+                let why = if reason.is_empty() {
+                    String::new()
+                } else {
+                    format!(": {}", text::visible(reason))
+                };
+                vec![Line::new(Tone::Bad, format!("{call} denied{why}"))]
+            }
+            EventKind::QuestionAsked { call, question, choices } => {
+                approvals::question(*call, question, choices)
+            }
+            EventKind::CallInDoubt { call, tool, input } => approvals::in_doubt(*call, tool, input),
+            EventKind::CallResolved { call, how } => {
+                let said = match how.as_str() {
+                    "did" => "it ran to its end",
+                    "did_not" => "it did not run",
+                    _ => "run it again",
+                };
+                vec![Line::new(Tone::Strong, format!("{call} resolved: {said}"))]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn owner_lost(repeated: usize, in_doubt: usize) -> Vec<Line> {
+    let mut text = "the process that drove it was lost".to_owned();
+    if repeated > 0 {
+        text.push_str(&format!("; {repeated} {} run again", text::plural(repeated, "call")));
+    }
+    if in_doubt > 0 {
+        text.push_str(&format!("; {in_doubt} {} in doubt", text::plural(in_doubt, "call")));
+    }
+    vec![Line::new(Tone::Bad, text)]
+}
+
+fn ended(call: &str, name: &str, result: &ToolResult, took: Option<String>) -> Line {
+    let word = match result.status {
+        Status::TimedOut => "timed out",
+        Status::InDoubt => "in doubt",
+        status => status.word(),
+    };
+    let tone = match result.status {
+        Status::Ok => Tone::Good,
+        Status::Skipped | Status::Aborted => Tone::Faint,
+        Status::Error | Status::Denied | Status::TimedOut | Status::InDoubt => Tone::Bad,
+    };
+    let exit = result
+        .exit
+        .filter(|code| *code != 0)
+        .map(|code| format!(", exit {code}"))
+        .unwrap_or_default();
+    let took = took.map(|took| format!(" ({took})")).unwrap_or_default();
+    Line::new(tone, format!("{call} {word}{exit}: {name}{took}"))
+}
+
+fn output(result: &ToolResult, most: usize) -> Vec<Line> {
+    if most == 0 {
+        return Vec::new();
+    }
+    let shown = text::tail(&result.text, most);
+    shown.into_iter().map(|line| Line::new(Tone::Faint, format!("  | {line}"))).collect()
+}
+
+/// The text with a prefix before its first line; the lines after it are indented, so that none of them can
+/// pass for a line of ours.
+fn prefixed(tone: Tone, prefix: &str, text: &str) -> Vec<Line> {
+    let mut shown = text::lines(text).into_iter();
+    let first = shown.next().unwrap_or_default();
+    let mut lines = vec![Line::new(tone, format!("{prefix}{first}"))];
+    lines.extend(shown.map(|line| Line::new(tone, format!("  {line}"))));
+    lines
+}
+
+fn note_line(note: &Note) -> String {
+    let verb = match note.kind {
+        NoteKind::Steer => "steered",
+        NoteKind::Interrupt => "interrupted",
+        NoteKind::FollowUp => "follow-up queued",
+    };
+    format!("{verb}: {}", text::visible(&note.text))
+}
+
+/// A criterion's result, with the end of its evidence if it failed.
+pub fn criterion(result: &CriterionResult, most: usize) -> Vec<Line> {
+    let took = spend::duration(result.millis);
+    let name = text::visible(&result.title);
+    if result.passed {
+        return vec![Line::new(Tone::Good, format!("passed: {name} ({took})"))];
+    }
+    let exit = result.exit.map(|code| format!(", exit {code}")).unwrap_or_default();
+    let mut lines = vec![Line::new(Tone::Bad, format!("failed{exit}: {name} ({took})"))];
+    let evidence = if most == 0 { Vec::new() } else { text::tail(&result.evidence, most) };
+    lines.extend(evidence.into_iter().map(|line| Line::new(Tone::Faint, format!("  | {line}"))));
+    lines
+}
+
+/// A workspace in words.
+pub fn place(workspace: &Workspace) -> String {
+    let path = workspace.path.as_deref().map(text::visible).unwrap_or_default();
+    match (workspace.kind, &workspace.branch) {
+        (WorkspaceKind::None, _) => "no folder".to_owned(),
+        (WorkspaceKind::InPlace, _) => format!("{path} (in place)"),
+        (WorkspaceKind::Worktree, Some(branch)) => {
+            format!("{path} (worktree, branch {})", text::visible(branch))
+        }
+        (WorkspaceKind::Worktree, None) => format!("{path} (worktree)"),
+    }
+}
+
+/// An outcome in words.
+pub fn outcome_words(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Verified => "verified",
+        Outcome::Completed => "completed",
+        Outcome::Failed => "failed",
+        Outcome::BudgetExhausted => "budget exhausted",
+        Outcome::Cancelled => "cancelled",
+        Outcome::Waiting => "waiting",
+        Outcome::Stuck => "stuck",
+    }
+}
+
+/// How an outcome is meant.
+pub fn outcome_tone(outcome: Outcome) -> Tone {
+    match outcome {
+        Outcome::Verified | Outcome::Completed => Tone::Good,
+        Outcome::Failed | Outcome::BudgetExhausted | Outcome::Stuck => Tone::Bad,
+        Outcome::Cancelled => Tone::Plain,
+        Outcome::Waiting => Tone::Ask,
+    }
+}

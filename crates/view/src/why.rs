@@ -1,0 +1,313 @@
+//! Why a task stopped or what it waits for, on one screen, with what to type next.
+
+use machine::driver::Wait;
+use machine::id::TaskId;
+use machine::policy::budget::{Budget, Spend};
+use machine::state::{Call, CallStatus, Data, Phase, Standing};
+use machine::task::{Outcome, WorkspaceKind};
+use machine::time::Timestamp;
+use machine::tool::EffectClass;
+
+use crate::approvals::{self, Next, next_lines};
+use crate::story::{self, Story};
+use crate::transcript::{criterion, outcome_tone, outcome_words, place};
+use crate::{Line, Tone, spend, tasks, text};
+
+/// Lines of evidence or output shown of each failure.
+const EVIDENCE: usize = 6;
+
+/// What is asked about.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// The task's plain state.
+    pub data: &'a Data,
+    /// How it stands.
+    pub standing: &'a Standing,
+    /// Who decides.
+    pub driver: &'a str,
+    /// What happened so far.
+    pub story: &'a Story,
+    /// The number of the living process that drives it.
+    pub driven_by: Option<u32>,
+    /// Whether the process that drove it died.
+    pub interrupted: bool,
+    /// This moment.
+    pub now: Timestamp,
+}
+
+/// The screen.
+pub fn lines(subject: &Subject<'_>) -> Vec<Line> {
+    let data = subject.data;
+    let mut lines = vec![
+        Line::new(Tone::Strong, format!("task {}: {}", data.id, text::visible(&data.spec.goal))),
+        Line::empty(),
+    ];
+    lines.extend(reason(subject));
+    lines.push(Line::empty());
+    lines.push(Line::plain(format!("spent      {}", spend::line(&so_far(subject), &data.budget))));
+    lines.push(Line::plain(format!("driver     {}", text::visible(subject.driver))));
+    if let Some(workspace) = &data.workspace {
+        lines.push(Line::plain(format!("workspace  {}", place(workspace))));
+    }
+    lines.push(Line::plain(format!("last news  {}", tasks::ago(subject.now.since(data.clock).0))));
+    let next = next(subject);
+    if !next.is_empty() {
+        lines.extend([Line::empty(), Line::new(Tone::Strong, "next")]);
+        lines.extend(next_lines(&next));
+    }
+    lines
+}
+
+/// What was spent, the time since the last record included: it is only counted when something happens.
+fn so_far(subject: &Subject<'_>) -> Spend {
+    let data = subject.data;
+    let mut spend = data.spend.clone();
+    if subject.driven_by.is_some() && !data.paused {
+        spend.millis += subject.now.since(data.clock).0;
+    }
+    spend
+}
+
+fn reason(subject: &Subject<'_>) -> Vec<Line> {
+    match subject.standing {
+        Standing::Finished { outcome, reason } => finished(subject, *outcome, reason),
+        Standing::AwaitingPerson { asks } => {
+            let mut lines = vec![Line::new(Tone::Ask, "It waits for a person.")];
+            lines.extend(asks.iter().flat_map(approvals::lines).map(indent));
+            lines
+        }
+        Standing::Paused => {
+            let mut lines = vec![Line::new(
+                Tone::Ask,
+                "It is paused: it makes no new move until it is resumed.",
+            )];
+            lines.extend(under_way(subject));
+            lines
+        }
+        Standing::Working => working(subject),
+    }
+}
+
+fn finished(subject: &Subject<'_>, outcome: Outcome, reason: &str) -> Vec<Line> {
+    let said = match outcome {
+        Outcome::Verified => "It is verified: every acceptance criterion passed.",
+        Outcome::Completed => {
+            "It is completed, by its driver's word: it has no acceptance criteria."
+        }
+        Outcome::Failed => "It failed: its driver gave up or cannot go on.",
+        Outcome::BudgetExhausted => {
+            "It stopped at a limit of its budget. It can go on with a larger one."
+        }
+        Outcome::Cancelled => "It was cancelled.",
+        Outcome::Stuck => "It is stuck: it went round in circles.",
+        Outcome::Waiting => "It waits.",
+    };
+    let mut lines = vec![Line::new(outcome_tone(outcome), said)];
+    let shown = if reason == outcome.word() { "" } else { reason };
+    lines.extend(text::tail(shown, 12).into_iter().map(|line| Line::plain(format!("  {line}"))));
+    lines.extend(
+        subject.story.verdict.iter().flat_map(|result| criterion(result, EVIDENCE)).map(indent),
+    );
+    let well = matches!(outcome, Outcome::Verified | Outcome::Completed);
+    if !well && subject.story.verdict.is_empty() {
+        // The last failure is often all there is to know, unless the reason is that failure.
+        let known = |failure: &&story::Failure| reason.contains(failure.result.text.trim());
+        for failure in subject.story.failures.iter().rev().take(1).filter(|failure| !known(failure))
+        {
+            lines.push(Line::new(
+                Tone::Bad,
+                format!("  last failure: {} {}", failure.call, failure.title),
+            ));
+            let shown = text::tail(&failure.result.text, EVIDENCE);
+            lines.extend(
+                shown.into_iter().map(|line| Line::new(Tone::Faint, format!("    | {line}"))),
+            );
+        }
+    }
+    let doubtful = subject.data.calls.iter().filter(|call| call.status == CallStatus::InDoubt);
+    lines.extend(doubtful.filter_map(Call::ask).flat_map(|ask| approvals::lines(&ask)).map(indent));
+    lines
+}
+
+fn working(subject: &Subject<'_>) -> Vec<Line> {
+    let mut lines = match (subject.driven_by, subject.interrupted) {
+        (Some(pid), _) => {
+            vec![Line::new(Tone::Good, format!("It is being worked on by process {pid}."))]
+        }
+        (None, true) => vec![Line::new(
+            Tone::Bad,
+            "It was interrupted: the process that drove it is gone. Nothing is lost; it goes on when resumed.",
+        )],
+        (None, false) => {
+            vec![Line::new(
+                Tone::Ask,
+                "It is at rest: no process drives it. It goes on when resumed.",
+            )]
+        }
+    };
+    lines.extend(under_way(subject));
+    lines
+}
+
+fn under_way(subject: &Subject<'_>) -> Vec<Line> {
+    let data = subject.data;
+    let mut lines = Vec::new();
+    for call in data.calls.iter().filter(|call| matches!(call.status, CallStatus::Running { .. })) {
+        let title = story::title(&call.action.tool, &call.action.label, &call.action.input);
+        let since = subject.story.running.get(&call.id).map(|running| running.since);
+        let took =
+            since.map(|since| format!(" for {}", spend::duration(subject.now.since(since).0)));
+        lines.push(Line::plain(match (subject.driven_by, call.class) {
+            (Some(_), _) => format!("  {} runs{}: {title}", call.id, took.unwrap_or_default()),
+            (None, EffectClass::Unsafe) => {
+                format!("  {} was under way and is in doubt: {title}", call.id)
+            }
+            (None, EffectClass::Pure | EffectClass::Keyed | EffectClass::Checkable) => {
+                format!("  {} was under way and will be run again: {title}", call.id)
+            }
+        }));
+    }
+    let phase = match &data.phase {
+        Phase::OpeningWorkspace => Some("its workspace is being opened".to_owned()),
+        Phase::Consulting { .. } => Some("the plugin is being asked for the next move".to_owned()),
+        Phase::Checkpointing { .. } => {
+            Some("its work is being kept before the claim is checked".to_owned())
+        }
+        Phase::Verifying { .. } => Some("the acceptance criteria are being checked".to_owned()),
+        Phase::Waiting(Wait::Until { at, reason }) => Some(format!(
+            "it waits {} more: {}",
+            spend::duration(at.since(subject.now).0),
+            text::visible(reason)
+        )),
+        Phase::New | Phase::Ready | Phase::Acting | Phase::Waiting(_) | Phase::Finished { .. } => {
+            None
+        }
+    };
+    lines.extend(phase.map(|text| Line::plain(format!("  {text}"))));
+    lines
+}
+
+/// What to type next.
+pub fn next(subject: &Subject<'_>) -> Vec<Next> {
+    let id = &subject.data.id;
+    let driven = subject.driven_by.is_some();
+    let resume = Next::new(format!("drivetrain resume {id}"), "go on from here");
+    let cancel = Next::new(format!("drivetrain cancel {id}"), "end it");
+    match subject.standing {
+        Standing::Finished { outcome, .. } => after(subject, *outcome),
+        Standing::AwaitingPerson { asks } => {
+            let mut next: Vec<Next> =
+                asks.iter().flat_map(|ask| approvals::answers(id, ask)).collect();
+            if !driven {
+                next.push(Next::new(
+                    format!("drivetrain resume {id}"),
+                    "then go on: no process drives it",
+                ));
+            }
+            next
+        }
+        Standing::Paused => vec![resume, cancel],
+        Standing::Working if driven => vec![
+            Next::new(format!("drivetrain log {id} --follow"), "watch it"),
+            Next::new(format!("drivetrain steer {id} TEXT"), "tell its driver something"),
+            Next::new(format!("drivetrain pause {id}"), "hold it"),
+            cancel,
+        ],
+        Standing::Working => vec![resume, cancel],
+    }
+}
+
+fn after(subject: &Subject<'_>, outcome: Outcome) -> Vec<Next> {
+    let data = subject.data;
+    let id = &data.id;
+    let log = Next::new(format!("drivetrain log {id}"), "everything that happened");
+    let hand_over =
+        Next::new(format!("drivetrain hand-over {id} --driver user"), "decide yourself from here");
+    match outcome {
+        Outcome::Verified | Outcome::Completed => {
+            let merge = data
+                .workspace
+                .as_ref()
+                .filter(|workspace| workspace.kind == WorkspaceKind::Worktree);
+            merge
+                .and_then(|workspace| workspace.path.as_ref())
+                .map(|path| {
+                    let path = text::quoted(&text::visible(path));
+                    Next::new(
+                        format!("git -C {path} status"),
+                        "look at the work, on its own branch",
+                    )
+                })
+                .into_iter()
+                .chain([log])
+                .collect()
+        }
+        Outcome::BudgetExhausted => {
+            vec![
+                raise(id, &data.spend, &data.budget),
+                Next::new(format!("drivetrain resume {id}"), "then go on"),
+                log,
+            ]
+        }
+        Outcome::Failed | Outcome::Stuck => vec![log, hand_over],
+        Outcome::Cancelled | Outcome::Waiting => vec![log],
+    }
+}
+
+/// Suggests twice the limit on every axis that is used up.
+fn raise(id: &TaskId, spend: &Spend, budget: &Budget) -> Next {
+    let mut command = format!("drivetrain raise {id}");
+    let double = |limit: u64, spent: u64| limit.max(spent).max(1) * 2;
+    let counts = [
+        ("max-turns", budget.max_turns, spend.turns),
+        ("max-tool-calls", budget.max_tool_calls, spend.tool_calls),
+        ("max-tokens", budget.max_tokens, spend.tokens),
+        ("max-consecutive-denies", budget.max_consecutive_denies, spend.consecutive_denies),
+        ("max-consecutive-errors", budget.max_consecutive_errors, spend.consecutive_errors),
+    ];
+    for (option, limit, spent) in counts {
+        if let Some(limit) = limit.filter(|limit| spent >= *limit) {
+            command.push_str(&format!(" --{option} {}", double(limit, spent)));
+        }
+    }
+    if let Some(limit) = budget.max_time.filter(|limit| spend.millis >= limit.0) {
+        let twice = machine::time::Span(double(limit.0, spend.millis).div_ceil(1000) * 1000);
+        command.push_str(&format!(" --max-time {twice}"));
+    }
+    if let Some(limit) = budget.max_usd.filter(|limit| spend.usd >= *limit) {
+        command.push_str(&format!(" --max-usd {:.2}", limit.max(spend.usd).max(0.5) * 2.0));
+    }
+    Next::new(command, "allow more")
+}
+
+fn indent(line: Line) -> Line {
+    Line { tone: line.tone, text: format!("  {}", line.text) }
+}
+
+/// The end of a run: outcome, reason, spend, criteria, workspace and what to type next.
+pub fn summary(subject: &Subject<'_>, outcome: Outcome, reason: &str) -> Vec<Line> {
+    let data = subject.data;
+    let mut lines = vec![Line::empty()];
+    let reason = if reason == outcome.word() { "" } else { reason };
+    let mut said = text::tail(reason, 12).into_iter();
+    let first = said.next().map(|line| format!(": {line}")).unwrap_or_default();
+    lines.push(Line::new(outcome_tone(outcome), format!("{}{first}", outcome_words(outcome))));
+    lines.extend(said.map(|line| Line::plain(format!("  {line}"))));
+    let checks = &subject.story.verdict;
+    if !checks.is_empty() {
+        let passed = checks.iter().filter(|result| result.passed).count();
+        lines.push(Line::plain(format!("criteria   {passed} of {} passed", checks.len())));
+        lines.extend(checks.iter().flat_map(|result| criterion(result, 0)).map(indent));
+    }
+    lines.push(Line::plain(format!("spent      {}", spend::line(&data.spend, &data.budget))));
+    if let Some(workspace) = &data.workspace {
+        lines.push(Line::plain(format!("workspace  {}", place(workspace))));
+    }
+    lines.push(Line::plain(format!("task       {}", data.id)));
+    let next = next(subject);
+    if !next.is_empty() {
+        lines.push(Line::new(Tone::Strong, "next"));
+        lines.extend(next_lines(&next));
+    }
+    lines
+}

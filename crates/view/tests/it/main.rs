@@ -1,0 +1,7 @@
+//! The views over real states: tasks are driven by the machine itself, and the page is compared whole.
+#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+
+mod scene;
+mod terminal;
+mod transcript;
+mod why;

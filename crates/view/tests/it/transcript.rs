@@ -1,0 +1,110 @@
+//! What a person who watches a task reads.
+
+use machine::id::CallId;
+use machine::input::{Command, Input, Resolution, Signal};
+use machine::task::CriterionResult;
+use machine::tool::{Status, ToolResult};
+use view::transcript::Detail;
+
+use crate::scene::{Scene, asking, shell, workflow};
+
+const DETAIL: Detail = Detail { starts: true, inner: false, output: 2, failure: 5 };
+
+#[test]
+fn a_run_reads_from_the_goal_to_the_verdict() {
+    let mut asked = workflow(&["echo 1", "false"]);
+    asked.acceptance.push(shell("test -s out.txt"));
+    asked.budget.max_turns = None;
+    let mut scene = Scene::begin(asked);
+    scene.end(ToolResult::ok("a\nb\nc\n"));
+    scene.put(Command::Steer { text: "be quick".to_owned() });
+    scene.end(ToolResult::ok(""));
+    let id = scene.next_effect();
+    let result = CriterionResult {
+        title: "shell: test -s out.txt".to_owned(),
+        passed: false,
+        exit: Some(1),
+        evidence: "no such file\n".to_owned(),
+        millis: 12,
+    };
+    scene.put(Signal::Verified(id, Ok(vec![result])));
+    insta::assert_snapshot!(scene.transcript(DETAIL), @"
+    task k3v9: make the numbers add up
+      driver workflow, 1 acceptance criterion
+      works in /work (in place)
+    c1 s0 (shell: echo 1)
+    c1 ok: s0 (100ms)
+      | … 1 more line before
+      | b
+      | c
+    c2 s1 (shell: false)
+    steered: be quick
+    c2 ok: s1 (200ms)
+    claims to be finished: the workflow: 2 steps done
+    failed, exit 1: shell: test -s out.txt (12ms)
+      | no such file
+    not accepted: 1 criterion failed
+    failed: the workflow is finished, but acceptance failed: shell: test -s out.txt (exit code 1): no such file
+    ");
+}
+
+#[test]
+fn a_crash_and_what_a_person_says_of_it() {
+    let mut asked = workflow(&["make install"]);
+    asked.policy = asking();
+    let mut scene = Scene::begin(asked);
+    scene.put(Command::Approve { call: CallId(1) });
+    scene.put(Signal::OwnerLost);
+    scene.put(Command::Attach { owner: 2, attended: false });
+    scene.put(Command::Resolve { call: CallId(1), how: Resolution::Did });
+    insta::assert_snapshot!(scene.transcript(Detail { starts: false, inner: true, ..DETAIL }), @"
+    task k3v9: make the numbers add up
+      driver workflow, no acceptance criteria
+    taken up by process 1
+      works in /work (in place)
+    turn 1: 1 action
+    ? c1 wants to run shell (asked by rule shell = ask: look first)
+        command: make install
+    c1 approved
+    ? c1 is in doubt: shell was under way when the process stopped; did it run?
+        command: make install
+    the process that drove it was lost; 1 call in doubt
+    taken up by process 2
+    c1 resolved: it ran to its end
+    c1 ok: s0
+      | a person says that it ran to its end
+    claims to be finished: the workflow: 1 step done
+    completed: the workflow: 1 step done
+    ");
+}
+
+#[test]
+fn commands_and_refusals_are_told() {
+    let mut scene = Scene::begin(workflow(&["sleep 9", "true"]));
+    scene.put(Command::Pause);
+    scene.put(Command::Pause);
+    scene.put(Command::Resume);
+    scene.put(Command::FollowUp { text: "then the docs".to_owned() });
+    scene.put(Command::Raise(machine::policy::budget::Budget {
+        max_turns: Some(7),
+        ..Default::default()
+    }));
+    let stale =
+        Input::ToolEnded(machine::id::EffectId(99), ToolResult::ended(Status::Error, "late"));
+    scene.put(stale);
+    scene.put(Command::Cancel { reason: String::new() });
+    insta::assert_snapshot!(scene.transcript(DETAIL), @"
+    task k3v9: make the numbers add up
+      driver workflow, no acceptance criteria
+      works in /work (in place)
+    c1 s0 (shell: sleep 9)
+    paused
+    refused: the task is paused already
+    resumed
+    follow-up queued: then the docs
+    budget raised: max-turns 7
+    c1 aborted: s0 (700ms)
+      | the task was cancelled
+    cancelled
+    ");
+}

@@ -1,0 +1,242 @@
+//! The one screen that says how a task stands, in its main situations.
+
+use machine::input::{Command, Signal};
+use machine::task::CriterionResult;
+use machine::tool::{Status, ToolResult};
+use serde_json::{Value, json};
+
+use crate::scene::{Scene, asking, shell, spec, workflow};
+
+#[test]
+fn a_running_task_names_what_runs_and_for_how_long() {
+    let scene = Scene::begin(workflow(&["cargo test"]));
+    insta::assert_snapshot!(scene.why(), @"
+    task k3v9: make the numbers add up
+
+    It is being worked on by process 4711.
+      c1 runs for 5.0s: s0 (shell: cargo test)
+
+    spent      1 turn of 2, 1 tool call, 5.1s
+    driver     workflow
+    workspace  /work (in place)
+    last news  5.0s ago
+
+    next
+      drivetrain log k3v9 --follow  watch it
+      drivetrain steer k3v9 TEXT    tell its driver something
+      drivetrain pause k3v9         hold it
+      drivetrain cancel k3v9        end it
+    ");
+}
+
+#[test]
+fn an_interrupted_task_names_what_will_be_in_doubt() {
+    let mut scene = Scene::begin(workflow(&["cargo test"]));
+    scene.pid = None;
+    insta::assert_snapshot!(scene.why(), @"
+    task k3v9: make the numbers add up
+
+    It was interrupted: the process that drove it is gone. Nothing is lost; it goes on when resumed.
+      c1 was under way and is in doubt: s0 (shell: cargo test)
+
+    spent      1 turn of 2, 1 tool call, 100ms
+    driver     workflow
+    workspace  /work (in place)
+    last news  5.0s ago
+
+    next
+      drivetrain resume k3v9  go on from here
+      drivetrain cancel k3v9  end it
+    ");
+}
+
+#[test]
+fn an_approval_is_shown_whole_with_the_commands_that_answer() {
+    let mut asked = workflow(&["rm -rf build\nrm -rf dist"]);
+    asked.policy = asking();
+    let mut scene = Scene::begin(asked);
+    scene.put(Command::Detach { reason: "it waits for a person".to_owned() });
+    scene.pid = None;
+    insta::assert_snapshot!(scene.why(), @"
+    task k3v9: make the numbers add up
+
+    It waits for a person.
+      ? c1 wants to run shell (asked by rule shell = ask: look first)
+          command:
+            | rm -rf build
+            | rm -rf dist
+
+    spent      1 turn of 2, 200ms
+    driver     workflow
+    workspace  /work (in place)
+    last news  5.0s ago
+
+    next
+      drivetrain approve k3v9 c1             let it run
+      drivetrain deny k3v9 c1 --reason TEXT  refuse it
+      drivetrain resume k3v9                 then go on: no process drives it
+    ");
+}
+
+#[test]
+fn a_question_and_a_call_in_doubt_have_their_answers() {
+    let config = json!({"steps": [{"name": "q", "tool": "ask",
+        "parameters": {"question": "which one?", "choices": ["the red", "blue"]}}]});
+    let mut scene = Scene::begin(spec("workflow", config));
+    scene.pid = None;
+    insta::assert_snapshot!(scene.why(), @"
+    task k3v9: make the numbers add up
+
+    It waits for a person.
+      ? c1 asks: which one?
+          1) the red
+          2) blue
+
+    spent      1 turn of 2, 100ms
+    driver     workflow
+    workspace  /work (in place)
+    last news  5.0s ago
+
+    next
+      drivetrain answer k3v9 c1 'the red'  answer it
+      drivetrain resume k3v9               then go on: no process drives it
+    ");
+    let mut scene = Scene::begin(workflow(&["make install"]));
+    scene.put(Signal::OwnerLost);
+    scene.pid = None;
+    insta::assert_snapshot!(scene.why(), @"
+    task k3v9: make the numbers add up
+
+    It waits for a person.
+      ? c1 is in doubt: shell was under way when the process stopped; did it run?
+          command: make install
+
+    spent      1 turn of 2, 1 tool call, 100ms
+    driver     workflow
+    workspace  /work (in place)
+    last news  5.0s ago
+
+    next
+      drivetrain resolve k3v9 c1 --did      it ran to its end: take it as done
+      drivetrain resolve k3v9 c1 --did-not  it did not run: take it as failed
+      drivetrain resolve k3v9 c1 --retry    run it again
+      drivetrain resume k3v9                then go on: no process drives it
+    ");
+}
+
+#[test]
+fn an_exhausted_budget_says_how_to_raise_it() {
+    let mut scene = Scene::begin(workflow(&["a", "b", "c"]));
+    scene.end(ToolResult::ok(""));
+    scene.end(ToolResult::ok(""));
+    scene.pid = None;
+    insta::assert_snapshot!(scene.why(), @"
+    task k3v9: make the numbers add up
+
+    It stopped at a limit of its budget. It can go on with a larger one.
+      max_turns = 2 reached (2)
+
+    spent      2 turns of 2, 2 tool calls, 300ms
+    driver     workflow
+    workspace  /work (in place)
+    last news  5.0s ago
+
+    next
+      drivetrain raise k3v9 --max-turns 4  allow more
+      drivetrain resume k3v9               then go on
+      drivetrain log k3v9                  everything that happened
+    ");
+}
+
+#[test]
+fn a_failed_step_shows_the_end_of_its_output() {
+    let mut scene = Scene::begin(workflow(&["make"]));
+    let mut result = ToolResult::ended(Status::Error, "cc main.c\nmain.c:3: no such thing\n");
+    result.exit = Some(2);
+    scene.end(result);
+    scene.pid = None;
+    insta::assert_snapshot!(scene.why(), @r#"
+    task k3v9: make the numbers add up
+
+    It failed: its driver gave up or cannot go on.
+      step "s0" (shell) failed: error, exit code 2: cc main.c
+      main.c:3: no such thing
+
+    spent      1 turn of 2, 1 tool call, 200ms, 1 error in a row
+    driver     workflow
+    workspace  /work (in place)
+    last news  5.0s ago
+
+    next
+      drivetrain log k3v9                      everything that happened
+      drivetrain hand-over k3v9 --driver user  decide yourself from here
+    "#);
+}
+
+#[test]
+fn a_verified_task_shows_its_criteria() {
+    let mut asked = workflow(&["true"]);
+    asked.acceptance.push(shell("test -s out.txt"));
+    let mut scene = Scene::begin(asked);
+    scene.end(ToolResult::ok(""));
+    let id = scene.next_effect();
+    let title = "shell: test -s out.txt".to_owned();
+    let passed =
+        CriterionResult { title, passed: true, exit: Some(0), evidence: String::new(), millis: 7 };
+    scene.put(Signal::Verified(id, Ok(vec![passed])));
+    scene.pid = None;
+    insta::assert_snapshot!(scene.why(), @"
+    task k3v9: make the numbers add up
+
+    It is verified: every acceptance criterion passed.
+      the workflow: 1 step done
+      passed: shell: test -s out.txt (7ms)
+
+    spent      1 turn of 2, 1 tool call, 300ms
+    driver     workflow
+    workspace  /work (in place)
+    last news  5.0s ago
+
+    next
+      drivetrain log k3v9  everything that happened
+    ");
+}
+
+#[test]
+fn a_paused_task_and_one_that_a_person_drives_say_how_to_go_on() {
+    let mut scene = Scene::begin(workflow(&["make"]));
+    scene.put(Command::Pause);
+    insta::assert_snapshot!(scene.why(), @"
+    task k3v9: make the numbers add up
+
+    It is paused: it makes no new move until it is resumed.
+      c1 runs for 5.1s: s0 (shell: make)
+
+    spent      1 turn of 2, 1 tool call, 200ms
+    driver     workflow
+    workspace  /work (in place)
+    last news  5.0s ago
+
+    next
+      drivetrain resume k3v9  go on from here
+      drivetrain cancel k3v9  end it
+    ");
+    let mut scene = Scene::begin(spec("user", Value::Null));
+    scene.put(Command::Detach { reason: "it waits for a person".to_owned() });
+    scene.pid = None;
+    insta::assert_snapshot!(scene.why(), @"
+    task k3v9: make the numbers add up
+
+    It waits for a person.
+      ? What is the next move? Type help for the commands.
+
+    spent      0 turns of 2, 200ms
+    driver     user
+    workspace  /work (in place)
+    last news  5.0s ago
+
+    next
+      drivetrain answer k3v9 'shell ls'  decide the next move (or: help, done)
+      drivetrain resume k3v9             then go on: no process drives it
+    ");
+}
