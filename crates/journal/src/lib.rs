@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use chain::Chain;
 
 /// The largest record body; larger data belongs in a blob.
-pub const MAX_BODY: usize = 1 << 20;
+pub const MAX_BODY: usize = 8 << 20;
 
 /// One entry of a commit.
 #[derive(Debug, Clone)]

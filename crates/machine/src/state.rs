@@ -361,10 +361,8 @@ impl State {
         if let Phase::Finished { outcome, reason } = &self.data.phase {
             return Standing::Finished { outcome: *outcome, reason: reason.clone() };
         }
-        let asks = self.asks();
-        let busy = self.data.pending.values().any(|pending| *pending != Pending::Deadline);
-        if !asks.is_empty() && !busy {
-            Standing::AwaitingPerson { asks }
+        if self.asks_somebody() && !self.is_busy() {
+            Standing::AwaitingPerson { asks: self.asks() }
         } else if self.data.paused {
             Standing::Paused
         } else {
@@ -384,13 +382,28 @@ impl State {
     /// Whether the process that drives the task should let go of it: it ended, or it waits for a person and
     /// none is there.
     pub fn wants_release(&self) -> bool {
-        match self.standing() {
-            Standing::Finished { .. } => true,
-            Standing::AwaitingPerson { .. } => {
-                self.data.attachment.as_ref().is_some_and(|attachment| !attachment.attended)
-            }
-            Standing::Working | Standing::Paused => false,
+        if matches!(self.data.phase, Phase::Finished { .. }) {
+            return true;
         }
+        let unattended = self.data.attachment.as_ref().is_some_and(|by| !by.attended);
+        unattended && !self.is_busy() && self.asks_somebody()
+    }
+
+    /// Whether effects are outstanding that will make the task move.
+    fn is_busy(&self) -> bool {
+        self.data.pending.values().any(|pending| *pending != Pending::Deadline)
+    }
+
+    fn asks_somebody(&self) -> bool {
+        matches!(self.data.phase, Phase::Waiting(Wait::Person { .. }))
+            || self.data.calls.iter().any(|call| match call.status {
+                CallStatus::AwaitingApproval { .. }
+                | CallStatus::AwaitingAnswer
+                | CallStatus::InDoubt => true,
+                CallStatus::Queued { .. } | CallStatus::Running { .. } | CallStatus::Done(_) => {
+                    false
+                }
+            })
     }
 
     /// True once every effect that was started has reported, timers apart.

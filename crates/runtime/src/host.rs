@@ -1,5 +1,6 @@
 //! Owns one task's state: encodes its inputs, folds its records, knows when to snapshot. Decides nothing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use journal::Loaded;
@@ -21,6 +22,8 @@ pub struct Host {
     pub state: State,
     /// The number of its last record.
     pub last: u64,
+    /// The number last given to a record, written or not.
+    pub numbered: u64,
     /// The number of the record its last snapshot includes.
     pub snapshot: u64,
 }
@@ -53,7 +56,7 @@ pub enum FoldError {
 impl Host {
     /// A task before its first record.
     pub fn new(task: TaskId, registry: Arc<Registry>) -> Host {
-        Host { state: State::new(task, registry), last: 0, snapshot: 0 }
+        Host { state: State::new(task, registry), last: 0, numbered: 0, snapshot: 0 }
     }
 
     /// Folds what the journal holds; `each` hears every output on the way.
@@ -89,6 +92,7 @@ impl Host {
             host.last = record.n;
         }
         host.state.set_quiet(false);
+        host.numbered = host.last;
         Ok(host)
     }
 
@@ -100,6 +104,65 @@ impl Host {
     /// Whether the task may still go on by itself, so that `resume --all` and `list` look at it.
     pub fn is_open(&self) -> bool {
         !matches!(self.state.standing(), Standing::Finished { .. })
+    }
+}
+
+/// The tasks that this process holds, each in a slot: a batch looks a task up once and then knows its place.
+#[derive(Debug, Default)]
+pub struct Hosts {
+    places: BTreeMap<TaskId, usize>,
+    slots: Vec<Option<Host>>,
+    free: Vec<usize>,
+}
+
+impl Hosts {
+    /// Adds a task.
+    pub fn insert(&mut self, id: TaskId, host: Host) {
+        self.remove(&id);
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[slot] = Some(host);
+        self.places.insert(id, slot);
+    }
+
+    /// Takes a task out. Its slot may be given to another.
+    pub fn remove(&mut self, id: &TaskId) -> Option<Host> {
+        let slot = self.places.remove(id)?;
+        self.free.push(slot);
+        self.slots[slot].take()
+    }
+
+    /// The task and its slot.
+    pub fn find(&mut self, id: &TaskId) -> Option<(usize, &mut Host)> {
+        let slot = *self.places.get(id)?;
+        Some((slot, self.slots[slot].as_mut()?))
+    }
+
+    /// The task in a slot.
+    pub fn slot_mut(&mut self, slot: usize) -> Option<&mut Host> {
+        self.slots.get_mut(slot)?.as_mut()
+    }
+
+    /// The task.
+    pub fn get(&self, id: &TaskId) -> Option<&Host> {
+        self.slots[*self.places.get(id)?].as_ref()
+    }
+
+    /// All tasks, by id.
+    pub fn iter(&self) -> impl Iterator<Item = (&TaskId, &Host)> {
+        self.places.iter().filter_map(|(id, slot)| Some((id, self.slots[*slot].as_ref()?)))
+    }
+
+    /// All tasks, to change.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Host> {
+        self.slots.iter_mut().flatten()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
     }
 }
 

@@ -43,6 +43,8 @@ struct Queues {
     people: VecDeque<Delivery>,
     signals: VecDeque<Delivery>,
     stops: u32,
+    /// Whether the supervisor waits; waking nobody costs a system call.
+    waiting: bool,
 }
 
 /// What `take` found.
@@ -62,21 +64,22 @@ impl Inbox {
             return Err(format!("{MAX_COMMANDS} commands wait already: try again later"));
         }
         queues.people.push_back(Delivery { task, input, reply });
-        drop(queues);
-        self.shared.ready.notify_one();
+        self.wake(queues);
         Ok(())
     }
 
     /// Brings an effect's report. Never refused: there is at most one for each effect under way.
     pub fn signal(&self, task: TaskId, input: Input) {
-        self.lock().signals.push_back(Delivery { task, input, reply: None });
-        self.shared.ready.notify_one();
+        let mut queues = self.lock();
+        queues.signals.push_back(Delivery { task, input, reply: None });
+        self.wake(queues);
     }
 
     /// Asks the supervisor to let go of its tasks; a second time, to do so at once.
     pub fn stop(&self) {
-        self.lock().stops += 1;
-        self.shared.ready.notify_one();
+        let mut queues = self.lock();
+        queues.stops += 1;
+        self.wake(queues);
     }
 
     /// Waits at most `patience` (for ever if `None`) until something is there, and takes all of it.
@@ -84,24 +87,37 @@ impl Inbox {
         let mut queues = self.lock();
         let empty =
             |q: &mut Queues| q.people.is_empty() && q.signals.is_empty() && q.stops == seen_stops;
-        queues = match patience {
-            None => {
-                self.shared.ready.wait_while(queues, empty).unwrap_or_else(PoisonError::into_inner)
-            }
-            Some(patience) if empty(&mut queues) => {
-                self.shared
+        if empty(&mut queues) {
+            queues.waiting = true;
+            queues = match patience {
+                None => self
+                    .shared
                     .ready
-                    .wait_timeout_while(queues, patience, empty)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0
-            }
-            Some(_) => queues,
-        };
+                    .wait_while(queues, empty)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(patience) => {
+                    self.shared
+                        .ready
+                        .wait_timeout_while(queues, patience, empty)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
+            };
+            queues.waiting = false;
+        }
         let mut deliveries: Vec<Delivery> =
             Vec::with_capacity(queues.people.len() + queues.signals.len());
         deliveries.extend(queues.people.drain(..));
         deliveries.extend(queues.signals.drain(..));
         Batch { deliveries, stops: queues.stops }
+    }
+
+    fn wake(&self, queues: MutexGuard<'_, Queues>) {
+        let waiting = queues.waiting;
+        drop(queues);
+        if waiting {
+            self.shared.ready.notify_one();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Queues> {

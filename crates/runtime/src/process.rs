@@ -387,10 +387,9 @@ fn launch(
     }
     detach(&mut command);
     let folder = spec.mark_dir.as_deref();
-    let mut mark = folder
-        .map(|folder| MarkFile::create(folder, &stamp, &spec.mark))
-        .transpose()
-        .map_err(refused)?;
+    let mark = folder.map(|folder| MarkFile::create(folder, &stamp, &spec.mark)).transpose();
+    // A namespace ends with the runtime; without one, only the mark finds what a dead runtime left.
+    let mut mark = if namespaced { mark.unwrap_or(None) } else { mark.map_err(refused)? };
     let child = command.spawn().map_err(refused)?;
     let leader = Pid::from_child(&child);
     let tree = Tree::new(leader, namespaced, stamp);

@@ -5,7 +5,7 @@
 //! performed before its record is on disk.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,12 +20,15 @@ use machine::time::Timestamp;
 use machine::{Effect, Event, Input, step};
 
 use crate::clock::Clock;
-use crate::host::{self, FoldError, Host, SNAPSHOT_EVERY};
+use crate::host::{self, FoldError, Host, Hosts, SNAPSHOT_EVERY};
 use crate::inbox::{Batch, Delivery, Inbox};
 use crate::perform::Perform;
 
 /// How long to wait before a full disk is tried again.
 const FULL_DISK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Records after which a task that is put down gets a snapshot.
+const SNAPSHOT_WORTH: u64 = 200;
 
 /// How long running work may take to end after the first request to stop.
 const DRAIN_GRACE_MILLIS: i64 = 10_000;
@@ -60,6 +63,49 @@ pub enum SupervisorError {
     Refused(String),
 }
 
+/// A batch on its way to the disk: one commit.
+#[derive(Debug, Default)]
+struct Group {
+    time: Timestamp,
+    items: Vec<Item>,
+    snapshots: Vec<(TaskId, u64, Vec<u8>)>,
+}
+
+/// One input of a group, numbered and encoded.
+#[derive(Debug)]
+struct Item {
+    delivery: Delivery,
+    slot: usize,
+    n: u64,
+    body: Vec<u8>,
+}
+
+impl Group {
+    /// Takes everything of a task out of it.
+    fn forget(&mut self, task: &TaskId) {
+        self.items.retain(|item| item.delivery.task != *task);
+        self.snapshots.retain(|(of, _, _)| of != task);
+    }
+
+    /// What the journal writes, in order: a task is made before its first record.
+    fn entries(&self) -> Vec<Entry<'_>> {
+        let mut entries = Vec::with_capacity(self.items.len() + self.snapshots.len() + 1);
+        let time = self.time.0;
+        for item in &self.items {
+            let task = item.delivery.task.as_str();
+            if item.n == 1 {
+                entries.push(Entry::Create { task, time });
+            }
+            let (n, version, body) = (item.n, MACHINE_VERSION, item.body.as_slice());
+            entries.push(Entry::Record { task, n, time, version, body });
+        }
+        for (task, n, body) in &self.snapshots {
+            entries.push(Entry::Snapshot { task: task.as_str(), n: *n, body });
+        }
+        entries
+    }
+}
+
 /// The loop over all tasks of this process.
 pub struct Supervisor<P> {
     journal: Box<dyn Journal>,
@@ -68,11 +114,13 @@ pub struct Supervisor<P> {
     registry: Arc<Registry>,
     inbox: Inbox,
     observers: Vec<Observer>,
-    hosts: BTreeMap<TaskId, Host>,
+    hosts: Hosts,
     outcomes: BTreeMap<TaskId, Outcome>,
     timers: BinaryHeap<Reverse<(Timestamp, TaskId, EffectId)>>,
     /// Inputs that go into the next batch before all others: of tasks just begun, or kept while stalled.
     backlog: Vec<Delivery>,
+    /// A batch that could not be written yet.
+    held: Option<Group>,
     stalled: Option<String>,
     stops: u32,
     drain_deadline: Option<Timestamp>,
@@ -94,10 +142,11 @@ impl<P: Perform> Supervisor<P> {
             registry,
             inbox,
             observers: Vec::new(),
-            hosts: BTreeMap::new(),
+            hosts: Hosts::default(),
             outcomes: BTreeMap::new(),
             timers: BinaryHeap::new(),
             backlog: Vec::new(),
+            held: None,
             stalled: None,
             stops: 0,
             drain_deadline: None,
@@ -198,6 +247,10 @@ impl<P: Perform> Supervisor<P> {
         self.hosts.remove(id);
         // On a full disk the command is refused, so it must not be tried again behind the sender's back.
         self.backlog.retain(|delivery| delivery.task != *id);
+        if let Some(group) = &mut self.held {
+            group.forget(id);
+        }
+        self.held.take_if(|group| group.items.is_empty());
         match answer.try_recv() {
             Ok(Ok(())) => Ok(()),
             Ok(Err(reason)) => Err(SupervisorError::Refused(reason)),
@@ -209,7 +262,7 @@ impl<P: Perform> Supervisor<P> {
 
     /// Claims and folds a task; what must be recorded first if its last owner was lost.
     fn take_over(&mut self, id: &TaskId) -> Result<Vec<Input>, SupervisorError> {
-        if self.hosts.contains_key(id) {
+        if self.hosts.get(id).is_some() {
             return Err(SupervisorError::Refused(format!("task {id} is driven here already")));
         }
         self.journal.claim(id.as_str())?;
@@ -253,6 +306,9 @@ impl<P: Perform> Supervisor<P> {
         let mut deliveries = batch.deliveries;
         self.on_stops(batch.stops, &mut deliveries);
         deliveries.extend(self.due_timers());
+        if let Some(group) = self.held.take() {
+            self.write(group)?;
+        }
         let mut all = std::mem::take(&mut self.backlog);
         all.append(&mut deliveries);
         if !all.is_empty() {
@@ -281,7 +337,7 @@ impl<P: Perform> Supervisor<P> {
             return;
         }
         if self.stops == 0 {
-            deliveries.extend(self.hosts.keys().map(|id| delivery(id, Command::Drain.into())));
+            deliveries.extend(self.hosts.iter().map(|(id, _)| delivery(id, Command::Drain.into())));
             self.drain_deadline = Some(Timestamp(self.clock.now().0 + DRAIN_GRACE_MILLIS));
         }
         if stops >= 2 {
@@ -293,6 +349,9 @@ impl<P: Perform> Supervisor<P> {
     /// While stopping, lets go of every task whose work has ended, or of all once the grace is over.
     fn drain(&mut self) -> Result<(), SupervisorError> {
         let Some(deadline) = self.drain_deadline else { return Ok(()) };
+        if self.held.is_some() {
+            return Ok(());
+        }
         if !self.backlog.is_empty() {
             // What came before could not be written yet; neither can this.
             return Ok(());
@@ -312,110 +371,98 @@ impl<P: Perform> Supervisor<P> {
         Ok(())
     }
 
-    /// Journals a batch, then steps and performs it. On a full disk the batch is kept and tried again; a task
+    /// Journals a batch, then steps and performs it. On a full disk the batch is held and tried again; a task
     /// that another process took is dropped from it.
-    pub fn turn(&mut self, mut deliveries: Vec<Delivery>) -> Result<(), SupervisorError> {
-        deliveries.retain(|delivery| {
-            let held = self.hosts.contains_key(&delivery.task);
-            if !held && let Some(reply) = &delivery.reply {
-                let _ = reply.try_send(Err(format!("task {} is not driven here", delivery.task)));
-            }
-            held
-        });
+    pub fn turn(&mut self, deliveries: Vec<Delivery>) -> Result<(), SupervisorError> {
+        if self.held.is_some() {
+            // Behind what is kept already: that entered first.
+            self.backlog.extend(deliveries);
+            return Ok(());
+        }
+        let group = self.gather(deliveries);
+        self.write(group)
+    }
+
+    /// Numbers and encodes a batch. Inputs for tasks that are not held here are refused.
+    fn gather(&mut self, deliveries: Vec<Delivery>) -> Group {
         let time = self.clock.now();
-        let deliveries = loop {
-            if deliveries.is_empty() {
-                return Ok(());
+        let mut group =
+            Group { time, items: Vec::with_capacity(deliveries.len()), ..Group::default() };
+        for delivery in deliveries {
+            let Some((slot, host)) = self.hosts.find(&delivery.task) else {
+                if let Some(reply) = delivery.reply {
+                    let _ =
+                        reply.try_send(Err(format!("task {} is not driven here", delivery.task)));
+                }
+                continue;
+            };
+            if host.numbered == host.last && host.last >= host.snapshot + SNAPSHOT_EVERY {
+                group.snapshots.push((delivery.task.clone(), host.last, save(host)));
             }
-            match self.append(time, &deliveries) {
-                Ok(()) => break deliveries,
+            host.numbered += 1;
+            let (n, body) = (host.numbered, host::encode(&delivery.input));
+            group.items.push(Item { n, slot, body, delivery });
+        }
+        group
+    }
+
+    /// Writes a group in one commit and lets it out, or holds it.
+    fn write(&mut self, mut group: Group) -> Result<(), SupervisorError> {
+        while !group.items.is_empty() {
+            match self.journal.commit(&group.entries()) {
+                Ok(()) => return self.let_out(group),
                 Err(JournalError::Full(reason)) => {
                     if self.stalled.is_none() {
                         self.notify(&Notice::Stalled(&reason));
                     }
                     self.stalled = Some(reason);
-                    // Behind what is kept already: that entered first.
-                    self.backlog.append(&mut deliveries);
+                    self.held = Some(group);
                     return Ok(());
                 }
                 Err(JournalError::Fenced { task, by, .. }) => {
-                    let reason = format!("it was taken over by owner {by}");
-                    self.lose(&TaskId(task.clone()), &reason);
-                    deliveries.retain(|delivery| delivery.task.as_str() != task);
+                    let task = TaskId(task);
+                    self.lose(&task, &format!("it was taken over by owner {by}"));
+                    group.forget(&task);
                 }
                 Err(error) => return Err(error.into()),
             }
-        };
-        let mut effects = Vec::new();
-        let touched: BTreeSet<TaskId> =
-            deliveries.iter().map(|delivery| delivery.task.clone()).collect();
-        for delivery in deliveries {
-            self.step_one(time, delivery, &mut effects);
-        }
-        self.start(effects);
-        self.let_go(touched)
-    }
-
-    /// Writes the batch, with a first record's task and due snapshots, in one commit.
-    fn append(&mut self, time: Timestamp, deliveries: &[Delivery]) -> Result<(), JournalError> {
-        let bodies: Vec<Vec<u8>> =
-            deliveries.iter().map(|delivery| host::encode(&delivery.input)).collect();
-        let mut next: BTreeMap<&str, u64> = BTreeMap::new();
-        let mut entries = Vec::with_capacity(deliveries.len() + 1);
-        let mut snapshots: Vec<(TaskId, u64, Vec<u8>)> = Vec::new();
-        for (delivery, body) in deliveries.iter().zip(&bodies) {
-            let task = delivery.task.as_str();
-            let host = &self.hosts[&delivery.task];
-            let n = next.entry(task).or_insert(host.last);
-            if *n == 0 {
-                entries.push(Entry::Create { task, time: time.0 });
-            }
-            if *n == host.last && host.last >= host.snapshot + SNAPSHOT_EVERY {
-                snapshots.push((delivery.task.clone(), host.last, save(host)));
-            }
-            *n += 1;
-            entries.push(Entry::Record {
-                task,
-                n: *n,
-                time: time.0,
-                version: MACHINE_VERSION,
-                body,
-            });
-        }
-        for (task, n, body) in &snapshots {
-            entries.push(Entry::Snapshot { task: task.as_str(), n: *n, body });
-        }
-        self.journal.commit(&entries)?;
-        for (task, n, _) in snapshots {
-            if let Some(host) = self.hosts.get_mut(&task) {
-                host.snapshot = n;
-            }
-        }
-        if self.stalled.take().is_some() {
-            self.notify(&Notice::Unstalled);
         }
         Ok(())
     }
 
-    fn step_one(
-        &mut self,
-        time: Timestamp,
-        delivery: Delivery,
-        effects: &mut Vec<(TaskId, Effect)>,
-    ) {
-        let Some(host) = self.hosts.get_mut(&delivery.task) else { return };
-        host.last += 1;
-        let output = step(&mut host.state, Stamped { time, input: delivery.input });
-        for event in &output.events {
-            for observer in &mut self.observers {
-                observer(&Notice::Event(event));
+    /// The group is on disk: its tasks move, observers hear of it, whoever asked is answered, effects begin.
+    fn let_out(&mut self, group: Group) -> Result<(), SupervisorError> {
+        if self.stalled.take().is_some() {
+            self.notify(&Notice::Unstalled);
+        }
+        for (task, n, _) in group.snapshots {
+            if let Some((_, host)) = self.hosts.find(&task) {
+                host.snapshot = n;
             }
         }
-        if let Some(reply) = delivery.reply {
-            // Whoever asked may have gone away; the record stands.
-            let _ = reply.try_send(output.rejected.map_or(Ok(()), Err));
+        let mut effects = Vec::with_capacity(group.items.len());
+        let mut touched = Vec::with_capacity(group.items.len());
+        for Item { n, slot, delivery, .. } in group.items {
+            let Some(host) = self.hosts.slot_mut(slot) else { continue };
+            host.last = n;
+            touched.push(slot);
+            let output = step(&mut host.state, Stamped { time: group.time, input: delivery.input });
+            for event in &output.events {
+                for observer in &mut self.observers {
+                    observer(&Notice::Event(event));
+                }
+            }
+            if let Some(reply) = delivery.reply {
+                // Whoever asked may have gone away; the record stands.
+                let _ = reply.try_send(output.rejected.map_or(Ok(()), Err));
+            }
+            effects
+                .extend(output.effects.into_iter().map(|effect| (delivery.task.clone(), effect)));
         }
-        effects.extend(output.effects.into_iter().map(|effect| (delivery.task.clone(), effect)));
+        self.start(effects);
+        touched.sort_unstable();
+        touched.dedup();
+        self.let_go(&touched)
     }
 
     /// Starts the effects of a whole batch; one that the same batch cancelled is never started.
@@ -438,11 +485,11 @@ impl<P: Perform> Supervisor<P> {
     }
 
     /// Lets go of every touched task that ended, was put to rest, or waits for a person who is not there.
-    fn let_go(&mut self, touched: BTreeSet<TaskId>) -> Result<(), SupervisorError> {
+    fn let_go(&mut self, touched: &[usize]) -> Result<(), SupervisorError> {
         let mut leaving = Vec::new();
         let mut unattended = Vec::new();
-        for id in touched {
-            let Some(host) = self.hosts.get(&id) else { continue };
+        for slot in touched {
+            let Some(host) = self.hosts.slot_mut(*slot) else { continue };
             if host.state.data().attachment.is_none() {
                 let outcome = match host.state.standing() {
                     Standing::Finished { outcome, .. } => outcome,
@@ -450,10 +497,12 @@ impl<P: Perform> Supervisor<P> {
                         Outcome::Waiting
                     }
                 };
+                let id = host.state.id().clone();
                 self.outcomes.insert(id.clone(), outcome);
                 self.perform.release(&id);
                 leaving.push(id);
             } else if host.state.wants_release() {
+                let id = host.state.id().clone();
                 self.perform.release(&id);
                 unattended.push(delivery(&id, detach("it waits for a person")));
             }
@@ -470,7 +519,10 @@ impl<P: Perform> Supervisor<P> {
         let mut entries = Vec::with_capacity(2 * hosts.len());
         for (host, (body, summary)) in hosts.iter().zip(&saved) {
             let task = host.state.id().as_str();
-            entries.push(Entry::Snapshot { task, n: host.last, body });
+            // A short task is folded from its records as fast as from a snapshot.
+            if host.last >= host.snapshot + SNAPSHOT_WORTH {
+                entries.push(Entry::Snapshot { task, n: host.last, body });
+            }
             entries.push(Entry::Summary { task, open: host.is_open(), body: summary });
         }
         if entries.is_empty() {

@@ -69,8 +69,10 @@ impl World {
         task: &TaskId,
         id: EffectId,
         act: impl FnOnce(&Cancel) -> Input + Send + 'static,
-        failed: impl FnOnce(String) -> Input + Send + 'static,
+        failed: impl Fn(String) -> Input + Send + Sync + 'static,
     ) {
+        let failed = Arc::new(failed);
+        let stillborn = Arc::clone(&failed);
         let cancel = Cancel::new();
         let key = (task.clone(), id);
         self.running.lock().insert(key.clone(), cancel.clone());
@@ -86,13 +88,8 @@ impl World {
                 drop(guard);
             });
         if let Err(error) = spawned {
-            // The closure, and with it `failed`, is gone; the thread's absence is reported as a tool's error
-            // would be, which every kind of effect treats as its failure or drops.
-            let reason = format!("no thread can be started: {error}");
-            self.inbox.signal(
-                task.clone(),
-                Input::ToolEnded(id, ToolResult::ended(Status::Error, reason)),
-            );
+            self.inbox
+                .signal(task.clone(), stillborn(format!("no thread can be started: {error}")));
         }
     }
 

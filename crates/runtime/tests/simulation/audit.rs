@@ -1,7 +1,7 @@
 //! The judge: folds what is durable on the disk, by a reader of its own, and holds everything that happens
 //! against it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use machine::driver::Registry;
@@ -25,6 +25,8 @@ pub(crate) enum Check {
     NothingLost,
     /// No command counts twice; no call that cannot be repeated runs twice unless a person says so.
     NothingDoubled,
+    /// What was refused has no effect.
+    RefusedIsRefused,
     /// A cancelled task stays cancelled.
     NeverRevived,
     /// Every call has exactly one result.
@@ -87,6 +89,8 @@ pub(crate) struct TaskAudit {
     emitted: BTreeMap<EffectId, (Effect, bool)>,
     pub(crate) results: BTreeMap<CallId, u64>,
     pub(crate) retries: BTreeMap<CallId, u64>,
+    /// Calls that a person let pass.
+    approved: BTreeSet<CallId>,
     cancelled: bool,
 }
 
@@ -201,6 +205,7 @@ impl TaskAudit {
             emitted: BTreeMap::new(),
             results: BTreeMap::new(),
             retries: BTreeMap::new(),
+            approved: BTreeSet::new(),
             cancelled: false,
         }
     }
@@ -236,6 +241,7 @@ impl TaskAudit {
         }
         self.check_results(&input, &output)?;
         self.check_doubt(&input, &before, &output)?;
+        self.check_deadline()?;
         self.check_cancelled(&output)?;
         for effect in output.effects {
             if !matches!(effect, Effect::Cancel { .. } | Effect::SetTimer { .. }) {
@@ -297,12 +303,27 @@ impl TaskAudit {
                         );
                     }
                 }
+                EventKind::ApprovalDecided { call, allowed: true, .. } => {
+                    self.approved.insert(*call);
+                }
+                EventKind::ApprovalRequested { call, .. } if self.approved.contains(call) => {
+                    return violation(
+                        Check::NothingLost,
+                        format!("{call} of {id} was let pass and is asked about again"),
+                    );
+                }
                 EventKind::CallResolved { call, how } if how == "retry" => {
                     *self.retries.entry(*call).or_default() += 1;
                 }
                 _ => {}
             }
         }
+        self.check_calls()
+    }
+
+    /// A call that is not open has a result; an effect that is outstanding belongs to a call that runs.
+    fn check_calls(&self) -> Result<(), Violation> {
+        let id = self.state.id();
         let data = self.state.data();
         for number in 1..=data.last_call {
             let call = CallId(number);
@@ -311,6 +332,16 @@ impl TaskAudit {
                 return violation(
                     Check::OneResult,
                     format!("{call} of {id} vanished without a result"),
+                );
+            }
+        }
+        for (effect, pending) in &data.pending {
+            let Pending::Call(call) = pending else { continue };
+            let runs = CallStatus::Running { effect: *effect };
+            if !data.calls.iter().any(|open| open.id == *call && open.status == runs) {
+                return violation(
+                    Check::StoppedIsStopped,
+                    format!("effect {} of {id} goes on, but {call} does not run", effect.0),
                 );
             }
         }
@@ -372,6 +403,18 @@ impl TaskAudit {
                     format!("{call} of {id} was in doubt, and nobody resolved it"),
                 );
             }
+        }
+        Ok(())
+    }
+
+    /// A task that may run out of time has a timer that says when, whoever drives it.
+    fn check_deadline(&self) -> Result<(), Violation> {
+        let data = self.state.data();
+        let left = data.budget.max_time.is_some_and(|limit| data.spend.millis < limit.0);
+        let driven = data.attachment.is_some() && !data.paused && self.outcome().is_none();
+        if left && driven && !data.pending.values().any(|pending| *pending == Pending::Deadline) {
+            let what = format!("{} has a time limit but no timer", self.state.id());
+            return violation(Check::ComesToAnEnd, what);
         }
         Ok(())
     }

@@ -15,15 +15,20 @@ use crate::audit::{Audit, Check, TaskAudit, Violation, key, violation};
 use crate::random::Random;
 use crate::scenario;
 
+/// Where the answer to a command comes from.
+type Answer = Receiver<Result<(), String>>;
+
 /// What the operators remember.
 #[derive(Debug, Default)]
 pub(crate) struct People {
     /// Commands without an answer so far.
-    open: Vec<(TaskId, Command, Receiver<Result<(), String>>)>,
+    open: Vec<(TaskId, Command, Answer)>,
     /// How often each was sent, by task and JSON.
     sent: BTreeMap<(TaskId, String), u64>,
     /// How often each was acknowledged.
     acknowledged: BTreeMap<(TaskId, String), (Command, u64)>,
+    /// How often each was refused.
+    refused: BTreeMap<(TaskId, String), u64>,
     /// Makes every text different.
     texts: u64,
 }
@@ -33,12 +38,7 @@ impl People {
         *self.sent.entry((task.clone(), key_of(command))).or_default() += 1;
     }
 
-    pub(crate) fn awaits(
-        &mut self,
-        task: &TaskId,
-        command: Command,
-        answer: Receiver<Result<(), String>>,
-    ) {
+    pub(crate) fn awaits(&mut self, task: &TaskId, command: Command, answer: Answer) {
         self.open.push((task.clone(), command, answer));
     }
 
@@ -51,11 +51,16 @@ impl People {
                     heard += 1;
                     self.acknowledge(&task, command, audit)?;
                 }
-                Ok(Err(_)) | Err(TryRecvError::Disconnected) => {}
+                Ok(Err(_)) => self.refuse(&task, &command),
+                Err(TryRecvError::Disconnected) => {}
                 Err(TryRecvError::Empty) => self.open.push((task, command, answer)),
             }
         }
         Ok(heard)
+    }
+
+    pub(crate) fn refuse(&mut self, task: &TaskId, command: &Command) {
+        *self.refused.entry((task.clone(), key_of(command))).or_default() += 1;
     }
 
     pub(crate) fn acknowledge(
@@ -98,14 +103,18 @@ impl People {
             }
         }
         for (id, task) in &audit.tasks {
-            for (key, (recorded, _)) in &task.recorded {
-                let sent = self.sent.get(&(id.clone(), key.clone())).copied();
-                let Some(sent) = sent else { continue };
+            for (key, (recorded, taken)) in &task.recorded {
+                let place = (id.clone(), key.clone());
+                let Some(sent) = self.sent.get(&place).copied() else { continue };
+                let refused = self.refused.get(&place).copied().unwrap_or_default();
                 if *recorded > sent {
-                    return violation(
-                        Check::NothingDoubled,
-                        format!("{id}: {key} sent {sent} times, recorded {recorded}"),
-                    );
+                    let what = format!("{id}: {key} sent {sent} times, recorded {recorded}");
+                    return violation(Check::NothingDoubled, what);
+                }
+                if taken + refused > sent {
+                    let what =
+                        format!("{id}: {key} sent {sent} times, refused {refused}, taken {taken}");
+                    return violation(Check::RefusedIsRefused, what);
                 }
             }
         }

@@ -48,13 +48,16 @@ planted! {
     a_write_behind_the_effect_is_noticed:
         WritesBehind by RecordFirst | NothingLost | Fold, from outside by NothingLost;
     a_half_written_batch_that_counts_is_noticed:
-        HalfBatchCounts by Fold | Sound | Fence, from outside by Fence | ComesToAnEnd | NothingLost;
+        HalfBatchCounts by Fold | Sound | Fence | NothingLost,
+            from outside by Fence | ComesToAnEnd | NothingLost;
     a_torn_frame_that_counts_is_noticed:
         TornFrameCounts by Fold | Sound | Fence, from outside by Fence | ComesToAnEnd | NothingLost;
     a_last_record_that_is_missed_is_noticed:
-        LastRecordIsMissed by Fold | Sound, from outside by ComesToAnEnd | NothingLost;
+        LastRecordIsMissed by Fold | Sound,
+            from outside by NeverRevived | ComesToAnEnd | NothingLost;
     a_snapshot_with_the_wrong_number_is_noticed:
-        SnapshotNumberIsWrong by Fold | Sound, from outside by ComesToAnEnd | NothingLost;
+        SnapshotNumberIsWrong by Fold | Sound,
+            from outside by NothingDoubled | ComesToAnEnd | NothingLost;
     an_unsafe_call_that_runs_again_is_noticed:
         UnsafeCallsRunAgain by Fold | NothingDoubled, from outside by NothingDoubled;
     a_forgotten_loss_of_the_owner_is_noticed:
