@@ -193,7 +193,7 @@ impl Records {
                 Ok(()) => return Ok(Some(pid)),
                 Err(ControlError::Gone(_)) => {}
                 // Its last holder lives but has let go of it.
-                Err(ControlError::Refused(reason)) if reason.ends_with("is not driven here") => {}
+                Err(ControlError::NotHere) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -11,7 +11,7 @@ use machine::Command;
 use machine::id::{CallId, TaskId};
 use machine::input::Resolution;
 use machine::state::Ask;
-use runtime::inbox::Inbox;
+use runtime::inbox::{Inbox, Refusal};
 use rustyline::completion::Completer;
 use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
@@ -241,7 +241,12 @@ fn answer(ask: &Ask, line: &str) -> Result<Command, Unclear> {
 fn give(inbox: &Inbox, task: &TaskId, command: Command) -> Result<(), String> {
     let (sender, journaled) = sync_channel(1);
     inbox.command(task.clone(), command.into(), Some(sender))?;
-    journaled.recv().unwrap_or_else(|_| Err(String::new()))
+    match journaled.recv() {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(Refusal::Rejected(reason))) => Err(reason),
+        // The task has ended or the process is stopping: the screen says so.
+        Ok(Err(Refusal::NotHere)) | Err(_) => Err(String::new()),
+    }
 }
 
 enum Reader {

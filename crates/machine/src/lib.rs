@@ -12,6 +12,7 @@ pub mod file;
 pub mod id;
 pub mod input;
 mod life;
+pub mod message;
 pub mod policy;
 pub mod state;
 pub mod step;

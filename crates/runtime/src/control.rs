@@ -17,7 +17,7 @@ use machine::Command;
 use machine::id::TaskId;
 use serde::{Deserialize, Serialize};
 
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, Refusal};
 
 /// The largest request; a goal or a note is far smaller.
 const MAX_REQUEST: u64 = 1 << 20;
@@ -41,6 +41,9 @@ struct Answer {
     ok: bool,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     error: String,
+    /// The process lives but does not drive the task.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    not_here: bool,
 }
 
 /// Why a command could not be given.
@@ -49,6 +52,9 @@ pub enum ControlError {
     /// Nobody listens: the process is gone.
     #[error("no process listens on {0}")]
     Gone(PathBuf),
+    /// The process lives but does not drive the task; nothing was journaled.
+    #[error("the process does not drive the task")]
+    NotHere,
     /// It was journaled but does not fit the task, or was refused before that.
     #[error("{0}")]
     Refused(String),
@@ -119,35 +125,39 @@ fn serve(stream: UnixStream, inbox: &Inbox) -> io::Result<()> {
     let mut reader = BufReader::new((&stream).take(MAX_REQUEST));
     let mut line = String::new();
     reader.read_line(&mut line)?;
+    let refused = |reason: String| Err(Refusal::Rejected(reason));
     let answer = match serde_json::from_str::<Request>(&line) {
         Ok(request) if request.v == 1 => ask(inbox, request),
         Ok(request) => {
-            Err(format!("protocol version {} is not spoken here: expected 1", request.v))
+            refused(format!("protocol version {} is not spoken here: expected 1", request.v))
         }
-        Err(error) => Err(format!("not a request: {error}")),
+        Err(error) => refused(format!("not a request: {error}")),
     };
-    let answer = Answer { v: 1, ok: answer.is_ok(), error: answer.err().unwrap_or_default() };
+    let answer = match answer {
+        Ok(()) => Answer { v: 1, ok: true, error: String::new(), not_here: false },
+        Err(Refusal::Rejected(error)) => Answer { v: 1, ok: false, error, not_here: false },
+        Err(Refusal::NotHere) => Answer { v: 1, ok: false, error: String::new(), not_here: true },
+    };
     let mut text = serde_json::to_string(&answer)?;
     text.push('\n');
     (&stream).write_all(text.as_bytes())
 }
 
-fn ask(inbox: &Inbox, request: Request) -> Result<(), String> {
+fn ask(inbox: &Inbox, request: Request) -> Result<(), Refusal> {
+    let refused = |reason: &str| Err(Refusal::Rejected(reason.to_owned()));
     // Taking a task up or letting it go is its own process's business.
     if matches!(
         request.command,
         Command::Start(_) | Command::Attach { .. } | Command::Drain | Command::Detach { .. }
     ) {
-        return Err("this command cannot be given from outside".to_owned());
+        return refused("this command cannot be given from outside");
     }
     let (sender, answer) = sync_channel(1);
-    inbox.command(request.task, request.command.into(), Some(sender))?;
+    inbox.command(request.task, request.command.into(), Some(sender)).map_err(Refusal::Rejected)?;
     match answer.recv_timeout(PATIENCE) {
         Ok(answer) => answer,
-        Err(RecvTimeoutError::Timeout) => {
-            Err("the journal could not be written in time".to_owned())
-        }
-        Err(RecvTimeoutError::Disconnected) => Err("the process is stopping".to_owned()),
+        Err(RecvTimeoutError::Timeout) => refused("the journal could not be written in time"),
+        Err(RecvTimeoutError::Disconnected) => refused("the process is stopping"),
     }
 }
 
@@ -166,7 +176,11 @@ pub fn send(path: &Path, task: &TaskId, command: Command) -> Result<(), ControlE
     BufReader::new((&stream).take(MAX_REQUEST)).read_line(&mut line).map_err(unknown)?;
     let answer: Answer = serde_json::from_str(&line)
         .map_err(|_| ControlError::Unknown("the connection closed before an answer".to_owned()))?;
-    if answer.ok { Ok(()) } else { Err(ControlError::Refused(answer.error)) }
+    match answer {
+        Answer { ok: true, .. } => Ok(()),
+        Answer { not_here: true, .. } => Err(ControlError::NotHere),
+        Answer { error, .. } => Err(ControlError::Refused(error)),
+    }
 }
 
 /// Socket addresses hold 107 bytes; a deep folder is reached through its descriptor.
@@ -184,7 +198,7 @@ fn with_short_path<T>(path: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> 
 mod tests {
     use super::*;
 
-    fn answering(inbox: Inbox, answer: Result<(), String>) -> std::thread::JoinHandle<String> {
+    fn answering(inbox: Inbox, answer: Result<(), Refusal>) -> std::thread::JoinHandle<String> {
         std::thread::spawn(move || {
             let batch = inbox.take(None, 0);
             let delivery = batch.deliveries.into_iter().next().unwrap();
@@ -208,7 +222,7 @@ mod tests {
         send(&path, &task, Command::Pause).unwrap();
         assert_eq!(host.join().unwrap(), "Command(Pause)");
 
-        let host = answering(inbox, Err("no".to_owned()));
+        let host = answering(inbox, Err(Refusal::Rejected("no".to_owned())));
         assert!(
             matches!(send(&path, &task, Command::Resume), Err(ControlError::Refused(reason)) if reason == "no")
         );

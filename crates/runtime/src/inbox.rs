@@ -24,7 +24,16 @@ pub struct Delivery {
 }
 
 /// Where the answer to a command goes: `Ok` once it is in the journal and was taken.
-pub type Reply = SyncSender<Result<(), String>>;
+pub type Reply = SyncSender<Result<(), Refusal>>;
+
+/// Why a command was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// This process does not drive the task; nothing was journaled.
+    NotHere,
+    /// It does not fit the task as it stands, for this reason.
+    Rejected(String),
+}
 
 /// The queue between those who ask, those who perform, and the supervisor. Clones share it.
 #[derive(Debug, Clone, Default)]

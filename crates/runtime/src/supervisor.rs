@@ -21,7 +21,7 @@ use machine::{Effect, Event, Input, step};
 
 use crate::clock::Clock;
 use crate::host::{self, FoldError, Host, Hosts, SNAPSHOT_EVERY};
-use crate::inbox::{Batch, Delivery, Inbox};
+use crate::inbox::{Batch, Delivery, Inbox, Refusal};
 use crate::perform::Perform;
 
 /// How long to wait before a full disk is tried again.
@@ -250,11 +250,13 @@ impl<P: Perform> Supervisor<P> {
         if let Some(group) = &mut self.held {
             group.forget(id);
         }
-        self.held.take_if(|group| group.items.is_empty());
+        if self.held.take_if(|group| group.items.is_empty()).is_some() {
+            self.stalled = None;
+        }
         match answer.try_recv() {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(reason)) => Err(SupervisorError::Refused(reason)),
-            Err(_) => Err(SupervisorError::Refused(
+            Ok(Err(Refusal::Rejected(reason))) => Err(SupervisorError::Refused(reason)),
+            Ok(Err(Refusal::NotHere)) | Err(_) => Err(SupervisorError::Refused(
                 "the journal cannot be written at the moment".to_owned(),
             )),
         }
@@ -391,8 +393,7 @@ impl<P: Perform> Supervisor<P> {
         for delivery in deliveries {
             let Some((slot, host)) = self.hosts.find(&delivery.task) else {
                 if let Some(reply) = delivery.reply {
-                    let _ =
-                        reply.try_send(Err(format!("task {} is not driven here", delivery.task)));
+                    let _ = reply.try_send(Err(Refusal::NotHere));
                 }
                 continue;
             };
@@ -454,7 +455,8 @@ impl<P: Perform> Supervisor<P> {
             }
             if let Some(reply) = delivery.reply {
                 // Whoever asked may have gone away; the record stands.
-                let _ = reply.try_send(output.rejected.map_or(Ok(()), Err));
+                let rejected = output.rejected.map(Refusal::Rejected);
+                let _ = reply.try_send(rejected.map_or(Ok(()), Err));
             }
             effects
                 .extend(output.effects.into_iter().map(|effect| (delivery.task.clone(), effect)));

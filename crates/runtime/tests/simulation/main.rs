@@ -14,7 +14,6 @@ mod run;
 mod scenario;
 mod world;
 
-use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -188,6 +187,8 @@ fn report(what: &str, runs: u64, began: Instant, tally: &Tally) {
     ));
 }
 
+/// Shown with `--nocapture`, or when the test fails.
+#[allow(clippy::print_stdout, reason = "the harness captures it")]
 fn say(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    println!("{text}");
 }

@@ -16,7 +16,7 @@ use crate::random::Random;
 use crate::scenario;
 
 /// Where the answer to a command comes from.
-type Answer = Receiver<Result<(), String>>;
+type Answer = Receiver<Result<(), runtime::inbox::Refusal>>;
 
 /// What the operators remember.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use machine::Effect;
 use machine::effect::ToolCall;
 use machine::id::{CallId, EffectId, TaskId};
 use machine::input::{Input, Signal};
-use machine::task::{CriterionResult, Workspace, WorkspaceKind};
+use machine::task::{Criterion, CriterionResult, Workspace, WorkspaceKind};
 use machine::tool::{EffectClass, Status, ToolResult};
 use serde_json::{Value, json};
 
@@ -272,31 +272,35 @@ impl World {
                 Signal::Checkpointed(id, Ok(format!("tree-{}", id.0))).into()
             }
             Effect::Verify { id, criteria, .. } => {
-                let results: Vec<CriterionResult> = criteria
-                    .iter()
-                    .map(|criterion| {
-                        let passed = !self.chance(4);
-                        let evidence = format!("seen by effect {}", id.0);
-                        let exit = Some(i32::from(!passed));
-                        CriterionResult {
-                            title: criterion.title(),
-                            passed,
-                            exit,
-                            evidence,
-                            millis: 3,
-                        }
-                    })
-                    .collect();
-                if results.iter().all(|result| result.passed) {
-                    *self.passed.entry(task).or_default() += 1;
-                }
-                Signal::Verified(id, Ok(results)).into()
+                Signal::Verified(id, Ok(self.verdict(task, id, &criteria))).into()
             }
             // The supervisor keeps timers and turns cancels into calls.
             Effect::SetTimer { id, .. } | Effect::Cancel { target: id } => {
                 Signal::TimerFired(id).into()
             }
         }
+    }
+
+    /// Most criteria pass; each failure looks different, so that trying again makes sense.
+    fn verdict(
+        &mut self,
+        task: TaskId,
+        id: EffectId,
+        criteria: &[Criterion],
+    ) -> Vec<CriterionResult> {
+        let results: Vec<CriterionResult> = criteria
+            .iter()
+            .map(|criterion| {
+                let passed = !self.chance(4);
+                let evidence = format!("seen by effect {}", id.0);
+                let exit = Some(i32::from(!passed));
+                CriterionResult { title: criterion.title(), passed, exit, evidence, millis: 3 }
+            })
+            .collect();
+        if results.iter().all(|result| result.passed) {
+            *self.passed.entry(task).or_default() += 1;
+        }
+        results
     }
 
     /// A plugin's answer: a few actions, then a claim; sometimes none, sometimes nonsense.

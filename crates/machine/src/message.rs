@@ -1,0 +1,165 @@
+//! Conversation content, neutral to any provider. History is made of these; what a provider needs beside
+//! them (signatures, encrypted reasoning, item ids) is kept as the provider sent it and given back to it alone.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// A person, or a tool's result.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// One message: blocks in the order in which they were said.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said.
+    pub blocks: Vec<Block>,
+}
+
+/// One block, and the provider's own form of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Block {
+    /// What everybody can read.
+    #[serde(flatten)]
+    pub part: Part,
+    /// What only its provider can: sent back unchanged to the same dialect, left out for any other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Native>,
+}
+
+/// The readable content of a block.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "part", rename_all = "snake_case")]
+pub enum Part {
+    /// Text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// What the model thought, as far as its provider shows it.
+    Thinking {
+        /// The text; may be empty where the provider hides it.
+        text: String,
+    },
+    /// The model asks for a tool.
+    ToolUse {
+        /// The provider's id of the call; made by us where the provider gives none.
+        id: String,
+        /// The tool.
+        name: String,
+        /// Its parameters: a complete object.
+        input: Value,
+    },
+    /// What came of a tool.
+    ToolResult {
+        /// The id of the call.
+        id: String,
+        /// The tool.
+        name: String,
+        /// The text for the model.
+        text: String,
+        /// Whether it failed.
+        is_error: bool,
+    },
+    /// A picture or a document.
+    Media {
+        /// Such as `image/png` or `application/pdf`.
+        media_type: String,
+        /// The content in base64.
+        data: String,
+        /// A name for a document.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
+    /// Something only its provider understands (a server-side tool, a block type nobody knows yet).
+    Opaque,
+}
+
+/// A block as its provider sent it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Native {
+    /// The dialect that reads it, such as `anthropic_messages`.
+    pub dialect: String,
+    /// The model that made it; reasoning of one model is not given to another.
+    pub model: String,
+    /// The block.
+    pub raw: Value,
+}
+
+/// What a model call cost, as counted by the provider. Counters that were not sent are `None`, never zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    /// Input tokens that were neither read from nor written to a cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<u64>,
+    /// Output tokens, thinking included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<u64>,
+    /// Of the output, tokens spent on thinking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<u64>,
+    /// Input tokens read from a cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_read: Option<u64>,
+    /// Input tokens written to a cache, for the short time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<u64>,
+    /// Input tokens written to a cache, for the long time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_long: Option<u64>,
+}
+
+impl Usage {
+    /// All tokens: what a budget counts.
+    pub fn total(&self) -> u64 {
+        [self.input, self.output, self.cache_read, self.cache_write, self.cache_write_long]
+            .into_iter()
+            .flatten()
+            .fold(0, u64::saturating_add)
+    }
+
+    /// The size of the context that was sent: what compaction looks at.
+    pub fn context(&self) -> u64 {
+        self.total().saturating_sub(self.output.unwrap_or(0))
+    }
+}
+
+/// Why a model stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// It had said what it wanted to say.
+    EndTurn,
+    /// It asks for tools.
+    ToolUse,
+    /// It ran into the limit of output tokens.
+    MaxTokens,
+    /// It wrote a stop sequence.
+    StopSequence,
+    /// It, or its provider, refused.
+    Refusal,
+    /// A long turn of server-side tools pauses; the same history continues it.
+    Pause,
+}
+
+/// A finished answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The provider's id of the answer; may be empty.
+    pub id: String,
+    /// The model that answered, as the provider names it.
+    pub model: String,
+    /// What it said.
+    pub message: Message,
+    /// Why it stopped.
+    pub stop: StopReason,
+    /// What it cost.
+    pub usage: Usage,
+}
