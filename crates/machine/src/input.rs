@@ -2,7 +2,10 @@
 //!
 //! Inputs are what the journal keeps, so their JSON is a format: names are short and never change meaning.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::id::{CallId, EffectId};
@@ -24,18 +27,71 @@ pub struct Stamped<T> {
 }
 
 /// Everything that can enter `step`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+///
+/// In the journal a tool's end is a pair, `[EFFECT, RESULT]`, and everything else a table with one key: most
+/// records are the first, and short ones are cheap.
+#[derive(Debug, Clone, PartialEq)]
 pub enum Input {
     /// Somebody asks for something.
-    #[serde(rename = "cmd")]
     Command(Command),
-    /// A tool call ended. Stands outside `Signal` because most records are this one, and short ones are cheap.
-    #[serde(rename = "end")]
+    /// A tool call ended.
     ToolEnded(EffectId, ToolResult),
     /// Another effect reports.
-    #[serde(rename = "sig")]
     Signal(Signal),
+}
+
+/// The forms with a key.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Keyed<C, S> {
+    #[serde(rename = "cmd")]
+    Command(C),
+    #[serde(rename = "sig")]
+    Signal(S),
+}
+
+impl Serialize for Input {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Input::ToolEnded(effect, result) => (effect, result).serialize(serializer),
+            Input::Command(command) => Keyed::<_, &Signal>::Command(command).serialize(serializer),
+            Input::Signal(signal) => Keyed::<&Command, _>::Signal(signal).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Input {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(InputVisitor)
+    }
+}
+
+struct InputVisitor;
+
+impl<'de> Visitor<'de> for InputVisitor {
+    type Value = Input;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a pair of effect and result, or a table with the key cmd or sig")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<Input, A::Error> {
+        let missing = |at| serde::de::Error::invalid_length(at, &self);
+        let effect = pair.next_element()?.ok_or_else(|| missing(0))?;
+        let result = pair.next_element()?.ok_or_else(|| missing(1))?;
+        match pair.next_element::<serde::de::IgnoredAny>()? {
+            None => Ok(Input::ToolEnded(effect, result)),
+            Some(_) => Err(missing(3)),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Input, A::Error> {
+        let access = serde::de::value::MapAccessDeserializer::new(map);
+        Ok(match Keyed::<Command, Signal>::deserialize(access)? {
+            Keyed::Command(command) => Input::Command(command),
+            Keyed::Signal(signal) => Input::Signal(signal),
+        })
+    }
 }
 
 /// What somebody can ask for.
@@ -158,5 +214,28 @@ impl From<Command> for Input {
 impl From<Signal> for Input {
     fn from(signal: Signal) -> Input {
         Input::Signal(signal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_reads_what_it_writes_and_a_tools_end_is_a_pair() {
+        for (input, text) in [
+            (Input::ToolEnded(EffectId(7), ToolResult::ok("out")), r#"[7,"out"]"#),
+            (Command::Pause.into(), r#"{"cmd":"pause"}"#),
+            (Signal::OwnerLost.into(), r#"{"sig":"owner_lost"}"#),
+            (Command::Approve { call: CallId(3) }.into(), r#"{"cmd":{"approve":{"call":3}}}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&input).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Input>(text).unwrap(), input);
+        }
+        for wrong in
+            ["[7]", r#"[7,"out",1]"#, "{}", r#"{"cmd":"pause","sig":"owner_lost"}"#, "7", "null"]
+        {
+            assert!(serde_json::from_str::<Input>(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod laws;
+mod records;
 mod rig;
 mod scenarios;
