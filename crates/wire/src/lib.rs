@@ -1,3 +1,5 @@
 //! Bytes to values and back, without transport: nothing here opens, reads, writes or waits.
 
 pub mod jsonrpc;
+pub mod model;
+pub mod sse;

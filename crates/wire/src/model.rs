@@ -1,0 +1,225 @@
+//! Model APIs as pure translations: a request becomes bytes, bytes become events. No transport, no clock.
+//!
+//! The path of one call: [`Dialect::encode`] gives an [`HttpRequest`]; whoever has a network sends it and adds
+//! the key; each chunk of the answer goes into a [`Stream`], which frames it, lets the dialect's decoder
+//! translate each frame and gives [`StreamEvent`]s; [`Stream::finish`] gives the assembled
+//! [`machine::message::Reply`] or says why there is none. An answer with another status than 200 goes to
+//! [`Dialect::failure`] instead.
+//!
+//! One policy for every dialect:
+//! - a frame that is no JSON, or breaks the order of the protocol, ends the stream as malformed: a lost delta
+//!   is a changed answer;
+//! - an event or a block of a type nobody knows is kept or passed over, never an error;
+//! - an end without the provider's own mark is [`ErrorKind::StreamTruncated`], whatever came before;
+//! - a tool call whose arguments are not one complete JSON object is an error, never a call;
+//! - counters of usage are taken as sent, and never shrink a budget.
+
+pub mod anthropic_messages;
+pub mod assemble;
+pub mod error;
+pub mod google_generate;
+pub mod openai_chat;
+pub mod openai_responses;
+pub mod script;
+
+use machine::message::{Message, Reply, StopReason, Usage};
+use serde_json::Value;
+
+pub use assemble::Stream;
+pub use error::{ErrorKind, ModelError, Retry};
+
+/// What a model is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelRequest {
+    /// The model, as its provider names it.
+    pub model: String,
+    /// Standing instructions; none if empty.
+    pub system: String,
+    /// The conversation. May come from other providers and models: what they alone understand is left out
+    /// or turned into text when the request is built, never in stored history.
+    pub messages: Vec<Message>,
+    /// The tools it may ask for.
+    pub tools: Vec<ToolDeclaration>,
+    /// Whether it may or must ask for one.
+    pub tool_choice: ToolChoice,
+    /// The limit of output tokens; the dialect's default if absent.
+    pub max_tokens: Option<u64>,
+    /// Randomness.
+    pub temperature: Option<f64>,
+    /// How much it shall think before it answers; the model's default if absent.
+    pub effort: Option<Effort>,
+    /// A JSON schema its answer must follow.
+    pub output_schema: Option<Value>,
+    /// Whether the provider shall cache what does not change (system, tools, all but the last message).
+    pub cache: bool,
+}
+
+/// A tool as a model sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolDeclaration {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// A JSON schema of its parameters.
+    pub schema: Value,
+}
+
+/// Whether a model may ask for tools.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ToolChoice {
+    /// As it likes.
+    #[default]
+    Auto,
+    /// It must not.
+    None,
+    /// It must ask for some tool.
+    Any,
+    /// It must ask for this one.
+    Tool(String),
+}
+
+/// How much a model shall think.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// Not at all, where that can be said.
+    None,
+    /// Little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+}
+
+/// A request ready to send, but for the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpRequest {
+    /// Appended to the endpoint's base URL; begins with a slash.
+    pub path: String,
+    /// Names in lower case. The key is not among them: see [`Dialect::key_header`].
+    pub headers: Vec<(String, String)>,
+    /// The body, JSON.
+    pub body: Vec<u8>,
+}
+
+/// Differences between servers that speak the same dialect, as data.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Vendor {
+    /// Tool call ids must be nine letters or digits (Mistral).
+    pub short_tool_ids: bool,
+    /// `max_completion_tokens` instead of `max_tokens` (OpenAI's own chat API).
+    pub max_completion_tokens: bool,
+    /// A forced tool is said as `any` instead of `required` (Mistral).
+    pub tool_choice_any: bool,
+    /// No `stream_options`: usage comes unasked (Mistral) or not at all.
+    pub no_stream_options: bool,
+    /// A tool's result must be followed by the model, not by a person (Mistral).
+    pub assistant_after_tools: bool,
+    /// Documents are `document_url` parts instead of `file` parts (Mistral).
+    pub document_url: bool,
+}
+
+/// One way to talk to a model.
+pub trait Dialect: Send + Sync {
+    /// Its name, as `Native::dialect` has it.
+    fn name(&self) -> &'static str;
+
+    /// The header that carries the key, and what stands before the key in it.
+    fn key_header(&self) -> (&'static str, &'static str);
+
+    /// Builds the request, always streaming. Repairs what another provider's history lacks or has too much
+    /// of: every tool use is followed by its result, ids have the form this dialect wants, foreign thinking
+    /// becomes text or is left out.
+    fn encode(&self, request: &ModelRequest) -> HttpRequest;
+
+    /// A decoder for one answer.
+    fn decoder(&self) -> Box<dyn Decode>;
+
+    /// Reads an answer that is no stream: a status other than 200. `headers` have names in lower case.
+    fn failure(&self, status: u16, headers: &[(String, String)], body: &[u8]) -> ModelError;
+}
+
+/// Translates the frames of one answer.
+pub trait Decode: Send {
+    /// Takes one server-sent event (`event` is empty if the frame named none).
+    fn frame(
+        &mut self,
+        event: &str,
+        data: &str,
+        out: &mut Vec<StreamEvent>,
+    ) -> Result<(), ModelError>;
+
+    /// Whether the provider's own end mark has come.
+    fn is_complete(&self) -> bool;
+}
+
+/// The one vocabulary of all dialects. `index` tells the blocks of an answer apart; blocks may interleave.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StreamEvent {
+    /// An answer begins.
+    MessageStart {
+        /// The provider's id of the answer.
+        id: String,
+        /// The model that answers.
+        model: String,
+    },
+    /// More text.
+    TextDelta {
+        /// The block.
+        index: usize,
+        /// The text.
+        text: String,
+    },
+    /// More thinking.
+    ThinkingDelta {
+        /// The block.
+        index: usize,
+        /// The text.
+        text: String,
+    },
+    /// A tool call begins.
+    ToolUseStart {
+        /// The block.
+        index: usize,
+        /// The provider's id of the call; empty if it gives none.
+        id: String,
+        /// The tool.
+        name: String,
+    },
+    /// More of a tool call's arguments.
+    InputJsonDelta {
+        /// The block.
+        index: usize,
+        /// A piece of JSON text.
+        json: String,
+    },
+    /// A tool call is complete.
+    ToolUseStop {
+        /// The block.
+        index: usize,
+    },
+    /// A block in its provider's own form, to be sent back unchanged. Comes after the block's deltas; a block
+    /// without any is opaque.
+    Native {
+        /// The block.
+        index: usize,
+        /// The block as its provider wants it back.
+        raw: Value,
+    },
+    /// Counters, and why it stops, as far as they are known by now; later ones replace earlier ones, counter
+    /// by counter.
+    MessageDelta {
+        /// What it cost so far.
+        usage: Usage,
+        /// Why it stops.
+        stop: Option<StopReason>,
+    },
+    /// The provider's own end mark.
+    MessageStop,
+    /// Something that means nothing but that the connection lives.
+    Ping,
+}
+
+/// What came of a stream.
+pub type Answer = Result<Reply, ModelError>;

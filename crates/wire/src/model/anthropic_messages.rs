@@ -1,0 +1,35 @@
+//! Anthropic's Messages API: `POST /v1/messages`, answers as named events of typed blocks.
+
+mod decode;
+mod encode;
+mod failure;
+
+use super::{Decode, Dialect, HttpRequest, ModelError, ModelRequest};
+
+/// The dialect. Speaks to Anthropic itself and to whatever offers the same API.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AnthropicMessages;
+
+const NAME: &str = "anthropic_messages";
+
+impl Dialect for AnthropicMessages {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn key_header(&self) -> (&'static str, &'static str) {
+        ("x-api-key", "")
+    }
+
+    fn encode(&self, request: &ModelRequest) -> HttpRequest {
+        encode::encode(request)
+    }
+
+    fn decoder(&self) -> Box<dyn Decode> {
+        Box::new(decode::Decoder::default())
+    }
+
+    fn failure(&self, status: u16, headers: &[(String, String)], body: &[u8]) -> ModelError {
+        failure::of_answer(status, headers, body)
+    }
+}

@@ -1,0 +1,547 @@
+//! Requests of the Messages API. Built from borrowed parts, so that a long history is written once and never
+//! copied; what the API's rules need beyond the history is added on the way, never stored.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use machine::message::{Block, Message, Native, Part, Role};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::NAME;
+use crate::model::{Effort, HttpRequest, ModelRequest, ToolChoice};
+
+pub(super) fn encode(request: &ModelRequest) -> HttpRequest {
+    let mut history = History::new(&request.model);
+    for group in request.messages.chunk_by(|a, b| a.role == b.role) {
+        match group.first().map(|message| message.role) {
+            Some(Role::Assistant) => history.assistant(group),
+            Some(Role::User) => history.user(group),
+            None => {}
+        }
+    }
+    history.end();
+
+    let max_tokens = request.max_tokens.unwrap_or_else(|| default_max_tokens(&request.model));
+    let is_forced = matches!(request.tool_choice, ToolChoice::Any | ToolChoice::Tool(_));
+    let (thinking, effort) = thinking(request, max_tokens, &history, is_forced);
+    let cache = request.cache.then_some(Ephemeral::DEFAULT);
+    let mut tools: Vec<Tool<'_>> = request.tools.iter().map(Tool::of).collect();
+    let mut tool_choice = match &request.tool_choice {
+        _ if tools.is_empty() => None,
+        ToolChoice::Auto => None,
+        ToolChoice::None => Some(Choice::None),
+        ToolChoice::Any => Some(Choice::Any),
+        ToolChoice::Tool(name) => Some(Choice::Tool { name }),
+    };
+    if tools.is_empty() && !history.tools.is_empty() {
+        // Calls in the history need declarations, even where no further call is wanted.
+        tools = history.tools.iter().copied().map(Tool::named).collect();
+        tool_choice = Some(Choice::None);
+    }
+    if let Some(last) = tools.last_mut() {
+        last.cache_control = cache;
+    }
+    let mut system = Vec::new();
+    if !request.system.trim().is_empty() {
+        system.push(Content::Text { text: (&*request.system).into(), cache_control: cache });
+    }
+    if request.cache {
+        mark_stable(&mut history.turns);
+    }
+    let format =
+        request.output_schema.as_ref().map(|schema| Format { kind: "json_schema", schema });
+    let output_config =
+        (effort.is_some() || format.is_some()).then_some(OutputConfig { effort, format });
+    let body = Body {
+        model: &request.model,
+        max_tokens,
+        stream: true,
+        // Thinking models take no other temperature than their own.
+        temperature: request.temperature.filter(|_| !matches!(thinking, Some(ref t) if t.is_on())),
+        thinking,
+        output_config,
+        system,
+        tools,
+        tool_choice,
+        messages: history.turns,
+    };
+    HttpRequest {
+        path: "/v1/messages".to_owned(),
+        headers: [
+            ("content-type", "application/json"),
+            ("accept", "text/event-stream"),
+            ("anthropic-version", "2023-06-01"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec(),
+        // Cannot fail: no map here has keys that are no text, and a `Vec` takes every byte.
+        body: serde_json::to_vec(&body).unwrap_or_default(),
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    max_tokens: u64,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Thinking>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<OutputConfig<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Choice<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    system: Vec<Content<'a>>,
+    messages: Vec<Turn<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Thinking {
+    Disabled,
+    Adaptive,
+    Enabled { budget_tokens: u64 },
+}
+
+impl Thinking {
+    fn is_on(&self) -> bool {
+        !matches!(self, Thinking::Disabled)
+    }
+}
+
+#[derive(Serialize)]
+struct OutputConfig<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Format<'a>>,
+}
+
+#[derive(Serialize)]
+struct Format<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    schema: &'a Value,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    description: &'a str,
+    input_schema: Cow<'a, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<Ephemeral>,
+}
+
+impl<'a> Tool<'a> {
+    fn of(tool: &'a crate::model::ToolDeclaration) -> Tool<'a> {
+        let input_schema = Cow::Borrowed(&tool.schema);
+        let description = &tool.description;
+        Tool { name: &tool.name, description, input_schema, cache_control: None }
+    }
+
+    fn named(name: &'a str) -> Tool<'a> {
+        let input_schema = Cow::Owned(serde_json::json!({"type": "object"}));
+        Tool { name, description: "", input_schema, cache_control: None }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Choice<'a> {
+    None,
+    Any,
+    Tool { name: &'a str },
+}
+
+/// Marks the end of what is cached, for the short time.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Ephemeral {
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
+impl Ephemeral {
+    const DEFAULT: Ephemeral = Ephemeral { kind: "ephemeral" };
+}
+
+#[derive(Serialize)]
+struct Turn<'a> {
+    role: Role,
+    content: Vec<Content<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Content<'a> {
+    Text {
+        text: Cow<'a, str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Ephemeral>,
+    },
+    ToolUse {
+        id: String,
+        name: &'a str,
+        input: &'a Value,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Ephemeral>,
+    },
+    ToolResult {
+        tool_use_id: String,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        content: &'a str,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Ephemeral>,
+    },
+    Image {
+        source: Source<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Ephemeral>,
+    },
+    Document {
+        source: Source<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Ephemeral>,
+    },
+    /// As the provider sent it; never marked, never changed.
+    #[serde(untagged)]
+    Native(&'a Value),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Source<'a> {
+    Base64 { media_type: &'a str, data: &'a str },
+    Text { media_type: &'static str, data: String },
+}
+
+impl<'a> Content<'a> {
+    fn text(text: impl Into<Cow<'a, str>>) -> Content<'a> {
+        Content::Text { text: text.into(), cache_control: None }
+    }
+
+    /// Where the mark of this block stands; a native block has no room for one.
+    fn mark(&mut self) -> Option<&mut Option<Ephemeral>> {
+        match self {
+            Content::Text { cache_control, .. }
+            | Content::ToolUse { cache_control, .. }
+            | Content::ToolResult { cache_control, .. }
+            | Content::Image { cache_control, .. }
+            | Content::Document { cache_control, .. } => Some(cache_control),
+            Content::Native(_) => None,
+        }
+    }
+}
+
+/// Marks the end of the last message that the next request will repeat.
+fn mark_stable(turns: &mut [Turn<'_>]) {
+    let Some((_, stable)) = turns.split_last_mut() else { return };
+    let blocks = stable.iter_mut().flat_map(|turn| &mut turn.content);
+    if let Some(mark) = blocks.rev().find_map(Content::mark) {
+        *mark = Some(Ephemeral::DEFAULT);
+    }
+}
+
+/// The conversation under the API's rules: roles take turns, each call has its result in the next turn, ids
+/// are unique and of a certain form, no text is empty.
+struct History<'a> {
+    model: &'a str,
+    turns: Vec<Turn<'a>>,
+    /// The calls of the last turn: the history's id and the one that is sent.
+    open: Vec<(&'a str, String)>,
+    ids: BTreeSet<String>,
+    /// The tools that were called.
+    tools: BTreeSet<&'a str>,
+    /// Whether the last turn ends with a server's tool: the provider continues it by itself.
+    pauses: bool,
+}
+
+const INTERRUPTED: &str = "The call was interrupted; whether it had an effect is unknown.";
+const CONTINUE: &str = "Continue.";
+
+impl<'a> History<'a> {
+    fn new(model: &'a str) -> History<'a> {
+        let (turns, open) = (Vec::new(), Vec::new());
+        let (ids, tools) = (BTreeSet::new(), BTreeSet::new());
+        History { model, turns, open, ids, tools, pauses: false }
+    }
+
+    fn assistant(&mut self, messages: &'a [Message]) {
+        let mut content = Vec::new();
+        self.pauses = false;
+        for block in messages.iter().flat_map(|message| &message.blocks) {
+            let native = block.native.as_ref().and_then(|native| self.own(native));
+            self.pauses = native.is_some_and(is_server_tool);
+            match (&block.part, native) {
+                (Part::ToolUse { id, name, input }, native) => {
+                    content.push(self.call(id, name, input, native));
+                }
+                (_, Some(raw)) => content.push(Content::Native(raw)),
+                // Thoughts of another model are no use to this one, and none of its own words.
+                (Part::Thinking { .. } | Part::Opaque, None) => {}
+                (Part::Text { .. } | Part::ToolResult { .. } | Part::Media { .. }, None) => {
+                    content.extend(readable(block));
+                }
+            }
+        }
+        // No turn may end in thought.
+        while matches!(content.last(), Some(Content::Native(raw)) if is_thought(raw)) {
+            content.pop();
+        }
+        if self.turns.is_empty() && !content.is_empty() {
+            self.push(Role::User, vec![Content::text(CONTINUE)]);
+        }
+        self.push(Role::Assistant, content);
+    }
+
+    fn user(&mut self, messages: &'a [Message]) {
+        let mut results = Vec::new();
+        let mut rest = Vec::new();
+        for block in messages.iter().flat_map(|message| &message.blocks) {
+            if let Part::ToolResult { id, text, is_error, .. } = &block.part
+                && let Some(at) = self.open.iter().position(|(known, _)| known == id)
+            {
+                let (_, sent) = self.open.remove(at);
+                results.push(result(sent, text, *is_error));
+            } else {
+                rest.extend(readable(block));
+            }
+        }
+        results.extend(self.interrupted());
+        results.append(&mut rest);
+        self.push(Role::User, results);
+    }
+
+    /// Makes the conversation one that can be answered.
+    fn end(&mut self) {
+        let results: Vec<_> = self.interrupted().collect();
+        self.push(Role::User, results);
+        let waits = self.turns.last().is_none_or(|turn| turn.role == Role::Assistant);
+        if waits && !self.pauses {
+            self.push(Role::User, vec![Content::text(CONTINUE)]);
+        }
+    }
+
+    fn interrupted(&mut self) -> impl Iterator<Item = Content<'a>> + use<'a> {
+        std::mem::take(&mut self.open).into_iter().map(|(_, sent)| result(sent, INTERRUPTED, true))
+    }
+
+    fn push(&mut self, role: Role, mut content: Vec<Content<'a>>) {
+        match self.turns.last_mut() {
+            _ if content.is_empty() => {}
+            Some(last) if last.role == role => last.content.append(&mut content),
+            _ => self.turns.push(Turn { role, content }),
+        }
+    }
+
+    fn call(
+        &mut self,
+        id: &'a str,
+        name: &'a str,
+        input: &'a Value,
+        native: Option<&'a Value>,
+    ) -> Content<'a> {
+        self.tools.insert(name);
+        let sent = self.id(id);
+        let unchanged = native.filter(|raw| raw["id"] == sent.as_str());
+        self.open.push((id, sent.clone()));
+        match unchanged {
+            Some(raw) => Content::Native(raw),
+            None => Content::ToolUse { id: sent, name, input, cache_control: None },
+        }
+    }
+
+    /// An id of the form that is taken, and that no earlier call has.
+    fn id(&mut self, id: &str) -> String {
+        let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let mut clean: String = id.chars().map(|c| if is_fine(c) { c } else { '_' }).collect();
+        if clean.is_empty() {
+            clean.push_str("call");
+        }
+        let mut sent = clean.clone();
+        let mut n = 1_u32;
+        while !self.ids.insert(sent.clone()) {
+            n += 1;
+            sent = format!("{clean}_{n}");
+        }
+        sent
+    }
+
+    /// The native form, if it is this dialect's and this model's.
+    fn own(&self, native: &'a Native) -> Option<&'a Value> {
+        let is_own = native.dialect == NAME && undated(&native.model) == undated(self.model);
+        is_own.then_some(&native.raw)
+    }
+}
+
+fn result(tool_use_id: String, text: &str, is_error: bool) -> Content<'_> {
+    // An error must say something.
+    let content = if text.is_empty() && is_error { "(no output)" } else { text };
+    Content::ToolResult { tool_use_id, content, is_error, cache_control: None }
+}
+
+/// A block as anybody's: nothing, if there is nothing to read.
+fn readable(block: &Block) -> Option<Content<'_>> {
+    match &block.part {
+        Part::Text { text } => (!text.trim().is_empty()).then(|| Content::text(&**text)),
+        Part::ToolResult { name, text, .. } => {
+            Some(Content::text(format!("[result of {name}]\n{text}")))
+        }
+        Part::Media { media_type, data, name } => Some(media(media_type, data, name.as_deref())),
+        Part::ToolUse { .. } | Part::Thinking { .. } | Part::Opaque => None,
+    }
+}
+
+fn media<'a>(media_type: &'a str, data: &'a str, title: Option<&'a str>) -> Content<'a> {
+    let source = Source::Base64 { media_type, data };
+    match media_type {
+        "image/jpeg" | "image/png" | "image/gif" | "image/webp" => {
+            Content::Image { source, cache_control: None }
+        }
+        "application/pdf" => Content::Document { source, title, cache_control: None },
+        _ => match decode_base64(data).and_then(|bytes| String::from_utf8(bytes).ok()) {
+            Some(data) => {
+                let source = Source::Text { media_type: "text/plain", data };
+                Content::Document { source, title, cache_control: None }
+            }
+            None => Content::text(format!("[a file of type {media_type}, not shown]")),
+        },
+    }
+}
+
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let text = text.trim_end_matches('=');
+    let mut out = Vec::with_capacity(text.len() / 4 * 3);
+    let mut bits = 0_u32;
+    let mut held = 0;
+    for byte in text.bytes() {
+        let six = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        };
+        bits = (bits << 6) | u32::from(six);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            out.push((bits >> held) as u8);
+        }
+    }
+    Some(out)
+}
+
+/// How a model is told to think.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// It cannot.
+    Never,
+    /// With a number of tokens.
+    Budget,
+    /// As much as it likes, with a word for the effort; thinking can be switched off.
+    Adaptive,
+    /// The same, but it always thinks. Also for names that nobody knows.
+    Always,
+}
+
+fn style(model: &str) -> Style {
+    // Gateways put a name of their own before it.
+    let Some((_, rest)) = model.rsplit_once("claude-") else { return Style::Always };
+    if rest.starts_with("3-7") {
+        return Style::Budget;
+    }
+    if rest.starts_with(['1', '2', '3']) || rest.starts_with("instant") {
+        return Style::Never;
+    }
+    let mut words = undated(rest).split('-').skip(1).map(|word| word.parse::<u32>().ok());
+    match (words.next().flatten(), words.next().flatten()) {
+        (Some(4), None | Some(0..=5)) => Style::Budget,
+        (Some(4), _) => Style::Adaptive,
+        _ => Style::Always,
+    }
+}
+
+/// A name without the date or the `latest` that aliases differ in.
+fn undated(model: &str) -> &str {
+    match model.rsplit_once(['-', '@']) {
+        Some((name, end))
+            if end == "latest" || (end.len() == 8 && end.bytes().all(|b| b.is_ascii_digit())) =>
+        {
+            name
+        }
+        _ => model,
+    }
+}
+
+fn default_max_tokens(model: &str) -> u64 {
+    match model.rsplit_once("claude-") {
+        Some((_, rest)) if rest.starts_with("3-5") => 8_192,
+        Some((_, rest)) if rest.starts_with("3-7") => 32_000,
+        Some((_, rest)) if rest.starts_with(['1', '2', '3']) => 4_096,
+        _ => 32_000,
+    }
+}
+
+/// The thinking mode and the effort for a request.
+fn thinking(
+    request: &ModelRequest,
+    max_tokens: u64,
+    history: &History<'_>,
+    is_forced: bool,
+) -> (Option<Thinking>, Option<&'static str>) {
+    const LEAST: u64 = 1_024;
+    let Some(effort) = request.effort else { return (None, None) };
+    let (word, tokens) = match effort {
+        Effort::None | Effort::Low => ("low", 2_048),
+        Effort::Medium => ("medium", 8_192),
+        Effort::High => ("high", 24_576),
+    };
+    match style(&request.model) {
+        Style::Never => (None, None),
+        Style::Budget => {
+            let budget_tokens = tokens.min(max_tokens / 2);
+            let is_on = effort != Effort::None
+                && budget_tokens >= LEAST
+                && !is_forced
+                && !continues_without_thought(&history.turns);
+            (is_on.then_some(Thinking::Enabled { budget_tokens }), None)
+        }
+        Style::Adaptive if effort == Effort::None => (Some(Thinking::Disabled), None),
+        // A forced call leaves no room for thought.
+        Style::Adaptive | Style::Always if is_forced => (None, Some(word)),
+        Style::Adaptive => (Some(Thinking::Adaptive), Some(word)),
+        Style::Always if effort == Effort::None => (None, Some(word)),
+        Style::Always => (Some(Thinking::Adaptive), Some(word)),
+    }
+}
+
+/// Whether the turn that is to be continued has calls without the thoughts that led to them (another model
+/// made them): models with a budget refuse that while they are to think.
+fn continues_without_thought(turns: &[Turn<'_>]) -> bool {
+    let [.., calls, results] = turns else { return false };
+    let begins_with_thought =
+        matches!(calls.content.first(), Some(Content::Native(raw)) if is_thought(raw));
+    let has_results =
+        results.content.iter().any(|block| matches!(block, Content::ToolResult { .. }));
+    has_results && !begins_with_thought
+}
+
+fn is_thought(raw: &Value) -> bool {
+    raw["type"] == "thinking" || raw["type"] == "redacted_thinking"
+}
+
+fn is_server_tool(raw: &Value) -> bool {
+    raw["type"].as_str().is_some_and(|name| name != "tool_use" && name.contains("tool"))
+}

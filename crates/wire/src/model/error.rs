@@ -1,0 +1,358 @@
+//! What can go wrong with a model call, in the kinds that decide what to do next.
+
+use std::fmt;
+
+pub use machine::message::Retry;
+use machine::message::Usage;
+
+/// The kinds of failure. Exhaustive on purpose: each has a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The request is wrong and will stay so.
+    Client,
+    /// The configuration is wrong: an unknown model, a missing parameter.
+    Config,
+    /// The history breaks the provider's rules (ids, order, missing results).
+    History,
+    /// The key is missing, wrong or not allowed.
+    Auth,
+    /// Too many requests; waiting helps.
+    RateLimited,
+    /// No money or quota left; waiting does not help.
+    Quota,
+    /// The provider is overloaded.
+    Overloaded,
+    /// The provider failed.
+    Server,
+    /// The conversation does not fit into the model's context.
+    ContextOverflow,
+    /// The request is larger than the provider takes.
+    TooLarge,
+    /// The provider's filter stopped the answer.
+    ContentFilter,
+    /// The network failed.
+    Transport,
+    /// The answer points somewhere else; the key is never sent there.
+    Redirect,
+    /// The answer, or a part of it, is not what the protocol says.
+    Malformed,
+    /// A frame was no JSON.
+    MalformedStream,
+    /// Frames came in an order that the protocol does not have.
+    Protocol,
+    /// The stream ended without its end mark.
+    StreamTruncated,
+    /// The answer ended at its limit before it was whole.
+    Truncated,
+    /// Nothing came for too long.
+    IdleTimeout,
+    /// The whole call took too long.
+    TotalTimeout,
+    /// The answer is larger than is taken.
+    OutputTooLarge,
+    /// A tool call was cut before its arguments were whole.
+    ToolArgsTruncated,
+    /// A tool call's arguments are not one JSON object.
+    ToolArgsInvalid,
+    /// The provider itself says that a tool call is malformed.
+    MalformedToolCall,
+    /// Two tool calls of one answer have the same id.
+    DuplicateToolId,
+    /// An answer with nothing in it.
+    EmptyCompletion,
+    /// A reason to stop that nobody knows.
+    UnknownStop,
+    /// Somebody cancelled the call.
+    Cancelled,
+}
+
+impl ErrorKind {
+    /// The word of logs and tests.
+    pub fn word(self) -> &'static str {
+        match self {
+            ErrorKind::Client => "client",
+            ErrorKind::Config => "config",
+            ErrorKind::History => "history",
+            ErrorKind::Auth => "auth",
+            ErrorKind::RateLimited => "rate_limited",
+            ErrorKind::Quota => "quota",
+            ErrorKind::Overloaded => "overloaded",
+            ErrorKind::Server => "server",
+            ErrorKind::ContextOverflow => "context_overflow",
+            ErrorKind::TooLarge => "too_large",
+            ErrorKind::ContentFilter => "content_filter",
+            ErrorKind::Transport => "transport",
+            ErrorKind::Redirect => "redirect",
+            ErrorKind::Malformed => "malformed",
+            ErrorKind::MalformedStream => "malformed_stream",
+            ErrorKind::Protocol => "protocol",
+            ErrorKind::StreamTruncated => "stream_truncated",
+            ErrorKind::Truncated => "truncated",
+            ErrorKind::IdleTimeout => "idle_timeout",
+            ErrorKind::TotalTimeout => "total_timeout",
+            ErrorKind::OutputTooLarge => "output_too_large",
+            ErrorKind::ToolArgsTruncated => "tool_args_truncated",
+            ErrorKind::ToolArgsInvalid => "tool_args_invalid",
+            ErrorKind::MalformedToolCall => "malformed_tool_call",
+            ErrorKind::DuplicateToolId => "duplicate_tool_id",
+            ErrorKind::EmptyCompletion => "empty_completion",
+            ErrorKind::UnknownStop => "unknown_stop",
+            ErrorKind::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// A failed model call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelError {
+    /// What kind of failure.
+    pub kind: ErrorKind,
+    /// Whether to try again.
+    pub retry: Retry,
+    /// What the provider said, or what is wrong; never holds a key.
+    pub message: String,
+    /// The status of the answer, where there was one.
+    pub status: Option<u16>,
+    /// The provider's id of the request, to ask about.
+    pub request_id: Option<String>,
+    /// What was counted before it failed: it is paid for all the same.
+    pub usage: Usage,
+}
+
+impl ModelError {
+    /// An error with nothing but its kind and message; the kind's usual answer to whether to try again.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> ModelError {
+        let retry = match kind {
+            ErrorKind::RateLimited
+            | ErrorKind::Overloaded
+            | ErrorKind::Server
+            | ErrorKind::Transport
+            | ErrorKind::MalformedStream
+            | ErrorKind::Protocol
+            | ErrorKind::StreamTruncated
+            | ErrorKind::IdleTimeout
+            | ErrorKind::TotalTimeout
+            | ErrorKind::MalformedToolCall
+            | ErrorKind::DuplicateToolId
+            | ErrorKind::EmptyCompletion => Retry::Backoff,
+            ErrorKind::Client
+            | ErrorKind::Config
+            | ErrorKind::History
+            | ErrorKind::Auth
+            | ErrorKind::Quota
+            | ErrorKind::ContextOverflow
+            | ErrorKind::TooLarge
+            | ErrorKind::ContentFilter
+            | ErrorKind::Redirect
+            | ErrorKind::Malformed
+            | ErrorKind::Truncated
+            | ErrorKind::OutputTooLarge
+            | ErrorKind::ToolArgsTruncated
+            | ErrorKind::ToolArgsInvalid
+            | ErrorKind::UnknownStop
+            | ErrorKind::Cancelled => Retry::Never,
+        };
+        let usage = Usage::default();
+        ModelError { kind, retry, message: message.into(), status: None, request_id: None, usage }
+    }
+
+    /// The error of an answer with this status and these headers: carries both, and waits as long as the
+    /// headers ask for if its kind is one to try again. `message` goes through [`told`].
+    pub fn of_answer(
+        kind: ErrorKind,
+        message: &str,
+        status: u16,
+        headers: &[(String, String)],
+    ) -> ModelError {
+        let mut error = ModelError::new(kind, told(message)).wait(retry_after(headers));
+        if header(headers, "x-should-retry") == Some("false") {
+            error.retry = Retry::Never;
+        }
+        error.status = Some(status);
+        error.request_id =
+            ["request-id", "x-request-id", "x-goog-request-id", "mistral-correlation-id"]
+                .into_iter()
+                .find_map(|name| header(headers, name))
+                .map(str::to_owned);
+        error
+    }
+
+    /// The same, to be tried again after this many milliseconds where it is to be tried again at all.
+    pub fn wait(mut self, milliseconds: Option<u64>) -> ModelError {
+        if let (Retry::Backoff, Some(milliseconds)) = (self.retry, milliseconds) {
+            self.retry = Retry::After(milliseconds);
+        }
+        self
+    }
+}
+
+impl fmt::Display for ModelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind.word(), self.message)
+    }
+}
+
+impl std::error::Error for ModelError {}
+
+/// The first header of this name (lower case).
+pub fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.trim())
+}
+
+/// How long the headers ask to wait, in milliseconds: `retry-after-ms`, then `retry-after` in seconds or as a
+/// date. A date counts from the answer's own `date`, so it needs no clock; without one it says nothing.
+/// What is negative or no number says nothing either; what is absurdly long is told as it is.
+pub fn retry_after(headers: &[(String, String)]) -> Option<u64> {
+    if let Some(wait) = header(headers, "retry-after-ms").and_then(|text| milliseconds(text, 1.0)) {
+        return Some(wait);
+    }
+    let text = header(headers, "retry-after")?;
+    milliseconds(text, 1000.0).or_else(|| {
+        let until = http_date(text)?;
+        let now = http_date(header(headers, "date")?)?;
+        u64::try_from(until - now).ok()?.checked_mul(1000)
+    })
+}
+
+/// A length of time such as `39s`, `1.898s`, `500ms` or `6m0s`, in milliseconds.
+pub fn duration(text: &str) -> Option<u64> {
+    let mut rest = text;
+    let mut total = 0_u64;
+    while !rest.is_empty() {
+        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let unit = &rest[number..];
+        let unit = &unit[..unit.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(unit.len())];
+        let scale = match unit {
+            "ms" => 1.0,
+            "s" => 1000.0,
+            "m" => 60_000.0,
+            "h" => 3_600_000.0,
+            "d" => 86_400_000.0,
+            _ => return None,
+        };
+        total = total.saturating_add(milliseconds(&rest[..number], scale)?);
+        rest = &rest[number + unit.len()..];
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+/// The wait that a message tells in prose (`Please try again in 1.898s.`), in milliseconds.
+pub fn try_again_in(message: &str) -> Option<u64> {
+    const MARK: &str = "try again in ";
+    let start = message.to_ascii_lowercase().find(MARK)? + MARK.len();
+    let text = message.get(start..)?.split_whitespace().next()?;
+    duration(text.trim_end_matches(['.', ',', ')']))
+}
+
+/// Whether a provider's message says that the conversation does not fit into the model's context. Providers
+/// have one error type for all that is wrong with a request, so the text decides.
+pub fn says_overflow(message: &str) -> bool {
+    const SIGNS: &[&str] = &[
+        "prompt is too long",
+        "input is too long",
+        "exceed context limit",
+        "exceeds the context",
+        "exceed the context",
+        "context length",
+        "context window",
+        "context_length_exceeded",
+        "exceeds the maximum number of tokens",
+        "exceeds the available context size",
+        "too many tokens",
+        "input token count",
+    ];
+    let message = message.to_ascii_lowercase();
+    SIGNS.iter().any(|sign| message.contains(sign))
+}
+
+/// A provider's words, fit for logs: one line of bounded length without control characters, and without what
+/// looks like a key (some providers quote it back).
+pub fn told(message: &str) -> String {
+    const LONGEST: usize = 500;
+    let mut out = String::new();
+    for word in message.split(|c: char| c.is_whitespace() || c.is_control()) {
+        if word.is_empty() {
+            continue;
+        }
+        if out.len() + word.len() > LONGEST {
+            let room = LONGEST.saturating_sub(out.len() + 1);
+            let cut = (0..=room.min(word.len())).rev().find(|at| word.is_char_boundary(*at));
+            if !out.is_empty() {
+                out.push(' ');
+            }
+            out.push_str(&hide_key(&word[..cut.unwrap_or(0)]));
+            out.push('…');
+            break;
+        }
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        out.push_str(&hide_key(word));
+    }
+    out
+}
+
+/// The kind that a status alone tells, where the body tells nothing.
+pub fn kind_of_status(status: u16) -> ErrorKind {
+    match status {
+        200..=299 => ErrorKind::Malformed,
+        300..=399 => ErrorKind::Redirect,
+        400 | 404 | 422 => ErrorKind::Config,
+        401 | 403 | 407 => ErrorKind::Auth,
+        402 => ErrorKind::Quota,
+        413 => ErrorKind::TooLarge,
+        429 => ErrorKind::RateLimited,
+        499 => ErrorKind::Cancelled,
+        503 | 529 => ErrorKind::Overloaded,
+        // A conflict or a timeout of the provider's own heals like its other failures.
+        408 | 409 | 425 | 500..=599 => ErrorKind::Server,
+        _ => ErrorKind::Client,
+    }
+}
+
+/// Seconds since 1970 of a date as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+pub fn http_date(text: &str) -> Option<i64> {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (_, rest) = text.trim().split_once(", ")?;
+    let mut words = rest.split(' ');
+    let day: i64 = number(words.next()?, 1, 31)?;
+    let month = words.next()?;
+    let month = MONTHS.iter().position(|name| *name == month)? as i64 + 1;
+    let year: i64 = number(words.next()?, 1970, 9999)?;
+    let mut clock = words.next()?.split(':');
+    let hour = number(clock.next()?, 0, 23)?;
+    let minute = number(clock.next()?, 0, 59)?;
+    let second = number(clock.next()?, 0, 60)?;
+    if words.next() != Some("GMT") || words.next().is_some() || clock.next().is_some() {
+        return None;
+    }
+    // Years begin in March here, so that the leap day is the last of the year.
+    let year = if month <= 2 { year - 1 } else { year };
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    let days = era * 146_097 + day_of_era - 719_468;
+    Some(days * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+fn number(text: &str, from: i64, to: i64) -> Option<i64> {
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    text.parse().ok().filter(|n| digits && (from..=to).contains(n))
+}
+
+fn milliseconds(text: &str, scale: f64) -> Option<u64> {
+    let value: f64 = text.trim().parse().ok()?;
+    // Rounded up: never sooner than asked for. The cast saturates.
+    (value.is_finite() && value >= 0.0).then(|| (value * scale).ceil() as u64)
+}
+
+fn hide_key(word: &str) -> std::borrow::Cow<'_, str> {
+    const STARTS: &[&str] = &["sk-", "AIza", "gsk_", "xai-", "Bearer"];
+    let start = STARTS.iter().filter_map(|mark| word.find(mark)).min();
+    match start {
+        Some(at) if word.len() - at >= 12 => format!("{}[key]", &word[..at]).into(),
+        _ => word.into(),
+    }
+}

@@ -1,0 +1,484 @@
+//! The chunks of a chat completion as events.
+
+use machine::message::{StopReason, Usage};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use super::failure;
+use super::frame::{self, Counters, Field};
+use crate::model::{Decode, ErrorKind, ModelError, StreamEvent};
+
+const COUNTERS: Counters = Counters {
+    input: "prompt_tokens",
+    input_details: "prompt_tokens_details",
+    output: "completion_tokens",
+    output_details: "completion_tokens_details",
+};
+
+/// The decoder. Blocks are numbered as they first appear; a tool call is closed by the `finish_reason`, as
+/// nothing else in this dialect says that its arguments are whole.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    is_started: bool,
+    /// The number of the next block.
+    blocks: usize,
+    /// The text or thinking that goes on.
+    prose: Option<Prose>,
+    calls: Vec<Call>,
+    is_refused: bool,
+    is_finished: bool,
+    is_done: bool,
+}
+
+#[derive(Debug)]
+struct Prose {
+    block: usize,
+    /// None for text.
+    thinking: Option<Thinking>,
+}
+
+/// Thinking is kept to be given back in the form it came in.
+#[derive(Debug)]
+struct Thinking {
+    form: Form,
+    text: String,
+    signature: Option<Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// A field of the delta, of this name.
+    Field(&'static str),
+    /// A part of the content.
+    Part,
+}
+
+#[derive(Debug)]
+struct Call {
+    block: usize,
+    /// The server's number of the call, if it counts them.
+    index: Option<u64>,
+    id: String,
+    name: String,
+    /// Arguments that came before the name.
+    held: String,
+    extra: Option<Value>,
+    is_started: bool,
+    is_closed: bool,
+}
+
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow, default)]
+    id: Field<'a>,
+    #[serde(borrow, default)]
+    model: Field<'a>,
+    #[serde(borrow, default)]
+    object: Field<'a>,
+    #[serde(borrow)]
+    choices: Option<Vec<Choice<'a>>>,
+    usage: Option<Value>,
+    error: Option<IgnoredAny>,
+    message: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(borrow)]
+    delta: Option<Delta<'a>>,
+    /// Instead of `delta`, from servers that send an answer in one piece.
+    #[serde(borrow)]
+    message: Option<Delta<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Field<'a>,
+    usage: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow, default)]
+    content: Field<'a>,
+    #[serde(borrow, default)]
+    refusal: Field<'a>,
+    #[serde(borrow, default)]
+    reasoning_content: Field<'a>,
+    #[serde(borrow, default)]
+    reasoning: Field<'a>,
+    #[serde(borrow)]
+    tool_calls: Option<Vec<ToolDelta<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct ToolDelta<'a> {
+    index: Option<u64>,
+    #[serde(borrow, default)]
+    id: Field<'a>,
+    #[serde(borrow)]
+    function: Option<FunctionDelta<'a>>,
+    /// Google's signatures travel here and must come back.
+    extra_content: Option<Value>,
+}
+
+#[derive(Deserialize, Default)]
+struct FunctionDelta<'a> {
+    #[serde(borrow, default)]
+    name: Field<'a>,
+    #[serde(borrow, default)]
+    arguments: Field<'a>,
+}
+
+impl Decode for Decoder {
+    fn frame(
+        &mut self,
+        event: &str,
+        data: &str,
+        out: &mut Vec<StreamEvent>,
+    ) -> Result<(), ModelError> {
+        if self.is_done {
+            return Ok(());
+        }
+        if data.trim() == "[DONE]" {
+            return self.done(out);
+        }
+        let chunk: Chunk<'_> = frame::read(data)?;
+        let is_error = chunk.error.is_some()
+            || chunk.object.as_str() == "error"
+            || event == "error"
+            || (chunk.choices.is_none() && chunk.message.is_some());
+        if is_error {
+            return Err(failure::in_stream(&frame::read(data)?));
+        }
+        self.chunk(chunk, out)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.is_finished
+    }
+}
+
+impl Decoder {
+    fn done(&mut self, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
+        self.is_done = true;
+        if self.is_finished {
+            out.push(StreamEvent::MessageStop);
+            return Ok(());
+        }
+        Err(if self.blocks == 0 {
+            ModelError::new(ErrorKind::EmptyCompletion, "the answer has nothing in it")
+        } else {
+            ModelError::new(ErrorKind::StreamTruncated, "the answer ended without a finish reason")
+        })
+    }
+
+    fn chunk(&mut self, chunk: Chunk<'_>, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
+        let Chunk { id, model, choices, usage, .. } = chunk;
+        let before = out.len();
+        let mut choices = choices.unwrap_or_default();
+        // Gateways begin with a chunk that names nothing.
+        let says_something = !choices.is_empty() || !id.as_str().is_empty();
+        if !self.is_started && says_something {
+            self.is_started = true;
+            let (id, model) = (id.as_str().to_owned(), model.as_str().to_owned());
+            out.push(StreamEvent::MessageStart { id, model });
+        }
+        // One answer is asked for; others would be mixed into it.
+        choices.retain(|choice| choice.index.unwrap_or(0) == 0);
+        let mut stop = None;
+        let mut usage = usage;
+        for choice in choices {
+            if let Some(delta) = choice.delta.or(choice.message) {
+                self.delta(delta, out)?;
+            }
+            usage = usage.or(choice.usage);
+            match choice.finish_reason {
+                Field::Text(reason) if !reason.is_empty() => stop = Some(reason.into_owned()),
+                Field::Absent | Field::Text(_) => {}
+                Field::Other(reason) => stop = Some(reason.to_string()),
+            }
+        }
+        let usage = usage.filter(|usage| !usage.is_null()).map(|usage| COUNTERS.read(&usage));
+        let Some(reason) = stop else {
+            if let Some(usage) = usage.filter(|usage| *usage != Usage::default()) {
+                out.push(StreamEvent::MessageDelta { usage, stop: None });
+            }
+            if out.len() == before {
+                out.push(StreamEvent::Ping);
+            }
+            return Ok(());
+        };
+        self.close(out);
+        let usage = usage.unwrap_or_default();
+        let stop = self.stop(&reason);
+        out.push(StreamEvent::MessageDelta { usage, stop: stop.as_ref().ok().copied() });
+        self.is_finished = true;
+        stop.map(drop)
+    }
+
+    fn delta(&mut self, delta: Delta<'_>, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
+        // Gateways repeat the same reasoning under both names.
+        if let Some(text) = delta.reasoning_content.into_text() {
+            self.think(Form::Field("reasoning_content"), text, None, out);
+        } else if let Some(text) = delta.reasoning.into_text() {
+            self.think(Form::Field("reasoning"), text, None, out);
+        }
+        match delta.content {
+            Field::Absent => {}
+            Field::Text(text) if text.is_empty() => {}
+            Field::Text(text) => self.say(text.into_owned(), out),
+            Field::Other(Value::Array(parts)) => {
+                for part in parts {
+                    self.part(part, out);
+                }
+            }
+            Field::Other(_) => {
+                let message = "the content of a chunk is neither text nor parts";
+                return Err(ModelError::new(ErrorKind::Protocol, message));
+            }
+        }
+        if let Some(text) = delta.refusal.into_text() {
+            self.is_refused = true;
+            self.say(text, out);
+        }
+        for call in delta.tool_calls.unwrap_or_default() {
+            self.tool(call, out)?;
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, mut part: Value, out: &mut Vec<StreamEvent>) {
+        match part["type"].as_str() {
+            Some("text") => {
+                if let Value::String(text) = part["text"].take()
+                    && !text.is_empty()
+                {
+                    self.say(text, out);
+                }
+            }
+            Some("thinking") => {
+                let text = match &part["thinking"] {
+                    Value::String(text) => text.clone(),
+                    Value::Array(inner) => {
+                        inner.iter().filter_map(|part| part["text"].as_str()).collect()
+                    }
+                    _ => String::new(),
+                };
+                let signature = part.get("signature").filter(|mark| mark.is_string()).cloned();
+                if !text.is_empty() || signature.is_some() {
+                    self.think(Form::Part, text, signature, out);
+                }
+            }
+            _ => {
+                self.close_prose(out);
+                let index = self.new_block();
+                out.push(StreamEvent::Native { index, raw: part });
+            }
+        }
+    }
+
+    fn say(&mut self, text: String, out: &mut Vec<StreamEvent>) {
+        let index = match &self.prose {
+            Some(Prose { block, thinking: None }) => *block,
+            _ => {
+                self.close_prose(out);
+                let block = self.new_block();
+                self.prose = Some(Prose { block, thinking: None });
+                block
+            }
+        };
+        self.is_finished = false;
+        out.push(StreamEvent::TextDelta { index, text });
+    }
+
+    fn think(
+        &mut self,
+        form: Form,
+        text: String,
+        signature: Option<Value>,
+        out: &mut Vec<StreamEvent>,
+    ) {
+        self.is_finished = false;
+        if let Some(Prose { block, thinking: Some(thinking) }) = &mut self.prose
+            && thinking.form == form
+            && thinking.signature.is_none()
+        {
+            thinking.text.push_str(&text);
+            thinking.signature = signature;
+            out.push(StreamEvent::ThinkingDelta { index: *block, text });
+            return;
+        }
+        self.close_prose(out);
+        let block = self.new_block();
+        let thinking = Some(Thinking { form, text: text.clone(), signature });
+        self.prose = Some(Prose { block, thinking });
+        out.push(StreamEvent::ThinkingDelta { index: block, text });
+    }
+
+    /// Takes a piece of a tool call. Servers differ in what tells their calls apart: a number, an id, or that
+    /// each call comes whole.
+    fn tool(&mut self, delta: ToolDelta<'_>, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
+        let FunctionDelta { name, arguments } = delta.function.unwrap_or_default();
+        let (id, name) = (delta.id.as_str(), name.as_str());
+        let known = |call: &Call| !id.is_empty() && call.id == id;
+        let other = |call: &Call| {
+            (!id.is_empty() && !call.id.is_empty() && call.id != id)
+                // Without ids, another name under the same number is another call.
+                || (id.is_empty() && !name.is_empty() && !call.name.is_empty() && call.name != name)
+        };
+        let found = match delta.index {
+            Some(index) => {
+                let last = self.calls.iter().rposition(|call| call.index == Some(index));
+                match last {
+                    // Some servers number every call 0.
+                    Some(at) if other(&self.calls[at]) => self.calls.iter().rposition(known),
+                    last => last,
+                }
+            }
+            None if !id.is_empty() => self.calls.iter().rposition(known),
+            None if !name.is_empty() => None,
+            None => self.calls.len().checked_sub(1),
+        };
+        let at = match found {
+            Some(at) => at,
+            None => {
+                let block = self.new_block();
+                self.calls.push(Call::new(block, delta.index));
+                self.calls.len() - 1
+            }
+        };
+        let arguments = match arguments {
+            Field::Absent => String::new(),
+            Field::Text(text) => text.into_owned(),
+            Field::Other(Value::Object(whole)) => Value::Object(whole).to_string(),
+            Field::Other(_) => {
+                let message = "the arguments of a tool call are neither text nor an object";
+                return Err(ModelError::new(ErrorKind::Protocol, message));
+            }
+        };
+        let call = &mut self.calls[at];
+        if call.is_closed {
+            if arguments.is_empty() {
+                return Ok(());
+            }
+            let message = "a tool call goes on after the finish reason";
+            return Err(ModelError::new(ErrorKind::Protocol, message));
+        }
+        self.is_finished = false;
+        call.extra = delta.extra_content.filter(|extra| !extra.is_null()).or(call.extra.take());
+        if call.id.is_empty() {
+            id.clone_into(&mut call.id);
+        }
+        if call.name.is_empty() {
+            name.clone_into(&mut call.name);
+        }
+        call.go_on(arguments, out);
+        Ok(())
+    }
+
+    /// Ends every block: what comes after this belongs to new ones.
+    fn close(&mut self, out: &mut Vec<StreamEvent>) {
+        self.close_prose(out);
+        for call in self.calls.iter_mut().filter(|call| !call.is_closed) {
+            call.is_closed = true;
+            // A call without a name is started too: whoever assembles the answer refuses it.
+            call.start(out);
+            out.push(StreamEvent::ToolUseStop { index: call.block });
+            if let Some(extra) = call.extra.take() {
+                let raw = json!({ "extra_content": extra });
+                out.push(StreamEvent::Native { index: call.block, raw });
+            }
+        }
+    }
+
+    fn close_prose(&mut self, out: &mut Vec<StreamEvent>) {
+        let Some(Prose { block, thinking: Some(thinking) }) = self.prose.take() else { return };
+        let Thinking { form, text, signature } = thinking;
+        let raw = match form {
+            Form::Field(name) => json!({ name: text }),
+            Form::Part => {
+                let mut raw =
+                    json!({ "type": "thinking", "thinking": [{ "type": "text", "text": text }] });
+                if let Some(signature) = signature {
+                    raw["signature"] = signature;
+                }
+                raw
+            }
+        };
+        out.push(StreamEvent::Native { index: block, raw });
+    }
+
+    fn stop(&self, reason: &str) -> Result<StopReason, ModelError> {
+        Ok(match reason {
+            "stop" if self.is_refused => StopReason::Refusal,
+            "stop" => StopReason::EndTurn,
+            "tool_calls" | "function_call" => StopReason::ToolUse,
+            "length" => StopReason::MaxTokens,
+            "content_filter" => StopReason::Refusal,
+            "model_length" => {
+                let message = "the answer ended at the end of the model's context";
+                return Err(ModelError::new(ErrorKind::ContextOverflow, message));
+            }
+            "error" => {
+                let message = "the provider ended the answer with an error";
+                return Err(ModelError::new(ErrorKind::Server, message));
+            }
+            "insufficient_system_resource" => {
+                let message = "the provider ran out of resources";
+                return Err(ModelError::new(ErrorKind::Overloaded, message));
+            }
+            other => {
+                let message = crate::model::error::told(&format!("the finish reason is `{other}`"));
+                return Err(ModelError::new(ErrorKind::UnknownStop, message));
+            }
+        })
+    }
+
+    fn new_block(&mut self) -> usize {
+        self.is_finished = false;
+        self.blocks += 1;
+        self.blocks - 1
+    }
+}
+
+impl Call {
+    fn new(block: usize, index: Option<u64>) -> Call {
+        Call {
+            block,
+            index,
+            id: String::new(),
+            name: String::new(),
+            held: String::new(),
+            extra: None,
+            is_started: false,
+            is_closed: false,
+        }
+    }
+
+    /// Takes more arguments; holds them back until the call has a name, and an id if one may still come.
+    fn go_on(&mut self, arguments: String, out: &mut Vec<StreamEvent>) {
+        if !self.is_started {
+            self.held.push_str(&arguments);
+            let id_may_come = self.id.is_empty() && self.held.is_empty();
+            if !self.name.is_empty() && !id_may_come {
+                self.start(out);
+            }
+        } else if !arguments.is_empty() {
+            out.push(StreamEvent::InputJsonDelta { index: self.block, json: arguments });
+        }
+    }
+
+    fn start(&mut self, out: &mut Vec<StreamEvent>) {
+        if self.is_started {
+            return;
+        }
+        self.is_started = true;
+        let (index, id, name) = (self.block, self.id.clone(), self.name.clone());
+        out.push(StreamEvent::ToolUseStart { index, id, name });
+        if !self.held.is_empty() {
+            let json = std::mem::take(&mut self.held);
+            out.push(StreamEvent::InputJsonDelta { index, json });
+        }
+    }
+}

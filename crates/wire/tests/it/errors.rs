@@ -1,0 +1,124 @@
+//! What headers and texts of answers tell about an error.
+
+use wire::model::error::{duration, http_date, retry_after, says_overflow, told, try_again_in};
+use wire::model::{Dialect, ErrorKind, Retry, anthropic_messages::AnthropicMessages};
+
+fn headers(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn waits_are_read_in_every_form() {
+    let wait = |pairs: &[(&str, &str)]| retry_after(&headers(pairs));
+    assert_eq!(wait(&[("retry-after", "7")]), Some(7000));
+    assert_eq!(wait(&[("retry-after", " 1.5 ")]), Some(1500));
+    assert_eq!(wait(&[("retry-after", "0")]), Some(0));
+    assert_eq!(wait(&[("retry-after-ms", "1500"), ("retry-after", "9")]), Some(1500));
+    assert_eq!(wait(&[("retry-after-ms", "x"), ("retry-after", "9")]), Some(9000));
+    assert_eq!(wait(&[("retry-after", "999999999")]), Some(999_999_999_000));
+    assert_eq!(wait(&[("retry-after", "1e300")]), Some(u64::MAX));
+    for nothing in ["-5", "abc", "", "NaN", "inf", "-inf", "Sun, 06 Nov 1994 08:49:37 GMT"] {
+        assert_eq!(wait(&[("retry-after", nothing)]), None, "{nothing}");
+    }
+    let until =
+        |date: &str| wait(&[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT"), ("date", date)]);
+    assert_eq!(until("Sun, 06 Nov 1994 08:49:07 GMT"), Some(30_000));
+    assert_eq!(until("Sun, 06 Nov 1994 08:49:38 GMT"), None);
+    assert_eq!(until("yesterday"), None);
+}
+
+#[test]
+fn dates_are_read_without_a_clock() {
+    assert_eq!(http_date("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
+    assert_eq!(http_date("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
+    assert_eq!(http_date("Thu, 29 Feb 2024 12:00:00 GMT"), Some(1_709_208_000));
+    for wrong in ["", "Sun, 06 Nov 1994 08:49:37", "Sun, 6x Nov 1994 08:49:37 GMT", "1994-11-06"] {
+        assert_eq!(http_date(wrong), None, "{wrong}");
+    }
+}
+
+#[test]
+fn waits_in_prose_are_read() {
+    assert_eq!(try_again_in("Rate limit. Please try again in 1.898s."), Some(1898));
+    assert_eq!(try_again_in("Try again in 6m0s, please"), Some(360_000));
+    assert_eq!(try_again_in("try again in a moment"), None);
+    assert_eq!(try_again_in("try again in "), None);
+    assert_eq!(duration("500ms"), Some(500));
+    assert_eq!(duration("39s"), Some(39_000));
+    assert_eq!(duration("s"), None);
+    assert_eq!(duration("-1s"), None);
+    assert_eq!(duration(""), None);
+}
+
+#[test]
+fn what_a_provider_says_is_bounded_and_holds_no_key() {
+    assert_eq!(told("a\n\tb\u{1b}[31m"), "a b [31m");
+    assert_eq!(told("Wrong key: sk-ant-0123456789abcdef."), "Wrong key: [key]");
+    assert_eq!(told("ask-me"), "ask-me");
+    let long = told(&"é".repeat(5000));
+    assert!(long.len() < 510 && long.ends_with('…'), "{long}");
+    assert!(told(&"word ".repeat(5000)).len() < 520);
+}
+
+#[test]
+fn overflow_is_told_by_text() {
+    assert!(says_overflow("Prompt is too long: 210000 tokens > 200000 maximum"));
+    assert!(!says_overflow("max_tokens: 9000 > 8192, the maximum allowed number of output tokens"));
+}
+
+#[test]
+fn bodies_of_anthropic_become_kinds() {
+    let failure = |status, error: &str, message: &str| {
+        let body = format!(
+            r#"{{"type":"error","error":{{"type":"{error}","message":"{message}"}},"request_id":"req_1"}}"#
+        );
+        AnthropicMessages.failure(status, &headers(&[("retry-after", "2")]), body.as_bytes())
+    };
+    let kind = |status, error, message| failure(status, error, message).kind;
+    assert_eq!(
+        kind(429, "rate_limit_error", "40,000 input tokens per minute"),
+        ErrorKind::RateLimited
+    );
+    assert_eq!(kind(429, "rate_limit_error", "enforced_spend_limit_reached"), ErrorKind::Quota);
+    assert_eq!(
+        kind(400, "invalid_request_error", "You have reached your specified API usage limits."),
+        ErrorKind::Quota
+    );
+    assert_eq!(
+        kind(400, "invalid_request_error", "Your credit balance is too low"),
+        ErrorKind::Quota
+    );
+    assert_eq!(kind(402, "billing_error", "x"), ErrorKind::Quota);
+    assert_eq!(kind(529, "overloaded_error", "x"), ErrorKind::Overloaded);
+    assert_eq!(kind(500, "invalid_request_error", "x"), ErrorKind::Server);
+    assert_eq!(kind(403, "permission_error", "x"), ErrorKind::Auth);
+    assert_eq!(kind(404, "not_found_error", "model: nope"), ErrorKind::Config);
+    assert_eq!(kind(413, "request_too_large", "x"), ErrorKind::TooLarge);
+    assert_eq!(kind(400, "invalid_request_error", "max_tokens: required"), ErrorKind::Config);
+    assert_eq!(
+        kind(400, "invalid_request_error", "messages: roles must alternate"),
+        ErrorKind::History
+    );
+    assert_eq!(
+        kind(400, "invalid_request_error", "Output blocked by content filtering policy"),
+        ErrorKind::ContentFilter
+    );
+
+    let limited = failure(429, "rate_limit_error", "slow");
+    assert_eq!(limited.retry, Retry::After(2000));
+    assert_eq!((limited.status, limited.request_id.as_deref()), (Some(429), Some("req_1")));
+    assert_eq!(failure(429, "rate_limit_error", "spend limit").retry, Retry::Never);
+}
+
+#[test]
+fn bodies_that_are_no_json_go_by_status() {
+    let kind = |status| AnthropicMessages.failure(status, &[], b"<html>what</html>").kind;
+    assert_eq!(kind(413), ErrorKind::TooLarge);
+    assert_eq!(kind(529), ErrorKind::Overloaded);
+    assert_eq!(kind(502), ErrorKind::Server);
+    assert_eq!(kind(418), ErrorKind::Client);
+    assert_eq!(kind(302), ErrorKind::Redirect);
+    assert_eq!(kind(200), ErrorKind::Malformed);
+    let should_not = headers(&[("x-should-retry", "false"), ("retry-after", "1")]);
+    assert_eq!(AnthropicMessages.failure(429, &should_not, b"").retry, Retry::Never);
+}
