@@ -18,8 +18,16 @@ demo:
 
 # More seeds of the simulation than a test run has time for.
 simulate seeds="10000":
-    DRIVETRAIN_SEEDS={{seeds}} cargo test --release -p runtime --test simulation -- --nocapture
+    DRIVETRAIN_SEEDS={{seeds}} cargo test -p runtime --test simulation -- --nocapture
 
 # Speed beside the raw limit, in one run; figures go to docs/performance.md.
 bench:
     cargo run --release -q -p runtime --example bench -- all
+
+# Instructions of one step, early and late: the same on every run (needs valgrind).
+bench-step:
+    cargo build --release -q -p runtime --example bench
+    for steps in 20000 40000 80000; do \
+        valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/bench step $steps 2>&1 \
+            | grep -E 'Collected' | sed "s/^.*:/$steps steps:/"; \
+    done

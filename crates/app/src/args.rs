@@ -1,5 +1,7 @@
 //! The command line as data: every command with its help and examples. Nothing is done here.
 
+use std::path::PathBuf;
+
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use machine::id::CallId;
 use machine::policy::budget::Budget;
@@ -58,6 +60,7 @@ FILES:
   .drivetrain/policy.toml        what tasks may do without asking
   .drivetrain/workflows/*.toml   workflows by name
   .drivetrain/drivers/*.toml     drivers that are programs of their own
+  .drivetrain/models.toml        providers of models
 These are looked for in the folder, its parents up to the repository's root, then in
 $XDG_CONFIG_HOME/drivetrain.
 
@@ -238,6 +241,49 @@ EXAMPLES:
     /// List the drivers and workflows that can be used here
     #[command(after_long_help = "EXAMPLES:\n  drivetrain drivers")]
     Drivers,
+
+    /// List the providers of models, and whether a key is there
+    ///
+    /// Keys themselves are never shown, and no key command is run.
+    #[command(after_long_help = "EXAMPLES:\n  drivetrain models\n  \
+        drivetrain models --json | jq -r '.providers[] | select(.key == \"present\") | .name'")]
+    Models,
+
+    /// Serve something that stands in for a model, to test automation without one
+    #[command(
+        subcommand,
+        after_long_help = "EXAMPLES:\n  drivetrain fake model script.toml --port 8089\n  \
+        drivetrain fake model script.toml --json | jq -r .url"
+    )]
+    Fake(FakeCmd),
+}
+
+/// What `fake` can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum FakeCmd {
+    /// Serve a scripted model on this machine, in every dialect, until Ctrl-C
+    ///
+    /// SCRIPT is a TOML list of replies and faults. Anthropic's messages, OpenAI's chat completions and responses,
+    /// Google's generateContent and Mistral's chat (under /mistral) are served at one base URL, which is printed;
+    /// all clients play the same script. GET /requests tells what was asked, without keys; POST /reset starts over.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain fake model script.toml
+  drivetrain fake model script.toml --port 8089
+  curl -s http://127.0.0.1:8089/requests | jq '.requests[].body.messages'")]
+    Model(FakeModelArgs),
+}
+
+/// Arguments of `fake model`.
+#[derive(Debug, Args)]
+pub(crate) struct FakeModelArgs {
+    /// The script
+    #[arg(value_name = "SCRIPT")]
+    pub(crate) script: PathBuf,
+
+    /// The port; 0 takes any free one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) port: u16,
 }
 
 /// What `journal` can do.
@@ -272,6 +318,10 @@ pub(crate) struct RunArgs {
     /// Run this workflow, by name or path
     #[arg(long, value_name = "NAME|PATH")]
     pub(crate) workflow: Option<String>,
+
+    /// Let this model decide; script/FILE plays a script, without a network or a key
+    #[arg(long, value_name = "PROVIDER/NAME", conflicts_with = "workflow")]
+    pub(crate) model: Option<String>,
 
     /// A command that must succeed before the task counts as done (repeatable)
     #[arg(long, value_name = "COMMAND")]

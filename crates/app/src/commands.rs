@@ -3,11 +3,13 @@
 pub(crate) mod approvals;
 pub(crate) mod catalogue;
 pub(crate) mod doctor;
+pub(crate) mod fake;
 pub(crate) mod hand_over;
 pub(crate) mod init;
 pub(crate) mod journal;
 pub(crate) mod list;
 pub(crate) mod log;
+pub(crate) mod models;
 pub(crate) mod reply;
 pub(crate) mod resume;
 pub(crate) mod run;

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Cmd, JournalCmd};
+use args::{Cli, Cmd, FakeCmd, JournalCmd};
 use error::CommandError;
 
 fn main() -> ExitCode {
@@ -84,5 +84,7 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
         Cmd::Completions { shell } => commands::catalogue::completions(*shell),
         Cmd::Tools => commands::catalogue::tools(json),
         Cmd::Drivers => commands::catalogue::drivers(json),
+        Cmd::Models => commands::models::run(json),
+        Cmd::Fake(FakeCmd::Model(args)) => commands::fake::model(args, json),
     }
 }

@@ -3,6 +3,7 @@
 mod acceptance;
 mod approval;
 mod consult;
+mod model_call;
 mod timer;
 mod tool_call;
 mod workspace;

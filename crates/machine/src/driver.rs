@@ -12,6 +12,7 @@
 
 pub mod composite;
 pub mod external;
+pub mod llm;
 pub mod scripted;
 pub mod state_machine;
 pub mod user;
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::id::CallId;
+use crate::message::{ModelCall, ModelFailure, Reply};
 use crate::policy::permission::Author;
 use crate::task::CriterionResult;
 use crate::time::{Span, Timestamp};
@@ -37,8 +39,9 @@ pub enum Decision {
     Act(Vec<Action>),
     /// Nothing to do until something comes.
     Wait(Wait),
-    /// Ask the decider outside (a plugin); its answer comes back as [`Fact::Consulted`].
-    Consult(Value),
+    /// Ask a decider outside. A plugin's answer comes back as [`Fact::Consulted`], a model's as
+    /// [`Fact::Replied`].
+    Consult(Consultation),
     /// The work is finished, says the driver. Acceptance decides.
     Claim {
         /// What was done, for a person.
@@ -51,6 +54,16 @@ pub enum Decision {
         /// Whether it is a circle rather than a failure.
         stuck: bool,
     },
+}
+
+/// Who is asked outside, and what.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Consultation {
+    /// A plugin process.
+    Plugin(Value),
+    /// A model.
+    Model(ModelCall),
 }
 
 /// What a driver can wait for.
@@ -111,8 +124,10 @@ pub enum Fact<'a> {
     Note(&'a Note),
     /// The claim was checked and these criteria did not all pass.
     VerdictFailed(&'a [CriterionResult]),
-    /// The decider outside answered, or could not (the error says why).
+    /// The plugin answered, or could not (the error says why).
     Consulted(Result<&'a Value, &'a str>),
+    /// The model answered, or could not.
+    Replied(Result<&'a Reply, &'a ModelFailure>),
 }
 
 /// What a person sent to the driver.
@@ -200,6 +215,7 @@ impl Registry {
         registry.register(Arc::new(workflow::WorkflowKind));
         registry.register(Arc::new(state_machine::StateMachineKind));
         registry.register(Arc::new(external::ExternalKind));
+        registry.register(Arc::new(llm::LlmKind));
         for kind in composite::kinds() {
             registry.register(kind);
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::id::{CallId, EffectId};
+use crate::message::ModelCall;
 use crate::policy::permission::Approval;
 use crate::task::{Criterion, Workspace, WorkspaceSpec};
 use crate::time::{Span, Timestamp};
@@ -40,6 +41,15 @@ pub enum Effect {
         plugin: Arc<Value>,
         /// What it is asked.
         request: Value,
+    },
+    /// Ask a model.
+    CallModel {
+        /// Answered by `ModelReplied`.
+        id: EffectId,
+        /// What it is asked.
+        call: ModelCall,
+        /// The folder that a model of the kind `script` is looked up in.
+        folder: String,
     },
     /// Keep the whole state of the workspace, outside of it.
     Checkpoint {
@@ -97,6 +107,7 @@ impl Effect {
             Effect::OpenWorkspace { id, .. }
             | Effect::RunTool { id, .. }
             | Effect::Consult { id, .. }
+            | Effect::CallModel { id, .. }
             | Effect::Checkpoint { id, .. }
             | Effect::Verify { id, .. }
             | Effect::SetTimer { id, .. } => *id,

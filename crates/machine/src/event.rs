@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::driver::Note;
 use crate::id::{CallId, TaskId};
+use crate::message::{StopReason, Usage};
 use crate::policy::budget::{Budget, Exhausted, Spend};
 use crate::task::{CriterionResult, Outcome, Workspace};
 use crate::time::Timestamp;
@@ -62,6 +63,36 @@ pub enum EventKind {
     WorkspaceOpened {
         /// The place.
         workspace: Workspace,
+    },
+    /// A model is asked.
+    ModelCalled {
+        /// The model.
+        model: String,
+        /// How many messages it is sent.
+        messages: usize,
+    },
+    /// A model answered.
+    ModelReplied {
+        /// The model, as its provider names it.
+        model: String,
+        /// Its words.
+        text: String,
+        /// The tools it asks for.
+        tools: Vec<String>,
+        /// Why it stopped.
+        stop: StopReason,
+        /// What it cost.
+        usage: Usage,
+    },
+    /// A model did not answer.
+    ModelFailed {
+        /// The kind in one word.
+        kind: String,
+        /// What is wrong.
+        message: String,
+        /// In how many milliseconds it is asked again; absent if it is not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        again_in: Option<u64>,
     },
     /// The driver decided.
     TurnStarted {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::id::{CallId, EffectId};
+use crate::message::{ModelFailure, Reply};
 use crate::policy::budget::Budget;
 use crate::task::{CriterionResult, DriverSpec, TaskSpec, Workspace};
 use crate::time::Timestamp;
@@ -197,6 +198,8 @@ pub enum Signal {
     Verified(EffectId, Result<Vec<CriterionResult>, String>),
     /// The decider outside answered, or could not.
     Consulted(EffectId, Result<Value, String>),
+    /// The model answered, or could not.
+    ModelReplied(EffectId, Box<Result<Reply, ModelFailure>>),
     /// A checkpoint of the workspace was made (its name), or could not be.
     Checkpointed(EffectId, Result<String, String>),
     /// A timer's moment has come.

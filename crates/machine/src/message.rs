@@ -1,6 +1,8 @@
 //! Conversation content, neutral to any provider. History is made of these; what a provider needs beside
 //! them (signatures, encrypted reasoning, item ids) is kept as the provider sent it and given back to it alone.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -116,6 +118,23 @@ pub struct Usage {
     pub cache_write_long: Option<u64>,
 }
 
+impl Message {
+    /// A person's words.
+    pub fn user(text: impl Into<String>) -> Message {
+        let part = Part::Text { text: text.into() };
+        Message { role: Role::User, blocks: vec![Block { part, native: None }] }
+    }
+
+    /// All text of the message.
+    pub fn text(&self) -> String {
+        let texts = self.blocks.iter().filter_map(|block| match &block.part {
+            Part::Text { text } => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+}
+
 impl Usage {
     /// All tokens: what a budget counts.
     pub fn total(&self) -> u64 {
@@ -147,6 +166,45 @@ pub enum StopReason {
     Refusal,
     /// A long turn of server-side tools pauses; the same history continues it.
     Pause,
+}
+
+/// A question to a model, complete but for the network.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelCall {
+    /// `PROVIDER/MODEL`, such as `anthropic/claude` or `script/FILE`.
+    pub model: String,
+    /// Standing instructions.
+    pub system: Arc<str>,
+    /// The conversation so far.
+    pub messages: Arc<Vec<Message>>,
+    /// The tools it may ask for, by name.
+    pub tools: Arc<[String]>,
+}
+
+/// Why a model did not answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelFailure {
+    /// The kind in one word, such as `rate_limited`, `context_overflow` or `stream_truncated`.
+    pub kind: String,
+    /// Whether, and when, to ask again.
+    pub retry: Retry,
+    /// For a person; never holds a key.
+    pub message: String,
+    /// What was counted before it failed: it is paid for all the same.
+    #[serde(default)]
+    pub usage: Usage,
+}
+
+/// Whether a question may be asked again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Retry {
+    /// No.
+    Never,
+    /// After a growing wait.
+    Backoff,
+    /// After this many milliseconds, as the provider asks.
+    After(u64),
 }
 
 /// A finished answer.

@@ -2,4 +2,5 @@
 
 pub mod budget;
 pub mod permission;
+pub mod retry;
 pub mod stuck;

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::driver::{
-    Action, Decision, Driver, DriverSlot, Fact, Note, Registry, SavedDriver, Situation, Wait,
+    Action, Consultation, Decision, Driver, DriverSlot, Fact, Note, Registry, SavedDriver,
+    Situation, Wait,
 };
 use crate::id::{CallId, EffectId, TaskId};
 use crate::input::MACHINE_VERSION;
@@ -60,6 +61,9 @@ pub struct Data {
     pub successor: Option<DriverSpec>,
     /// Failed verdicts in a row.
     pub streak: Streak,
+    /// Failed answers of the model to the question that is being asked.
+    #[serde(default)]
+    pub model_failures: u32,
     /// The time of the last input.
     pub clock: Timestamp,
     /// When the task started.
@@ -102,7 +106,7 @@ pub enum Phase {
     /// The decider outside is being asked.
     Consulting {
         /// What it is asked, to ask again after a crash.
-        request: Value,
+        request: Consultation,
     },
     /// The driver waits.
     Waiting(Wait),
@@ -135,6 +139,10 @@ pub enum Pending {
     Call(CallId),
     /// Asking the decider outside.
     Consult,
+    /// Asking a model.
+    Model,
+    /// Waiting before a model is asked again.
+    Retry,
     /// Keeping the workspace's state.
     Checkpoint,
     /// Checking the claim.
@@ -291,6 +299,7 @@ impl State {
                 follow_ups: VecDeque::new(),
                 successor: None,
                 streak: Streak::default(),
+                model_failures: 0,
                 clock: Timestamp(0),
                 started: Timestamp(0),
                 last_effect: 0,

@@ -90,6 +90,11 @@ impl Step<'_> {
                     self.on_consulted(answer);
                 }
             }
+            Signal::ModelReplied(id, reply) => {
+                if self.take(id, Pending::Model) {
+                    self.on_model_replied(*reply);
+                }
+            }
             Signal::Checkpointed(id, made) => {
                 if self.take(id, Pending::Checkpoint) {
                     self.on_checkpointed(made);

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// How a call may be treated when a crash hides whether it ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -169,6 +169,27 @@ pub const TOOLS: &[ToolSpec] = &[
 /// Finds a built-in tool.
 pub fn find(name: &str) -> Option<&'static ToolSpec> {
     TOOLS.iter().find(|tool| tool.name == name)
+}
+
+/// The tool's parameters as a JSON schema, for models.
+pub fn schema(tool: &ToolSpec) -> Value {
+    let properties: serde_json::Map<String, Value> = tool
+        .parameters
+        .iter()
+        .map(|parameter| {
+            let mut kind = match parameter.kind {
+                ParameterKind::Text => json!({ "type": "string" }),
+                ParameterKind::Number => json!({ "type": "integer", "minimum": 0 }),
+                ParameterKind::Flag => json!({ "type": "boolean" }),
+                ParameterKind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
+            };
+            kind["description"] = json!(parameter.summary);
+            (parameter.name.to_owned(), kind)
+        })
+        .collect();
+    let required: Vec<&str> =
+        tool.parameters.iter().filter(|parameter| parameter.required).map(|p| p.name).collect();
+    json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
 }
 
 /// Checks a call's input against the tool's parameters; the error says what was expected.
@@ -362,7 +383,6 @@ impl ToolResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn tools_are_sorted_and_unique() {

@@ -2,19 +2,23 @@
 //!
 //! The supervisor owns all states: it journals a batch of inputs, steps each task and hands the effects to
 //! the performer. Reports and commands come back through the inbox. Exactly one file reads the clock
-//! (`clock`) and one starts processes (`process`).
+//! (`clock`), one starts processes (`process`) and one calls other machines (`http`).
 
 pub mod acceptance;
 pub mod beneath;
 pub mod clock;
 pub mod control;
+pub mod fake;
 pub mod home;
 pub mod host;
+pub mod http;
 pub mod inbox;
 pub mod library;
+pub mod model;
 pub mod perform;
 pub mod plugin;
 pub mod process;
+pub mod providers;
 pub mod station;
 pub mod supervisor;
 pub mod tool;

@@ -16,6 +16,13 @@ use machine::file::{self, Format, SourceError};
 use machine::policy::permission::Policy;
 use machine::task::{Criterion, DriverSpec};
 use serde_json::{Value, json};
+use wire::model::script::Script;
+
+/// Pages in which projects speak to agents.
+const PAGES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
+
+/// The largest page that is handed to a model: it is sent with every question.
+const MAX_PAGE: u64 = 64 << 10;
 
 /// Endings that a name is looked up with.
 const ENDINGS: [&str; 3] = ["toml", "yaml", "yml"];
@@ -198,6 +205,41 @@ impl Library {
         Ok(())
     }
 
+    /// Tells every model what the project's own pages say to agents: `AGENTS.md`, then `CLAUDE.md`, of the folder
+    /// the task works in.
+    pub fn instruct(&self, driver: &mut DriverSpec, folder: &Path) -> Result<(), LibraryError> {
+        let Some(pages) = instructions(folder)? else { return Ok(()) };
+        let visited = composite::visit(&driver.name, &mut driver.config, &mut |name, config| {
+            if name == "llm" && config.is_object() {
+                let own =
+                    config["system"].as_str().map(|own| format!("{own}\n\n")).unwrap_or_default();
+                config["system"] = json!(format!("{own}{pages}"));
+            }
+            Ok(())
+        });
+        visited.map_err(LibraryError::Wrong)
+    }
+
+    /// Reads every script that a model of the task is to play: one that is missing or wrong is an error before
+    /// anything begins.
+    pub fn check_scripts(&self, driver: &DriverSpec, folder: &Path) -> Result<(), LibraryError> {
+        let mut cause = None;
+        let mut config = driver.config.clone();
+        let visited = composite::visit(&driver.name, &mut config, &mut |name, config| {
+            let file = config["model"].as_str().and_then(|model| model.strip_prefix("script/"));
+            let (Some(file), "llm") = (file, name) else { return Ok(()) };
+            let read = read(&folder.join(file)).and_then(|(text, name)| {
+                Script::parse(&text, &name).map_err(LibraryError::Source).map(drop)
+            });
+            read.map_err(|error| {
+                let text = error.to_string();
+                cause.get_or_insert(error);
+                text
+            })
+        });
+        visited.map_err(|text| cause.unwrap_or(LibraryError::Wrong(text)))
+    }
+
     /// Gives every `external:NAME` its plugin, and the configuration it was written with.
     fn resolve_plugins(&self, driver: &mut DriverSpec) -> Result<(), LibraryError> {
         let mut cause = None;
@@ -327,7 +369,7 @@ fn plain(error: &std::io::Error) -> String {
     }
 }
 
-fn project_folders(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn project_folders(folder: &Path) -> Vec<PathBuf> {
     let Ok(folder) = std::path::absolute(folder) else { return Vec::new() };
     let root = folder.ancestors().find(|parent| parent.join(".git").exists()).unwrap_or(&folder);
     folder
@@ -338,12 +380,33 @@ fn project_folders(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn user_folder() -> Option<PathBuf> {
+pub(crate) fn user_folder() -> Option<PathBuf> {
     let variable =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let config = variable("XDG_CONFIG_HOME")
         .or_else(|| variable("HOME").map(|home| home.join(".config")))?;
     Some(config.join("drivetrain")).filter(|folder| folder.is_dir())
+}
+
+/// What the project's own pages say to agents, each under its name.
+fn instructions(folder: &Path) -> Result<Option<String>, LibraryError> {
+    let mut text = String::new();
+    for page in PAGES {
+        let path = folder.join(page);
+        if !path.is_file() {
+            continue;
+        }
+        let unreadable = |reason: String| LibraryError::Unreadable { path: path.clone(), reason };
+        let size = fs::metadata(&path).map_err(|error| unreadable(error.to_string()))?.len();
+        if size > MAX_PAGE {
+            return Err(unreadable(format!(
+                "it has {size} bytes; a model is given at most {MAX_PAGE}"
+            )));
+        }
+        let said = fs::read_to_string(&path).map_err(|error| unreadable(error.to_string()))?;
+        text.push_str(&format!("The project's {page}:\n\n{}\n\n", said.trim()));
+    }
+    Ok((!text.is_empty()).then(|| text.trim_end().to_owned()))
 }
 
 #[cfg(test)]

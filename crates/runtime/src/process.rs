@@ -158,7 +158,7 @@ pub fn run(spec: ProcessSpec, cancel: &Cancel) -> Result<Finished, SpawnError> {
             (Some(error), end)
         }
     };
-    let guarded = spec.containment.is_namespaced();
+    let guarded = spec.containment.is_namespaced(spec.mark_dir.as_deref());
     let stdin = if spec.stdin.is_some() || guarded { Stdio::piped() } else { Stdio::null() };
     let mut to_write = if guarded { GO.to_vec() } else { Vec::new() };
     to_write.extend_from_slice(spec.stdin.as_deref().unwrap_or_default());
@@ -374,7 +374,7 @@ fn launch(
     };
     let stamp = new_stamp(&spec.mark).map_err(refused)?;
     let environment = environment(&spec.env, &stamp)?;
-    let mut argv = spec.containment.wrapper(spec.cwd.as_deref());
+    let mut argv = spec.containment.wrapper(spec.cwd.as_deref(), spec.mark_dir.as_deref());
     let namespaced = !argv.is_empty();
     argv.push(program.into());
     argv.extend(spec.argv.iter().skip(1).cloned());

@@ -11,12 +11,14 @@ use journal::blob::Blobs;
 use machine::effect::{Effect, ToolCall};
 use machine::id::{EffectId, TaskId};
 use machine::input::{Input, Signal};
+use machine::message::{ModelFailure, Retry, Usage};
 use machine::task::{Workspace, WorkspaceKind};
 use machine::tool::{Status, ToolResult};
 
 use crate::acceptance;
 use crate::home::Home;
 use crate::inbox::Inbox;
+use crate::model::Models;
 use crate::perform::Perform;
 use crate::plugin::Plugins;
 use crate::process::{Cancel, Containment};
@@ -33,6 +35,7 @@ pub struct World {
     running: Arc<Running>,
     tools: Arc<ToolServices>,
     plugins: Arc<Plugins>,
+    models: Arc<Models>,
     home: Home,
 }
 
@@ -52,6 +55,7 @@ impl World {
             inbox,
             running: Arc::default(),
             plugins: Arc::new(Plugins::new(Some(marks.clone()))),
+            models: Arc::default(),
             tools: Arc::new(ToolServices {
                 blobs,
                 mark_dir: Some(marks),
@@ -143,6 +147,26 @@ impl Perform for World {
                     move |reason| Signal::Consulted(id, Err(reason)).into(),
                 );
             }
+            Effect::CallModel { id, call, folder } => {
+                let (name, models) = (task.clone(), Arc::clone(&self.models));
+                self.spawn(
+                    task,
+                    id,
+                    move |cancel| {
+                        let reply = models.call(name.as_str(), &call, Path::new(&folder), cancel);
+                        Signal::ModelReplied(id, Box::new(reply)).into()
+                    },
+                    move |message| {
+                        let failure = ModelFailure {
+                            kind: "internal".to_owned(),
+                            retry: Retry::Never,
+                            message,
+                            usage: Usage::default(),
+                        };
+                        Signal::ModelReplied(id, Box::new(Err(failure))).into()
+                    },
+                );
+            }
             Effect::Checkpoint { id, workspace } => {
                 let (name, home) = (task.clone(), self.home.clone());
                 self.spawn(
@@ -201,6 +225,7 @@ impl Perform for World {
         }
         drop(effects);
         self.plugins.close(task.as_str());
+        self.models.close(task.as_str());
     }
 }
 

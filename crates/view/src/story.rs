@@ -93,6 +93,9 @@ impl Story {
             }
             EventKind::Attached { .. } => self.end = None,
             EventKind::TaskStarted { .. }
+            | EventKind::ModelCalled { .. }
+            | EventKind::ModelReplied { .. }
+            | EventKind::ModelFailed { .. }
             | EventKind::TurnStarted { .. }
             | EventKind::TurnEnded { .. }
             | EventKind::ApprovalRequested { .. }

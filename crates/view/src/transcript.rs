@@ -78,6 +78,21 @@ impl Transcript {
             EventKind::WorkspaceOpened { workspace } => {
                 one(Tone::Faint, format!("  works in {}", place(workspace)))
             }
+            EventKind::ModelCalled { model, messages } => inner(format!(
+                "{} is asked, with {messages} {}",
+                text::visible(model),
+                text::plural(*messages, "message")
+            )),
+            EventKind::ModelReplied { text, .. } if text.trim().is_empty() => Vec::new(),
+            EventKind::ModelReplied { text, .. } => prefixed(Tone::Plain, "says: ", text),
+            EventKind::ModelFailed { kind, message, again_in } => {
+                let again = match again_in {
+                    Some(millis) => format!("; asked again in {}", spend::duration(*millis)),
+                    None => String::new(),
+                };
+                let words = format!("the model failed ({kind}): {message}{again}");
+                prefixed(Tone::Bad, "", &words)
+            }
             EventKind::TurnStarted { turn, actions } => {
                 inner(format!("turn {turn}: {actions} {}", text::plural(*actions, "action")))
             }

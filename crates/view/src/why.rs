@@ -1,6 +1,6 @@
 //! Why a task stopped or what it waits for, on one screen, with what to type next.
 
-use machine::driver::Wait;
+use machine::driver::{Consultation, Wait};
 use machine::id::TaskId;
 use machine::policy::budget::{Budget, Spend};
 use machine::state::{Call, CallStatus, Data, Phase, Standing};
@@ -169,7 +169,13 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
     }
     let phase = match &data.phase {
         Phase::OpeningWorkspace => Some("its workspace is being opened".to_owned()),
-        Phase::Consulting { .. } => Some("the plugin is being asked for the next move".to_owned()),
+        Phase::Consulting { request: Consultation::Plugin(_) } => {
+            Some("the plugin is being asked for the next move".to_owned())
+        }
+        Phase::Consulting { request: Consultation::Model(call) } => Some(format!(
+            "the model {} is being asked for the next move",
+            text::visible(&call.model)
+        )),
         Phase::Checkpointing { .. } => {
             Some("its work is being kept before the claim is checked".to_owned())
         }

@@ -40,7 +40,7 @@ fn prepare(args: &RunArgs, registry: &Registry) -> Result<TaskSpec, CommandError
     })?;
     let path = Path::new(&args.task);
     // A goal of one word may be the name of some file; with a driver at hand it is a goal.
-    let names_driver = args.driver.is_some() || args.workflow.is_some();
+    let names_driver = args.driver.is_some() || args.workflow.is_some() || args.model.is_some();
     let is_file = path.is_file() && (library::is_path(&args.task) || !names_driver);
     if !is_file && (looks_like_path(&args.task) || (path.is_dir() && !names_driver)) {
         return Err(no_file(&args.task));
@@ -74,6 +74,8 @@ fn prepare(args: &RunArgs, registry: &Registry) -> Result<TaskSpec, CommandError
     if args.check.iter().any(|command| command.trim().is_empty()) {
         return Err(CommandError::usage("--check needs a command"));
     }
+    library.check_scripts(&task.driver, &folder)?;
+    library.instruct(&mut task.driver, &folder)?;
     args.limits.replace(&mut task.budget);
     task.workspace.kind = kind_of(args).or(task.workspace.kind);
     check_workspace(&task.workspace, &folder)?;
@@ -95,7 +97,21 @@ fn driver_of(args: &RunArgs, registry: &Registry) -> Result<Option<DriverSpec>, 
             config: json!({ "workflow": workflow }),
         }));
     }
+    if let Some(model) = &args.model {
+        return match args.driver.as_deref() {
+            None | Some("llm") => {
+                Ok(Some(DriverSpec { name: "llm".to_owned(), config: json!({ "model": model }) }))
+            }
+            Some(other) => Err(CommandError::usage(format!(
+                "--model is for the driver llm, not for {other:?}"
+            ))),
+        };
+    }
     let Some(name) = &args.driver else { return Ok(None) };
+    if name == "llm" {
+        return Err(CommandError::usage("the driver llm needs a model")
+            .hint("--model script/FILE plays a script, without a network or a key"));
+    }
     if let Err(reason) = registry.find(name) {
         let error = CommandError::usage(reason);
         return Err(match near(name, registry.names()) {
@@ -157,8 +173,9 @@ fn no_driver(goal: &str, registry: &Registry) -> CommandError {
     let names: Vec<&str> = registry.names().collect();
     let goal = view::text::quoted(&view::text::short(goal, 60));
     CommandError::usage("a goal in words needs a driver: who decides the next move?")
-        .hint(format!("drivetrain run {goal} --driver user        you decide, line by line"))
-        .hint(format!("drivetrain run {goal} --workflow NAME      the steps of a workflow file"))
+        .hint(format!("drivetrain run {goal} --driver user          you decide, line by line"))
+        .hint(format!("drivetrain run {goal} --model PROVIDER/NAME  a model decides"))
+        .hint(format!("drivetrain run {goal} --workflow NAME        the steps of a workflow file"))
         .hint(format!("drivers: {}", names.join(", ")))
 }
 

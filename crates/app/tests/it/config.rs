@@ -76,12 +76,13 @@ fn a_goal_needs_somebody_who_decides() {
     let environment = TestEnvironment::new();
     insta::assert_snapshot!(refused(&environment, &["run", "tidy up"]), @"
     error: a goal in words needs a driver: who decides the next move?
-      hint: drivetrain run 'tidy up' --driver user        you decide, line by line
-      hint: drivetrain run 'tidy up' --workflow NAME      the steps of a workflow file
-      hint: drivers: external, fallback, race, retry, sequence, state_machine, until_accepted, user, workflow
+      hint: drivetrain run 'tidy up' --driver user          you decide, line by line
+      hint: drivetrain run 'tidy up' --model PROVIDER/NAME  a model decides
+      hint: drivetrain run 'tidy up' --workflow NAME        the steps of a workflow file
+      hint: drivers: external, fallback, llm, race, retry, sequence, state_machine, until_accepted, user, workflow
     ");
     insta::assert_snapshot!(refused(&environment, &["run", "tidy up", "--driver", "usr"]), @r#"
-    error: no driver "usr": expected one of external, fallback, race, retry, sequence, state_machine, until_accepted, user, workflow
+    error: no driver "usr": expected one of external, fallback, llm, race, retry, sequence, state_machine, until_accepted, user, workflow
       hint: did you mean "user"?
     "#);
     insta::assert_snapshot!(refused(&environment, &["run", "tidy up", "--driver", "workflow"]), @r#"

@@ -2,7 +2,7 @@
 
 use crate::environment::TestEnvironment;
 
-const COMMANDS: [&str; 26] = [
+const COMMANDS: [&str; 29] = [
     "run",
     "resume",
     "list",
@@ -27,8 +27,11 @@ const COMMANDS: [&str; 26] = [
     "completions",
     "tools",
     "drivers",
+    "models",
+    "fake",
     "journal verify",
     "journal export",
+    "fake model",
 ];
 
 #[test]
@@ -67,6 +70,8 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       completions  Print a completion script for a shell
       tools        List the tools that steps and people can use
       drivers      List the drivers and workflows that can be used here
+      models       List the providers of models, and whether a key is there
+      fake         Serve something that stands in for a model, to test automation without one
       help         Print this message or the help of the given subcommand(s)
 
     Options:
@@ -104,6 +109,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       .drivetrain/policy.toml        what tasks may do without asking
       .drivetrain/workflows/*.toml   workflows by name
       .drivetrain/drivers/*.toml     drivers that are programs of their own
+      .drivetrain/models.toml        providers of models
     These are looked for in the folder, its parents up to the repository's root, then in
     $XDG_CONFIG_HOME/drivetrain.
 
@@ -151,6 +157,9 @@ fn every_command_describes_itself_with_an_example() {
 
           --workflow <NAME|PATH>
               Run this workflow, by name or path
+
+          --model <PROVIDER/NAME>
+              Let this model decide; script/FILE plays a script, without a network or a key
 
           --check <COMMAND>
               A command that must succeed before the task counts as done (repeatable)

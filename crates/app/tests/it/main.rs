@@ -5,6 +5,8 @@ mod commands;
 mod config;
 mod control;
 mod environment;
+mod fake;
 mod help;
+mod model;
 mod outcomes;
 mod signals;

@@ -4,19 +4,24 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::driver::Fact;
+use crate::driver::{Consultation, Fact};
 use crate::effect::Effect;
 use crate::state::{Pending, Phase};
 use crate::step::Step;
 
 impl Step<'_> {
-    pub(crate) fn consult(&mut self, request: Value) {
-        let id = self.expect(Pending::Consult);
-        self.output.effects.push(Effect::Consult {
-            id,
-            plugin: Arc::clone(&self.state.driver.config),
-            request: request.clone(),
-        });
+    pub(crate) fn consult(&mut self, request: Consultation) {
+        match &request {
+            Consultation::Plugin(question) => {
+                let id = self.expect(Pending::Consult);
+                self.output.effects.push(Effect::Consult {
+                    id,
+                    plugin: Arc::clone(&self.state.driver.config),
+                    request: question.clone(),
+                });
+            }
+            Consultation::Model(call) => self.call_model(call.clone()),
+        }
         self.state.data.phase = Phase::Consulting { request };
     }
 

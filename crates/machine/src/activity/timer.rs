@@ -34,6 +34,10 @@ impl Step<'_> {
                 self.state.data.pending.remove(&id);
                 self.state.data.phase = Phase::Ready;
             }
+            Some(Pending::Retry) => {
+                self.state.data.pending.remove(&id);
+                self.on_retry();
+            }
             Some(Pending::Deadline) => {
                 self.state.data.pending.remove(&id);
                 // Paused time does not count, so there may be time left.

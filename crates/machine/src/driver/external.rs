@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Action, Decision, Driver, DriverKind, Fact, Registry, Situation, Wait};
+use super::{Action, Consultation, Decision, Driver, DriverKind, Fact, Registry, Situation, Wait};
 use crate::policy::permission::Author;
 use crate::time::Span;
 
@@ -245,13 +245,13 @@ impl Driver for External {
             params["error"] = json!(error);
         }
         // Complete in itself: below a composite, the task's driver configuration is the composite's.
-        Decision::Consult(json!({
+        Decision::Consult(Consultation::Plugin(json!({
             "method": "decide",
             "params": params,
             "plugin": self.config.plugin,
             "config": self.config.config,
             "path": situation.path,
-        }))
+        })))
     }
 
     fn observe(&mut self, situation: &Situation<'_>, fact: &Fact<'_>) {
@@ -259,6 +259,7 @@ impl Driver for External {
             Fact::Consulted(Ok(answer)) => {
                 self.memory.answered(situation, &self.config.plugin.name, answer)
             }
+            Fact::Replied(_) => {}
             Fact::Consulted(Err(why)) => self.memory.unanswered(&self.config.plugin.name, why),
             Fact::Result { call, action, result } => self.memory.observations.push(json!({
                 "kind": "result",

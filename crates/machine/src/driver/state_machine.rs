@@ -254,7 +254,11 @@ impl Driver for StateMachine {
                 self.memory.end.get_or_insert_with(|| verdict_failed(who, results));
             }
             // A machine takes no advice: what it does was decided when it was written.
-            Fact::Result { .. } | Fact::Note(_) | Fact::Told(_) | Fact::Consulted(_) => {}
+            Fact::Result { .. }
+            | Fact::Note(_)
+            | Fact::Told(_)
+            | Fact::Consulted(_)
+            | Fact::Replied(_) => {}
         }
     }
 

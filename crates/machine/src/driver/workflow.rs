@@ -158,7 +158,11 @@ impl Driver for Workflow {
                 self.memory.end.get_or_insert_with(|| verdict_failed(&who, results));
             }
             // A row of steps takes no advice: what it does was decided when it was written.
-            Fact::Result { .. } | Fact::Note(_) | Fact::Told(_) | Fact::Consulted(_) => {}
+            Fact::Result { .. }
+            | Fact::Note(_)
+            | Fact::Told(_)
+            | Fact::Consulted(_)
+            | Fact::Replied(_) => {}
         }
     }
 

@@ -227,7 +227,7 @@ fn check_driver<'v>(
     }
     let Err(message) = registry.find(name) else { return Some(name) };
     let hint = match name {
-        "llm" | "agent" => Some("this version does not have it yet".to_owned()),
+        "agent" => Some("this version does not have it yet".to_owned()),
         _ => suggest(name, registry.names()),
     };
     problems.push(at, message, hint);

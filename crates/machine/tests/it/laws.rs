@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use machine::event::EventKind;
 use machine::id::{CallId, EffectId, TaskId};
 use machine::input::{Command, Input, Resolution, Signal, Stamped};
+use machine::message::{Block, Message, ModelFailure, Part, Reply, Retry, Role, StopReason, Usage};
 use machine::policy::budget::Budget;
 use machine::policy::permission::Unattended;
 use machine::state::{CallStatus, Pending, SavedState, State};
@@ -80,7 +81,7 @@ fn driver(seed: u16, script: Value) -> DriverSpec {
         "end": { "terminal": true },
     } });
     let workflow = json!({ "driver": "workflow", "config": steps });
-    let (name, config) = match seed % 18 {
+    let (name, config) = match seed % 22 {
         0 => ("workflow", steps),
         1 => ("state_machine", states),
         2 => ("user", json!(null)),
@@ -90,6 +91,11 @@ fn driver(seed: u16, script: Value) -> DriverSpec {
         6 => ("retry", json!({ "driver": child, "limit": 2, "backoff": "5ms" })),
         7 => ("race", json!({ "drivers": [workflow, child, { "driver": "user" }] })),
         8 => ("until_accepted", json!({ "driver": workflow, "rounds": 2 })),
+        9..=11 => ("llm", json!({ "model": "script/x", "max_steps": 9 })),
+        12 => (
+            "race",
+            json!({ "drivers": [{ "driver": "llm", "config": { "model": "a/b" } }, child] }),
+        ),
         _ => ("scripted", script),
     };
     DriverSpec { name: name.to_owned(), config }
@@ -131,10 +137,37 @@ fn report(state: &State, seed: u16) -> Input {
         }
         Pending::Workspace => Signal::WorkspaceOpened(id, Ok(workspace)).into(),
         Pending::Consult => Signal::Consulted(id, consulted(seed)).into(),
+        Pending::Model => Signal::ModelReplied(id, Box::new(replied(seed))).into(),
         Pending::Checkpoint => Signal::Checkpointed(id, Ok("abc".to_owned())).into(),
         Pending::Verify => Signal::Verified(id, Ok(vec![checked])).into(),
-        Pending::Alarm | Pending::Deadline => Signal::TimerFired(id).into(),
+        Pending::Alarm | Pending::Deadline | Pending::Retry => Signal::TimerFired(id).into(),
     }
+}
+
+fn replied(seed: u16) -> Result<Reply, ModelFailure> {
+    let usage = Usage { input: Some(u64::from(seed % 50)), output: Some(3), ..Usage::default() };
+    let block = |part| Block { part, native: None };
+    let tool = |name: &str, input| {
+        block(Part::ToolUse { id: format!("u{seed}"), name: name.to_owned(), input })
+    };
+    let text = block(Part::Text { text: "words".to_owned() });
+    let (blocks, stop) = match seed % 7 {
+        0 => (vec![text], StopReason::EndTurn),
+        1 => (
+            vec![text, tool("read", json!({ "path": "p" })), tool("nonsense", json!({}))],
+            StopReason::ToolUse,
+        ),
+        2 => (vec![tool("shell", json!({ "command": "c" }))], StopReason::ToolUse),
+        3 => (vec![text], StopReason::MaxTokens),
+        4 => (vec![text], StopReason::Refusal),
+        _ => {
+            let retry = [Retry::Never, Retry::Backoff, Retry::After(5)][usize::from(seed / 7 % 3)];
+            let kind = ["overloaded", "context_overflow"][usize::from(seed / 21 % 2)].to_owned();
+            return Err(ModelFailure { kind, retry, message: "no".to_owned(), usage });
+        }
+    };
+    let message = Message { role: Role::Assistant, blocks };
+    Ok(Reply { id: "r".to_owned(), model: "m".to_owned(), message, stop, usage })
 }
 
 fn consulted(seed: u16) -> Result<Value, String> {

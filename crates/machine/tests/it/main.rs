@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod laws;
+mod llm;
 mod records;
 mod rig;
 mod scenarios;

@@ -21,7 +21,9 @@ fn records_of_version_1_fold_to_the_end_they_had() {
         let output = step(&mut state, Stamped { time, input });
         assert_eq!(output.rejected, None, "{line}");
     }
-    let Standing::Finished { outcome, .. } = state.standing() else { panic!("{:?}", state.standing()) };
+    let Standing::Finished { outcome, .. } = state.standing() else {
+        panic!("{:?}", state.standing())
+    };
     assert_eq!(outcome, Outcome::Verified);
     assert_eq!(state.data().dropped, 0);
     assert_eq!(state.data().spend.turns, 3);

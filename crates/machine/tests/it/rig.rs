@@ -125,6 +125,7 @@ fn name(effect: &Effect) -> &'static str {
         Effect::OpenWorkspace { .. } => "open_workspace",
         Effect::RunTool { .. } => "run_tool",
         Effect::Consult { .. } => "consult",
+        Effect::CallModel { .. } => "call_model",
         Effect::Checkpoint { .. } => "checkpoint",
         Effect::Verify { .. } => "verify",
         Effect::SetTimer { .. } => "set_timer",

@@ -272,7 +272,7 @@ fn keep(spec: &ProcessSpec, shared: &Shared, stop: &Cancel, sender: &mpsc::SyncS
         for end in [Some(&stdin), Some(&stdout), stderr.as_ref()].into_iter().flatten() {
             let _ = set_nonblocking(end);
         }
-        if spec.containment.is_namespaced() {
+        if spec.containment.is_namespaced(spec.mark_dir.as_deref()) {
             let_go(&stdin, &stdout, &launched);
         }
         let _ = sender.send(Ok((stdin, stdout)));

@@ -35,9 +35,9 @@ pub enum Containment {
 
 impl Containment {
     /// The arguments to put before a command's own; none for `Group`.
-    pub(super) fn wrapper(self, cwd: Option<&Path>) -> Vec<OsString> {
+    pub(super) fn wrapper(self, cwd: Option<&Path>, mark_dir: Option<&Path>) -> Vec<OsString> {
         let program = match self {
-            Containment::Auto => bubblewrap(),
+            Containment::Auto => bubblewrap(mark_dir),
             Containment::Group => None,
         };
         let Some(program) = program else { return Vec::new() };
@@ -52,8 +52,8 @@ impl Containment {
     }
 
     /// Whether commands run in a PID namespace, behind a guard that waits to be let go.
-    pub(super) fn is_namespaced(self) -> bool {
-        self == Containment::Auto && namespaces_work()
+    pub(super) fn is_namespaced(self, mark_dir: Option<&Path>) -> bool {
+        self == Containment::Auto && bubblewrap(mark_dir).is_some()
     }
 }
 
@@ -73,11 +73,12 @@ const NAMESPACE: [&str; 7] =
 
 /// Whether `Containment::Auto` means a PID namespace here. Tried once, then remembered.
 pub fn namespaces_work() -> bool {
-    bubblewrap().is_some()
+    bubblewrap(None).is_some()
 }
 
-/// The path of a bubblewrap that was seen to work.
-fn bubblewrap() -> Option<&'static Path> {
+/// The path of a bubblewrap that was seen to work. The first call tries it out, marked as any command is: the
+/// runtime may die beside it.
+fn bubblewrap(mark_dir: Option<&Path>) -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     let probe = || {
         let program = find_program("bwrap".as_ref(), None)?;
@@ -89,6 +90,7 @@ fn bubblewrap() -> Option<&'static Path> {
             containment: Containment::Group,
             streams: Streams::Merged,
             mark: "probe".to_owned(),
+            mark_dir: mark_dir.map(Path::to_owned),
             ..ProcessSpec::new(argv)
         };
         let finished = super::run(spec, &Cancel::new()).ok()?;

@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic where it stands")]
 
+mod model;
 mod supervised;
 mod tools;

@@ -169,6 +169,7 @@ pub(crate) fn driver(turns: u64, random: &mut Random, depth: u32) -> DriverSpec 
         },
         9 => ("race", json!({ "drivers": [child(random), child(random)] })),
         10 => ("user", json!({})),
+        11 if random.below(2) == 0 => ("llm", json!({ "model": "sim/model" })),
         11 => ("external:sim", json!({ "plugin": { "name": "sim", "command": ["sim"] } })),
         _ => ("scripted", scripted(turns, random)),
     };

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Child, SavedChild, Spec, addressee, fields, saved, to_value};
-use crate::driver::{Action, Decision, Driver, Fact, Registry, Situation, Wait};
+use crate::driver::{Action, Consultation, Decision, Driver, Fact, Registry, Situation, Wait};
 
 #[derive(Debug)]
 struct Race {
@@ -33,7 +33,7 @@ enum Standing {
     /// It waits for a person or a moment.
     Waits(Wait),
     /// It has a question for a decider outside that has not been put.
-    Asks(Value),
+    Asks(Consultation),
     /// Its question was put.
     Asked,
     /// It gave up.
@@ -113,7 +113,7 @@ impl Race {
     }
 
     /// The question of the first child that has one.
-    fn question(&mut self) -> Option<Value> {
+    fn question(&mut self) -> Option<Consultation> {
         let asks =
             self.standing.iter_mut().find(|standing| matches!(standing, Standing::Asks(_)))?;
         match std::mem::replace(asks, Standing::Asked) {
@@ -206,7 +206,9 @@ impl Driver for Race {
             Fact::Told(_) => {
                 self.first(|standing| matches!(standing, Standing::Waits(Wait::Person { .. })))
             }
-            Fact::Consulted(_) => self.first(|standing| *standing == Standing::Asked),
+            Fact::Consulted(_) | Fact::Replied(_) => {
+                self.first(|standing| *standing == Standing::Asked)
+            }
             Fact::VerdictFailed(_) if self.claimant.is_some() => {
                 self.claimant.take().into_iter().collect()
             }
@@ -228,7 +230,7 @@ impl Driver for Race {
             let wakes = match standing {
                 Standing::Busy => child.ready(),
                 Standing::Waits(_) => true,
-                Standing::Asked => matches!(fact, Fact::Consulted(_)),
+                Standing::Asked => matches!(fact, Fact::Consulted(_) | Fact::Replied(_)),
                 Standing::Ready
                 | Standing::Acts(_)
                 | Standing::Asks(_)

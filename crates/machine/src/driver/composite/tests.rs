@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::driver::NoteKind;
+use crate::driver::{Consultation, NoteKind};
 use crate::id::{EffectId, TaskId};
 use crate::policy::permission::Author;
 use crate::task::{Outcome, Workspace, WorkspaceKind};
@@ -76,7 +76,7 @@ impl Driver for Script {
             }
             "results" => self.decide(situation),
             "ask" => Decision::Wait(Wait::Person { prompt: rest }),
-            "consult" => Decision::Consult(json!(rest)),
+            "consult" => Decision::Consult(Consultation::Plugin(json!(rest))),
             "claim" => Decision::Claim { summary: rest },
             "fail" => Decision::GiveUp { reason: rest, stuck: false },
             "stuck" => Decision::GiveUp { reason: rest, stuck: true },
@@ -97,6 +97,7 @@ impl Driver for Script {
             Fact::Told(line) => format!("told {line}"),
             Fact::Note(note) => format!("note {}", note.text),
             Fact::VerdictFailed(_) => "refused".to_owned(),
+            Fact::Replied(_) => "reply".to_owned(),
             Fact::Consulted(answer) => format!("answer {}", answer.unwrap()),
         });
     }
@@ -238,7 +239,8 @@ impl World {
                     self.transcript.push(format!("ask {prompt}"));
                     self.tell(&Fact::Told("yes"));
                 }
-                Decision::Consult(request) => {
+                Decision::Consult(Consultation::Model(_)) => panic!("no child asks a model"),
+                Decision::Consult(Consultation::Plugin(request)) => {
                     assert!(!busy, "a question would stop what is under way");
                     self.transcript.push(format!("consult {request}"));
                     self.tell(&Fact::Consulted(Ok(&request)));
@@ -437,7 +439,10 @@ fn a_question_that_was_dropped_is_put_again() {
     let spec = composite("race", &[script(&["consult one", "consult one again", "claim"])]);
     let mut world = World::new(&spec);
     let situation = world.situation();
-    assert_eq!(world.driver().decide(&situation), Decision::Consult(json!("one")));
+    assert_eq!(
+        world.driver().decide(&situation),
+        Decision::Consult(Consultation::Plugin(json!("one")))
+    );
     world.note("stop and think");
     check(&mut world, &["consult \"one again\"", "claim "]);
 }

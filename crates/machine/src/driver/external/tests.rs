@@ -36,7 +36,7 @@ impl Plugin {
     /// The parameters of the question it has now.
     fn question(&mut self) -> Value {
         match self.decide() {
-            Decision::Consult(request) => request["params"].clone(),
+            Decision::Consult(Consultation::Plugin(request)) => request["params"].clone(),
             other => panic!("expected a question, got {other:?}"),
         }
     }
@@ -55,7 +55,9 @@ impl Plugin {
 #[test]
 fn a_question_says_who_is_asked_and_what_is_known() {
     let mut plugin = Plugin::new();
-    let Decision::Consult(request) = plugin.decide() else { panic!("expected a question") };
+    let Decision::Consult(Consultation::Plugin(request)) = plugin.decide() else {
+        panic!("expected a question")
+    };
     let expected = json!({
         "method": "decide",
         "params": { "goal": "count", "turns": 4, "observations": [], "state": null },
@@ -140,7 +142,9 @@ fn a_wrong_answer_is_told_and_the_third_in_a_row_ends_it() {
     let mut plugin = Plugin::new();
     plugin.tell(&Fact::Told("hello"));
     let wrong = json!({ "decision": "act", "actions": [], "state": "spoilt" });
-    let Decision::Consult(request) = plugin.answer(wrong) else { panic!("expected a question") };
+    let Decision::Consult(Consultation::Plugin(request)) = plugin.answer(wrong) else {
+        panic!("expected a question")
+    };
     assert_eq!(request["params"]["error"], "actions: expected at least one");
     assert_eq!(request["params"]["observations"], json!([{ "kind": "told", "line": "hello" }]));
     assert_eq!(request["params"]["state"], Value::Null);

@@ -4,6 +4,9 @@ use machine::Effect;
 use machine::effect::ToolCall;
 use machine::id::{CallId, EffectId, TaskId};
 use machine::input::{Input, Signal};
+use machine::message::{
+    Block, Message, ModelCall, ModelFailure, Part, Reply, Role, StopReason, Usage,
+};
 use machine::task::{Criterion, CriterionResult, Workspace, WorkspaceKind};
 use machine::tool::{EffectClass, Status, ToolResult};
 use serde_json::{Value, json};
@@ -268,6 +271,9 @@ impl World {
             Effect::Consult { id, request, .. } => {
                 Signal::Consulted(id, self.advise(&request)).into()
             }
+            Effect::CallModel { id, call, .. } => {
+                Signal::ModelReplied(id, Box::new(think(&call))).into()
+            }
             Effect::Checkpoint { id, .. } => {
                 Signal::Checkpointed(id, Ok(format!("tree-{}", id.0))).into()
             }
@@ -328,9 +334,39 @@ fn name(effect: &Effect) -> String {
         Effect::OpenWorkspace { .. } => "open workspace".to_owned(),
         Effect::RunTool { call, .. } => format!("{} {}", call.tool, call.call),
         Effect::Consult { .. } => "consult".to_owned(),
+        Effect::CallModel { .. } => "call a model".to_owned(),
         Effect::Checkpoint { .. } => "checkpoint".to_owned(),
         Effect::Verify { .. } => "verify".to_owned(),
         Effect::SetTimer { .. } => "timer".to_owned(),
         Effect::Cancel { .. } => "cancel".to_owned(),
     }
+}
+
+/// A model that asks for two tools, then for one, then is done; whatever is answered.
+fn think(call: &ModelCall) -> Result<Reply, ModelFailure> {
+    let said = call.messages.iter().filter(|message| message.role == Role::Assistant).count();
+    let tool = |at: usize, name: &str, input: serde_json::Value| Block {
+        part: Part::ToolUse { id: format!("u{said}-{at}"), name: name.to_owned(), input },
+        native: None,
+    };
+    let (blocks, stop) = match said {
+        0 => (
+            vec![
+                tool(0, "shell", serde_json::json!({ "command": "m0" })),
+                tool(1, "read", serde_json::json!({ "path": "m1" })),
+            ],
+            StopReason::ToolUse,
+        ),
+        1 => (
+            vec![tool(0, "write", serde_json::json!({ "path": "m2", "content": "c" }))],
+            StopReason::ToolUse,
+        ),
+        _ => {
+            let text = Part::Text { text: "done".to_owned() };
+            (vec![Block { part: text, native: None }], StopReason::EndTurn)
+        }
+    };
+    let message = Message { role: Role::Assistant, blocks };
+    let usage = Usage { input: Some(10), output: Some(5), ..Usage::default() };
+    Ok(Reply { id: format!("r{said}"), model: "m".to_owned(), message, stop, usage })
 }

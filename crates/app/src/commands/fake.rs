@@ -1,0 +1,36 @@
+//! `drivetrain fake`: things that stand in for others in tests.
+
+use std::io;
+
+use runtime::fake::{self, Fake, Limits};
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use view::{Line, text};
+
+use crate::args::FakeModelArgs;
+use crate::error::CommandError;
+use crate::output;
+
+/// Serves a scripted model until a signal comes.
+pub(crate) fn model(args: &FakeModelArgs, json: bool) -> Result<u8, CommandError> {
+    let script = fake::load(&args.script)?;
+    let failed = |error: io::Error| CommandError::environment(format!("cannot serve: {error}"));
+    // Before anybody is told that it listens: who knows may send one.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    let server = Fake::bind(script, args.port, Limits::default()).map_err(|error| {
+        CommandError::environment(format!("cannot listen on 127.0.0.1:{}: {error}", args.port))
+            .hint("without --port any free port is taken")
+    })?;
+    let (url, port) = (server.url(), server.port());
+    let serve = move || server.serve();
+    std::thread::Builder::new().name("fake".to_owned()).spawn(serve).map_err(failed)?;
+    if json {
+        output::json(&json!({ "v": 1, "url": url, "port": port }));
+    } else {
+        let script = text::visible(&args.script.to_string_lossy());
+        output::lines(&[Line::plain(format!("serving {script} on {url}"))]);
+    }
+    signals.forever().next();
+    Ok(0)
+}

@@ -1,0 +1,102 @@
+//! A model decides: the whole way from `--model` to a verdict, with a scripted model and no network.
+
+use serde_json::Value;
+
+use crate::environment::TestEnvironment;
+
+const SCRIPT: &str = r#"
+[[reply]]
+text = "I write one line."
+tool_calls = [{ tool = "write", input = { path = "a.txt", content = "one\n" } }]
+usage = { input = 100, output = 20 }
+
+[[reply]]
+text = "Done."
+usage = { input = 120, output = 5 }
+
+[[reply]]
+match = "not accepted"
+text = "The check wants two."
+tool_calls = [{ tool = "write", input = { path = "a.txt", content = "one\ntwo\n" } }]
+
+[[reply]]
+text = "Now there are two."
+"#;
+
+fn count(events: &[Value], kind: &str) -> usize {
+    events.iter().filter(|event| event["type"] == kind).count()
+}
+
+#[test]
+fn a_scripted_model_works_until_the_check_passes() {
+    let place = TestEnvironment::new();
+    place.write("replies.toml", SCRIPT);
+    let check = "test $(wc -l < a.txt) -eq 2";
+    let ran = place.run(&[
+        "run",
+        "two lines",
+        "--model",
+        "script/replies.toml",
+        "--in-place",
+        "--check",
+        check,
+    ]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("verified: Now there are two."), "{}", ran.out);
+    assert_eq!(place.read("a.txt"), "one\ntwo\n");
+    let events = place.events(&place.id());
+    assert_eq!(count(&events, "model_called"), 4);
+    assert_eq!(place.show(&place.id())["spend"]["tokens"], 245);
+}
+
+#[test]
+fn a_model_reads_the_projects_page_for_agents() {
+    let place = TestEnvironment::new();
+    place.write("AGENTS.md", "Always greet first.\n");
+    place.write("replies.toml", "[[reply]]\ntext = \"ok\"\n");
+    place.ok(&["run", "x y", "--model", "script/replies.toml", "--in-place"]);
+    let exported = place.ok(&["journal", "export", &place.id()]);
+    assert!(exported.contains("The project's AGENTS.md:\\n\\nAlways greet first."), "{exported}");
+}
+
+#[test]
+fn a_script_that_is_missing_or_wrong_starts_nothing() {
+    let place = TestEnvironment::new();
+    place.write("wrong.toml", "[[reply]]\ntxt = \"x\"\n");
+    for (script, said) in [("none.toml", "none.toml"), ("wrong.toml", "did you mean \"text\"")] {
+        let ran = place.run(&["run", "x y", "--model", &format!("script/{script}"), "--in-place"]);
+        assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+        assert!(ran.err.contains(said), "{}", ran.err);
+    }
+    let ran = place.run(&["run", "x y", "--driver", "llm"]);
+    assert_eq!((ran.code, ran.err.contains("needs a model")), (2, true), "{}", ran.err);
+    assert!(!place.home().join("journal").exists(), "nothing was recorded");
+}
+
+#[test]
+fn a_killed_model_task_goes_on_and_never_asks_an_answered_question_again() {
+    let place = TestEnvironment::new();
+    let slow = SCRIPT.replacen("text = \"Done.\"", "text = \"Done.\"\ndelay = \"60s\"", 1);
+    place.write("replies.toml", &slow);
+    let background = place.start(&[
+        "run",
+        "two lines",
+        "--model",
+        "script/replies.toml",
+        "--in-place",
+        "--json",
+    ]);
+    let id = background.id.clone();
+    place.until(|| (count(&place.events(&id), "model_called") == 2).then_some(()));
+    background.signal("KILL");
+    background.wait();
+    place.write("replies.toml", SCRIPT);
+    let ran = place.run(&["resume", &id, "--json"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let events = place.events(&id);
+    // The second question was asked twice, because its first answer never came; the first was not.
+    assert_eq!(count(&events, "model_called"), 3);
+    assert_eq!(count(&events, "model_replied"), 2);
+    assert_eq!(count(&events, "tool_started"), 1);
+    assert_eq!(place.show(&id)["spend"]["tokens"], 245);
+}

@@ -1,0 +1,137 @@
+//! Performs model calls. The scripted model is played here; it needs no network and no key. Every other model is
+//! reached over the network (`remote`).
+
+mod remote;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use machine::message::{ModelCall, ModelFailure, Reply, Role};
+use machine::time::Span;
+use wire::model::script::{self, Player, Script};
+use wire::model::{ErrorKind, ModelError};
+
+use crate::http;
+use crate::process::Cancel;
+use crate::providers::Environment;
+use remote::Remote;
+
+/// The largest script that is read.
+const MAX_SCRIPT: u64 = 4 << 20;
+
+/// How often a wait looks whether it was cancelled.
+const GLANCE: Duration = Duration::from_millis(10);
+
+/// The models of this process, by task.
+#[derive(Debug, Default)]
+pub struct Models {
+    players: Mutex<BTreeMap<(String, String), Player>>,
+    remote: Remote,
+}
+
+impl Models {
+    /// Models whose keys come from `environment` and whose calls have these limits.
+    pub fn new(environment: Environment, limits: http::Limits) -> Models {
+        Models { players: Mutex::default(), remote: Remote::new(environment, limits) }
+    }
+
+    /// Asks a model and waits for its whole answer. `folder` is where the task was started.
+    pub fn call(
+        &self,
+        task: &str,
+        call: &ModelCall,
+        folder: &Path,
+        cancel: &Cancel,
+    ) -> Result<Reply, ModelFailure> {
+        match call.model.split_once('/') {
+            Some((script::NAME, file)) => self.play(task, call, &folder.join(file), cancel),
+            Some((provider, model)) => {
+                self.remote.call(provider, model, call, folder, cancel).map_err(failure)
+            }
+            None => Err(failure(ModelError::new(
+                ErrorKind::Config,
+                format!("the model {:?}: expected PROVIDER/NAME", call.model),
+            ))),
+        }
+    }
+
+    /// Forgets how far the task's scripts were played.
+    pub fn close(&self, task: &str) {
+        self.lock().retain(|(owner, _), _| owner != task);
+    }
+
+    fn play(
+        &self,
+        task: &str,
+        call: &ModelCall,
+        file: &Path,
+        cancel: &Cancel,
+    ) -> Result<Reply, ModelFailure> {
+        let key = (task.to_owned(), call.model.clone());
+        let turn = {
+            let mut players = self.lock();
+            if !players.contains_key(&key) {
+                players.insert(key.clone(), begun(file, call)?);
+            }
+            // Just looked up or put there.
+            let player = players.get_mut(&key).expect("the player is there");
+            player.next(&script::heard(&call.messages))
+        };
+        let stopped = || ModelError::new(ErrorKind::Cancelled, "the call was stopped");
+        if !wait(turn.delay, cancel) || !wait(turn.stall(), cancel) {
+            return Err(failure(stopped()));
+        }
+        turn.play().1.map_err(failure)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<(String, String), Player>> {
+        // Each change is one insert, one retain or one turn of a player.
+        self.players.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A player of the script, as far as the conversation has come: a new process plays on where the last one was.
+fn begun(file: &Path, call: &ModelCall) -> Result<Player, ModelFailure> {
+    let wrong = |reason: String| failure(ModelError::new(ErrorKind::Config, reason));
+    let unreadable = |why: &dyn std::fmt::Display| {
+        wrong(format!("cannot read the script {}: {why}", file.display()))
+    };
+    let size = fs::metadata(file).map_err(|error| unreadable(&error))?.len();
+    if size > MAX_SCRIPT {
+        return Err(unreadable(&format!("it has {size} bytes, at most {MAX_SCRIPT} are read")));
+    }
+    let text = fs::read_to_string(file).map_err(|error| unreadable(&error))?;
+    let script = Script::parse(&text, &file.display().to_string()).map_err(|errors| {
+        wrong(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n\n"))
+    })?;
+    let mut player = Player::new(script);
+    for (at, message) in call.messages.iter().enumerate() {
+        if message.role == Role::Assistant {
+            player.next(&script::heard(&call.messages[..at]));
+        }
+    }
+    Ok(player)
+}
+
+/// False if it was cancelled before the time was over.
+fn wait(span: Span, cancel: &Cancel) -> bool {
+    let until = Instant::now() + Duration::from_millis(span.0);
+    loop {
+        if cancel.is_triggered() {
+            return false;
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(GLANCE));
+    }
+}
+
+fn failure(error: ModelError) -> ModelFailure {
+    let (kind, retry) = (error.kind.word().to_owned(), error.retry);
+    ModelFailure { kind, retry, message: error.message, usage: error.usage }
+}

@@ -1,0 +1,570 @@
+//! Where models are: the providers that are built in, as data, and those that people write into `models.toml`.
+//!
+//! A project's file comes with the project, so it is not trusted with anybody's key: it cannot name a command,
+//! cannot replace a provider that is built in or the user's own, and can name a key only for this machine and
+//! only in a variable that is meant for it. The user's own file may do all of that.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use wire::model::anthropic_messages::AnthropicMessages;
+use wire::model::google_generate::GoogleGenerate;
+use wire::model::openai_chat::OpenAiChat;
+use wire::model::openai_responses::OpenAiResponses;
+use wire::model::{Dialect, Vendor, error, script};
+
+use crate::http::{self, Url};
+use crate::library;
+use crate::process::{self, Cancel, ProcessSpec, Streams};
+
+/// The file, in `.drivetrain` and in the user's folder.
+const FILE: &str = "models.toml";
+
+/// The largest such file that is read.
+const MAX_FILE: u64 = 256 << 10;
+
+/// How a variable must begin that a project's file may name.
+const PROJECT_VARIABLES: &str = "DRIVETRAIN_";
+
+/// How long a key command may take; some ask a person.
+const KEY_PATIENCE: Duration = Duration::from_secs(60);
+
+/// The shortest key that is worth hiding.
+const MIN_KEY: usize = 8;
+
+/// The longest key.
+const MAX_KEY: usize = 8 << 10;
+
+/// A key. Its content is never shown, written or serialized; it only goes into the header of a request.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    /// Keeps a text as a secret, without the white space around it.
+    pub fn new(text: &str) -> Secret {
+        Secret(text.trim().into())
+    }
+
+    /// The text with every place that shows the key covered up. A word as short as `none`, which servers on this
+    /// machine are given, is no secret and stays.
+    pub fn hide(&self, text: &str) -> String {
+        if self.0.len() < MIN_KEY { text.to_owned() } else { text.replace(&*self.0, "[key]") }
+    }
+
+    /// The content, for the one who sends it.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    fn fits_a_header(&self) -> bool {
+        (1..=MAX_KEY).contains(&self.0.len()) && self.0.bytes().all(|byte| byte.is_ascii_graphic())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+/// Where keys and the user's own file are looked for. The default is this process's environment.
+#[derive(Debug, Clone, Default)]
+pub struct Environment(Option<Fixed>);
+
+#[derive(Debug, Clone)]
+struct Fixed {
+    variables: BTreeMap<String, Secret>,
+    folder: Option<PathBuf>,
+}
+
+impl Environment {
+    /// These variables and this user's folder, and nothing else.
+    pub fn fixed(variables: &[(&str, &str)], folder: Option<&Path>) -> Environment {
+        let secret = |(name, value): &(&str, &str)| ((*name).to_owned(), Secret::new(value));
+        let variables = variables.iter().map(secret).collect();
+        Environment(Some(Fixed { variables, folder: folder.map(Path::to_owned) }))
+    }
+
+    /// A variable that is set to something.
+    fn variable(&self, name: &str) -> Option<Secret> {
+        let value = match &self.0 {
+            Some(fixed) => fixed.variables.get(name).cloned(),
+            None => std::env::var(name).ok().map(|value| Secret::new(&value)),
+        };
+        value.filter(|value| !value.0.is_empty())
+    }
+
+    fn user_folder(&self) -> Option<PathBuf> {
+        match &self.0 {
+            Some(fixed) => fixed.folder.clone(),
+            None => library::user_folder(),
+        }
+    }
+}
+
+/// The dialects, as files name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum DialectName {
+    /// Anthropic's Messages.
+    #[serde(rename = "anthropic_messages")]
+    AnthropicMessages,
+    /// OpenAI's chat completions: what most servers speak.
+    #[serde(rename = "openai_chat")]
+    OpenAiChat,
+    /// OpenAI's Responses.
+    #[serde(rename = "openai_responses")]
+    OpenAiResponses,
+    /// Google's generateContent.
+    #[serde(rename = "google_generate")]
+    GoogleGenerate,
+}
+
+/// Who says where a provider is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// Drivetrain itself.
+    BuiltIn,
+    /// The user's own file.
+    User(PathBuf),
+    /// A file of the project.
+    Project(PathBuf),
+}
+
+/// Whether a provider's key is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyState {
+    /// This variable holds it.
+    Variable(String),
+    /// A command gives it; whether it does is known once it runs.
+    Command,
+    /// None of these variables is set.
+    Missing(Vec<String>),
+    /// It needs none.
+    Unneeded,
+}
+
+/// A server of models.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provider {
+    /// What stands before the slash in `PROVIDER/NAME`.
+    pub name: String,
+    /// What it speaks.
+    pub dialect: DialectName,
+    /// How it differs from others that speak the same.
+    pub vendor: Vendor,
+    /// What the dialect's path is appended to; has no slash at its end.
+    pub base_url: String,
+    /// Variables that may hold its key, the first that is set counts.
+    pub key_variables: Vec<String>,
+    /// A command that prints its key; empty if there is none.
+    pub key_command: Vec<String>,
+    /// Who says so.
+    pub source: Source,
+}
+
+/// Why there is no key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// It is not there, or is none; the text says what to do and holds nothing of it.
+    #[error("{0}")]
+    Missing(String),
+    /// Somebody cancelled the call while the key command ran.
+    #[error("the call was stopped")]
+    Cancelled,
+}
+
+/// Why the providers are not known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProviderError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {reason}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// The file says something that it must not.
+    #[error("{}:{line}: {reason}", path.display())]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A variable holds a base URL that is none.
+    #[error("the variable {variable}: {reason}")]
+    Variable {
+        /// The variable.
+        variable: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// No provider of that name.
+    #[error("there is no provider {name:?}: there are {}; others are written into .drivetrain/models.toml", known.join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+}
+
+/// All providers, by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Providers(BTreeMap<String, Provider>);
+
+impl Providers {
+    /// What can be used in a folder: what is built in, then the project's, then the user's own, which win.
+    pub fn of(folder: &Path, environment: &Environment) -> Result<Providers, ProviderError> {
+        let user = environment.user_folder();
+        let mut providers = BTreeMap::new();
+        // The nearest is read last: it replaces those further up.
+        for project in library::project_folders(folder).into_iter().rev() {
+            let path = project.join(FILE);
+            for (line, provider) in read(&path, Source::Project(path.clone()))? {
+                check_project(&provider).map_err(|reason| ProviderError::Wrong {
+                    path: path.clone(),
+                    line,
+                    reason,
+                })?;
+                providers.insert(provider.name.clone(), provider);
+            }
+        }
+        for built_in in &BUILT_IN {
+            providers.insert(built_in.name.to_owned(), built_in.provider(environment)?);
+        }
+        if let Some(path) = user.map(|folder| folder.join(FILE)) {
+            let own = read(&path, Source::User(path.clone()))?;
+            providers.extend(own.into_iter().map(|(_, own)| (own.name.clone(), own)));
+        }
+        Ok(Providers(providers))
+    }
+
+    /// The provider of that name.
+    pub fn find(&self, name: &str) -> Result<&Provider, ProviderError> {
+        self.0.get(name).ok_or_else(|| ProviderError::Unknown {
+            name: name.to_owned(),
+            known: self.0.keys().cloned().collect(),
+        })
+    }
+
+    /// All of them, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Provider> {
+        self.0.values()
+    }
+}
+
+impl DialectName {
+    /// The word of files and lists.
+    pub fn word(self) -> &'static str {
+        match self {
+            DialectName::AnthropicMessages => "anthropic_messages",
+            DialectName::OpenAiChat => "openai_chat",
+            DialectName::OpenAiResponses => "openai_responses",
+            DialectName::GoogleGenerate => "google_generate",
+        }
+    }
+}
+
+impl Provider {
+    /// The translation between us and the provider.
+    pub fn translation(&self) -> Box<dyn Dialect> {
+        match self.dialect {
+            DialectName::AnthropicMessages => Box::new(AnthropicMessages),
+            DialectName::OpenAiChat => Box::new(OpenAiChat { vendor: self.vendor.clone() }),
+            DialectName::OpenAiResponses => Box::new(OpenAiResponses),
+            DialectName::GoogleGenerate => Box::new(GoogleGenerate),
+        }
+    }
+
+    /// Whether there is a key. Runs nothing.
+    pub fn key_state(&self, environment: &Environment) -> KeyState {
+        let set = self.key_variables.iter().find(|name| environment.variable(name).is_some());
+        match set {
+            Some(name) => KeyState::Variable(name.clone()),
+            None if !self.key_command.is_empty() => KeyState::Command,
+            None if !self.key_variables.is_empty() => KeyState::Missing(self.key_variables.clone()),
+            None => KeyState::Unneeded,
+        }
+    }
+
+    /// The key: from the environment, else from the key command. None if the provider needs none.
+    pub fn key(
+        &self,
+        environment: &Environment,
+        cancel: &Cancel,
+    ) -> Result<Option<Secret>, KeyError> {
+        let (key, from) = match self.key_state(environment) {
+            KeyState::Unneeded => return Ok(None),
+            KeyState::Missing(variables) => {
+                let names = variables.join(" or ");
+                let told = format!("there is no key for {:?}: set {names}", self.name);
+                return Err(KeyError::Missing(told));
+            }
+            KeyState::Command => {
+                (self.run_key_command(cancel)?, format!("the key command of {:?}", self.name))
+            }
+            // Gone only if another thread took it away since.
+            KeyState::Variable(name) => {
+                (environment.variable(&name).unwrap_or(Secret::new("")), name)
+            }
+        };
+        if !key.fits_a_header() {
+            let told = format!("what {from} gives is no key: expected one word of ASCII letters");
+            return Err(KeyError::Missing(told));
+        }
+        Ok(Some(key))
+    }
+
+    /// Nothing of what the command prints is told on: it may be the key, or half of it.
+    fn run_key_command(&self, cancel: &Cancel) -> Result<Secret, KeyError> {
+        let failed = |reason: String| {
+            KeyError::Missing(format!("the key command of {:?} {reason}", self.name))
+        };
+        let mut spec = ProcessSpec::new(&self.key_command);
+        spec.streams = Streams::Separate;
+        spec.timeout = Some(KEY_PATIENCE);
+        spec.mark = "key-command".to_owned();
+        if let Source::User(path) | Source::Project(path) = &self.source {
+            spec.cwd = path.parent().map(Path::to_owned);
+        }
+        let ended =
+            process::run(spec, cancel).map_err(|error| failed(format!("fails: {error}")))?;
+        if ended.cancelled {
+            return Err(KeyError::Cancelled);
+        }
+        if ended.timed_out {
+            return Err(failed(format!("gave nothing within {} s", KEY_PATIENCE.as_secs())));
+        }
+        match ended.exit {
+            Some(0) => Ok(Secret::new(&ended.stdout.text())),
+            Some(code) => {
+                Err(failed(format!("ended with exit code {code}: run it by hand to see why")))
+            }
+            None => Err(failed("was killed".to_owned())),
+        }
+    }
+}
+
+/// A provider that everybody has.
+struct BuiltIn {
+    name: &'static str,
+    dialect: DialectName,
+    base_url: &'static str,
+    base_url_variable: Option<&'static str>,
+    key_variables: &'static [&'static str],
+}
+
+const BUILT_IN: [BuiltIn; 5] = [
+    BuiltIn {
+        name: "anthropic",
+        dialect: DialectName::AnthropicMessages,
+        base_url: "https://api.anthropic.com",
+        base_url_variable: Some("ANTHROPIC_BASE_URL"),
+        key_variables: &["ANTHROPIC_API_KEY"],
+    },
+    BuiltIn {
+        name: "google",
+        dialect: DialectName::GoogleGenerate,
+        base_url: "https://generativelanguage.googleapis.com",
+        base_url_variable: None,
+        key_variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+    },
+    BuiltIn {
+        name: MISTRAL,
+        dialect: DialectName::OpenAiChat,
+        base_url: "https://api.mistral.ai/v1",
+        base_url_variable: None,
+        key_variables: &["MISTRAL_API_KEY"],
+    },
+    BuiltIn {
+        name: "openai",
+        dialect: DialectName::OpenAiResponses,
+        base_url: "https://api.openai.com/v1",
+        base_url_variable: Some("OPENAI_BASE_URL"),
+        key_variables: &["OPENAI_API_KEY"],
+    },
+    BuiltIn {
+        name: "openrouter",
+        dialect: DialectName::OpenAiChat,
+        base_url: "https://openrouter.ai/api/v1",
+        base_url_variable: None,
+        key_variables: &["OPENROUTER_API_KEY"],
+    },
+];
+
+const MISTRAL: &str = "mistral";
+
+impl BuiltIn {
+    fn provider(&self, environment: &Environment) -> Result<Provider, ProviderError> {
+        let told = self
+            .base_url_variable
+            .and_then(|name| Some((name, environment.variable(name)?.reveal().to_owned())));
+        let base_url = match told {
+            None => self.base_url.to_owned(),
+            Some((variable, url)) => base_url(&url).map_err(|reason| ProviderError::Variable {
+                variable: variable.to_owned(),
+                reason,
+            })?,
+        };
+        let vendor =
+            if self.name == MISTRAL { OpenAiChat::mistral().vendor } else { Vendor::default() };
+        Ok(Provider {
+            name: self.name.to_owned(),
+            dialect: self.dialect,
+            vendor,
+            base_url,
+            key_variables: self.key_variables.iter().map(|name| (*name).to_owned()).collect(),
+            key_command: Vec::new(),
+            source: Source::BuiltIn,
+        })
+    }
+}
+
+/// `models.toml` as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    provider: BTreeMap<String, toml::Spanned<Entry>>,
+}
+
+/// One provider as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    dialect: DialectName,
+    base_url: String,
+    key_env: Option<String>,
+    key_command: Option<Vec<String>>,
+    #[serde(default)]
+    short_tool_ids: bool,
+    #[serde(default)]
+    max_completion_tokens: bool,
+    #[serde(default)]
+    tool_choice_any: bool,
+    #[serde(default)]
+    no_stream_options: bool,
+    #[serde(default)]
+    assistant_after_tools: bool,
+    #[serde(default)]
+    document_url: bool,
+}
+
+/// The file's providers, each with its line. None if there is no file.
+fn read(path: &Path, source: Source) -> Result<Vec<(usize, Provider)>, ProviderError> {
+    let unreadable = |reason: String| ProviderError::Unreadable { path: path.to_owned(), reason };
+    let size = match fs::metadata(path) {
+        Ok(data) if data.is_file() => data.len(),
+        Ok(_) => return Err(unreadable("it is not a file".to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(unreadable(error.to_string())),
+    };
+    if size > MAX_FILE {
+        return Err(unreadable(format!("it is larger than {MAX_FILE} bytes")));
+    }
+    let text = fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+    let wrong = |at: usize, reason: &str| ProviderError::Wrong {
+        path: path.to_owned(),
+        line: text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1,
+        // Whoever writes a key into the file must not find it in a log.
+        reason: error::told(reason),
+    };
+    let written: Written = toml::from_str(&text)
+        .map_err(|error| wrong(error.span().map_or(0, |span| span.start), error.message()))?;
+    let mut providers = Vec::new();
+    for (name, entry) in written.provider {
+        let at = entry.span().start;
+        let ProviderError::Wrong { line, .. } = wrong(at, "") else { continue };
+        let provider = provider(name, entry.into_inner(), source.clone());
+        providers.push((line, provider.map_err(|reason| wrong(at, &reason))?));
+    }
+    Ok(providers)
+}
+
+fn provider(name: String, entry: Entry, source: Source) -> Result<Provider, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if name.is_empty() || !name.chars().all(fits) {
+        return Err(format!(
+            "{name:?} cannot be a provider's name: expected letters, digits, '_', '-' and '.'"
+        ));
+    }
+    if name == script::NAME {
+        return Err(format!("{name:?} is the scripted model's name: choose another"));
+    }
+    let vendor = Vendor {
+        short_tool_ids: entry.short_tool_ids,
+        max_completion_tokens: entry.max_completion_tokens,
+        tool_choice_any: entry.tool_choice_any,
+        no_stream_options: entry.no_stream_options,
+        assistant_after_tools: entry.assistant_after_tools,
+        document_url: entry.document_url,
+    };
+    if vendor != Vendor::default() && entry.dialect != DialectName::OpenAiChat {
+        return Err(format!(
+            "{name}: only servers of the dialect openai_chat differ in flags such as short_tool_ids"
+        ));
+    }
+    if entry.key_env.as_deref().is_some_and(|name| name.is_empty() || name.contains(['=', '\0'])) {
+        return Err(format!("{name}: key_env: expected the name of a variable"));
+    }
+    if entry.key_command.as_ref().is_some_and(|words| words.first().is_none_or(String::is_empty)) {
+        return Err(format!("{name}: key_command: expected [\"program\", \"argument\"]"));
+    }
+    Ok(Provider {
+        base_url: base_url(&entry.base_url).map_err(|reason| format!("{name}: {reason}"))?,
+        name,
+        dialect: entry.dialect,
+        vendor,
+        key_variables: entry.key_env.into_iter().collect(),
+        key_command: entry.key_command.unwrap_or_default(),
+        source,
+    })
+}
+
+/// Holds a project's file to its rules: it must not be able to send anybody's key anywhere.
+fn check_project(provider: &Provider) -> Result<(), String> {
+    let name = &provider.name;
+    let own = "the user's own models.toml may";
+    if BUILT_IN.iter().any(|built_in| built_in.name == name) {
+        return Err(format!("a project cannot replace the provider {name:?}; {own}"));
+    }
+    if !provider.key_command.is_empty() {
+        return Err(format!("{name}: a project cannot name a key_command; {own}"));
+    }
+    let Some(variable) = provider.key_variables.first() else { return Ok(()) };
+    if !Url::parse(&provider.base_url).is_ok_and(|url| http::is_loopback(&url)) {
+        return Err(format!(
+            "{name}: a project can name a key_env only for a server on this machine; {own}"
+        ));
+    }
+    if !variable.starts_with(PROJECT_VARIABLES) {
+        return Err(format!(
+            "{name}: a project can name a key_env only if it begins with {PROJECT_VARIABLES}; {own}"
+        ));
+    }
+    Ok(())
+}
+
+/// A base URL as it is used, without a slash at its end.
+fn base_url(text: &str) -> Result<String, String> {
+    // The text itself is not repeated: it may hold a password.
+    let url = Url::parse(text).map_err(|error| format!("base_url is no URL: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err("base_url: expected http:// or https:// and a host".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("base_url must not hold a user or a password: use key_env".to_owned());
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("base_url must end before any '?' or '#'".to_owned());
+    }
+    Ok(url.as_str().trim_end_matches('/').to_owned())
+}

@@ -1,0 +1,126 @@
+//! Whole answers, however their bytes arrive.
+
+use std::io::Write;
+use std::sync::Barrier;
+
+use machine::message::{Part, StopReason, Usage};
+use runtime::http::Limits;
+
+use super::server::{END, HEAD, Server, chunk, hold, whole};
+use super::{ANTHROPIC, CHAT, KEY, Rig, short};
+
+#[test]
+fn an_anthropic_stream_becomes_an_answer() {
+    let server = Server::saying(whole(ANTHROPIC));
+    let reply = Rig::new(&server).ask("anthropic/claude").unwrap();
+    assert_eq!((reply.id.as_str(), reply.model.as_str()), ("msg_1", "claude-dated"));
+    assert_eq!(reply.message.text(), "Grüße, wörld");
+    assert_eq!(reply.stop, StopReason::EndTurn);
+    let usage = Usage { input: Some(10), output: Some(5), ..Usage::default() };
+    assert_eq!(reply.usage, usage);
+
+    let [request] = &server.requests()[..] else { panic!("{:?}", server.requests()) };
+    assert!(request.head.starts_with("POST /v1/messages HTTP/1.1"), "{}", request.head);
+    assert!(request.has(&format!("x-api-key: {KEY}")), "{}", request.head);
+    assert!(request.has("accept-encoding: identity"), "{}", request.head);
+    for part in ["\"claude\"", "Be brief.", "Say hello.", "\"read\"", "cache_control"] {
+        assert!(request.body.contains(part), "{part}: {}", request.body);
+    }
+}
+
+#[test]
+fn a_chat_stream_becomes_a_tool_call() {
+    let server = Server::saying(whole(CHAT));
+    let reply = Rig::new(&server).ask("here/small/er").unwrap();
+    let tools: Vec<_> = reply
+        .message
+        .blocks
+        .iter()
+        .filter_map(|block| match &block.part {
+            Part::ToolUse { id, name, input } => {
+                Some((id.as_str(), name.as_str(), input.to_string()))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(tools, [("t1", "read", r#"{"path":"a.txt"}"#.to_owned())]);
+    assert_eq!(reply.stop, StopReason::ToolUse);
+    assert_eq!(reply.usage.total(), 10);
+
+    let [request] = &server.requests()[..] else { panic!("{:?}", server.requests()) };
+    assert!(request.head.starts_with("POST /v1/chat/completions HTTP/1.1"), "{}", request.head);
+    assert!(request.has(&format!("authorization: Bearer {KEY}")), "{}", request.head);
+    assert!(request.body.contains("\"small/er\""), "{}", request.body);
+}
+
+#[test]
+fn byte_by_byte_gives_the_same_answer() {
+    for (model, text) in [("anthropic/claude", ANTHROPIC), ("here/small", CHAT)] {
+        let at_once = Server::saying(whole(text));
+        let slowly = Server::new(move |_, stream| {
+            stream.write_all(HEAD.as_bytes()).unwrap();
+            for byte in text.bytes() {
+                stream.write_all(&chunk([byte])).unwrap();
+            }
+            stream.write_all(END.as_bytes()).unwrap();
+            false
+        });
+        let reply = Rig::new(&slowly).ask(model).unwrap();
+        assert_eq!(reply, Rig::new(&at_once).ask(model).unwrap());
+    }
+}
+
+#[test]
+fn an_answer_is_over_at_its_end_mark_not_when_the_server_hangs_up() {
+    let server = Server::new(|_, stream| {
+        stream.write_all(HEAD.as_bytes()).unwrap();
+        stream.write_all(&chunk(ANTHROPIC)).unwrap();
+        hold(stream);
+        false
+    });
+    // The default limits would take minutes.
+    let reply = Rig::new(&server).ask("anthropic/claude").unwrap();
+    assert_eq!(reply.message.text(), "Grüße, wörld");
+}
+
+#[test]
+fn a_chat_answer_without_its_last_line_counts_once_the_server_stays_silent() {
+    let text = CHAT.replace("data: [DONE]\n\n", "");
+    let server = Server::new(move |_, stream| {
+        stream.write_all(HEAD.as_bytes()).unwrap();
+        stream.write_all(&chunk(&text)).unwrap();
+        hold(stream);
+        false
+    });
+    let reply = Rig::with(&server, short(5000, 100, 5000)).ask("here/small").unwrap();
+    assert_eq!(reply.stop, StopReason::ToolUse);
+}
+
+#[test]
+fn two_calls_run_at_once() {
+    // Neither is answered before both have asked.
+    let both = Barrier::new(2);
+    let server = Server::new(move |_, stream| {
+        both.wait();
+        stream.write_all(&whole(ANTHROPIC)).unwrap();
+        false
+    });
+    let rig = Rig::with(&server, Limits::default());
+    std::thread::scope(|scope| {
+        let calls = [0, 1].map(|_| scope.spawn(|| rig.ask("anthropic/claude")));
+        for call in calls {
+            assert_eq!(call.join().unwrap().unwrap().message.text(), "Grüße, wörld");
+        }
+    });
+    assert_eq!(server.connections(), 2);
+}
+
+#[test]
+fn calls_one_after_the_other_share_a_connection() {
+    let server = Server::new(|_, stream| stream.write_all(&whole(ANTHROPIC)).is_ok());
+    let rig = Rig::new(&server);
+    for _ in 0..3 {
+        rig.ask("anthropic/claude").unwrap();
+    }
+    assert_eq!((server.requests().len(), server.connections()), (3, 1));
+}

@@ -1,0 +1,191 @@
+//! What goes wrong on the way, and what the task is told about it.
+
+use std::io::{Read, Write};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use machine::message::Retry;
+use runtime::model::Models;
+use runtime::process::Cancel;
+use runtime::providers::Environment;
+
+use super::server::{HEAD, Server, chunk, hold, plain, whole};
+use super::{ANTHROPIC, CHAT, KEY, Rig, call, empty, short};
+
+#[test]
+fn a_cut_answer_is_truncated_and_asked_for_again() {
+    for (model, text) in [("anthropic/claude", ANTHROPIC), ("here/small", CHAT)] {
+        for cut in [text.len() / 4, text.len() / 2] {
+            // Inside a chunk, after a chunk, and with an end that claims to be one.
+            let half = &text.as_bytes()[..cut];
+            let mut inside = [HEAD.as_bytes(), &chunk(text)].concat();
+            inside.truncate(HEAD.len() + cut);
+            let after = [HEAD.as_bytes(), &chunk(half)].concat();
+            let ended = [&after[..], b"0\r\n\r\n"].concat();
+            for bytes in [inside, after, ended] {
+                let server = Server::saying(bytes);
+                let failure = Rig::new(&server).fails(model);
+                assert_eq!(failure.kind, "stream_truncated", "{failure:?}");
+                assert_eq!(failure.retry, Retry::Backoff);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_cut_answer_cost_is_counted() {
+    let server = Server::saying([HEAD.as_bytes(), &chunk(&ANTHROPIC[..500])].concat());
+    assert_eq!(Rig::new(&server).fails("anthropic/claude").usage.input, Some(10));
+}
+
+#[test]
+fn pings_do_not_keep_a_stalled_answer_alive() {
+    let server = Server::new(|_, stream| {
+        let begin = ANTHROPIC.find("event: content_block_stop").unwrap();
+        let mut sent = stream.write_all(&[HEAD.as_bytes(), &chunk(&ANTHROPIC[..begin])].concat());
+        while sent.is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+            sent = stream.write_all(&chunk("event: ping\ndata: {\"type\":\"ping\"}\n\n: x\n\n"));
+        }
+        false
+    });
+    let failure = Rig::with(&server, short(10_000, 200, 20_000)).fails("anthropic/claude");
+    assert_eq!((failure.kind.as_str(), failure.retry), ("idle_timeout", Retry::Backoff));
+    assert_eq!(failure.usage.input, Some(10));
+}
+
+#[test]
+fn a_server_that_never_answers_is_given_up() {
+    let server = Server::new(|_, stream| {
+        hold(stream);
+        false
+    });
+    let failure = Rig::with(&server, short(100, 60_000, 60_000)).fails("anthropic/claude");
+    assert_eq!((failure.kind.as_str(), failure.retry), ("idle_timeout", Retry::Backoff));
+}
+
+#[test]
+fn an_endless_answer_ends_at_the_total_limit() {
+    let server = Server::new(|_, stream| {
+        let begin = ANTHROPIC.find("event: content_block_stop").unwrap();
+        let delta = &ANTHROPIC[ANTHROPIC.find("event: content_block_delta").unwrap()..begin];
+        let mut sent = stream.write_all(&[HEAD.as_bytes(), &chunk(&ANTHROPIC[..begin])].concat());
+        while sent.is_ok() {
+            std::thread::sleep(Duration::from_millis(10));
+            sent = stream.write_all(&chunk(delta));
+        }
+        false
+    });
+    let failure = Rig::with(&server, short(5000, 5000, 300)).fails("anthropic/claude");
+    assert_eq!((failure.kind.as_str(), failure.retry), ("total_timeout", Retry::Backoff));
+}
+
+#[test]
+fn a_rate_limit_waits_as_long_as_it_says() {
+    let body = r#"{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}"#;
+    let server = Server::saying(plain("429 Too Many Requests", "retry-after: 3\r\n", body));
+    let failure = Rig::new(&server).fails("anthropic/claude");
+    assert_eq!((failure.kind.as_str(), failure.retry), ("rate_limited", Retry::After(3000)));
+}
+
+#[test]
+fn an_error_page_of_any_size_is_a_server_error() {
+    let page = format!("<html><body>{}</body></html>", "oops ".repeat(1 << 20));
+    let server = Server::saying(plain("500 Internal Server Error", "", &page));
+    let failure = Rig::new(&server).fails("here/small");
+    assert_eq!((failure.kind.as_str(), failure.retry), ("server", Retry::Backoff));
+    assert!(failure.message.len() < 1000, "{}", failure.message.len());
+}
+
+#[test]
+fn a_page_with_status_200_is_no_answer() {
+    let server = Server::saying(plain("200 OK", "", "<html>Please log in</html>"));
+    let failure = Rig::new(&server).fails("here/small");
+    assert_eq!((failure.kind.as_str(), failure.retry), ("malformed", Retry::Never));
+}
+
+#[test]
+fn a_redirect_is_not_followed_and_the_key_goes_nowhere_else() {
+    for status in ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
+        let elsewhere = Server::saying(whole(ANTHROPIC));
+        let location = format!("location: {}/v1/messages\r\n", elsewhere.url());
+        let server = Server::saying(plain(status, &location, ""));
+        let failure = Rig::new(&server).fails("anthropic/claude");
+        assert_eq!((failure.kind.as_str(), failure.retry), ("redirect", Retry::Never));
+        assert_eq!((server.connections(), elsewhere.connections()), (1, 0));
+    }
+}
+
+#[test]
+fn a_cancelled_call_ends_at_once_and_hangs_up() {
+    for begun in [false, true] {
+        let (said, asked) = mpsc::channel();
+        let (left, gone) = mpsc::channel();
+        let server = Server::new(move |_, stream| {
+            if begun {
+                stream.write_all(&[HEAD.as_bytes(), &chunk(&ANTHROPIC[..500])].concat()).unwrap();
+            }
+            said.send(()).unwrap();
+            hold(stream);
+            left.send(()).unwrap();
+            false
+        });
+        let rig = Rig::new(&server);
+        let cancel = Cancel::new();
+        let failure = std::thread::scope(|scope| {
+            let call = scope.spawn(|| {
+                let ended = rig.ask_until("anthropic/claude", &cancel);
+                (ended, Instant::now())
+            });
+            asked.recv().unwrap();
+            let triggered = Instant::now();
+            cancel.trigger();
+            let (ended, at) = call.join().unwrap();
+            assert!(at - triggered < Duration::from_millis(200), "{:?}", at - triggered);
+            ended.unwrap_err()
+        });
+        assert_eq!((failure.kind.as_str(), failure.retry), ("cancelled", Retry::Never));
+        gone.recv_timeout(Duration::from_secs(5)).unwrap();
+    }
+}
+
+#[test]
+fn a_call_that_was_cancelled_before_it_began_reaches_nobody() {
+    let server = Server::saying(whole(ANTHROPIC));
+    let cancel = Cancel::new();
+    cancel.trigger();
+    let failure = Rig::new(&server).ask_until("anthropic/claude", &cancel).unwrap_err();
+    assert_eq!(failure.kind, "cancelled");
+    assert_eq!(server.requests().len(), 0);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_a_transport_error() {
+    let server = Server::saying("");
+    let rig = Rig::new(&server);
+    drop(server);
+    // The listener may take a moment to go; what is asked by then is not answered either.
+    let failure = rig.fails("anthropic/claude");
+    assert_eq!((failure.kind.as_str(), failure.retry), ("transport", Retry::Backoff));
+    assert!(failure.message.starts_with("cannot reach http://127.0.0.1:"), "{}", failure.message);
+}
+
+#[test]
+fn an_encrypted_address_is_never_spoken_to_in_the_clear() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let heard = std::thread::spawn(move || {
+        let mut bytes = vec![0; 4096];
+        let count = listener.accept().unwrap().0.read(&mut bytes).unwrap();
+        bytes.truncate(count);
+        bytes
+    });
+    let variables = [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", url.as_str())];
+    let models = Models::new(Environment::fixed(&variables, None), short(5000, 5000, 5000));
+    let failure = models.call("t", &call("anthropic/claude"), empty(), &Cancel::new()).unwrap_err();
+    assert_eq!((failure.kind.as_str(), failure.retry), ("transport", Retry::Backoff));
+    // A handshake's first byte.
+    let heard = heard.join().unwrap();
+    assert_eq!(heard[0], 0x16);
+    assert!(!heard.windows(KEY.len()).any(|part| part == KEY.as_bytes()));
+}
