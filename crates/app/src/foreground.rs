@@ -15,7 +15,7 @@ use machine::state::{Ask, Phase};
 use machine::task::{DriverSpec, Outcome};
 use runtime::home::Home;
 use runtime::host::Host;
-use runtime::inbox::Inbox;
+use runtime::inbox::{Delta, Inbox};
 use runtime::station::Station;
 use runtime::supervisor::Notice;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -29,6 +29,9 @@ use crate::error::CommandError;
 use crate::prompt::{self, News, Source};
 use crate::screen::Screen;
 use crate::{locate, output};
+
+/// How much of what a model is just saying fits into the line of progress.
+const SAYING: usize = 60;
 
 /// How a run is watched.
 #[derive(Debug, Clone, Copy)]
@@ -116,6 +119,7 @@ pub(crate) fn drive(
         news: watching.attended().then_some(sender),
         stopping: Arc::clone(&stopping),
         transcripts: BTreeMap::new(),
+        saying: BTreeMap::new(),
     };
     station.supervisor.observe(Box::new(move |notice| watcher.hear(notice)));
     listen(station.inbox.clone(), stopping, (!watching.json).then(|| screen.clone()))?;
@@ -228,12 +232,15 @@ struct Watcher {
     /// Nothing is asked any more once the process was told to stop.
     stopping: Arc<AtomicBool>,
     transcripts: BTreeMap<TaskId, Transcript>,
+    /// The end of what each task's model is just saying.
+    saying: BTreeMap<TaskId, String>,
 }
 
 impl Watcher {
     fn hear(&mut self, notice: &Notice<'_>) {
         match notice {
             Notice::Event(event) => self.on_event(event),
+            Notice::Said(delta) => self.show_saying(delta),
             Notice::Stalled(reason) => {
                 self.tell(
                     Tone::Bad,
@@ -280,6 +287,9 @@ impl Watcher {
             }
             self.screen.lines(lines);
         }
+        if let EventKind::ModelReplied { .. } | EventKind::ModelFailed { .. } = event.kind {
+            self.saying.remove(&event.task);
+        }
         if self.screen.is_live() && !self.watching.quiet {
             self.show_running(event);
         }
@@ -308,6 +318,20 @@ impl Watcher {
         }
     }
 
+    /// The end of what a model is just saying; the whole of it is told when it is finished.
+    fn show_saying(&mut self, delta: &Delta) {
+        if !self.screen.is_live() || self.watching.quiet {
+            return;
+        }
+        let words = self.saying.entry(delta.task.clone()).or_default();
+        words.push_str(&delta.text);
+        let from = words.char_indices().rev().nth(SAYING).map_or(0, |(at, _)| at);
+        words.drain(..from);
+        let what = if delta.thinking { "thinks" } else { "says" };
+        let tail = view::text::visible(&words.replace('\n', " "));
+        self.screen.running(Some(format!("{what}: … {tail}")));
+    }
+
     fn show_running(&self, event: &Event) {
         let what = match &event.kind {
             EventKind::ToolStarted { .. } | EventKind::ToolEnded { .. } => {
@@ -323,6 +347,10 @@ impl Watcher {
                     [first, more @ ..] => Some(format!("{first} (and {} more)", more.len())),
                 }
             }
+            EventKind::ModelCalled { model, .. } => {
+                Some(format!("{} thinks", view::text::visible(model)))
+            }
+            EventKind::ModelReplied { .. } | EventKind::ModelFailed { .. } => None,
             EventKind::Claimed { .. } => Some("checking the acceptance criteria".to_owned()),
             EventKind::Attached { .. } => Some("starting".to_owned()),
             EventKind::TimerAwaited { reason, .. } => Some(format!("waiting: {reason}")),

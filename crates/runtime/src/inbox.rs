@@ -12,6 +12,10 @@ use machine::id::TaskId;
 /// Commands that may wait at once; beyond it a sender is told to come back.
 const MAX_COMMANDS: usize = 4096;
 
+/// Pieces of what models say that wait at once, and the size of a joined one; more is dropped.
+const MAX_DELTAS: usize = 1024;
+const MAX_DELTA: usize = 64 << 10;
+
 /// One input on its way to a task.
 #[derive(Debug)]
 pub struct Delivery {
@@ -35,6 +39,18 @@ pub enum Refusal {
     Rejected(String),
 }
 
+/// What a model is just saying: for observers, never journaled. Pieces may be joined, and are dropped when nobody
+/// takes them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delta {
+    /// The task.
+    pub task: TaskId,
+    /// Whether it is thinking rather than text.
+    pub thinking: bool,
+    /// The words.
+    pub text: String,
+}
+
 /// The queue between those who ask, those who perform, and the supervisor. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Inbox {
@@ -52,6 +68,7 @@ struct Queues {
     people: VecDeque<Delivery>,
     signals: VecDeque<Delivery>,
     stops: u32,
+    deltas: Vec<Delta>,
     /// Whether the supervisor waits; waking nobody costs a system call.
     waiting: bool,
 }
@@ -63,6 +80,8 @@ pub struct Batch {
     pub deliveries: Vec<Delivery>,
     /// How often this process was asked to stop so far.
     pub stops: u32,
+    /// What models said meanwhile.
+    pub deltas: Vec<Delta>,
 }
 
 impl Inbox {
@@ -84,6 +103,21 @@ impl Inbox {
         self.wake(queues);
     }
 
+    /// Brings what a model is just saying. Pieces that follow each other are joined.
+    pub fn delta(&self, task: &TaskId, thinking: bool, text: &str) {
+        let mut queues = self.lock();
+        let room = queues.deltas.len() < MAX_DELTAS;
+        let last = queues.deltas.last_mut();
+        match last.filter(|last| last.task == *task && last.thinking == thinking) {
+            Some(last) if last.text.len() < MAX_DELTA => last.text.push_str(text),
+            None if room => {
+                queues.deltas.push(Delta { task: task.clone(), thinking, text: text.to_owned() });
+            }
+            Some(_) | None => {}
+        }
+        self.wake(queues);
+    }
+
     /// Asks the supervisor to let go of its tasks; a second time, to do so at once.
     pub fn stop(&self) {
         let mut queues = self.lock();
@@ -94,8 +128,12 @@ impl Inbox {
     /// Waits at most `patience` (for ever if `None`) until something is there, and takes all of it.
     pub fn take(&self, patience: Option<Duration>, seen_stops: u32) -> Batch {
         let mut queues = self.lock();
-        let empty =
-            |q: &mut Queues| q.people.is_empty() && q.signals.is_empty() && q.stops == seen_stops;
+        let empty = |q: &mut Queues| {
+            q.people.is_empty()
+                && q.signals.is_empty()
+                && q.deltas.is_empty()
+                && q.stops == seen_stops
+        };
         if empty(&mut queues) {
             queues.waiting = true;
             queues = match patience {
@@ -118,7 +156,7 @@ impl Inbox {
             Vec::with_capacity(queues.people.len() + queues.signals.len());
         deliveries.extend(queues.people.drain(..));
         deliveries.extend(queues.signals.drain(..));
-        Batch { deliveries, stops: queues.stops }
+        Batch { deliveries, stops: queues.stops, deltas: std::mem::take(&mut queues.deltas) }
     }
 
     fn wake(&self, queues: MutexGuard<'_, Queues>) {

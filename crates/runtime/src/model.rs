@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use machine::message::{ModelCall, ModelFailure, Reply, Role};
 use machine::time::Span;
 use wire::model::script::{self, Player, Script};
-use wire::model::{ErrorKind, ModelError};
+use wire::model::{ErrorKind, ModelError, StreamEvent};
 
 use crate::http;
 use crate::process::Cancel;
@@ -32,24 +32,29 @@ pub struct Models {
     remote: Remote,
 }
 
+/// Is told what an answer is made of while it comes.
+pub type Listener<'a> = &'a mut dyn FnMut(&[StreamEvent]);
+
 impl Models {
     /// Models whose keys come from `environment` and whose calls have these limits.
     pub fn new(environment: Environment, limits: http::Limits) -> Models {
         Models { players: Mutex::default(), remote: Remote::new(environment, limits) }
     }
 
-    /// Asks a model and waits for its whole answer. `folder` is where the task was started.
+    /// Asks a model and waits for its whole answer; `hear` is told what comes as it comes. `folder` is where the
+    /// task was started.
     pub fn call(
         &self,
         task: &str,
         call: &ModelCall,
         folder: &Path,
         cancel: &Cancel,
+        hear: Listener<'_>,
     ) -> Result<Reply, ModelFailure> {
         match call.model.split_once('/') {
-            Some((script::NAME, file)) => self.play(task, call, &folder.join(file), cancel),
+            Some((script::NAME, file)) => self.play(task, call, &folder.join(file), cancel, hear),
             Some((provider, model)) => {
-                self.remote.call(provider, model, call, folder, cancel).map_err(failure)
+                self.remote.call(provider, model, call, folder, cancel, hear).map_err(failure)
             }
             None => Err(failure(ModelError::new(
                 ErrorKind::Config,
@@ -69,6 +74,7 @@ impl Models {
         call: &ModelCall,
         file: &Path,
         cancel: &Cancel,
+        hear: Listener<'_>,
     ) -> Result<Reply, ModelFailure> {
         let key = (task.to_owned(), call.model.clone());
         let turn = {
@@ -84,7 +90,9 @@ impl Models {
         if !wait(turn.delay, cancel) || !wait(turn.stall(), cancel) {
             return Err(failure(stopped()));
         }
-        turn.play().1.map_err(failure)
+        let (events, answer) = turn.play();
+        hear(&events);
+        answer.map_err(failure)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<(String, String), Player>> {

@@ -21,7 +21,7 @@ use machine::{Effect, Event, Input, step};
 
 use crate::clock::Clock;
 use crate::host::{self, FoldError, Host, Hosts, SNAPSHOT_EVERY};
-use crate::inbox::{Batch, Delivery, Inbox, Refusal};
+use crate::inbox::{Batch, Delivery, Delta, Inbox, Refusal};
 use crate::perform::Perform;
 
 /// How long to wait before a full disk is tried again.
@@ -41,6 +41,8 @@ pub type Observer = Box<dyn FnMut(&Notice<'_>) + Send>;
 pub enum Notice<'a> {
     /// Something happened to a task.
     Event(&'a Event),
+    /// A model is just saying something.
+    Said(&'a Delta),
     /// The journal cannot be written; everything waits until it can.
     Stalled(&'a str),
     /// The journal can be written again.
@@ -305,6 +307,9 @@ impl<P: Perform> Supervisor<P> {
 
     /// One round: what came in, what is due, and what follows from both.
     pub fn cycle(&mut self, batch: Batch) -> Result<(), SupervisorError> {
+        for delta in &batch.deltas {
+            self.notify(&Notice::Said(delta));
+        }
         let mut deliveries = batch.deliveries;
         self.on_stops(batch.stops, &mut deliveries);
         deliveries.extend(self.due_timers());

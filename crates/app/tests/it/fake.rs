@@ -28,13 +28,13 @@ repeat = true
 const SAID: &str = "Let me look at it, piece by piece.";
 
 /// The binary as it serves a script. Ends with its test.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Server {
-    fn of(environment: &TestEnvironment, script: &str) -> Server {
+    pub(crate) fn of(environment: &TestEnvironment, script: &str) -> Server {
         environment.write("script.toml", script);
         let mut child = environment
             .command(&["fake", "model", "script.toml", "--json"])

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::environment::TestEnvironment;
+use crate::fake::Server;
 
 const SCRIPT: &str = r#"
 [[reply]]
@@ -18,9 +19,11 @@ usage = { input = 120, output = 5 }
 match = "not accepted"
 text = "The check wants two."
 tool_calls = [{ tool = "write", input = { path = "a.txt", content = "one\ntwo\n" } }]
+usage = { input = 130, output = 7 }
 
 [[reply]]
 text = "Now there are two."
+usage = { input = 150, output = 3 }
 "#;
 
 fn count(events: &[Value], kind: &str) -> usize {
@@ -46,7 +49,7 @@ fn a_scripted_model_works_until_the_check_passes() {
     assert_eq!(place.read("a.txt"), "one\ntwo\n");
     let events = place.events(&place.id());
     assert_eq!(count(&events, "model_called"), 4);
-    assert_eq!(place.show(&place.id())["spend"]["tokens"], 245);
+    assert_eq!(place.show(&place.id())["spend"]["tokens"], 535);
 }
 
 #[test]
@@ -99,4 +102,58 @@ fn a_killed_model_task_goes_on_and_never_asks_an_answered_question_again() {
     assert_eq!(count(&events, "model_replied"), 2);
     assert_eq!(count(&events, "tool_started"), 1);
     assert_eq!(place.show(&id)["spend"]["tokens"], 245);
+}
+
+/// What a task went through, without what differs from run to run.
+fn story(events: &[Value]) -> Vec<String> {
+    let kept = |event: &Value| match event["type"].as_str().unwrap() {
+        // Some dialects always send the other counters, as zeros.
+        "model_replied" => {
+            let (input, output) = (&event["usage"]["input"], &event["usage"]["output"]);
+            Some(format!("{} {} {input} {output}", event["text"], event["tools"]))
+        }
+        "tool_started" => Some(format!("{} {}", event["tool"], event["input"])),
+        "tool_ended" => Some(format!("{} {}", event["tool"], event["result"])),
+        "model_failed" => Some(event["kind"].to_string()),
+        "task_finished" => Some(format!("{} {}", event["outcome"], event["reason"])),
+        _ => None,
+    };
+    events.iter().filter_map(kept).collect()
+}
+
+#[test]
+fn the_same_conversation_goes_the_same_way_through_every_dialect_over_http() {
+    let script = format!("[[reply]]\nstatus = 529\nretry_after = \"0s\"\n{SCRIPT}");
+    let mut stories = Vec::new();
+    for (dialect, path, flags) in [
+        ("anthropic_messages", "", ""),
+        ("openai_chat", "/v1", "max_completion_tokens = true"),
+        ("openai_responses", "/v1", ""),
+        ("google_generate", "", ""),
+        (
+            "openai_chat",
+            "/mistral/v1",
+            "short_tool_ids = true\ntool_choice_any = true\nno_stream_options = true",
+        ),
+    ] {
+        let place = TestEnvironment::new();
+        let server = Server::of(&place, &script);
+        place.write(
+            ".drivetrain/models.toml",
+            &format!(
+                "[provider.fake]\ndialect = \"{dialect}\"\nbase_url = \"http://127.0.0.1:{}{path}\"\n{flags}\n",
+                server.port
+            ),
+        );
+        let check = "test $(wc -l < a.txt) -eq 2";
+        let ran =
+            place.run(&["run", "two lines", "--model", "fake/m", "--in-place", "--check", check]);
+        assert_eq!(ran.code, 0, "{dialect}{path}\n{}{}", ran.out, ran.err);
+        stories.push((format!("{dialect}{path}"), story(&place.events(&place.id()))));
+    }
+    let (_, first) = &stories[0];
+    assert!(first.iter().any(|line| line == "\"overloaded\""), "{first:?}");
+    for (dialect, told) in &stories[1..] {
+        assert_eq!(told, first, "{dialect} against {}", stories[0].0);
+    }
 }

@@ -12,6 +12,7 @@ use wire::model::{
     Answer, ErrorKind, ModelError, ModelRequest, Stream, StreamEvent, ToolChoice, ToolDeclaration,
 };
 
+use super::Listener;
 use crate::http::{self, Chunk, Finished, KeyHeader, TransportError};
 use crate::process::Cancel;
 use crate::providers::{Environment, KeyError, KeyState, Provider, Providers, Secret};
@@ -38,12 +39,13 @@ impl Remote {
         call: &ModelCall,
         folder: &Path,
         cancel: &Cancel,
+        hear: Listener<'_>,
     ) -> Result<Reply, ModelError> {
         let config = |error: &dyn ToString| ModelError::new(ErrorKind::Config, error.to_string());
         let providers = Providers::of(folder, &self.environment).map_err(|error| config(&error))?;
         let provider = providers.find(provider).map_err(|error| config(&error))?;
         let key = self.key(provider, cancel)?;
-        let answer = self.ask(provider, key.as_ref(), model, call, cancel);
+        let answer = self.ask(provider, key.as_ref(), model, call, cancel, hear);
         answer.map_err(|mut error| {
             if let Some(key) = &key {
                 // Some servers quote the key that they refuse.
@@ -63,6 +65,7 @@ impl Remote {
         model: &str,
         call: &ModelCall,
         cancel: &Cancel,
+        hear: Listener<'_>,
     ) -> Answer {
         let dialect = provider.translation();
         let request = dialect.encode(&question(model, call));
@@ -73,7 +76,9 @@ impl Remote {
         let mut events = Vec::new();
         let mut take = |chunk: &[u8]| {
             events.clear();
-            match stream.push(chunk, &mut events) {
+            let pushed = stream.push(chunk, &mut events);
+            hear(&events);
+            match pushed {
                 Ok(()) => weigh(&events),
                 // The stream keeps its error and tells it at its end.
                 Err(_) => Chunk::Last,

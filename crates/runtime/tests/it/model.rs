@@ -91,7 +91,7 @@ impl Rig {
     }
 
     fn ask_until(&self, model: &str, cancel: &Cancel) -> Result<Reply, ModelFailure> {
-        self.models.call("task", &call(model), self.folder.path(), cancel)
+        self.models.call("task", &call(model), self.folder.path(), cancel, &mut |_| {})
     }
 
     fn fails(&self, model: &str) -> ModelFailure {

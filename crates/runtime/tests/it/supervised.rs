@@ -7,6 +7,7 @@ use journal::sqlite::SqliteJournal;
 use journal::{Entry, Journal, JournalError, Loaded, Record, Report, TaskRow};
 use machine::driver::Registry;
 use machine::driver::scripted::ScriptedKind;
+use machine::event::EventKind;
 use machine::id::TaskId;
 use machine::input::Command;
 use machine::policy::budget::Budget;
@@ -140,7 +141,7 @@ fn a_full_disk_only_delays_and_is_said_once() {
     supervisor.observe(Box::new(move |notice| match notice {
         Notice::Stalled(reason) => notes.lock().unwrap().push(format!("stalled: {reason}")),
         Notice::Unstalled => notes.lock().unwrap().push("unstalled".to_owned()),
-        Notice::Event(_) | Notice::Lost(..) => {}
+        Notice::Event(_) | Notice::Said(_) | Notice::Lost(..) => {}
     }));
     supervisor.begin(id("t"), steps(3), false).unwrap();
     *left.lock().unwrap() = 2;
@@ -220,4 +221,32 @@ fn many_tasks_run_their_processes_at_once_and_all_end() {
     supervisor.run().unwrap();
     assert_eq!(supervisor.outcomes().len(), 8);
     assert!(supervisor.outcomes().values().all(|outcome| *outcome == Outcome::Completed));
+}
+
+#[test]
+fn what_a_model_says_is_heard_before_its_answer_and_is_not_journaled() {
+    let (folder, home) = home();
+    std::fs::write(folder.path().join("s.toml"), "[[reply]]\ntext = \"hello there\"\n").unwrap();
+    let mut supervisor = supervisor(&home, Box::new(SqliteJournal::open(&home.journal()).unwrap()));
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&heard);
+    supervisor.observe(Box::new(move |notice| match notice {
+        Notice::Said(delta) => notes.lock().unwrap().push(format!("said {}", delta.text)),
+        Notice::Event(event) if matches!(event.kind, EventKind::ModelReplied { .. }) => {
+            notes.lock().unwrap().push("replied".to_owned());
+        }
+        _ => {}
+    }));
+    let mut task = spec(json!({ "model": "script/s.toml" }));
+    task.driver.name = "llm".to_owned();
+    task.folder = folder.path().to_str().unwrap().to_owned();
+    supervisor.begin(id("t"), task, false).unwrap();
+    supervisor.run().unwrap();
+    assert_eq!(supervisor.outcomes()[&id("t")], Outcome::Completed);
+    assert_eq!(*heard.lock().unwrap(), ["said hello there", "replied"]);
+    assert_eq!(
+        supervisor.journal().records("t", 0).unwrap().len(),
+        4,
+        "start, attach, workspace, reply"
+    );
 }

@@ -182,7 +182,9 @@ fn an_encrypted_address_is_never_spoken_to_in_the_clear() {
     });
     let variables = [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", url.as_str())];
     let models = Models::new(Environment::fixed(&variables, None), short(5000, 5000, 5000));
-    let failure = models.call("t", &call("anthropic/claude"), empty(), &Cancel::new()).unwrap_err();
+    let failure = models
+        .call("t", &call("anthropic/claude"), empty(), &Cancel::new(), &mut |_| {})
+        .unwrap_err();
     assert_eq!((failure.kind.as_str(), failure.retry), ("transport", Retry::Backoff));
     // A handshake's first byte.
     let heard = heard.join().unwrap();

@@ -22,7 +22,8 @@ fn a_missing_key_names_the_variable_to_set() {
         ("openrouter/any/model", "OPENROUTER_API_KEY"),
     ] {
         let models = Models::new(Environment::fixed(&[], None), Limits::default());
-        let failure = models.call("t", &call(model), empty(), &Cancel::new()).unwrap_err();
+        let failure =
+            models.call("t", &call(model), empty(), &Cancel::new(), &mut |_| {}).unwrap_err();
         assert_eq!((failure.kind.as_str(), failure.retry), ("auth", Retry::Never));
         assert!(failure.message.ends_with(&format!("set {variable}")), "{}", failure.message);
     }
@@ -60,7 +61,9 @@ fn what_is_no_key_is_not_sent_and_not_shown() {
     let server = Server::saying(whole(ANTHROPIC));
     let variables = [("ANTHROPIC_API_KEY", "two wörds"), ("ANTHROPIC_BASE_URL", &server.url())];
     let models = Models::new(Environment::fixed(&variables, None), Limits::default());
-    let failure = models.call("t", &call("anthropic/claude"), empty(), &Cancel::new()).unwrap_err();
+    let failure = models
+        .call("t", &call("anthropic/claude"), empty(), &Cancel::new(), &mut |_| {})
+        .unwrap_err();
     assert_eq!(failure.kind, "auth");
     assert!(!failure.message.contains("two"), "{}", failure.message);
     assert_eq!(server.connections(), 0);
@@ -84,7 +87,7 @@ fn a_key_command_is_asked_once_and_again_after_a_refusal() {
     let environment = Environment::fixed(&[], Some(user.path()));
     let models = Models::new(environment, Limits::default());
     let asked = || fs::read_to_string(user.path().join("asked")).unwrap().len() / 2;
-    let ask = || models.call("t", &call("here/small"), empty(), &Cancel::new());
+    let ask = || models.call("t", &call("here/small"), empty(), &Cancel::new(), &mut |_| {});
     ask().unwrap();
     ask().unwrap();
     assert_eq!(asked(), 1);
@@ -104,7 +107,8 @@ fn a_failing_key_command_tells_nothing_of_what_it_printed() {
     );
     fs::write(user.path().join("models.toml"), text).unwrap();
     let models = Models::new(Environment::fixed(&[], Some(user.path())), Limits::default());
-    let failure = models.call("t", &call("here/small"), empty(), &Cancel::new()).unwrap_err();
+    let failure =
+        models.call("t", &call("here/small"), empty(), &Cancel::new(), &mut |_| {}).unwrap_err();
     assert_eq!(failure.kind, "auth");
     assert!(failure.message.contains("exit code 3"), "{}", failure.message);
     assert!(!failure.message.contains(KEY), "{}", failure.message);
@@ -202,7 +206,8 @@ fn what_a_file_must_not_say_is_told_with_its_line_and_without_its_secrets() {
 #[test]
 fn an_unknown_provider_is_told_with_those_there_are() {
     let models = Models::new(Environment::fixed(&[], None), Limits::default());
-    let failure = models.call("t", &call("antropic/x"), empty(), &Cancel::new()).unwrap_err();
+    let failure =
+        models.call("t", &call("antropic/x"), empty(), &Cancel::new(), &mut |_| {}).unwrap_err();
     assert_eq!((failure.kind.as_str(), failure.retry), ("config", Retry::Never));
     assert!(
         failure.message.contains("anthropic, google, mistral, openai, openrouter"),
