@@ -63,7 +63,7 @@ fn all(folder: &Path) {
     };
     print(pure_step(200_000));
     let mut table = Vec::new();
-    for (tasks, steps) in [(1, 3_000), (100, 30_000), (1_000, 100_000)] {
+    for (tasks, steps) in [(1, 20_000), (100, 200_000), (1_000, 500_000)] {
         // Raw before and after: the disk may change its mood in between.
         let before = raw(&fresh(&format!("raw-a{tasks}")), tasks as usize, 2);
         let ours = durable_steps(&fresh(&format!("w3-{tasks}")), steps, tasks);

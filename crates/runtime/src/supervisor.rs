@@ -27,9 +27,6 @@ use crate::perform::Perform;
 /// How long to wait before a full disk is tried again.
 const FULL_DISK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Records after which a task that is put down gets a snapshot.
-const SNAPSHOT_WORTH: u64 = 200;
-
 /// How long running work may take to end after the first request to stop.
 const DRAIN_GRACE_MILLIS: i64 = 10_000;
 
@@ -527,7 +524,7 @@ impl<P: Perform> Supervisor<P> {
         for (host, (body, summary)) in hosts.iter().zip(&saved) {
             let task = host.state.id().as_str();
             // A short task is folded from its records as fast as from a snapshot.
-            if host.last >= host.snapshot + SNAPSHOT_WORTH {
+            if host.last >= host.snapshot + SNAPSHOT_EVERY {
                 entries.push(Entry::Snapshot { task, n: host.last, body });
             }
             entries.push(Entry::Summary { task, open: host.is_open(), body: summary });
