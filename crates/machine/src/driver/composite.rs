@@ -1,6 +1,6 @@
 //! Drivers made of drivers: `sequence`, `fallback`, `retry`, `race` and `until_accepted`, one file each.
 //!
-//! This file holds what they share: how a configuration names a child, and [`Child`], which keeps the
+//! This file holds what they share: how a configuration names a child, and `Child`, which keeps the
 //! driver's contract toward a child whatever the parent is. A child is addressed by its index: the parent
 //! pushes it to the front of the path of the child's actions and routes results back by it. Stragglers
 //! (actions under way of a child that is done) are counted and reported to nobody; a parent begins the
