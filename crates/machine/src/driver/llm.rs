@@ -147,7 +147,9 @@ impl Llm {
             messages.push(Message::user(situation.goal));
         }
         if !self.memory.unsaid.is_empty() {
-            let blocks = std::mem::take(&mut self.memory.unsaid);
+            let mut blocks = std::mem::take(&mut self.memory.unsaid);
+            // Providers want the results right after the calls, whatever was said in between.
+            blocks.sort_by_key(|block| !matches!(block.part, Part::ToolResult { .. }));
             messages.push(Message { role: Role::User, blocks });
         }
         Decision::Consult(Consultation::Model(ModelCall {

@@ -40,9 +40,14 @@ fn tool(id: &str, name: &str, input: Value) -> Part {
     Part::ToolUse { id: id.to_owned(), name: name.to_owned(), input }
 }
 
-/// Answers the question that is outstanding.
+/// Answers the question of the last output.
 fn answer(rig: &mut Rig, answer: Result<Reply, ModelFailure>) {
     let id = rig.effect("call_model");
+    answer_to(rig, id.0, answer);
+}
+
+fn answer_to(rig: &mut Rig, effect: u64, answer: Result<Reply, ModelFailure>) {
+    let id = machine::id::EffectId(effect);
     rig.input(Signal::ModelReplied(id, Box::new(answer)).into());
 }
 
@@ -204,4 +209,14 @@ fn an_unsafe_call_of_a_model_is_refused_when_nobody_attends_and_the_model_is_tol
     assert!(
         sent(&rig).pop().unwrap().starts_with("User: result u1 failed [denied]\nnobody attends")
     );
+}
+
+#[test]
+fn a_note_that_came_before_the_results_is_sent_after_them() {
+    let mut rig = Rig::started(task());
+    rig.command(Command::Steer { text: "be brief".to_owned() });
+    let calls = vec![tool("u1", "read", json!({ "path": "a" }))];
+    answer_to(&mut rig, 2, Ok(reply(calls, StopReason::ToolUse)));
+    rig.ended(3, ToolResult::ok("A"));
+    assert_eq!(sent(&rig).pop().unwrap(), "User: result u1 A | The operator says: be brief",);
 }
