@@ -129,7 +129,7 @@ impl Step<'_> {
 
     /// Tells observers; the event is only made if somebody listens, but always counted.
     pub(crate) fn event(&mut self, make: impl FnOnce() -> EventKind) {
-        self.state.data.last_event += 1;
+        self.count_event();
         if !self.state.quiet {
             self.output.events.push(Event {
                 seq: self.state.data.last_event,
@@ -138,6 +138,11 @@ impl Step<'_> {
                 kind: make(),
             });
         }
+    }
+
+    /// Gives the next event its number, also where nobody listens and making it would only cost.
+    pub(crate) fn count_event(&mut self) {
+        self.state.data.last_event += 1;
     }
 
     /// A new effect id, noted as outstanding.

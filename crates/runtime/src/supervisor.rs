@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use journal::{Entry, Journal, JournalError};
 use machine::driver::{DriverSlot, Registry};
-use machine::event::EventKind;
 use machine::id::{EffectId, TaskId};
 use machine::input::{Command, MACHINE_VERSION, Signal, Stamped};
 use machine::state::Standing;
@@ -518,13 +517,16 @@ impl<P: Perform> Supervisor<P> {
     /// Writes the tasks' summaries and snapshots and forgets them: from here on they are only in the journal.
     fn put_down(&mut self, leaving: &[TaskId]) -> Result<(), SupervisorError> {
         let hosts: Vec<Host> = leaving.iter().filter_map(|id| self.hosts.remove(id)).collect();
-        let saved: Vec<(Vec<u8>, String)> =
-            hosts.iter().map(|host| (save(host), host.summary().to_string())).collect();
+        // A short task is folded from its records as fast as from a snapshot.
+        let worth = |host: &Host| host.last >= host.snapshot + SNAPSHOT_EVERY;
+        let saved: Vec<(Option<Vec<u8>>, String)> = hosts
+            .iter()
+            .map(|host| (worth(host).then(|| save(host)), host.summary().to_string()))
+            .collect();
         let mut entries = Vec::with_capacity(2 * hosts.len());
         for (host, (body, summary)) in hosts.iter().zip(&saved) {
             let task = host.state.id().as_str();
-            // A short task is folded from its records as fast as from a snapshot.
-            if host.last >= host.snapshot + SNAPSHOT_EVERY {
+            if let Some(body) = body {
                 entries.push(Entry::Snapshot { task, n: host.last, body });
             }
             entries.push(Entry::Summary { task, open: host.is_open(), body: summary });
@@ -564,9 +566,4 @@ fn detach(reason: &str) -> Input {
 fn save(host: &Host) -> Vec<u8> {
     // A state is plain data with text keys: encoding it cannot fail.
     serde_json::to_vec(&host.state.save()).expect("a state is always encodable")
-}
-
-/// Whether an event is the last one of a run.
-pub fn is_final(event: &Event) -> bool {
-    matches!(event.kind, EventKind::TaskFinished { .. })
 }
