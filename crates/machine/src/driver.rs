@@ -175,6 +175,12 @@ pub trait Driver: fmt::Debug + Send {
     /// Everything it remembers, as plain data that [`DriverKind::load`] understands.
     fn save(&self) -> Value;
 
+    /// Takes over from the driver that decided so far. Most begin anew; one of the same kind may go on with what
+    /// the former knew.
+    fn inherit(&mut self, former: &SavedDriver) {
+        let _ = former;
+    }
+
     /// True if it wants results one by one, and to decide after each while others are under way.
     fn eager(&self) -> bool {
         false

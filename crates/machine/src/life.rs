@@ -236,7 +236,8 @@ impl Step<'_> {
     pub(crate) fn succeed(&mut self) {
         let Some(spec) = self.state.data.successor.take() else { return };
         match DriverSlot::create(&spec.name, &spec.config, &self.state.registry) {
-            Ok(driver) => {
+            Ok(mut driver) => {
+                driver.live.inherit(&self.state.driver.save());
                 let from = std::mem::replace(&mut self.state.driver, driver).name;
                 self.event(|| EventKind::DriverChanged { from, to: spec.name });
             }

@@ -1,8 +1,11 @@
 //! The driver `llm`: a model decides. It is asked with the whole conversation; the tools it asks for are this
 //! turn's actions, all at once; when it asks for none it claims to be finished.
 //!
-//! Its configuration is `{"model": "PROVIDER/NAME", "system", "tools": [..], "max_steps"}`. The conversation is
-//! its memory: everything it was told and everything it said, each once, in order.
+//! Its configuration is `{"model": "PROVIDER/NAME", "system", "tools": [..], "max_steps", "chat"}`. The conversation
+//! is its memory: everything it was told and everything it said, each once, in order.
+//!
+//! In a chat an answer without a tool is not a claim: a person speaks next, and says `/done` when all is said. What
+//! would end a task (a model that does not answer, a limit of steps) only ends the turn.
 
 use std::sync::Arc;
 
@@ -10,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Action, Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry, Situation,
+    Action, Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry,
+    SavedDriver, Situation, Wait,
 };
 use crate::message::{Block, Message, ModelCall, ModelFailure, Part, Reply, Role, StopReason};
 use crate::policy::permission::Author;
@@ -21,11 +25,23 @@ use crate::tool::{self, Status, ToolResult};
 #[derive(Debug)]
 pub struct LlmKind;
 
+/// The name of this kind.
+const KIND: &str = "llm";
+
 /// What a model is told beside the goal, if the task says nothing else.
 const SYSTEM: &str = "You work on a task in a folder, with the tools you are given. Look before you change. \
 Make the smallest change that reaches the goal, check it, and stop. When the goal is reached, answer without \
 asking for a tool and say in one or two sentences what you did. Your claim is then checked by commands you cannot \
 change.";
+
+/// How often a model is asked between two lines of a person, if the chat says nothing else.
+const CHAT_STEPS: u64 = 10;
+
+/// The line of a person that ends a chat: what was said last is the claim.
+pub const DONE: &str = "/done";
+
+/// What a person is asked for between two turns of a chat.
+pub const YOUR_TURN: &str = "your turn";
 
 /// Answers in a row that were cut at the model's limit before the driver gives up.
 const MOST_CUTS: u32 = 3;
@@ -41,9 +57,13 @@ struct Config {
     /// The tools it may ask for; all if absent.
     #[serde(default)]
     tools: Option<Vec<String>>,
-    /// How often it may be asked; no limit of its own if absent.
+    /// How often it may be asked, in a chat between two lines of a person. If absent, a task has no limit of its
+    /// own and a chat has ten.
     #[serde(default)]
     max_steps: Option<u64>,
+    /// Whether a person speaks when it has nothing more to do.
+    #[serde(default)]
+    chat: bool,
 }
 
 #[derive(Debug)]
@@ -52,6 +72,7 @@ struct Llm {
     system: Arc<str>,
     tools: Arc<[String]>,
     max_steps: Option<u64>,
+    chat: bool,
     memory: Memory,
 }
 
@@ -66,7 +87,7 @@ struct Memory {
     /// Tools that the last answer asks for and that have not been acted on.
     #[serde(default)]
     asked: Vec<Call>,
-    /// How often the model was asked.
+    /// How often the model was asked; in a chat, since a person spoke.
     #[serde(default)]
     steps: u64,
     /// Answers in a row that were cut.
@@ -75,9 +96,12 @@ struct Memory {
     /// The claim, once the model asked for no tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claim: Option<String>,
-    /// Why it cannot go on.
+    /// Why it cannot go on; in a chat, not without a person's word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     end: Option<String>,
+    /// Whether a person ended the chat.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    done: bool,
 }
 
 /// One tool call of an answer; its place among the actions is its place here.
@@ -90,7 +114,7 @@ struct Call {
 
 impl DriverKind for LlmKind {
     fn name(&self) -> &str {
-        "llm"
+        KIND
     }
 
     fn version(&self) -> u32 {
@@ -129,18 +153,28 @@ impl Llm {
             Some(text) => format!("{SYSTEM}\n\n{text}"),
             None => SYSTEM.to_owned(),
         };
-        let (model, max_steps) = (config.model, config.max_steps);
-        Ok(Llm { model, system: system.into(), tools: tools.into(), max_steps, memory })
+        let (model, chat) = (config.model, config.chat);
+        let max_steps = config.max_steps.or(chat.then_some(CHAT_STEPS));
+        Ok(Llm { model, system: system.into(), tools: tools.into(), max_steps, chat, memory })
     }
 
     fn say(&mut self, text: impl Into<String>) {
         self.memory.unsaid.push(Block { part: Part::Text { text: text.into() }, native: None });
     }
 
+    /// It cannot go on by itself.
+    fn stop(&self, reason: String) -> Decision {
+        if self.chat {
+            Decision::Wait(Wait::Person { prompt: reason })
+        } else {
+            Decision::GiveUp { reason, stuck: false }
+        }
+    }
+
     fn ask(&mut self, situation: &Situation<'_>) -> Decision {
         if self.max_steps.is_some_and(|most| self.memory.steps >= most) {
             let reason = format!("max_steps = {} is reached", self.memory.steps);
-            return Decision::GiveUp { reason, stuck: false };
+            return self.stop(reason);
         }
         let messages = Arc::make_mut(&mut self.memory.messages);
         if messages.is_empty() {
@@ -226,11 +260,32 @@ impl Llm {
             NoteKind::FollowUp => "The operator adds",
         };
         self.memory.claim = None;
-        self.say(format!("{how}: {}", note.text));
+        self.memory.end = None;
+        if !note.text.trim().is_empty() {
+            return self.say(format!("{how}: {}", note.text));
+        }
+        self.say("The operator stopped you.");
+        if self.chat {
+            self.memory.end = Some("stopped".to_owned());
+        }
+    }
+
+    fn on_told(&mut self, line: &str) {
+        self.memory.end = None;
+        self.memory.steps = 0;
+        self.memory.cuts = 0;
+        if self.chat && line.trim() == DONE {
+            self.memory.done = true;
+            self.memory.claim.get_or_insert_default();
+            return;
+        }
+        self.memory.claim = None;
+        self.say(line);
     }
 
     fn on_verdict_failed(&mut self, results: &[CriterionResult]) {
         self.memory.claim = None;
+        self.memory.done = false;
         let mut text = "The work was not accepted. These checks failed:".to_owned();
         for result in results.iter().filter(|result| !result.passed) {
             let exit = result.exit.map(|code| format!(" (exit code {code})")).unwrap_or_default();
@@ -243,7 +298,10 @@ impl Llm {
 impl Driver for Llm {
     fn decide(&mut self, situation: &Situation<'_>) -> Decision {
         if let Some(reason) = &self.memory.end {
-            return Decision::GiveUp { reason: reason.clone(), stuck: false };
+            return self.stop(reason.clone());
+        }
+        if self.chat && !self.memory.done && self.memory.claim.is_some() {
+            return Decision::Wait(Wait::Person { prompt: YOUR_TURN.to_owned() });
         }
         if let Some(summary) = &self.memory.claim {
             return Decision::Claim { summary: summary.clone() };
@@ -269,8 +327,18 @@ impl Driver for Llm {
             Fact::Result { result, .. } => self.on_result(result),
             Fact::Note(note) => self.on_note(note),
             Fact::VerdictFailed(results) => self.on_verdict_failed(results),
-            Fact::Told(line) => self.say(*line),
+            Fact::Told(line) => self.on_told(line),
             Fact::Consulted(_) => {}
+        }
+    }
+
+    /// Another model goes on with the same conversation; what only the former understands is left out when the
+    /// request is built.
+    fn inherit(&mut self, former: &SavedDriver) {
+        if former.name == KIND
+            && let Ok(memory) = Memory::deserialize(&former.state)
+        {
+            self.memory = Memory { claim: None, end: None, steps: 0, cuts: 0, ..memory };
         }
     }
 

@@ -220,3 +220,97 @@ fn a_note_that_came_before_the_results_is_sent_after_them() {
     rig.ended(3, ToolResult::ok("A"));
     assert_eq!(sent(&rig).pop().unwrap(), "User: result u1 A | The operator says: be brief",);
 }
+
+fn chat(config: Value) -> Rig {
+    let mut asked = task();
+    asked.driver.config = json!({ "model": "script/x", "chat": true });
+    for (key, value) in config.as_object().into_iter().flatten() {
+        asked.driver.config[key] = value.clone();
+    }
+    Rig::started(asked)
+}
+
+fn told(rig: &mut Rig, line: &str) {
+    rig.command(Command::Tell { line: line.to_owned() });
+}
+
+#[test]
+fn in_a_chat_a_person_speaks_when_the_model_has_nothing_more_to_do() {
+    let mut rig = chat(json!({}));
+    answer(&mut rig, Ok(reply(vec![text("hello")], StopReason::EndTurn)));
+    assert!(matches!(rig.state.standing(), Standing::AwaitingPerson { .. }));
+    told(&mut rig, "and now?");
+    assert_eq!(sent(&rig), ["User: a goal", "Assistant: hello", "User: and now?"]);
+    answer(&mut rig, Ok(reply(vec![text("that is all")], StopReason::EndTurn)));
+    told(&mut rig, "/done");
+    let Standing::Finished { outcome, .. } = rig.state.standing() else { panic!("goes on") };
+    assert_eq!(outcome, Outcome::Completed);
+    assert!(rig.told().contains("claimed"), "{}", rig.told());
+}
+
+#[test]
+fn in_a_chat_a_failed_check_goes_back_to_the_model_and_the_chat_goes_on() {
+    let mut asked = task();
+    asked.driver.config = json!({ "model": "script/x", "chat": true });
+    asked.acceptance = vec![check_of("make test")];
+    let mut rig = Rig::started(asked);
+    answer(&mut rig, Ok(reply(vec![text("ready")], StopReason::EndTurn)));
+    told(&mut rig, "/done");
+    let verify = rig.effect("verify");
+    let failed = CriterionResult {
+        title: "shell: make test".to_owned(),
+        passed: false,
+        exit: Some(2),
+        evidence: String::new(),
+        millis: 1,
+    };
+    rig.input(Signal::Verified(verify, Ok(vec![failed])).into());
+    assert!(sent(&rig).pop().unwrap().contains("was not accepted"));
+    answer(&mut rig, Ok(reply(vec![text("mended")], StopReason::EndTurn)));
+    assert!(matches!(rig.state.standing(), Standing::AwaitingPerson { .. }), "not claimed again");
+}
+
+#[test]
+fn in_a_chat_a_stop_a_limit_and_a_failure_only_end_the_turn() {
+    let mut rig = chat(json!({ "max_steps": 1 }));
+    rig.command(Command::Interrupt { note: String::new() });
+    assert!(matches!(rig.state.standing(), Standing::AwaitingPerson { .. }), "stopped");
+    told(&mut rig, "go on");
+    assert_eq!(sent(&rig), ["User: a goal", "User: The operator stopped you. | go on"]);
+    let calls = vec![tool("u1", "read", json!({ "path": "a" }))];
+    answer(&mut rig, Ok(reply(calls, StopReason::ToolUse)));
+    let read = rig.effect("run_tool").0;
+    rig.ended(read, ToolResult::ok("A"));
+    assert!(rig.told().contains("decision_awaited"), "{}", rig.told());
+    told(&mut rig, "once more");
+    assert_eq!(sent(&rig).pop().unwrap(), "User: result u1 A | once more");
+    let failure = ModelFailure {
+        kind: "auth".to_owned(),
+        retry: Retry::Never,
+        message: "no key".to_owned(),
+        usage: Usage::default(),
+    };
+    answer(&mut rig, Err(failure));
+    let Standing::AwaitingPerson { asks } = rig.state.standing() else { panic!("does not wait") };
+    assert!(format!("{asks:?}").contains("no key"));
+    told(&mut rig, "again");
+    assert_eq!(rig.state.data().dropped, 0);
+    assert_eq!(sent(&rig).pop().unwrap(), "User: again");
+}
+
+#[test]
+fn another_model_goes_on_with_the_same_conversation() {
+    let mut rig = Rig::started(task());
+    let calls = vec![tool("u1", "read", json!({ "path": "a" }))];
+    answer(&mut rig, Ok(reply(calls, StopReason::ToolUse)));
+    let other = DriverSpec { name: "llm".to_owned(), config: json!({ "model": "script/y" }) };
+    rig.command(Command::HandOver(other));
+    let read = machine::id::EffectId(3);
+    rig.ended(read.0, ToolResult::ok("A"));
+    assert_eq!(sent(&rig), ["User: a goal", "Assistant: use u1 read", "User: result u1 A"]);
+    let asked = rig.last.effects.iter().find_map(|effect| match effect {
+        Effect::CallModel { call, .. } => Some(call.model.as_str()),
+        _ => None,
+    });
+    assert_eq!(asked, Some("script/y"));
+}
