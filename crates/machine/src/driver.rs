@@ -28,7 +28,7 @@ use serde_json::Value;
 use crate::id::CallId;
 use crate::message::{ModelCall, ModelFailure, Reply};
 use crate::policy::permission::Author;
-use crate::task::CriterionResult;
+use crate::task::{Criterion, CriterionResult};
 use crate::time::{Span, Timestamp};
 use crate::tool::ToolResult;
 
@@ -156,6 +156,8 @@ pub enum NoteKind {
 pub struct Situation<'a> {
     /// The task's goal.
     pub goal: &'a str,
+    /// What decides whether it is reached.
+    pub criteria: &'a [Criterion],
     /// The time of the input that led here.
     pub now: Timestamp,
     /// Decisions made before this one.

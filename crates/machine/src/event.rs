@@ -94,6 +94,12 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         again_in: Option<u64>,
     },
+    /// The answer before stands for the conversation from here on, which had become too long. The journal keeps all
+    /// of it.
+    Compacted {
+        /// How many messages it had.
+        messages: usize,
+    },
     /// The driver decided.
     TurnStarted {
         /// The turn's number, from 1.

@@ -116,6 +116,9 @@ pub struct Usage {
     /// Input tokens written to a cache, for the long time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_long: Option<u64>,
+    /// What it cost in billionths of a US dollar, where the price is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nanodollars: Option<u64>,
 }
 
 impl Message {
@@ -179,6 +182,9 @@ pub struct ModelCall {
     pub messages: Arc<Vec<Message>>,
     /// The tools it may ask for, by name.
     pub tools: Arc<[String]>,
+    /// Whether it is asked to sum up the conversation, not to go on with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub compacts: bool,
 }
 
 /// Why a model did not answer.
@@ -193,6 +199,13 @@ pub struct ModelFailure {
     /// What was counted before it failed: it is paid for all the same.
     #[serde(default)]
     pub usage: Usage,
+}
+
+impl ModelFailure {
+    /// Whether the question was too long: the same one will never be answered, a shorter one may.
+    pub fn is_overflow(&self) -> bool {
+        matches!(self.kind.as_str(), "context_overflow" | "too_large")
+    }
 }
 
 /// Whether a question may be asked again.

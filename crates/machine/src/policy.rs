@@ -2,5 +2,6 @@
 
 pub mod budget;
 pub mod permission;
+pub mod price;
 pub mod retry;
 pub mod stuck;

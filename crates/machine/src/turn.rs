@@ -258,8 +258,13 @@ impl Step<'_> {
     /// The driver and what it may look at.
     pub(crate) fn driver(&mut self) -> (&mut dyn crate::driver::Driver, Situation<'_>) {
         let data = &self.state.data;
-        let situation =
-            Situation { goal: &data.spec.goal, now: self.now, turns: data.spend.turns, path: &[] };
+        let situation = Situation {
+            goal: &data.spec.goal,
+            criteria: &data.spec.acceptance,
+            now: self.now,
+            turns: data.spend.turns,
+            path: &[],
+        };
         (self.state.driver.live.as_mut(), situation)
     }
 }

@@ -16,7 +16,9 @@ use machine::file::{self, Format, SourceError};
 use machine::policy::permission::Policy;
 use machine::task::{Criterion, DriverSpec};
 use serde_json::{Value, json};
-use wire::model::script::Script;
+
+use crate::providers::{Environment, Providers};
+use wire::model::script::{self, Script};
 
 /// Pages in which projects speak to agents.
 const PAGES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
@@ -238,6 +240,45 @@ impl Library {
             })
         });
         visited.map_err(|text| cause.unwrap_or(LibraryError::Wrong(text)))
+    }
+
+    /// Looks up what is known of every model of the task: its provider, the size of its context, and its price if
+    /// money is limited. A limit that nobody could hold is an error before anything begins.
+    pub fn settle_models(
+        &self,
+        driver: &mut DriverSpec,
+        max_usd: Option<f64>,
+        folder: &Path,
+    ) -> Result<(), LibraryError> {
+        let mut known = None;
+        let visited = composite::visit(&driver.name, &mut driver.config, &mut |name, config| {
+            let (Some(model), "llm") = (config["model"].as_str(), name) else { return Ok(()) };
+            if known.is_none() {
+                let environment = Environment::default();
+                known = Some(Providers::of(folder, &environment).map_err(|e| e.to_string())?);
+            }
+            let Some(providers) = &known else { return Ok(()) };
+            if let Some((provider, _)) =
+                model.split_once('/').filter(|(name, _)| *name != script::NAME)
+            {
+                providers.find(provider).map_err(|error| error.to_string())?;
+            }
+            let facts = providers.facts(model);
+            if max_usd.is_some() && facts.price.is_none() {
+                return Err(format!(
+                    "the price of {model} is unknown, so max_usd cannot be held: write it into your own \
+                     models.toml ([model.\"{model}\"] price = {{ input = …, output = … }}), or limit tokens \
+                     with max_tokens"
+                ));
+            }
+            if let Some(context) = facts.context
+                && config.get("context").is_none()
+            {
+                config["context"] = json!(context);
+            }
+            Ok(())
+        });
+        visited.map_err(LibraryError::Wrong)
     }
 
     /// Gives every `external:NAME` its plugin, and the configuration it was written with.

@@ -90,8 +90,12 @@ impl Models {
         if !wait(turn.delay, cancel) || !wait(turn.stall(), cancel) {
             return Err(failure(stopped()));
         }
-        let (events, answer) = turn.play();
+        let (events, mut answer) = turn.play();
         hear(&events);
+        // A script costs nothing.
+        if let Ok(reply) = &mut answer {
+            reply.usage.nanodollars = Some(0);
+        }
         answer.map_err(failure)
     }
 

@@ -4,18 +4,23 @@
 //! cannot replace a provider that is built in or the user's own, and can name a key only for this machine and
 //! only in a variable that is meant for it. The user's own file may do all of that.
 
+mod facts;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use machine::policy::price::Price;
 use serde::Deserialize;
 use wire::model::anthropic_messages::AnthropicMessages;
 use wire::model::google_generate::GoogleGenerate;
 use wire::model::openai_chat::OpenAiChat;
 use wire::model::openai_responses::OpenAiResponses;
 use wire::model::{Dialect, Vendor, error, script};
+
+pub use facts::Facts;
 
 use crate::http::{self, Url};
 use crate::library;
@@ -216,25 +221,38 @@ pub enum ProviderError {
     },
 }
 
-/// All providers, by name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Providers(BTreeMap<String, Provider>);
+/// All providers, by name, and what people wrote about single models.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Providers {
+    by_name: BTreeMap<String, Provider>,
+    models: BTreeMap<String, Facts>,
+}
 
 impl Providers {
     /// What can be used in a folder: what is built in, then the project's, then the user's own, which win.
     pub fn of(folder: &Path, environment: &Environment) -> Result<Providers, ProviderError> {
         let user = environment.user_folder();
         let mut providers = BTreeMap::new();
+        let mut models = BTreeMap::new();
         // The nearest is read last: it replaces those further up.
         for project in library::project_folders(folder).into_iter().rev() {
             let path = project.join(FILE);
-            for (line, provider) in read(&path, Source::Project(path.clone()))? {
-                check_project(&provider).map_err(|reason| ProviderError::Wrong {
-                    path: path.clone(),
-                    line,
-                    reason,
-                })?;
+            let wrong = |line, reason| ProviderError::Wrong { path: path.clone(), line, reason };
+            let written = read(&path, Source::Project(path.clone()))?;
+            for (line, provider) in written.providers {
+                check_project(&provider).map_err(|reason| wrong(line, reason))?;
                 providers.insert(provider.name.clone(), provider);
+            }
+            for (line, name, facts) in written.models {
+                let provider = name.split('/').next().unwrap_or_default();
+                if !providers.contains_key(provider) {
+                    let reason = format!(
+                        "a project cannot say what {name:?} costs or holds: it defines no provider \
+                         {provider:?}; the user's own models.toml may"
+                    );
+                    return Err(wrong(line, reason));
+                }
+                models.insert(name, facts);
             }
         }
         for built_in in &BUILT_IN {
@@ -242,22 +260,28 @@ impl Providers {
         }
         if let Some(path) = user.map(|folder| folder.join(FILE)) {
             let own = read(&path, Source::User(path.clone()))?;
-            providers.extend(own.into_iter().map(|(_, own)| (own.name.clone(), own)));
+            providers.extend(own.providers.into_iter().map(|(_, own)| (own.name.clone(), own)));
+            models.extend(own.models.into_iter().map(|(_, name, facts)| (name, facts)));
         }
-        Ok(Providers(providers))
+        Ok(Providers { by_name: providers, models })
     }
 
     /// The provider of that name.
     pub fn find(&self, name: &str) -> Result<&Provider, ProviderError> {
-        self.0.get(name).ok_or_else(|| ProviderError::Unknown {
+        self.by_name.get(name).ok_or_else(|| ProviderError::Unknown {
             name: name.to_owned(),
-            known: self.0.keys().cloned().collect(),
+            known: self.by_name.keys().cloned().collect(),
         })
     }
 
     /// All of them, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = &Provider> {
-        self.0.values()
+        self.by_name.values()
+    }
+
+    /// What is known of `PROVIDER/NAME`.
+    pub fn facts(&self, model: &str) -> Facts {
+        facts::find(&self.models, model)
     }
 }
 
@@ -434,6 +458,15 @@ impl BuiltIn {
 struct Written {
     #[serde(default)]
     provider: BTreeMap<String, toml::Spanned<Entry>>,
+    #[serde(default)]
+    model: BTreeMap<String, toml::Spanned<Facts>>,
+}
+
+/// What a file says, each part with its line.
+#[derive(Default)]
+struct Read {
+    providers: Vec<(usize, Provider)>,
+    models: Vec<(usize, String, Facts)>,
 }
 
 /// One provider as written.
@@ -458,35 +491,48 @@ struct Entry {
     document_url: bool,
 }
 
-/// The file's providers, each with its line. None if there is no file.
-fn read(path: &Path, source: Source) -> Result<Vec<(usize, Provider)>, ProviderError> {
+/// What the file says; nothing if there is no file.
+fn read(path: &Path, source: Source) -> Result<Read, ProviderError> {
     let unreadable = |reason: String| ProviderError::Unreadable { path: path.to_owned(), reason };
     let size = match fs::metadata(path) {
         Ok(data) if data.is_file() => data.len(),
         Ok(_) => return Err(unreadable("it is not a file".to_owned())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Read::default()),
         Err(error) => return Err(unreadable(error.to_string())),
     };
     if size > MAX_FILE {
         return Err(unreadable(format!("it is larger than {MAX_FILE} bytes")));
     }
     let text = fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+    let line =
+        |at: usize| text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
     let wrong = |at: usize, reason: &str| ProviderError::Wrong {
         path: path.to_owned(),
-        line: text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1,
+        line: line(at),
         // Whoever writes a key into the file must not find it in a log.
         reason: error::told(reason),
     };
     let written: Written = toml::from_str(&text)
         .map_err(|error| wrong(error.span().map_or(0, |span| span.start), error.message()))?;
-    let mut providers = Vec::new();
+    let mut read = Read::default();
     for (name, entry) in written.provider {
         let at = entry.span().start;
-        let ProviderError::Wrong { line, .. } = wrong(at, "") else { continue };
         let provider = provider(name, entry.into_inner(), source.clone());
-        providers.push((line, provider.map_err(|reason| wrong(at, &reason))?));
+        read.providers.push((line(at), provider.map_err(|reason| wrong(at, &reason))?));
     }
-    Ok(providers)
+    for (name, facts) in written.model {
+        let at = facts.span().start;
+        let facts = facts.into_inner();
+        if !name.contains('/') {
+            let reason = format!("the model {name:?}: expected \"PROVIDER/NAME\"");
+            return Err(wrong(at, &reason));
+        }
+        if let Some(reason) = facts.price.as_ref().and_then(Price::problem) {
+            return Err(wrong(at, &format!("{name}: {reason}")));
+        }
+        read.models.push((line(at), name, facts));
+    }
+    Ok(read)
 }
 
 fn provider(name: String, entry: Entry, source: Source) -> Result<Provider, String> {

@@ -27,9 +27,16 @@ pub fn rows(spend: &Spend, budget: &Budget) -> Vec<Row> {
         };
         (spent > 0 || limit.is_some()).then_some(row)
     };
-    let money = (spend.usd > 0.0 || budget.max_usd.is_some()).then(|| Row {
+    let money = (spend.usd > 0.0 || spend.unpriced > 0 || budget.max_usd.is_some()).then(|| Row {
         option: "max-usd",
-        spent: format!("${:.2}", spend.usd),
+        spent: match spend.unpriced {
+            0 => format!("${:.2}", spend.usd),
+            calls => format!(
+                "${:.2} and the unknown price of {calls} {}",
+                spend.usd,
+                plural(usize::try_from(calls).unwrap_or(usize::MAX), "answer")
+            ),
+        },
         limit: budget.max_usd.map(|limit| format!("${limit:.2}")),
     });
     [

@@ -96,6 +96,7 @@ impl Story {
             | EventKind::ModelCalled { .. }
             | EventKind::ModelReplied { .. }
             | EventKind::ModelFailed { .. }
+            | EventKind::Compacted { .. }
             | EventKind::TurnStarted { .. }
             | EventKind::TurnEnded { .. }
             | EventKind::ApprovalRequested { .. }

@@ -93,6 +93,13 @@ impl Transcript {
                 let words = format!("the model failed ({kind}): {message}{again}");
                 prefixed(Tone::Bad, "", &words)
             }
+            EventKind::Compacted { messages } => one(
+                Tone::Faint,
+                format!(
+                    "  this stands for {messages} {} from here on",
+                    text::plural(*messages, "message")
+                ),
+            ),
             EventKind::TurnStarted { turn, actions } => {
                 inner(format!("turn {turn}: {actions} {}", text::plural(*actions, "action")))
             }

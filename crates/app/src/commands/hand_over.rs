@@ -22,6 +22,8 @@ pub(crate) fn run(args: &HandOverArgs, json: bool) -> Result<u8, CommandError> {
     let here = std::env::current_dir().unwrap_or_default();
     let library = Library::of(Path::new(&task.state.data().spec.folder)).and_of(&here);
     library.resolve_driver(&mut driver, &here, &records.registry)?;
+    let data = task.state.data();
+    library.settle_models(&mut driver, data.budget.max_usd, Path::new(&data.spec.folder))?;
     let done = format!("is handed over to {}", view::text::visible(&driver.name));
     give(records, &id, "hand-over", Command::HandOver(driver), &done, json)
 }

@@ -77,6 +77,7 @@ fn prepare(args: &RunArgs, registry: &Registry) -> Result<TaskSpec, CommandError
     library.check_scripts(&task.driver, &folder)?;
     library.instruct(&mut task.driver, &folder)?;
     args.limits.replace(&mut task.budget);
+    library.settle_models(&mut task.driver, task.budget.max_usd, &folder)?;
     task.workspace.kind = kind_of(args).or(task.workspace.kind);
     check_workspace(&task.workspace, &folder)?;
     let policy = library.policy()?;

@@ -4,6 +4,7 @@
 mod commands;
 mod config;
 mod control;
+mod cost;
 mod environment;
 mod fake;
 mod help;

@@ -4,6 +4,7 @@ use crate::driver::{Consultation, Fact};
 use crate::effect::Effect;
 use crate::event::EventKind;
 use crate::message::{ModelCall, ModelFailure, Part, Reply};
+use crate::policy::price::dollars;
 use crate::policy::retry;
 use crate::state::{Pending, Phase};
 use crate::step::Step;
@@ -24,6 +25,11 @@ impl Step<'_> {
         };
         let spend = &mut self.state.data.spend;
         spend.tokens = spend.tokens.saturating_add(usage.total());
+        match usage.nanodollars {
+            Some(cost) => spend.usd += dollars(cost),
+            None if reply.is_ok() || usage.total() > 0 => spend.unpriced += 1,
+            None => {}
+        }
         match &reply {
             Ok(reply) => {
                 spend.context_overflows = 0;
@@ -34,10 +40,14 @@ impl Step<'_> {
                 });
                 let (model, text, stop) = (reply.model.clone(), reply.message.text(), reply.stop);
                 let tools: Vec<String> = tools.collect();
+                let compacted = self.compacted();
                 self.event(|| EventKind::ModelReplied { model, text, tools, stop, usage });
+                if let Some(messages) = compacted {
+                    self.event(|| EventKind::Compacted { messages });
+                }
             }
             Err(failure) => {
-                if failure.kind == "context_overflow" {
+                if failure.is_overflow() {
                     spend.context_overflows += 1;
                 }
                 if self.wait_out(failure) {
@@ -48,6 +58,17 @@ impl Step<'_> {
         self.state.data.phase = Phase::Ready;
         let (driver, situation) = self.driver();
         driver.observe(&situation, &Fact::Replied(reply.as_ref()));
+    }
+
+    /// The length of the conversation that the model was asked to sum up, if it was.
+    fn compacted(&self) -> Option<usize> {
+        match &self.state.data.phase {
+            Phase::Consulting { request: Consultation::Model(call) } if call.compacts => {
+                // The last message is the request itself.
+                Some(call.messages.len().saturating_sub(1))
+            }
+            _ => None,
+        }
     }
 
     /// Sets a timer to ask again, if that may help; false if the driver has to be told.

@@ -7,6 +7,8 @@
 //! In a chat an answer without a tool is not a claim: a person speaks next, and says `/done` when all is said. What
 //! would end a task (a model that does not answer, a limit of steps) only ends the turn.
 
+mod compact;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,7 @@ use crate::message::{Block, Message, ModelCall, ModelFailure, Part, Reply, Role,
 use crate::policy::permission::Author;
 use crate::task::CriterionResult;
 use crate::tool::{self, Status, ToolResult};
+use compact::{Kept, Squeeze};
 
 /// The kind of driver that asks a model.
 #[derive(Debug)]
@@ -39,6 +42,9 @@ const CHAT_STEPS: u64 = 10;
 
 /// The line of a person that ends a chat: what was said last is the claim.
 pub const DONE: &str = "/done";
+
+/// The line of a person that makes the conversation of a chat shorter; what follows is kept above all.
+pub const COMPACT: &str = "/compact";
 
 /// What a person is asked for between two turns of a chat.
 pub const YOUR_TURN: &str = "your turn";
@@ -64,6 +70,9 @@ struct Config {
     /// Whether a person speaks when it has nothing more to do.
     #[serde(default)]
     chat: bool,
+    /// How many tokens its context holds. If absent, the conversation is made shorter only once it did not fit.
+    #[serde(default)]
+    context: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -73,6 +82,7 @@ struct Llm {
     tools: Arc<[String]>,
     max_steps: Option<u64>,
     chat: bool,
+    window: Option<u64>,
     memory: Memory,
 }
 
@@ -102,6 +112,33 @@ struct Memory {
     /// Whether a person ended the chat.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     done: bool,
+    /// The size of the context at the last answer, in tokens.
+    #[serde(default)]
+    context: u64,
+    /// The operator's notes, word for word.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+    /// What the last failed verdict said, word for word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+    /// Times in a row that the conversation was made shorter without room to show for it.
+    #[serde(default)]
+    squeezes: u32,
+    /// How the conversation is to be made shorter before the model goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    squeeze: Option<Squeeze>,
+    /// How it was last made shorter, until an answer shows that it fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    squeezed: Option<Squeeze>,
+    /// What stands for the conversation before its first message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    summary: Option<String>,
+    /// What a person wants kept above all when that is done.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    focus: String,
+    /// Whether the question that is under way is for a summary.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    summing_up: bool,
 }
 
 /// One tool call of an answer; its place among the actions is its place here.
@@ -153,9 +190,17 @@ impl Llm {
             Some(text) => format!("{SYSTEM}\n\n{text}"),
             None => SYSTEM.to_owned(),
         };
-        let (model, chat) = (config.model, config.chat);
+        let (model, chat, window) = (config.model, config.chat, config.context);
         let max_steps = config.max_steps.or(chat.then_some(CHAT_STEPS));
-        Ok(Llm { model, system: system.into(), tools: tools.into(), max_steps, chat, memory })
+        Ok(Llm {
+            model,
+            system: system.into(),
+            tools: tools.into(),
+            max_steps,
+            chat,
+            window,
+            memory,
+        })
     }
 
     fn say(&mut self, text: impl Into<String>) {
@@ -178,7 +223,7 @@ impl Llm {
         }
         let messages = Arc::make_mut(&mut self.memory.messages);
         if messages.is_empty() {
-            messages.push(Message::user(situation.goal));
+            messages.push(Message::user(compact::opening(situation)));
         }
         if !self.memory.unsaid.is_empty() {
             let mut blocks = std::mem::take(&mut self.memory.unsaid);
@@ -186,16 +231,75 @@ impl Llm {
             blocks.sort_by_key(|block| !matches!(block.part, Part::ToolResult { .. }));
             messages.push(Message { role: Role::User, blocks });
         }
+        let full = self.window.is_some_and(|w| compact::is_full(self.memory.context, w));
+        if full && self.memory.squeeze.is_none() && self.memory.messages.len() > 2 {
+            self.memory.squeeze = Some(Squeeze::Summary);
+        }
+        if let Some(squeeze) = self.memory.squeeze {
+            return self.shorten(situation, squeeze);
+        }
+        self.memory.summing_up = false;
+        self.consult(Arc::clone(&self.memory.messages))
+    }
+
+    fn consult(&self, messages: Arc<Vec<Message>>) -> Decision {
         Decision::Consult(Consultation::Model(ModelCall {
             model: self.model.clone(),
             system: Arc::clone(&self.system),
-            messages: Arc::clone(&self.memory.messages),
+            messages,
             tools: Arc::clone(&self.tools),
+            compacts: self.memory.summing_up,
         }))
     }
 
-    fn on_reply(&mut self, reply: &Reply) {
+    /// Makes the conversation shorter, with the model's help where there is room to ask for it.
+    fn shorten(&mut self, situation: &Situation<'_>, squeeze: Squeeze) -> Decision {
+        if self.memory.squeezes >= compact::MOST {
+            return self.stop(format!(
+                "the conversation is too long for the model, although it was made shorter {} times in a row",
+                self.memory.squeezes
+            ));
+        }
+        if squeeze.asks() {
+            self.memory.summing_up = true;
+            let asked = compact::question(&self.memory.messages, squeeze, &self.memory.focus);
+            return self.consult(Arc::new(asked));
+        }
+        self.rebuild(situation, squeeze);
+        self.ask(situation)
+    }
+
+    /// Goes on from the summary, if there is one.
+    fn rebuild(&mut self, situation: &Situation<'_>, squeeze: Squeeze) {
+        let Memory { messages, notes, failure, summary, .. } = &self.memory;
+        let kept = Kept {
+            situation,
+            notes,
+            failure: failure.as_deref(),
+            summary: summary.as_deref().filter(|_| squeeze != Squeeze::Opening),
+        };
+        self.memory.messages = Arc::new(compact::rebuilt(&kept, messages, squeeze));
+        self.memory.squeeze = None;
+        self.memory.squeezed = Some(squeeze);
+        self.memory.summing_up = false;
+        self.memory.focus.clear();
+        self.memory.context = 0;
+        self.memory.squeezes += 1;
+    }
+
+    fn on_reply(&mut self, situation: &Situation<'_>, reply: &Reply) {
+        if self.memory.summing_up {
+            let squeeze = self.memory.squeeze.unwrap_or(Squeeze::Summary);
+            let summary = reply.message.text();
+            self.memory.summary = Some(summary).filter(|text| !text.trim().is_empty());
+            return self.rebuild(situation, squeeze);
+        }
         self.memory.steps += 1;
+        self.memory.squeezed = None;
+        self.memory.context = reply.usage.total();
+        if self.window.is_none_or(|window| !compact::is_full(self.memory.context, window)) {
+            self.memory.squeezes = 0;
+        }
         Arc::make_mut(&mut self.memory.messages).push(reply.message.clone());
         let calls = reply.message.blocks.iter().filter_map(|block| match &block.part {
             Part::ToolUse { id, name, input } => {
@@ -226,6 +330,13 @@ impl Llm {
     }
 
     fn on_failure(&mut self, failure: &ModelFailure) {
+        if failure.is_overflow() {
+            let tried = self.memory.squeeze.or(self.memory.squeezed).unwrap_or(Squeeze::Summary);
+            if let Some(harder) = tried.harder() {
+                self.memory.squeeze = Some(harder);
+                return;
+            }
+        }
         self.memory.end =
             Some(format!("the model did not answer: {}: {}", failure.kind, failure.message));
     }
@@ -262,6 +373,7 @@ impl Llm {
         self.memory.claim = None;
         self.memory.end = None;
         if !note.text.trim().is_empty() {
+            self.memory.notes.push(note.text.clone());
             return self.say(format!("{how}: {}", note.text));
         }
         self.say("The operator stopped you.");
@@ -274,9 +386,15 @@ impl Llm {
         self.memory.end = None;
         self.memory.steps = 0;
         self.memory.cuts = 0;
+        self.memory.squeezes = 0;
         if self.chat && line.trim() == DONE {
             self.memory.done = true;
             self.memory.claim.get_or_insert_default();
+            return;
+        }
+        if let Some(focus) = line.trim().strip_prefix(COMPACT).filter(|_| self.chat) {
+            focus.trim().clone_into(&mut self.memory.focus);
+            self.memory.squeeze = Some(Squeeze::Summary);
             return;
         }
         self.memory.claim = None;
@@ -291,6 +409,7 @@ impl Llm {
             let exit = result.exit.map(|code| format!(" (exit code {code})")).unwrap_or_default();
             text.push_str(&format!("\n\n{}{exit}\n{}", result.title, result.evidence));
         }
+        self.memory.failure = Some(text.clone());
         self.say(text);
     }
 }
@@ -299,6 +418,9 @@ impl Driver for Llm {
     fn decide(&mut self, situation: &Situation<'_>) -> Decision {
         if let Some(reason) = &self.memory.end {
             return self.stop(reason.clone());
+        }
+        if self.memory.squeeze == Some(Squeeze::Summary) && self.memory.asked.is_empty() {
+            return self.ask(situation);
         }
         if self.chat && !self.memory.done && self.memory.claim.is_some() {
             return Decision::Wait(Wait::Person { prompt: YOUR_TURN.to_owned() });
@@ -320,9 +442,9 @@ impl Driver for Llm {
         Decision::Act(self.memory.asked.iter().map(action).collect())
     }
 
-    fn observe(&mut self, _: &Situation<'_>, fact: &Fact<'_>) {
+    fn observe(&mut self, situation: &Situation<'_>, fact: &Fact<'_>) {
         match fact {
-            Fact::Replied(Ok(reply)) => self.on_reply(reply),
+            Fact::Replied(Ok(reply)) => self.on_reply(situation, reply),
             Fact::Replied(Err(failure)) => self.on_failure(failure),
             Fact::Result { result, .. } => self.on_result(result),
             Fact::Note(note) => self.on_note(note),

@@ -43,8 +43,11 @@ pub struct Spend {
     pub millis: u64,
     /// Model tokens.
     pub tokens: u64,
-    /// US dollars.
+    /// US dollars, as far as prices are known.
     pub usd: f64,
+    /// Answers of models whose cost nobody knows.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unpriced: u64,
     /// Tool calls started.
     pub tool_calls: u64,
     /// Denied calls since one that was not.
@@ -112,7 +115,13 @@ impl Budget {
             );
         }
         if let Some(limit) = self.max_usd {
-            axis("max_usd", spend.usd >= limit, format!("{:.4}", spend.usd), limit.to_string());
+            let spent = match spend.unpriced {
+                0 => format!("{:.4}", spend.usd),
+                // A limit that cannot be held has been reached.
+                calls => format!("{:.4}, and {calls} answers whose price is unknown", spend.usd),
+            };
+            let over = spend.usd >= limit || spend.unpriced > 0;
+            axis("max_usd", over, spent, limit.to_string());
         }
         for (name, limit, spent) in [
             ("max_tokens", self.max_tokens, spend.tokens),
@@ -178,6 +187,10 @@ impl Budget {
         *self = raised;
         Ok(())
     }
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 #[cfg(test)]

@@ -314,3 +314,162 @@ fn another_model_goes_on_with_the_same_conversation() {
     });
     assert_eq!(asked, Some("script/y"));
 }
+
+#[test]
+fn money_is_counted_once_and_binds_before_the_next_question() {
+    let mut asked = task();
+    asked.budget.max_usd = Some(0.05);
+    let mut rig = Rig::started(asked);
+    let priced = |cost| {
+        let calls = vec![tool("u1", "read", json!({ "path": "a" }))];
+        let mut reply = reply(calls, StopReason::ToolUse);
+        reply.usage.nanodollars = cost;
+        Ok(reply)
+    };
+    answer(&mut rig, priced(Some(30_000_000)));
+    assert_eq!(rig.state.data().spend.usd, 0.03);
+    let read = rig.effect("run_tool").0;
+    rig.ended(read, ToolResult::ok("A"));
+    answer(&mut rig, priced(Some(20_000_000)));
+    let Standing::Finished { outcome, reason } = rig.state.standing() else { panic!("goes on") };
+    assert_eq!(outcome, Outcome::BudgetExhausted);
+    assert_eq!(reason, "max_usd = 0.05 reached (0.0500)");
+}
+
+#[test]
+fn a_limit_of_money_is_not_held_by_an_unknown_price() {
+    let mut asked = task();
+    asked.budget.max_usd = Some(5.0);
+    let mut rig = Rig::started(asked);
+    let calls = vec![tool("u1", "read", json!({ "path": "a" }))];
+    answer(&mut rig, Ok(reply(calls, StopReason::ToolUse)));
+    let Standing::Finished { outcome, reason } = rig.state.standing() else { panic!("goes on") };
+    assert_eq!(outcome, Outcome::BudgetExhausted);
+    assert!(reason.contains("1 answers whose price is unknown"), "{reason}");
+}
+
+fn with_context(tokens: u64) -> TaskSpec {
+    let mut asked = task();
+    asked.driver.config = json!({ "model": "script/x", "context": tokens });
+    asked.acceptance = vec![check_of("make test")];
+    asked
+}
+
+fn overflow() -> Result<Reply, ModelFailure> {
+    Err(ModelFailure {
+        kind: "context_overflow".to_owned(),
+        retry: Retry::Never,
+        message: "prompt is too long".to_owned(),
+        usage: Usage::default(),
+    })
+}
+
+/// One step of the model: it reads a file that says `content`.
+fn step(rig: &mut Rig, tokens: u64, content: &str) {
+    let mut asks = reply(vec![tool("u1", "read", json!({ "path": "a" }))], StopReason::ToolUse);
+    asks.usage = usage(tokens);
+    answer(rig, Ok(asks));
+    let read = rig.effect("run_tool").0;
+    rig.ended(read, ToolResult::ok(content));
+}
+
+#[test]
+fn a_full_context_is_summed_up_and_what_must_not_be_lost_is_kept_word_for_word() {
+    let mut rig = Rig::started(with_context(1000));
+    rig.command(Command::Interrupt { note: "never touch b".to_owned() });
+    step(&mut rig, 100, "A");
+    assert_eq!(sent(&rig).len(), 4, "there is room");
+    step(&mut rig, 799, "B");
+    let asked = sent(&rig);
+    assert!(asked.last().unwrap().contains("Your context is nearly full"), "{asked:?}");
+    assert_eq!(asked.len(), 7, "everything so far, and the request");
+    answer(&mut rig, Ok(reply(vec![text("a says A")], StopReason::EndTurn)));
+    assert!(rig.told().contains("model_replied, compacted"), "{}", rig.told());
+    let now = sent(&rig);
+    assert_eq!(now.len(), 3, "{now:?}");
+    for kept in ["a goal", "shell: make test", "- never touch b", "a says A"] {
+        assert!(now[0].contains(kept), "{kept}: {}", now[0]);
+    }
+    assert_eq!(now[1..], ["Assistant: use u1 read", "User: result u1 B"]);
+    // The last failure is kept as well.
+    answer(&mut rig, Ok(reply(vec![text("done")], StopReason::EndTurn)));
+    let failed = CriterionResult {
+        title: "shell: make test".to_owned(),
+        passed: false,
+        exit: Some(2),
+        evidence: "3 tests failed".to_owned(),
+        millis: 1,
+    };
+    let verify = rig.effect("verify");
+    rig.input(Signal::Verified(verify, Ok(vec![failed])).into());
+    step(&mut rig, 900, "C");
+    answer(&mut rig, Ok(reply(vec![text("second")], StopReason::EndTurn)));
+    assert!(sent(&rig)[0].contains("3 tests failed"), "{:?}", sent(&rig));
+}
+
+#[test]
+fn an_overflow_forces_ever_shorter_conversations_and_then_an_end() {
+    let mut rig = Rig::started(task());
+    let large = "x".repeat(50_000);
+    step(&mut rig, 10, &large);
+    step(&mut rig, 10, &large);
+    let size = |rig: &Rig| sent(rig).iter().map(String::len).sum::<usize>();
+    assert!(size(&rig) > 100_000);
+    answer(&mut rig, overflow());
+    assert!(size(&rig) < 4_000, "a summary of what is left is asked for: {}", size(&rig));
+    answer(&mut rig, Ok(reply(vec![text("x is everywhere")], StopReason::EndTurn)));
+    assert!(sent(&rig)[0].contains("x is everywhere"));
+    answer(&mut rig, overflow());
+    assert!(sent(&rig)[0].contains("x is everywhere"), "the summary stays");
+    assert_eq!(sent(&rig).len(), 3);
+    answer(&mut rig, overflow());
+    assert_eq!(sent(&rig).len(), 1, "only what must not be lost");
+    answer(&mut rig, overflow());
+    let Standing::Finished { outcome, reason } = rig.state.standing() else { panic!("goes on") };
+    assert_eq!(outcome, Outcome::Failed);
+    assert!(reason.contains("prompt is too long"), "{reason}");
+}
+
+#[test]
+fn a_summary_that_does_not_fit_is_done_without_and_overflows_are_limited() {
+    let mut asked = task();
+    asked.budget.max_context_overflows = Some(3);
+    let mut rig = Rig::started(asked);
+    step(&mut rig, 10, "A");
+    answer(&mut rig, overflow());
+    answer(&mut rig, overflow());
+    assert!(sent(&rig)[0].contains("did not fit and is gone"), "{:?}", sent(&rig));
+    answer(&mut rig, overflow());
+    let Standing::Finished { outcome, .. } = rig.state.standing() else { panic!("goes on") };
+    assert_eq!(outcome, Outcome::BudgetExhausted);
+}
+
+#[test]
+fn a_context_that_stays_full_ends_instead_of_being_summed_up_for_ever() {
+    let mut rig = Rig::started(with_context(1000));
+    step(&mut rig, 10, "A");
+    for _ in 0..20 {
+        if let Standing::Finished { reason, .. } = rig.state.standing() {
+            assert!(reason.contains("3 times in a row"), "{reason}");
+            return;
+        }
+        if sent(&rig).last().unwrap().contains("Your context is nearly full") {
+            answer(&mut rig, Ok(reply(vec![text("notes")], StopReason::EndTurn)));
+        } else {
+            step(&mut rig, 999, "A");
+        }
+    }
+    panic!("goes on for ever");
+}
+
+#[test]
+fn a_person_can_make_a_chat_shorter() {
+    let mut rig = chat(json!({}));
+    answer(&mut rig, Ok(reply(vec![text("hello")], StopReason::EndTurn)));
+    told(&mut rig, "/compact the names");
+    assert!(sent(&rig).last().unwrap().ends_with("Above all keep: the names"), "{:?}", sent(&rig));
+    answer(&mut rig, Ok(reply(vec![text("nothing yet")], StopReason::EndTurn)));
+    assert!(matches!(rig.state.standing(), Standing::AwaitingPerson { .. }), "a person speaks");
+    told(&mut rig, "and now?");
+    assert!(sent(&rig)[0].contains("nothing yet"), "{:?}", sent(&rig));
+}

@@ -45,7 +45,12 @@ impl Remote {
         let providers = Providers::of(folder, &self.environment).map_err(|error| config(&error))?;
         let provider = providers.find(provider).map_err(|error| config(&error))?;
         let key = self.key(provider, cancel)?;
-        let answer = self.ask(provider, key.as_ref(), model, call, cancel, hear);
+        let mut answer = self.ask(provider, key.as_ref(), model, call, cancel, hear);
+        let usage = match &mut answer {
+            Ok(reply) => &mut reply.usage,
+            Err(error) => &mut error.usage,
+        };
+        usage.nanodollars = providers.facts(&call.model).price.and_then(|price| price.cost(usage));
         answer.map_err(|mut error| {
             if let Some(key) = &key {
                 // Some servers quote the key that they refuse.

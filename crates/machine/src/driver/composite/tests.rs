@@ -189,7 +189,7 @@ impl World {
     }
 
     fn situation(&self) -> Situation<'static> {
-        Situation { goal: "goal", now: self.now, turns: 0, path: &[] }
+        Situation { goal: "goal", criteria: &[], now: self.now, turns: 0, path: &[] }
     }
 
     fn tell(&mut self, fact: &Fact<'_>) {

@@ -297,6 +297,7 @@ impl Decoder {
         let written = count("cache_creation_input_tokens")
             .map(|all| all.saturating_sub(self.cache_write_long.unwrap_or(0)));
         Usage {
+            nanodollars: None,
             input: count("input_tokens"),
             output: count("output_tokens"),
             thinking: usage["output_tokens_details"]["thinking_tokens"].as_u64(),

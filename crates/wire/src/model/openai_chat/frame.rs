@@ -141,6 +141,7 @@ impl Counters {
         let cache_write = written.map(|all| all.saturating_sub(cache_write_long.unwrap_or(0)));
         let cached = cache_read.unwrap_or(0).saturating_add(written.unwrap_or(0));
         Usage {
+            nanodollars: None,
             input: usage[self.input].as_u64().map(|all| all.saturating_sub(cached)),
             output: usage[self.output].as_u64(),
             thinking: usage[self.output_details]["reasoning_tokens"].as_u64(),

@@ -64,7 +64,15 @@ fn line(event: &StreamEvent) -> String {
 }
 
 fn usage_line(usage: &Usage) -> String {
-    let Usage { input, output, thinking, cache_read, cache_write, cache_write_long } = *usage;
+    let Usage {
+        input,
+        output,
+        thinking,
+        cache_read,
+        cache_write,
+        cache_write_long,
+        nanodollars: _,
+    } = *usage;
     [
         ("in", input),
         ("out", output),

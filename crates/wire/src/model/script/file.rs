@@ -215,6 +215,7 @@ impl Reader<'_> {
         self.known(table, "usage", KEYS);
         let mut count = |key: &str| table.get(key).and_then(|item| self.whole(item));
         Usage {
+            nanodollars: None,
             input: count("input"),
             output: count("output"),
             thinking: count("thinking"),

@@ -114,6 +114,7 @@ fn every_reply_is_the_same_in_every_dialect_and_embedded() {
 #[test]
 fn all_counters_survive_where_the_dialect_has_them() {
     let usage = Usage {
+        nanodollars: None,
         input: Some(10),
         output: Some(9),
         thinking: Some(4),

@@ -1,0 +1,128 @@
+//! What a model costs, and a conversation that grows too long: over HTTP, to the figures a person sees.
+
+use crate::environment::TestEnvironment;
+use crate::fake::Server;
+
+const TWO_STEPS: &str = r#"
+[[reply]]
+tool_calls = [{ tool = "read", input = { path = "a.txt" } }]
+usage = { input = 1000000, output = 100000 }
+
+[[reply]]
+text = "Done."
+usage = { input = 1000000, output = 100000 }
+"#;
+
+/// A provider of the project at the server, and what `models` says of its models.
+fn provider(place: &TestEnvironment, server: &Server, models: &str) {
+    place.write("a.txt", "one\n");
+    place.write(
+        ".drivetrain/models.toml",
+        &format!(
+            "[provider.fake]\ndialect = \"anthropic_messages\"\nbase_url = \"http://127.0.0.1:{}\"\n{models}",
+            server.port
+        ),
+    );
+}
+
+fn run(place: &TestEnvironment, more: &[&str]) -> (u8, String) {
+    let mut args = vec!["run", "x y", "--model", "fake/m", "--in-place"];
+    args.extend(more);
+    let ran = place.run(&args);
+    (u8::try_from(ran.code).unwrap(), format!("{}{}", ran.out, ran.err))
+}
+
+const PRICED: &str = "[model.\"fake/m\"]\nprice = { input = 3, output = 15 }\n";
+
+#[test]
+fn a_known_price_is_counted_and_a_limit_of_money_binds_before_the_next_question() {
+    let place = TestEnvironment::new();
+    let server = Server::of(&place, TWO_STEPS);
+    provider(&place, &server, PRICED);
+    let (code, said) = run(&place, &["--max-usd", "20"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(place.show(&place.id())["spend"]["usd"], 9.0);
+    assert!(said.contains("$9.00 of $20.00"), "{said}");
+    let place = TestEnvironment::new();
+    let server = Server::of(&place, TWO_STEPS);
+    provider(&place, &server, PRICED);
+    let (code, said) = run(&place, &["--max-usd", "4"]);
+    assert_eq!(code, 11, "{said}");
+    assert_eq!(place.show(&place.id())["spend"]["usd"], 4.5, "one question, not two");
+}
+
+#[test]
+fn an_unknown_price_is_said_and_a_limit_that_nobody_could_hold_starts_nothing() {
+    let place = TestEnvironment::new();
+    let server = Server::of(&place, TWO_STEPS);
+    provider(&place, &server, "");
+    let (code, said) = run(&place, &["--max-usd", "4"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("the price of fake/m is unknown"), "{said}");
+    assert!(!place.home().join("journal").exists(), "nothing was recorded");
+    let (code, said) = run(&place, &[]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("the unknown price of 2 answers"), "{said}");
+}
+
+#[test]
+fn an_unknown_provider_and_a_wrong_price_start_nothing() {
+    let place = TestEnvironment::new();
+    let server = Server::of(&place, TWO_STEPS);
+    provider(&place, &server, "[model.\"fake/m\"]\nprice = { input = -3, output = 15 }\n");
+    let (code, said) = run(&place, &[]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("models.toml:4: fake/m: price.input: expected dollars"), "{said}");
+    provider(&place, &server, "[model.\"anthropic/m\"]\nprice = { input = 0, output = 0 }\n");
+    let (code, said) = run(&place, &[]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("a project cannot say what \"anthropic/m\" costs"), "{said}");
+    provider(&place, &server, "");
+    let ran = place.run(&["run", "x y", "--model", "nobody/m", "--in-place"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.err.contains("there is no provider"), "{}", ran.err);
+    assert!(!place.home().join("journal").exists(), "nothing was recorded");
+}
+
+#[test]
+fn a_conversation_that_fills_its_context_is_summed_up_and_goes_on() {
+    let script = r#"
+[[reply]]
+tool_calls = [{ tool = "read", input = { path = "a.txt" } }]
+usage = { input = 100, output = 10 }
+
+[[reply]]
+tool_calls = [{ tool = "read", input = { path = "a.txt" } }]
+usage = { input = 900, output = 10 }
+
+[[reply]]
+match = "Your context is nearly full"
+text = "I read a.txt: it says one."
+usage = { input = 950, output = 20 }
+
+[[reply]]
+status = 400
+body = '{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 1001 tokens > 1000 maximum"}}'
+
+[[reply]]
+match = "Your context is nearly full"
+text = "Still one."
+usage = { input = 500, output = 20 }
+
+[[reply]]
+text = "Done."
+usage = { input = 200, output = 5 }
+"#;
+    let place = TestEnvironment::new();
+    let server = Server::of(&place, script);
+    provider(&place, &server, "[model.\"fake/m\"]\ncontext = 1000\n");
+    let (code, said) = run(&place, &["--check", "test -s a.txt"]);
+    assert_eq!(code, 0, "{said}");
+    let types = place.types(&place.id());
+    assert_eq!(types.iter().filter(|kind| *kind == "compacted").count(), 2, "{types:?}");
+    let log = place.ok(&["log", &place.id()]);
+    for line in ["I read a.txt: it says one.", "this stands for", "context_overflow"] {
+        assert!(log.contains(line), "{line}: {log}");
+    }
+    assert_eq!(place.show(&place.id())["spend"]["context_overflows"], 0, "{types:?}");
+}

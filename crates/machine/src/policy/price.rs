@@ -1,0 +1,162 @@
+//! What tokens cost: prices as data with a date, and the cost of one call from what its provider counted.
+//!
+//! Money is counted in whole billionths of a US dollar, so that sums are exact.
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::Usage;
+
+/// Billionths of a dollar in one dollar for a million tokens: what one token costs at a price of 1.
+const PER_TOKEN: f64 = 1000.0;
+
+/// The price of a model, in US dollars for a million tokens.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// Tokens of the question.
+    pub input: f64,
+    /// Tokens of the answer, thinking included.
+    pub output: f64,
+    /// Tokens of the question that were read from a cache; as other input if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_read: Option<f64>,
+    /// Tokens of the question that were written to a cache; as other input if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<f64>,
+    /// The same, kept for longer; as `cache_write` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_long: Option<f64>,
+    /// The day on which the price was looked up, such as `2026-01-31`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<String>,
+    /// What long questions cost instead, where they cost more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long: Option<Box<LongPrice>>,
+}
+
+/// The price of a question that is longer than some size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LongPrice {
+    /// The number of tokens up to which the ordinary price holds.
+    pub over: u64,
+    /// As in [`Price`].
+    pub input: f64,
+    /// As in [`Price`].
+    pub output: f64,
+    /// As in [`Price`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_read: Option<f64>,
+}
+
+impl Price {
+    /// What is wrong with it, if anything: a price is a number of zero or more.
+    pub fn problem(&self) -> Option<String> {
+        let long = self.long.as_deref();
+        let parts = [
+            ("input", Some(self.input)),
+            ("output", Some(self.output)),
+            ("cache_read", self.cache_read),
+            ("cache_write", self.cache_write),
+            ("cache_write_long", self.cache_write_long),
+            ("long.input", long.map(|long| long.input)),
+            ("long.output", long.map(|long| long.output)),
+            ("long.cache_read", long.and_then(|long| long.cache_read)),
+        ];
+        let wrong = parts.into_iter().find(|(_, price)| {
+            price.is_some_and(|price| !price.is_finite() || !(0.0..=1e6).contains(&price))
+        });
+        wrong.map(|(name, _)| {
+            format!("price.{name}: expected dollars for a million tokens, from 0 to 1000000")
+        })
+    }
+
+    /// What a call cost, in billionths of a US dollar; none if its provider counted nothing.
+    pub fn cost(&self, usage: &Usage) -> Option<u64> {
+        if usage.input.is_none() && usage.output.is_none() {
+            return None;
+        }
+        let long = self.long.as_deref().filter(|long| usage.context() > long.over);
+        let (input, output) =
+            long.map_or((self.input, self.output), |long| (long.input, long.output));
+        let cache_read = long.map_or(self.cache_read, |long| long.cache_read).unwrap_or(input);
+        let cache_write = self.cache_write.unwrap_or(input).max(long.map_or(0.0, |_| input));
+        let parts = [
+            (usage.input, input),
+            (usage.output, output),
+            (usage.cache_read, cache_read),
+            (usage.cache_write, cache_write),
+            (usage.cache_write_long, self.cache_write_long.unwrap_or(cache_write)),
+        ];
+        let cost: f64 = parts
+            .into_iter()
+            .map(|(tokens, price)| tokens.unwrap_or(0) as f64 * price * PER_TOKEN)
+            .sum();
+        // A float becomes the nearest integer it fits into.
+        Some(cost.round() as u64)
+    }
+}
+
+/// Billionths of a dollar as dollars.
+pub fn dollars(billionths: u64) -> f64 {
+    billionths as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn price() -> Price {
+        Price {
+            input: 3.0,
+            output: 15.0,
+            cache_read: Some(0.3),
+            cache_write: Some(3.75),
+            cache_write_long: None,
+            as_of: None,
+            long: None,
+        }
+    }
+
+    #[test]
+    fn each_kind_of_token_has_its_price() {
+        let usage = Usage {
+            input: Some(1_000),
+            output: Some(100),
+            thinking: Some(90),
+            cache_read: Some(10_000),
+            cache_write: Some(2_000),
+            cache_write_long: Some(1_000),
+            ..Usage::default()
+        };
+        // 3,000 + 1,500 + 3,000 + 7,500 + 3,750 millionths of a dollar.
+        assert_eq!(price().cost(&usage), Some(18_750_000));
+        assert_eq!(dollars(18_750_000), 0.01875);
+    }
+
+    #[test]
+    fn what_was_not_counted_has_no_cost_and_what_is_not_listed_costs_as_input() {
+        assert_eq!(price().cost(&Usage::default()), None);
+        let plain = Price { cache_read: None, cache_write: None, ..price() };
+        let usage = Usage { input: Some(1), cache_read: Some(1), ..Usage::default() };
+        assert_eq!(plain.cost(&usage), Some(6_000));
+    }
+
+    #[test]
+    fn a_long_question_has_its_own_price() {
+        let long = LongPrice { over: 10, input: 6.0, output: 22.5, cache_read: None };
+        let price = Price { long: Some(Box::new(long)), ..price() };
+        let usage = |input| Usage { input: Some(input), output: Some(1), ..Usage::default() };
+        assert_eq!(price.cost(&usage(10)), Some(45_000));
+        assert_eq!(price.cost(&usage(11)), Some(88_500));
+    }
+
+    #[test]
+    fn a_price_is_a_number_of_zero_or_more() {
+        assert_eq!(price().problem(), None);
+        for wrong in [-1.0, f64::NAN, f64::INFINITY] {
+            let problem = Price { cache_read: Some(wrong), ..price() }.problem().unwrap();
+            assert!(problem.starts_with("price.cache_read"), "{problem}");
+        }
+    }
+}
