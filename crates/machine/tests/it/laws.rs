@@ -91,7 +91,9 @@ fn driver(seed: u16, script: Value) -> DriverSpec {
         6 => ("retry", json!({ "driver": child, "limit": 2, "backoff": "5ms" })),
         7 => ("race", json!({ "drivers": [workflow, child, { "driver": "user" }] })),
         8 => ("until_accepted", json!({ "driver": workflow, "rounds": 2 })),
-        9..=11 => ("llm", json!({ "model": "script/x", "max_steps": 9 })),
+        9 => ("llm", json!({ "model": "script/x", "max_steps": 9 })),
+        10 => ("llm", json!({ "model": "script/x", "context": 40 })),
+        11 => ("llm", json!({ "model": "script/x", "context": 40, "chat": true })),
         12 => (
             "race",
             json!({ "drivers": [{ "driver": "llm", "config": { "model": "a/b" } }, child] }),
@@ -199,7 +201,9 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         9 => Command::Deny { call, reason: text() }.into(),
         10 => Command::Answer { call, text: text() }.into(),
         11 => Command::Tell {
-            line: ["done", "shell x", "read y", "what"][usize::from(seed % 4)].to_owned(),
+            line: ["done", "shell x", "read y", "what", "/done", "/compact names"]
+                [usize::from(seed % 6)]
+            .to_owned(),
         }
         .into(),
         12 => Command::Resolve { call, how }.into(),
