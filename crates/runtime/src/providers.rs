@@ -279,6 +279,11 @@ impl Providers {
         self.by_name.values()
     }
 
+    /// Every model that something is known of, by its whole name.
+    pub fn known_models(&self) -> BTreeMap<String, Facts> {
+        facts::all(&self.models)
+    }
+
     /// What is known of `PROVIDER/NAME`.
     pub fn facts(&self, model: &str) -> Facts {
         facts::find(&self.models, model)

@@ -1,6 +1,8 @@
 //! Where models can be reached from here, and whether a key is there. Keys are neither shown nor asked for.
 
-use runtime::providers::{Environment, KeyState, Provider, ProviderError, Providers, Source};
+use runtime::providers::{
+    Environment, Facts, KeyState, Provider, ProviderError, Providers, Source,
+};
 use serde_json::{Value, json};
 use view::text::visible;
 use view::{Line, Tone};
@@ -16,10 +18,12 @@ pub(crate) fn run(json: bool) -> Result<u8, CommandError> {
     if json {
         let listed: Vec<Value> =
             providers.iter().map(|provider| entry(provider, &environment)).collect();
-        output::json(&json!({ "v": 1, "providers": listed }));
+        let models: Vec<Value> = providers.known_models().iter().map(known).collect();
+        output::json(&json!({ "v": 1, "providers": listed, "models": models }));
         return Ok(0);
     }
     let mut lines = Vec::new();
+    let models = providers.known_models();
     for provider in providers.iter() {
         let (tone, key) = match provider.key_state(&environment) {
             KeyState::Variable(name) => (Tone::Good, format!("key in {name}")),
@@ -40,11 +44,35 @@ pub(crate) fn run(json: bool) -> Result<u8, CommandError> {
             let path = visible(&path.to_string_lossy());
             lines.push(Line::new(Tone::Faint, format!("  from {path}")));
         }
+        let of_provider = models.iter().filter(|(name, _)| {
+            name.split_once('/').is_some_and(|(owner, _)| owner == provider.name)
+        });
+        lines.extend(of_provider.map(|(name, facts)| {
+            Line::new(Tone::Faint, format!("  {}", visible(&described(name, facts))))
+        }));
     }
     lines.push(Line::new(Tone::Strong, "script/FILE"));
     lines.push(Line::plain("  plays a script, without a network or a key"));
     output::lines(&lines);
     Ok(0)
+}
+
+/// A model with what is known of it in one line.
+fn described(name: &str, facts: &Facts) -> String {
+    let context =
+        facts.context.map(|tokens| format!("{tokens} tokens")).unwrap_or_else(|| "?".to_owned());
+    let price = facts.price.as_ref().map_or_else(
+        || "price unknown".to_owned(),
+        |price| {
+            let day = price.as_of.as_deref().map(|day| format!(" ({day})")).unwrap_or_default();
+            format!("${} in, ${} out a million{day}", price.input, price.output)
+        },
+    );
+    format!("{name:34} {context:>15}  {price}")
+}
+
+fn known((name, facts): (&String, &Facts)) -> Value {
+    json!({ "name": name, "context": facts.context, "price": facts.price })
 }
 
 fn entry(provider: &Provider, environment: &Environment) -> Value {

@@ -50,6 +50,12 @@ pub(super) fn find(written: &BTreeMap<String, Facts>, model: &str) -> Facts {
     Facts { context: own.context.or(built_in.context), price: own.price.or(built_in.price) }
 }
 
+/// Every model that something is known of, by its whole name.
+pub(super) fn all(written: &BTreeMap<String, Facts>) -> BTreeMap<String, Facts> {
+    let names = CATALOGUE.keys().chain(written.keys());
+    names.map(|name| (name.clone(), find(written, name))).collect()
+}
+
 /// The name without a date or `latest` at its end.
 fn undated(model: &str) -> &str {
     if let Some(name) = model.strip_suffix("-latest") {
