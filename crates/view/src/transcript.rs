@@ -166,7 +166,7 @@ impl Transcript {
 
     fn tell_call(&self, event: &Event) -> Vec<Line> {
         match &event.kind {
-            EventKind::ToolEnded { call, tool, label, result } => {
+            EventKind::ToolEnded { call, tool, label, result, .. } => {
                 let running = self.story.running.get(call);
                 let name = match running {
                     Some(running) if !self.detail.starts => running.title.clone(),
