@@ -84,7 +84,7 @@ impl Transcript {
                 text::plural(*messages, "message")
             )),
             EventKind::ModelReplied { text, .. } if text.trim().is_empty() => Vec::new(),
-            EventKind::ModelReplied { text, .. } => prefixed(Tone::Plain, "says: ", text),
+            EventKind::ModelReplied { text, .. } => said(text, true),
             EventKind::ModelFailed { kind, message, again_in } => {
                 let again = match again_in {
                     Some(millis) => format!("; asked again in {}", spend::duration(*millis)),
@@ -267,6 +267,17 @@ fn prefixed(tone: Tone, prefix: &str, text: &str) -> Vec<Line> {
     let mut lines = vec![Line::new(tone, format!("{prefix}{first}"))];
     lines.extend(shown.map(|line| Line::new(tone, format!("  {line}"))));
     lines
+}
+
+/// Lines of what a model says: from the beginning, or further ones.
+pub(crate) fn said(text: &str, from_start: bool) -> Vec<Line> {
+    match from_start {
+        true => prefixed(Tone::Plain, "says: ", text),
+        false => {
+            let lines = text::lines(text).into_iter();
+            lines.map(|line| Line::new(Tone::Plain, format!("  {line}"))).collect()
+        }
+    }
 }
 
 fn note_line(note: &Note) -> String {
