@@ -26,12 +26,14 @@ pub struct Detail {
 pub struct Transcript {
     detail: Detail,
     story: Story,
+    /// What a model said last; a claim in the same words need not repeat them.
+    said: String,
 }
 
 impl Transcript {
     /// A transcript that tells this much.
     pub fn new(detail: Detail) -> Transcript {
-        Transcript { detail, story: Story::default() }
+        Transcript { detail, story: Story::default(), said: String::new() }
     }
 
     /// The story so far.
@@ -43,6 +45,9 @@ impl Transcript {
     pub fn lines(&mut self, event: &Event) -> Vec<Line> {
         let lines = self.tell(event);
         self.story.tell(event);
+        if let EventKind::ModelReplied { text, .. } = &event.kind {
+            self.said.clone_from(text);
+        }
         lines
     }
 
@@ -129,7 +134,7 @@ impl Transcript {
             EventKind::Checkpointed { checkpoint } => {
                 inner(format!("checkpoint {}", text::visible(checkpoint)))
             }
-            EventKind::Claimed { summary } if summary.is_empty() => {
+            EventKind::Claimed { summary } if summary.is_empty() || *summary == self.said => {
                 one(Tone::Plain, "claims to be finished".to_owned())
             }
             EventKind::Claimed { summary } => {

@@ -31,6 +31,12 @@ impl Reading {
                 self.is_broken = true;
                 self.open.clear();
             }
+            // What comes after a call is another block, and another line.
+            StreamEvent::ToolUseStart { .. } if self.says && !self.open.is_empty() => {
+                let line = std::mem::take(&mut self.open);
+                self.block = None;
+                return self.give(&line);
+            }
             StreamEvent::Error { .. } => return self.cut("broke off"),
             StreamEvent::Interrupted { .. } => return self.cut("was interrupted"),
             _ => {}

@@ -63,6 +63,27 @@ fn a_line_is_shown_when_it_is_finished() {
 }
 
 #[test]
+fn a_call_ends_the_line_before_it() {
+    let events = [
+        start(),
+        text(0, "I look.\nThen I "),
+        text(0, "write"),
+        call(1, "a", "write"),
+        text(2, "so"),
+    ];
+    let (along, after) = read(&events, "I look.\nThen I write\nso");
+    assert_eq!(
+        (join(&along).as_str(), join(&after).as_str()),
+        ("says: I look.\n  Then I write\n", "  so\n")
+    );
+    // A block that goes on after all was misread, and is shown whole at the end.
+    let events = [start(), text(0, "I lo"), call(1, "a", "write"), text(0, "ok\n")];
+    assert_eq!(read(&events, "I look\n").1, whole("I look\n"));
+    let events = [start(), text(0, "I look\n"), call(1, "a", "write")];
+    assert_eq!(read(&events, "I look\n").1, []);
+}
+
+#[test]
 fn what_was_misread_is_shown_whole_at_the_end() {
     let events = [start(), text(1, "b\nb"), text(0, "a\na")];
     let (along, after) = read(&events, "a\na\nb\nb");
