@@ -58,6 +58,7 @@ impl Driver for Bisect {
             tool: "shell".to_owned(),
             input: Arc::new(json!({ "command": command })),
             label: "try".to_owned(),
+            tool_use: String::new(),
             path: Vec::new(),
             author: Author::Operator,
             timeout: None,

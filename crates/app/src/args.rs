@@ -356,6 +356,10 @@ pub(crate) struct ScreenArgs {
     /// Print only the end
     #[arg(long, short)]
     pub(crate) quiet: bool,
+
+    /// With --json: print what models say, piece by piece, between the events
+    #[arg(long)]
+    pub(crate) stream: bool,
 }
 
 /// Limits.

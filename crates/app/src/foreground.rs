@@ -12,14 +12,17 @@ use machine::driver::Registry;
 use machine::event::EventKind;
 use machine::id::TaskId;
 use machine::state::{Ask, Phase};
+use machine::stream::StreamEvent;
 use machine::task::{DriverSpec, Outcome};
 use runtime::home::Home;
 use runtime::host::Host;
-use runtime::inbox::{Delta, Inbox};
+use runtime::inbox::Inbox;
 use runtime::station::Station;
 use runtime::supervisor::Notice;
+use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use view::story::Story;
+use view::stream::live::Live;
 use view::transcript::{Detail, Transcript};
 use view::why::{self, Subject};
 use view::{Line, Tone};
@@ -30,13 +33,12 @@ use crate::prompt::{self, News, Source};
 use crate::screen::Screen;
 use crate::{locate, output};
 
-/// How much of what a model is just saying fits into the line of progress.
-const SAYING: usize = 60;
-
 /// How a run is watched.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Watching {
     json: bool,
+    /// Whether the live stream is printed too.
+    stream: bool,
     quiet: bool,
     person: Person,
     by_person: bool,
@@ -53,7 +55,15 @@ enum Person {
 
 impl Watching {
     /// How to watch tasks of which one, perhaps, is driven by a person.
-    pub(crate) fn new(args: &ScreenArgs, json: bool, by_person: bool) -> Watching {
+    pub(crate) fn new(
+        args: &ScreenArgs,
+        json: bool,
+        by_person: bool,
+    ) -> Result<Watching, CommandError> {
+        if args.stream && !json {
+            return Err(CommandError::usage("--stream needs --json")
+                .hint("on a terminal you can read along without it"));
+        }
         let person = if args.unattended {
             Person::Nobody
         } else if output::is_terminal() && !json {
@@ -63,7 +73,7 @@ impl Watching {
         } else {
             Person::Nobody
         };
-        Watching { json, quiet: args.quiet, person, by_person }
+        Ok(Watching { json, stream: args.stream, quiet: args.quiet, person, by_person })
     }
 
     /// Whether somebody is there to answer.
@@ -119,7 +129,7 @@ pub(crate) fn drive(
         news: watching.attended().then_some(sender),
         stopping: Arc::clone(&stopping),
         transcripts: BTreeMap::new(),
-        saying: BTreeMap::new(),
+        live: BTreeMap::new(),
     };
     station.supervisor.observe(Box::new(move |notice| watcher.hear(notice)));
     listen(station.inbox.clone(), stopping, (!watching.json).then(|| screen.clone()))?;
@@ -232,15 +242,15 @@ struct Watcher {
     /// Nothing is asked any more once the process was told to stop.
     stopping: Arc<AtomicBool>,
     transcripts: BTreeMap<TaskId, Transcript>,
-    /// The end of what each task's model is just saying.
-    saying: BTreeMap<TaskId, String>,
+    /// What each task's model is just saying.
+    live: BTreeMap<TaskId, Live>,
 }
 
 impl Watcher {
     fn hear(&mut self, notice: &Notice<'_>) {
         match notice {
             Notice::Event(event) => self.on_event(event),
-            Notice::Said(delta) => self.show_saying(delta),
+            Notice::Streamed(task, events) => self.on_stream(task, events),
             Notice::Stalled(reason) => {
                 self.tell(
                     Tone::Bad,
@@ -279,21 +289,19 @@ impl Watcher {
         let transcript =
             self.transcripts.entry(event.task.clone()).or_insert_with(|| Transcript::new(detail));
         let mut lines = transcript.lines(event);
-        if !self.watching.json && !self.watching.quiet && !self.is_repeated(event) {
-            if self.many {
-                lines
-                    .iter_mut()
-                    .for_each(|line| line.text = format!("{} {}", event.task, line.text));
-            }
-            self.screen.lines(lines);
+        if let (EventKind::ModelReplied { .. }, Some(live)) =
+            (&event.kind, self.live.get_mut(&event.task))
+        {
+            lines = live.rest(lines);
         }
-        if let EventKind::ModelReplied { .. } | EventKind::ModelFailed { .. } = event.kind {
-            self.saying.remove(&event.task);
+        if !self.watching.json && !self.watching.quiet && !self.is_repeated(event) {
+            self.show(&event.task, lines);
         }
         if self.screen.is_live() && !self.watching.quiet {
             self.show_running(event);
         }
         if let EventKind::TaskFinished { outcome, reason, .. } = &event.kind {
+            self.live.remove(&event.task);
             let story =
                 self.transcripts.remove(&event.task).map(|t| t.story().clone()).unwrap_or_default();
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -318,18 +326,29 @@ impl Watcher {
         }
     }
 
-    /// The end of what a model is just saying; the whole of it is told when it is finished.
-    fn show_saying(&mut self, delta: &Delta) {
-        if !self.screen.is_live() || self.watching.quiet {
+    fn show(&self, task: &TaskId, mut lines: Vec<Line>) {
+        if self.many {
+            lines.iter_mut().for_each(|line| line.text = format!("{task} {}", line.text));
+        }
+        self.screen.lines(lines);
+    }
+
+    /// On a terminal, a person reads along: each line of the model's text as it is finished, and what it is doing.
+    fn on_stream(&mut self, task: &TaskId, events: &[StreamEvent]) {
+        if self.watching.stream {
+            for stream in events {
+                output::json(&StreamLine { v: 1, task, stream });
+            }
+        }
+        if self.watching.json || self.watching.quiet || !self.screen.is_live() {
             return;
         }
-        let words = self.saying.entry(delta.task.clone()).or_default();
-        words.push_str(&delta.text);
-        let from = words.char_indices().rev().nth(SAYING).map_or(0, |(at, _)| at);
-        words.drain(..from);
-        let what = if delta.thinking { "thinks" } else { "says" };
-        let tail = view::text::visible(&words.replace('\n', " "));
-        self.screen.running(Some(format!("{what}: … {tail}")));
+        let live = self.live.entry(task.clone()).or_default();
+        let (lines, doing) = (live.push(events), live.doing());
+        self.show(task, lines);
+        if let Some(doing) = doing {
+            self.screen.doing(doing);
+        }
     }
 
     fn show_running(&self, event: &Event) {
@@ -362,6 +381,14 @@ impl Watcher {
         };
         self.screen.running(what);
     }
+}
+
+/// A line of the live stream in `--json`.
+#[derive(Serialize)]
+struct StreamLine<'a> {
+    v: u8,
+    task: &'a TaskId,
+    stream: &'a StreamEvent,
 }
 
 /// Tells the prompt what concerns it.

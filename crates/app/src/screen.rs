@@ -16,6 +16,9 @@ use crate::output;
 /// How often the running line is drawn again.
 const TICK: Duration = Duration::from_millis(500);
 
+/// How often a running line whose words change is drawn again.
+const REFRESH: Duration = Duration::from_millis(100);
+
 /// A step shorter than this is not worth a running line.
 const SHORT: Duration = Duration::from_millis(150);
 
@@ -37,6 +40,8 @@ pub(crate) enum Draw {
     Lines(Vec<Line>),
     /// What runs; nothing if nothing does.
     Running(Option<String>),
+    /// How far it is, in other words.
+    Doing(String),
     /// A prompt takes over the last line; answered when the line is free.
     PromptBegins(Option<Printer>, SyncSender<()>),
     /// The prompt is gone.
@@ -78,6 +83,11 @@ impl Screen {
         self.send(Draw::Running(what));
     }
 
+    /// Says in other words what runs.
+    pub(crate) fn doing(&self, what: String) {
+        self.send(Draw::Doing(what));
+    }
+
     /// Makes room for a prompt.
     pub(crate) fn prompt_begins(&self, printer: Option<Printer>) {
         let (sender, free) = sync_channel(1);
@@ -111,6 +121,8 @@ impl Screen {
 #[derive(Default)]
 struct Drawing {
     running: Option<(String, Instant)>,
+    /// When the running line is drawn next.
+    due: Option<Instant>,
     drawn: bool,
     prompt: Option<Option<Printer>>,
 }
@@ -118,23 +130,30 @@ struct Drawing {
 fn draw(receiver: &Receiver<Draw>) {
     let mut drawing = Drawing::default();
     loop {
-        let patience = if drawing.running.is_some() && drawing.prompt.is_none() {
-            if drawing.drawn { TICK } else { SHORT }
-        } else {
-            Duration::from_secs(3600)
-        };
+        let due = drawing.due.filter(|_| drawing.running.is_some() && drawing.prompt.is_none());
+        let patience = due
+            .map_or(Duration::from_secs(3600), |due| due.saturating_duration_since(Instant::now()));
         match receiver.recv_timeout(patience) {
             Ok(Draw::Lines(lines)) => drawing.lines(&lines),
             Ok(Draw::Running(what)) => {
                 drawing.clear();
                 drawing.running = what.map(|what| (what, Instant::now()));
+                drawing.due_in(SHORT);
+            }
+            Ok(Draw::Doing(what)) => {
+                let since = drawing.running.take().map_or_else(Instant::now, |(_, since)| since);
+                drawing.running = Some((what, since));
+                drawing.due_by(REFRESH);
             }
             Ok(Draw::PromptBegins(printer, free)) => {
                 drawing.clear();
                 drawing.prompt = Some(printer);
                 let _ = free.send(());
             }
-            Ok(Draw::PromptEnds) => drawing.prompt = None,
+            Ok(Draw::PromptEnds) => {
+                drawing.prompt = None;
+                drawing.due_in(SHORT);
+            }
             Ok(Draw::Flush(shown)) => {
                 drawing.clear();
                 drawing.running = None;
@@ -160,6 +179,17 @@ impl Drawing {
         }
         self.clear();
         output::lines(lines);
+        self.due_by(REFRESH);
+    }
+
+    fn due_in(&mut self, wait: Duration) {
+        self.due = Some(Instant::now() + wait);
+    }
+
+    /// Within this time, if not sooner.
+    fn due_by(&mut self, wait: Duration) {
+        let latest = Instant::now() + wait;
+        self.due = Some(self.due.map_or(latest, |due| due.min(latest)));
     }
 
     fn clear(&mut self) {
@@ -183,6 +213,7 @@ impl Drawing {
         let _ = write!(text, "\r\x1b[2K\x1b[2m… {}{took}\x1b[0m", view::text::short(what, width));
         output::raw(&text);
         self.drawn = true;
+        self.due_in(TICK);
     }
 }
 

@@ -96,6 +96,9 @@ pub struct Action {
     /// What a person sees it as, such as the step's name; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
+    /// The id of the model's tool call that asks for it; empty if no model does.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tool_use: String,
     /// The way down a tree of drivers to the one that acts: given back with the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<u32>,

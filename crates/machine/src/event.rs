@@ -133,6 +133,9 @@ pub enum EventKind {
         tool: String,
         /// What a person calls it; may be empty.
         label: String,
+        /// The id of the model's tool call that asked for it; empty if no model did.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        tool_use: String,
         /// What came of it.
         #[serde(serialize_with = "crate::tool::serialize_long")]
         result: ToolResult,

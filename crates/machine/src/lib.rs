@@ -16,6 +16,7 @@ pub mod message;
 pub mod policy;
 pub mod state;
 pub mod step;
+pub mod stream;
 pub mod task;
 pub mod time;
 pub mod tool;

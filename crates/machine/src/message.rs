@@ -139,6 +139,30 @@ impl Message {
 }
 
 impl Usage {
+    /// Takes over each counter that was sent later.
+    pub fn update(&mut self, later: &Usage) {
+        self.input = later.input.or(self.input);
+        self.output = later.output.or(self.output);
+        self.thinking = later.thinking.or(self.thinking);
+        self.cache_read = later.cache_read.or(self.cache_read);
+        self.cache_write = later.cache_write.or(self.cache_write);
+        self.cache_write_long = later.cache_write_long.or(self.cache_write_long);
+    }
+
+    /// Adds the counters of another call. What neither was told stays untold.
+    pub fn add(&mut self, other: &Usage) {
+        let sum = |one: Option<u64>, two: Option<u64>| match (one, two) {
+            (None, None) => None,
+            _ => Some(one.unwrap_or(0).saturating_add(two.unwrap_or(0))),
+        };
+        self.input = sum(self.input, other.input);
+        self.output = sum(self.output, other.output);
+        self.thinking = sum(self.thinking, other.thinking);
+        self.cache_read = sum(self.cache_read, other.cache_read);
+        self.cache_write = sum(self.cache_write, other.cache_write);
+        self.cache_write_long = sum(self.cache_write_long, other.cache_write_long);
+    }
+
     /// All tokens: what a budget counts.
     pub fn total(&self) -> u64 {
         [self.input, self.output, self.cache_read, self.cache_write, self.cache_write_long]

@@ -8,6 +8,7 @@ use machine::driver::Registry;
 use machine::id::TaskId;
 use machine::input::Stamped;
 use machine::state::{SavedState, Standing, State};
+use machine::stream::Endings;
 use machine::time::Timestamp;
 use machine::{Input, Output, step};
 use serde_json::{Value, json};
@@ -26,6 +27,8 @@ pub struct Host {
     pub numbered: u64,
     /// The number of the record its last snapshot includes.
     pub snapshot: u64,
+    /// What its events add to its live stream.
+    pub endings: Endings,
 }
 
 /// Why a task cannot be brought back.
@@ -56,7 +59,8 @@ pub enum FoldError {
 impl Host {
     /// A task before its first record.
     pub fn new(task: TaskId, registry: Arc<Registry>) -> Host {
-        Host { state: State::new(task, registry), last: 0, numbered: 0, snapshot: 0 }
+        let (state, endings) = (State::new(task, registry), Endings::default());
+        Host { state, last: 0, numbered: 0, snapshot: 0, endings }
     }
 
     /// Folds what the journal holds; `each` hears every output on the way.

@@ -1,20 +1,19 @@
 //! Everything that is ready, as one batch, people first. Commands and signals of all tasks meet here; one
 //! batch is one commit.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use machine::Input;
-use machine::id::TaskId;
+use machine::id::{EffectId, TaskId};
+use machine::stream::StreamEvent;
+
+use crate::live::{Feed, Streamed};
 
 /// Commands that may wait at once; beyond it a sender is told to come back.
 const MAX_COMMANDS: usize = 4096;
-
-/// Pieces of what models say that wait at once, and the size of a joined one; more is dropped.
-const MAX_DELTAS: usize = 1024;
-const MAX_DELTA: usize = 64 << 10;
 
 /// One input on its way to a task.
 #[derive(Debug)]
@@ -39,18 +38,6 @@ pub enum Refusal {
     Rejected(String),
 }
 
-/// What a model is just saying: for observers, never journaled. Pieces may be joined, and are dropped when nobody
-/// takes them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delta {
-    /// The task.
-    pub task: TaskId,
-    /// Whether it is thinking rather than text.
-    pub thinking: bool,
-    /// The words.
-    pub text: String,
-}
-
 /// The queue between those who ask, those who perform, and the supervisor. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Inbox {
@@ -68,7 +55,9 @@ struct Queues {
     people: VecDeque<Delivery>,
     signals: VecDeque<Delivery>,
     stops: u32,
-    deltas: Vec<Delta>,
+    /// By feed.
+    streams: BTreeMap<u64, Streamed>,
+    last_feed: u64,
     /// Whether the supervisor waits; waking nobody costs a system call.
     waiting: bool,
 }
@@ -81,7 +70,7 @@ pub struct Batch {
     /// How often this process was asked to stop so far.
     pub stops: u32,
     /// What models said meanwhile.
-    pub deltas: Vec<Delta>,
+    pub streams: Vec<Streamed>,
 }
 
 impl Inbox {
@@ -103,18 +92,23 @@ impl Inbox {
         self.wake(queues);
     }
 
-    /// Brings what a model is just saying. Pieces that follow each other are joined.
-    pub fn delta(&self, task: &TaskId, thinking: bool, text: &str) {
+    /// A line on which a call of a model tells what it is just saying.
+    pub fn feed(&self, task: TaskId, effect: EffectId) -> Feed {
         let mut queues = self.lock();
-        let room = queues.deltas.len() < MAX_DELTAS;
-        let last = queues.deltas.last_mut();
-        match last.filter(|last| last.task == *task && last.thinking == thinking) {
-            Some(last) if last.text.len() < MAX_DELTA => last.text.push_str(text),
-            None if room => {
-                queues.deltas.push(Delta { task: task.clone(), thinking, text: text.to_owned() });
-            }
-            Some(_) | None => {}
-        }
+        queues.last_feed += 1;
+        Feed::new(self.clone(), queues.last_feed, task, effect)
+    }
+
+    /// Brings what came on a line.
+    pub(crate) fn stream(
+        &self,
+        key: u64,
+        begun: impl FnOnce() -> Streamed,
+        events: impl Iterator<Item = StreamEvent>,
+    ) {
+        let mut queues = self.lock();
+        let streamed = queues.streams.entry(key).or_insert_with(begun);
+        events.for_each(|event| streamed.add(event));
         self.wake(queues);
     }
 
@@ -131,7 +125,7 @@ impl Inbox {
         let empty = |q: &mut Queues| {
             q.people.is_empty()
                 && q.signals.is_empty()
-                && q.deltas.is_empty()
+                && q.streams.is_empty()
                 && q.stops == seen_stops
         };
         if empty(&mut queues) {
@@ -156,7 +150,8 @@ impl Inbox {
             Vec::with_capacity(queues.people.len() + queues.signals.len());
         deliveries.extend(queues.people.drain(..));
         deliveries.extend(queues.signals.drain(..));
-        Batch { deliveries, stops: queues.stops, deltas: std::mem::take(&mut queues.deltas) }
+        let streams = std::mem::take(&mut queues.streams).into_values().collect();
+        Batch { deliveries, stops: queues.stops, streams }
     }
 
     fn wake(&self, queues: MutexGuard<'_, Queues>) {

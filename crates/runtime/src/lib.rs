@@ -14,6 +14,7 @@ pub mod host;
 pub mod http;
 pub mod inbox;
 pub mod library;
+pub mod live;
 pub mod model;
 pub mod perform;
 pub mod plugin;

@@ -32,8 +32,8 @@ pub struct Models {
     remote: Remote,
 }
 
-/// Is told what an answer is made of while it comes.
-pub type Listener<'a> = &'a mut dyn FnMut(&[StreamEvent]);
+/// Is told what an answer is made of while it comes, and may take it out.
+pub type Listener<'a> = &'a mut dyn FnMut(&mut Vec<StreamEvent>);
 
 impl Models {
     /// Models whose keys come from `environment` and whose calls have these limits.
@@ -87,11 +87,16 @@ impl Models {
             player.next(&script::heard(&call.messages))
         };
         let stopped = || ModelError::new(ErrorKind::Cancelled, "the call was stopped");
-        if !wait(turn.delay, cancel) || !wait(turn.stall(), cancel) {
+        if !wait(turn.delay, cancel) {
             return Err(failure(stopped()));
         }
-        let (events, mut answer) = turn.play();
-        hear(&events);
+        let (mut events, mut answer) = turn.play();
+        let mut rest = events.split_off(turn.stalls_after(&events));
+        hear(&mut events);
+        if !wait(turn.stall(), cancel) {
+            return Err(failure(stopped()));
+        }
+        hear(&mut rest);
         // A script costs nothing.
         if let Ok(reply) = &mut answer {
             reply.usage.nanodollars = Some(0);

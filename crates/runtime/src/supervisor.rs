@@ -13,14 +13,16 @@ use journal::{Entry, Journal, JournalError};
 use machine::driver::{DriverSlot, Registry};
 use machine::id::{EffectId, TaskId};
 use machine::input::{Command, MACHINE_VERSION, Signal, Stamped};
-use machine::state::Standing;
+use machine::state::{Pending, Standing};
+use machine::stream::StreamEvent;
 use machine::task::{Outcome, TaskSpec};
 use machine::time::Timestamp;
 use machine::{Effect, Event, Input, step};
 
 use crate::clock::Clock;
 use crate::host::{self, FoldError, Host, Hosts, SNAPSHOT_EVERY};
-use crate::inbox::{Batch, Delivery, Delta, Inbox, Refusal};
+use crate::inbox::{Batch, Delivery, Inbox, Refusal};
+use crate::live::Streamed;
 use crate::perform::Perform;
 
 /// How long to wait before a full disk is tried again.
@@ -37,8 +39,8 @@ pub type Observer = Box<dyn FnMut(&Notice<'_>) + Send>;
 pub enum Notice<'a> {
     /// Something happened to a task.
     Event(&'a Event),
-    /// A model is just saying something.
-    Said(&'a Delta),
+    /// What a task's model is just saying and doing. What an event adds to it comes before the event.
+    Streamed(&'a TaskId, &'a [StreamEvent]),
     /// The journal cannot be written; everything waits until it can.
     Stalled(&'a str),
     /// The journal can be written again.
@@ -303,8 +305,8 @@ impl<P: Perform> Supervisor<P> {
 
     /// One round: what came in, what is due, and what follows from both.
     pub fn cycle(&mut self, batch: Batch) -> Result<(), SupervisorError> {
-        for delta in &batch.deltas {
-            self.notify(&Notice::Said(delta));
+        for streamed in &batch.streams {
+            self.tell(streamed);
         }
         let mut deliveries = batch.deliveries;
         self.on_stops(batch.stops, &mut deliveries);
@@ -318,6 +320,15 @@ impl<P: Perform> Supervisor<P> {
             self.turn(all)?;
         }
         self.drain()
+    }
+
+    /// Tells what a model is just saying. What comes late from a call that was stopped is not told: its end was.
+    fn tell(&mut self, Streamed { task, effect, events, .. }: &Streamed) {
+        let host = self.hosts.get(task);
+        let pending = host.and_then(|host| host.state.data().pending.get(effect));
+        if pending == Some(&Pending::Model) {
+            self.notify(&Notice::Streamed(task, events));
+        }
     }
 
     fn due_timers(&mut self) -> Vec<Delivery> {
@@ -450,7 +461,11 @@ impl<P: Perform> Supervisor<P> {
             touched.push(slot);
             let output = step(&mut host.state, Stamped { time: group.time, input: delivery.input });
             for event in &output.events {
+                let ending = host.endings.hear(&event.kind);
                 for observer in &mut self.observers {
+                    if let Some(ending) = &ending {
+                        observer(&Notice::Streamed(&event.task, std::slice::from_ref(ending)));
+                    }
                     observer(&Notice::Event(event));
                 }
             }

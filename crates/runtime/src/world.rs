@@ -14,7 +14,6 @@ use machine::input::{Input, Signal};
 use machine::message::{ModelFailure, Retry, Usage};
 use machine::task::{Workspace, WorkspaceKind};
 use machine::tool::{Status, ToolResult};
-use wire::model::StreamEvent;
 
 use crate::acceptance;
 use crate::home::Home;
@@ -150,13 +149,13 @@ impl Perform for World {
             }
             Effect::CallModel { id, call, folder } => {
                 let (name, models) = (task.clone(), Arc::clone(&self.models));
-                let inbox = self.inbox.clone();
+                let feed = self.inbox.feed(task.clone(), id);
                 self.spawn(
                     task,
                     id,
                     move |cancel| {
                         let folder = Path::new(&folder);
-                        let mut hear = |events: &[StreamEvent]| say(&inbox, &name, events);
+                        let mut hear = |events: &mut Vec<_>| feed.push(events);
                         let reply = models.call(name.as_str(), &call, folder, cancel, &mut hear);
                         Signal::ModelReplied(id, Box::new(reply)).into()
                     },
@@ -230,17 +229,6 @@ impl Perform for World {
         drop(effects);
         self.plugins.close(task.as_str());
         self.models.close(task.as_str());
-    }
-}
-
-/// Passes on what a model is just saying.
-fn say(inbox: &Inbox, task: &TaskId, events: &[StreamEvent]) {
-    for event in events {
-        match event {
-            StreamEvent::TextDelta { text, .. } => inbox.delta(task, false, text),
-            StreamEvent::ThinkingDelta { text, .. } => inbox.delta(task, true, text),
-            _ => {}
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod approvals;
 pub mod spend;
 pub mod story;
+pub mod stream;
 pub mod tasks;
 pub mod text;
 pub mod transcript;

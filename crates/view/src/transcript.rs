@@ -26,12 +26,14 @@ pub struct Detail {
 pub struct Transcript {
     detail: Detail,
     story: Story,
+    /// What a model said last; a claim in the same words need not repeat them.
+    said: String,
 }
 
 impl Transcript {
     /// A transcript that tells this much.
     pub fn new(detail: Detail) -> Transcript {
-        Transcript { detail, story: Story::default() }
+        Transcript { detail, story: Story::default(), said: String::new() }
     }
 
     /// The story so far.
@@ -43,6 +45,9 @@ impl Transcript {
     pub fn lines(&mut self, event: &Event) -> Vec<Line> {
         let lines = self.tell(event);
         self.story.tell(event);
+        if let EventKind::ModelReplied { text, .. } = &event.kind {
+            self.said.clone_from(text);
+        }
         lines
     }
 
@@ -84,7 +89,7 @@ impl Transcript {
                 text::plural(*messages, "message")
             )),
             EventKind::ModelReplied { text, .. } if text.trim().is_empty() => Vec::new(),
-            EventKind::ModelReplied { text, .. } => prefixed(Tone::Plain, "says: ", text),
+            EventKind::ModelReplied { text, .. } => said(text, true),
             EventKind::ModelFailed { kind, message, again_in } => {
                 let again = match again_in {
                     Some(millis) => format!("; asked again in {}", spend::duration(*millis)),
@@ -136,7 +141,7 @@ impl Transcript {
             EventKind::Checkpointed { checkpoint } => {
                 inner(format!("checkpoint {}", text::visible(checkpoint)))
             }
-            EventKind::Claimed { summary } if summary.is_empty() => {
+            EventKind::Claimed { summary } if summary.is_empty() || *summary == self.said => {
                 one(Tone::Plain, "claims to be finished".to_owned())
             }
             EventKind::Claimed { summary } => {
@@ -173,7 +178,7 @@ impl Transcript {
 
     fn tell_call(&self, event: &Event) -> Vec<Line> {
         match &event.kind {
-            EventKind::ToolEnded { call, tool, label, result } => {
+            EventKind::ToolEnded { call, tool, label, result, .. } => {
                 let running = self.story.running.get(call);
                 let name = match running {
                     Some(running) if !self.detail.starts => running.title.clone(),
@@ -274,6 +279,17 @@ fn prefixed(tone: Tone, prefix: &str, text: &str) -> Vec<Line> {
     let mut lines = vec![Line::new(tone, format!("{prefix}{first}"))];
     lines.extend(shown.map(|line| Line::new(tone, format!("  {line}"))));
     lines
+}
+
+/// Lines of what a model says: from the beginning, or further ones.
+pub(crate) fn said(text: &str, from_start: bool) -> Vec<Line> {
+    match from_start {
+        true => prefixed(Tone::Plain, "says: ", text),
+        false => {
+            let lines = text::lines(text).into_iter();
+            lines.map(|line| Line::new(Tone::Plain, format!("  {line}"))).collect()
+        }
+    }
 }
 
 fn note_line(note: &Note) -> String {

@@ -7,6 +7,8 @@
 //! [`Dialect::failure`] instead.
 //!
 //! One policy for every dialect:
+//! - the events keep the order that [`machine::stream`] promises, whatever the provider's order is; one that ends
+//!   in an error has no `message_stop`;
 //! - a frame that is no JSON, or breaks the order of the protocol, ends the stream as malformed: a lost delta
 //!   is a changed answer;
 //! - an event or a block of a type nobody knows is kept or passed over, never an error;
@@ -20,13 +22,16 @@ pub mod error;
 pub mod google_generate;
 pub mod openai_chat;
 pub mod openai_responses;
+#[cfg(test)]
+mod order;
 pub mod script;
 
-use machine::message::{Message, Reply, StopReason, Usage};
+use machine::message::{Message, Reply};
 use serde_json::Value;
 
 pub use assemble::Stream;
 pub use error::{ErrorKind, ModelError, Retry};
+pub use machine::stream::StreamEvent;
 
 /// What a model is asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -152,73 +157,6 @@ pub trait Decode: Send {
 
     /// Whether the provider's own end mark has come.
     fn is_complete(&self) -> bool;
-}
-
-/// The one vocabulary of all dialects. `index` tells the blocks of an answer apart; blocks may interleave.
-#[derive(Debug, Clone, PartialEq)]
-pub enum StreamEvent {
-    /// An answer begins.
-    MessageStart {
-        /// The provider's id of the answer.
-        id: String,
-        /// The model that answers.
-        model: String,
-    },
-    /// More text.
-    TextDelta {
-        /// The block.
-        index: usize,
-        /// The text.
-        text: String,
-    },
-    /// More thinking.
-    ThinkingDelta {
-        /// The block.
-        index: usize,
-        /// The text.
-        text: String,
-    },
-    /// A tool call begins.
-    ToolUseStart {
-        /// The block.
-        index: usize,
-        /// The provider's id of the call; empty if it gives none.
-        id: String,
-        /// The tool.
-        name: String,
-    },
-    /// More of a tool call's arguments.
-    InputJsonDelta {
-        /// The block.
-        index: usize,
-        /// A piece of JSON text.
-        json: String,
-    },
-    /// A tool call is complete.
-    ToolUseStop {
-        /// The block.
-        index: usize,
-    },
-    /// A block in its provider's own form, to be sent back unchanged. Comes after the block's deltas; a block
-    /// without any is opaque.
-    Native {
-        /// The block.
-        index: usize,
-        /// The block as its provider wants it back.
-        raw: Value,
-    },
-    /// Counters, and why it stops, as far as they are known by now; later ones replace earlier ones, counter
-    /// by counter.
-    MessageDelta {
-        /// What it cost so far.
-        usage: Usage,
-        /// Why it stops.
-        stop: Option<StopReason>,
-    },
-    /// The provider's own end mark.
-    MessageStop,
-    /// Something that means nothing but that the connection lives.
-    Ping,
 }
 
 /// What came of a stream.

@@ -36,7 +36,7 @@ fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> 
     if let Standing::Finished { outcome, .. } = task.state.standing() {
         return Err(ended(&id, outcome));
     }
-    let watching = Watching::new(&args.screen, json, is_by_person(&task));
+    let watching = Watching::new(&args.screen, json, is_by_person(&task))?;
     let Records { home, journal, registry } = records;
     drop(journal);
     foreground::drive(&home, registry, watching, move |station| {
@@ -128,7 +128,7 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
         }
         return Ok(0);
     }
-    let watching = Watching::new(&args.screen, json, false);
+    let watching = Watching::new(&args.screen, json, false)?;
     let Records { home, journal, .. } = records;
     drop(journal);
     foreground::drive(&home, Arc::new(Registry::builtin()), watching, move |station| {

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &RunArgs, json: bool) -> Result<u8, CommandError> {
     let home = locate::home()?;
     let registry = Arc::new(Registry::builtin());
     let spec = prepare(args, &registry)?;
-    let watching = Watching::new(&args.screen, json, foreground::is_by_person(&spec.driver));
+    let watching = Watching::new(&args.screen, json, foreground::is_by_person(&spec.driver))?;
     foreground::drive(&home, registry, watching, move |station| {
         let id = new_task_id();
         station.supervisor.begin(id.clone(), spec, watching.attended())?;

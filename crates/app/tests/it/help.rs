@@ -170,6 +170,9 @@ fn every_command_describes_itself_with_an_example() {
       -q, --quiet
               Print only the end
 
+          --stream
+              With --json: print what models say, piece by piece, between the events
+
       -h, --help
               Print help (see a summary with '-h')
 

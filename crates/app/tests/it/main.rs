@@ -11,3 +11,4 @@ mod help;
 mod model;
 mod outcomes;
 mod signals;
+mod stream;

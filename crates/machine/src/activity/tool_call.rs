@@ -147,7 +147,8 @@ impl Step<'_> {
         }
         call.status = CallStatus::Done(result.clone());
         let (tool, label) = (call.action.tool.clone(), call.action.label.clone());
-        self.event(|| EventKind::ToolEnded { call: id, tool, label, result });
+        let tool_use = call.action.tool_use.clone();
+        self.event(|| EventKind::ToolEnded { call: id, tool, label, tool_use, result });
     }
 
     pub(crate) fn on_resolve(&mut self, id: CallId, how: Resolution) {

@@ -216,6 +216,7 @@ impl PluginAction {
             tool: self.tool,
             input: Arc::new(Value::Object(self.parameters)),
             label: self.label,
+            tool_use: String::new(),
             path: Vec::new(),
             author: Author::Worker,
             timeout: self.timeout,

@@ -435,6 +435,7 @@ impl Driver for Llm {
             tool: call.name.clone(),
             input: Arc::clone(&call.input),
             label: String::new(),
+            tool_use: call.id.clone(),
             path: situation.path.to_vec(),
             author: Author::Worker,
             timeout: None,

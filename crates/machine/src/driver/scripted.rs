@@ -96,6 +96,7 @@ impl Driver for Scripted {
                         tool: action.tool.clone(),
                         input: Arc::clone(&action.input),
                         label: String::new(),
+                        tool_use: String::new(),
                         path: Vec::new(),
                         author: self.script.author,
                         timeout: None,

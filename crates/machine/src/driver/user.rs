@@ -266,6 +266,7 @@ impl Driver for User {
                 tool,
                 input,
                 label: String::new(),
+                tool_use: String::new(),
                 path: Vec::new(),
                 author: Author::Operator,
                 timeout: None,

@@ -80,22 +80,24 @@ impl Remote {
         let mut stream = Stream::new(&*dialect, Limits::default()).for_model(model);
         let mut events = Vec::new();
         let mut take = |chunk: &[u8]| {
-            events.clear();
-            let pushed = stream.push(chunk, &mut events);
-            hear(&events);
-            match pushed {
+            let chunk = match stream.push(chunk, &mut events) {
                 Ok(()) => weigh(&events),
                 // The stream keeps its error and tells it at its end.
                 Err(_) => Chunk::Last,
-            }
+            };
+            hear(&mut events);
+            events.clear();
+            chunk
         };
         let ended =
             http::post(&url, &request.headers, key, request.body, self.limits, cancel, &mut take);
-        match ended {
-            Ok(Finished { status: 200, .. }) => stream.finish(),
+        let answer = match ended {
+            Ok(Finished { status: 200, .. }) => stream.close(&mut events),
             Ok(Finished { status, headers, body }) => Err(dialect.failure(status, &headers, &body)),
-            Err(error) => cut(stream, &error),
-        }
+            Err(error) => cut(stream, &error, &mut events),
+        };
+        hear(&mut events);
+        answer
     }
 
     fn key(&self, provider: &Provider, cancel: &Cancel) -> Result<Option<Secret>, ModelError> {
@@ -152,7 +154,12 @@ fn weigh(events: &[StreamEvent]) -> Chunk {
             StreamEvent::MessageStop => return Chunk::Last,
             StreamEvent::Ping
             | StreamEvent::MessageStart { .. }
-            | StreamEvent::MessageDelta { .. } => {}
+            | StreamEvent::MessageDelta { .. }
+            // No provider sends these.
+            | StreamEvent::ToolResult { .. }
+            | StreamEvent::Error { .. }
+            | StreamEvent::Interrupted { .. }
+            | StreamEvent::Gap { .. } => {}
             StreamEvent::TextDelta { .. }
             | StreamEvent::ThinkingDelta { .. }
             | StreamEvent::ToolUseStart { .. }
@@ -166,7 +173,7 @@ fn weigh(events: &[StreamEvent]) -> Chunk {
 
 /// What is left of an answer whose connection did not come to its end. One that was complete by then counts: some
 /// servers never close.
-fn cut(stream: Stream, error: &TransportError) -> Answer {
+fn cut(stream: Stream, error: &TransportError, events: &mut Vec<StreamEvent>) -> Answer {
     let usage = stream.usage();
     let (kind, may_be_whole) = match error {
         TransportError::Unusable(_) => (ErrorKind::Config, false),
@@ -176,7 +183,7 @@ fn cut(stream: Stream, error: &TransportError) -> Answer {
         TransportError::TooLong { .. } => (ErrorKind::TotalTimeout, true),
         TransportError::Cancelled => (ErrorKind::Cancelled, false),
     };
-    if may_be_whole && let Ok(reply) = stream.finish() {
+    if may_be_whole && let Ok(reply) = stream.close(events) {
         return Ok(reply);
     }
     let mut cut = ModelError::new(kind, error.to_string());

@@ -12,6 +12,7 @@ use machine::id::TaskId;
 use machine::input::Command;
 use machine::policy::budget::Budget;
 use machine::policy::permission::Policy;
+use machine::stream::{Interruption, StreamEvent};
 use machine::task::{DriverSpec, Outcome, TaskSpec, WorkspaceKind, WorkspaceSpec};
 use runtime::clock::SystemClock;
 use runtime::home::Home;
@@ -141,7 +142,7 @@ fn a_full_disk_only_delays_and_is_said_once() {
     supervisor.observe(Box::new(move |notice| match notice {
         Notice::Stalled(reason) => notes.lock().unwrap().push(format!("stalled: {reason}")),
         Notice::Unstalled => notes.lock().unwrap().push("unstalled".to_owned()),
-        Notice::Event(_) | Notice::Said(_) | Notice::Lost(..) => {}
+        Notice::Event(_) | Notice::Streamed(..) | Notice::Lost(..) => {}
     }));
     supervisor.begin(id("t"), steps(3), false).unwrap();
     *left.lock().unwrap() = 2;
@@ -231,7 +232,10 @@ fn what_a_model_says_is_heard_before_its_answer_and_is_not_journaled() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&heard);
     supervisor.observe(Box::new(move |notice| match notice {
-        Notice::Said(delta) => notes.lock().unwrap().push(format!("said {}", delta.text)),
+        Notice::Streamed(_, events) => {
+            let mut notes = notes.lock().unwrap();
+            notes.extend(events.iter().map(|event| serde_json::to_string(event).unwrap()));
+        }
         Notice::Event(event) if matches!(event.kind, EventKind::ModelReplied { .. }) => {
             notes.lock().unwrap().push("replied".to_owned());
         }
@@ -243,10 +247,93 @@ fn what_a_model_says_is_heard_before_its_answer_and_is_not_journaled() {
     supervisor.begin(id("t"), task, false).unwrap();
     supervisor.run().unwrap();
     assert_eq!(supervisor.outcomes()[&id("t")], Outcome::Completed);
-    assert_eq!(*heard.lock().unwrap(), ["said hello there", "replied"]);
+    assert_eq!(
+        *heard.lock().unwrap(),
+        [
+            r#"{"type":"message_start","id":"script-1","model":"script"}"#,
+            r#"{"type":"text_delta","index":0,"text":"hello there"}"#,
+            r#"{"type":"message_delta","usage":{},"stop":"end_turn"}"#,
+            r#"{"type":"message_stop"}"#,
+            "replied",
+        ]
+    );
     assert_eq!(
         supervisor.journal().records("t", 0).unwrap().len(),
         4,
         "start, attach, workspace, reply"
     );
+}
+
+/// A task of a scripted model, and what it streams.
+fn streaming(script: &str) -> (tempfile::TempDir, Supervisor<World>, Arc<Mutex<Vec<StreamEvent>>>) {
+    let (folder, home) = home();
+    std::fs::write(folder.path().join("s.toml"), script).unwrap();
+    let mut supervisor = supervisor(&home, Box::new(SqliteJournal::open(&home.journal()).unwrap()));
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&heard);
+    supervisor.observe(Box::new(move |notice| {
+        if let Notice::Streamed(_, events) = notice {
+            notes.lock().unwrap().extend_from_slice(events);
+        }
+    }));
+    let mut task = spec(json!({ "model": "script/s.toml" }));
+    task.driver.name = "llm".to_owned();
+    task.folder = folder.path().to_str().unwrap().to_owned();
+    supervisor.begin(id("t"), task, false).unwrap();
+    (folder, supervisor, heard)
+}
+
+#[test]
+fn an_interrupt_ends_the_running_answer_and_nothing_of_it_comes_later() {
+    let script = "[[reply]]\ntext = \"one two three four five\"\nstall = \"60s\"\n[[reply]]\ntext = \"well\"\n";
+    let (_folder, mut supervisor, heard) = streaming(script);
+    let inbox = supervisor.inbox().clone();
+    let is_partial = |heard: &Arc<Mutex<Vec<StreamEvent>>>| {
+        heard.lock().unwrap().iter().any(|event| matches!(event, StreamEvent::TextDelta { .. }))
+    };
+    while !is_partial(&heard) {
+        let batch = inbox.take(Some(std::time::Duration::from_millis(20)), 0);
+        supervisor.cycle(batch).unwrap();
+    }
+    inbox.command(id("t"), Command::Interrupt { note: "stop".to_owned() }.into(), None).unwrap();
+    supervisor.run().unwrap();
+    let heard = heard.lock().unwrap();
+    let types: Vec<String> = heard
+        .iter()
+        .map(|event| serde_json::to_value(event).unwrap()["type"].as_str().unwrap().to_owned())
+        .collect();
+    let one = ["message_start", "text_delta", "interrupted"];
+    let two = ["message_start", "text_delta", "message_delta", "message_stop"];
+    assert_eq!(types, [&one[..], &two[..]].concat());
+    assert_eq!(heard[2], StreamEvent::Interrupted { reason: Interruption::Operator });
+}
+
+#[test]
+fn results_carry_the_id_of_their_call_and_failures_are_told() {
+    let script = r#"
+[[reply]]
+status = 529
+retry_after = "0s"
+
+[[reply]]
+tool_calls = [{ tool = "say", id = "one", input = { text = "a" } }, { tool = "nothing", id = "two" }]
+
+[[reply]]
+text = "Done."
+"#;
+    let (_folder, mut supervisor, heard) = streaming(script);
+    supervisor.run().unwrap();
+    let heard = heard.lock().unwrap();
+    let StreamEvent::Error { kind, again_in, .. } = &heard[0] else { panic!("{:?}", heard[0]) };
+    assert_eq!((kind.as_str(), again_in.is_some()), ("overloaded", true));
+    let results: Vec<(&str, bool)> = heard
+        .iter()
+        .filter_map(|event| match event {
+            StreamEvent::ToolResult { id, is_error, .. } => Some((&**id, *is_error)),
+            _ => None,
+        })
+        .collect();
+    // The second is refused before the first has run.
+    assert_eq!(results, [("two", true), ("one", false)]);
+    assert_eq!(heard.last(), Some(&StreamEvent::MessageStop));
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
 mod scene;
+mod stream;
 mod terminal;
 mod transcript;
 mod why;

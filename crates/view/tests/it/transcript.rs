@@ -1,10 +1,13 @@
 //! What a person who watches a task reads.
 
-use machine::id::CallId;
+use machine::event::{Event, EventKind};
+use machine::id::{CallId, TaskId};
 use machine::input::{Command, Input, Resolution, Signal};
+use machine::message::{StopReason, Usage};
 use machine::task::CriterionResult;
+use machine::time::Timestamp;
 use machine::tool::{Status, ToolResult};
-use view::transcript::Detail;
+use view::transcript::{Detail, Transcript};
 
 use crate::scene::{Scene, asking, shell, workflow};
 
@@ -107,4 +110,25 @@ fn commands_and_refusals_are_told() {
       | the task was cancelled
     cancelled
     ");
+}
+
+#[test]
+fn a_claim_does_not_repeat_what_was_just_said() {
+    let mut transcript = Transcript::new(DETAIL);
+    let mut told = |kind| {
+        let task = TaskId("t".to_owned());
+        view::join(&transcript.lines(&Event { seq: 1, time: Timestamp(0), task, kind }))
+    };
+    let claim = |summary: &str| EventKind::Claimed { summary: summary.to_owned() };
+    assert_eq!(told(claim("All\ndone.")), "claims to be finished: All\n  done.\n");
+    let said = EventKind::ModelReplied {
+        model: "m".to_owned(),
+        text: "All\ndone.".to_owned(),
+        tools: Vec::new(),
+        stop: StopReason::EndTurn,
+        usage: Usage::default(),
+    };
+    assert_eq!(told(said), "says: All\n  done.\n");
+    assert_eq!(told(claim("All\ndone.")), "claims to be finished\n");
+    assert_eq!(told(claim("Nearly.")), "claims to be finished: Nearly.\n");
 }

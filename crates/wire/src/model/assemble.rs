@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use machine::message::{Block, Message, Native, Part, Reply, Role, StopReason, Usage};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -81,6 +82,11 @@ impl Stream {
 
     /// The answer, now that nothing more comes.
     pub fn finish(self) -> Answer {
+        self.close(&mut Vec::new())
+    }
+
+    /// The same, with the events that are still owed: some servers end without the mark that others send.
+    pub fn close(mut self, events: &mut Vec<StreamEvent>) -> Answer {
         if let Some(error) = self.failed {
             return Err(error);
         }
@@ -92,7 +98,12 @@ impl Stream {
             };
             return Err(self.assembler.charge(error));
         }
-        self.assembler.conclude()
+        if self.assembler.whole.is_none() {
+            let from = events.len();
+            events.push(StreamEvent::MessageStop);
+            self.assembler.take(events, from).map_err(|error| self.assembler.charge(error))?;
+        }
+        self.assembler.finish()
     }
 
     fn take(&mut self, chunk: &[u8], events: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
@@ -117,12 +128,7 @@ impl Stream {
             }
             let from = events.len();
             let decoded = decoder.frame(frame.event, frame.data, events);
-            for at in from..events.len() {
-                if let Err(error) = assembler.apply(&mut events[at]) {
-                    events.truncate(at);
-                    return Err(error);
-                }
-            }
+            assembler.take(events, from)?;
             decoded
         })
     }
@@ -163,13 +169,17 @@ pub struct Assembler {
     model: String,
     /// By index: the order in which the provider numbers its blocks, however they interleave.
     blocks: BTreeMap<usize, Slot>,
-    tool_ids: BTreeSet<String>,
+    tool_ids: BTreeSet<Arc<str>>,
     /// The number of the next id that we make.
     next_id: usize,
-    duplicate_id: Option<String>,
+    duplicate_id: Option<Arc<str>>,
     usage: Usage,
     stop: Option<StopReason>,
-    ended: bool,
+    begun: bool,
+    /// What must be told before the end mark.
+    owed: Vec<StreamEvent>,
+    /// The answer, once its end mark has come.
+    whole: Option<Reply>,
 }
 
 #[derive(Debug)]
@@ -182,7 +192,7 @@ struct Slot {
 enum Content {
     Text(String),
     Thinking(String),
-    Tool { id: String, name: String, json: String, stopped: bool },
+    Tool { id: Arc<str>, name: String, json: String, stopped: bool },
     Opaque,
 }
 
@@ -202,7 +212,9 @@ impl Assembler {
             duplicate_id: None,
             usage: Usage::default(),
             stop: None,
-            ended: false,
+            begun: false,
+            owed: Vec::new(),
+            whole: None,
         }
     }
 
@@ -212,10 +224,67 @@ impl Assembler {
         self
     }
 
-    /// Takes the next event. Gives a tool call without an id one of ours (`call_0`, `call_1`, …).
-    pub fn apply(&mut self, event: &mut StreamEvent) -> Result<(), ModelError> {
+    /// Takes the events from this place on and makes them what [`machine::stream`] promises: ids are filled in, the
+    /// beginning and the end are where they belong, and what is wrong with the answer cuts off its end.
+    pub fn take(&mut self, events: &mut Vec<StreamEvent>, from: usize) -> Result<(), ModelError> {
+        let mut at = from;
+        while at < events.len() {
+            if let Some(reply) = &mut self.whole {
+                // Nothing is told after the end; counters count all the same.
+                for event in events.drain(at..) {
+                    if let StreamEvent::MessageDelta { usage, .. } = event {
+                        reply.usage.update(&usage);
+                    }
+                }
+                return Ok(());
+            }
+            if !self.begun
+                && !matches!(events[at], StreamEvent::MessageStart { .. } | StreamEvent::Ping)
+            {
+                let (id, model) = (String::new(), String::new());
+                events.insert(at, StreamEvent::MessageStart { id, model });
+            }
+            let again = self.begun && matches!(events[at], StreamEvent::MessageStart { .. });
+            if let Err(error) = self.apply(&mut events[at]) {
+                events.truncate(at);
+                return Err(error);
+            }
+            if again {
+                events.remove(at);
+                continue;
+            }
+            let owed = std::mem::take(&mut self.owed);
+            at += owed.len() + 1;
+            if !owed.is_empty() {
+                let before = at - owed.len() - 1;
+                events.splice(before..before, owed);
+            }
+        }
+        Ok(())
+    }
+
+    /// What must be told before the end, and was not: the end of a call that was refused in the middle, and why
+    /// the answer stops, if that is not what the provider said.
+    fn missing(&self, stop: StopReason) -> Vec<StreamEvent> {
+        let open = self.blocks.iter().filter_map(|(index, slot)| match &slot.content {
+            Content::Tool { id, stopped: false, .. } => {
+                Some(StreamEvent::ToolUseStop { index: *index, id: Arc::clone(id) })
+            }
+            _ => None,
+        });
+        let mut owed: Vec<StreamEvent> = open.collect();
+        if self.stop != Some(stop) {
+            owed.push(StreamEvent::MessageDelta { usage: Usage::default(), stop: Some(stop) });
+        }
+        owed
+    }
+
+    /// Takes the next event. Gives a tool call without an id one of ours (`call_0`, `call_1`, …), and every event of
+    /// a call its id.
+    fn apply(&mut self, event: &mut StreamEvent) -> Result<(), ModelError> {
         match event {
             StreamEvent::MessageStart { id, model } => {
+                self.begun = true;
                 self.id.clone_from(id);
                 self.model.clone_from(model);
             }
@@ -234,16 +303,22 @@ impl Assembler {
                 all.push_str(text);
             }
             StreamEvent::ToolUseStart { index, id, name } => self.start_tool(*index, id, name)?,
-            StreamEvent::InputJsonDelta { index, json } => {
+            StreamEvent::InputJsonDelta { index, id, json } => {
                 self.grow(json.len())?;
                 match self.blocks.get_mut(index).map(|slot| &mut slot.content) {
-                    Some(Content::Tool { json: all, stopped: false, .. }) => all.push_str(json),
+                    Some(Content::Tool { id: known, json: all, stopped: false, .. }) => {
+                        *id = Arc::clone(known);
+                        all.push_str(json);
+                    }
                     _ => return Err(wrong_block(*index)),
                 }
             }
-            StreamEvent::ToolUseStop { index } => {
+            StreamEvent::ToolUseStop { index, id } => {
                 match self.blocks.get_mut(index).map(|slot| &mut slot.content) {
-                    Some(Content::Tool { stopped, .. }) if !*stopped => *stopped = true,
+                    Some(Content::Tool { id: known, stopped, .. }) if !*stopped => {
+                        *id = Arc::clone(known);
+                        *stopped = true;
+                    }
                     _ => return Err(wrong_block(*index)),
                 }
             }
@@ -252,11 +327,16 @@ impl Assembler {
                 self.slot(*index, || Content::Opaque).native = Some(raw.clone());
             }
             StreamEvent::MessageDelta { usage, stop } => {
-                merge(&mut self.usage, usage);
+                self.usage.update(usage);
                 self.stop = stop.or(self.stop);
             }
-            StreamEvent::MessageStop => self.ended = true,
-            StreamEvent::Ping => {}
+            StreamEvent::MessageStop => self.whole = Some(self.conclude()?),
+            // The rest is told by others than a provider.
+            StreamEvent::Ping
+            | StreamEvent::ToolResult { .. }
+            | StreamEvent::Error { .. }
+            | StreamEvent::Interrupted { .. }
+            | StreamEvent::Gap { .. } => {}
         }
         Ok(())
     }
@@ -268,8 +348,8 @@ impl Assembler {
 
     /// The answer, if its end mark has come.
     pub fn finish(self) -> Answer {
-        if self.ended {
-            return self.conclude();
+        if let Some(reply) = self.whole {
+            return Ok(reply);
         }
         let error =
             ModelError::new(ErrorKind::StreamTruncated, "the events ended without the end mark");
@@ -280,7 +360,7 @@ impl Assembler {
     fn charge(&self, mut error: ModelError) -> ModelError {
         let told = error.usage;
         error.usage = self.usage;
-        merge(&mut error.usage, &told);
+        error.usage.update(&told);
         error
     }
 
@@ -293,20 +373,25 @@ impl Assembler {
         self.blocks.entry(index).or_insert_with(|| Slot { content: content(), native: None })
     }
 
-    fn start_tool(&mut self, index: usize, id: &mut String, name: &str) -> Result<(), ModelError> {
+    fn start_tool(
+        &mut self,
+        index: usize,
+        id: &mut Arc<str>,
+        name: &str,
+    ) -> Result<(), ModelError> {
         while id.is_empty() {
             let made = format!("call_{}", self.next_id);
             self.next_id += 1;
-            if !self.tool_ids.contains(&made) {
-                *id = made;
+            if !self.tool_ids.contains(made.as_str()) {
+                *id = made.into();
             }
         }
         self.grow(id.len() + name.len())?;
-        if !self.tool_ids.insert(id.clone()) {
-            self.duplicate_id.get_or_insert_with(|| id.clone());
+        if !self.tool_ids.insert(Arc::clone(id)) {
+            self.duplicate_id.get_or_insert_with(|| Arc::clone(id));
         }
         let content = Content::Tool {
-            id: id.clone(),
+            id: Arc::clone(id),
             name: name.to_owned(),
             json: String::new(),
             stopped: false,
@@ -318,9 +403,12 @@ impl Assembler {
         Ok(())
     }
 
-    fn conclude(self) -> Answer {
+    fn conclude(&mut self) -> Answer {
         match self.judge() {
-            Ok(stop) => self.reply(stop),
+            Ok(stop) => {
+                self.owed = self.missing(stop);
+                self.reply(stop)
+            }
             Err(error) => Err(self.charge(error)),
         }
     }
@@ -379,11 +467,12 @@ impl Assembler {
         Ok(if tools > 0 && stop == StopReason::EndTurn { StopReason::ToolUse } else { stop })
     }
 
-    fn reply(self, stop: StopReason) -> Answer {
-        let Assembler { dialect, asked, id, model, blocks, usage, .. } = self;
-        let native_model = asked.unwrap_or_else(|| model.clone());
-        let mut content = Vec::with_capacity(blocks.len());
-        for slot in blocks.into_values() {
+    fn reply(&mut self, stop: StopReason) -> Answer {
+        let usage = self.usage;
+        let model = std::mem::take(&mut self.model);
+        let native_model = self.asked.take().unwrap_or_else(|| model.clone());
+        let mut content = Vec::with_capacity(self.blocks.len());
+        for slot in std::mem::take(&mut self.blocks).into_values() {
             let part = match slot.content {
                 Content::Text(text) if text.is_empty() && slot.native.is_none() => continue,
                 Content::Text(text) => Part::Text { text },
@@ -394,11 +483,11 @@ impl Assembler {
                 Content::Tool { id, name, json, stopped } => {
                     let input = arguments(&name, &json, stopped)
                         .map_err(|error| ModelError { usage, ..error })?;
-                    Part::ToolUse { id, name, input }
+                    Part::ToolUse { id: id.as_ref().to_owned(), name, input }
                 }
             };
             let native = slot.native.map(|raw| Native {
-                dialect: dialect.clone(),
+                dialect: self.dialect.clone(),
                 model: native_model.clone(),
                 raw,
             });
@@ -406,7 +495,7 @@ impl Assembler {
         }
         let model = if model.is_empty() { native_model } else { model };
         let message = Message { role: Role::Assistant, blocks: content };
-        Ok(Reply { id, model, message, stop, usage })
+        Ok(Reply { id: std::mem::take(&mut self.id), model, message, stop, usage })
     }
 }
 
@@ -489,16 +578,6 @@ impl<'de> Visitor<'de> for StrictVisitor {
         }
         Ok(Value::Object(object))
     }
-}
-
-/// Takes over each counter that was sent.
-fn merge(usage: &mut Usage, later: &Usage) {
-    usage.input = later.input.or(usage.input);
-    usage.output = later.output.or(usage.output);
-    usage.thinking = later.thinking.or(usage.thinking);
-    usage.cache_read = later.cache_read.or(usage.cache_read);
-    usage.cache_write = later.cache_write.or(usage.cache_write);
-    usage.cache_write_long = later.cache_write_long.or(usage.cache_write_long);
 }
 
 /// About how many bytes a value takes as text.

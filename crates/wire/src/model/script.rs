@@ -48,6 +48,8 @@ mod serve;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use machine::file::SourceError;
 use machine::message::{Block, Message, Part, Reply, Role, StopReason, Usage};
 use machine::time::Span;
@@ -339,13 +341,23 @@ impl Turn {
             events.truncate(events.len() / 2);
         }
         let mut assembler = Assembler::new(NAME, u64::MAX);
-        for at in 0..events.len() {
-            if let Err(error) = assembler.apply(&mut events[at]) {
-                events.truncate(at);
-                return (events, Err(error));
+        match assembler.take(&mut events, 0) {
+            Ok(()) => (events, assembler.finish()),
+            Err(error) => (events, Err(error)),
+        }
+    }
+
+    /// After how many of its events it is silent: after the first piece, or at the cut.
+    pub fn stalls_after(&self, events: &[StreamEvent]) -> usize {
+        let is_piece = |event: &StreamEvent| {
+            !matches!(event, StreamEvent::MessageStart { .. } | StreamEvent::ToolUseStart { .. })
+        };
+        match &self.outcome {
+            Outcome::Cut { .. } => events.len(),
+            Outcome::Reply(_) | Outcome::Stall { .. } | Outcome::Failure(_) => {
+                events.iter().position(is_piece).map_or(0, |at| at + 1)
             }
         }
-        (events, assembler.finish())
     }
 
     /// How long it is silent once it has begun.
@@ -399,13 +411,15 @@ fn events(reply: &Reply) -> Vec<StreamEvent> {
                 );
             }
             Part::ToolUse { id, name, input } => {
-                let (id, name) = (id.clone(), name.clone());
-                events.push(StreamEvent::ToolUseStart { index, id, name });
+                let id: Arc<str> = id.as_str().into();
+                let start =
+                    StreamEvent::ToolUseStart { index, id: Arc::clone(&id), name: name.clone() };
+                events.push(start);
                 let pieces = render::pieces(&input.to_string())
-                    .map(|json| StreamEvent::InputJsonDelta { index, json })
+                    .map(|json| StreamEvent::InputJsonDelta { index, id: Arc::clone(&id), json })
                     .collect::<Vec<_>>();
                 events.extend(pieces);
-                events.push(StreamEvent::ToolUseStop { index });
+                events.push(StreamEvent::ToolUseStop { index, id });
             }
             Part::ToolResult { .. } | Part::Media { .. } | Part::Opaque => {}
         }

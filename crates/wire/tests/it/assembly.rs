@@ -11,9 +11,7 @@ use crate::rig::run_in_all_cuts;
 
 fn fold(events: impl IntoIterator<Item = StreamEvent>) -> Answer {
     let mut assembler = Assembler::new("dialect", 1000).for_model("asked");
-    for mut event in events {
-        assembler.apply(&mut event)?;
-    }
+    assembler.take(&mut events.into_iter().collect(), 0)?;
     assembler.finish()
 }
 
@@ -32,9 +30,9 @@ fn stop(stop: StopReason) -> [StreamEvent; 2] {
 
 fn tool(index: usize, id: &str, json: &str) -> [StreamEvent; 3] {
     [
-        StreamEvent::ToolUseStart { index, id: id.to_owned(), name: "read".to_owned() },
-        StreamEvent::InputJsonDelta { index, json: json.to_owned() },
-        StreamEvent::ToolUseStop { index },
+        StreamEvent::ToolUseStart { index, id: id.into(), name: "read".to_owned() },
+        StreamEvent::InputJsonDelta { index, id: "".into(), json: json.to_owned() },
+        StreamEvent::ToolUseStop { index, id: "".into() },
     ]
 }
 
@@ -62,13 +60,11 @@ fn calls_without_an_id_get_one_that_nobody_has() {
     let mut assembler = Assembler::new("dialect", 1000);
     let events = [tool(0, "call_1", "{}"), tool(1, "", "{}"), tool(2, "", "{}")].concat();
     let mut events = [events, stop(StopReason::EndTurn).to_vec()].concat();
-    for event in &mut events {
-        assembler.apply(event).unwrap();
-    }
-    assert_eq!(
-        events[3],
-        StreamEvent::ToolUseStart { index: 1, id: "call_0".to_owned(), name: "read".to_owned() }
-    );
+    assembler.take(&mut events, 0).unwrap();
+    let call =
+        |id: &str| StreamEvent::ToolUseStart { index: 1, id: id.into(), name: "read".to_owned() };
+    assert_eq!(events[4], call("call_0"), "after the start that was missing");
+    assert_eq!(events[6], StreamEvent::ToolUseStop { index: 1, id: "call_0".into() });
     let reply = assembler.finish().unwrap();
     // A server that says it had finished, and asks for tools, asks for tools.
     assert_eq!(reply.stop, StopReason::ToolUse);
@@ -119,9 +115,37 @@ fn answers_that_are_none_have_their_kinds() {
     let twice = [tool(0, "t", "{}"), tool(1, "t", "{}")].concat();
     assert_eq!(kind(ended(twice, StopReason::ToolUse)), ErrorKind::DuplicateToolId);
     assert_eq!(kind([text(0, &"a".repeat(1001))]), ErrorKind::OutputTooLarge);
-    let mixed = [text(0, "a"), StreamEvent::ToolUseStop { index: 0 }];
+    let mixed = [text(0, "a"), StreamEvent::ToolUseStop { index: 0, id: "".into() }];
     assert_eq!(kind(mixed), ErrorKind::Protocol);
     assert_eq!(fold(ended(vec![], StopReason::Refusal)).unwrap().stop, StopReason::Refusal);
+}
+
+#[test]
+fn the_end_says_what_the_answer_is_and_nothing_comes_after_it() {
+    let mut assembler = Assembler::new("dialect", 1000);
+    let late = Usage { output: Some(9), ..Usage::default() };
+    let mut events = [tool(0, "t", "{").to_vec(), stop(StopReason::Refusal).to_vec()].concat();
+    // Refused in the middle of a call.
+    events.remove(2);
+    events.push(StreamEvent::MessageDelta { usage: late, stop: None });
+    events.push(text(1, "more"));
+    assembler.take(&mut events, 0).unwrap();
+    let end = [StreamEvent::ToolUseStop { index: 0, id: "t".into() }, StreamEvent::MessageStop];
+    assert_eq!(events[events.len() - 2..], end);
+    let reply = assembler.finish().unwrap();
+    assert_eq!((reply.usage.output, reply.message.blocks.len()), (Some(9), 0));
+
+    let mut assembler = Assembler::new("dialect", 1000);
+    let mut events = [tool(0, "t", "{}").to_vec(), stop(StopReason::EndTurn).to_vec()].concat();
+    assembler.take(&mut events, 0).unwrap();
+    let asks =
+        StreamEvent::MessageDelta { usage: Usage::default(), stop: Some(StopReason::ToolUse) };
+    assert_eq!(events[events.len() - 2..], [asks, StreamEvent::MessageStop]);
+
+    let mut assembler = Assembler::new("dialect", 1000);
+    let mut events = [tool(0, "t", "[]").to_vec(), stop(StopReason::ToolUse).to_vec()].concat();
+    assert!(assembler.take(&mut events, 0).is_err());
+    assert!(matches!(events.last(), Some(StreamEvent::MessageDelta { .. })), "no end mark");
 }
 
 #[test]

@@ -7,5 +7,7 @@ mod anthropic_streams;
 mod assembly;
 mod corpus;
 mod errors;
+#[path = "../../src/model/order.rs"]
+mod order;
 mod rig;
 mod sse;

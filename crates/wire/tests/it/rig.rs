@@ -1,5 +1,6 @@
 //! Streams cut in many ways, and what came of them as text.
 
+use crate::order;
 use machine::message::{Block, Message, Part, Role};
 use wire::model::assemble::Limits;
 use wire::model::{Answer, Dialect, ModelRequest, Stream, StreamEvent, ToolChoice};
@@ -27,7 +28,11 @@ pub(crate) fn run<'a>(
             break;
         }
     }
-    (events, stream.finish())
+    let answer = stream.close(&mut events);
+    if let Err(why) = order::check(&events, answer.as_ref().ok()) {
+        panic!("{why}\n{}", show(&(events, answer)));
+    }
+    (events, answer)
 }
 
 /// The same bytes whole, byte by byte, and cut at random places twenty times: all must give the same.
@@ -68,14 +73,15 @@ pub(crate) fn show((events, answer): &(Vec<StreamEvent>, Answer)) -> String {
             StreamEvent::TextDelta { index, text } => format!("{index} text {text:?}"),
             StreamEvent::ThinkingDelta { index, text } => format!("{index} thinking {text:?}"),
             StreamEvent::ToolUseStart { index, id, name } => format!("{index} tool {id} {name}"),
-            StreamEvent::InputJsonDelta { index, json } => format!("{index} json {json}"),
-            StreamEvent::ToolUseStop { index } => format!("{index} tool stop"),
+            StreamEvent::InputJsonDelta { index, json, .. } => format!("{index} json {json}"),
+            StreamEvent::ToolUseStop { index, .. } => format!("{index} tool stop"),
             StreamEvent::Native { index, raw } => format!("{index} native {raw}"),
             StreamEvent::MessageDelta { usage, stop } => {
                 format!("delta {} {stop:?}", serde_json::to_string(usage).unwrap())
             }
             StreamEvent::MessageStop => "stop".to_owned(),
             StreamEvent::Ping => "ping".to_owned(),
+            other => format!("{other:?}"),
         };
         out.push_str(&line);
         out.push('\n');

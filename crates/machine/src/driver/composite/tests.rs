@@ -116,6 +116,7 @@ fn action(label: &str) -> Action {
         tool: "shell".to_owned(),
         input: Arc::new(json!({ "command": label })),
         label: label.to_owned(),
+        tool_use: String::new(),
         path: Vec::new(),
         author: Author::Operator,
         timeout: None,

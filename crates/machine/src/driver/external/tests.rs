@@ -79,6 +79,7 @@ fn an_answer_becomes_a_decision() {
         tool: "write".to_owned(),
         input: Arc::new(json!({ "path": "a" })),
         label: "one".to_owned(),
+        tool_use: String::new(),
         path: Vec::new(),
         author: Author::Worker,
         timeout: Some(Span::seconds(9)),

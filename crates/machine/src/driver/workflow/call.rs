@@ -78,6 +78,7 @@ impl Call {
             tool: self.tool.to_owned(),
             input: Arc::clone(&self.input),
             label: self.label.clone(),
+            tool_use: String::new(),
             path: situation.path.to_vec(),
             author: Author::Operator,
             timeout: self.timeout,

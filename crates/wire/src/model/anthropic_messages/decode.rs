@@ -2,6 +2,7 @@
 //! where that holds more than its text: a signature, citations, a server's tool, a type nobody knows.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use machine::message::{StopReason, Usage};
 use serde_json::{Map, Value};
@@ -149,7 +150,11 @@ impl Decoder {
         };
         if kind == Kind::Tool {
             let text = |key| raw.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-            out.push(StreamEvent::ToolUseStart { index, id: text("id"), name: text("name") });
+            out.push(StreamEvent::ToolUseStart {
+                index,
+                id: text("id").into(),
+                name: text("name"),
+            });
         }
         let open = Open { kind, raw, text: String::new(), has_text: false, is_native };
         self.blocks.insert(index, Some(open));
@@ -223,7 +228,7 @@ impl Decoder {
             }
             (Kind::Tool, Piece::Json) => {
                 open.text.push_str(&text);
-                StreamEvent::InputJsonDelta { index, json: text }
+                StreamEvent::InputJsonDelta { index, id: Arc::default(), json: text }
             }
             (Kind::Other, Piece::Json) => {
                 open.text.push_str(&text);
@@ -260,11 +265,11 @@ impl Decoder {
                     // The whole input came with the start; an empty one is how a call without parameters looks.
                     let input = raw.get("input").filter(|input| input.is_object());
                     let json = input.map(Value::to_string).unwrap_or_default();
-                    out.push(StreamEvent::InputJsonDelta { index, json });
+                    out.push(StreamEvent::InputJsonDelta { index, id: Arc::default(), json });
                 } else if is_native {
                     insert_input(&mut raw, &text);
                 }
-                out.push(StreamEvent::ToolUseStop { index });
+                out.push(StreamEvent::ToolUseStop { index, id: Arc::default() });
             }
             Kind::Other => insert_input(&mut raw, &text),
         }

@@ -1,6 +1,7 @@
 //! The chunks of an answer.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use machine::message::{StopReason, Usage};
 use serde::Deserialize;
@@ -220,9 +221,9 @@ impl Decoder {
         };
         self.has_calls = true;
         let index = self.open_block(None);
-        out.push(StreamEvent::ToolUseStart { index, id: id.to_owned(), name: name.to_owned() });
-        out.push(StreamEvent::InputJsonDelta { index, json });
-        out.push(StreamEvent::ToolUseStop { index });
+        out.push(StreamEvent::ToolUseStart { index, id: id.into(), name: name.to_owned() });
+        out.push(StreamEvent::InputJsonDelta { index, id: Arc::default(), json });
+        out.push(StreamEvent::ToolUseStop { index, id: Arc::default() });
         let is_plain = !id.is_empty()
             && part.len() == 1
             && call.keys().all(|key| matches!(key.as_str(), "id" | "name" | "args"));

@@ -4,9 +4,10 @@ use machine::message::{Block, Message, Native, Part, Role, StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::{GoogleGenerate, NAME, schema};
+use crate::model::assemble::Limits;
 use crate::model::{
-    Dialect, Effort, ErrorKind, ModelError, ModelRequest, Retry, StreamEvent, ToolChoice,
-    ToolDeclaration,
+    Dialect, Effort, ErrorKind, ModelError, ModelRequest, Retry, Stream, StreamEvent, ToolChoice,
+    ToolDeclaration, order,
 };
 
 fn asks(model: &str, messages: Vec<Message>) -> ModelRequest {
@@ -415,6 +416,14 @@ fn a_recursive_schema_ends() {
 
 /// Feeds chunks and gives the events up to the error.
 fn decode(chunks: &[Value]) -> (Vec<StreamEvent>, bool, Option<ModelError>) {
+    let mut stream = Stream::new(&GoogleGenerate, Limits::default());
+    let mut told = Vec::new();
+    for chunk in chunks {
+        // The stream keeps its error and tells it at its end.
+        let _ = stream.push(format!("data: {chunk}\n\n").as_bytes(), &mut told);
+    }
+    let answer = stream.close(&mut told);
+    order::check(&told, answer.as_ref().ok()).unwrap();
     let mut decoder = GoogleGenerate.decoder();
     let mut events = Vec::new();
     for chunk in chunks {
@@ -462,13 +471,17 @@ fn thinking_text_and_calls_become_blocks_in_their_order() {
             StreamEvent::ThinkingDelta { index: 0, text: "think".to_owned() },
             StreamEvent::TextDelta { index: 1, text: "Hel".to_owned() },
             StreamEvent::TextDelta { index: 1, text: "lo".to_owned() },
-            StreamEvent::ToolUseStart { index: 2, id: "f1".to_owned(), name: "shell".to_owned() },
-            StreamEvent::InputJsonDelta { index: 2, json: r#"{"command":"ls"}"#.to_owned() },
-            StreamEvent::ToolUseStop { index: 2 },
+            StreamEvent::ToolUseStart { index: 2, id: "f1".into(), name: "shell".to_owned() },
+            StreamEvent::InputJsonDelta {
+                index: 2,
+                id: "".into(),
+                json: r#"{"command":"ls"}"#.to_owned()
+            },
+            StreamEvent::ToolUseStop { index: 2, id: "".into() },
             StreamEvent::Native { index: 2, raw: signed },
-            StreamEvent::ToolUseStart { index: 3, id: String::new(), name: "now".to_owned() },
-            StreamEvent::InputJsonDelta { index: 3, json: "{}".to_owned() },
-            StreamEvent::ToolUseStop { index: 3 },
+            StreamEvent::ToolUseStart { index: 3, id: "".into(), name: "now".to_owned() },
+            StreamEvent::InputJsonDelta { index: 3, id: "".into(), json: "{}".to_owned() },
+            StreamEvent::ToolUseStop { index: 3, id: "".into() },
             StreamEvent::Native { index: 3, raw: json!({"functionCall": {"name": "now"}}) },
             StreamEvent::MessageDelta { usage, stop: Some(StopReason::ToolUse) },
             StreamEvent::MessageStop,

@@ -1,5 +1,7 @@
 //! The chunks of a chat completion as events.
 
+use std::sync::Arc;
+
 use machine::message::{StopReason, Usage};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -384,7 +386,7 @@ impl Decoder {
             call.is_closed = true;
             // A call without a name is started too: whoever assembles the answer refuses it.
             call.start(out);
-            out.push(StreamEvent::ToolUseStop { index: call.block });
+            out.push(StreamEvent::ToolUseStop { index: call.block, id: Arc::default() });
             if let Some(extra) = call.extra.take() {
                 let raw = json!({ "extra_content": extra });
                 out.push(StreamEvent::Native { index: call.block, raw });
@@ -465,7 +467,8 @@ impl Call {
                 self.start(out);
             }
         } else if !arguments.is_empty() {
-            out.push(StreamEvent::InputJsonDelta { index: self.block, json: arguments });
+            let (index, id) = (self.block, Arc::default());
+            out.push(StreamEvent::InputJsonDelta { index, id, json: arguments });
         }
     }
 
@@ -474,11 +477,11 @@ impl Call {
             return;
         }
         self.is_started = true;
-        let (index, id, name) = (self.block, self.id.clone(), self.name.clone());
+        let (index, id, name) = (self.block, self.id.as_str().into(), self.name.clone());
         out.push(StreamEvent::ToolUseStart { index, id, name });
         if !self.held.is_empty() {
             let json = std::mem::take(&mut self.held);
-            out.push(StreamEvent::InputJsonDelta { index, json });
+            out.push(StreamEvent::InputJsonDelta { index, id: Arc::default(), json });
         }
     }
 }

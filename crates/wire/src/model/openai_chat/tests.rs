@@ -9,12 +9,15 @@ use machine::message::{Block, Message, Native, Part, Reply, Role, StopReason, Us
 use serde_json::{Value, json};
 
 use crate::model::assemble::Limits;
+use crate::model::order;
 use crate::model::{
     Dialect, ModelError, ModelRequest, Stream, StreamEvent, ToolChoice, ToolDeclaration,
 };
 
 /// The events of these frames as short lines, and how the last frame went.
 pub(in crate::model) fn events(dialect: &dyn Dialect, frames: &[String]) -> Vec<String> {
+    // Whatever comes of them, the order of their events holds.
+    let _ = reply(dialect, frames);
     let mut decoder = dialect.decoder();
     let mut lines = Vec::new();
     for frame in frames {
@@ -36,10 +39,15 @@ pub(in crate::model) fn reply(
     frames: &[String],
 ) -> Result<Reply, ModelError> {
     let mut stream = Stream::new(dialect, Limits::default()).for_model("m");
+    let mut events = Vec::new();
     for frame in frames {
-        stream.push(format!("data: {frame}\n\n").as_bytes(), &mut Vec::new())?;
+        if stream.push(format!("data: {frame}\n\n").as_bytes(), &mut events).is_err() {
+            break;
+        }
     }
-    stream.finish()
+    let answer = stream.close(&mut events);
+    order::check(&events, answer.as_ref().ok()).unwrap();
+    answer
 }
 
 fn line(event: &StreamEvent) -> String {
@@ -48,8 +56,8 @@ fn line(event: &StreamEvent) -> String {
         StreamEvent::TextDelta { index, text } => format!("{index} text {text}"),
         StreamEvent::ThinkingDelta { index, text } => format!("{index} thinking {text}"),
         StreamEvent::ToolUseStart { index, id, name } => format!("{index} tool {id} {name}"),
-        StreamEvent::InputJsonDelta { index, json } => format!("{index} json {json}"),
-        StreamEvent::ToolUseStop { index } => format!("{index} stop"),
+        StreamEvent::InputJsonDelta { index, json, .. } => format!("{index} json {json}"),
+        StreamEvent::ToolUseStop { index, .. } => format!("{index} stop"),
         StreamEvent::Native { index, raw } => format!("{index} native {raw}"),
         StreamEvent::MessageDelta { usage, stop } => {
             format!(
@@ -60,6 +68,7 @@ fn line(event: &StreamEvent) -> String {
         }
         StreamEvent::MessageStop => "end".to_owned(),
         StreamEvent::Ping => "ping".to_owned(),
+        other => format!("{other:?}"),
     }
 }
 

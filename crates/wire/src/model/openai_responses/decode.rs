@@ -1,5 +1,7 @@
 //! The events of a response as events of the one vocabulary.
 
+use std::sync::Arc;
+
 use machine::message::StopReason;
 use serde::Deserialize;
 use serde_json::Value;
@@ -220,7 +222,7 @@ impl Decoder {
         match self.items[index].kind {
             Kind::Message | Kind::Other => StreamEvent::TextDelta { index, text },
             Kind::Reasoning => StreamEvent::ThinkingDelta { index, text },
-            Kind::Call => StreamEvent::InputJsonDelta { index, json: text },
+            Kind::Call => StreamEvent::InputJsonDelta { index, id: Arc::default(), json: text },
         }
     }
 
@@ -248,7 +250,11 @@ impl Decoder {
         let index = self.push(output_index, &text("id"), kind);
         if kind == Kind::Call {
             self.items[index].call_id = text("call_id");
-            out.push(StreamEvent::ToolUseStart { index, id: text("call_id"), name: text("name") });
+            out.push(StreamEvent::ToolUseStart {
+                index,
+                id: text("call_id").into(),
+                name: text("name"),
+            });
         }
         index
     }
@@ -300,7 +306,7 @@ impl Decoder {
             }
             Kind::Call => {
                 self.fill(index, raw["arguments"].as_str().unwrap_or_default().to_owned(), out)?;
-                out.push(StreamEvent::ToolUseStop { index });
+                out.push(StreamEvent::ToolUseStop { index, id: Arc::default() });
             }
             Kind::Other => {}
         }
@@ -370,7 +376,7 @@ impl Decoder {
             has_calls |= item.kind == Kind::Call;
             if item.kind == Kind::Call && !item.is_done {
                 item.is_done = true;
-                out.push(StreamEvent::ToolUseStop { index });
+                out.push(StreamEvent::ToolUseStop { index, id: Arc::default() });
             }
         }
         match (self.is_refused, has_calls) {

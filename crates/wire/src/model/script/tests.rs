@@ -10,7 +10,7 @@ use crate::model::assemble::Limits;
 use crate::model::google_generate::GoogleGenerate;
 use crate::model::openai_chat::OpenAiChat;
 use crate::model::openai_responses::OpenAiResponses;
-use crate::model::{Dialect, ModelRequest, Retry, Stream, ToolChoice};
+use crate::model::{Dialect, ModelRequest, Retry, Stream, ToolChoice, order};
 
 fn script(text: &str) -> Script {
     Script::parse(text, "script.toml").unwrap_or_else(|errors| panic!("{}", errors[0]))
@@ -74,8 +74,9 @@ fn every_reply_is_the_same_in_every_dialect_and_embedded() {
     for number in 1..=5 {
         let turn = player.next("go");
         let Outcome::Reply(reply) = &turn.outcome else { panic!("{turn:?}") };
-        let (_, embedded) = turn.play();
+        let (events, embedded) = turn.play();
         assert_eq!(embedded.as_ref(), Ok(reply));
+        order::check(&events, Some(reply)).unwrap();
         for served in Served::ALL {
             let rendered = render(reply, served, Mode::Stream);
             let bytes = rendered.chunks.concat();
@@ -88,8 +89,9 @@ fn every_reply_is_the_same_in_every_dialect_and_embedded() {
                         .unwrap_or_else(|error| panic!("{} {number}: {error}", served.name()));
                 }
                 let answer = stream
-                    .finish()
+                    .close(&mut events)
                     .unwrap_or_else(|error| panic!("{} {number}: {error}", served.name()));
+                order::check(&events, Some(&answer)).unwrap();
                 let mut expected = reply.clone();
                 if reply.usage == Usage::default() && served == Served::AnthropicMessages {
                     // Counters are no choice there.
@@ -155,8 +157,11 @@ fn a_cut_answer_is_truncated_in_every_dialect() {
         let bytes = delivery.rendered.chunks.concat();
         assert_eq!(bytes.len(), 120);
         let mut stream = Stream::new(&*dialect(served), Limits::default());
-        stream.push(&bytes, &mut Vec::new()).unwrap();
-        assert_eq!(stream.finish().unwrap_err().kind, ErrorKind::StreamTruncated, "{served:?}");
+        let mut events = Vec::new();
+        stream.push(&bytes, &mut events).unwrap();
+        let cut = stream.close(&mut events).unwrap_err();
+        assert_eq!(cut.kind, ErrorKind::StreamTruncated, "{served:?}");
+        order::check(&events, None).unwrap();
     }
 }
 

@@ -1,0 +1,189 @@
+//! What models are just saying, on its way to observers: bounded, joined where nobody has looked yet, and never
+//! journaled. What does not fit is left out as whole deltas, and a mark says so: text is late or missing, never wrong.
+
+use machine::id::{EffectId, TaskId};
+use machine::stream::StreamEvent;
+
+use crate::inbox::Inbox;
+
+/// Events of one call that wait at once. Deltas are left out beyond it; beyond four times as many, everything is.
+const MAX_EVENTS: usize = 1024;
+
+/// Bytes of one call's deltas that wait at once.
+const MAX_BYTES: usize = 256 << 10;
+
+/// What one call of a model said since somebody looked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Streamed {
+    /// The task.
+    pub task: TaskId,
+    /// The call.
+    pub effect: EffectId,
+    /// What was said, in order.
+    pub events: Vec<StreamEvent>,
+    bytes: usize,
+}
+
+impl Streamed {
+    /// Nothing was said yet.
+    pub fn new(task: TaskId, effect: EffectId) -> Streamed {
+        Streamed { task, effect, events: Vec::new(), bytes: 0 }
+    }
+
+    /// Adds an event: to the delta before it if it goes on there, else behind it. Without room for it, a mark.
+    pub fn add(&mut self, event: StreamEvent) {
+        let size = match &event {
+            StreamEvent::TextDelta { text, .. } | StreamEvent::ThinkingDelta { text, .. } => {
+                Some(text.len())
+            }
+            StreamEvent::InputJsonDelta { json, .. } => Some(json.len()),
+            _ => None,
+        };
+        let Some(size) = size else {
+            return if self.events.len() < 4 * MAX_EVENTS {
+                self.events.push(event);
+            } else {
+                self.leave_out();
+            };
+        };
+        if self.bytes + size > MAX_BYTES {
+            return self.leave_out();
+        }
+        if self.events.last_mut().is_some_and(|last| join(last, &event)) {
+            self.bytes += size;
+        } else if self.events.len() < MAX_EVENTS {
+            self.bytes += size;
+            self.events.push(event);
+        } else {
+            self.leave_out();
+        }
+    }
+
+    fn leave_out(&mut self) {
+        match self.events.last_mut() {
+            Some(StreamEvent::Gap { deltas }) => *deltas += 1,
+            _ => self.events.push(StreamEvent::Gap { deltas: 1 }),
+        }
+    }
+}
+
+/// Appends a delta to the one before it, if it is of the same block.
+fn join(last: &mut StreamEvent, next: &StreamEvent) -> bool {
+    let (all, at, more, index) = match (last, next) {
+        (
+            StreamEvent::TextDelta { index: at, text: all },
+            StreamEvent::TextDelta { index, text: more },
+        )
+        | (
+            StreamEvent::ThinkingDelta { index: at, text: all },
+            StreamEvent::ThinkingDelta { index, text: more },
+        )
+        | (
+            StreamEvent::InputJsonDelta { index: at, json: all, .. },
+            StreamEvent::InputJsonDelta { index, json: more, .. },
+        ) => (all, at, more, index),
+        _ => return false,
+    };
+    if at == index {
+        all.push_str(more);
+    }
+    at == index
+}
+
+/// One call's line to the observers.
+#[derive(Debug)]
+pub struct Feed {
+    inbox: Inbox,
+    key: u64,
+    task: TaskId,
+    effect: EffectId,
+}
+
+impl Feed {
+    pub(crate) fn new(inbox: Inbox, key: u64, task: TaskId, effect: EffectId) -> Feed {
+        Feed { inbox, key, task, effect }
+    }
+
+    /// Passes on what is for observers and takes everything out. The end of an answer is not passed on: it is told
+    /// once it is in the journal.
+    pub fn push(&self, events: &mut Vec<StreamEvent>) {
+        let is_told =
+            |event: &StreamEvent| event.is_public() && !matches!(event, StreamEvent::MessageStop);
+        if events.iter().any(is_told) {
+            let told = events.drain(..).filter(is_told);
+            self.inbox.stream(self.key, || Streamed::new(self.task.clone(), self.effect), told);
+        }
+        events.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn streamed() -> Streamed {
+        Streamed::new(TaskId("t".to_owned()), EffectId(1))
+    }
+
+    fn text(index: usize, text: &str) -> StreamEvent {
+        StreamEvent::TextDelta { index, text: text.to_owned() }
+    }
+
+    fn json(index: usize, id: &str, json: &str) -> StreamEvent {
+        StreamEvent::InputJsonDelta { index, id: id.into(), json: json.to_owned() }
+    }
+
+    #[test]
+    fn deltas_of_one_block_are_joined_and_of_two_are_not() {
+        let mut waits = streamed();
+        for event in
+            [text(0, "a"), text(0, "b"), text(1, "c"), json(2, "x", "{"), json(2, "x", "}")]
+        {
+            waits.add(event);
+        }
+        waits.add(json(3, "y", "{}"));
+        waits.add(StreamEvent::ThinkingDelta { index: 3, text: "hm".to_owned() });
+        let thinks = StreamEvent::ThinkingDelta { index: 3, text: "hm".to_owned() };
+        assert_eq!(
+            waits.events,
+            [text(0, "ab"), text(1, "c"), json(2, "x", "{}"), json(3, "y", "{}"), thinks]
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_whole_and_marked_where_it_is_missing() {
+        let mut waits = streamed();
+        let half = "x".repeat(MAX_BYTES / 2 + 1);
+        for event in [text(0, &half), text(0, &half), text(0, &half), text(0, "y")] {
+            waits.add(event);
+        }
+        waits.add(StreamEvent::ToolUseStop { index: 1, id: "c".into() });
+        waits.add(text(2, &half));
+        let stop = StreamEvent::ToolUseStop { index: 1, id: "c".into() };
+        let gap = |deltas| StreamEvent::Gap { deltas };
+        assert_eq!(waits.events, [text(0, &half), gap(2), text(0, "y"), stop, gap(1)]);
+    }
+
+    #[test]
+    fn the_number_of_events_is_bounded_whatever_they_are() {
+        let mut waits = streamed();
+        for n in 0..MAX_EVENTS * 2 {
+            waits.add(text(n, "x"));
+        }
+        assert_eq!(waits.events.len(), MAX_EVENTS + 1);
+        for _ in 0..MAX_EVENTS * 8 {
+            waits.add(StreamEvent::ToolUseStop { index: 1, id: "c".into() });
+        }
+        assert_eq!(waits.events.len(), 4 * MAX_EVENTS + 1);
+        let missing = waits.events.iter().map(|event| match event {
+            StreamEvent::Gap { deltas } => *deltas as usize,
+            _ => 0,
+        });
+        let there = waits.events.len() - 2;
+        assert_eq!(
+            missing.sum::<usize>() + there,
+            MAX_EVENTS * 10,
+            "every event is there or counted"
+        );
+    }
+}

@@ -1,0 +1,136 @@
+//! Reading along shows what the transcript shows, once.
+
+use machine::event::{Event, EventKind};
+use machine::id::TaskId;
+use machine::message::{StopReason, Usage};
+use machine::stream::StreamEvent;
+use machine::time::Timestamp;
+use proptest::prelude::*;
+use view::stream::live::Live;
+use view::stream::reading::Reading;
+use view::transcript::{Detail, Transcript};
+use view::{Line, Tone, join};
+
+use super::{call, failed, interrupted, start, stop, text};
+
+/// What the transcript shows of a reply.
+fn whole(text: &str) -> Vec<Line> {
+    let kind = EventKind::ModelReplied {
+        model: "m".to_owned(),
+        text: text.to_owned(),
+        tools: Vec::new(),
+        stop: StopReason::EndTurn,
+        usage: Usage::default(),
+    };
+    let detail = Detail { starts: false, inner: false, output: 1, failure: 1 };
+    let event = Event { seq: 1, time: Timestamp(0), task: TaskId("t".to_owned()), kind };
+    Transcript::new(detail).lines(&event)
+}
+
+/// The lines that were shown while it came, and those after.
+fn read(events: &[StreamEvent], text: &str) -> (Vec<Line>, Vec<Line>) {
+    let mut reading = Reading::default();
+    let along = events.iter().flat_map(|event| reading.push(event)).collect();
+    (along, reading.rest(whole(text)))
+}
+
+proptest! {
+    #[test]
+    fn in_whatever_pieces_it_comes_the_lines_are_those_of_the_transcript(
+        blocks in proptest::collection::vec(
+            proptest::collection::vec("[ab\n\r\t ü\u{301}\u{1b}]{1,6}", 1..6), 1..4
+        )
+    ) {
+        let mut events = vec![start()];
+        for (index, pieces) in blocks.iter().enumerate() {
+            events.extend(pieces.iter().map(|piece| text(index, piece)));
+        }
+        let all = blocks.iter().map(|pieces| pieces.concat()).collect::<Vec<_>>().join("\n");
+        let (along, after) = read(&events, &all);
+        prop_assert_eq!([along, after].concat(), whole(&all));
+    }
+}
+
+#[test]
+fn a_line_is_shown_when_it_is_finished() {
+    let mut reading = Reading::default();
+    let mut shown = |event| join(&reading.push(&event));
+    assert_eq!(shown(start()), "");
+    assert_eq!(shown(text(0, "\n One")), "says:\n");
+    assert_eq!(shown(text(0, " line\nand ")), "   One line\n");
+    assert_eq!(shown(text(0, "more")), "");
+    assert_eq!(join(&reading.rest(whole("\n One line\nand more"))), "  and more\n");
+}
+
+#[test]
+fn a_call_ends_the_line_before_it() {
+    let events = [
+        start(),
+        text(0, "I look.\nThen I "),
+        text(0, "write"),
+        call(1, "a", "write"),
+        text(2, "so"),
+    ];
+    let (along, after) = read(&events, "I look.\nThen I write\nso");
+    assert_eq!(
+        (join(&along).as_str(), join(&after).as_str()),
+        ("says: I look.\n  Then I write\n", "  so\n")
+    );
+    // A block that goes on after all was misread, and is shown whole at the end.
+    let events = [start(), text(0, "I lo"), call(1, "a", "write"), text(0, "ok\n")];
+    assert_eq!(read(&events, "I look\n").1, whole("I look\n"));
+    let events = [start(), text(0, "I look\n"), call(1, "a", "write")];
+    assert_eq!(read(&events, "I look\n").1, []);
+}
+
+#[test]
+fn what_was_misread_is_shown_whole_at_the_end() {
+    let events = [start(), text(1, "b\nb"), text(0, "a\na")];
+    let (along, after) = read(&events, "a\na\nb\nb");
+    assert_eq!(join(&along), "says: b\n  b\n  a\n");
+    assert_eq!(after, whole("a\na\nb\nb"));
+
+    let events =
+        [start(), text(0, "one\ntw"), StreamEvent::Gap { deltas: 1 }, text(0, "our\nfive\n")];
+    let (along, after) = read(&events, "one\ntwo\nfour\nfive\n");
+    assert_eq!(
+        (join(&along).as_str(), join(&after).as_str()),
+        ("says: one\n", "  two\n  four\n  five\n")
+    );
+}
+
+#[test]
+fn an_answer_that_ends_early_is_marked() {
+    let mut reading = Reading::default();
+    let mut shown = |events: &[StreamEvent]| {
+        events.iter().flat_map(|event| reading.push(event)).collect::<Vec<_>>()
+    };
+    let cut = shown(&[start(), text(0, "one\ntwo"), interrupted()]);
+    assert_eq!(join(&cut), "says: one\n  two\n  … the answer was interrupted\n");
+    assert_eq!(cut[2].tone, Tone::Faint);
+    assert!(shown(&[start(), text(0, " \n"), failed(None)]).is_empty());
+    assert_eq!(
+        join(&shown(&[start(), text(0, "x"), failed(Some(1))])),
+        "says: x\n  … the answer broke off\n"
+    );
+    assert!(shown(&[failed(None)]).is_empty(), "told once");
+}
+
+#[test]
+fn what_the_model_does_is_said_in_few_words() {
+    let mut live = Live::default();
+    let mut doing = |events: &[StreamEvent]| {
+        live.push(events);
+        live.doing().unwrap_or_default()
+    };
+    assert_eq!(doing(&[]), "");
+    assert_eq!(doing(&[start()]), "thinks");
+    let thinks = |text: &str| StreamEvent::ThinkingDelta { index: 0, text: text.to_owned() };
+    assert_eq!(doing(&[thinks("I should\nlook")]), "thinks: … I should look");
+    let long = doing(&[thinks(&"0123456789".repeat(10))]);
+    assert!(long.ends_with("0123456789") && long.chars().count() < 75, "{long}");
+    assert_eq!(doing(&[text(1, "One\nTw")]), "says: … Tw");
+    assert_eq!(doing(&[text(1, "o\u{1b}")]), "says: … Two\\x1b");
+    assert_eq!(doing(&[call(2, "a", "shell")]), "calls shell");
+    assert_eq!(doing(&stop(StopReason::ToolUse, 1)), "");
+}
