@@ -179,6 +179,9 @@ pub struct ModelCall {
     pub messages: Arc<Vec<Message>>,
     /// The tools it may ask for, by name.
     pub tools: Arc<[String]>,
+    /// Its number among the task's questions, given by the loop: the same question, asked again, has the same.
+    #[serde(default)]
+    pub question: u64,
 }
 
 /// Why a model did not answer.

@@ -157,6 +157,7 @@ impl Llm {
             system: Arc::clone(&self.system),
             messages: Arc::clone(&self.memory.messages),
             tools: Arc::clone(&self.tools),
+            question: 0,
         }))
     }
 
