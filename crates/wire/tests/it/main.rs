@@ -7,5 +7,6 @@ mod anthropic_streams;
 mod assembly;
 mod corpus;
 mod errors;
+mod recording;
 mod rig;
 mod sse;
