@@ -10,3 +10,4 @@ mod help;
 mod model;
 mod outcomes;
 mod signals;
+mod traffic;
