@@ -37,6 +37,8 @@ fn recorded() -> (TestEnvironment, Vec<String>) {
         .unwrap();
     assert_eq!(ran.status.code(), Some(0), "{}", String::from_utf8_lossy(&ran.stderr));
     let told = story(&place.events(&place.id()));
+    let answers = std::fs::read_dir(place.home().join("answers")).unwrap();
+    assert_eq!(answers.count(), 0, "the task has ended");
     drop(server);
     (place, told)
 }
@@ -125,6 +127,9 @@ fn a_model_that_asks_for_hours_is_asked_again_after_them_and_no_process_waits() 
     assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
     assert!(ran.out.contains("the model is asked again in 2h"), "{}", ran.out);
     let id = place.id();
+    let shown = place.show(&id);
+    let wait = shown["asked_again"].as_i64().unwrap() - shown["updated"].as_i64().unwrap();
+    assert!((7_100_000..7_600_000).contains(&wait), "{shown}");
     assert!(place.ok(&["why", &id]).contains("the model fake/m is asked again in "));
     let records = place.show(&id)["records"].clone();
     let all: Value = serde_json::from_str(&place.ok(&["resume", "--all", "--json"])).unwrap();
