@@ -15,10 +15,7 @@ use super::{ANTHROPIC, CHAT, KEY, Rig, call};
 
 #[test]
 fn a_server_that_fails_again_and_again_is_left_alone_and_others_are_not() {
-    let server = Server::new(|_, stream| {
-        stream.write_all(&plain("500 Oops", "", "{}")).unwrap();
-        false
-    });
+    let server = Server::repeating(plain("500 Oops", "", "{}"));
     let rig = Rig::new(&server);
     for _ in 0..5 {
         assert_eq!(rig.fails("anthropic/claude").kind, "server");
@@ -39,15 +36,14 @@ fn a_server_that_fails_again_and_again_is_left_alone_and_others_are_not() {
 #[test]
 fn refusals_and_answers_keep_a_server_in_use() {
     let refused = plain("401 Unauthorized", "", r#"{"error":{"message":"no"}}"#);
-    let server = Server::saying(refused);
+    let server = Server::repeating(refused);
     let rig = Rig::new(&server);
     for _ in 0..8 {
         assert_eq!(rig.fails("anthropic/claude").kind, "auth");
     }
     let server = Server::new(|number, stream| {
         let answer = if number % 5 == 4 { whole(CHAT) } else { plain("500 Oops", "", "{}") };
-        stream.write_all(&answer).unwrap();
-        false
+        stream.write_all(&answer).is_ok()
     });
     let rig = Rig::new(&server);
     for number in 0..15 {
@@ -72,7 +68,7 @@ fn ask(server: &Server, home: &std::path::Path, question: u64, text: &str) -> St
 
 #[test]
 fn an_answer_that_came_before_a_crash_is_not_paid_for_again() {
-    let server = Server::saying(whole(ANTHROPIC));
+    let server = Server::repeating(whole(ANTHROPIC));
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     let first = ask(&server, home, 1, "a");
@@ -98,8 +94,7 @@ fn a_failure_is_not_kept_and_what_is_damaged_is_asked_again() {
     let server = Server::new(move |_, stream| {
         let up = is_up.load(Ordering::SeqCst);
         let answer = if up { whole(ANTHROPIC) } else { plain("500 Oops", "", "{}") };
-        stream.write_all(&answer).unwrap();
-        false
+        stream.write_all(&answer).is_ok()
     });
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
@@ -117,7 +112,7 @@ fn a_failure_is_not_kept_and_what_is_damaged_is_asked_again() {
 
 #[test]
 fn the_answer_of_a_task_that_has_ended_is_removed() {
-    let server = Server::saying(whole(ANTHROPIC));
+    let server = Server::repeating(whole(ANTHROPIC));
     let home = tempfile::tempdir().unwrap();
     ask(&server, home.path(), 1, "a");
     let models = Models::new(Environment::fixed(&[], None), Limits::default())

@@ -165,7 +165,7 @@ fn a_recorded_exchange_is_a_private_file_with_everything_but_the_key() {
 
 #[test]
 fn numbers_go_on_where_a_recording_ended() {
-    let server = Server::saying(whole(CHAT));
+    let server = Server::repeating(whole(CHAT));
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     providers(folder, &server.url());
@@ -181,7 +181,7 @@ fn numbers_go_on_where_a_recording_ended() {
 
 #[test]
 fn a_question_that_was_not_recorded_is_told_with_the_nearest_and_the_difference() {
-    let server = Server::saying(whole(CHAT));
+    let server = Server::repeating(whole(CHAT));
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     providers(folder, &server.url());
@@ -213,7 +213,7 @@ fn a_server_that_is_not_there_is_recorded_too() {
 
 #[test]
 fn a_call_that_was_stopped_is_no_exchange() {
-    let server = Server::saying(whole(CHAT));
+    let server = Server::repeating(whole(CHAT));
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     providers(folder, &server.url());
@@ -227,7 +227,7 @@ fn a_call_that_was_stopped_is_no_exchange() {
 
 #[test]
 fn what_cannot_be_recorded_fails_and_its_cost_is_counted() {
-    let server = Server::saying(whole(CHAT));
+    let server = Server::repeating(whole(CHAT));
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     providers(folder, &server.url());
@@ -271,7 +271,7 @@ fn an_error_page_is_replayed_with_its_status_and_headers() {
 fn limits_of_the_network_do_not_matter_to_a_replay() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let server = Server::saying(whole(CHAT));
+    let server = Server::repeating(whole(CHAT));
     providers(folder, &server.url());
     let live = models(folder, &[("A_KEY", KEY)], recording(folder));
     let first = ask(&live, &call("chat/m"), folder).unwrap();
