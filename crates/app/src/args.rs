@@ -343,7 +343,22 @@ pub(crate) struct RunArgs {
     pub(crate) worktree: bool,
 
     #[command(flatten)]
+    pub(crate) traffic: TrafficArgs,
+
+    #[command(flatten)]
     pub(crate) screen: ScreenArgs,
+}
+
+/// Where the answers of models come from.
+#[derive(Debug, Args)]
+pub(crate) struct TrafficArgs {
+    /// Write every exchange with a model's server into this folder, without keys
+    #[arg(long, value_name = "DIR", help_heading = "Model traffic")]
+    pub(crate) record: Option<PathBuf>,
+
+    /// Answer from what was recorded in this folder: no network, no key
+    #[arg(long, value_name = "DIR", conflicts_with = "record", help_heading = "Model traffic")]
+    pub(crate) replay: Option<PathBuf>,
 }
 
 /// How a task is watched.
@@ -439,6 +454,9 @@ pub(crate) struct ResumeArgs {
     /// Every open task that no process drives and that does not wait for a person
     #[arg(long)]
     pub(crate) all: bool,
+
+    #[command(flatten)]
+    pub(crate) traffic: TrafficArgs,
 
     #[command(flatten)]
     pub(crate) screen: ScreenArgs,

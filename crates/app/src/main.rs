@@ -8,6 +8,7 @@ mod locate;
 mod output;
 mod prompt;
 mod screen;
+mod traffic;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

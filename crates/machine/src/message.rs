@@ -209,6 +209,9 @@ pub struct ModelCall {
     /// Whether it is asked to sum up the conversation, not to go on with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compacts: bool,
+    /// Its number among the task's questions, given by the loop: the same question, asked again, has the same.
+    #[serde(default)]
+    pub question: u64,
 }
 
 /// Why a model did not answer.

@@ -1,5 +1,6 @@
 //! Rules that hold for every driver: what may be spent, what may be done, when to stop trying.
 
+pub mod breaker;
 pub mod budget;
 pub mod permission;
 pub mod price;

@@ -14,9 +14,10 @@ use crate::driver::{
 use crate::id::{CallId, EffectId, TaskId};
 use crate::input::MACHINE_VERSION;
 use crate::policy::budget::{Budget, Spend};
+use crate::policy::retry::LONGEST_SITTING;
 use crate::policy::stuck::Streak;
 use crate::task::{DriverSpec, Outcome, TaskSpec, Workspace};
-use crate::time::Timestamp;
+use crate::time::{Span, Timestamp};
 use crate::tool::{EffectClass, Status, ToolResult};
 
 /// A task's state. Only `step` changes it.
@@ -64,6 +65,15 @@ pub struct Data {
     /// Failed answers of the model to the question that is being asked.
     #[serde(default)]
     pub model_failures: u32,
+    /// How long that question waited by rules of our own.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub model_waited: Span,
+    /// When that question is asked again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
+    /// Questions to models so far; the same one, asked again, counts once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub questions: u64,
     /// The time of the last input.
     pub clock: Timestamp,
     /// When the task started.
@@ -300,6 +310,9 @@ impl State {
                 successor: None,
                 streak: Streak::default(),
                 model_failures: 0,
+                model_waited: Span::default(),
+                retry_at: None,
+                questions: 0,
                 clock: Timestamp(0),
                 started: Timestamp(0),
                 last_effect: 0,
@@ -388,14 +401,35 @@ impl State {
         asks
     }
 
-    /// Whether the process that drives the task should let go of it: it ended, or it waits for a person and
-    /// none is there.
+    /// Whether the process that drives the task should let go of it: it ended, or nobody is there and it waits for
+    /// a person or for a moment that is far away.
     pub fn wants_release(&self) -> bool {
         if matches!(self.data.phase, Phase::Finished { .. }) {
             return true;
         }
         let unattended = self.data.attachment.as_ref().is_some_and(|by| !by.attended);
-        unattended && !self.is_busy() && self.asks_somebody()
+        let waits_for_person = || !self.is_busy() && self.asks_somebody();
+        unattended && (waits_for_person() || self.rests_until(self.data.clock).is_some())
+    }
+
+    /// Why a process lets go of a task that has not ended, for a person.
+    pub fn release_reason(&self) -> String {
+        match self.rests_until(self.data.clock) {
+            Some(at) => {
+                let seconds = at.since(self.data.clock).0.div_ceil(1000);
+                format!("the model is asked again in {}, once resumed", Span::seconds(seconds))
+            }
+            None => "it waits for a person".to_owned(),
+        }
+    }
+
+    /// The moment before which the task has nothing to do, if it is too far away for a process to wait.
+    pub fn rests_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let waits = |pending: &Pending| matches!(pending, Pending::Deadline | Pending::Retry);
+        self.data
+            .retry_at
+            .filter(|_| matches!(self.data.phase, Phase::Consulting { .. }))
+            .filter(|at| at.since(now) > LONGEST_SITTING && self.data.pending.values().all(waits))
     }
 
     /// Whether effects are outstanding that will make the task move.
@@ -417,7 +451,9 @@ impl State {
 
     /// True once every effect that was started has reported, timers apart.
     pub fn is_idle(&self) -> bool {
-        !self.data.pending.values().any(|p| !matches!(p, Pending::Deadline | Pending::Alarm))
+        let is_timer =
+            |p: &Pending| matches!(p, Pending::Deadline | Pending::Alarm | Pending::Retry);
+        self.data.pending.values().all(is_timer)
     }
 }
 
@@ -467,6 +503,14 @@ impl Call {
             | CallStatus::Running { .. } => None,
         }
     }
+}
+
+fn is_none(span: &Span) -> bool {
+    span.0 == 0
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Stands in for the driver before `Start`; never asked.

@@ -25,9 +25,8 @@ impl Step<'_> {
             }
             match &self.state.data.phase {
                 Phase::New | Phase::Finished { .. } | Phase::OpeningWorkspace => return,
-                Phase::Consulting { .. }
-                | Phase::Checkpointing { .. }
-                | Phase::Verifying { .. } => return,
+                Phase::Consulting { .. } => return self.ask_again(),
+                Phase::Checkpointing { .. } | Phase::Verifying { .. } => return,
                 Phase::Waiting(_) if self.state.data.notes.is_empty() => return,
                 Phase::Waiting(_) => {
                     self.stop(|pending| *pending == crate::state::Pending::Alarm);
@@ -94,7 +93,10 @@ impl Step<'_> {
             }
             Decision::Act(actions) => self.begin_turn(actions),
             Decision::Wait(wait) => self.wait(wait),
-            Decision::Consult(request) => self.consult(request),
+            Decision::Consult(mut request) => {
+                self.begin_question(&mut request);
+                self.consult(request);
+            }
             Decision::Claim { summary } => self.on_claim(summary),
             Decision::GiveUp { reason, stuck } => {
                 self.finish(if stuck { Outcome::Stuck } else { Outcome::Failed }, reason);

@@ -77,6 +77,11 @@ impl Home {
         self.root.join("checkpoints")
     }
 
+    /// The last answer of a model to each task, until it is journaled.
+    pub fn answers(&self) -> PathBuf {
+        self.root.join("answers")
+    }
+
     /// The control socket of a process.
     pub fn socket(&self, owner: u64) -> PathBuf {
         self.run().join(format!("{owner}.sock"))

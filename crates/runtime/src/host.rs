@@ -215,6 +215,9 @@ pub fn summary(state: &State) -> Value {
         Standing::Paused => row["phase"] = json!("paused"),
         Standing::Working => {
             row["phase"] = json!(if data.attachment.is_some() { "working" } else { "idle" });
+            if let Some(at) = data.retry_at {
+                row["asked_again"] = json!(at);
+            }
         }
     }
     row

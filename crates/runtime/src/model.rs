@@ -1,11 +1,16 @@
 //! Performs model calls. The scripted model is played here; it needs no network and no key. Every other model is
 //! reached over the network (`remote`).
 
+mod answers;
+mod endpoints;
+mod file;
+mod recording;
 mod remote;
+mod replay;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,7 +22,9 @@ use wire::model::{ErrorKind, ModelError, StreamEvent};
 use crate::http;
 use crate::process::Cancel;
 use crate::providers::Environment;
+pub use recording::Recorder;
 use remote::Remote;
+pub use replay::Recording;
 
 /// The largest script that is read.
 const MAX_SCRIPT: u64 = 4 << 20;
@@ -32,6 +39,18 @@ pub struct Models {
     remote: Remote,
 }
 
+/// Where the answers of models come from that are not scripted.
+#[derive(Debug, Default)]
+pub enum Traffic {
+    /// Their servers.
+    #[default]
+    Live,
+    /// Their servers, and every exchange is written down.
+    Record(Recorder),
+    /// What was written down; no server is asked and no key is needed.
+    Replay(Recording),
+}
+
 /// Is told what an answer is made of while it comes, and may take it out.
 pub type Listener<'a> = &'a mut dyn FnMut(&mut Vec<StreamEvent>);
 
@@ -39,6 +58,18 @@ impl Models {
     /// Models whose keys come from `environment` and whose calls have these limits.
     pub fn new(environment: Environment, limits: http::Limits) -> Models {
         Models { players: Mutex::default(), remote: Remote::new(environment, limits) }
+    }
+
+    /// The same, with their answers from elsewhere.
+    pub fn carrying(mut self, traffic: Traffic) -> Models {
+        self.remote.carry(traffic);
+        self
+    }
+
+    /// The same, with the last answer of each task kept in a folder until it is journaled.
+    pub fn keeping(mut self, answers: PathBuf) -> Models {
+        self.remote.keep_answers_in(answers);
+        self
     }
 
     /// Asks a model and waits for its whole answer; `hear` is told what comes as it comes. `folder` is where the
@@ -54,7 +85,7 @@ impl Models {
         match call.model.split_once('/') {
             Some((script::NAME, file)) => self.play(task, call, &folder.join(file), cancel, hear),
             Some((provider, model)) => {
-                self.remote.call(provider, model, call, folder, cancel, hear).map_err(failure)
+                self.remote.call(task, provider, model, call, folder, cancel, hear).map_err(failure)
             }
             None => Err(failure(ModelError::new(
                 ErrorKind::Config,
@@ -66,6 +97,11 @@ impl Models {
     /// Forgets how far the task's scripts were played.
     pub fn close(&self, task: &str) {
         self.lock().retain(|(owner, _), _| owner != task);
+    }
+
+    /// Forgets the last answer of a task that has ended.
+    pub fn finished(&self, task: &str) {
+        self.remote.finished(task);
     }
 
     fn play(

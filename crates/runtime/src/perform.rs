@@ -16,4 +16,7 @@ pub trait Perform {
 
     /// Stops all effects of a task and frees what it held. Returns when they have ended.
     fn release(&mut self, task: &TaskId);
+
+    /// The task has ended, and that is in the journal: what was kept to go on with it is of no use any more.
+    fn finished(&mut self, _task: &TaskId) {}
 }

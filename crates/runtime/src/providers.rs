@@ -274,6 +274,12 @@ impl Providers {
         })
     }
 
+    /// Every key that a variable holds, to cover them up. No command is run.
+    pub(crate) fn keys(&self, environment: &Environment) -> Vec<Secret> {
+        let names = self.iter().flat_map(|provider| &provider.key_variables);
+        names.filter_map(|name| environment.variable(name)).collect()
+    }
+
     /// All of them, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = &Provider> {
         self.by_name.values()

@@ -522,7 +522,7 @@ impl<P: Perform> Supervisor<P> {
             } else if host.state.wants_release() {
                 let id = host.state.id().clone();
                 self.perform.release(&id);
-                unattended.push(delivery(&id, detach("it waits for a person")));
+                unattended.push(delivery(&id, detach(&host.state.release_reason())));
             }
         }
         self.put_down(&leaving)?;
@@ -532,6 +532,9 @@ impl<P: Perform> Supervisor<P> {
     /// Writes the tasks' summaries and snapshots and forgets them: from here on they are only in the journal.
     fn put_down(&mut self, leaving: &[TaskId]) -> Result<(), SupervisorError> {
         let hosts: Vec<Host> = leaving.iter().filter_map(|id| self.hosts.remove(id)).collect();
+        for host in hosts.iter().filter(|host| !host.is_open()) {
+            self.perform.finished(host.state.id());
+        }
         // A short task is folded from its records as fast as from a snapshot.
         let worth = |host: &Host| host.last >= host.snapshot + SNAPSHOT_EVERY;
         let saved: Vec<(Option<Vec<u8>>, String)> = hosts

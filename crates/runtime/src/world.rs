@@ -18,7 +18,7 @@ use machine::tool::{Status, ToolResult};
 use crate::acceptance;
 use crate::home::Home;
 use crate::inbox::Inbox;
-use crate::model::Models;
+use crate::model::{Models, Traffic};
 use crate::perform::Perform;
 use crate::plugin::Plugins;
 use crate::process::{Cancel, Containment};
@@ -55,7 +55,7 @@ impl World {
             inbox,
             running: Arc::default(),
             plugins: Arc::new(Plugins::new(Some(marks.clone()))),
-            models: Arc::default(),
+            models: Arc::new(Models::default().keeping(home.answers())),
             tools: Arc::new(ToolServices {
                 blobs,
                 mark_dir: Some(marks),
@@ -64,6 +64,12 @@ impl World {
             }),
             home: home.clone(),
         }
+    }
+
+    /// Says where the answers of models come from. To be said before the first effect.
+    pub fn carry(&mut self, traffic: Traffic) {
+        let models = Models::default().keeping(self.home.answers()).carrying(traffic);
+        self.models = Arc::new(models);
     }
 
     /// Performs on a thread of its own. `act` gets the handle that stops it; a panic becomes the report that
@@ -229,6 +235,10 @@ impl Perform for World {
         drop(effects);
         self.plugins.close(task.as_str());
         self.models.close(task.as_str());
+    }
+
+    fn finished(&mut self, task: &TaskId) {
+        self.models.finished(task.as_str());
     }
 }
 

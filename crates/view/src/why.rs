@@ -172,6 +172,13 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
         Phase::Consulting { request: Consultation::Plugin(_) } => {
             Some("the plugin is being asked for the next move".to_owned())
         }
+        Phase::Consulting { request: Consultation::Model(call) }
+            if data.retry_at.is_some_and(|at| at > subject.now) =>
+        {
+            let left = data.retry_at.unwrap_or_default().since(subject.now).0;
+            let model = text::visible(&call.model);
+            Some(format!("the model {model} is asked again in {}", spend::duration(left)))
+        }
         Phase::Consulting { request: Consultation::Model(call) } => Some(format!(
             "the model {} is being asked for the next move",
             text::visible(&call.model)

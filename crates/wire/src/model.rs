@@ -24,6 +24,7 @@ pub mod openai_chat;
 pub mod openai_responses;
 #[cfg(test)]
 mod order;
+pub mod recording;
 pub mod script;
 
 use machine::message::{Message, Reply};

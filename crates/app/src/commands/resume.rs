@@ -14,8 +14,8 @@ use view::Line;
 use crate::args::ResumeArgs;
 use crate::error::{CommandError, Kind};
 use crate::foreground::{self, Watching};
-use crate::locate::{Records, Task};
-use crate::output;
+use crate::locate::{self, Records, Task};
+use crate::{output, traffic};
 
 /// Runs the command.
 pub(crate) fn run(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
@@ -36,10 +36,12 @@ fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> 
     if let Standing::Finished { outcome, .. } = task.state.standing() {
         return Err(ended(&id, outcome));
     }
+    let traffic = traffic::open(&args.traffic)?;
     let watching = Watching::new(&args.screen, json, is_by_person(&task))?;
     let Records { home, journal, registry } = records;
     drop(journal);
     foreground::drive(&home, registry, watching, move |station| {
+        station.supervisor.performer().carry(traffic);
         station.supervisor.resume(&id, watching.attended())?;
         Ok(vec![id])
     })
@@ -101,7 +103,8 @@ fn ended(id: &TaskId, outcome: Outcome) -> CommandError {
 
 fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
     let records = Records::open()?;
-    let (mut ready, mut paused, mut waiting) = (Vec::new(), 0, 0);
+    let traffic = traffic::open(&args.traffic)?;
+    let (mut ready, mut paused, mut waiting, mut resting) = (Vec::new(), 0, 0, 0);
     for row in records.journal.open_tasks()? {
         // One task that cannot be read must not keep the others.
         let task = match records.glance(&row) {
@@ -113,6 +116,8 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
         };
         match task.state.standing() {
             _ if task.driven_by.is_some() => {}
+            // Its moment has not come: whoever takes it up now would only put it down again.
+            Standing::Working if task.state.rests_until(locate::now()).is_some() => resting += 1,
             Standing::Working => ready.push(TaskId(row.id)),
             Standing::Paused => paused += 1,
             Standing::AwaitingPerson { .. } => waiting += 1,
@@ -120,11 +125,13 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
         }
     }
     if !json {
-        output::lines(&left_out(ready.len(), paused, waiting));
+        output::lines(&left_out(ready.len(), paused, waiting, resting));
     }
     if ready.is_empty() {
         if json {
-            output::json(&json!({ "v": 1, "resumed": 0, "paused": paused, "waiting": waiting }));
+            output::json(&json!({
+                "v": 1, "resumed": 0, "paused": paused, "waiting": waiting, "resting": resting,
+            }));
         }
         return Ok(0);
     }
@@ -132,6 +139,7 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
     let Records { home, journal, .. } = records;
     drop(journal);
     foreground::drive(&home, Arc::new(Registry::builtin()), watching, move |station| {
+        station.supervisor.performer().carry(traffic);
         let mut taken = Vec::new();
         for id in ready {
             match station.supervisor.resume(&id, watching.attended()) {
@@ -143,13 +151,18 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
     })
 }
 
-fn left_out(ready: usize, paused: usize, waiting: usize) -> Vec<Line> {
+fn left_out(ready: usize, paused: usize, waiting: usize, resting: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     if ready == 0 {
         lines.push(Line::plain("nothing to resume"));
     }
     if paused > 0 {
         lines.push(Line::plain(format!("{paused} paused, left alone: resume them by id")));
+    }
+    if resting > 0 {
+        lines.push(Line::plain(format!(
+            "{resting} wait for a moment that their model named: drivetrain why ID says which"
+        )));
     }
     if waiting > 0 {
         lines.push(Line::plain(format!(

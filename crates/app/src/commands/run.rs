@@ -18,15 +18,17 @@ use serde_json::json;
 use crate::args::RunArgs;
 use crate::error::{CommandError, Kind, near};
 use crate::foreground::{self, Watching};
-use crate::locate;
+use crate::{locate, traffic};
 
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs, json: bool) -> Result<u8, CommandError> {
     let home = locate::home()?;
     let registry = Arc::new(Registry::builtin());
     let spec = prepare(args, &registry)?;
+    let traffic = traffic::open(&args.traffic)?;
     let watching = Watching::new(&args.screen, json, foreground::is_by_person(&spec.driver))?;
     foreground::drive(&home, registry, watching, move |station| {
+        station.supervisor.performer().carry(traffic);
         let id = new_task_id();
         station.supervisor.begin(id.clone(), spec, watching.attended())?;
         Ok(vec![id])

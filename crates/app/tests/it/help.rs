@@ -211,6 +211,13 @@ fn every_command_describes_itself_with_an_example() {
           --worktree
               Work in a git worktree of its own; the default in a repository
 
+    Model traffic:
+          --record <DIR>
+              Write every exchange with a model's server into this folder, without keys
+
+          --replay <DIR>
+              Answer from what was recorded in this folder: no network, no key
+
     EXAMPLES:
       drivetrain run task.toml
       drivetrain run 'count to three' --workflow count --check 'test $(wc -l < out.txt) -eq 3'

@@ -12,3 +12,4 @@ mod model;
 mod outcomes;
 mod signals;
 mod stream;
+mod traffic;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::environment::TestEnvironment;
 use crate::fake::Server;
 
-const SCRIPT: &str = r#"
+pub(crate) const SCRIPT: &str = r#"
 [[reply]]
 text = "I write one line."
 tool_calls = [{ tool = "write", input = { path = "a.txt", content = "one\n" } }]
@@ -26,7 +26,7 @@ text = "Now there are two."
 usage = { input = 150, output = 3 }
 "#;
 
-fn count(events: &[Value], kind: &str) -> usize {
+pub(crate) fn count(events: &[Value], kind: &str) -> usize {
     events.iter().filter(|event| event["type"] == kind).count()
 }
 
@@ -105,7 +105,7 @@ fn a_killed_model_task_goes_on_and_never_asks_an_answered_question_again() {
 }
 
 /// What a task went through, without what differs from run to run.
-fn story(events: &[Value]) -> Vec<String> {
+pub(crate) fn story(events: &[Value]) -> Vec<String> {
     let kept = |event: &Value| match event["type"].as_str().unwrap() {
         // Some dialects always send the other counters, as zeros.
         "model_replied" => {

@@ -8,9 +8,26 @@ use crate::policy::price::dollars;
 use crate::policy::retry;
 use crate::state::{Pending, Phase};
 use crate::step::Step;
+use crate::time::{Span, Timestamp};
 
 impl Step<'_> {
+    /// A new question: what became of the one before does not count any more.
+    pub(crate) fn begin_question(&mut self, request: &mut Consultation) {
+        self.forget_failures();
+        if let Consultation::Model(call) = request {
+            self.state.data.questions += 1;
+            call.question = self.state.data.questions;
+        }
+    }
+
+    pub(crate) fn forget_failures(&mut self) {
+        self.state.data.model_failures = 0;
+        self.state.data.model_waited = Span::default();
+        self.state.data.retry_at = None;
+    }
+
     pub(crate) fn call_model(&mut self, call: ModelCall) {
+        self.state.data.retry_at = None;
         let id = self.expect(Pending::Model);
         let (model, messages) = (call.model.clone(), call.messages.len());
         let folder = self.state.data.spec.folder.clone();
@@ -33,7 +50,7 @@ impl Step<'_> {
         match &reply {
             Ok(reply) => {
                 spend.context_overflows = 0;
-                self.state.data.model_failures = 0;
+                self.forget_failures();
                 let tools = reply.message.blocks.iter().filter_map(|block| match &block.part {
                     Part::ToolUse { name, .. } => Some(name.clone()),
                     _ => None,
@@ -73,24 +90,40 @@ impl Step<'_> {
 
     /// Sets a timer to ask again, if that may help; false if the driver has to be told.
     fn wait_out(&mut self, failure: &ModelFailure) -> bool {
-        self.state.data.model_failures += 1;
-        let failures = self.state.data.model_failures;
-        let wait = retry::wait(failure.retry, failures, self.state.data.last_effect);
+        let data = &mut self.state.data;
+        if retry::counts(failure) {
+            data.model_failures += 1;
+        }
+        let salt = retry::salt(&data.id, data.last_effect);
+        let wait = retry::wait(failure, data.model_failures, data.model_waited, salt);
         let (kind, message) = (failure.kind.clone(), failure.message.clone());
         self.event(|| EventKind::ModelFailed { kind, message, again_in: wait.map(|wait| wait.0) });
         let Some(wait) = wait else {
-            self.state.data.model_failures = 0;
+            self.forget_failures();
             return false;
         };
-        let at = self.now.after(wait);
-        let id = self.expect(Pending::Retry);
-        self.output.effects.push(Effect::SetTimer { id, at });
+        if retry::is_own(failure) {
+            self.state.data.model_waited.0 += wait.0;
+        }
+        self.ask_again_at(self.now.after(wait));
         true
     }
 
-    /// The wait is over: the same question again.
-    pub(crate) fn on_retry(&mut self) {
-        if let Phase::Consulting { request: Consultation::Model(call) } = &self.state.data.phase {
+    /// The moment is in the state, so that a process that takes the task up later keeps to it.
+    pub(crate) fn ask_again_at(&mut self, at: Timestamp) {
+        self.state.data.retry_at = Some(at);
+        let id = self.expect(Pending::Retry);
+        self.output.effects.push(Effect::SetTimer { id, at });
+    }
+
+    /// Asks the same question again once its wait is over.
+    pub(crate) fn ask_again(&mut self) {
+        let data = &self.state.data;
+        let waits = data.pending.values().any(|p| matches!(p, Pending::Model | Pending::Retry));
+        if let Phase::Consulting { request: Consultation::Model(call) } = &data.phase
+            && data.retry_at.is_some()
+            && !waits
+        {
             let call = call.clone();
             self.call_model(call);
         }

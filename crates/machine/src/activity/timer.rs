@@ -34,9 +34,9 @@ impl Step<'_> {
                 self.state.data.pending.remove(&id);
                 self.state.data.phase = Phase::Ready;
             }
+            // A task that may move asks again; one that is held does so when it goes on.
             Some(Pending::Retry) => {
                 self.state.data.pending.remove(&id);
-                self.on_retry();
             }
             Some(Pending::Deadline) => {
                 self.state.data.pending.remove(&id);
@@ -60,7 +60,10 @@ impl Step<'_> {
         self.renew_deadline();
         match self.state.data.phase.clone() {
             Phase::OpeningWorkspace => self.state.data.phase = Phase::Ready,
-            Phase::Consulting { request } => self.consult(request),
+            Phase::Consulting { request } => match self.state.data.retry_at {
+                Some(at) if at > self.now => self.ask_again_at(at),
+                Some(_) | None => self.consult(request),
+            },
             Phase::Checkpointing { summary } | Phase::Verifying { summary } => {
                 self.check_claim(summary)
             }

@@ -249,6 +249,7 @@ impl Llm {
             messages,
             tools: Arc::clone(&self.tools),
             compacts: self.memory.summing_up,
+            question: 0,
         }))
     }
 

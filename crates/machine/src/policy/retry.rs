@@ -1,34 +1,68 @@
 //! When a model that failed is asked again: never at once, never for ever, never sooner than it asked for.
 
-use crate::message::Retry;
+use crate::id::TaskId;
+use crate::message::{ModelFailure, Retry};
+use crate::policy::breaker;
 use crate::time::Span;
 
 /// How often the same question is asked before the driver is told.
-const ATTEMPTS: u32 = 6;
+const ATTEMPTS: u32 = 10;
 
-/// The first wait of our own; each further one is twice as long.
+/// The first wait of our own; each further one is twice as long, up to the longest.
 const FIRST_WAIT_MILLIS: u64 = 1_000;
 
-/// The longest wait, ours or the provider's; one that asks for more has to be resumed by a person.
-const LONGEST_WAIT_MILLIS: u64 = 6 * 60 * 60 * 1_000;
+/// The longest wait of our own. With its spread it stays below a minute, so only what a provider asks for puts a
+/// task to rest.
+const LONGEST_OWN_WAIT_MILLIS: u64 = 54_000;
 
-/// How long to wait after the `failures`-th failure in a row; `None` if asking again does not help. `salt` spreads
-/// tasks that failed together: the same salt gives the same wait, so that a replay does too.
-pub fn wait(retry: Retry, failures: u32, salt: u64) -> Option<Span> {
+/// All waits of our own for one question together. What a provider asks for is not counted.
+const ALL_OWN_WAITS_MILLIS: u64 = 30 * 60 * 1_000;
+
+/// The longest wait that a provider can ask for; one that asks for more has to be resumed by a person.
+const LONGEST_WAIT_MILLIS: u64 = 24 * 60 * 60 * 1_000;
+
+/// The longest wait that a process sits through if nobody is there; a longer one is a moment in the journal.
+pub const LONGEST_SITTING: Span = Span::seconds(60);
+
+/// Whether the failure is the server's: a question that was held back here has not been asked.
+pub fn counts(failure: &ModelFailure) -> bool {
+    failure.kind != breaker::KIND
+}
+
+/// Whether a wait after this failure is of our own making.
+pub fn is_own(failure: &ModelFailure) -> bool {
+    failure.retry == Retry::Backoff || !counts(failure)
+}
+
+/// How long to wait after the `failures`-th failure in a row of a question that has `waited` for us before; `None`
+/// if asking again does not help. `salt` spreads tasks that failed together: the same salt gives the same wait, so
+/// that a replay does too.
+pub fn wait(failure: &ModelFailure, failures: u32, waited: Span, salt: u64) -> Option<Span> {
     if failures >= ATTEMPTS {
         return None;
     }
-    let wait = match retry {
+    let wait = match failure.retry {
         Retry::Never => return None,
         Retry::After(millis) if millis > LONGEST_WAIT_MILLIS => return None,
         // Up to a twentieth later, never sooner.
         Retry::After(millis) => millis + spread(salt) * millis / 20_000,
         Retry::Backoff => {
-            let whole = FIRST_WAIT_MILLIS << (failures.saturating_sub(1)).min(10);
+            let doubled = FIRST_WAIT_MILLIS << failures.saturating_sub(1).min(10);
+            let whole = doubled.min(LONGEST_OWN_WAIT_MILLIS);
             whole - whole / 10 + spread(salt) * whole / 5_000
         }
     };
+    if is_own(failure) && waited.0.saturating_add(wait) > ALL_OWN_WAITS_MILLIS {
+        return None;
+    }
     Some(Span(wait))
+}
+
+/// A number that differs from task to task and from effect to effect.
+pub fn salt(task: &TaskId, effect: u64) -> u64 {
+    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let start = 0xcbf2_9ce4_8422_2325;
+    effect.to_le_bytes().into_iter().fold(task.as_str().bytes().fold(start, fold), fold)
 }
 
 /// A number from 0 to 1000 that looks random.
@@ -40,20 +74,64 @@ fn spread(salt: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Usage;
+
+    fn failure(kind: &str, retry: Retry) -> ModelFailure {
+        let (kind, message) = (kind.to_owned(), String::new());
+        ModelFailure { kind, retry, message, usage: Usage::default() }
+    }
+
+    fn after(retry: Retry, failures: u32, salt: u64) -> Option<u64> {
+        wait(&failure("server", retry), failures, Span(0), salt).map(|wait| wait.0)
+    }
 
     #[test]
     fn a_wait_is_never_sooner_than_asked_and_never_endless() {
         for salt in 0..200 {
-            let asked = wait(Retry::After(7_000), 1, salt).unwrap().0;
+            let asked = after(Retry::After(7_000), 1, salt).unwrap();
             assert!((7_000..=7_350).contains(&asked), "{asked}");
             for failures in 1..ATTEMPTS {
-                let own = wait(Retry::Backoff, failures, salt).unwrap().0;
-                let whole = 1_000 << (failures - 1);
+                let own = after(Retry::Backoff, failures, salt).unwrap();
+                let whole = (1_000 << (failures - 1)).min(LONGEST_OWN_WAIT_MILLIS);
                 assert!((whole * 9 / 10..=whole * 11 / 10).contains(&own), "{failures}: {own}");
+                assert!(own < LONGEST_SITTING.0, "{failures}: {own}");
             }
         }
-        assert_eq!(wait(Retry::Never, 1, 0), None);
-        assert_eq!(wait(Retry::Backoff, ATTEMPTS, 0), None);
-        assert_eq!(wait(Retry::After(999_999_999), 1, 0), None);
+        assert_eq!(after(Retry::Never, 1, 0), None);
+        assert_eq!(after(Retry::Backoff, ATTEMPTS, 0), None);
+    }
+
+    #[test]
+    fn a_provider_may_ask_for_a_day_and_no_more() {
+        let day = 24 * 60 * 60 * 1_000;
+        assert!(after(Retry::After(day), 1, 0).unwrap() >= day);
+        assert_eq!(after(Retry::After(day + 1), 1, 0), None);
+        assert_eq!(after(Retry::After(u64::MAX), 1, 0), None);
+    }
+
+    #[test]
+    fn waits_of_our_own_end_after_half_an_hour_and_those_of_a_provider_do_not_count() {
+        let waited = Span(ALL_OWN_WAITS_MILLIS);
+        for own in [failure("server", Retry::Backoff), failure(breaker::KIND, Retry::After(9_000))]
+        {
+            assert!(is_own(&own));
+            assert_eq!(wait(&own, 1, waited, 3), None);
+            assert!(wait(&own, 1, Span(0), 3).is_some());
+        }
+        let asked = failure("rate_limited", Retry::After(9_000));
+        assert!(!is_own(&asked) && wait(&asked, 1, waited, 3).is_some());
+    }
+
+    #[test]
+    fn tasks_that_fail_together_do_not_come_back_together() {
+        let waits = |effect: u64| {
+            let of = |task: u64| {
+                after(Retry::Backoff, 9, salt(&TaskId(format!("task{task}")), effect)).unwrap()
+            };
+            (0..100).map(of).collect::<std::collections::BTreeSet<u64>>()
+        };
+        assert!(waits(7).len() > 80, "{:?}", waits(7));
+        assert_eq!(waits(7), waits(7));
+        assert_ne!(waits(7), waits(8));
     }
 }

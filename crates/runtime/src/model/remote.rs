@@ -2,17 +2,23 @@
 //! put together as it comes. One call is one request; whether to ask again is decided elsewhere.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use machine::message::{ModelCall, Reply};
+use machine::policy::price::Price;
 use machine::tool;
 use wire::model::assemble::Limits;
+use wire::model::recording::{Cover, Question};
 use wire::model::{
-    Answer, ErrorKind, ModelError, ModelRequest, Stream, StreamEvent, ToolChoice, ToolDeclaration,
+    Answer, Dialect, ErrorKind, HttpRequest, ModelError, ModelRequest, Stream, StreamEvent,
+    ToolChoice, ToolDeclaration,
 };
 
-use super::Listener;
+use super::answers::{Answers, Asked};
+use super::endpoints::{Admission, Endpoints};
+use super::recording::Tape;
+use super::{Listener, Recording, Traffic, file};
 use crate::http::{self, Chunk, Finished, KeyHeader, TransportError};
 use crate::process::Cancel;
 use crate::providers::{Environment, KeyError, KeyState, Provider, Providers, Secret};
@@ -24,16 +30,35 @@ pub(super) struct Remote {
     limits: http::Limits,
     /// What key commands gave, by command, until a provider refuses it: a command may ask a person.
     keys: Mutex<BTreeMap<Vec<String>, Secret>>,
+    traffic: Traffic,
+    answers: Answers,
+    endpoints: Endpoints,
 }
 
 impl Remote {
     pub(super) fn new(environment: Environment, limits: http::Limits) -> Remote {
-        Remote { environment, limits, keys: Mutex::default() }
+        Remote { environment, limits, ..Remote::default() }
+    }
+
+    /// Says where answers come from.
+    pub(super) fn carry(&mut self, traffic: Traffic) {
+        self.traffic = traffic;
+    }
+
+    /// Says where answers are kept until they are journaled.
+    pub(super) fn keep_answers_in(&mut self, folder: PathBuf) {
+        self.answers = Answers::in_folder(folder);
+    }
+
+    /// Forgets the answer of a task that has ended.
+    pub(super) fn finished(&self, task: &str) {
+        self.answers.forget(task);
     }
 
     /// Asks `model` of a provider that is known in `folder`.
     pub(super) fn call(
         &self,
+        task: &str,
         provider: &str,
         model: &str,
         call: &ModelCall,
@@ -44,13 +69,35 @@ impl Remote {
         let config = |error: &dyn ToString| ModelError::new(ErrorKind::Config, error.to_string());
         let providers = Providers::of(folder, &self.environment).map_err(|error| config(&error))?;
         let provider = providers.find(provider).map_err(|error| config(&error))?;
+        let dialect = provider.translation();
+        let request = dialect.encode(&question(model, call));
+        let reader = Reader::new(&*dialect, model, hear);
+        let known = providers.keys(&self.environment);
+        let price = providers.facts(&call.model).price;
+        if let Traffic::Replay(recording) = &self.traffic {
+            let cover = Cover::new(known.iter().map(Secret::reveal));
+            let question = recorded(provider, &request, &cover);
+            return charged(replay(recording, task, &question, reader), price.as_ref());
+        }
+        let sent = file::digest(&[request.path.as_bytes(), b"\n", &request.body].concat());
+        let asked = Asked { task, question: call.question, request: &sent };
+        if let Some(reply) = self.answers.find(asked) {
+            return Ok(reply);
+        }
+        let admission = self.endpoints.admit(&provider.base_url)?;
         let key = self.key(provider, cancel)?;
-        let mut answer = self.ask(provider, key.as_ref(), model, call, cancel, hear);
-        let usage = match &mut answer {
-            Ok(reply) => &mut reply.usage,
-            Err(error) => &mut error.usage,
+        let cover = Cover::new(known.iter().chain(&key).map(Secret::reveal));
+        let (answer, recorded) =
+            self.ask(provider, key.as_ref(), request, cancel, &cover, &admission, reader);
+        admission.ended(&answer);
+        let answer = charged(answer, price.as_ref());
+        if let Ok(reply) = &answer {
+            self.answers.keep(asked, reply);
+        }
+        let answer = match (answer, recorded) {
+            (answer, Ok(())) => answer,
+            (answer, Err(reason)) => Err(unrecorded(&answer, reason)),
         };
-        usage.nanodollars = providers.facts(&call.model).price.and_then(|price| price.cost(usage));
         answer.map_err(|mut error| {
             if let Some(key) = &key {
                 // Some servers quote the key that they refuse.
@@ -63,41 +110,43 @@ impl Remote {
         })
     }
 
+    /// The answer, and whether the exchange was recorded if it had to be.
     fn ask(
         &self,
         provider: &Provider,
         key: Option<&Secret>,
-        model: &str,
-        call: &ModelCall,
+        request: HttpRequest,
         cancel: &Cancel,
-        hear: Listener<'_>,
-    ) -> Answer {
-        let dialect = provider.translation();
-        let request = dialect.encode(&question(model, call));
+        cover: &Cover,
+        admission: &Admission<'_>,
+        mut reader: Reader<'_>,
+    ) -> (Answer, Result<(), String>) {
         let url = format!("{}{}", provider.base_url, request.path);
-        let (name, prefix) = dialect.key_header();
+        let (name, prefix) = reader.dialect.key_header();
         let key = key.map(|key| KeyHeader { name, prefix, key });
-        let mut stream = Stream::new(&*dialect, Limits::default()).for_model(model);
-        let mut events = Vec::new();
+        let mut record = match &self.traffic {
+            Traffic::Record(recorder) => {
+                Some((recorder, recorded(provider, &request, cover), Tape::start()))
+            }
+            Traffic::Live | Traffic::Replay(_) => None,
+        };
         let mut take = |chunk: &[u8]| {
-            let chunk = match stream.push(chunk, &mut events) {
-                Ok(()) => weigh(&events),
-                // The stream keeps its error and tells it at its end.
-                Err(_) => Chunk::Last,
-            };
-            hear(&mut events);
-            events.clear();
-            chunk
+            if let Some((_, _, tape)) = &mut record {
+                tape.hear(chunk);
+            }
+            let meant = reader.take(chunk);
+            if meant != Chunk::Empty {
+                admission.began();
+            }
+            meant
         };
         let ended =
             http::post(&url, &request.headers, key, request.body, self.limits, cancel, &mut take);
-        let answer = match ended {
-            Ok(Finished { status: 200, .. }) => stream.close(&mut events),
-            Ok(Finished { status, headers, body }) => Err(dialect.failure(status, &headers, &body)),
-            Err(error) => cut(stream, &error, &mut events),
+        let written = match record {
+            Some((recorder, question, tape)) => recorder.write(question, tape, &ended, cover),
+            None => Ok(()),
         };
-        hear(&mut events);
-        answer
+        (reader.end(ended), written)
     }
 
     fn key(&self, provider: &Provider, cancel: &Cancel) -> Result<Option<Secret>, ModelError> {
@@ -122,6 +171,88 @@ impl Remote {
         // Each change is one insert or one remove.
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Puts an answer together as its bytes come.
+struct Reader<'a> {
+    dialect: &'a dyn Dialect,
+    stream: Stream,
+    events: Vec<StreamEvent>,
+    hear: Listener<'a>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(dialect: &'a dyn Dialect, model: &str, hear: Listener<'a>) -> Reader<'a> {
+        let stream = Stream::new(dialect, Limits::default()).for_model(model);
+        Reader { dialect, stream, events: Vec::new(), hear }
+    }
+
+    fn take(&mut self, chunk: &[u8]) -> Chunk {
+        let chunk = match self.stream.push(chunk, &mut self.events) {
+            Ok(()) => weigh(&self.events),
+            // The stream keeps its error and tells it at its end.
+            Err(_) => Chunk::Last,
+        };
+        (self.hear)(&mut self.events);
+        self.events.clear();
+        chunk
+    }
+
+    fn end(mut self, ended: Result<Finished, TransportError>) -> Answer {
+        let answer = match ended {
+            Ok(Finished { status: 200, .. }) => self.stream.close(&mut self.events),
+            Ok(Finished { status, headers, body }) => {
+                Err(self.dialect.failure(status, &headers, &body))
+            }
+            Err(error) => cut(self.stream, &error, &mut self.events),
+        };
+        (self.hear)(&mut self.events);
+        answer
+    }
+}
+
+/// The request as a recording has it.
+fn recorded(provider: &Provider, request: &HttpRequest, cover: &Cover) -> Question {
+    // A body that is no JSON does not happen; as a text it is still told apart from others.
+    let body = serde_json::from_slice(&request.body)
+        .unwrap_or_else(|_| String::from_utf8_lossy(&request.body).into());
+    Question {
+        provider: provider.name.clone(),
+        dialect: provider.dialect.word().to_owned(),
+        method: "POST".to_owned(),
+        path: cover.text(&request.path),
+        request: cover.json(&body),
+    }
+}
+
+fn replay(
+    recording: &Recording,
+    task: &str,
+    question: &Question,
+    mut reader: Reader<'_>,
+) -> Answer {
+    let ended = recording.answer(task, question, &mut |chunk| reader.take(chunk));
+    reader.end(ended.map_err(|reason| ModelError::new(ErrorKind::ReplayMissing, reason))?)
+}
+
+/// A task that is to be recorded does not go on without: the answer was paid for, but nobody would find it.
+fn unrecorded(answer: &Answer, reason: String) -> ModelError {
+    let mut error = ModelError::new(ErrorKind::Config, reason);
+    error.usage = match answer {
+        Ok(reply) => reply.usage,
+        Err(error) => error.usage,
+    };
+    error
+}
+
+/// What the answer cost, or what came of it before it failed.
+fn charged(mut answer: Answer, price: Option<&Price>) -> Answer {
+    let usage = match &mut answer {
+        Ok(reply) => &mut reply.usage,
+        Err(error) => &mut error.usage,
+    };
+    usage.nanodollars = price.and_then(|price| price.cost(usage));
+    answer
 }
 
 /// The call as a dialect wants it.

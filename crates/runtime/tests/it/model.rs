@@ -1,9 +1,11 @@
 //! Models over a network: real sockets, a server that does exactly what a test says, no provider.
 
 mod answers;
+mod endpoints;
 mod faults;
 mod keys;
 mod server;
+mod traffic;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -108,6 +110,7 @@ fn call(model: &str) -> ModelCall {
         messages: Arc::new(vec![Message::user("Say hello.")]),
         tools: Arc::from(["read".to_owned()]),
         compacts: false,
+        question: 1,
     }
 }
 

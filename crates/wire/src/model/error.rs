@@ -64,6 +64,10 @@ pub enum ErrorKind {
     UnknownStop,
     /// Somebody cancelled the call.
     Cancelled,
+    /// It was not asked: it failed too often just now and is left alone for a while.
+    CircuitOpen,
+    /// Answers come from a recording, and it has none to this question.
+    ReplayMissing,
 }
 
 impl ErrorKind {
@@ -98,6 +102,8 @@ impl ErrorKind {
             ErrorKind::EmptyCompletion => "empty_completion",
             ErrorKind::UnknownStop => "unknown_stop",
             ErrorKind::Cancelled => "cancelled",
+            ErrorKind::CircuitOpen => machine::policy::breaker::KIND,
+            ErrorKind::ReplayMissing => "replay_missing",
         }
     }
 }
@@ -134,7 +140,8 @@ impl ModelError {
             | ErrorKind::TotalTimeout
             | ErrorKind::MalformedToolCall
             | ErrorKind::DuplicateToolId
-            | ErrorKind::EmptyCompletion => Retry::Backoff,
+            | ErrorKind::EmptyCompletion
+            | ErrorKind::CircuitOpen => Retry::Backoff,
             ErrorKind::Client
             | ErrorKind::Config
             | ErrorKind::History
@@ -150,7 +157,8 @@ impl ModelError {
             | ErrorKind::ToolArgsTruncated
             | ErrorKind::ToolArgsInvalid
             | ErrorKind::UnknownStop
-            | ErrorKind::Cancelled => Retry::Never,
+            | ErrorKind::Cancelled
+            | ErrorKind::ReplayMissing => Retry::Never,
         };
         let usage = Usage::default();
         ModelError { kind, retry, message: message.into(), status: None, request_id: None, usage }
@@ -186,6 +194,17 @@ impl ModelError {
     }
 }
 
+impl ModelError {
+    /// The same, to be tried again when the limit that was reached is reset, where it is a rate limit and nothing
+    /// more exact was told.
+    pub fn wait_for_reset(self, headers: &[(String, String)]) -> ModelError {
+        match self.kind {
+            ErrorKind::RateLimited => self.wait(reset_after(headers)),
+            _ => self,
+        }
+    }
+}
+
 impl fmt::Display for ModelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.kind.word(), self.message)
@@ -212,6 +231,32 @@ pub fn retry_after(headers: &[(String, String)]) -> Option<u64> {
         let now = http_date(header(headers, "date")?)?;
         u64::try_from(until - now).ok()?.checked_mul(1000)
     })
+}
+
+/// How long until every limit is reset that has nothing left, in milliseconds, as `x-ratelimit-reset-…` (OpenAI and
+/// compatible: a length of time, or seconds or milliseconds since 1970) and `anthropic-ratelimit-…-reset` (a date)
+/// tell. A moment counts from the answer's own `date`.
+pub fn reset_after(headers: &[(String, String)]) -> Option<u64> {
+    let now = || http_date(header(headers, "date")?).map(|seconds| seconds.saturating_mul(1000));
+    let until = |moment: i64| u64::try_from(moment.saturating_sub(now()?)).ok();
+    let wait = |(name, value): &(String, String)| {
+        let (limit, remaining) = match name.strip_prefix("anthropic-ratelimit-") {
+            Some(rest) => (rest.strip_suffix("-reset")?, "anthropic-ratelimit-{}-remaining"),
+            None => (name.strip_prefix("x-ratelimit-reset")?, "x-ratelimit-remaining{}"),
+        };
+        let left: f64 = header(headers, &remaining.replace("{}", limit))?.parse().ok()?;
+        if left > 0.0 {
+            return None;
+        }
+        let value = value.trim();
+        match value.parse::<f64>() {
+            Ok(moment) if moment >= 1e12 => until(moment as i64),
+            Ok(moment) if moment >= 1e9 => until((moment * 1000.0) as i64),
+            Ok(_) => milliseconds(value, 1000.0),
+            Err(_) => duration(value).or_else(|| until(timestamp(value)?.checked_mul(1000)?)),
+        }
+    };
+    headers.iter().filter_map(wait).max()
 }
 
 /// A length of time such as `39s`, `1.898s`, `500ms` or `6m0s`, in milliseconds.
@@ -327,14 +372,33 @@ pub fn http_date(text: &str) -> Option<i64> {
     if words.next() != Some("GMT") || words.next().is_some() || clock.next().is_some() {
         return None;
     }
+    Some(days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+/// Seconds since 1970 of a date such as `2026-11-15T06:30:00Z`.
+fn timestamp(text: &str) -> Option<i64> {
+    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let mut date = date.split('-');
+    let year = number(date.next()?, 1970, 9999)?;
+    let month = number(date.next()?, 1, 12)?;
+    let day = number(date.next()?, 1, 31)?;
+    let mut clock = time.split('.').next()?.split(':');
+    let hour = number(clock.next()?, 0, 23)?;
+    let minute = number(clock.next()?, 0, 59)?;
+    let second = number(clock.next()?, 0, 60)?;
+    let is_over = date.next().is_none() && clock.next().is_none();
+    is_over.then(|| days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+/// Days from 1970 to a date.
+fn days(year: i64, month: i64, day: i64) -> i64 {
     // Years begin in March here, so that the leap day is the last of the year.
     let year = if month <= 2 { year - 1 } else { year };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    let days = era * 146_097 + day_of_era - 719_468;
-    Some(days * 86_400 + hour * 3600 + minute * 60 + second)
+    era * 146_097 + day_of_era - 719_468
 }
 
 fn number(text: &str, from: i64, to: i64) -> Option<i64> {

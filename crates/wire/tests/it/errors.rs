@@ -1,6 +1,9 @@
 //! What headers and texts of answers tell about an error.
 
-use wire::model::error::{duration, http_date, retry_after, says_overflow, told, try_again_in};
+use wire::model::error::{
+    duration, http_date, reset_after, retry_after, says_overflow, told, try_again_in,
+};
+use wire::model::openai_chat::OpenAiChat;
 use wire::model::{Dialect, ErrorKind, Retry, anthropic_messages::AnthropicMessages};
 
 fn headers(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -25,6 +28,78 @@ fn waits_are_read_in_every_form() {
     assert_eq!(until("Sun, 06 Nov 1994 08:49:07 GMT"), Some(30_000));
     assert_eq!(until("Sun, 06 Nov 1994 08:49:38 GMT"), None);
     assert_eq!(until("yesterday"), None);
+}
+
+const DATE: (&str, &str) = ("date", "Sun, 15 Nov 2026 06:30:00 GMT");
+
+#[test]
+fn a_limit_that_is_used_up_is_waited_for_until_its_reset() {
+    let wait = |pairs: &[(&str, &str)]| reset_after(&headers(pairs));
+    let openai = |left: &str, reset: &str| {
+        wait(&[
+            ("x-ratelimit-remaining-requests", "59"),
+            ("x-ratelimit-reset-requests", "1h"),
+            ("x-ratelimit-remaining-tokens", left),
+            ("x-ratelimit-reset-tokens", reset),
+        ])
+    };
+    assert_eq!(openai("0", "6m0s"), Some(360_000));
+    assert_eq!(openai("0", "1.5"), Some(1_500));
+    assert_eq!(openai("3", "6m0s"), None, "nothing is used up");
+    assert_eq!(openai("0", "soon"), None);
+    let anthropic = |reset: &str| {
+        wait(&[
+            ("anthropic-ratelimit-input-tokens-remaining", "0"),
+            ("anthropic-ratelimit-input-tokens-reset", reset),
+            DATE,
+        ])
+    };
+    assert_eq!(anthropic("2026-11-15T06:30:40Z"), Some(40_000));
+    assert_eq!(anthropic("2026-11-15T06:29:00Z"), None, "it has been");
+    assert_eq!(anthropic("2026-13-15T06:29:00Z"), None);
+    let moment = |reset: &str, date: &[(&str, &str)]| {
+        let limit = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", reset)];
+        wait(&[&limit[..], date].concat())
+    };
+    assert_eq!(moment("1794724205000", &[DATE]), Some(5_000));
+    assert_eq!(moment("1794724205", &[DATE]), Some(5_000));
+    assert_eq!(moment("1794724205", &[]), None, "a moment needs a clock");
+}
+
+#[test]
+fn what_the_body_says_comes_before_the_reset_of_a_limit() {
+    let limits =
+        headers(&[("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "6m0s")]);
+    let chat = OpenAiChat::default();
+    let retry = |message: &str| {
+        let body = format!(r#"{{"error":{{"code":"rate_limit_exceeded","message":"{message}"}}}}"#);
+        chat.failure(429, &limits, body.as_bytes()).retry
+    };
+    assert_eq!(retry("Please try again in 1.898s."), Retry::After(1898));
+    assert_eq!(retry("slow down"), Retry::After(360_000));
+    let overloaded = chat.failure(503, &limits, b"{}");
+    assert_eq!(overloaded.retry, Retry::Backoff, "no limit was reached");
+    let claude = headers(&[
+        ("anthropic-ratelimit-requests-remaining", "0"),
+        ("anthropic-ratelimit-requests-reset", "2026-11-15T06:31:00Z"),
+        DATE,
+    ]);
+    let body = br#"{"error":{"type":"rate_limit_error","message":"slow"}}"#;
+    assert_eq!(AnthropicMessages.failure(429, &claude, body).retry, Retry::After(60_000));
+}
+
+#[test]
+fn a_plan_that_is_used_up_is_waited_for_if_the_server_says_until_when() {
+    let body = |rest: &str| {
+        format!(r#"{{"error":{{"type":"usage_limit_reached","message":"used up"{rest}}}}}"#)
+    };
+    let retry = |rest: &str| {
+        let failure = OpenAiChat::default().failure(429, &[], body(rest).as_bytes());
+        assert_eq!(failure.kind, ErrorKind::Quota);
+        failure.retry
+    };
+    assert_eq!(retry(""), Retry::Never);
+    assert_eq!(retry(r#","resets_in_seconds":7200"#), Retry::After(7_200_000));
 }
 
 #[test]

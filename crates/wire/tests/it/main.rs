@@ -9,5 +9,6 @@ mod corpus;
 mod errors;
 #[path = "../../src/model/order.rs"]
 mod order;
+mod recording;
 mod rig;
 mod sse;

@@ -67,6 +67,13 @@ impl Server {
         })
     }
 
+    /// Answers each request with these bytes, which must have an end of their own, and stays. For more than one
+    /// call: a client may send the next one before it sees that a connection was closed.
+    pub(super) fn repeating(bytes: impl Into<Vec<u8>>) -> Server {
+        let bytes = bytes.into();
+        Server::new(move |_, stream| stream.write_all(&bytes).is_ok())
+    }
+
     pub(super) fn url(&self) -> String {
         format!("http://{}", self.address)
     }

@@ -24,7 +24,7 @@ pub(super) fn of_answer(status: u16, headers: &[(String, String)], body: &[u8]) 
     } else {
         kind(name, message).unwrap_or_else(|| error::kind_of_status(status))
     };
-    let mut failure = ModelError::of_answer(kind, message, status, headers);
+    let mut failure = ModelError::of_answer(kind, message, status, headers).wait_for_reset(headers);
     let id = json["request_id"].as_str().map(str::to_owned);
     failure.request_id = failure.request_id.or(id);
     failure

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::model::error::{self, ErrorKind, ModelError};
+use crate::model::error::{self, ErrorKind, ModelError, Retry};
 
 const QUOTA: &[&str] = &[
     "insufficient_quota",
@@ -79,6 +79,7 @@ pub(in crate::model) fn read(status: u16, headers: &[(String, String)], body: &[
         (Some(problem), _) => problem.kind(Some(status)),
         (None, _) => error::kind_of_status(status),
     };
+    let resets = problem.as_ref().and_then(|problem| problem.resets);
     let said = match problem {
         Some(problem) => problem.message,
         None => plain(body),
@@ -89,7 +90,13 @@ pub(in crate::model) fn read(status: u16, headers: &[(String, String)], body: &[
         _ => said,
     };
     let wait = error::try_again_in(&message);
-    ModelError::of_answer(kind, &message, status, headers).wait(wait)
+    let mut failure =
+        ModelError::of_answer(kind, &message, status, headers).wait(wait).wait_for_reset(headers);
+    if let (ErrorKind::Quota, Some(seconds)) = (kind, resets) {
+        // A plan's allowance comes back by itself, and the server says when.
+        failure.retry = Retry::After(seconds.saturating_mul(1000));
+    }
+    failure
 }
 
 /// Reads an error object of a stream, or the error of a failed response.
@@ -119,6 +126,8 @@ struct Problem {
     name: String,
     /// Whether the object says by itself that it is an error.
     is_error: bool,
+    /// In how many seconds what was used up is there again.
+    resets: Option<u64>,
 }
 
 impl Problem {
@@ -142,6 +151,7 @@ impl Problem {
             code: word(&inner["code"]),
             name: word(&inner["type"]),
             is_error: error.is_some() || value["object"] == "error",
+            resets: inner["resets_in_seconds"].as_u64(),
         }
     }
 

@@ -1,0 +1,47 @@
+//! Writes a file whole or not at all, readable by its owner only.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+/// Whether a file must outlive a loss of power.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lasting {
+    Yes,
+    No,
+}
+
+/// Makes a folder, and those above it.
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// Writes or replaces `name` in `folder`.
+pub(super) fn write(folder: &Path, name: &str, bytes: &[u8], lasting: Lasting) -> io::Result<()> {
+    // Each process writes beside the others.
+    let beside = folder.join(format!(".{name}.{}", std::process::id()));
+    let written = put(&beside, bytes, lasting).and_then(|()| {
+        fs::rename(&beside, folder.join(name))?;
+        if lasting == Lasting::Yes { File::open(folder)?.sync_all() } else { Ok(()) }
+    });
+    if written.is_err() {
+        // What is half written is of no use; if it cannot be removed either, its name says what it is.
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+fn put(path: &Path, bytes: &[u8], lasting: Lasting) -> io::Result<()> {
+    let mut file =
+        OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    if lasting == Lasting::Yes { file.sync_all() } else { Ok(()) }
+}
+
+/// The SHA-256 of some bytes, in hexadecimal.
+pub(super) fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,141 @@
+//! Recorded exchanges: what a file keeps, what it covers up, and which questions are the same.
+
+use serde_json::{Value, json};
+use wire::model::recording::{Chunk, Cover, Data, End, Exchange, Question, Response, kept};
+
+fn question(request: Value) -> Question {
+    let text = |text: &str| text.to_owned();
+    Question {
+        provider: text("here"),
+        dialect: text("openai_chat"),
+        method: text("POST"),
+        path: text("/chat/completions"),
+        request,
+    }
+}
+
+fn exchange(request: Value, pieces: &[&[u8]], end: End) -> Exchange {
+    let chunk = |(at, piece): (usize, &&[u8])| Chunk { at: at as u64, data: Data::of(piece) };
+    let chunks = pieces.iter().enumerate().map(chunk).collect();
+    let headers = vec![("content-type".to_owned(), "text/event-stream".to_owned())];
+    let response = Response { status: Some(200), headers, chunks, end };
+    Exchange { v: 1, question: question(request), response }
+}
+
+fn body(exchange: &Exchange) -> Vec<u8> {
+    exchange.response.chunks.iter().flat_map(|chunk| chunk.data.bytes().unwrap()).collect()
+}
+
+#[test]
+fn a_file_reads_what_it_writes_whatever_the_bytes() {
+    let broken = End::Broken { reason: "reset".to_owned() };
+    for end in [End::Whole, broken, End::Silent { millis: 120_000 }, End::TooLong { millis: 9 }] {
+        let pieces: [&[u8]; 3] = [b"data: gr\xc3", b"\xbc\xc3\x9fe\n\n", b"\xff\x00"];
+        let written = exchange(json!({ "model": "m" }), &pieces, end);
+        let text = serde_json::to_string(&written).unwrap();
+        assert_eq!(Exchange::read(&text).unwrap(), written, "{text}");
+        assert_eq!(body(&written), pieces.concat());
+    }
+}
+
+#[test]
+fn what_is_no_recording_says_why() {
+    let good = serde_json::to_value(exchange(json!({}), &[b"x"], End::Whole)).unwrap();
+    let with = |change: fn(&mut Value)| {
+        let mut changed = good.clone();
+        change(&mut changed);
+        Exchange::read(&changed.to_string()).unwrap_err()
+    };
+    assert!(with(|value| value["v"] = json!(2)).contains("version 2"));
+    assert!(with(|value| drop(value.as_object_mut().unwrap().remove("v"))).contains("no \"v\""));
+    assert!(with(|value| value["response"]["end"] = json!("no")).contains("unknown variant"));
+    let bad = with(|value| value["response"]["chunks"][0] = json!({ "at": 0, "base64": "?" }));
+    assert!(bad.contains("base64"), "{bad}");
+    assert!(Exchange::read("{").is_err());
+}
+
+#[test]
+fn no_key_is_kept_in_any_part() {
+    const KEY: &str = "q7Zt-\"very\"-private-41";
+    const LOOKS: &str = "sk-ant-api03-AbCdEf0123456789";
+    let cover = Cover::new([KEY, "none"]);
+    let quoted = Value::from(KEY).to_string();
+    let (one, two) = quoted.split_at(9);
+    let request = json!({ "messages": [{ "content": format!("use {KEY}, {LOOKS}. none") }] });
+    let broken = End::Broken { reason: format!("refused {LOOKS}") };
+    let mut kept = exchange(request, &[one.as_bytes(), two.as_bytes()], broken);
+    kept.question.path = format!("/x?key={LOOKS}");
+    kept.response.headers.push(("request-id".to_owned(), KEY.to_owned()));
+    let text = serde_json::to_string(&kept.covered(&cover)).unwrap();
+    assert!(!text.contains("private-41") && !text.contains("api03"), "{text}");
+    assert!(text.contains("use [key], [key]. none"), "{text}");
+    assert!(text.contains("/x?key=[key]"), "{text}");
+    assert!(!format!("{cover:?}").contains("private"));
+}
+
+#[test]
+fn words_of_people_are_no_keys() {
+    let cover = Cover::default();
+    for text in [
+        "task-runner-configuration-2.toml",
+        "the desk-0123456789-0123456789 is free",
+        "sk-learn",
+        "sk-a-long-word-of-letters-only",
+        "AIza",
+        "größe sk",
+        "",
+    ] {
+        assert_eq!(cover.text(text), text);
+    }
+    assert_eq!(cover.text("\"sk-0123456789abcdefghij\"!"), "\"[key]\"!");
+}
+
+#[test]
+fn bytes_stay_as_they_are_where_nothing_is_hidden() {
+    let kept = exchange(json!({ "a": 1 }), &[b"one", b"two", b"\xff"], End::Whole);
+    assert_eq!(kept.clone().covered(&Cover::new(["something else"])), kept);
+}
+
+#[test]
+fn the_order_of_keys_makes_no_difference_and_everything_else_does() {
+    let read = |text: &str| question(serde_json::from_str(text).unwrap());
+    let one = read(r#"{"a": 1, "b": [{"c": "x", "d": null}]}"#);
+    let two = read(r#"{"b": [{"d": null, "c": "x"}], "a": 1}"#);
+    assert_eq!(one.canonical(), two.canonical());
+    assert_eq!(one.difference(&two), None);
+    for (other, place) in [
+        (r#"{"a": 1, "b": [{"c": "y", "d": null}]}"#, "b[0].c"),
+        (r#"{"a": 1, "b": [{"c": "x"}]}"#, "b[0].d"),
+        (r#"{"a": 1, "b": []}"#, "b[0]"),
+        (r#"{"a": 1, "b": [{"c": "x", "d": null}, 2]}"#, "b[1]"),
+        (r#"{"a": "1", "b": [{"c": "x", "d": null}]}"#, "a"),
+        ("[]", "the whole body"),
+    ] {
+        let other = read(other);
+        assert_ne!(one.canonical(), other.canonical());
+        assert_eq!(one.difference(&other).as_deref(), Some(place));
+    }
+    let elsewhere = Question { path: "/responses".to_owned(), ..one.clone() };
+    assert_ne!(one.canonical(), elsewhere.canonical());
+    assert!(one.difference(&elsewhere).unwrap().contains("path"));
+    let named = Question { provider: "other".to_owned(), ..one.clone() };
+    assert_eq!(one.canonical(), named.canonical(), "what a provider is called means nothing");
+}
+
+#[test]
+fn the_nearest_question_has_most_in_common() {
+    let ours = question(json!({ "m": ["a", "b", "c"], "n": 1 }));
+    let near = question(json!({ "m": ["a", "b", "x"], "n": 1 }));
+    let far = question(json!({ "m": ["a"], "n": 1 }));
+    assert!(ours.likeness(&near) > ours.likeness(&far));
+    let elsewhere = Question { path: "/responses".to_owned(), ..ours.clone() };
+    assert!(ours.likeness(&far) > ours.likeness(&elsewhere));
+}
+
+#[test]
+fn only_headers_that_matter_are_kept() {
+    let pairs = ["retry-after", "set-cookie", "x-ratelimit-reset-tokens", "authorization", "date"];
+    let headers: Vec<_> = pairs.map(|name| (name.to_owned(), "1".to_owned())).into();
+    let names: Vec<String> = kept(&headers).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["retry-after", "x-ratelimit-reset-tokens", "date"]);
+}
