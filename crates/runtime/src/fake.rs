@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use wire::model::script::{self, Delivery, Ending, Failure, Player, Route, Script, Served};
+use wire::model::script::{self, Delivery, Ending, Player, Route, Script, Served};
 
 use crate::library::LibraryError;
 use http::{Connection, Next, Request, Stop};
@@ -244,9 +244,8 @@ impl Shared {
     ) -> io::Result<Next> {
         let asked = match script::read(route, &request.body) {
             Ok(asked) => asked,
-            Err(message) => {
+            Err(failure) => {
                 self.lock().remember(request, Some(route.dialect), None);
-                let failure = Failure { message: Some(message), ..Failure::of_status(400) };
                 let wrong = script::render_failure(&failure, route.dialect);
                 return connection.reply(
                     request,

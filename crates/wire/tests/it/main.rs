@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod accepts;
 mod anthropic_requests;
 mod anthropic_streams;
 mod assembly;
 mod corpus;
 mod errors;
+mod histories;
 mod rig;
 mod sse;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::NAME;
 use crate::model::openai_chat::encode::{bytes, effort, headers};
 use crate::model::openai_chat::history::{self, Heard, IdForm, Said, Turn};
-use crate::model::{HttpRequest, ModelRequest, ToolChoice, ToolDeclaration};
+use crate::model::{HttpRequest, ModelRequest, ToolChoice, ToolDeclaration, sent_name};
 
 /// Families that do not reason; they refuse to be asked for encrypted reasoning.
 const WITHOUT_REASONING: &[&str] = &["gpt-3", "gpt-4", "chatgpt-"];
@@ -59,7 +59,8 @@ fn assistant<'a>(said: Vec<Said<'a>>, model: &str, items: &mut Vec<Item<'a>>) {
         let native = history::native(block, NAME, model).filter(|raw| raw["type"].is_string());
         let text = match (&block.part, native, call) {
             (Part::ToolUse { name, input, .. }, native, Some(call)) => {
-                match native.filter(|raw| raw["call_id"] == *call.id) {
+                let name = sent_name(name);
+                match native.filter(|raw| raw["call_id"] == *call.id && raw["name"] == *name) {
                     Some(raw) => items.push(Item::Raw(raw)),
                     None => items.push(Item::FunctionCall {
                         call_id: call.id.clone(),
@@ -182,7 +183,7 @@ enum Item<'a> {
     },
     FunctionCall {
         call_id: String,
-        name: &'a str,
+        name: Cow<'a, str>,
         arguments: String,
     },
     FunctionCallOutput {
