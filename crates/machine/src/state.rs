@@ -1,7 +1,7 @@
 //! Everything a task remembers. Plain data beside the live driver; the whole of it can be saved and loaded
 //! between any two inputs, and nothing is lost by it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -64,6 +64,9 @@ pub struct Data {
     /// Failed answers of the model to the question that is being asked.
     #[serde(default)]
     pub model_failures: u32,
+    /// Model calls that were stopped and have not reported: what they cost by then is counted all the same.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unpaid: BTreeSet<EffectId>,
     /// The time of the last input.
     pub clock: Timestamp,
     /// When the task started.
@@ -300,6 +303,7 @@ impl State {
                 successor: None,
                 streak: Streak::default(),
                 model_failures: 0,
+                unpaid: BTreeSet::new(),
                 clock: Timestamp(0),
                 started: Timestamp(0),
                 last_effect: 0,

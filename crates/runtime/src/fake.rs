@@ -144,6 +144,11 @@ impl Fake {
         format!("http://{}", self.address)
     }
 
+    /// What was asked so far: the same as `GET /requests` gives.
+    pub fn requests(&self) -> Value {
+        self.shared.lock().asked()
+    }
+
     /// Serves for as long as the process lives.
     pub fn serve(&self) {
         for stream in self.listener.incoming() {
@@ -274,8 +279,11 @@ impl Shared {
 
 /// Sends a turn, with its waits and its faults.
 fn send(connection: &mut Connection, request: &Request, delivery: &Delivery) -> io::Result<Next> {
-    let Delivery { delay, rendered, stall, ending } = delivery;
+    let Delivery { delay, rendered, stall, drip, ending } = delivery;
     connection.pause(*delay)?;
+    if *ending == Ending::HangUp {
+        return Ok(Next::Cut);
+    }
     let is_stream = http::header(&rendered.headers, "content-type") == Some("text/event-stream");
     if !is_stream && stall.is_none() && *ending == Ending::Whole {
         let body = rendered.chunks.concat();
@@ -288,6 +296,7 @@ fn send(connection: &mut Connection, request: &Request, delivery: &Delivery) -> 
         {
             connection.pause(*silence)?;
         }
+        connection.pause(*drip)?;
         connection.piece(chunk)?;
     }
     if let Some((before, silence)) = stall
@@ -297,7 +306,7 @@ fn send(connection: &mut Connection, request: &Request, delivery: &Delivery) -> 
     }
     match ending {
         Ending::Whole => connection.end(request),
-        Ending::Cut => Ok(Next::Cut),
+        Ending::Cut | Ending::HangUp => Ok(Next::Cut),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::driver::{Consultation, Fact};
 use crate::effect::Effect;
 use crate::event::EventKind;
-use crate::message::{ModelCall, ModelFailure, Part, Reply};
+use crate::message::{ModelCall, ModelFailure, Part, Reply, Usage};
 use crate::policy::retry;
 use crate::state::{Pending, Phase};
 use crate::step::Step;
@@ -18,12 +18,8 @@ impl Step<'_> {
     }
 
     pub(crate) fn on_model_replied(&mut self, reply: Result<Reply, ModelFailure>) {
-        let usage = match &reply {
-            Ok(reply) => reply.usage,
-            Err(failure) => failure.usage,
-        };
+        let usage = self.pay(&reply);
         let spend = &mut self.state.data.spend;
-        spend.tokens = spend.tokens.saturating_add(usage.total());
         match &reply {
             Ok(reply) => {
                 spend.context_overflows = 0;
@@ -48,6 +44,17 @@ impl Step<'_> {
         self.state.data.phase = Phase::Ready;
         let (driver, situation) = self.driver();
         driver.observe(&situation, &Fact::Replied(reply.as_ref()));
+    }
+
+    /// Counts what a call cost, whether its answer is still wanted or not.
+    pub(crate) fn pay(&mut self, reply: &Result<Reply, ModelFailure>) -> Usage {
+        let usage = match reply {
+            Ok(reply) => reply.usage,
+            Err(failure) => failure.usage,
+        };
+        let spend = &mut self.state.data.spend;
+        spend.tokens = spend.tokens.saturating_add(usage.total());
+        usage
     }
 
     /// Sets a timer to ask again, if that may help; false if the driver has to be told.
