@@ -131,7 +131,7 @@ impl Run {
         let journal = SqliteJournal::open(&self.home.journal()).unwrap();
         let inbox = Inbox::default();
         let limits = Limits {
-            first: Duration::from_secs(20),
+            first: Duration::from_secs(3),
             idle: Duration::from_millis(1500),
             total: Duration::from_secs(60),
             ..Limits::default()

@@ -6,8 +6,11 @@ mod accepts;
 mod anthropic_requests;
 mod anthropic_streams;
 mod assembly;
+#[path = "../../../../fuzz/checks.rs"]
+mod checks;
 mod corpus;
 mod errors;
+mod fuzz;
 mod histories;
 mod rig;
 mod sse;

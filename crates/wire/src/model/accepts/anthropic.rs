@@ -64,7 +64,8 @@ pub(super) fn check(body: &Value) -> Result<(), Refusal> {
                 }
                 ("assistant", "text" | "redacted_thinking") => {}
                 ("assistant", "thinking") if block["signature"].is_string() => {}
-                ("assistant", kind) if is_server_block(kind) => {}
+                // What the provider's own tools, or a newer version of it, leave behind is its own business.
+                ("assistant", kind) if !is_ours(kind) => {}
                 (_, kind) => return refuse(&format!("`{kind}` has no place here")),
             }
             if block["type"] == "text" && text(block, "text").trim().is_empty() {
@@ -119,7 +120,12 @@ fn is_empty(content: &Value) -> bool {
     }
 }
 
-/// What the provider's own tools leave behind; its pairs are its own business.
+/// Blocks that only a client sends, or that have rules of their own.
+fn is_ours(kind: &str) -> bool {
+    matches!(kind, "" | "tool_result" | "image" | "document" | "thinking")
+}
+
+/// What the provider's own tools leave behind.
 fn is_server_block(kind: &str) -> bool {
     kind == "server_tool_use" || kind == "mcp_tool_use" || kind.ends_with("_tool_result")
 }

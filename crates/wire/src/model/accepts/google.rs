@@ -73,8 +73,11 @@ fn check_part(part: &Value) -> Result<(), &'static str> {
     let given = DATA.iter().filter(|key| part.get(**key).is_some()).count();
     // A signature may come alone, in a part whose text is empty or absent.
     let is_signed = part["thoughtSignature"].is_string();
+    let is_mark = |key: &String| matches!(key.as_str(), "thought" | "partMetadata");
     match given {
         0 if is_signed => Ok(()),
+        // A kind that only a newer version of the provider knows.
+        0 if part.as_object().is_some_and(|part| !part.keys().all(is_mark)) => Ok(()),
         1 if part["text"] == "" && !is_signed => Err("it has an empty text parameter"),
         1 => Ok(()),
         _ => Err("required oneof field 'data' must have one initialized field"),

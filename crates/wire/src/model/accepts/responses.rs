@@ -23,8 +23,6 @@ pub(super) fn check(body: &Value) -> Result<(), Refusal> {
             kind => kind,
         };
         let wrong = |what: &str| Err(format!("Invalid 'input[{at}].{what}' of a {kind}"));
-        let id = text(item, "id");
-        let starts = |start: &str| id.is_empty() || id.starts_with(start);
         match kind {
             "message" => {
                 let role = text(item, "role");
@@ -33,9 +31,6 @@ pub(super) fn check(body: &Value) -> Result<(), Refusal> {
                 }
                 if is_empty(&item["content"], role == "assistant") {
                     return wrong("content");
-                }
-                if !starts("msg") {
-                    return wrong("id");
                 }
             }
             "function_call" => {
@@ -51,9 +46,6 @@ pub(super) fn check(body: &Value) -> Result<(), Refusal> {
                 }
                 if !is_object_in_text(&item["arguments"]) {
                     return wrong("arguments");
-                }
-                if !starts("fc") {
-                    return wrong("id");
                 }
             }
             "function_call_output" => {
@@ -76,12 +68,10 @@ pub(super) fn check(body: &Value) -> Result<(), Refusal> {
                     next["type"] != "function_call_output" && next["role"] != "user"
                 });
                 if !follows {
+                    let id = text(item, "id");
                     return Err(format!(
                         "Item '{id}' of type 'reasoning' was provided without its required following item."
                     ));
-                }
-                if !starts("rs") {
-                    return wrong("id");
                 }
             }
             "" => return wrong("type"),

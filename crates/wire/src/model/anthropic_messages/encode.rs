@@ -281,6 +281,7 @@ impl<'a> History<'a> {
         self.pauses = false;
         for block in messages.iter().flat_map(|message| &message.blocks) {
             let native = block.native.as_ref().and_then(|native| self.own(native));
+            let native = native.filter(|raw| is_taken_back(raw));
             self.pauses = native.is_some_and(is_server_tool);
             match (&block.part, native) {
                 (Part::ToolUse { id, name, input }, native) => {
@@ -537,6 +538,16 @@ fn continues_without_thought(turns: &[Turn<'_>]) -> bool {
     let has_results =
         results.content.iter().any(|block| matches!(block, Content::ToolResult { .. }));
     has_results && !begins_with_thought
+}
+
+/// The provider itself sends empty texts, and servers like it blocks without a type; both are refused later.
+fn is_taken_back(raw: &Value) -> bool {
+    match raw["type"].as_str() {
+        Some("text") => raw["text"].as_str().is_some_and(|text| !text.trim().is_empty()),
+        Some("thinking") => raw["signature"].is_string(),
+        Some(kind) => !kind.is_empty(),
+        None => false,
+    }
 }
 
 fn is_thought(raw: &Value) -> bool {

@@ -56,7 +56,7 @@ fn assistant<'a>(said: Vec<Said<'a>>, model: &str, items: &mut Vec<Item<'a>>) {
     let begin = items.len();
     let mut results = Vec::new();
     for Said { block, call } in said {
-        let native = history::native(block, NAME, model).filter(|raw| raw["type"].is_string());
+        let native = history::native(block, NAME, model).filter(|raw| is_taken_back(raw));
         let text = match (&block.part, native, call) {
             (Part::ToolUse { name, input, .. }, native, Some(call)) => {
                 let name = sent_name(name);
@@ -91,6 +91,22 @@ fn assistant<'a>(said: Vec<Said<'a>>, model: &str, items: &mut Vec<Item<'a>>) {
         items.pop();
     }
     items.append(&mut results);
+}
+
+/// Items of compatible servers may lack what the next request needs; those are told in words, if at all.
+fn is_taken_back(raw: &Value) -> bool {
+    match raw["type"].as_str() {
+        Some("message") => {
+            let content = raw["content"].as_array();
+            raw["role"] == "assistant" && content.is_some_and(|content| !content.is_empty())
+        }
+        Some("function_call") => {
+            let arguments = raw["arguments"].as_str().unwrap_or_default();
+            serde_json::from_str::<serde_json::Map<String, Value>>(arguments).is_ok()
+        }
+        Some("function_call_output") | None => false,
+        Some(kind) => !kind.is_empty(),
+    }
 }
 
 fn is_reasoning(raw: &Value) -> bool {
