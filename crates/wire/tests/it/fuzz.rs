@@ -7,6 +7,7 @@ use wire::model::script::{Player, Script, Served, deliver};
 
 use crate::checks;
 use crate::histories::dialect;
+use crate::rig::named_events;
 
 const STREAMS: &str = include_str!("../fixtures/sse.jsonl");
 
@@ -164,4 +165,26 @@ fn mutations_of_the_corpus_break_nothing() {
         checks::script_file(&mutated(&mut random, &scripts));
         checks::jsonrpc(&mutated(&mut random, &lines));
     }
+}
+
+#[test]
+fn what_a_provider_sends_and_then_refuses_does_not_go_back() {
+    // Found by mutations: each made a history that its own provider refuses from then on.
+    let start = r#"{"type":"message_start","message":{"id":"m","model":"m","usage":{}}}"#;
+    let stop = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{}}
+        {"type":"message_stop"}"#;
+    for block in [r#"{"type":"text","text":"","citations":[]}"#, r#"{"text":"no type"}"#] {
+        let block =
+            format!(r#"{{"type":"content_block_start","index":0,"content_block":{block}}}"#);
+        let end = r#"{"type":"content_block_stop","index":0}"#;
+        let bytes = named_events(&[start, &block, end, stop].join("\n"));
+        checks::decoder(&*dialect(Served::AnthropicMessages), bytes.as_bytes());
+    }
+    let item = r#"{"type":"message","id":"msg_1","status":"completed"}"#;
+    let added = format!(r#"{{"type":"response.output_item.done","output_index":0,"item":{item}}}"#);
+    let done = format!(
+        r#"{{"type":"response.completed","response":{{"id":"r","model":"m","status":"completed","output":[{item}]}}}}"#
+    );
+    let bytes = named_events(&[added.as_str(), &done].join("\n"));
+    checks::decoder(&*dialect(Served::OpenAiResponses), bytes.as_bytes());
 }

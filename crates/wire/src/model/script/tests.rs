@@ -538,3 +538,19 @@ fn a_chat_stream_is_the_events_that_clients_know() {
     let silent = deliver(&turn, Served::OpenAiChat, "gpt", Mode::StreamWithoutUsage);
     assert_eq!(silent.rendered.chunks.len(), 6);
 }
+
+#[test]
+fn a_reply_can_drip_and_a_connection_can_end_before_it() {
+    let mut player = Player::new(script(
+        "[[reply]]\ntext = \"slow\"\ndrip = \"50ms\"\n[[reply]]\nhang_up = true\n",
+    ));
+    let drip = deliver(&player.next(""), Served::OpenAiChat, "m", Mode::Stream);
+    assert_eq!((drip.drip, drip.ending), (Span(50), Ending::Whole));
+    let gone = player.next("");
+    assert_eq!(deliver(&gone, Served::OpenAiChat, "m", Mode::Stream).ending, Ending::HangUp);
+    assert_eq!(gone.play().1.unwrap_err().kind, ErrorKind::Transport);
+    let wrong = errors(
+        "[[reply]]\nhang_up = false\n[[reply]]\ntext = \"x\"\ndrip = \"1s\"\nstall = \"1s\"\n",
+    );
+    assert_eq!(wrong.len(), 2, "{wrong:?}");
+}
