@@ -85,15 +85,14 @@ pub(super) fn check(body: &Value) -> Result<(), Refusal> {
     }
 }
 
-/// The model may have said nothing in a part; a person may not.
+/// The model may have said nothing; a person may not.
 fn is_empty(content: &Value, is_models: bool) -> bool {
     match content {
         Value::String(text) => text.is_empty(),
         Value::Array(parts) => {
-            parts.is_empty()
-                || parts.iter().any(|part| {
-                    !is_models && part["type"] == "input_text" && text(part, "text").is_empty()
-                })
+            let is_blank =
+                |part: &Value| part["type"] == "input_text" && text(part, "text").is_empty();
+            !is_models && (parts.is_empty() || parts.iter().any(is_blank))
         }
         _ => true,
     }

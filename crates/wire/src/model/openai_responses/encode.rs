@@ -96,10 +96,7 @@ fn assistant<'a>(said: Vec<Said<'a>>, model: &str, items: &mut Vec<Item<'a>>) {
 /// Items of compatible servers may lack what the next request needs; those are told in words, if at all.
 fn is_taken_back(raw: &Value) -> bool {
     match raw["type"].as_str() {
-        Some("message") => {
-            let content = raw["content"].as_array();
-            raw["role"] == "assistant" && content.is_some_and(|content| !content.is_empty())
-        }
+        Some("message") => raw["role"] == "assistant" && raw["content"].is_array(),
         Some("function_call") => {
             let arguments = raw["arguments"].as_str().unwrap_or_default();
             serde_json::from_str::<serde_json::Map<String, Value>>(arguments).is_ok()

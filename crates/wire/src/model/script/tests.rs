@@ -308,7 +308,7 @@ fn mistakes_are_told_with_their_place() {
         ),
         (
             "[[reply]]\ndelay = \"1s\"",
-            "1:1 the reply says nothing and breaks nothing (give it one of text, thinking, tool_calls, stop, status, error, cut_after_bytes, stall)",
+            "1:1 the reply says nothing and breaks nothing (give it one of text, thinking, tool_calls, stop, status, error, cut_after_bytes, stall, hang_up)",
         ),
         ("[[reply]]\ntext = 7", "2:8 expected text in quotes"),
         (
