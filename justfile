@@ -20,6 +20,10 @@ demo:
 simulate seeds="10000":
     DRIVETRAIN_SEEDS={{seeds}} cargo test -p runtime --test simulation -- --nocapture
 
+# Feeds one fuzz target for a while (see CONTRIBUTING.md for their names).
+fuzz target seconds="60":
+    bash fuzz/run {{target}} {{seconds}}
+
 # Speed beside the raw limit, in one run; figures go to docs/performance.md.
 bench:
     cargo run --release -q -p runtime --example bench -- all

@@ -81,6 +81,7 @@ impl Step<'_> {
     /// takes the task up; an unsafe call is in doubt.
     fn lose_effects(&mut self) -> (Vec<CallId>, Vec<CallId>) {
         self.state.data.pending.clear();
+        self.state.data.unpaid.clear();
         let (mut repeated, mut in_doubt) = (Vec::new(), Vec::new());
         for call in &mut self.state.data.calls {
             if matches!(call.status, CallStatus::Running { .. }) {

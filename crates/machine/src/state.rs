@@ -1,7 +1,7 @@
 //! Everything a task remembers. Plain data beside the live driver; the whole of it can be saved and loaded
 //! between any two inputs, and nothing is lost by it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -74,6 +74,9 @@ pub struct Data {
     /// Questions to models so far; the same one, asked again, counts once.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub questions: u64,
+    /// Model calls that were stopped and have not reported: what they cost by then is counted all the same.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unpaid: BTreeSet<EffectId>,
     /// The time of the last input.
     pub clock: Timestamp,
     /// When the task started.
@@ -313,6 +316,7 @@ impl State {
                 model_waited: Span::default(),
                 retry_at: None,
                 questions: 0,
+                unpaid: BTreeSet::new(),
                 clock: Timestamp(0),
                 started: Timestamp(0),
                 last_effect: 0,

@@ -91,6 +91,9 @@ impl Step<'_> {
                 }
             }
             Signal::ModelReplied(id, reply) => {
+                if self.state.data.unpaid.remove(&id) {
+                    self.pay(&reply);
+                }
                 if self.take(id, Pending::Model) {
                     self.on_model_replied(*reply);
                 }
@@ -158,7 +161,9 @@ impl Step<'_> {
         let targets: Vec<EffectId> =
             self.state.data.pending.iter().filter(|(_, p)| which(p)).map(|(id, _)| *id).collect();
         for target in targets {
-            self.state.data.pending.remove(&target);
+            if self.state.data.pending.remove(&target) == Some(Pending::Model) {
+                self.state.data.unpaid.insert(target);
+            }
             self.output.effects.push(Effect::Cancel { target });
         }
     }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use wire::model::script::{self, Delivery, Ending, Failure, Player, Route, Script, Served};
+use wire::model::script::{self, Delivery, Ending, Player, Route, Script, Served};
 
 use crate::library::LibraryError;
 use http::{Connection, Next, Request, Stop};
@@ -144,6 +144,11 @@ impl Fake {
         format!("http://{}", self.address)
     }
 
+    /// What was asked so far: the same as `GET /requests` gives.
+    pub fn requests(&self) -> Value {
+        self.shared.lock().asked()
+    }
+
     /// Serves for as long as the process lives.
     pub fn serve(&self) {
         for stream in self.listener.incoming() {
@@ -244,9 +249,8 @@ impl Shared {
     ) -> io::Result<Next> {
         let asked = match script::read(route, &request.body) {
             Ok(asked) => asked,
-            Err(message) => {
+            Err(failure) => {
                 self.lock().remember(request, Some(route.dialect), None);
-                let failure = Failure { message: Some(message), ..Failure::of_status(400) };
                 let wrong = script::render_failure(&failure, route.dialect);
                 return connection.reply(
                     request,
@@ -275,8 +279,11 @@ impl Shared {
 
 /// Sends a turn, with its waits and its faults.
 fn send(connection: &mut Connection, request: &Request, delivery: &Delivery) -> io::Result<Next> {
-    let Delivery { delay, rendered, stall, ending } = delivery;
+    let Delivery { delay, rendered, stall, drip, ending } = delivery;
     connection.pause(*delay)?;
+    if *ending == Ending::HangUp {
+        return Ok(Next::Cut);
+    }
     let is_stream = http::header(&rendered.headers, "content-type") == Some("text/event-stream");
     if !is_stream && stall.is_none() && *ending == Ending::Whole {
         let body = rendered.chunks.concat();
@@ -289,6 +296,7 @@ fn send(connection: &mut Connection, request: &Request, delivery: &Delivery) -> 
         {
             connection.pause(*silence)?;
         }
+        connection.pause(*drip)?;
         connection.piece(chunk)?;
     }
     if let Some((before, silence)) = stall
@@ -298,7 +306,7 @@ fn send(connection: &mut Connection, request: &Request, delivery: &Delivery) -> 
     }
     match ending {
         Ending::Whole => connection.end(request),
-        Ending::Cut => Ok(Next::Cut),
+        Ending::Cut | Ending::HangUp => Ok(Next::Cut),
     }
 }
 

@@ -72,6 +72,12 @@ impl World {
         self.models = Arc::new(models);
     }
 
+    /// The same, with models whose keys and limits are others than this process's own.
+    pub fn with_models(mut self, models: Models) -> World {
+        self.models = Arc::new(models);
+        self
+    }
+
     /// Performs on a thread of its own. `act` gets the handle that stops it; a panic becomes the report that
     /// `failed` makes, so that nothing waits for ever.
     fn spawn(

@@ -16,6 +16,7 @@
 //! - a tool call whose arguments are not one complete JSON object is an error, never a call;
 //! - counters of usage are taken as sent, and never shrink a budget.
 
+pub mod accepts;
 pub mod anthropic_messages;
 pub mod assemble;
 pub mod error;
@@ -158,6 +159,18 @@ pub trait Decode: Send {
 
     /// Whether the provider's own end mark has come.
     fn is_complete(&self) -> bool;
+}
+
+/// A tool's name as all providers take it back. A model may have named one that nobody offered, in a form that
+/// its own provider refuses from then on; the same name always becomes the same.
+fn sent_name(name: &str) -> std::borrow::Cow<'_, str> {
+    const LONGEST: usize = 64;
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if (1..=LONGEST).contains(&name.len()) && name.chars().all(is_fine) {
+        return name.into();
+    }
+    let fine = name.chars().map(|c| if is_fine(c) { c } else { '_' }).take(LONGEST);
+    Some(fine.collect::<String>()).filter(|name| !name.is_empty()).unwrap_or("tool".into()).into()
 }
 
 /// What came of a stream.

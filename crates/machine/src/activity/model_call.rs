@@ -3,7 +3,7 @@
 use crate::driver::{Consultation, Fact};
 use crate::effect::Effect;
 use crate::event::EventKind;
-use crate::message::{ModelCall, ModelFailure, Part, Reply};
+use crate::message::{ModelCall, ModelFailure, Part, Reply, Usage};
 use crate::policy::price::dollars;
 use crate::policy::retry;
 use crate::state::{Pending, Phase};
@@ -36,17 +36,8 @@ impl Step<'_> {
     }
 
     pub(crate) fn on_model_replied(&mut self, reply: Result<Reply, ModelFailure>) {
-        let usage = match &reply {
-            Ok(reply) => reply.usage,
-            Err(failure) => failure.usage,
-        };
+        let usage = self.pay(&reply);
         let spend = &mut self.state.data.spend;
-        spend.tokens = spend.tokens.saturating_add(usage.total());
-        match usage.nanodollars {
-            Some(cost) => spend.usd += dollars(cost),
-            None if reply.is_ok() || usage.total() > 0 => spend.unpriced += 1,
-            None => {}
-        }
         match &reply {
             Ok(reply) => {
                 spend.context_overflows = 0;
@@ -86,6 +77,22 @@ impl Step<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Counts what a call cost, whether its answer is still wanted or not.
+    pub(crate) fn pay(&mut self, reply: &Result<Reply, ModelFailure>) -> Usage {
+        let usage = match reply {
+            Ok(reply) => reply.usage,
+            Err(failure) => failure.usage,
+        };
+        let spend = &mut self.state.data.spend;
+        spend.tokens = spend.tokens.saturating_add(usage.total());
+        match usage.nanodollars {
+            Some(cost) => spend.usd += dollars(cost),
+            None if reply.is_ok() || usage.total() > 0 => spend.unpriced += 1,
+            None => {}
+        }
+        usage
     }
 
     /// Sets a timer to ask again, if that may help; false if the driver has to be told.

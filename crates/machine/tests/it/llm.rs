@@ -592,3 +592,21 @@ fn a_question_has_one_number_however_often_it_is_asked() {
     rig.command(Command::Interrupt { note: "no".to_owned() });
     assert_eq!(question(&rig), Some(3));
 }
+
+#[test]
+fn what_an_interrupted_call_cost_is_counted_once_when_it_is_known() {
+    let mut rig = Rig::started(task());
+    let stopped = rig.effect("call_model").0;
+    rig.command(Command::Interrupt { note: "wait".to_owned() });
+    assert_eq!(rig.state.data().spend.tokens, 0);
+    let cut = ModelFailure {
+        kind: "cancelled".to_owned(),
+        retry: Retry::Never,
+        message: "the call was stopped".to_owned(),
+        usage: usage(40),
+    };
+    answer_to(&mut rig, stopped, Err(cut.clone()));
+    assert_eq!(rig.state.data().spend.tokens, 41);
+    answer_to(&mut rig, stopped, Err(cut));
+    assert_eq!(rig.state.data().spend.tokens, 41, "a second report is nobody's");
+}

@@ -30,6 +30,13 @@
 //! text = "late"
 //! stall = "10s"                               # silence after the first piece; at the cut, if there is one
 //!
+//! [[reply]]
+//! text = "drop by drop"
+//! drip = "50ms"                               # silence before every piece
+//!
+//! [[reply]]
+//! hang_up = true                              # the connection ends before anything is sent
+//!
 //! [end]                                       # after the last reply
 //! then = "error"                              # or "repeat": the last reply for ever
 //! message = "nothing more to say"
@@ -139,6 +146,10 @@ pub enum Fault {
     },
     /// A silence after the first piece of the body.
     Stall(Span),
+    /// A silence before every piece of the body.
+    Drip(Span),
+    /// The connection ends in place of a reply.
+    HangUp,
 }
 
 /// An HTTP error.
@@ -220,6 +231,15 @@ pub enum Outcome {
         /// The silence.
         stall: Span,
     },
+    /// A whole reply with a silence before every piece.
+    Drip {
+        /// The reply.
+        reply: Reply,
+        /// Each silence.
+        pause: Span,
+    },
+    /// Nothing at all: the connection ends.
+    HangUp,
 }
 
 impl Player {
@@ -294,6 +314,10 @@ impl Scripted {
             Some(Fault::Stall(stall)) => {
                 Outcome::Stall { reply: self.says.reply(number), stall: *stall }
             }
+            Some(Fault::Drip(pause)) => {
+                Outcome::Drip { reply: self.says.reply(number), pause: *pause }
+            }
+            Some(Fault::HangUp) => Outcome::HangUp,
         };
         Turn { delay: self.delay, outcome }
     }
@@ -332,8 +356,14 @@ impl Turn {
     /// as the bytes of a real provider. Delay and silence are for the caller to wait out, or to time out.
     pub fn play(&self) -> (Vec<StreamEvent>, Answer) {
         let (reply, is_whole) = match &self.outcome {
-            Outcome::Reply(reply) | Outcome::Stall { reply, .. } => (reply, true),
+            Outcome::Reply(reply) | Outcome::Stall { reply, .. } | Outcome::Drip { reply, .. } => {
+                (reply, true)
+            }
             Outcome::Cut { reply, .. } => (reply, false),
+            Outcome::HangUp => {
+                let message = "the connection ended before an answer began";
+                return (Vec::new(), Err(ModelError::new(ErrorKind::Transport, message)));
+            }
             Outcome::Failure(failure) => return (Vec::new(), Err(failure.error())),
         };
         let mut events = events(reply);
@@ -354,9 +384,11 @@ impl Turn {
         };
         match &self.outcome {
             Outcome::Cut { .. } => events.len(),
-            Outcome::Reply(_) | Outcome::Stall { .. } | Outcome::Failure(_) => {
-                events.iter().position(is_piece).map_or(0, |at| at + 1)
-            }
+            Outcome::Reply(_)
+            | Outcome::Stall { .. }
+            | Outcome::Drip { .. }
+            | Outcome::HangUp
+            | Outcome::Failure(_) => events.iter().position(is_piece).map_or(0, |at| at + 1),
         }
     }
 
@@ -364,7 +396,9 @@ impl Turn {
     pub fn stall(&self) -> Span {
         match &self.outcome {
             Outcome::Cut { stall, .. } | Outcome::Stall { stall, .. } => *stall,
-            Outcome::Reply(_) | Outcome::Failure(_) => Span::default(),
+            // An embedded provider has no pieces; one pause stands for all.
+            Outcome::Drip { pause, .. } => *pause,
+            Outcome::Reply(_) | Outcome::Failure(_) | Outcome::HangUp => Span::default(),
         }
     }
 }

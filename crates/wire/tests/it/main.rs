@@ -2,11 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod accepts;
 mod anthropic_requests;
 mod anthropic_streams;
 mod assembly;
+#[path = "../../../../fuzz/checks.rs"]
+mod checks;
 mod corpus;
 mod errors;
+mod fuzz;
+mod histories;
 #[path = "../../src/model/order.rs"]
 mod order;
 mod recording;

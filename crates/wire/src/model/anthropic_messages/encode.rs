@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::NAME;
-use crate::model::{Effort, HttpRequest, ModelRequest, ToolChoice};
+use crate::model::{Effort, HttpRequest, ModelRequest, ToolChoice, sent_name};
 
 pub(super) fn encode(request: &ModelRequest) -> HttpRequest {
     let mut history = History::new(&request.model);
@@ -36,7 +36,7 @@ pub(super) fn encode(request: &ModelRequest) -> HttpRequest {
     };
     if tools.is_empty() && !history.tools.is_empty() {
         // Calls in the history need declarations, even where no further call is wanted.
-        tools = history.tools.iter().copied().map(Tool::named).collect();
+        tools = history.tools.iter().map(|name| Tool::named(name.clone())).collect();
         tool_choice = Some(Choice::None);
     }
     if let Some(last) = tools.last_mut() {
@@ -131,7 +131,7 @@ struct Format<'a> {
 
 #[derive(Serialize)]
 struct Tool<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     #[serde(skip_serializing_if = "str::is_empty")]
     description: &'a str,
     input_schema: Cow<'a, Value>,
@@ -143,10 +143,10 @@ impl<'a> Tool<'a> {
     fn of(tool: &'a crate::model::ToolDeclaration) -> Tool<'a> {
         let input_schema = Cow::Borrowed(&tool.schema);
         let description = &tool.description;
-        Tool { name: &tool.name, description, input_schema, cache_control: None }
+        Tool { name: (&*tool.name).into(), description, input_schema, cache_control: None }
     }
 
-    fn named(name: &'a str) -> Tool<'a> {
+    fn named(name: Cow<'a, str>) -> Tool<'a> {
         let input_schema = Cow::Owned(serde_json::json!({"type": "object"}));
         Tool { name, description: "", input_schema, cache_control: None }
     }
@@ -187,7 +187,7 @@ enum Content<'a> {
     },
     ToolUse {
         id: String,
-        name: &'a str,
+        name: Cow<'a, str>,
         input: &'a Value,
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<Ephemeral>,
@@ -261,7 +261,7 @@ struct History<'a> {
     open: Vec<(&'a str, String)>,
     ids: BTreeSet<String>,
     /// The tools that were called.
-    tools: BTreeSet<&'a str>,
+    tools: BTreeSet<Cow<'a, str>>,
     /// Whether the last turn ends with a server's tool: the provider continues it by itself.
     pauses: bool,
 }
@@ -281,6 +281,7 @@ impl<'a> History<'a> {
         self.pauses = false;
         for block in messages.iter().flat_map(|message| &message.blocks) {
             let native = block.native.as_ref().and_then(|native| self.own(native));
+            let native = native.filter(|raw| is_taken_back(raw));
             self.pauses = native.is_some_and(is_server_tool);
             match (&block.part, native) {
                 (Part::ToolUse { id, name, input }, native) => {
@@ -351,9 +352,10 @@ impl<'a> History<'a> {
         input: &'a Value,
         native: Option<&'a Value>,
     ) -> Content<'a> {
-        self.tools.insert(name);
+        let name = sent_name(name);
+        self.tools.insert(name.clone());
         let sent = self.id(id);
-        let unchanged = native.filter(|raw| raw["id"] == sent.as_str());
+        let unchanged = native.filter(|raw| raw["id"] == sent.as_str() && raw["name"] == *name);
         self.open.push((id, sent.clone()));
         match unchanged {
             Some(raw) => Content::Native(raw),
@@ -536,6 +538,16 @@ fn continues_without_thought(turns: &[Turn<'_>]) -> bool {
     let has_results =
         results.content.iter().any(|block| matches!(block, Content::ToolResult { .. }));
     has_results && !begins_with_thought
+}
+
+/// The provider itself sends empty texts, and servers like it blocks without a type; both are refused later.
+fn is_taken_back(raw: &Value) -> bool {
+    match raw["type"].as_str() {
+        Some("text") => raw["text"].as_str().is_some_and(|text| !text.trim().is_empty()),
+        Some("thinking") => raw["signature"].is_string(),
+        Some(kind) => !kind.is_empty(),
+        None => false,
+    }
 }
 
 fn is_thought(raw: &Value) -> bool {

@@ -1,15 +1,19 @@
 //! A request in Google's words.
 
+use std::borrow::Cow;
+
 use machine::message::{Block, Message, Native, Part, Role};
 use serde_json::{Map, Value, json};
 
 use super::{NAME, schema};
-use crate::model::{Effort, HttpRequest, ModelRequest, ToolChoice};
+use crate::model::{Effort, HttpRequest, ModelRequest, ToolChoice, sent_name};
 
 /// What a model is told of a call that has no result.
 const INTERRUPTED: &str = "interrupted: the outcome is unknown";
 /// A conversation begins with the user; this stands in where the history does not.
 const CONTINUED: &str = "(the conversation continues)";
+/// What the model is told if nothing was said since it last spoke.
+const CONTINUE: &str = "Continue.";
 /// Google's own word for calls that another model made: newer models refuse a call without a signature.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
@@ -161,7 +165,7 @@ fn generation_config(request: &ModelRequest, generation: Generation) -> Map<Stri
 struct Call<'m> {
     /// The id in the history.
     id: &'m str,
-    name: &'m str,
+    name: Cow<'m, str>,
     /// The id that was sent, which the response repeats; none if the call went without.
     sent: Option<String>,
 }
@@ -190,6 +194,10 @@ fn contents(messages: &[Message], model: &str, generation: Generation) -> Vec<Va
     let mut list = contents.list;
     if list.first().is_none_or(|content| content["role"] == "model") {
         list.insert(0, json!({"role": "user", "parts": [{"text": CONTINUED}]}));
+    }
+    // A turn that its own provider would have gone on with ends with the model; here somebody has to ask.
+    if list.last().is_some_and(|content| content["role"] == "model") {
+        list.push(json!({"role": "user", "parts": [{"text": CONTINUE}]}));
     }
     list
 }
@@ -239,8 +247,9 @@ impl<'m> Contents<'m> {
     }
 
     fn call(&mut self, id: &'m str, name: &'m str, input: &Value, own: Option<&Native>) -> Value {
+        let name = sent_name(name);
         let kept = own.filter(|own| {
-            same_model(&own.model, self.model) && own.raw["functionCall"].is_object()
+            same_model(&own.model, self.model) && own.raw["functionCall"]["name"] == *name
         });
         let is_first = self.open.is_empty();
         let (part, sent) = match kept {

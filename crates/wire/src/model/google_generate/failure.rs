@@ -103,6 +103,8 @@ fn argument(error: &Value, said: &str) -> ErrorKind {
         || says("function response")
         || says("function_response")
         || says("function call turn")
+        || says("multiturn requests")
+        || says("contents.parts must not be empty")
     {
         ErrorKind::History
     } else if says("billing") {

@@ -9,10 +9,15 @@ use serde_json::Value;
 
 use super::NAME;
 use super::history::{self, Heard, IdForm, Said, Turn};
-use crate::model::{Effort, HttpRequest, ModelRequest, ToolChoice, ToolDeclaration, Vendor};
+use crate::model::{
+    Effort, HttpRequest, ModelRequest, ToolChoice, ToolDeclaration, Vendor, sent_name,
+};
 
 /// Between a tool's result and a person, where the server wants the model to speak first.
 const BRIDGE: &str = "Understood.";
+
+/// What the model is told if nothing was said since it last spoke.
+const CONTINUE: &str = "Continue.";
 
 pub(super) fn request(vendor: &Vendor, request: &ModelRequest) -> HttpRequest {
     let limit = |named: bool| request.max_tokens.filter(|_| named);
@@ -77,6 +82,10 @@ fn messages<'a>(vendor: &Vendor, request: &'a ModelRequest) -> Vec<Wire<'a>> {
             Turn::Assistant(said) => assistant(said, &request.model, &mut messages),
         }
     }
+    // A turn that its own provider would have gone on with ends with the model; here somebody has to ask.
+    if vendor.assistant_after_tools && matches!(messages.last(), Some(Wire::Assistant { .. })) {
+        messages.push(Wire::User { content: Content::Text(CONTINUE.into()) });
+    }
     messages
 }
 
@@ -109,7 +118,8 @@ fn assistant<'a>(said: Vec<Said<'a>>, model: &str, messages: &mut Vec<Wire<'a>>)
             },
             Part::ToolUse { name, input, .. } => {
                 let Some(call) = call else { continue };
-                let function = Function { name, arguments: history::arguments(input) };
+                let function =
+                    Function { name: sent_name(name), arguments: history::arguments(input) };
                 let extra_content = native.and_then(|raw| raw.get("extra_content"));
                 tool_calls.push(ToolCall {
                     id: call.id.clone(),
@@ -302,7 +312,7 @@ struct ToolCall<'a> {
 
 #[derive(Serialize)]
 struct Function<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: String,
 }
 

@@ -68,6 +68,9 @@ const HISTORY_SIGNS: &[&str] = &[
     "unexpected role",
     "expected last role",
     "items are not persisted",
+    "must have either content or tool_calls",
+    "'messages[",
+    "'input[",
 ];
 
 /// Reads an answer that is no stream.

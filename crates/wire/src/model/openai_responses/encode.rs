@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::NAME;
 use crate::model::openai_chat::encode::{bytes, effort, headers};
 use crate::model::openai_chat::history::{self, Heard, IdForm, Said, Turn};
-use crate::model::{HttpRequest, ModelRequest, ToolChoice, ToolDeclaration};
+use crate::model::{HttpRequest, ModelRequest, ToolChoice, ToolDeclaration, sent_name};
 
 /// Families that do not reason; they refuse to be asked for encrypted reasoning.
 const WITHOUT_REASONING: &[&str] = &["gpt-3", "gpt-4", "chatgpt-"];
@@ -56,10 +56,11 @@ fn assistant<'a>(said: Vec<Said<'a>>, model: &str, items: &mut Vec<Item<'a>>) {
     let begin = items.len();
     let mut results = Vec::new();
     for Said { block, call } in said {
-        let native = history::native(block, NAME, model).filter(|raw| raw["type"].is_string());
+        let native = history::native(block, NAME, model).filter(|raw| is_taken_back(raw));
         let text = match (&block.part, native, call) {
             (Part::ToolUse { name, input, .. }, native, Some(call)) => {
-                match native.filter(|raw| raw["call_id"] == *call.id) {
+                let name = sent_name(name);
+                match native.filter(|raw| raw["call_id"] == *call.id && raw["name"] == *name) {
                     Some(raw) => items.push(Item::Raw(raw)),
                     None => items.push(Item::FunctionCall {
                         call_id: call.id.clone(),
@@ -90,6 +91,19 @@ fn assistant<'a>(said: Vec<Said<'a>>, model: &str, items: &mut Vec<Item<'a>>) {
         items.pop();
     }
     items.append(&mut results);
+}
+
+/// Items of compatible servers may lack what the next request needs; those are told in words, if at all.
+fn is_taken_back(raw: &Value) -> bool {
+    match raw["type"].as_str() {
+        Some("message") => raw["role"] == "assistant" && raw["content"].is_array(),
+        Some("function_call") => {
+            let arguments = raw["arguments"].as_str().unwrap_or_default();
+            serde_json::from_str::<serde_json::Map<String, Value>>(arguments).is_ok()
+        }
+        Some("function_call_output") | None => false,
+        Some(kind) => !kind.is_empty(),
+    }
 }
 
 fn is_reasoning(raw: &Value) -> bool {
@@ -182,7 +196,7 @@ enum Item<'a> {
     },
     FunctionCall {
         call_id: String,
-        name: &'a str,
+        name: Cow<'a, str>,
         arguments: String,
     },
     FunctionCallOutput {

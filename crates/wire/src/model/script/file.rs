@@ -34,10 +34,21 @@ const REPLY_KEYS: &[&str] = &[
     "retry_after",
     "cut_after_bytes",
     "stall",
+    "drip",
+    "hang_up",
 ];
 /// Keys that make a reply something: without any of them it is a mistake.
-const SUBSTANCE: &[&str] =
-    &["text", "thinking", "tool_calls", "stop", "status", "error", "cut_after_bytes", "stall"];
+const SUBSTANCE: &[&str] = &[
+    "text",
+    "thinking",
+    "tool_calls",
+    "stop",
+    "status",
+    "error",
+    "cut_after_bytes",
+    "stall",
+    "hang_up",
+];
 const STOPS: &[(&str, StopReason)] = &[
     ("end_turn", StopReason::EndTurn),
     ("tool_use", StopReason::ToolUse),
@@ -228,7 +239,17 @@ impl Reader<'_> {
     fn fault(&mut self, table: &DeTable<'_>) -> Option<Fault> {
         let is_failure = table.contains_key("status") || table.contains_key("error");
         let alone: &[&str] = if is_failure {
-            &["text", "thinking", "tool_calls", "usage", "stop", "cut_after_bytes", "stall"]
+            &[
+                "text",
+                "thinking",
+                "tool_calls",
+                "usage",
+                "stop",
+                "cut_after_bytes",
+                "stall",
+                "drip",
+                "hang_up",
+            ]
         } else {
             &["body", "retry_after"]
         };
@@ -242,6 +263,21 @@ impl Reader<'_> {
         }
         if is_failure {
             return self.failure(table).map(Fault::Failure);
+        }
+        if let Some(item) = table.get("hang_up") {
+            match item.get_ref() {
+                DeValue::Boolean(true) => {}
+                _ => self.wrong(item.span(), "expected true, or leave it out"),
+            }
+            return Some(Fault::HangUp);
+        }
+        if let Some(item) = table.get("drip") {
+            for other in ["stall", "cut_after_bytes"] {
+                if let Some(other) = table.get(other) {
+                    self.wrong(other.span(), "this and \"drip\" have no place in one reply");
+                }
+            }
+            return self.span(item).map(Fault::Drip);
         }
         let stall = table.get("stall").and_then(|item| self.span(item));
         let cut = table.get("cut_after_bytes").and_then(|item| self.whole(item));

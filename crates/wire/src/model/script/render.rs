@@ -49,6 +49,8 @@ pub struct Delivery {
     pub rendered: Rendered,
     /// Be silent before the chunk of this number; if there is none, before the end.
     pub stall: Option<(usize, Span)>,
+    /// Be silent so long before every chunk.
+    pub drip: Span,
     /// How the connection ends.
     pub ending: Ending,
 }
@@ -60,6 +62,8 @@ pub enum Ending {
     Whole,
     /// In the middle: close it without finishing the body.
     Cut,
+    /// At once: close it before anything is sent.
+    HangUp,
 }
 
 /// The failures that a script can ask for by their meaning, with their usual status.
@@ -134,11 +138,20 @@ pub fn render_failure(failure: &Failure, dialect: Served) -> Rendered {
 /// How a server sends a turn to somebody who asked for `model`.
 pub fn deliver(turn: &Turn, dialect: Served, model: &str, mode: Mode) -> Delivery {
     let named = |reply: &Reply| Reply { model: model.to_owned(), ..reply.clone() };
+    let mut drip = Span::default();
     let (rendered, stall, ending) = match &turn.outcome {
         Outcome::Reply(reply) => (render(&named(reply), dialect, mode), None, Ending::Whole),
         Outcome::Failure(failure) => (render_failure(failure, dialect), None, Ending::Whole),
         Outcome::Stall { reply, stall } => {
             (render(&named(reply), dialect, mode), Some((1, *stall)), Ending::Whole)
+        }
+        Outcome::Drip { reply, pause } => {
+            drip = *pause;
+            (render(&named(reply), dialect, mode), None, Ending::Whole)
+        }
+        Outcome::HangUp => {
+            let nothing = Rendered { status: 200, headers: Vec::new(), chunks: Vec::new() };
+            (nothing, None, Ending::HangUp)
         }
         Outcome::Cut { reply, after_bytes, stall } => {
             let mut rendered = render(&named(reply), dialect, mode);
@@ -147,7 +160,7 @@ pub fn deliver(turn: &Turn, dialect: Served, model: &str, mode: Mode) -> Deliver
             (rendered, stall, Ending::Cut)
         }
     };
-    Delivery { delay: turn.delay, rendered, stall, ending }
+    Delivery { delay: turn.delay, rendered, stall, drip, ending }
 }
 
 /// The first bytes of a body.

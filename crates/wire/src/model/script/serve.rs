@@ -3,7 +3,8 @@
 use machine::message::{Message, Part, Role};
 use serde_json::Value;
 
-use super::Mode;
+use super::{Failure, Mode};
+use crate::model::{ErrorKind, accepts};
 
 /// A dialect that is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,10 +102,19 @@ pub fn route(method: &str, path: &str) -> Option<Route> {
     }
 }
 
-/// Reads a request's body; an error says what is wrong with it.
-pub fn read(route: &Route, body: &[u8]) -> Result<Asked, String> {
-    let body: Value =
-        serde_json::from_slice(body).map_err(|error| format!("the body is no JSON: {error}"))?;
+/// Reads a request's body. One that cannot be read, or whose conversation the provider itself would refuse, is
+/// answered with the failure: the script is not asked.
+pub fn read(route: &Route, body: &[u8]) -> Result<Asked, Failure> {
+    let refuse =
+        |kind, message| Failure { kind, message: Some(message), ..Failure::of_status(400) };
+    let body: Value = serde_json::from_slice(body)
+        .map_err(|error| refuse(ErrorKind::Config, format!("the body is no JSON: {error}")))?;
+    let asked = question(route, &body).map_err(|message| refuse(ErrorKind::Config, message))?;
+    accepts::check(route.dialect, &body).map_err(|message| refuse(ErrorKind::History, message))?;
+    Ok(asked)
+}
+
+fn question(route: &Route, body: &Value) -> Result<Asked, String> {
     if !body.is_object() {
         return Err("the body is no object".to_owned());
     }

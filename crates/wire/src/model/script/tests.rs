@@ -314,7 +314,7 @@ fn mistakes_are_told_with_their_place() {
         ),
         (
             "[[reply]]\ndelay = \"1s\"",
-            "1:1 the reply says nothing and breaks nothing (give it one of text, thinking, tool_calls, stop, status, error, cut_after_bytes, stall)",
+            "1:1 the reply says nothing and breaks nothing (give it one of text, thinking, tool_calls, stop, status, error, cut_after_bytes, stall, hang_up)",
         ),
         ("[[reply]]\ntext = 7", "2:8 expected text in quotes"),
         (
@@ -543,4 +543,20 @@ fn a_chat_stream_is_the_events_that_clients_know() {
     );
     let silent = deliver(&turn, Served::OpenAiChat, "gpt", Mode::StreamWithoutUsage);
     assert_eq!(silent.rendered.chunks.len(), 6);
+}
+
+#[test]
+fn a_reply_can_drip_and_a_connection_can_end_before_it() {
+    let mut player = Player::new(script(
+        "[[reply]]\ntext = \"slow\"\ndrip = \"50ms\"\n[[reply]]\nhang_up = true\n",
+    ));
+    let drip = deliver(&player.next(""), Served::OpenAiChat, "m", Mode::Stream);
+    assert_eq!((drip.drip, drip.ending), (Span(50), Ending::Whole));
+    let gone = player.next("");
+    assert_eq!(deliver(&gone, Served::OpenAiChat, "m", Mode::Stream).ending, Ending::HangUp);
+    assert_eq!(gone.play().1.unwrap_err().kind, ErrorKind::Transport);
+    let wrong = errors(
+        "[[reply]]\nhang_up = false\n[[reply]]\ntext = \"x\"\ndrip = \"1s\"\nstall = \"1s\"\n",
+    );
+    assert_eq!(wrong.len(), 2, "{wrong:?}");
 }

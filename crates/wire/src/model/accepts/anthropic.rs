@@ -1,0 +1,131 @@
+//! Anthropic's rules: turns alternate and begin with the user, every call has its result first thing in the next
+//! turn, ids are unique, nothing is empty, nothing ends in thought.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{Refusal, is_name, is_plain, text};
+
+pub(super) fn check(body: &Value) -> Result<(), Refusal> {
+    let messages = body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if messages.is_empty() {
+        return Err("messages: at least one message is required".to_owned());
+    }
+    let mut ids = BTreeSet::new();
+    // Calls of the last turn of the model that have no result yet.
+    let mut open: Vec<&str> = Vec::new();
+    let mut turn = "";
+    // Whether only results came so far in this turn of the user.
+    let mut is_answering = false;
+    for (at, message) in messages.iter().enumerate() {
+        let role = text(message, "role");
+        if role != turn {
+            if turn == "user" && !open.is_empty() {
+                return Err(unanswered(at.saturating_sub(2), &open));
+            }
+            is_answering = role == "user";
+            turn = role;
+        }
+        if at == 0 && role != "user" {
+            return Err("messages: first message must use the \"user\" role".to_owned());
+        }
+        for (place, block) in blocks(at, message)?.iter().enumerate() {
+            let refuse = |why: &str| Err(format!("messages.{at}.content.{place}: {why}"));
+            match (role, text(block, "type")) {
+                ("user", "tool_result") => {
+                    let id = text(block, "tool_use_id");
+                    let Some(found) = open.iter().position(|known| *known == id) else {
+                        return refuse(&format!(
+                            "unexpected `tool_use_id` found in `tool_result` blocks: {id}"
+                        ));
+                    };
+                    if !is_answering {
+                        return Err(unanswered(at.saturating_sub(1), &open));
+                    }
+                    open.remove(found);
+                    if block["is_error"] == true && is_empty(&block["content"]) {
+                        return refuse("content cannot be empty if `is_error` is true");
+                    }
+                }
+                ("user", "text" | "image" | "document") => is_answering = false,
+                ("assistant", "tool_use") => {
+                    let id = text(block, "id");
+                    if id.is_empty() || !is_plain(id) {
+                        return refuse("tool_use.id: String should match '^[a-zA-Z0-9_-]+$'");
+                    }
+                    if !ids.insert(id) {
+                        return refuse("`tool_use` ids must be unique");
+                    }
+                    if !is_name(text(block, "name")) || !block["input"].is_object() {
+                        return refuse("tool_use: expected a name and an object as input");
+                    }
+                    open.push(id);
+                }
+                ("assistant", "text" | "redacted_thinking") => {}
+                ("assistant", "thinking") if block["signature"].is_string() => {}
+                // What the provider's own tools, or a newer version of it, leave behind is its own business.
+                ("assistant", kind) if !is_ours(kind) => {}
+                (_, kind) => return refuse(&format!("`{kind}` has no place here")),
+            }
+            if block["type"] == "text" && text(block, "text").trim().is_empty() {
+                return refuse("text content blocks must contain non-whitespace text");
+            }
+        }
+        let last = blocks(at, message)?.last().map(|block| text(block, "type"));
+        let next = messages.get(at + 1).map(|next| text(next, "role"));
+        if role == "assistant" && next != Some("assistant") {
+            if matches!(last, Some("thinking" | "redacted_thinking")) {
+                return Err(format!("messages.{at}: the final block cannot be `thinking`"));
+            }
+            if next.is_none() && !last.is_some_and(is_server_block) {
+                return Err(if open.is_empty() {
+                    "messages: the conversation must end with a user message".to_owned()
+                } else {
+                    unanswered(at, &open)
+                });
+            }
+        }
+    }
+    if !open.is_empty() {
+        return Err(unanswered(messages.len().saturating_sub(2), &open));
+    }
+    if !ids.is_empty() && body["tools"].as_array().is_none_or(Vec::is_empty) {
+        return Err("messages: requests with `tool_use` blocks must define tools".to_owned());
+    }
+    Ok(())
+}
+
+/// The content as blocks; a text alone is one, and needs no further look.
+fn blocks(at: usize, message: &Value) -> Result<&[Value], Refusal> {
+    match &message["content"] {
+        Value::String(text) if !text.trim().is_empty() => Ok(&[]),
+        Value::Array(blocks) if !blocks.is_empty() => Ok(blocks),
+        _ => Err(format!("messages.{at}: all messages must have non-empty content")),
+    }
+}
+
+fn unanswered(at: usize, open: &[&str]) -> Refusal {
+    let ids = open.join(", ");
+    format!(
+        "messages.{at}: `tool_use` ids were found without `tool_result` blocks immediately after: {ids}"
+    )
+}
+
+fn is_empty(content: &Value) -> bool {
+    match content {
+        Value::String(text) => text.is_empty(),
+        Value::Array(blocks) => blocks.is_empty(),
+        _ => true,
+    }
+}
+
+/// Blocks that only a client sends, or that have rules of their own.
+fn is_ours(kind: &str) -> bool {
+    matches!(kind, "" | "tool_result" | "image" | "document" | "thinking")
+}
+
+/// What the provider's own tools leave behind.
+fn is_server_block(kind: &str) -> bool {
+    kind == "server_tool_use" || kind == "mcp_tool_use" || kind.ends_with("_tool_result")
+}

@@ -1,0 +1,12 @@
+//! Answers of chat completions from any bytes.
+
+#![no_main]
+
+#[path = "../checks.rs"]
+#[allow(dead_code, reason = "one target a check")]
+mod checks;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| checks::decoder(
+    &wire::model::openai_chat::OpenAiChat::default(),
+    bytes
+));
