@@ -16,6 +16,7 @@
 
 pub mod anthropic_messages;
 pub mod assemble;
+pub mod constrained;
 pub mod error;
 pub mod google_generate;
 pub mod openai_chat;

@@ -5,6 +5,7 @@
 mod anthropic_requests;
 mod anthropic_streams;
 mod assembly;
+mod constrained;
 mod corpus;
 mod errors;
 mod rig;
