@@ -123,6 +123,17 @@ pub enum DialectName {
     GoogleGenerate,
 }
 
+/// How a model decides, as files say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decisions {
+    /// By the calls of its dialect.
+    #[default]
+    Native,
+    /// By an answer that is bound to one JSON schema of all tools: for small models.
+    Constrained,
+}
+
 /// Who says where a provider is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
@@ -162,6 +173,10 @@ pub struct Provider {
     pub key_variables: Vec<String>,
     /// A command that prints its key; empty if there is none.
     pub key_command: Vec<String>,
+    /// How its models decide.
+    pub decisions: Decisions,
+    /// Models that decide otherwise, by name.
+    pub decisions_of: BTreeMap<String, Decisions>,
     /// Who says so.
     pub source: Source,
 }
@@ -282,6 +297,11 @@ impl Provider {
             DialectName::OpenAiResponses => Box::new(OpenAiResponses),
             DialectName::GoogleGenerate => Box::new(GoogleGenerate),
         }
+    }
+
+    /// How this model decides.
+    pub fn decisions(&self, model: &str) -> Decisions {
+        self.decisions_of.get(model).copied().unwrap_or(self.decisions)
     }
 
     /// Whether there is a key. Runs nothing.
@@ -423,6 +443,8 @@ impl BuiltIn {
             base_url,
             key_variables: self.key_variables.iter().map(|name| (*name).to_owned()).collect(),
             key_command: Vec::new(),
+            decisions: Decisions::default(),
+            decisions_of: BTreeMap::new(),
             source: Source::BuiltIn,
         })
     }
@@ -456,6 +478,17 @@ struct Entry {
     assistant_after_tools: bool,
     #[serde(default)]
     document_url: bool,
+    #[serde(default)]
+    decisions: Decisions,
+    #[serde(default)]
+    model: BTreeMap<String, ModelEntry>,
+}
+
+/// What is said of one model of a provider.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ModelEntry {
+    decisions: Decisions,
 }
 
 /// The file's providers, each with its line. None if there is no file.
@@ -525,6 +558,8 @@ fn provider(name: String, entry: Entry, source: Source) -> Result<Provider, Stri
         vendor,
         key_variables: entry.key_env.into_iter().collect(),
         key_command: entry.key_command.unwrap_or_default(),
+        decisions: entry.decisions,
+        decisions_of: entry.model.into_iter().map(|(name, of)| (name, of.decisions)).collect(),
         source,
     })
 }

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use machine::message::{ModelCall, Reply};
 use machine::tool;
 use wire::model::assemble::Limits;
+use wire::model::constrained::constrain;
 use wire::model::{
     Answer, ErrorKind, ModelError, ModelRequest, Stream, StreamEvent, ToolChoice, ToolDeclaration,
 };
@@ -15,7 +16,7 @@ use wire::model::{
 use super::Listener;
 use crate::http::{self, Chunk, Finished, KeyHeader, TransportError};
 use crate::process::Cancel;
-use crate::providers::{Environment, KeyError, KeyState, Provider, Providers, Secret};
+use crate::providers::{Decisions, Environment, KeyError, KeyState, Provider, Providers, Secret};
 
 /// Reaches models over the network.
 #[derive(Debug, Default)]
@@ -68,7 +69,14 @@ impl Remote {
         hear: Listener<'_>,
     ) -> Answer {
         let dialect = provider.translation();
-        let request = dialect.encode(&question(model, call));
+        let (question, choices) = match provider.decisions(model) {
+            Decisions::Native => (question(model, call), None),
+            Decisions::Constrained => {
+                let (question, choices) = constrain(question(model, call));
+                (question, Some(choices))
+            }
+        };
+        let request = dialect.encode(&question);
         let url = format!("{}{}", provider.base_url, request.path);
         let (name, prefix) = dialect.key_header();
         let key = key.map(|key| KeyHeader { name, prefix, key });
@@ -76,20 +84,28 @@ impl Remote {
         let mut events = Vec::new();
         let mut take = |chunk: &[u8]| {
             events.clear();
-            let pushed = stream.push(chunk, &mut events);
-            hear(&events);
-            match pushed {
+            let meant = match stream.push(chunk, &mut events) {
                 Ok(()) => weigh(&events),
                 // The stream keeps its error and tells it at its end.
                 Err(_) => Chunk::Last,
+            };
+            if choices.is_some() {
+                // Half a decision is nothing to read.
+                events.retain(|event| !matches!(event, StreamEvent::TextDelta { .. }));
             }
+            hear(&events);
+            meant
         };
         let ended =
             http::post(&url, &request.headers, key, request.body, self.limits, cancel, &mut take);
-        match ended {
+        let answer = match ended {
             Ok(Finished { status: 200, .. }) => stream.finish(),
             Ok(Finished { status, headers, body }) => Err(dialect.failure(status, &headers, &body)),
             Err(error) => cut(stream, &error),
+        };
+        match choices {
+            Some(choices) => answer.and_then(|reply| choices.interpret(reply)),
+            None => answer,
         }
     }
 
