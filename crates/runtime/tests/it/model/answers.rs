@@ -170,11 +170,18 @@ fn two_calls_run_at_once() {
 }
 
 #[test]
-fn calls_one_after_the_other_share_a_connection() {
-    let server = Server::new(|_, stream| stream.write_all(&whole(ANTHROPIC)).is_ok());
+fn a_server_that_closes_after_an_answer_without_saying_so_is_asked_again() {
+    // As llama.cpp does after a stream, though its answer promised to keep the connection: here at the worst moment,
+    // when the next question has just come.
+    let server = Server::new(|_, stream| {
+        stream.write_all(&whole(ANTHROPIC)).unwrap();
+        let _ = stream.peek(&mut [0]);
+        false
+    });
     let rig = Rig::new(&server);
     for _ in 0..3 {
         rig.ask("anthropic/claude").unwrap();
     }
-    assert_eq!((server.requests().len(), server.connections()), (3, 1));
+    assert_eq!((server.requests().len(), server.connections()), (3, 3));
+    assert!(server.requests().iter().all(|request| request.has("connection: close")));
 }
