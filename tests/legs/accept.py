@@ -5,6 +5,7 @@ each body with the types of the SDK that speaks its dialect. A key that the SDK 
 to be sure of it, each body is checked again with such a key added in every place where one can be.
 """
 
+import functools
 import importlib
 import json
 import pkgutil
@@ -20,6 +21,7 @@ import legs
 FREE = {"schema", "input_schema", "parameters", "input", "args", "response", "properties", "responseSchema"}
 
 
+@functools.cache
 def close(package):
     """Makes every type of a package refuse keys that it does not name."""
     root = importlib.import_module(package)
