@@ -137,12 +137,7 @@ impl Choices {
         match self.read(&reply) {
             Ok((part, stop)) => Ok(replace(reply, part, stop)),
             Err(why) => {
-                let cut = if reply.stop == StopReason::MaxTokens {
-                    "; it ended at its limit of tokens"
-                } else {
-                    ""
-                };
-                let message = format!("the answer is no decision: {why}{cut}");
+                let message = format!("the answer is no decision: {why}");
                 let mut error = ModelError::new(ErrorKind::MalformedToolCall, message);
                 error.usage = reply.usage;
                 Err(error)
@@ -151,6 +146,10 @@ impl Choices {
     }
 
     fn read(&self, reply: &Reply) -> Result<(Part, StopReason), String> {
+        if reply.stop == StopReason::MaxTokens {
+            // Whole or not: a server may have closed the braces itself.
+            return Err("it ended at its limit of tokens".to_owned());
+        }
         let mut text = String::new();
         for block in &reply.message.blocks {
             match &block.part {

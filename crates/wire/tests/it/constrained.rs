@@ -177,8 +177,11 @@ fn anything_else_is_an_error_to_try_again() {
         assert_eq!(error.usage.output, Some(3), "it is paid for all the same");
     }
     let (_, choices) = asked(ToolChoice::Auto);
-    let cut = said(r#"{"tool":"shell","with":{"comma"#, StopReason::MaxTokens);
-    assert!(choices.interpret(cut).unwrap_err().message.ends_with("limit of tokens"));
+    for cut in [r#"{"tool":"shell","with":{"comma"#, r#"{"tool":"shell","with":{"command":"ls"}}"#]
+    {
+        let error = choices.interpret(said(cut, StopReason::MaxTokens)).unwrap_err();
+        assert!(error.message.ends_with("limit of tokens"), "{error}");
+    }
     let mut called = said("", StopReason::ToolUse);
     called.message = assistant([tool_use("x", "shell", json!({"command": "ls"}))]);
     assert!(choices.interpret(called).is_err(), "no tool was offered to be called like that");
