@@ -208,7 +208,7 @@ fn a_small_model_drives_a_task_by_constrained_decisions() {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (ran.status.code().unwrap(), text(ran.stdout), text(ran.stderr))
     };
-    let limits = ["--in-place", "--unattended", "--max-turns", "3", "--max-time", "60s"];
+    let limits = ["--in-place", "--unattended", "--max-turns", "3", "--max-time", "5m"];
     let goal = ["run", "list the files of this folder", "--model", "local/smol", "--json"];
     let (code, out, err) = run(&[&goal[..], &limits[..]].concat());
     assert!([0, 10, 11, 13, 14].contains(&code), "{code}\n{out}{err}");
