@@ -16,7 +16,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 pub use reqwest::Url;
-use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT_ENCODING, CONNECTION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -31,8 +31,8 @@ const CONNECT: Duration = Duration::from_secs(30);
 /// How often a wait looks whether it was cancelled, where it cannot be woken.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// How long the end of an answer is waited for after its last event: a connection read to its end can be used
-/// again.
+/// How long the end of an answer is waited for after its last event: an encrypted connection read to its end can be
+/// used again.
 const LINGER: Duration = Duration::from_millis(20);
 
 /// How long the body of an answer that is an error may take.
@@ -153,7 +153,12 @@ pub fn post(
 ) -> Result<Finished, TransportError> {
     let unusable = |reason: String| TransportError::Unusable(reason);
     let url = Url::parse(url).map_err(|error| unusable(format!("{url:?} is no URL: {error}")))?;
-    let headers = header_map(headers, key)?;
+    let mut headers = header_map(headers, key)?;
+    if url.scheme() == "http" {
+        // Some servers promise to keep a connection and close it: the next question would be lost. In the clear a
+        // new connection costs next to nothing.
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     let (handle, client) = client_for(&url).map_err(unusable)?;
     let call = Call { origin: url.origin().ascii_serialization(), limits, started: Instant::now() };
     let request = client.post(url).headers(headers).body(body);

@@ -128,6 +128,17 @@ pub enum DialectName {
     GoogleGenerate,
 }
 
+/// How a model decides, as files say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decisions {
+    /// By the calls of its dialect.
+    #[default]
+    Native,
+    /// By an answer that is bound to one JSON schema of all tools: for small models.
+    Constrained,
+}
+
 /// Who says where a provider is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
@@ -167,6 +178,8 @@ pub struct Provider {
     pub key_variables: Vec<String>,
     /// A command that prints its key; empty if there is none.
     pub key_command: Vec<String>,
+    /// How its models decide, where nothing else is said of one.
+    pub decisions: Decisions,
     /// Who says so.
     pub source: Source,
 }
@@ -458,6 +471,7 @@ impl BuiltIn {
             base_url,
             key_variables: self.key_variables.iter().map(|name| (*name).to_owned()).collect(),
             key_command: Vec::new(),
+            decisions: Decisions::default(),
             source: Source::BuiltIn,
         })
     }
@@ -500,6 +514,8 @@ struct Entry {
     assistant_after_tools: bool,
     #[serde(default)]
     document_url: bool,
+    #[serde(default)]
+    decisions: Decisions,
 }
 
 /// What the file says; nothing if there is no file.
@@ -582,6 +598,7 @@ fn provider(name: String, entry: Entry, source: Source) -> Result<Provider, Stri
         vendor,
         key_variables: entry.key_env.into_iter().collect(),
         key_command: entry.key_command.unwrap_or_default(),
+        decisions: entry.decisions,
         source,
     })
 }

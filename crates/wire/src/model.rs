@@ -19,6 +19,7 @@
 pub mod accepts;
 pub mod anthropic_messages;
 pub mod assemble;
+pub mod constrained;
 pub mod error;
 pub mod google_generate;
 pub mod openai_chat;

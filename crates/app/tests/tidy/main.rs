@@ -168,7 +168,7 @@ fn every_source_file_says_first_what_lives_in_it() {
 
 #[test]
 fn documents_name_only_paths_that_exist() {
-    let roots = ["crates/", "docs/", "examples/", "scripts/", ".ci/", ".drivetrain/"];
+    let roots = ["crates/", "docs/", "examples/", "scripts/", "tests/", ".ci/", ".drivetrain/"];
     for (name, text) in files(".md") {
         for quoted in text.split('`').skip(1).step_by(2) {
             let path = quoted.trim_end_matches('/');

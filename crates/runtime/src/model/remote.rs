@@ -9,6 +9,7 @@ use machine::message::{ModelCall, Reply};
 use machine::policy::price::Price;
 use machine::tool;
 use wire::model::assemble::Limits;
+use wire::model::constrained::{Choices, constrain};
 use wire::model::recording::{Cover, Question};
 use wire::model::{
     Answer, Dialect, ErrorKind, HttpRequest, ModelError, ModelRequest, Stream, StreamEvent,
@@ -21,7 +22,7 @@ use super::recording::Tape;
 use super::{Listener, Recording, Traffic, file};
 use crate::http::{self, Chunk, Finished, KeyHeader, TransportError};
 use crate::process::Cancel;
-use crate::providers::{Environment, KeyError, KeyState, Provider, Providers, Secret};
+use crate::providers::{Decisions, Environment, KeyError, KeyState, Provider, Providers, Secret};
 
 /// Reaches models over the network.
 #[derive(Debug, Default)]
@@ -70,10 +71,18 @@ impl Remote {
         let providers = Providers::of(folder, &self.environment).map_err(|error| config(&error))?;
         let provider = providers.find(provider).map_err(|error| config(&error))?;
         let dialect = provider.translation();
-        let request = dialect.encode(&question(model, call));
-        let reader = Reader::new(&*dialect, model, hear);
+        let facts = providers.facts(&call.model);
+        let (question, choices) = match facts.decisions.unwrap_or(provider.decisions) {
+            Decisions::Native => (question(model, call), None),
+            Decisions::Constrained => {
+                let (question, choices) = constrain(question(model, call));
+                (question, Some(choices))
+            }
+        };
+        let request = dialect.encode(&question);
+        let reader = Reader { choices, ..Reader::new(&*dialect, model, hear) };
         let known = providers.keys(&self.environment);
-        let price = providers.facts(&call.model).price;
+        let price = facts.price;
         if let Traffic::Replay(recording) = &self.traffic {
             let cover = Cover::new(known.iter().map(Secret::reveal));
             let question = recorded(provider, &request, &cover);
@@ -178,13 +187,15 @@ struct Reader<'a> {
     dialect: &'a dyn Dialect,
     stream: Stream,
     events: Vec<StreamEvent>,
+    /// What the answer may be, if it is bound to a schema.
+    choices: Option<Choices>,
     hear: Listener<'a>,
 }
 
 impl<'a> Reader<'a> {
     fn new(dialect: &'a dyn Dialect, model: &str, hear: Listener<'a>) -> Reader<'a> {
         let stream = Stream::new(dialect, Limits::default()).for_model(model);
-        Reader { dialect, stream, events: Vec::new(), hear }
+        Reader { dialect, stream, events: Vec::new(), choices: None, hear }
     }
 
     fn take(&mut self, chunk: &[u8]) -> Chunk {
@@ -193,21 +204,36 @@ impl<'a> Reader<'a> {
             // The stream keeps its error and tells it at its end.
             Err(_) => Chunk::Last,
         };
-        (self.hear)(&mut self.events);
-        self.events.clear();
+        self.tell();
         chunk
     }
 
+    /// Half a decision is nothing to read.
+    fn tell(&mut self) {
+        if self.choices.is_some() {
+            self.events.retain(|event| !matches!(event, StreamEvent::TextDelta { .. }));
+        }
+        (self.hear)(&mut self.events);
+        self.events.clear();
+    }
+
     fn end(mut self, ended: Result<Finished, TransportError>) -> Answer {
+        let stream = self.stream;
         let answer = match ended {
-            Ok(Finished { status: 200, .. }) => self.stream.close(&mut self.events),
+            Ok(Finished { status: 200, .. }) => stream.close(&mut self.events),
             Ok(Finished { status, headers, body }) => {
                 Err(self.dialect.failure(status, &headers, &body))
             }
-            Err(error) => cut(self.stream, &error, &mut self.events),
+            Err(error) => cut(stream, &error, &mut self.events),
         };
+        if self.choices.is_some() {
+            self.events.retain(|event| !matches!(event, StreamEvent::TextDelta { .. }));
+        }
         (self.hear)(&mut self.events);
-        answer
+        match self.choices {
+            Some(choices) => answer.and_then(|reply| choices.interpret(reply)),
+            None => answer,
+        }
     }
 }
 

@@ -7,6 +7,8 @@ use machine::policy::price::Price;
 use serde::Deserialize;
 use wire::model::script;
 
+use super::Decisions;
+
 /// What is known of a model.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -15,6 +17,8 @@ pub struct Facts {
     pub context: Option<u64>,
     /// What it costs.
     pub price: Option<Price>,
+    /// How it decides; as its provider says if absent.
+    pub decisions: Option<Decisions>,
 }
 
 /// The facts that come with drivetrain.
@@ -41,13 +45,17 @@ pub(super) fn find(written: &BTreeMap<String, Facts>, model: &str) -> Facts {
             as_of: None,
             long: None,
         };
-        return Facts { context: None, price: Some(price) };
+        return Facts { price: Some(price), ..Facts::default() };
     }
     let of = |facts: &BTreeMap<String, Facts>| -> Option<Facts> {
         facts.get(model).or_else(|| facts.get(undated(model))).cloned()
     };
     let (own, built_in) = (of(written).unwrap_or_default(), of(&CATALOGUE).unwrap_or_default());
-    Facts { context: own.context.or(built_in.context), price: own.price.or(built_in.price) }
+    Facts {
+        context: own.context.or(built_in.context),
+        price: own.price.or(built_in.price),
+        decisions: own.decisions,
+    }
 }
 
 /// Every model that something is known of, by its whole name.
@@ -110,7 +118,7 @@ mod tests {
 
     #[test]
     fn what_people_wrote_wins_part_by_part() {
-        let own = Facts { context: Some(1000), price: None };
+        let own = Facts { context: Some(1000), ..Facts::default() };
         let written = BTreeMap::from([("openai/gpt-5".to_owned(), own)]);
         let found = find(&written, "openai/gpt-5");
         assert_eq!(found.context, Some(1000));

@@ -54,7 +54,7 @@ pub enum ErrorKind {
     ToolArgsTruncated,
     /// A tool call's arguments are not one JSON object.
     ToolArgsInvalid,
-    /// The provider itself says that a tool call is malformed.
+    /// A tool call is malformed: the provider itself says so, or a constrained answer is no decision.
     MalformedToolCall,
     /// Two tool calls of one answer have the same id.
     DuplicateToolId,

@@ -8,6 +8,7 @@ mod anthropic_streams;
 mod assembly;
 #[path = "../../../../fuzz/checks.rs"]
 mod checks;
+mod constrained;
 mod corpus;
 mod errors;
 mod fuzz;

@@ -53,6 +53,61 @@ fn a_chat_stream_becomes_a_tool_call() {
     assert!(request.body.contains("\"small/er\""), "{}", request.body);
 }
 
+/// A chat stream that says `text` and then stops.
+fn chat(text: &str) -> String {
+    let chunk = |delta: serde_json::Value, stop: Option<&str>| {
+        let choice = serde_json::json!({"index": 0, "delta": delta, "finish_reason": stop});
+        format!("data: {}\n\n", serde_json::json!({"id": "c1", "model": "m", "choices": [choice]}))
+    };
+    let said = text.chars().map(|c| chunk(serde_json::json!({"content": c.to_string()}), None));
+    said.collect::<String>() + &chunk(serde_json::json!({}), Some("stop")) + "data: [DONE]\n\n"
+}
+
+#[test]
+fn a_constrained_model_is_asked_by_a_schema_and_its_json_becomes_a_call() {
+    let server =
+        Server::saying(whole(&chat(r#"{"tool": "read", "with": {"path": "a.txt", "limit": 3}}"#)));
+    let rig = Rig::new(&server);
+    let path = rig.folder.path().join("models.toml");
+    let file = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("{file}[model.\"here/tiny\"]\ndecisions = \"constrained\"\n"))
+        .unwrap();
+    let mut heard = Vec::new();
+    let mut hear = |events: &mut Vec<wire::model::StreamEvent>| heard.append(events);
+    let cancel = runtime::process::Cancel::new();
+    let reply = rig
+        .models
+        .call("task", &super::call("here/tiny"), rig.folder.path(), &cancel, &mut hear)
+        .unwrap();
+    assert_eq!(reply.stop, StopReason::ToolUse);
+    let input = serde_json::json!({"path": "a.txt", "limit": 3});
+    let part = Part::ToolUse { id: "call_0".to_owned(), name: "read".to_owned(), input };
+    assert_eq!(reply.message.blocks.len(), 1);
+    assert_eq!(reply.message.blocks[0].part, part);
+    let shown = |event: &wire::model::StreamEvent| {
+        matches!(event, wire::model::StreamEvent::TextDelta { .. })
+    };
+    assert!(!heard.iter().any(shown), "{heard:?}");
+    let [request] = &server.requests()[..] else { panic!("{:?}", server.requests()) };
+    assert!(!request.body.contains("\"tools\""), "{}", request.body);
+    assert!(request.body.contains("\"const\":\"read\""), "{}", request.body);
+
+    // Another model of the same server is asked as ever.
+    assert_eq!(rig.ask("here/other").unwrap().stop, StopReason::EndTurn);
+    assert!(server.requests()[1].body.contains("\"tools\""));
+
+    let server = Server::saying(whole(&chat("I would read a.txt.")));
+    let rig = Rig::new(&server);
+    let path = rig.folder.path().join("models.toml");
+    let file = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("{file}decisions = \"constrained\"\n")).unwrap();
+    let failure = rig.fails("here/tiny");
+    assert_eq!(failure.kind, "malformed_tool_call");
+    assert_eq!(failure.retry, machine::message::Retry::Backoff);
+    std::fs::write(&path, format!("{file}decisions = \"tight\"\n")).unwrap();
+    assert!(rig.fails("here/tiny").message.contains("models.toml:5: unknown variant `tight`"));
+}
+
 #[test]
 fn byte_by_byte_gives_the_same_answer() {
     for (model, text) in [("anthropic/claude", ANTHROPIC), ("here/small", CHAT)] {
@@ -116,11 +171,18 @@ fn two_calls_run_at_once() {
 }
 
 #[test]
-fn calls_one_after_the_other_share_a_connection() {
-    let server = Server::new(|_, stream| stream.write_all(&whole(ANTHROPIC)).is_ok());
+fn a_server_that_closes_after_an_answer_without_saying_so_is_asked_again() {
+    // As llama.cpp does after a stream, though its answer promised to keep the connection: here at the worst moment,
+    // when the next question has just come.
+    let server = Server::new(|_, stream| {
+        stream.write_all(&whole(ANTHROPIC)).unwrap();
+        let _ = stream.peek(&mut [0]);
+        false
+    });
     let rig = Rig::new(&server);
     for _ in 0..3 {
         rig.ask("anthropic/claude").unwrap();
     }
-    assert_eq!((server.requests().len(), server.connections()), (3, 1));
+    assert_eq!((server.requests().len(), server.connections()), (3, 3));
+    assert!(server.requests().iter().all(|request| request.has("connection: close")));
 }

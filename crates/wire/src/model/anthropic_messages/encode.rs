@@ -57,8 +57,10 @@ pub(super) fn encode(request: &ModelRequest) -> HttpRequest {
         model: &request.model,
         max_tokens,
         stream: true,
-        // Thinking models take no other temperature than their own.
-        temperature: request.temperature.filter(|_| !matches!(thinking, Some(ref t) if t.is_on())),
+        // While they think, models take no other temperature than their own.
+        temperature: request.temperature.filter(|_| {
+            takes_temperature(&request.model) && !matches!(thinking, Some(ref t) if t.is_on())
+        }),
         thinking,
         output_config,
         system,
@@ -467,12 +469,25 @@ fn style(model: &str) -> Style {
     if rest.starts_with(['1', '2', '3']) || rest.starts_with("instant") {
         return Style::Never;
     }
-    let mut words = undated(rest).split('-').skip(1).map(|word| word.parse::<u32>().ok());
-    match (words.next().flatten(), words.next().flatten()) {
+    match version(rest) {
         (Some(4), None | Some(0..=5)) => Style::Budget,
         (Some(4), _) => Style::Adaptive,
         _ => Style::Always,
     }
+}
+
+/// The two numbers in a name such as `opus-4-6`.
+fn version(rest: &str) -> (Option<u32>, Option<u32>) {
+    let mut words = undated(rest).split('-').skip(1).map(|word| word.parse().ok());
+    (words.next().flatten(), words.next().flatten())
+}
+
+/// Since 4.7 these models refuse any temperature. Other servers that speak this dialect take one.
+fn takes_temperature(model: &str) -> bool {
+    let Some((_, rest)) = model.rsplit_once("claude-") else { return true };
+    rest.starts_with(['1', '2', '3'])
+        || rest.starts_with("instant")
+        || matches!(version(rest), (Some(4), None | Some(0..=6)))
 }
 
 /// A name without the date or the `latest` that aliases differ in.
