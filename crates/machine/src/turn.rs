@@ -9,7 +9,6 @@ use crate::policy::budget::Purchase;
 use crate::state::{Call, CallStatus, Phase};
 use crate::step::Step;
 use crate::task::Outcome;
-use crate::tool::{self, EffectClass};
 
 /// Decisions within one input. A driver that decides more often without anything happening in the world
 /// turns in a circle, and `step` must end.
@@ -24,7 +23,8 @@ impl Step<'_> {
                 return self.exhaust(forbidden);
             }
             match &self.state.data.phase {
-                Phase::New | Phase::Finished { .. } | Phase::OpeningWorkspace => return,
+                Phase::New | Phase::Finished { .. } => return,
+                Phase::OpeningWorkspace | Phase::OpeningTools => return,
                 Phase::Consulting { .. }
                 | Phase::Checkpointing { .. }
                 | Phase::Verifying { .. } => return,
@@ -36,6 +36,7 @@ impl Step<'_> {
                 Phase::Ready if self.state.data.workspace.is_none() => {
                     return self.open_workspace();
                 }
+                Phase::Ready if self.wants_tools() => return self.open_tools(),
                 Phase::Ready => {
                     decisions += 1;
                     if decisions > DECISIONS_PER_INPUT {
@@ -117,10 +118,11 @@ impl Step<'_> {
 
     fn add_calls(&mut self, actions: Vec<Action>) {
         for action in actions {
+            let class = self.class_of(&action.tool);
             self.state.data.last_call += 1;
             self.state.data.calls.push(Call {
                 id: crate::id::CallId(self.state.data.last_call),
-                class: tool::find(&action.tool).map_or(EffectClass::Unsafe, |tool| tool.class),
+                class,
                 action,
                 status: CallStatus::Queued { approved: false, repeated: false },
                 delivered: false,
@@ -258,8 +260,13 @@ impl Step<'_> {
     /// The driver and what it may look at.
     pub(crate) fn driver(&mut self) -> (&mut dyn crate::driver::Driver, Situation<'_>) {
         let data = &self.state.data;
-        let situation =
-            Situation { goal: &data.spec.goal, now: self.now, turns: data.spend.turns, path: &[] };
+        let situation = Situation {
+            goal: &data.spec.goal,
+            now: self.now,
+            turns: data.spend.turns,
+            path: &[],
+            tools: &data.tools,
+        };
         (self.state.driver.live.as_mut(), situation)
     }
 }

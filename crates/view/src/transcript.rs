@@ -78,6 +78,9 @@ impl Transcript {
             EventKind::WorkspaceOpened { workspace } => {
                 one(Tone::Faint, format!("  works in {}", place(workspace)))
             }
+            EventKind::ToolsOpened { server, tools, problem } => {
+                tools_opened(server, tools.len(), problem.as_deref())
+            }
             EventKind::ModelCalled { model, messages } => inner(format!(
                 "{} is asked, with {messages} {}",
                 text::visible(model),
@@ -267,6 +270,16 @@ fn prefixed(tone: Tone, prefix: &str, text: &str) -> Vec<Line> {
     let mut lines = vec![Line::new(tone, format!("{prefix}{first}"))];
     lines.extend(shown.map(|line| Line::new(tone, format!("  {line}"))));
     lines
+}
+
+/// A server that offers nothing is told, however little else is.
+fn tools_opened(server: &str, tools: usize, problem: Option<&str>) -> Vec<Line> {
+    let server = text::visible(server);
+    let count = format!("{tools} {}", text::plural(tools, "tool"));
+    match problem {
+        None => vec![Line::new(Tone::Faint, format!("  server {server}: {count}"))],
+        Some(problem) => prefixed(Tone::Bad, &format!("server {server}: {count}; "), problem),
+    }
 }
 
 fn note_line(note: &Note) -> String {

@@ -59,7 +59,7 @@ impl Step<'_> {
     pub(crate) fn reissue(&mut self) {
         self.renew_deadline();
         match self.state.data.phase.clone() {
-            Phase::OpeningWorkspace => self.state.data.phase = Phase::Ready,
+            Phase::OpeningWorkspace | Phase::OpeningTools => self.state.data.phase = Phase::Ready,
             Phase::Consulting { request } => self.consult(request),
             Phase::Checkpointing { summary } | Phase::Verifying { summary } => {
                 self.check_claim(summary)

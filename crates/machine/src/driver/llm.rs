@@ -14,6 +14,7 @@ use super::{
 };
 use crate::message::{Block, Message, ModelCall, ModelFailure, Part, Reply, Role, StopReason};
 use crate::policy::permission::Author;
+use crate::server::{self, ToolOffer};
 use crate::task::CriterionResult;
 use crate::tool::{self, Status, ToolResult};
 
@@ -41,6 +42,9 @@ struct Config {
     /// The tools it may ask for; all if absent.
     #[serde(default)]
     tools: Option<Vec<String>>,
+    /// The servers whose tools it may ask for; all if absent.
+    #[serde(default)]
+    servers: Option<Vec<String>>,
     /// How often it may be asked; no limit of its own if absent.
     #[serde(default)]
     max_steps: Option<u64>,
@@ -51,8 +55,28 @@ struct Llm {
     model: String,
     system: Arc<str>,
     tools: Arc<[String]>,
+    offered: Offered,
     max_steps: Option<u64>,
     memory: Memory,
+}
+
+/// Which tools of servers the model is offered.
+#[derive(Debug)]
+struct Offered {
+    servers: Option<Vec<String>>,
+    /// As written, the built-in ones among them; `mcp__SERVER__*` names all of a server.
+    names: Option<Vec<String>>,
+}
+
+impl Offered {
+    fn of(&self, tools: &[ToolOffer]) -> Arc<Vec<ToolOffer>> {
+        let wanted = |tool: &&ToolOffer| {
+            let named = |name: &String| server::names(name, &tool.name);
+            self.servers.as_ref().is_none_or(|servers| servers.contains(&tool.source))
+                && self.names.as_ref().is_none_or(|names| names.iter().any(named))
+        };
+        Arc::new(tools.iter().filter(wanted).cloned().collect())
+    }
 }
 
 /// All that is remembered between two calls.
@@ -121,7 +145,10 @@ impl Llm {
             ));
         }
         let all = || tool::TOOLS.iter().map(|tool| tool.name.to_owned()).collect();
+        let offered = Offered { servers: config.servers, names: config.tools.clone() };
         let tools: Vec<String> = config.tools.unwrap_or_else(all);
+        let tools: Vec<String> =
+            tools.into_iter().filter(|name| !server::is_offered(name)).collect();
         if let Some(unknown) = tools.iter().find(|name| tool::find(name).is_none()) {
             return Err(format!("tools: there is no tool {unknown:?}"));
         }
@@ -130,7 +157,7 @@ impl Llm {
             None => SYSTEM.to_owned(),
         };
         let (model, max_steps) = (config.model, config.max_steps);
-        Ok(Llm { model, system: system.into(), tools: tools.into(), max_steps, memory })
+        Ok(Llm { model, system: system.into(), tools: tools.into(), offered, max_steps, memory })
     }
 
     fn say(&mut self, text: impl Into<String>) {
@@ -157,6 +184,7 @@ impl Llm {
             system: Arc::clone(&self.system),
             messages: Arc::clone(&self.memory.messages),
             tools: Arc::clone(&self.tools),
+            offers: self.offered.of(situation.tools),
         }))
     }
 

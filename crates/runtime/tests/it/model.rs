@@ -107,6 +107,7 @@ fn call(model: &str) -> ModelCall {
         system: Arc::from("Be brief."),
         messages: Arc::new(vec![Message::user("Say hello.")]),
         tools: Arc::from(["read".to_owned()]),
+        offers: Arc::default(),
     }
 }
 

@@ -58,6 +58,7 @@ fn call(folder: &Path, tool: &str, input: Value) -> ToolCall {
         timeout: None,
         workspace: in_place(folder),
         repeated: false,
+        server: None,
     }
 }
 

@@ -3,6 +3,7 @@
 use machine::id::TaskId;
 use machine::policy::budget::Budget;
 use machine::policy::permission::{Decide, Policy, Rule, Unattended};
+use machine::server::ServerSpec;
 use machine::task::{Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec};
 use machine::time::Span;
 use serde_json::{Value, json};
@@ -111,12 +112,21 @@ fn plan(number: u64, turns: u64, random: &mut Random) -> Plan {
         workspace: WorkspaceSpec { kind: None, protect: Vec::new() },
         policy: policy(random),
         folder: "/project".to_owned(),
+        servers: Vec::new(),
     };
     for check in 0..random.below(3) {
         spec.acceptance.push(Criterion::Shell {
             command: format!("check {check}"),
             exit: 0,
             stdout: None,
+            timeout: Span::seconds(9),
+        });
+    }
+    if number.is_multiple_of(3) {
+        spec.servers.push(ServerSpec {
+            name: "s".to_owned(),
+            file: "/project/.mcp.json".to_owned(),
+            sha256: String::new(),
             timeout: Span::seconds(9),
         });
     }
@@ -248,6 +258,7 @@ pub(crate) fn steady(number: u64, turns: u64) -> Plan {
             workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), protect: Vec::new() },
             policy: Policy::default(),
             folder: "/project".to_owned(),
+            servers: Vec::new(),
         },
         attended: false,
     }

@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 use crate::tool::{Status, ToolResult};
 
 const HERE: Situation<'static> =
-    Situation { goal: "count", now: Timestamp(1000), turns: 4, path: &[2] };
+    Situation { goal: "count", now: Timestamp(1000), turns: 4, path: &[2], tools: &[] };
 
 fn config() -> Value {
     json!({ "plugin": { "name": "countdown", "command": ["./countdown"] }, "config": { "from": 3 } })

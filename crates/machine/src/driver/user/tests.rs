@@ -6,7 +6,8 @@ use crate::id::CallId;
 use crate::time::Timestamp;
 use crate::tool::Status;
 
-const HERE: Situation<'static> = Situation { goal: "g", now: Timestamp(0), turns: 0, path: &[] };
+const HERE: Situation<'static> =
+    Situation { goal: "g", now: Timestamp(0), turns: 0, path: &[], tools: &[] };
 
 fn check(line: &str, expected: &str) {
     let got = match parse(line) {
