@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::driver::composite;
+use crate::task::DriverSpec;
 use crate::time::Span;
 use crate::tool::EffectClass;
 
@@ -185,6 +187,94 @@ pub fn names(written: &str, tool: &str) -> bool {
             tool.starts_with(beginning)
         }
         _ => written == tool,
+    }
+}
+
+/// The servers that a task needs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Wanted {
+    /// Those that are there.
+    pub servers: Vec<ServerSpec>,
+    /// What the task's file names and nobody declares: names of servers and of tools.
+    pub missing: Vec<String>,
+    /// Whether the task has a use for any server at all.
+    pub any: bool,
+}
+
+/// Which servers a driver has a use for: all, if a model that is not limited to some decides; else those that it names,
+/// by name or by a tool. A server that nobody can use is not started.
+pub fn wanted(driver: &DriverSpec, available: &[ServerSpec]) -> Wanted {
+    let mut named: Vec<Named> = Vec::new();
+    let mut config = driver.config.clone();
+    // Nesting beyond the limit is reported by the composite itself when it is made.
+    let _ = composite::visit(&driver.name, &mut config, &mut |name, config| {
+        let texts = |value: &Value| -> Option<Vec<String>> {
+            let items = value.as_array()?.iter().filter_map(Value::as_str);
+            Some(items.map(str::to_owned).collect())
+        };
+        if name == "llm" {
+            match (texts(&config["servers"]), texts(&config["tools"])) {
+                (None, None) => named.push(Named::Every),
+                (Some(servers), None) => named.extend(servers.into_iter().map(Named::Server)),
+                (servers, Some(tools)) => {
+                    named.extend(servers.into_iter().flatten().map(Named::Server));
+                    let offered = tools.into_iter().filter(|tool| is_offered(tool));
+                    named.extend(offered.map(Named::Tool));
+                }
+            }
+        } else {
+            called(config, &mut named);
+        }
+        Ok(())
+    });
+    let mut wanted = Wanted { any: !named.is_empty(), ..Wanted::default() };
+    for name in &named {
+        let fits = |server: &&ServerSpec| name.means(&server.name);
+        let mut found = available.iter().filter(fits).peekable();
+        match name {
+            Named::Server(text) | Named::Tool(text) if found.peek().is_none() => {
+                wanted.missing.push(text.clone());
+            }
+            _ => wanted.servers.extend(found.cloned()),
+        }
+    }
+    let is_wanted = |server: &&ServerSpec| wanted.servers.contains(server);
+    wanted.servers = available.iter().filter(is_wanted).cloned().collect();
+    wanted
+}
+
+/// How a task names servers.
+enum Named {
+    Every,
+    Server(String),
+    /// A tool's name, or its beginning before a `*`.
+    Tool(String),
+}
+
+impl Named {
+    fn means(&self, server: &str) -> bool {
+        let prefix = prefix_of(server);
+        match self {
+            Named::Every => true,
+            Named::Server(name) => name == server,
+            Named::Tool(tool) => match tool.strip_suffix('*') {
+                Some(start) => start.starts_with(&prefix) || prefix.starts_with(start),
+                None => tool.starts_with(&prefix),
+            },
+        }
+    }
+}
+
+/// The servers' tools that steps and states call, wherever they stand.
+fn called(value: &Value, named: &mut Vec<Named>) {
+    match value {
+        Value::Object(fields) => {
+            let tool = fields.get("tool").and_then(Value::as_str).filter(|tool| is_offered(tool));
+            named.extend(tool.map(|tool| Named::Tool(tool.to_owned())));
+            fields.values().for_each(|value| called(value, named));
+        }
+        Value::Array(items) => items.iter().for_each(|item| called(item, named)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
@@ -410,6 +500,39 @@ mod tests {
         };
         assert_eq!(classes(false), [EffectClass::Unsafe; 3]);
         assert_eq!(classes(true), [EffectClass::Pure, EffectClass::Keyed, EffectClass::Unsafe]);
+    }
+
+    #[test]
+    fn a_task_gets_the_servers_that_its_driver_can_use() {
+        let spec = |name: &str| ServerSpec {
+            name: name.to_owned(),
+            file: String::new(),
+            sha256: String::new(),
+            timeout: Span(1),
+        };
+        let available = [spec("a"), spec("b")];
+        let ask = |name: &str, config: Value| {
+            let wanted = wanted(&DriverSpec { name: name.to_owned(), config }, &available);
+            let servers: Vec<String> = wanted.servers.into_iter().map(|s| s.name).collect();
+            (servers.join(" "), wanted.missing.join(" "), wanted.any)
+        };
+        let said = |servers: &str, missing: &str| (servers.to_owned(), missing.to_owned(), true);
+        let nothing = (String::new(), String::new(), false);
+        assert_eq!(ask("llm", json!({ "model": "m/n" })), said("a b", ""));
+        assert_eq!(ask("llm", json!({ "servers": ["b"] })), said("b", ""));
+        assert_eq!(ask("llm", json!({ "servers": ["b", "c"] })), said("b", "c"));
+        assert_eq!(ask("llm", json!({ "servers": [] })), nothing);
+        assert_eq!(ask("llm", json!({ "tools": ["read"] })), nothing);
+        assert_eq!(ask("llm", json!({ "tools": ["read", "mcp__a__*"] })), said("a", ""));
+        assert_eq!(ask("llm", json!({ "tools": ["mcp__c__x"] })), said("", "mcp__c__x"));
+        assert_eq!(ask("user", json!(null)), nothing);
+        let steps = json!({ "steps": [{ "tool": "shell" }, { "tool": "mcp__b__x" }] });
+        assert_eq!(ask("workflow", steps.clone()), said("b", ""));
+        let both = json!({ "drivers": [
+            { "driver": "workflow", "config": steps },
+            { "driver": "llm", "config": { "servers": ["a"] } },
+        ] });
+        assert_eq!(ask("sequence", both), said("a b", ""));
     }
 
     #[test]

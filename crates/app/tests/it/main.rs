@@ -7,6 +7,7 @@ mod control;
 mod environment;
 mod fake;
 mod help;
+mod mcp;
 mod model;
 mod outcomes;
 mod signals;

@@ -39,6 +39,15 @@ struct Rig {
     home: Home,
 }
 
+/// The interpreter itself: what is on the PATH may be a wrapper that needs variables a server does not get.
+fn python() -> String {
+    let asked = std::process::Command::new("python3")
+        .args(["-c", "import sys; print(sys.executable)"])
+        .output()
+        .unwrap();
+    String::from_utf8(asked.stdout).unwrap().trim().to_owned()
+}
+
 fn script() -> String {
     format!("{}/tests/fixtures/mcp_server.py", env!("CARGO_MANIFEST_DIR"))
 }
@@ -47,7 +56,7 @@ impl Rig {
     /// A project whose server is started with these arguments and keys.
     fn with(arguments: &[&str], more: &str) -> Rig {
         let rig = Rig::empty();
-        let mut command = vec!["python3".to_owned(), script()];
+        let mut command = vec![python(), script()];
         command.extend(arguments.iter().map(|word| (*word).to_owned()));
         rig.declare(&format!(
             "[server.test]\ncommand = {}\nenv = {{ MCP_LOG = {:?} }}\n{more}",
@@ -375,7 +384,7 @@ fn a_server_that_cannot_start_says_why() {
 fn it_gets_the_variables_that_its_file_names_and_no_others() {
     let more = "[server.test.env]\nA_TOKEN = \"sk-very-secret-9\"\nB = \"${MCP_UNSET:-other}\"\n";
     let rig = Rig::empty();
-    let command = json!(["python3", script()]);
+    let command = json!([python(), script()]);
     rig.declare(&format!("[server.test]\ncommand = {command}\n{more}"));
     rig.trust();
     rig.open();
