@@ -99,7 +99,8 @@ pub fn state(home: &Home, folder: &Path, files: &[Seen]) -> Result<TrustState, S
     Ok(TrustState::Untrusted { new, changed })
 }
 
-/// Records that these files, and no others of the folder, are trusted as they are.
+/// Records that these files are trusted as they are. Others of the folder that were trusted before stay so: from
+/// another place in the project other files are seen.
 pub fn trust(home: &Home, folder: &Path, files: &[Seen], now: Timestamp) -> Result<(), String> {
     let root = text(&root(folder)?)?;
     let mut named = BTreeMap::new();
@@ -107,7 +108,10 @@ pub fn trust(home: &Home, folder: &Path, files: &[Seen], now: Timestamp) -> Resu
         named.insert(text(&file.path)?, file.sha256.clone());
     }
     change(home, |record| {
-        record.folders.insert(root, Trusted { time: now.0, files: named });
+        let none = Trusted { time: now.0, files: BTreeMap::new() };
+        let trusted = record.folders.entry(root).or_insert(none);
+        trusted.time = now.0;
+        trusted.files.extend(named);
     })
 }
 
@@ -213,6 +217,22 @@ mod tests {
         assert!(!revoke(&home, &project).unwrap());
         assert_ne!(state(&home, &project, &seen(&project, "one")).unwrap(), TrustState::Trusted);
         assert_eq!(state(&home, &project, &[]).unwrap(), TrustState::Trusted);
+    }
+
+    #[test]
+    fn files_that_are_trusted_one_after_the_other_are_all_trusted() {
+        let place = tempfile::tempdir().unwrap();
+        let home = Home::at(place.path().join("home"));
+        let project = place.path().join("project");
+        for folder in ["project/.git", "project/below"] {
+            fs::create_dir_all(place.path().join(folder)).unwrap();
+        }
+        let (above, below) = (seen(&project, "one"), seen(&project.join("below"), "two"));
+        trust(&home, &project.join("below"), &below, Timestamp(1)).unwrap();
+        trust(&home, &project, &above, Timestamp(2)).unwrap();
+        let all = [above, below].concat();
+        assert_eq!(state(&home, &project, &all).unwrap(), TrustState::Trusted);
+        assert_eq!(recorded(&home, &project).unwrap().unwrap().files.len(), 2);
     }
 
     #[test]

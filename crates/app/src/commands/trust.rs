@@ -217,8 +217,7 @@ pub(crate) fn servers_for(
         let message = format!(
             "{shown} is {verb}, so its servers are not started: drivetrain trust shows it and asks"
         );
-        let notice =
-            json!({ "v": 1, "notice": "untrusted", "message": message, "files": untrusted });
+        let notice = json!({ "v": 1, "notice": message, "files": untrusted });
         output::error(&if json { notice.to_string() } else { format!("note: {message}") });
     }
     Ok(wanted.servers)

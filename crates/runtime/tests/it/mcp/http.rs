@@ -16,8 +16,12 @@ struct Server {
 
 impl Server {
     fn start(rig: &Rig, token: &str) -> Server {
+        Server::at("0", rig, token)
+    }
+
+    fn at(port: &str, rig: &Rig, token: &str) -> Server {
         let mut child = Command::new("python3")
-            .args([script(), "--http".to_owned()])
+            .args([script(), "--http".to_owned(), port.to_owned()])
             .env("MCP_LOG", rig.log_file())
             .env("MCP_TOKEN", token)
             .stdout(Stdio::piped())
@@ -79,6 +83,19 @@ fn a_server_over_http_that_goes_away_is_an_error() {
     let lost = rig.call("echo", json!({ "text": "x" }));
     assert_eq!(lost.status, Status::Error);
     assert!(lost.text.contains("server test:"), "{}", lost.text);
+}
+
+#[test]
+fn a_server_over_http_that_comes_back_is_spoken_to_again() {
+    let rig = Rig::empty();
+    let server = Server::start(&rig, "right-token");
+    server.declare(&rig, "Bearer right-token");
+    rig.open();
+    let port = server.port.clone();
+    drop(server);
+    assert_eq!(rig.call("echo", json!({ "text": "x" })).status, Status::Error);
+    let _back = Server::at(&port, &rig, "right-token");
+    assert_eq!(text(&rig.call("echo", json!({ "text": "again" }))), "again");
 }
 
 #[test]
