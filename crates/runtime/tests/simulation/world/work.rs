@@ -48,8 +48,9 @@ impl Attempt {
 impl World {
     pub(super) fn begin(&mut self, process: usize, task: &TaskId, effect: Effect) {
         let number = self.attempts.len();
-        let is_workspace = matches!(effect, Effect::OpenWorkspace { .. });
-        let hangs = !is_workspace && !self.finishing && self.chance(30);
+        // Both have limits of their own, and an interrupt waits for them.
+        let is_opening = matches!(effect, Effect::OpenWorkspace { .. } | Effect::OpenTools { .. });
+        let hangs = !is_opening && !self.finishing && self.chance(30);
         self.note(|| {
             format!("process {process} starts {} #{} of {task}", name(&effect), effect.id().0)
         });
