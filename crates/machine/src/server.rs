@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::driver::composite;
 use crate::task::DriverSpec;
-use crate::time::Span;
 use crate::tool::EffectClass;
 
 /// How the name of every offered tool begins. No built-in tool's name does.
@@ -39,8 +38,6 @@ pub struct ServerSpec {
     pub file: String,
     /// SHA-256 of that file when the task was started, in hex.
     pub sha256: String,
-    /// How long one call may take.
-    pub timeout: Span,
 }
 
 /// A server with its part in a call.
@@ -438,7 +435,6 @@ mod tests {
             name: name.to_owned(),
             file: String::new(),
             sha256: String::new(),
-            timeout: Span(1),
         };
         let servers = [spec("a"), spec("a__b")];
         let one = offers("a", vec![claim("b__c")], ALL);
@@ -508,7 +504,6 @@ mod tests {
             name: name.to_owned(),
             file: String::new(),
             sha256: String::new(),
-            timeout: Span(1),
         };
         let available = [spec("a"), spec("b")];
         let ask = |name: &str, config: Value| {

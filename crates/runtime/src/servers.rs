@@ -89,7 +89,6 @@ pub fn of(home: &Home, folder: &Path) -> Result<Found, LibraryError> {
                 name: server.name,
                 file: file.seen.path.to_string_lossy().into_owned(),
                 sha256: file.seen.sha256.clone(),
-                timeout: server.timeout,
             });
         }
     }

@@ -67,7 +67,6 @@ fn server(name: &str) -> ServerSpec {
         name: name.to_owned(),
         file: "/project/.mcp.json".to_owned(),
         sha256: "ab".to_owned(),
-        timeout: Span::seconds(9),
     }
 }
 

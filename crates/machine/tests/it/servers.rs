@@ -9,7 +9,6 @@ use machine::policy::permission::{Decide, Rule};
 use machine::server::{Claim, Limits, ServerSpec, ServerTools, offers};
 use machine::state::Standing;
 use machine::task::{DriverSpec, TaskSpec};
-use machine::time::Span;
 use machine::tool::{EffectClass, ToolResult};
 use serde_json::{Value, json};
 
@@ -20,7 +19,6 @@ fn server(name: &str) -> ServerSpec {
         name: name.to_owned(),
         file: "/project/.mcp.json".to_owned(),
         sha256: "ab".to_owned(),
-        timeout: Span::seconds(9),
     }
 }
 

@@ -116,7 +116,7 @@ impl Connection {
     ) -> Result<Connection, String> {
         let handle = http::network()?;
         let reach = Expanded::of(server, own)?;
-        let mut last = String::new();
+        let mut first = None;
         for beginning in beginnings() {
             let list_changed = Arc::new(Notify::new());
             let ear = Ear { list_changed: Arc::clone(&list_changed) };
@@ -125,7 +125,8 @@ impl Connection {
             let service = match began {
                 Ok(service) => service,
                 Err(Unbegun::Refused(why)) => {
-                    last = explained(&why, child.as_ref());
+                    // If neither way is taken, the usual one is the one to talk about.
+                    first.get_or_insert_with(|| explained(&why, child.as_ref()));
                     continue;
                 }
                 Err(Unbegun::Failed(why)) => {
@@ -147,7 +148,7 @@ impl Connection {
             };
             return connection.listed(server, list_changed, signal, cancel);
         }
-        Err(reach.hide(&last))
+        Err(reach.hide(&first.unwrap_or_default()))
     }
 
     /// Asks for the tools, and listens for changes from here on.
@@ -431,9 +432,14 @@ fn began(
         None => Err(Unbegun::Failed("it was stopped".to_owned())),
         Some(Err(_)) => Err(Unbegun::Failed(format!("it did not answer within {limit}"))),
         Some(Ok(Ok(service))) => Ok(service),
-        Some(Ok(Err(error @ ClientInitializeError::JsonRpcError(_)))) => {
-            Err(Unbegun::Refused(format!("it refused to begin: {error}")))
+        Some(Ok(Err(error))) if error.is_authorization_required() => {
+            Err(Unbegun::Failed(format!("it wants another authorization: {error}")))
         }
+        // Over HTTP a refusal may be a status instead of a message.
+        Some(Ok(Err(
+            error @ (ClientInitializeError::JsonRpcError(_)
+            | ClientInitializeError::TransportError { .. }),
+        ))) => Err(Unbegun::Refused(format!("it refused to begin: {error}"))),
         Some(Ok(Err(ClientInitializeError::ConnectionClosed(_)))) => {
             Err(Unbegun::Failed("it closed the connection before it answered".to_owned()))
         }

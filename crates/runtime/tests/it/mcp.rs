@@ -141,7 +141,6 @@ impl Rig {
             name: "test".to_owned(),
             file: self.project().join(".drivetrain/mcp.toml").to_str().unwrap().to_owned(),
             sha256: String::new(),
-            timeout: Span::seconds(60),
         });
         let behind = ServerCall {
             server: spec,

@@ -112,7 +112,6 @@ fn with_servers(mut tasks: Vec<Plan>) -> Vec<Plan> {
             name: "s".to_owned(),
             file: "/project/.mcp.json".to_owned(),
             sha256: String::new(),
-            timeout: Span::seconds(9),
         });
     }
     tasks

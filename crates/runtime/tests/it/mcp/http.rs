@@ -16,12 +16,13 @@ struct Server {
 
 impl Server {
     fn start(rig: &Rig, token: &str) -> Server {
-        Server::at("0", rig, token)
+        Server::at("0", &[], rig, token)
     }
 
-    fn at(port: &str, rig: &Rig, token: &str) -> Server {
+    fn at(port: &str, more: &[&str], rig: &Rig, token: &str) -> Server {
         let mut child = Command::new("python3")
-            .args([script(), "--http".to_owned(), port.to_owned()])
+            .args([&script(), "--http", port])
+            .args(more)
             .env("MCP_LOG", rig.log_file())
             .env("MCP_TOKEN", token)
             .stdout(Stdio::piped())
@@ -64,6 +65,16 @@ fn tools_over_http_are_found_and_called_and_the_session_is_ended() {
 }
 
 #[test]
+fn a_server_over_http_of_the_newest_revision_is_understood() {
+    let rig = Rig::empty();
+    let server = Server::at("0", &["--modern"], &rig, "right-token");
+    server.declare(&rig, "Bearer right-token");
+    assert_eq!(rig.open().problem, None);
+    assert_eq!(text(&rig.call("echo", json!({ "text": "x" }))), "x");
+    assert!(rig.log().contains("server/discover"), "{}", rig.log());
+}
+
+#[test]
 fn a_refused_token_is_a_problem_that_does_not_show_it() {
     let rig = Rig::empty();
     let server = Server::start(&rig, "right-token");
@@ -94,7 +105,7 @@ fn a_server_over_http_that_comes_back_is_spoken_to_again() {
     let port = server.port.clone();
     drop(server);
     assert_eq!(rig.call("echo", json!({ "text": "x" })).status, Status::Error);
-    let _back = Server::at(&port, &rig, "right-token");
+    let _back = Server::at(&port, &[], &rig, "right-token");
     assert_eq!(text(&rig.call("echo", json!({ "text": "again" }))), "again");
 }
 
