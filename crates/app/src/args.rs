@@ -61,6 +61,7 @@ FILES:
   .drivetrain/workflows/*.toml   workflows by name
   .drivetrain/drivers/*.toml     drivers that are programs of their own
   .drivetrain/models.toml        providers of models
+  .drivetrain/mcp.toml           servers of tools, as .mcp.json; see `drivetrain trust`
 These are looked for in the folder, its parents up to the repository's root, then in
 $XDG_CONFIG_HOME/drivetrain.
 
@@ -214,6 +215,20 @@ EXAMPLES:
     #[command(after_long_help = "EXAMPLES:\n  drivetrain doctor\n  drivetrain doctor --json")]
     Doctor,
 
+    /// Look at the project's files that start programs, and say that you trust them
+    ///
+    /// No server of .drivetrain/mcp.toml or .mcp.json is started before. What is trusted is the content: a file that
+    /// has changed is asked about again. The record is kept outside the project.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain trust
+      Shows what the files would start, and asks
+  drivetrain trust --show
+  drivetrain trust --revoke
+  drivetrain trust ../other --yes
+      For scripts: nobody is asked")]
+    Trust(TrustArgs),
+
     /// Check, mend or export the journal
     #[command(
         subcommand,
@@ -232,7 +247,9 @@ EXAMPLES:
         shell: clap_complete::Shell,
     },
 
-    /// List the tools that steps and people can use
+    /// List the tools that steps, people and models can use
+    ///
+    /// Servers of files that are trusted are started, asked for their tools, and ended.
     #[command(
         after_long_help = "EXAMPLES:\n  drivetrain tools\n  drivetrain tools --json | jq '.tools[].name'"
     )]
@@ -460,6 +477,26 @@ pub(crate) struct ResumeArgs {
 
     #[command(flatten)]
     pub(crate) screen: ScreenArgs,
+}
+
+/// Arguments of `trust`.
+#[derive(Debug, Args)]
+pub(crate) struct TrustArgs {
+    /// The project's folder; this one if absent
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: Option<PathBuf>,
+
+    /// Only show the files and how they stand
+    #[arg(long, conflicts_with_all = ["revoke", "yes"])]
+    pub(crate) show: bool,
+
+    /// Take all trust in the folder back
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) revoke: bool,
+
+    /// Trust the files as they are without being asked
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 /// Arguments of `list`.

@@ -15,4 +15,5 @@ pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod show;
 pub(crate) mod tell;
+pub(crate) mod trust;
 pub(crate) mod why;

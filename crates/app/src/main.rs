@@ -79,6 +79,7 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
         Cmd::HandOver(args) => commands::hand_over::run(args, json),
         Cmd::Init => commands::init::run(json),
         Cmd::Doctor => commands::doctor::run(json),
+        Cmd::Trust(args) => commands::trust::run(args, json),
         Cmd::Journal(JournalCmd::Verify) => commands::journal::verify(json),
         Cmd::Journal(JournalCmd::Rebuild) => commands::journal::rebuild(json),
         Cmd::Journal(JournalCmd::Export(args)) => commands::journal::export(&args.id),

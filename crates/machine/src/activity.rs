@@ -6,4 +6,5 @@ mod consult;
 mod model_call;
 mod timer;
 mod tool_call;
+mod tools;
 mod workspace;

@@ -28,6 +28,7 @@ use serde_json::Value;
 use crate::id::CallId;
 use crate::message::{ModelCall, ModelFailure, Reply};
 use crate::policy::permission::Author;
+use crate::server::ToolOffer;
 use crate::task::{Criterion, CriterionResult};
 use crate::time::{Span, Timestamp};
 use crate::tool::ToolResult;
@@ -167,6 +168,8 @@ pub struct Situation<'a> {
     pub turns: u64,
     /// The driver's own place in a tree of drivers; a composite extends it for its children.
     pub path: &'a [u32],
+    /// The tools beside the built-in ones.
+    pub tools: &'a [ToolOffer],
 }
 
 /// A live driver. See the module's page for the contract.

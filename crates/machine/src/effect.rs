@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::id::{CallId, EffectId};
 use crate::message::ModelCall;
 use crate::policy::permission::Approval;
+use crate::server::{ServerCall, ServerSpec};
 use crate::task::{Criterion, Workspace, WorkspaceSpec};
 use crate::time::{Span, Timestamp};
 use crate::tool::EffectClass;
@@ -22,6 +23,17 @@ pub enum Effect {
         /// What is wanted.
         spec: WorkspaceSpec,
         /// The folder the task was started in.
+        folder: String,
+    },
+    /// Start the task's servers, where they do not run, and ask them for their tools.
+    OpenTools {
+        /// Answered by `ToolsOpened`.
+        id: EffectId,
+        /// Who is asked.
+        servers: Vec<ServerSpec>,
+        /// Where they work.
+        workspace: Workspace,
+        /// The folder the task was started in: what is trusted is looked up by it.
         folder: String,
     },
     /// Run a tool.
@@ -98,6 +110,8 @@ pub struct ToolCall {
     pub workspace: Workspace,
     /// True if an earlier attempt may have run: a checkable tool looks before it acts.
     pub repeated: bool,
+    /// The server that performs it; none for a built-in tool.
+    pub server: Option<ServerCall>,
 }
 
 impl Effect {
@@ -105,6 +119,7 @@ impl Effect {
     pub fn id(&self) -> EffectId {
         match self {
             Effect::OpenWorkspace { id, .. }
+            | Effect::OpenTools { id, .. }
             | Effect::RunTool { id, .. }
             | Effect::Consult { id, .. }
             | Effect::CallModel { id, .. }

@@ -64,6 +64,16 @@ pub enum EventKind {
         /// The place.
         workspace: Workspace,
     },
+    /// A server was asked for its tools, or has other ones now.
+    ToolsOpened {
+        /// The server.
+        server: String,
+        /// The names of its tools.
+        tools: Vec<String>,
+        /// Why there are none, or what was left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
+    },
     /// A model is asked.
     ModelCalled {
         /// The model.

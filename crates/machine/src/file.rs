@@ -5,6 +5,7 @@
 //! as a [`SourceError`]. Drivers use the same checks for a configuration that has no file.
 
 pub(crate) mod check;
+pub mod mcp;
 pub mod plugin;
 pub mod policy;
 mod source;

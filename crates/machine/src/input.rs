@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::id::{CallId, EffectId};
 use crate::message::{ModelFailure, Reply};
 use crate::policy::budget::Budget;
+use crate::server::ServerTools;
 use crate::task::{CriterionResult, DriverSpec, TaskSpec, Workspace};
 use crate::time::Timestamp;
 use crate::tool::ToolResult;
@@ -194,6 +195,10 @@ pub enum Resolution {
 pub enum Signal {
     /// The workspace is there, or it cannot be.
     WorkspaceOpened(EffectId, Result<Workspace, String>),
+    /// The task's servers were asked for their tools; one that cannot be had says why.
+    ToolsOpened(EffectId, Vec<ServerTools>),
+    /// A server has other tools now, at no one's asking.
+    ToolsChanged(ServerTools),
     /// The criteria ran, or could not be.
     Verified(EffectId, Result<Vec<CriterionResult>, String>),
     /// The decider outside answered, or could not.

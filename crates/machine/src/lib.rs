@@ -14,6 +14,7 @@ pub mod input;
 mod life;
 pub mod message;
 pub mod policy;
+pub mod server;
 pub mod state;
 pub mod step;
 pub mod stream;

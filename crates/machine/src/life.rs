@@ -82,6 +82,7 @@ impl Step<'_> {
     fn lose_effects(&mut self) -> (Vec<CallId>, Vec<CallId>) {
         self.state.data.pending.clear();
         self.state.data.unpaid.clear();
+        self.state.data.tools_open = false;
         let (mut repeated, mut in_doubt) = (Vec::new(), Vec::new());
         for call in &mut self.state.data.calls {
             if matches!(call.status, CallStatus::Running { .. }) {
@@ -143,7 +144,9 @@ impl Step<'_> {
         if self.is_finished() {
             return self.reject(self.ended());
         }
-        self.stop(|pending| !matches!(pending, Pending::Deadline | Pending::Workspace));
+        self.stop(|pending| {
+            !matches!(pending, Pending::Deadline | Pending::Workspace | Pending::Tools)
+        });
         self.abort_calls("interrupted by the operator");
         match self.state.data.phase {
             Phase::Consulting { .. }
@@ -152,6 +155,7 @@ impl Step<'_> {
             | Phase::Waiting(_) => self.state.data.phase = Phase::Ready,
             Phase::New
             | Phase::OpeningWorkspace
+            | Phase::OpeningTools
             | Phase::Ready
             | Phase::Acting
             | Phase::Finished { .. } => {}
@@ -274,6 +278,7 @@ impl Step<'_> {
             self.close_turn();
         }
         self.state.data.attachment = None;
+        self.state.data.tools_open = false;
         self.state.data.phase = Phase::Finished { outcome, reason: reason.clone() };
         let spend = self.state.data.spend.clone();
         self.event(|| EventKind::TaskFinished {

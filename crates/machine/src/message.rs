@@ -6,6 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::server::ToolOffer;
+
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -212,6 +214,13 @@ pub struct ModelCall {
     /// Its number among the task's questions, given by the loop: the same question, asked again, has the same.
     #[serde(default)]
     pub question: u64,
+    /// Those of the tools that are not built in, as their servers offer them.
+    #[serde(default, skip_serializing_if = "no_offers")]
+    pub offers: Arc<Vec<ToolOffer>>,
+}
+
+fn no_offers(offers: &Arc<Vec<ToolOffer>>) -> bool {
+    offers.is_empty()
 }
 
 /// Why a model did not answer.

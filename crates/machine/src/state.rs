@@ -16,6 +16,7 @@ use crate::input::MACHINE_VERSION;
 use crate::policy::budget::{Budget, Spend};
 use crate::policy::retry::LONGEST_SITTING;
 use crate::policy::stuck::Streak;
+use crate::server::ToolOffer;
 use crate::task::{DriverSpec, Outcome, TaskSpec, Workspace};
 use crate::time::{Span, Timestamp};
 use crate::tool::{EffectClass, Status, ToolResult};
@@ -48,6 +49,12 @@ pub struct Data {
     pub phase: Phase,
     /// Its place to work, once opened.
     pub workspace: Option<Workspace>,
+    /// Tools beside the built-in ones, as their servers last offered them.
+    #[serde(default, skip_serializing_if = "no_tools")]
+    pub tools: Arc<Vec<ToolOffer>>,
+    /// Whether the process that drives the task has its servers running.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tools_open: bool,
     /// The calls of the open turn, in the order of the decision.
     pub calls: Vec<Call>,
     /// Actions that were decided on and wait for a larger budget.
@@ -93,6 +100,10 @@ pub struct Data {
     pub dropped: u64,
 }
 
+fn no_tools(tools: &Arc<Vec<ToolOffer>>) -> bool {
+    tools.is_empty()
+}
+
 /// The process that performs a task's effects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
@@ -112,6 +123,8 @@ pub enum Phase {
     New,
     /// Its workspace is being opened.
     OpeningWorkspace,
+    /// Servers are being asked for their tools.
+    OpeningTools,
     /// Nothing is under way; the driver is to be asked.
     Ready,
     /// The calls of a turn are under way.
@@ -148,6 +161,8 @@ pub enum Phase {
 pub enum Pending {
     /// Opening the workspace.
     Workspace,
+    /// Asking servers for their tools.
+    Tools,
     /// A call's attempt.
     Call(CallId),
     /// Asking the decider outside.
@@ -294,6 +309,7 @@ impl State {
             workspace: crate::task::WorkspaceSpec::default(),
             policy: crate::policy::permission::Policy::default(),
             folder: String::new(),
+            servers: Vec::new(),
         };
         State {
             data: Data {
@@ -305,6 +321,8 @@ impl State {
                 paused: false,
                 phase: Phase::New,
                 workspace: None,
+                tools: Arc::default(),
+                tools_open: false,
                 calls: Vec::new(),
                 held: None,
                 pending: BTreeMap::new(),

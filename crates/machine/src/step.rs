@@ -80,6 +80,12 @@ impl Step<'_> {
                     self.on_workspace_opened(opened);
                 }
             }
+            Signal::ToolsOpened(id, opened) => {
+                if self.take(id, Pending::Tools) {
+                    self.on_tools_opened(opened);
+                }
+            }
+            Signal::ToolsChanged(changed) => self.on_tools_changed(changed),
             Signal::Verified(id, verdict) => {
                 if self.take(id, Pending::Verify) {
                     self.on_verified(verdict);

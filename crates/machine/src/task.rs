@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::policy::budget::Budget;
 use crate::policy::permission::Policy;
+use crate::server::ServerSpec;
 use crate::time::Span;
 
 /// Everything a task was started with.
@@ -28,6 +29,9 @@ pub struct TaskSpec {
     pub policy: Policy,
     /// The folder the task was started in, absolute.
     pub folder: String,
+    /// Servers that bring tools of their own; from files that were trusted when the task was started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerSpec>,
 }
 
 /// A driver by name, with its configuration.

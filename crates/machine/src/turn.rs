@@ -9,7 +9,6 @@ use crate::policy::budget::Purchase;
 use crate::state::{Call, CallStatus, Phase};
 use crate::step::Step;
 use crate::task::Outcome;
-use crate::tool::{self, EffectClass};
 
 /// Decisions within one input. A driver that decides more often without anything happening in the world
 /// turns in a circle, and `step` must end.
@@ -24,7 +23,8 @@ impl Step<'_> {
                 return self.exhaust(forbidden);
             }
             match &self.state.data.phase {
-                Phase::New | Phase::Finished { .. } | Phase::OpeningWorkspace => return,
+                Phase::New | Phase::Finished { .. } => return,
+                Phase::OpeningWorkspace | Phase::OpeningTools => return,
                 Phase::Consulting { .. } => return self.ask_again(),
                 Phase::Checkpointing { .. } | Phase::Verifying { .. } => return,
                 Phase::Waiting(_) if self.state.data.notes.is_empty() => return,
@@ -35,6 +35,7 @@ impl Step<'_> {
                 Phase::Ready if self.state.data.workspace.is_none() => {
                     return self.open_workspace();
                 }
+                Phase::Ready if self.wants_tools() => return self.open_tools(),
                 Phase::Ready => {
                     decisions += 1;
                     if decisions > DECISIONS_PER_INPUT {
@@ -119,10 +120,11 @@ impl Step<'_> {
 
     fn add_calls(&mut self, actions: Vec<Action>) {
         for action in actions {
+            let class = self.class_of(&action.tool);
             self.state.data.last_call += 1;
             self.state.data.calls.push(Call {
                 id: crate::id::CallId(self.state.data.last_call),
-                class: tool::find(&action.tool).map_or(EffectClass::Unsafe, |tool| tool.class),
+                class,
                 action,
                 status: CallStatus::Queued { approved: false, repeated: false },
                 delivered: false,
@@ -266,6 +268,7 @@ impl Step<'_> {
             now: self.now,
             turns: data.spend.turns,
             path: &[],
+            tools: &data.tools,
         };
         (self.state.driver.live.as_mut(), situation)
     }

@@ -372,6 +372,7 @@ fn spec(steps: u64) -> TaskSpec {
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), protect: Vec::new() },
         policy: Policy::default(),
         folder: "/".to_owned(),
+        servers: Vec::new(),
     }
 }
 

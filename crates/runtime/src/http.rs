@@ -5,8 +5,8 @@
 //! compression and stops at once when it is cancelled. What it says about a failure names the server, never
 //! a header.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::error::Error as _;
 use std::future::{Future, pending, poll_fn};
 use std::os::fd::BorrowedFd;
@@ -268,7 +268,10 @@ struct Waiting {
 }
 
 /// The second future's end; none if the first ends before.
-async fn first<T>(stop: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn first<T>(
+    stop: impl Future<Output = ()>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     let (mut stop, mut work) = (pin!(stop), pin!(work));
     poll_fn(|context| {
         if stop.as_mut().poll(context).is_ready() {
@@ -280,7 +283,7 @@ async fn first<T>(stop: impl Future<Output = ()>, work: impl Future<Output = T>)
 }
 
 /// Ends once the handle is triggered.
-async fn triggered(cancel: &Cancel) {
+pub(crate) async fn triggered(cancel: &Cancel) {
     let event = cancel.event().and_then(watch);
     while !cancel.is_triggered() {
         match &event {
@@ -316,6 +319,21 @@ fn header_map(
         let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(name))?;
         let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.reveal()))
             .map_err(|_| wrong("the key"))?;
+        value.set_sensitive(true);
+        map.insert(parsed, value);
+    }
+    Ok(map)
+}
+
+/// Headers of a server that another client speaks to: what they hold is never shown.
+pub(crate) fn secret_headers(
+    headers: &[(String, Secret)],
+) -> Result<HashMap<HeaderName, HeaderValue>, String> {
+    let wrong = |name: &str| format!("the header {name:?} cannot be sent");
+    let mut map = HashMap::new();
+    for (name, secret) in headers {
+        let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(name))?;
+        let mut value = HeaderValue::from_str(secret.reveal()).map_err(|_| wrong(name))?;
         value.set_sensitive(true);
         map.insert(parsed, value);
     }
@@ -360,8 +378,21 @@ enum Reach {
 
 static ENGINE: Mutex<Option<Engine>> = Mutex::new(None);
 
+/// The thread that drives the network, started if it is the first time.
+pub(crate) fn network() -> Result<Handle, String> {
+    let mut engine = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*engine {
+        Some(engine) => Ok(engine.handle.clone()),
+        None => {
+            let handle = start()?;
+            *engine = Some(Engine { handle: handle.clone(), clients: BTreeMap::new() });
+            Ok(handle)
+        }
+    }
+}
+
 /// The client that reaches the URL, made if it is the first of its kind.
-fn client_for(url: &Url) -> Result<(Handle, Client), String> {
+pub(crate) fn client_for(url: &Url) -> Result<(Handle, Client), String> {
     let reach = match (is_loopback(url), url.scheme()) {
         (true, "http") => Reach::Here,
         (true, _) => Reach::HereEncrypted,

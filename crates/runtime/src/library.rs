@@ -411,14 +411,16 @@ fn plain(error: &std::io::Error) -> String {
 }
 
 pub(crate) fn project_folders(folder: &Path) -> Vec<PathBuf> {
+    let places = project_places(folder).into_iter().map(|place| place.join(".drivetrain"));
+    places.filter(|folder| folder.is_dir()).collect()
+}
+
+/// The folders that belong to a project, nearest first: up to the repository's root.
+pub(crate) fn project_places(folder: &Path) -> Vec<PathBuf> {
     let Ok(folder) = std::path::absolute(folder) else { return Vec::new() };
     let root = folder.ancestors().find(|parent| parent.join(".git").exists()).unwrap_or(&folder);
-    folder
-        .ancestors()
-        .take_while(|parent| parent.starts_with(root))
-        .map(|parent| parent.join(".drivetrain"))
-        .filter(|folder| folder.is_dir())
-        .collect()
+    let places = folder.ancestors().take_while(|parent| parent.starts_with(root));
+    places.map(Path::to_owned).collect()
 }
 
 pub(crate) fn user_folder() -> Option<PathBuf> {

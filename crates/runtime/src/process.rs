@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
+use crate::providers::Secret;
+
 pub use cancel::Cancel;
 pub use capture::{Capture, HEAD, KEPT, TAIL};
 pub use child::{Child, Exit, ReadError};
@@ -36,6 +38,8 @@ pub struct ProcessSpec {
     pub cwd: Option<PathBuf>,
     /// Variables beside the few that every command gets. One that looks like a secret is refused.
     pub env: Vec<(String, String)>,
+    /// Variables that the user's own or trusted file names for this command: secrets may be among them.
+    pub secrets: Vec<(String, Secret)>,
     /// What is written to its standard input; empty input if absent.
     pub stdin: Option<Vec<u8>>,
     /// Whether the two output streams are told apart.
@@ -70,6 +74,7 @@ impl ProcessSpec {
             argv: argv.into_iter().map(Into::into).collect(),
             cwd: None,
             env: Vec::new(),
+            secrets: Vec::new(),
             stdin: None,
             streams: Streams::Merged,
             timeout: None,
@@ -373,7 +378,10 @@ fn launch(
         return Err(SpawnError::NoProgram { program: name });
     };
     let stamp = new_stamp(&spec.mark).map_err(refused)?;
-    let environment = environment(&spec.env, &stamp)?;
+    let mut environment = environment(&spec.env, &stamp)?;
+    environment.extend(spec.secrets.iter().map(|(k, v)| (k.into(), v.reveal().into())));
+    // Whatever a file names, the mark stays: the tree is found by it.
+    environment.push((MARK_VARIABLE.into(), (&stamp).into()));
     let mut argv = spec.containment.wrapper(spec.cwd.as_deref(), spec.mark_dir.as_deref());
     let namespaced = !argv.is_empty();
     argv.push(program.into());

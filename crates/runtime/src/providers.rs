@@ -54,6 +54,11 @@ impl Secret {
         Secret(text.trim().into())
     }
 
+    /// Keeps a text as it is.
+    pub(crate) fn exactly(text: &str) -> Secret {
+        Secret(text.into())
+    }
+
     /// The text with every place that shows the key covered up. A word as short as `none`, which servers on this
     /// machine are given, is no secret and stays.
     pub fn hide(&self, text: &str) -> String {
@@ -148,6 +153,17 @@ pub enum Source {
     User(PathBuf),
     /// A file of the project.
     Project(PathBuf),
+}
+
+/// The variable that a text names as `${NAME}` and that holds the key of a provider that is built in, if it does.
+pub(crate) fn is_provider_key(text: &str) -> Option<&'static str> {
+    let mut names = BUILT_IN.iter().flat_map(|provider| provider.key_variables.iter().copied());
+    names.find(|name| {
+        let after = |at: usize| text[at + 2 + name.len()..].chars().next();
+        let named = format!("${{{name}");
+        let mut ends = text.match_indices(&named).map(|(at, _)| after(at));
+        ends.any(|next| next.is_none_or(|c| c != '_' && !c.is_alphanumeric()))
+    })
 }
 
 /// Whether a provider's key is there.

@@ -158,7 +158,7 @@ fn shown(capture: &Capture, services: &ToolServices) -> (String, Option<BlobRef>
 }
 
 /// The same for text made in this process.
-fn shown_text(whole: &str, services: &ToolServices) -> ToolResult {
+pub(crate) fn shown_text(whole: &str, services: &ToolServices) -> ToolResult {
     let mut capture = Capture::new(crate::process::KEPT);
     capture.push(whole.as_bytes());
     let (text, blob) = shown(&capture, services);

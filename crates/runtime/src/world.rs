@@ -12,12 +12,14 @@ use machine::effect::{Effect, ToolCall};
 use machine::id::{EffectId, TaskId};
 use machine::input::{Input, Signal};
 use machine::message::{ModelFailure, Retry, Usage};
+use machine::server::ServerTools;
 use machine::task::{Workspace, WorkspaceKind};
 use machine::tool::{Status, ToolResult};
 
 use crate::acceptance;
 use crate::home::Home;
 use crate::inbox::Inbox;
+use crate::mcp::Mcp;
 use crate::model::{Models, Traffic};
 use crate::perform::Perform;
 use crate::plugin::Plugins;
@@ -36,6 +38,7 @@ pub struct World {
     tools: Arc<ToolServices>,
     plugins: Arc<Plugins>,
     models: Arc<Models>,
+    servers: Arc<Mcp>,
     home: Home,
 }
 
@@ -51,11 +54,20 @@ impl World {
     pub fn new(inbox: Inbox, home: &Home, marks: PathBuf) -> World {
         let blobs: Arc<dyn BlobSink> =
             Arc::new(JournalBlobs(Blobs::new(home.journal().join("blobs"))));
+        let changed = inbox.clone();
+        let servers = Mcp::new(
+            home.clone(),
+            Some(marks.clone()),
+            Arc::new(move |task, tools| {
+                changed.signal(TaskId(task.to_owned()), Signal::ToolsChanged(tools).into());
+            }),
+        );
         World {
             inbox,
             running: Arc::default(),
             plugins: Arc::new(Plugins::new(Some(marks.clone()))),
             models: Arc::new(Models::default().keeping(home.answers())),
+            servers: Arc::new(servers),
             tools: Arc::new(ToolServices {
                 blobs,
                 mark_dir: Some(marks),
@@ -116,10 +128,17 @@ impl World {
             return self.inbox.signal(task.clone(), Input::ToolEnded(id, ToolResult::ok(text)));
         }
         let tools = Arc::clone(&self.tools);
+        let (name, servers) = (task.clone(), Arc::clone(&self.servers));
         self.spawn(
             task,
             id,
-            move |cancel| Input::ToolEnded(id, tool::run(&call, &tools, cancel)),
+            move |cancel| {
+                let result = match &call.server {
+                    Some(behind) => servers.call(name.as_str(), &call, behind, &tools, cancel),
+                    None => tool::run(&call, &tools, cancel),
+                };
+                Input::ToolEnded(id, result)
+            },
             move |reason| Input::ToolEnded(id, ToolResult::ended(Status::Error, reason)),
         );
     }
@@ -145,6 +164,26 @@ impl Perform for World {
                         Signal::WorkspaceOpened(id, opened).into()
                     },
                     move |reason| Signal::WorkspaceOpened(id, Err(reason)).into(),
+                );
+            }
+            Effect::OpenTools { id, servers, workspace, folder } => {
+                let (name, mcp) = (task.clone(), Arc::clone(&self.servers));
+                let absent: Vec<String> = servers.iter().map(|s| s.name.clone()).collect();
+                self.spawn(
+                    task,
+                    id,
+                    move |cancel| {
+                        let opened = mcp.open(name.as_str(), &servers, &workspace, &folder, cancel);
+                        Signal::ToolsOpened(id, opened).into()
+                    },
+                    move |reason| {
+                        let none = |server: &String| ServerTools {
+                            server: server.clone(),
+                            tools: Vec::new(),
+                            problem: Some(reason.clone()),
+                        };
+                        Signal::ToolsOpened(id, absent.iter().map(none).collect()).into()
+                    },
                 );
             }
             Effect::Consult { id, plugin, request } => {
@@ -241,6 +280,7 @@ impl Perform for World {
         drop(effects);
         self.plugins.close(task.as_str());
         self.models.close(task.as_str());
+        self.servers.close(task.as_str());
     }
 
     fn finished(&mut self, task: &TaskId) {

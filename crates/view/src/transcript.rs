@@ -83,6 +83,9 @@ impl Transcript {
             EventKind::WorkspaceOpened { workspace } => {
                 one(Tone::Faint, format!("  works in {}", place(workspace)))
             }
+            EventKind::ToolsOpened { server, tools, problem } => {
+                tools_opened(server, tools.len(), problem.as_deref())
+            }
             EventKind::ModelCalled { model, messages } => inner(format!(
                 "{} is asked, with {messages} {}",
                 text::visible(model),
@@ -289,6 +292,16 @@ pub(crate) fn said(text: &str, from_start: bool) -> Vec<Line> {
             let lines = text::lines(text).into_iter();
             lines.map(|line| Line::new(Tone::Plain, format!("  {line}"))).collect()
         }
+    }
+}
+
+/// A server that offers nothing is told, however little else is.
+fn tools_opened(server: &str, tools: usize, problem: Option<&str>) -> Vec<Line> {
+    let server = text::visible(server);
+    let count = format!("{tools} {}", text::plural(tools, "tool"));
+    match problem {
+        None => vec![Line::new(Tone::Faint, format!("  server {server}: {count}"))],
+        Some(problem) => prefixed(Tone::Bad, &format!("server {server}: {count}; "), problem),
     }
 }
 

@@ -169,6 +169,7 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
     }
     let phase = match &data.phase {
         Phase::OpeningWorkspace => Some("its workspace is being opened".to_owned()),
+        Phase::OpeningTools => Some("its servers are being asked for their tools".to_owned()),
         Phase::Consulting { request: Consultation::Plugin(_) } => {
             Some("the plugin is being asked for the next move".to_owned())
         }

@@ -1,18 +1,27 @@
 //! What there is: `tools`, `drivers` and `completions`.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use clap::CommandFactory;
 use machine::driver::Registry;
+use machine::server::ServerTools;
+use machine::task::{Workspace, WorkspaceKind};
 use machine::tool::{EffectClass, Parameter, ParameterKind, TOOLS};
 use runtime::library::{Found, Library};
+use runtime::mcp::Mcp;
+use runtime::process::Cancel;
+use runtime::servers;
 use serde_json::{Value, json};
 use view::{Line, Tone};
 
 use crate::args::Cli;
 use crate::error::CommandError;
-use crate::output;
+use crate::{locate, output};
 
-/// Lists the tools.
+/// Lists the tools, those of servers too.
 pub(crate) fn tools(json: bool) -> Result<u8, CommandError> {
+    let (servers, untrusted) = offered()?;
     if json {
         let tools: Vec<Value> = TOOLS
             .iter()
@@ -21,7 +30,9 @@ pub(crate) fn tools(json: bool) -> Result<u8, CommandError> {
                 json!({ "name": tool.name, "class": tool.class, "summary": tool.summary, "parameters": parameters })
             })
             .collect();
-        output::json(&json!({ "v": 1, "tools": tools }));
+        output::json(
+            &json!({ "v": 1, "tools": tools, "servers": servers, "untrusted": untrusted }),
+        );
         return Ok(0);
     }
     let mut lines = Vec::new();
@@ -43,8 +54,53 @@ pub(crate) fn tools(json: bool) -> Result<u8, CommandError> {
             lines.push(Line::new(Tone::Faint, text));
         }
     }
+    lines.extend(servers.iter().flat_map(server_lines));
+    lines.extend(untrusted.iter().map(|path| {
+        let path = view::text::visible(&path.to_string_lossy());
+        Line::new(Tone::Ask, format!("{path} is not trusted: drivetrain trust shows it and asks"))
+    }));
     output::lines(&lines);
     Ok(0)
+}
+
+/// What the servers of this folder offer, and the files that are not trusted. They are started, asked and ended.
+fn offered() -> Result<(Vec<ServerTools>, Vec<PathBuf>), CommandError> {
+    let home = locate::home()?;
+    let folder = std::env::current_dir().unwrap_or_default();
+    let found = servers::of(&home, &folder)?;
+    let untrusted = found.untrusted.into_iter().map(|file| file.path).collect();
+    if found.servers.is_empty() {
+        return Ok((Vec::new(), untrusted));
+    }
+    let folder = folder.to_string_lossy();
+    let workspace = Workspace {
+        kind: WorkspaceKind::InPlace,
+        path: Some(folder.to_string()),
+        branch: None,
+        base: None,
+    };
+    let mcp = Mcp::new(home, None, Arc::new(|_, _| {}));
+    let tools = mcp.open("tools", &found.servers, &workspace, &folder, &Cancel::new());
+    mcp.close("tools");
+    Ok((tools, untrusted))
+}
+
+fn server_lines(server: &ServerTools) -> Vec<Line> {
+    let title = format!("server {}", view::text::visible(&server.server));
+    let mut lines = vec![Line::new(Tone::Strong, title)];
+    if let Some(problem) = &server.problem {
+        let said = view::text::lines(problem);
+        lines.extend(said.into_iter().map(|line| Line::new(Tone::Bad, format!("  {line}"))));
+    }
+    for tool in &server.tools {
+        lines.push(Line::plain(format!(
+            "  {}: {}; after a crash: {}",
+            tool.name,
+            view::text::short(&tool.summary, 100),
+            after_crash(tool.class)
+        )));
+    }
+    lines
 }
 
 fn parameter_json(parameter: &Parameter) -> Value {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use journal::sqlite::SqliteJournal;
 use runtime::home::Home;
 use runtime::process::{Cancel, Containment, ProcessSpec, namespaces_work, run as run_process};
+use runtime::servers;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use serde::Serialize;
 use serde_json::json;
@@ -50,6 +51,7 @@ pub(crate) fn run(json: bool) -> Result<u8, CommandError> {
             "set DRIVETRAIN_HOME to a folder",
         )),
     }
+    checks.extend(locate::home().ok().and_then(|home| trusted(&home)));
     let broken = checks.iter().any(|check| check.health == Health::Broken);
     if json {
         output::json(&json!({ "v": 1, "ok": !broken, "checks": checks }));
@@ -200,6 +202,26 @@ fn journal(home: &Home) -> Check {
             "",
         ),
         [first, ..] => broken(format!("{} damaged: {}", report.damages.len(), first.detail)),
+    }
+}
+
+/// Files of the project that start programs; nothing to say if there is none.
+fn trusted(home: &Home) -> Option<Check> {
+    let folder = std::env::current_dir().ok()?;
+    match servers::of(home, &folder) {
+        Ok(found) if !found.untrusted.is_empty() => {
+            let names: Vec<String> =
+                found.untrusted.iter().map(|file| file.path.display().to_string()).collect();
+            let found =
+                format!("not trusted, so its servers are not started: {}", names.join(", "));
+            Some(check("trust", Health::Less, found, "drivetrain trust shows the file and asks"))
+        }
+        Ok(found) if found.servers.is_empty() => None,
+        Ok(found) => {
+            let names: Vec<&str> = found.servers.iter().map(|s| s.name.as_str()).collect();
+            Some(check("trust", Health::Good, format!("servers: {}", names.join(", ")), ""))
+        }
+        Err(error) => Some(check("trust", Health::Less, error.to_string(), "mend the file")),
     }
 }
 

@@ -11,11 +11,13 @@ use machine::policy::budget::Budget;
 use machine::task::{
     Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec, default_check_timeout,
 };
+use runtime::home::Home;
 use runtime::library::{self, Library};
 use runtime::station::new_task_id;
 use serde_json::json;
 
 use crate::args::RunArgs;
+use crate::commands::trust;
 use crate::error::{CommandError, Kind, near};
 use crate::foreground::{self, Watching};
 use crate::{locate, traffic};
@@ -24,7 +26,7 @@ use crate::{locate, traffic};
 pub(crate) fn run(args: &RunArgs, json: bool) -> Result<u8, CommandError> {
     let home = locate::home()?;
     let registry = Arc::new(Registry::builtin());
-    let spec = prepare(args, &registry)?;
+    let spec = prepare(args, &home, &registry, json)?;
     let traffic = traffic::open(&args.traffic)?;
     let watching = Watching::new(&args.screen, json, foreground::is_by_person(&spec.driver))?;
     foreground::drive(&home, registry, watching, move |station| {
@@ -36,7 +38,12 @@ pub(crate) fn run(args: &RunArgs, json: bool) -> Result<u8, CommandError> {
 }
 
 /// The task that the arguments ask for, complete and checked.
-fn prepare(args: &RunArgs, registry: &Registry) -> Result<TaskSpec, CommandError> {
+fn prepare(
+    args: &RunArgs,
+    home: &Home,
+    registry: &Registry,
+    json: bool,
+) -> Result<TaskSpec, CommandError> {
     let folder = std::env::current_dir().map_err(|error| {
         CommandError::environment(format!("the current folder cannot be used: {error}"))
     })?;
@@ -83,6 +90,7 @@ fn prepare(args: &RunArgs, registry: &Registry) -> Result<TaskSpec, CommandError
     task.workspace.kind = kind_of(args).or(task.workspace.kind);
     check_workspace(&task.workspace, &folder)?;
     let policy = library.policy()?;
+    let servers = trust::servers_for(home, &folder, &task.driver, json)?;
     let TaskFile { goal, driver, budget, acceptance, workspace } = task;
     let folder = folder.into_os_string().into_string().map_err(|folder| {
         CommandError::usage(format!(
@@ -90,7 +98,7 @@ fn prepare(args: &RunArgs, registry: &Registry) -> Result<TaskSpec, CommandError
             folder.to_string_lossy()
         ))
     })?;
-    Ok(TaskSpec { goal, driver, budget, acceptance, workspace, policy, folder })
+    Ok(TaskSpec { goal, driver, budget, acceptance, workspace, policy, folder, servers })
 }
 
 fn driver_of(args: &RunArgs, registry: &Registry) -> Result<Option<DriverSpec>, CommandError> {

@@ -53,6 +53,11 @@ impl Server {
         Server { child, port }
     }
 
+    /// What it was asked so far.
+    pub(crate) fn requests(&self) -> Value {
+        self.ask("GET", "/requests", "").json()["requests"].clone()
+    }
+
     fn connect(&self) -> Client {
         connect(self.port)
     }

@@ -2,7 +2,7 @@
 
 use crate::environment::TestEnvironment;
 
-const COMMANDS: [&str; 29] = [
+const COMMANDS: [&str; 30] = [
     "run",
     "resume",
     "list",
@@ -23,6 +23,7 @@ const COMMANDS: [&str; 29] = [
     "hand-over",
     "init",
     "doctor",
+    "trust",
     "journal",
     "completions",
     "tools",
@@ -66,9 +67,10 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       hand-over    Let another driver decide from here on; workspace, history and budget stay
       init         Write a commented .drivetrain/ for this project; nothing is overwritten
       doctor       Say what is missing on this machine and how to mend it
+      trust        Look at the project's files that start programs, and say that you trust them
       journal      Check, mend or export the journal
       completions  Print a completion script for a shell
-      tools        List the tools that steps and people can use
+      tools        List the tools that steps, people and models can use
       drivers      List the drivers and workflows that can be used here
       models       List the providers of models, and whether a key is there
       fake         Serve something that stands in for a model, to test automation without one
@@ -110,6 +112,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       .drivetrain/workflows/*.toml   workflows by name
       .drivetrain/drivers/*.toml     drivers that are programs of their own
       .drivetrain/models.toml        providers of models
+      .drivetrain/mcp.toml           servers of tools, as .mcp.json; see `drivetrain trust`
     These are looked for in the folder, its parents up to the repository's root, then in
     $XDG_CONFIG_HOME/drivetrain.
 

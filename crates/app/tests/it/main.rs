@@ -8,6 +8,7 @@ mod cost;
 mod environment;
 mod fake;
 mod help;
+mod mcp;
 mod model;
 mod outcomes;
 mod signals;

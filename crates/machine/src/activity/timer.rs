@@ -59,7 +59,7 @@ impl Step<'_> {
     pub(crate) fn reissue(&mut self) {
         self.renew_deadline();
         match self.state.data.phase.clone() {
-            Phase::OpeningWorkspace => self.state.data.phase = Phase::Ready,
+            Phase::OpeningWorkspace | Phase::OpeningTools => self.state.data.phase = Phase::Ready,
             Phase::Consulting { request } => match self.state.data.retry_at {
                 Some(at) if at > self.now => self.ask_again_at(at),
                 Some(_) | None => self.consult(request),

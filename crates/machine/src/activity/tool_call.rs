@@ -10,8 +10,7 @@ use crate::policy::budget::Purchase;
 use crate::policy::permission::{Approval, Judgement, judge};
 use crate::state::{CallStatus, Pending, Phase};
 use crate::step::Step;
-use crate::task::{Workspace, WorkspaceKind};
-use crate::tool::{self, Status, ToolResult};
+use crate::tool::{Status, ToolResult};
 
 impl Step<'_> {
     /// Starts every call that has not been started and may be.
@@ -42,14 +41,7 @@ impl Step<'_> {
     fn start_call(&mut self, index: usize, approved: bool, repeated: bool) {
         let call = &self.state.data.calls[index];
         let id = call.id;
-        let checked = match tool::find(&call.action.tool) {
-            Some(spec) => tool::check_input(spec, &call.action.input),
-            None => {
-                let names: Vec<&str> = tool::TOOLS.iter().map(|tool| tool.name).collect();
-                Err(format!("no tool {:?}: expected one of {}", call.action.tool, names.join(", ")))
-            }
-        };
-        if let Err(reason) = checked {
+        if let Err(reason) = self.check_call(&call.action.tool, &call.action.input) {
             return self.end_call(id, ToolResult::ended(Status::Error, reason));
         }
         let attended = self.state.data.attachment.as_ref().is_some_and(|a| a.attended);
@@ -78,12 +70,8 @@ impl Step<'_> {
         let id = self.state.data.calls[index].id;
         let effect = self.expect(Pending::Call(id));
         self.state.data.spend.tool_calls += 1;
-        let workspace = self.state.data.workspace.clone().unwrap_or(Workspace {
-            kind: WorkspaceKind::None,
-            path: None,
-            branch: None,
-            base: None,
-        });
+        let workspace = self.workspace();
+        let server = self.server_call(&self.state.data.calls[index].action.tool);
         let call = &mut self.state.data.calls[index];
         call.status = CallStatus::Running { effect };
         let action = &call.action;
@@ -97,6 +85,7 @@ impl Step<'_> {
                 timeout: action.timeout,
                 workspace,
                 repeated,
+                server,
             },
             approval: approval.clone(),
         });

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::message::{Block, Message, ModelCall, ModelFailure, Part, Reply, Role, StopReason};
 use crate::policy::permission::Author;
+use crate::server::{self, ToolOffer};
 use crate::task::CriterionResult;
 use crate::tool::{self, Status, ToolResult};
 use compact::{Kept, Squeeze};
@@ -63,6 +64,9 @@ struct Config {
     /// The tools it may ask for; all if absent.
     #[serde(default)]
     tools: Option<Vec<String>>,
+    /// The servers whose tools it may ask for; all if absent.
+    #[serde(default)]
+    servers: Option<Vec<String>>,
     /// How often it may be asked, in a chat between two lines of a person. If absent, a task has no limit of its
     /// own and a chat has ten.
     #[serde(default)]
@@ -80,10 +84,30 @@ struct Llm {
     model: String,
     system: Arc<str>,
     tools: Arc<[String]>,
+    offered: Offered,
     max_steps: Option<u64>,
     chat: bool,
     window: Option<u64>,
     memory: Memory,
+}
+
+/// Which tools of servers the model is offered.
+#[derive(Debug)]
+struct Offered {
+    servers: Option<Vec<String>>,
+    /// As written, the built-in ones among them; `mcp__SERVER__*` names all of a server.
+    names: Option<Vec<String>>,
+}
+
+impl Offered {
+    fn of(&self, tools: &[ToolOffer]) -> Arc<Vec<ToolOffer>> {
+        let wanted = |tool: &&ToolOffer| {
+            let named = |name: &String| server::names(name, &tool.name);
+            self.servers.as_ref().is_none_or(|servers| servers.contains(&tool.source))
+                && self.names.as_ref().is_none_or(|names| names.iter().any(named))
+        };
+        Arc::new(tools.iter().filter(wanted).cloned().collect())
+    }
 }
 
 /// All that is remembered between two calls.
@@ -182,7 +206,10 @@ impl Llm {
             ));
         }
         let all = || tool::TOOLS.iter().map(|tool| tool.name.to_owned()).collect();
+        let offered = Offered { servers: config.servers, names: config.tools.clone() };
         let tools: Vec<String> = config.tools.unwrap_or_else(all);
+        let tools: Vec<String> =
+            tools.into_iter().filter(|name| !server::is_offered(name)).collect();
         if let Some(unknown) = tools.iter().find(|name| tool::find(name).is_none()) {
             return Err(format!("tools: there is no tool {unknown:?}"));
         }
@@ -196,6 +223,7 @@ impl Llm {
             model,
             system: system.into(),
             tools: tools.into(),
+            offered,
             max_steps,
             chat,
             window,
@@ -239,10 +267,10 @@ impl Llm {
             return self.shorten(situation, squeeze);
         }
         self.memory.summing_up = false;
-        self.consult(Arc::clone(&self.memory.messages))
+        self.consult(situation, Arc::clone(&self.memory.messages))
     }
 
-    fn consult(&self, messages: Arc<Vec<Message>>) -> Decision {
+    fn consult(&self, situation: &Situation<'_>, messages: Arc<Vec<Message>>) -> Decision {
         Decision::Consult(Consultation::Model(ModelCall {
             model: self.model.clone(),
             system: Arc::clone(&self.system),
@@ -250,6 +278,7 @@ impl Llm {
             tools: Arc::clone(&self.tools),
             compacts: self.memory.summing_up,
             question: 0,
+            offers: self.offered.of(situation.tools),
         }))
     }
 
@@ -264,7 +293,7 @@ impl Llm {
         if squeeze.asks() {
             self.memory.summing_up = true;
             let asked = compact::question(&self.memory.messages, squeeze, &self.memory.focus);
-            return self.consult(Arc::new(asked));
+            return self.consult(situation, Arc::new(asked));
         }
         self.rebuild(situation, squeeze);
         self.ask(situation)

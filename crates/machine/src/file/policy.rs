@@ -4,7 +4,7 @@ use super::check::{Cursor, Problems, suggest};
 use super::source::Source;
 use super::{Format, SourceError};
 use crate::policy::permission::{Decide, Policy, Rule, Unattended};
-use crate::tool;
+use crate::{server, tool};
 
 /// Reads a policy file. TOML unless the file's name says YAML.
 pub fn parse(text: &str, file: &str) -> Result<Policy, Vec<SourceError>> {
@@ -38,10 +38,11 @@ fn read_rule(at: &Cursor<'_>, problems: &mut Problems) -> Option<Rule> {
     let decide = decide.and_then(|word| word.choice(problems, &["allow", "ask", "deny"]));
     let given = at.need(problems, "tool")?;
     let tool = given.text(problems)?;
-    if tool != "*" && tool::find(tool).is_none() {
+    if tool != "*" && !server::is_offered(tool) && tool::find(tool).is_none() {
         let names: Vec<&str> = tool::TOOLS.iter().map(|tool| tool.name).collect();
-        let hint = suggest(tool, names.iter().copied())
-            .or_else(|| Some(format!("the tools are {}, or * for all", names.join(", "))));
+        let hint = suggest(tool, names.iter().copied()).or_else(|| {
+            Some(format!("the tools are {}, mcp__SERVER__TOOL, or * for all", names.join(", ")))
+        });
         problems.push(&given, format!("there is no tool {tool:?}"), hint);
     }
     let decide = match decide? {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::server;
 use crate::tool::EffectClass;
 
 /// The rules of a task, frozen at its start.
@@ -18,7 +19,7 @@ pub struct Policy {
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// The tool it is about; `*` for every tool.
+    /// The tool it is about; `*` for every tool, `mcp__SERVER__*` for every tool of a server.
     pub tool: String,
     /// What it says.
     pub decide: Decide,
@@ -106,7 +107,7 @@ pub fn judge(
     author: Author,
     attended: bool,
 ) -> Judgement {
-    let rule = policy.rules.iter().find(|rule| rule.tool == "*" || rule.tool == tool);
+    let rule = policy.rules.iter().find(|rule| server::names(&rule.tool, tool));
     let (decide, by, reason) = match rule {
         Some(rule) => (
             rule.decide,

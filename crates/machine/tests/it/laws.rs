@@ -9,6 +9,7 @@ use machine::input::{Command, Input, Resolution, Signal, Stamped};
 use machine::message::{Block, Message, ModelFailure, Part, Reply, Retry, Role, StopReason, Usage};
 use machine::policy::budget::Budget;
 use machine::policy::permission::Unattended;
+use machine::server::{Claim, Limits, ServerSpec, ServerTools, offers};
 use machine::state::{CallStatus, Pending, SavedState, State};
 use machine::task::{CriterionResult, DriverSpec, TaskSpec, Workspace, WorkspaceKind};
 use machine::time::{Span, Timestamp};
@@ -26,8 +27,9 @@ fn task(seed: u16) -> TaskSpec {
     let ask = json!({ "tool": "ask", "input": { "question": "q" } });
     let write = json!({ "tool": "write", "input": { "path": "p", "content": "c" } });
     let bad = json!({ "tool": "nonsense", "input": {} });
+    let mcp = json!({ "tool": "mcp__s__t", "input": { "a": 1 } });
     let turns: Value = match seed % 5 {
-        0 => json!([[shell("a")], [read("b"), shell("c")], [shell("d")]]),
+        0 => json!([[shell("a"), mcp], [read("b"), mcp], [shell("d")]]),
         1 => json!([[shell("a"), shell("b"), read("c"), ask]]),
         2 => json!([[ask], [write, shell("x")], [bad]]),
         3 => json!([]),
@@ -40,6 +42,9 @@ fn task(seed: u16) -> TaskSpec {
     task.driver = driver(seed / 2880, script);
     if (seed / 120).is_multiple_of(3) {
         task.acceptance = vec![check_of("t")];
+    }
+    if (seed / 3).is_multiple_of(2) {
+        task.servers = ["s", "other"].map(server).to_vec();
     }
     if (seed / 360).is_multiple_of(2) {
         task.policy.unattended = Unattended::Wait;
@@ -55,6 +60,27 @@ fn task(seed: u16) -> TaskSpec {
         _ => Budget::default(),
     };
     task
+}
+
+fn server(name: &str) -> ServerSpec {
+    ServerSpec {
+        name: name.to_owned(),
+        file: "/project/.mcp.json".to_owned(),
+        sha256: "ab".to_owned(),
+    }
+}
+
+/// What a server offers: nothing, or tools of any class.
+fn offered(seed: u16) -> ServerTools {
+    let server = ["s", "other", "stranger"][usize::from(seed % 3)];
+    let claims = ["t", "u"].iter().take(usize::from(seed / 3 % 3)).map(|name| Claim {
+        name: (*name).to_owned(),
+        read_only: seed.is_multiple_of(2),
+        idempotent: seed.is_multiple_of(5),
+        ..Claim::default()
+    });
+    let limits = Limits { only: None, trust_annotations: (seed / 2).is_multiple_of(2) };
+    offers(server, claims.collect(), limits)
 }
 
 /// Any of the drivers; half of the time the scripted one, which acts the most.
@@ -138,6 +164,7 @@ fn report(state: &State, seed: u16) -> Input {
             Signal::WorkspaceOpened(id, Err("no".to_owned())).into()
         }
         Pending::Workspace => Signal::WorkspaceOpened(id, Ok(workspace)).into(),
+        Pending::Tools => Signal::ToolsOpened(id, vec![offered(seed), offered(seed / 2)]).into(),
         Pending::Consult => Signal::Consulted(id, consulted(seed)).into(),
         Pending::Model => Signal::ModelReplied(id, Box::new(replied(seed))).into(),
         Pending::Checkpoint => Signal::Checkpointed(id, Ok("abc".to_owned())).into(),
@@ -210,6 +237,7 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         13 => Command::HandOver(task(seed).driver).into(),
         14 => Command::Drain.into(),
         15 => Command::Detach { reason: text() }.into(),
+        16 if seed.is_multiple_of(2) => Signal::ToolsChanged(offered(seed)).into(),
         16 => Signal::OwnerLost.into(),
         17..=19 => {
             Command::Attach { owner: u64::from(seed), attended: seed.is_multiple_of(2) }.into()

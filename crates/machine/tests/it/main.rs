@@ -7,3 +7,4 @@ mod llm;
 mod records;
 mod rig;
 mod scenarios;
+mod servers;

@@ -9,9 +9,8 @@ use serde_json::Value;
 
 use crate::rig::registry;
 
-#[test]
-fn records_of_version_1_fold_to_the_end_they_had() {
-    let text = include_str!("../fixtures/records-v1.jsonl");
+/// Folds the records of a file; none may be refused.
+fn fold(text: &str) -> State {
     let mut state = State::new(machine::id::TaskId("t1".to_owned()), registry());
     for line in text.lines() {
         let record: Value = serde_json::from_str(line).unwrap();
@@ -21,6 +20,22 @@ fn records_of_version_1_fold_to_the_end_they_had() {
         let output = step(&mut state, Stamped { time, input });
         assert_eq!(output.rejected, None, "{line}");
     }
+    state
+}
+
+#[test]
+fn records_with_servers_fold_to_the_end_they_had() {
+    let state = fold(include_str!("../fixtures/records-v1-servers.jsonl"));
+    let Standing::Finished { outcome, .. } = state.standing() else {
+        panic!("{:?}", state.standing())
+    };
+    assert_eq!((outcome, state.data().dropped), (Outcome::Completed, 0));
+    assert!(state.data().tools.is_empty(), "the server offered nothing in the end");
+}
+
+#[test]
+fn records_of_version_1_fold_to_the_end_they_had() {
+    let state = fold(include_str!("../fixtures/records-v1.jsonl"));
     let Standing::Finished { outcome, .. } = state.standing() else {
         panic!("{:?}", state.standing())
     };

@@ -32,6 +32,7 @@ pub(crate) fn spec(config: Value) -> TaskSpec {
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::InPlace), protect: Vec::new() },
         policy: Policy::default(),
         folder: "/project".to_owned(),
+        servers: Vec::new(),
     }
 }
 
@@ -123,6 +124,7 @@ impl Rig {
 fn name(effect: &Effect) -> &'static str {
     match effect {
         Effect::OpenWorkspace { .. } => "open_workspace",
+        Effect::OpenTools { .. } => "open_tools",
         Effect::RunTool { .. } => "run_tool",
         Effect::Consult { .. } => "consult",
         Effect::CallModel { .. } => "call_model",

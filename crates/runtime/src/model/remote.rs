@@ -288,11 +288,17 @@ fn question(model: &str, call: &ModelCall) -> ModelRequest {
         description: tool.summary.to_owned(),
         schema: tool::schema(tool),
     };
+    let built_in = call.tools.iter().filter_map(|name| tool::find(name)).map(declare);
+    let offered = call.offers.iter().map(|offer| ToolDeclaration {
+        name: offer.name.clone(),
+        description: offer.summary.clone(),
+        schema: offer.schema.clone(),
+    });
     ModelRequest {
         model: model.to_owned(),
         system: call.system.to_string(),
         messages: call.messages.to_vec(),
-        tools: call.tools.iter().filter_map(|name| tool::find(name)).map(declare).collect(),
+        tools: built_in.chain(offered).collect(),
         tool_choice: ToolChoice::Auto,
         max_tokens: None,
         temperature: None,

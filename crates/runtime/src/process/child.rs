@@ -202,6 +202,11 @@ impl Child {
         }
     }
 
+    /// Its input and output, for whoever talks to it in another way than line by line; once.
+    pub fn take_pipes(&mut self) -> Option<(OwnedFd, OwnedFd)> {
+        Some((self.stdin.take()?, self.stdout.take()?))
+    }
+
     /// The end of what it wrote to standard error so far.
     pub fn stderr_tail(&self) -> String {
         let state = self.shared.lock();

@@ -111,6 +111,7 @@ fn call(model: &str) -> ModelCall {
         tools: Arc::from(["read".to_owned()]),
         compacts: false,
         question: 1,
+        offers: Arc::default(),
     }
 }
 

@@ -36,6 +36,7 @@ fn spec(config: Value) -> TaskSpec {
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), protect: Vec::new() },
         policy: Policy::default(),
         folder: "/".to_owned(),
+        servers: Vec::new(),
     }
 }
 

@@ -32,7 +32,7 @@ impl BlobSink for Blobs {
     }
 }
 
-fn services(containment: Containment) -> ToolServices {
+pub(crate) fn services(containment: Containment) -> ToolServices {
     ToolServices { blobs: Arc::new(Blobs::default()), mark_dir: None, env: Vec::new(), containment }
 }
 
@@ -40,7 +40,7 @@ fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-fn in_place(folder: &Path) -> Workspace {
+pub(crate) fn in_place(folder: &Path) -> Workspace {
     Workspace {
         kind: WorkspaceKind::InPlace,
         path: Some(folder.to_str().unwrap().to_owned()),
@@ -58,6 +58,7 @@ fn call(folder: &Path, tool: &str, input: Value) -> ToolCall {
         timeout: None,
         workspace: in_place(folder),
         repeated: false,
+        server: None,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::run::{Plan, run};
 use crate::{large, say};
 
 /// Seeds within which a mistake must be noticed.
-const PATIENCE: u64 = 150;
+pub(crate) const PATIENCE: u64 = 150;
 
 /// The checks that look inside a process.
 const INSIDE: [Check; 3] = [Check::Fold, Check::RecordFirst, Check::Sound];

@@ -250,6 +250,7 @@ impl Task {
             workspace: WorkspaceSpec { kind: Some(WorkspaceKind::InPlace), protect: Vec::new() },
             policy: Policy::default(),
             folder: self.folder.to_str().unwrap().to_owned(),
+            servers: Vec::new(),
         }
     }
 }

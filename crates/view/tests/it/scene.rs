@@ -37,6 +37,7 @@ pub(crate) fn spec(driver: &str, config: Value) -> TaskSpec {
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::InPlace), protect: Vec::new() },
         policy: Policy::default(),
         folder: "/work".to_owned(),
+        servers: Vec::new(),
     }
 }
 

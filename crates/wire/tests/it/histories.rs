@@ -135,6 +135,7 @@ fn task() -> TaskSpec {
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::Worktree), protect: Vec::new() },
         policy: Policy::default(),
         folder: "/project".to_owned(),
+        servers: Vec::new(),
     }
 }
 
@@ -244,6 +245,7 @@ impl Rig {
         };
         Some(match pending {
             Pending::Workspace => Signal::WorkspaceOpened(id, Ok(workspace)).into(),
+            Pending::Tools => Signal::ToolsOpened(id, Vec::new()).into(),
             Pending::Call(_) => Input::ToolEnded(id, result),
             Pending::Model => {
                 let reply = answer(seed);
@@ -286,7 +288,7 @@ impl Rig {
         let data = self.state.data();
         match &data.phase {
             Phase::New => "new",
-            Phase::OpeningWorkspace => "opening",
+            Phase::OpeningWorkspace | Phase::OpeningTools => "opening",
             Phase::Ready => "ready",
             Phase::Acting
                 if data.calls.iter().any(|call| {

@@ -190,7 +190,7 @@ impl World {
     }
 
     fn situation(&self) -> Situation<'static> {
-        Situation { goal: "goal", criteria: &[], now: self.now, turns: 0, path: &[] }
+        Situation { goal: "goal", criteria: &[], now: self.now, turns: 0, path: &[], tools: &[] }
     }
 
     fn tell(&mut self, fact: &Fact<'_>) {

@@ -7,8 +7,14 @@ use crate::task::CriterionResult;
 use crate::time::Timestamp;
 use crate::tool::{Status, ToolResult};
 
-const HERE: Situation<'static> =
-    Situation { goal: "count", criteria: &[], now: Timestamp(1000), turns: 4, path: &[2] };
+const HERE: Situation<'static> = Situation {
+    goal: "count",
+    criteria: &[],
+    now: Timestamp(1000),
+    turns: 4,
+    path: &[2],
+    tools: &[],
+};
 
 fn config() -> Value {
     json!({ "plugin": { "name": "countdown", "command": ["./countdown"] }, "config": { "from": 3 } })

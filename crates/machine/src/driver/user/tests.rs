@@ -7,7 +7,7 @@ use crate::time::Timestamp;
 use crate::tool::Status;
 
 const HERE: Situation<'static> =
-    Situation { goal: "g", criteria: &[], now: Timestamp(0), turns: 0, path: &[] };
+    Situation { goal: "g", criteria: &[], now: Timestamp(0), turns: 0, path: &[], tools: &[] };
 
 fn check(line: &str, expected: &str) {
     let got = match parse(line) {

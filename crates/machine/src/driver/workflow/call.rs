@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::driver::{Action, Situation};
 use crate::file::check::{Cursor, Problems, suggest};
 use crate::policy::permission::Author;
+use crate::server;
 use crate::time::Span;
 use crate::tool::{self, Status, ToolResult};
 
@@ -20,7 +21,7 @@ const SHOWN_CHARS: usize = 1500;
 /// A tool, its parameters, and what a person sees it as.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Call {
-    tool: &'static str,
+    tool: String,
     input: Arc<Value>,
     timeout: Option<Span>,
     /// The name of the step or state.
@@ -33,6 +34,9 @@ impl Call {
         let timeout = at.get("timeout").and_then(|timeout| timeout.span(problems));
         let given = at.need(problems, "tool")?;
         let name = given.text(problems)?;
+        if server::is_offered(name) {
+            return Call::offered(at, name, timeout, label, problems);
+        }
         let Some(spec) = tool::find(name) else {
             let names: Vec<&str> = tool::TOOLS.iter().map(|tool| tool.name).collect();
             let hint = suggest(name, names.iter().copied())
@@ -69,13 +73,31 @@ impl Call {
             }
             return None;
         }
-        Some(Call { tool: spec.name, input: Arc::new(input), timeout, label })
+        Some(Call { tool: name.to_owned(), input: Arc::new(input), timeout, label })
+    }
+
+    /// A server's tool: which parameters it takes is not known before the server runs.
+    fn offered(
+        at: &Cursor<'_>,
+        name: &str,
+        timeout: Option<Span>,
+        label: String,
+        problems: &mut Problems,
+    ) -> Option<Call> {
+        let parameters = at.get("parameters");
+        if let Some(wrong) = parameters.as_ref().filter(|at| !at.value.is_object()) {
+            wrong.wrong(problems, "a table");
+            return None;
+        }
+        let input =
+            parameters.map_or_else(|| Value::Object(serde_json::Map::new()), |at| at.value.clone());
+        Some(Call { tool: name.to_owned(), input: Arc::new(input), timeout, label })
     }
 
     /// The action for the loop.
     pub(crate) fn action(&self, situation: &Situation<'_>) -> Action {
         Action {
-            tool: self.tool.to_owned(),
+            tool: self.tool.clone(),
             input: Arc::clone(&self.input),
             label: self.label.clone(),
             tool_use: String::new(),

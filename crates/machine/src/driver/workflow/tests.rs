@@ -19,7 +19,7 @@ pub(crate) struct Rig {
 }
 
 const SITUATION: Situation<'static> =
-    Situation { goal: "test", criteria: &[], now: Timestamp(0), turns: 0, path: &[7] };
+    Situation { goal: "test", criteria: &[], now: Timestamp(0), turns: 0, path: &[7], tools: &[] };
 
 impl Rig {
     pub(crate) fn new(kind: &'static dyn DriverKind, config: Value, reload: bool) -> Rig {

@@ -7,6 +7,7 @@ use machine::input::{Input, Signal};
 use machine::message::{
     Block, Message, ModelCall, ModelFailure, Part, Reply, Role, StopReason, Usage,
 };
+use machine::server::{Claim, Limits, offers};
 use machine::task::{Criterion, CriterionResult, Workspace, WorkspaceKind};
 use machine::tool::{EffectClass, Status, ToolResult};
 use serde_json::{Value, json};
@@ -47,8 +48,9 @@ impl Attempt {
 impl World {
     pub(super) fn begin(&mut self, process: usize, task: &TaskId, effect: Effect) {
         let number = self.attempts.len();
-        let is_workspace = matches!(effect, Effect::OpenWorkspace { .. });
-        let hangs = !is_workspace && !self.finishing && self.chance(30);
+        // Both have limits of their own, and an interrupt waits for them.
+        let is_opening = matches!(effect, Effect::OpenWorkspace { .. } | Effect::OpenTools { .. });
+        let hangs = !is_opening && !self.finishing && self.chance(30);
         self.note(|| {
             format!("process {process} starts {} #{} of {task}", name(&effect), effect.id().0)
         });
@@ -253,6 +255,12 @@ impl World {
                     (kind == WorkspaceKind::Worktree).then(|| format!("drivetrain/{task}"));
                 Signal::WorkspaceOpened(id, Ok(Workspace { kind, path, branch, base: None })).into()
             }
+            Effect::OpenTools { id, servers, .. } => {
+                let claim = Claim { name: "t".to_owned(), ..Claim::default() };
+                let limits = Limits { only: None, trust_annotations: false };
+                let opened = servers.iter().map(|s| offers(&s.name, vec![claim.clone()], limits));
+                Signal::ToolsOpened(id, opened.collect()).into()
+            }
             Effect::RunTool { id, call, .. } => {
                 let text = format!("{task} {} by effect {}", call.call, id.0);
                 let status = match (self.chance(10), self.chance(30)) {
@@ -332,6 +340,7 @@ impl World {
 fn name(effect: &Effect) -> String {
     match effect {
         Effect::OpenWorkspace { .. } => "open workspace".to_owned(),
+        Effect::OpenTools { .. } => "open tools".to_owned(),
         Effect::RunTool { call, .. } => format!("{} {}", call.tool, call.call),
         Effect::Consult { .. } => "consult".to_owned(),
         Effect::CallModel { .. } => "call a model".to_owned(),

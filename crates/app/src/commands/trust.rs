@@ -1,0 +1,224 @@
+//! `drivetrain trust`: shows what the project's files would start, asks, and records the answer outside the project.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use machine::file::mcp::{Reach, Server};
+use machine::server::{ServerSpec, wanted};
+use machine::task::DriverSpec;
+use runtime::home::Home;
+use runtime::servers::{self, ServerFile};
+use runtime::trust::{self, Seen, TrustState};
+use serde_json::{Value, json};
+use view::{Line, Tone, text};
+
+use crate::args::TrustArgs;
+use crate::error::{CommandError, Kind, near};
+use crate::{locate, output};
+
+/// Runs the command.
+pub(crate) fn run(args: &TrustArgs, json: bool) -> Result<u8, CommandError> {
+    let home = locate::home()?;
+    let folder = match &args.folder {
+        Some(folder) => folder.clone(),
+        None => std::env::current_dir().map_err(|error| {
+            CommandError::environment(format!("the current folder cannot be used: {error}"))
+        })?,
+    };
+    let root = trust::root(&folder).map_err(CommandError::usage)?;
+    if args.revoke {
+        return revoke(&home, &folder, &root, json);
+    }
+    let files = servers::files(&folder)?;
+    let files: Vec<ServerFile> = files.into_iter().filter(|file| !file.own).collect();
+    // What is shown, hashed and recorded are the same bytes, read once; a file that cannot be read right is not trusted.
+    let mut shown = Vec::new();
+    for file in &files {
+        let state = trust::state(&home, &folder, std::slice::from_ref(&file.seen))
+            .map_err(CommandError::environment)?;
+        shown.push((file, state, file.servers()?));
+    }
+    let all_trusted = shown.iter().all(|(_, state, _)| *state == TrustState::Trusted);
+    if !json {
+        output::lines(&shown_lines(&root, &shown));
+    }
+    let asks = !args.show && !all_trusted && !files.is_empty();
+    let mut trusted = all_trusted;
+    if asks && (args.yes || agreed(json)?) {
+        let seen: Vec<Seen> = files.iter().map(|file| file.seen.clone()).collect();
+        trust::trust(&home, &folder, &seen, locate::now()).map_err(CommandError::environment)?;
+        trusted = true;
+    }
+    if json {
+        output::json(&shown_json(&root, &shown, trusted));
+    } else if asks {
+        let end = if trusted {
+            Line::new(Tone::Good, "trusted, as long as these files stay as they are")
+        } else {
+            Line::plain("not trusted: nothing of this is started")
+        };
+        output::lines(&[end]);
+    }
+    Ok(0)
+}
+
+fn revoke(home: &Home, folder: &Path, root: &Path, json: bool) -> Result<u8, CommandError> {
+    let found = trust::revoke(home, folder).map_err(CommandError::environment)?;
+    if json {
+        output::json(&json!({ "v": 1, "folder": root, "revoked": found }));
+    } else {
+        let root = text::visible(&root.to_string_lossy());
+        let line = if found {
+            format!("nothing in {root} is trusted any more")
+        } else {
+            format!("nothing in {root} was trusted")
+        };
+        output::lines(&[Line::plain(line)]);
+    }
+    Ok(0)
+}
+
+/// Asks the person at the terminal; without one, or for a program, somebody has to say so beforehand.
+fn agreed(json: bool) -> Result<bool, CommandError> {
+    if json || !output::is_terminal() {
+        return Err(CommandError::usage("nobody is there to be asked")
+            .hint("drivetrain trust --show shows the files; drivetrain trust --yes trusts them"));
+    }
+    output::raw(b"Trust these files, and start what they say? [y/N] ");
+    let _ = std::io::stdout().flush();
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    Ok(read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+type Shown<'a> = (&'a ServerFile, TrustState, Vec<Server>);
+
+fn word(state: &TrustState) -> &'static str {
+    match state {
+        TrustState::Trusted => "trusted",
+        TrustState::Untrusted { changed, .. } if !changed.is_empty() => "changed",
+        TrustState::Untrusted { .. } => "new",
+    }
+}
+
+fn shown_lines(root: &Path, files: &[Shown<'_>]) -> Vec<Line> {
+    let root = text::visible(&root.to_string_lossy());
+    if files.is_empty() {
+        return vec![Line::plain(format!("nothing in {root} has to be trusted"))];
+    }
+    let mut lines = vec![Line::new(Tone::Strong, format!("project {root}"))];
+    for (file, state, servers) in files {
+        let tone = if *state == TrustState::Trusted { Tone::Good } else { Tone::Ask };
+        let path = text::visible(&file.seen.path.to_string_lossy());
+        lines.push(Line::new(tone, format!("{:8} {path}", word(state))));
+        lines.push(Line::new(Tone::Faint, format!("         sha256 {}", file.seen.sha256)));
+        for server in servers {
+            let off = if server.disabled { " (disabled)" } else { "" };
+            lines.push(Line::plain(format!("  server {}{off}", text::visible(&server.name))));
+            for line in reach_lines(&server.reach) {
+                lines.push(Line::plain(format!("    {line}")));
+            }
+            if server.trust_annotations {
+                lines.push(Line::plain("    its own word on what its tools change is believed"));
+            }
+        }
+        if servers.is_empty() {
+            lines.push(Line::new(Tone::Faint, "  no servers"));
+        }
+    }
+    lines
+}
+
+/// Exactly what would run, every character visible. Values that are not references may be secrets and are covered.
+fn reach_lines(reach: &Reach) -> Vec<String> {
+    let values = |what: &str, table: &std::collections::BTreeMap<String, String>| {
+        let line = |(name, value): (&String, &String)| {
+            let value = if value.contains("${") { text::visible(value) } else { "***".to_owned() };
+            format!("{what} {} = {value}", text::visible(name))
+        };
+        table.iter().map(line).collect::<Vec<String>>()
+    };
+    let mut lines = Vec::new();
+    match reach {
+        Reach::Program { command, env } => {
+            let words: Vec<String> =
+                command.iter().map(|word| text::quoted(&text::visible(word))).collect();
+            lines.push(format!("runs {}", words.join(" ")));
+            lines.extend(values("variable", env));
+        }
+        Reach::Address { url, headers } => {
+            lines.push(format!("speaks to {}", text::visible(url)));
+            lines.extend(values("header", headers));
+        }
+    }
+    lines
+}
+
+fn shown_json(root: &Path, files: &[Shown<'_>], trusted: bool) -> Value {
+    let server_json = |server: &Server| {
+        let mut value = json!({ "name": server.name, "disabled": server.disabled });
+        match &server.reach {
+            Reach::Program { command, env } => {
+                value["command"] = json!(command);
+                value["env"] = json!(env.keys().collect::<Vec<_>>());
+            }
+            Reach::Address { url, headers } => {
+                value["url"] = json!(url);
+                value["headers"] = json!(headers.keys().collect::<Vec<_>>());
+            }
+        }
+        value
+    };
+    let file_json = |(file, state, servers): &Shown<'_>| {
+        let state = if trusted { "trusted" } else { word(state) };
+        let servers: Vec<Value> = servers.iter().map(server_json).collect();
+        json!({ "path": file.seen.path, "sha256": file.seen.sha256, "state": state, "servers": servers })
+    };
+    let files: Vec<Value> = files.iter().map(file_json).collect();
+    json!({ "v": 1, "folder": root, "trusted": trusted, "files": files })
+}
+
+/// The servers of a task that is about to start. Files that nobody trusts cost their servers, and that is said; if the
+/// task names what is missing, it does not start.
+pub(crate) fn servers_for(
+    home: &Home,
+    folder: &Path,
+    driver: &DriverSpec,
+    json: bool,
+) -> Result<Vec<ServerSpec>, CommandError> {
+    // Nothing is read that the task has no use for.
+    if !wanted(driver, &[]).any {
+        return Ok(Vec::new());
+    }
+    let found = servers::of(home, folder)?;
+    let wanted = wanted(driver, &found.servers);
+    let untrusted: Vec<PathBuf> = found.untrusted.iter().map(|file| file.path.clone()).collect();
+    let shown = untrusted.iter().map(|path| text::visible(&path.to_string_lossy()));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    let verb = if found.untrusted.iter().all(|file| file.changed) {
+        "changed since it was trusted"
+    } else {
+        "not trusted"
+    };
+    if let Some(missing) = wanted.missing.first() {
+        let message =
+            format!("the task names {missing:?}, and no server that may be started has it");
+        let error = CommandError::new(Kind::Configuration, message);
+        let names = found.servers.iter().map(|server| server.name.as_str());
+        return Err(match near(missing, names) {
+            _ if !untrusted.is_empty() => {
+                error.hint(format!("{shown} is {verb}: drivetrain trust shows it and asks"))
+            }
+            Some(near) => error.hint(format!("did you mean {near:?}?")),
+            None => error.hint("servers are declared in .drivetrain/mcp.toml or .mcp.json"),
+        });
+    }
+    if !untrusted.is_empty() {
+        let message = format!(
+            "{shown} is {verb}, so its servers are not started: drivetrain trust shows it and asks"
+        );
+        let notice = json!({ "v": 1, "notice": message, "files": untrusted });
+        output::error(&if json { notice.to_string() } else { format!("note: {message}") });
+    }
+    Ok(wanted.servers)
+}

@@ -1,0 +1,318 @@
+//! Servers of tools, the whole way: trusted or not, asked for their tools, called by a model, killed in the middle.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::environment::TestEnvironment;
+use crate::fake::Server;
+
+/// The interpreter itself: what is on the PATH may be a wrapper that needs variables a server does not get.
+fn python() -> String {
+    let program = "import sys; print(sys.executable)";
+    let asked = Command::new("python3").args(["-c", program]).output().unwrap();
+    String::from_utf8(asked.stdout).unwrap().trim().to_owned()
+}
+
+fn log_file(place: &TestEnvironment) -> PathBuf {
+    place.home().with_file_name("server.log")
+}
+
+fn log(place: &TestEnvironment) -> String {
+    std::fs::read_to_string(log_file(place)).unwrap_or_default()
+}
+
+/// A project whose `.mcp.json` declares the server `test`.
+fn project() -> TestEnvironment {
+    let place = TestEnvironment::new();
+    let script =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/tests/fixtures/mcp_server.py");
+    let server = json!({
+        "command": python(),
+        "args": [script],
+        "env": { "MCP_LOG": log_file(&place), "SOME_TOKEN": "hush-hush-4711" },
+    });
+    place.write(".mcp.json", &json!({ "mcpServers": { "test": server } }).to_string());
+    place
+}
+
+fn allow(place: &TestEnvironment) {
+    place.write(
+        ".drivetrain/policy.toml",
+        "[[rule]]\ntool = \"mcp__test__*\"\ndecide = \"allow\"\n",
+    );
+}
+
+fn calls(place: &TestEnvironment, tool: &str, input: &str) {
+    place.write(
+        "replies.toml",
+        &format!(
+            "[[reply]]\ntool_calls = [{{ tool = \"{tool}\", input = {input} }}]\n\
+             [[reply]]\ntext = \"Done.\"\n"
+        ),
+    );
+}
+
+const RUN: [&str; 5] = ["run", "use the server", "--model", "script/replies.toml", "--in-place"];
+
+fn of<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["type"] == kind).collect()
+}
+
+/// Every file below a folder, joined.
+fn everything(folder: &Path) -> Vec<u8> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            all.extend(everything(&path));
+        } else {
+            all.extend(std::fs::read(&path).unwrap_or_default());
+        }
+    }
+    all
+}
+
+#[test]
+fn a_model_calls_a_servers_tool_and_no_secret_of_the_file_is_recorded() {
+    let place = project();
+    allow(&place);
+    calls(&place, "mcp__test__echo", "{ text = \"hello\" }");
+    place.ok(&["trust", "--yes"]);
+    let ran = place.run(&RUN);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let events = place.events(&place.id());
+    let opened = of(&events, "tools_opened");
+    assert_eq!((opened.len(), opened[0]["server"].as_str()), (1, Some("test")));
+    assert!(opened[0]["tools"].as_array().unwrap().contains(&json!("mcp__test__echo")));
+    let ended = of(&events, "tool_ended");
+    assert_eq!(ended[0]["result"], json!({ "status": "ok", "text": "hello" }));
+    assert!(log(&place).ends_with("end of input\n"), "it was ended with the task");
+    let (kept, secret) = (everything(&place.home()), b"hush-hush-4711");
+    assert!(!kept.windows(secret.len()).any(|window| window == secret), "nothing of it is kept");
+}
+
+#[test]
+fn nothing_is_started_before_the_file_is_trusted_and_the_run_says_so() {
+    let place = project();
+    calls(&place, "mcp__test__echo", "{ text = \"hello\" }");
+    let ran = place.run(&RUN);
+    assert_eq!(ran.code, 0, "the run goes on without: {}{}", ran.out, ran.err);
+    assert_eq!(ran.err.matches(".mcp.json is not trusted").count(), 1, "{}", ran.err);
+    assert!(ran.err.contains("drivetrain trust"), "{}", ran.err);
+    let events = place.events(&place.id());
+    assert!(of(&events, "tools_opened").is_empty());
+    assert_eq!(of(&events, "tool_ended")[0]["result"]["status"], "error", "there is no such tool");
+
+    let mut args = RUN.to_vec();
+    args.push("--json");
+    let ran = place.run(&args);
+    let notice: Value = serde_json::from_str(ran.err.trim()).unwrap();
+    assert_eq!(notice["v"], 1);
+    assert!(notice["notice"].as_str().unwrap().contains("is not trusted"), "{notice}");
+    assert!(notice["files"][0].as_str().unwrap().ends_with("/project/.mcp.json"), "{notice}");
+    assert_eq!(log(&place), "", "no server ever started");
+}
+
+#[test]
+fn a_task_that_names_a_server_does_not_start_without_it() {
+    let place = project();
+    calls(&place, "mcp__test__echo", "{ text = \"hello\" }");
+    let task = |config: &str| {
+        let text = format!(
+            "[task]\ngoal = \"g\"\ndriver = \"llm\"\n[task.driver_config]\nmodel = \"script/replies.toml\"\n\
+             {config}\n[workspace]\nkind = \"in_place\"\n"
+        );
+        place.write("task.toml", &text);
+        place.run(&["run", "task.toml"])
+    };
+    for config in ["servers = [\"test\"]", "tools = [\"read\", \"mcp__test__echo\"]"] {
+        let ran = task(config);
+        assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+        assert!(ran.err.contains("is not trusted: drivetrain trust"), "{}", ran.err);
+    }
+    place.ok(&["trust", "--yes"]);
+    let ran = task("servers = [\"tset\"]");
+    assert_eq!((ran.code, ran.err.contains("did you mean \"test\"?")), (2, true), "{}", ran.err);
+    assert_eq!(log(&place), "");
+    assert!(!place.home().join("journal/journal.db").exists(), "nothing was recorded");
+    assert_eq!(task("servers = [\"test\"]").code, 0);
+}
+
+#[test]
+fn a_changed_file_is_asked_about_again() {
+    let place = project();
+    allow(&place);
+    calls(&place, "mcp__test__echo", "{ text = \"hello\" }");
+    place.ok(&["trust", "--yes"]);
+    assert!(place.ok(&["trust", "--show"]).contains("trusted  "));
+    place.write(".mcp.json", &format!("{} ", place.read(".mcp.json")));
+    assert!(place.ok(&["trust", "--show"]).contains("changed  "));
+    let ran = place.run(&RUN);
+    assert!(ran.err.contains("changed since it was trusted"), "{}", ran.err);
+    assert_eq!(log(&place), "");
+    place.ok(&["trust", "--yes"]);
+    assert_eq!(place.run(&RUN).err, "");
+    assert!(log(&place).starts_with("started\n"));
+    place.ok(&["trust", "--revoke"]);
+    assert!(place.run(&RUN).err.contains("is not trusted"));
+}
+
+#[test]
+fn trust_shows_exactly_what_would_run_and_asks_nobody_who_is_not_there() {
+    let place = TestEnvironment::new();
+    place.write(
+        ".drivetrain/mcp.toml",
+        "[server.web]\nurl = \"https://example.org/mcp\"\nheaders = { Authorization = \"Bearer ${T}\" }\n\
+         [server.sly]\ncommand = [\"sh\", \"-c\", \"echo hi\\u001b[8m; rm -rf x\"]\nenv = { K = \"hush\" }\n",
+    );
+    let ran = place.run(&["trust"]);
+    assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("nobody is there to be asked"), "{}", ran.err);
+    for part in [
+        "runs sh -c 'echo hi\\x1b[8m; rm -rf x'",
+        "variable K = ***",
+        "speaks to https://example.org/mcp",
+        "header Authorization = Bearer ${T}",
+        "sha256 ",
+    ] {
+        assert!(ran.out.contains(part), "{part}: {}", ran.out);
+    }
+    assert!(!ran.out.contains("hush") && !ran.out.contains('\u{1b}'), "{}", ran.out);
+    let shown: Value = serde_json::from_str(&place.ok(&["trust", "--show", "--json"])).unwrap();
+    assert_eq!(shown["trusted"], false);
+    assert_eq!(shown["files"][0]["state"], "new");
+    assert_eq!(shown["files"][0]["servers"][0]["env"], json!(["K"]));
+    let trusted: Value = serde_json::from_str(&place.ok(&["trust", "--yes", "--json"])).unwrap();
+    assert_eq!(trusted["files"][0]["state"], "trusted");
+
+    place.write(".drivetrain/mcp.toml", "[server.web]\nurll = \"x\"\n");
+    let ran = place.run(&["trust", "--yes"]);
+    assert_eq!((ran.code, ran.err.contains("did you mean \"url\"")), (2, true), "{}", ran.err);
+    let empty = TestEnvironment::new();
+    assert!(empty.ok(&["trust"]).contains("nothing in"));
+}
+
+#[test]
+fn a_servers_tool_passes_the_same_gate() {
+    let place = project();
+    place.ok(&["trust", "--yes"]);
+    calls(&place, "mcp__test__echo", "{ text = \"hello\" }");
+    place.ok(&RUN);
+    let id = place.id();
+    let ended = of(&place.events(&id), "tool_ended")[0]["result"].clone();
+    assert_eq!(ended["status"], "denied", "{ended}");
+    assert!(!log(&place).contains("tools/call"), "it never reached the server");
+
+    place.write(".drivetrain/policy.toml", "unattended = \"wait\"\n");
+    assert_eq!(place.run(&RUN).code, 13);
+    let waiting = place.tasks().iter().find(|task| task["phase"] == "waiting").unwrap().clone();
+    let id = waiting["id"].as_str().unwrap();
+    place.ok(&["approve", id]);
+    place.ok(&["resume", id]);
+    let events = place.events(id);
+    assert_eq!(of(&events, "tool_ended")[0]["result"]["text"], "hello");
+    assert_eq!(of(&events, "tools_opened").len(), 2, "asked again by the second process");
+}
+
+#[test]
+fn a_kill_in_the_middle_of_a_call_leaves_it_in_doubt_and_no_server_behind() {
+    let place = project();
+    allow(&place);
+    place.ok(&["trust", "--yes"]);
+    calls(&place, "mcp__test__slow", "{ seconds = 60 }");
+    let mut args = RUN.to_vec();
+    args.push("--json");
+    let background = place.start(&args);
+    let id = background.id.clone();
+    place.until(|| log(&place).contains("\"slow\"").then_some(()));
+    background.signal("KILL");
+    background.wait();
+    assert_eq!(place.run(&["resume", &id]).code, 13);
+    let events = place.events(&id);
+    assert_eq!(of(&events, "call_in_doubt").len(), 1);
+    assert_eq!(log(&place).matches("\"slow\"").count(), 1, "it was not repeated");
+    place.ok(&["resolve", &id, "--did"]);
+    place.ok(&["resume", &id]);
+    assert_eq!(place.show(&id)["outcome"], "completed");
+    let marker = log_file(&place);
+    let lives = || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut environments =
+            processes.filter_map(|process| std::fs::read(process.path().join("environ")).ok());
+        let wanted = marker.to_str().unwrap().as_bytes();
+        environments.any(|all| all.windows(wanted.len()).any(|window| window == wanted))
+    };
+    assert!(!lives(), "a server is left behind");
+}
+
+#[test]
+fn a_new_tool_is_in_the_models_next_question() {
+    let place = project();
+    place.write(".drivetrain/policy.toml", "[[rule]]\ntool = \"*\"\ndecide = \"allow\"\n");
+    place.ok(&["trust", "--yes"]);
+    // The second call ends once the changed list is in the journal.
+    let (us, home) = (env!("CARGO_BIN_EXE_drivetrain"), place.home());
+    let us = format!("DRIVETRAIN_HOME='{}' '{us}'", home.display());
+    let wait = format!(
+        "id=$({us} list --json | sed 's/.*\"id\":\"\\([a-z0-9]*\\)\".*/\\1/'); \
+         until test $({us} log $id --json | grep -c tools_ope[n]ed) -ge 2; do sleep 0.1; done"
+    );
+    let server = Server::of(
+        &place,
+        &format!(
+            "[[reply]]\ntool_calls = [{{ tool = \"mcp__test__add\", input = {{ name = \"jump\" }} }}]\n\
+             [[reply]]\ntool_calls = [{{ tool = \"shell\", input = {{ command = {} }} }}]\n\
+             [[reply]]\ntext = \"Done.\"\n",
+            Value::from(wait)
+        ),
+    );
+    place.write(
+        ".drivetrain/models.toml",
+        &format!(
+            "[provider.fake]\ndialect = \"anthropic_messages\"\nbase_url = \"http://127.0.0.1:{}\"\n",
+            server.port
+        ),
+    );
+    place.ok(&["run", "use the server", "--model", "fake/m", "--in-place"]);
+    let tools = |request: &Value| -> Vec<String> {
+        let tools = request["body"]["tools"].as_array().unwrap().iter();
+        tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let requests = server.requests();
+    let requests = requests.as_array().unwrap();
+    let new = "mcp__test__jump".to_owned();
+    assert!(tools(&requests[0]).contains(&"mcp__test__echo".to_owned()));
+    assert!(!tools(&requests[0]).contains(&new));
+    assert!(tools(&requests[2]).contains(&new), "{:?}", tools(&requests[2]));
+}
+
+#[test]
+fn a_workflow_step_can_call_a_servers_tool() {
+    let place = project();
+    place.ok(&["trust", "--yes"]);
+    place.write(
+        "task.toml",
+        "[task]\ngoal = \"g\"\ndriver = \"workflow\"\n[[task.driver_config.steps]]\nname = \"one\"\n\
+         tool = \"mcp__test__echo\"\nparameters = { text = \"stepped\" }\n[workspace]\nkind = \"in_place\"\n",
+    );
+    place.ok(&["run", "task.toml"]);
+    let events = place.events(&place.id());
+    assert_eq!(of(&events, "tool_ended")[0]["result"]["text"], "stepped");
+}
+
+#[test]
+fn tools_and_doctor_tell_what_servers_there_are() {
+    let place = project();
+    let listed = place.ok(&["tools"]);
+    assert!(listed.contains(".mcp.json is not trusted"), "{listed}");
+    assert!(place.ok(&["doctor"]).contains("not trusted, so its servers are not started"));
+    assert_eq!(log(&place), "");
+    place.ok(&["trust", "--yes"]);
+    let listed = place.ok(&["tools"]);
+    assert!(listed.contains("mcp__test__echo: says it again"), "{listed}");
+    let listed: Value = serde_json::from_str(&place.ok(&["tools", "--json"])).unwrap();
+    assert_eq!(listed["servers"][0]["tools"].as_array().unwrap().len(), 12);
+    assert!(place.ok(&["doctor"]).contains("servers: test"));
+}

@@ -1,0 +1,231 @@
+//! Tools of servers through the loop: when they are asked for, what a model is offered, what a call carries, and
+//! what a crash, a change or a refusal makes of them.
+
+use machine::effect::{Effect, ToolCall};
+use machine::event::EventKind;
+use machine::input::{Command, Signal};
+use machine::message::{Block, Message, ModelCall, Part, Reply, Role, StopReason, Usage};
+use machine::policy::permission::{Decide, Rule};
+use machine::server::{Claim, Limits, ServerSpec, ServerTools, offers};
+use machine::state::Standing;
+use machine::task::{DriverSpec, TaskSpec};
+use machine::tool::{EffectClass, ToolResult};
+use serde_json::{Value, json};
+
+use crate::rig::{Rig, spec};
+
+fn server(name: &str) -> ServerSpec {
+    ServerSpec {
+        name: name.to_owned(),
+        file: "/project/.mcp.json".to_owned(),
+        sha256: "ab".to_owned(),
+    }
+}
+
+fn offered(server: &str, tools: &[&str], trusted: bool) -> ServerTools {
+    let claim = |name: &&str| Claim {
+        name: (*name).to_owned(),
+        description: format!("does {name}"),
+        read_only: true,
+        ..Claim::default()
+    };
+    let limits = Limits { only: None, trust_annotations: trusted };
+    offers(server, tools.iter().map(claim).collect(), limits)
+}
+
+fn calling(author: &str) -> TaskSpec {
+    let call = json!({ "tool": "mcp__s__look", "input": { "at": 1 } });
+    let mut spec = spec(json!({ "turns": [[call]], "author": author }));
+    spec.servers = vec![server("s")];
+    spec
+}
+
+/// A task that was taken up and whose servers have answered.
+fn opened(spec: TaskSpec, tools: Vec<ServerTools>) -> Rig {
+    let mut rig = Rig::started(spec);
+    let id = rig.effect("open_tools");
+    rig.input(Signal::ToolsOpened(id, tools).into());
+    rig
+}
+
+fn run(rig: &Rig) -> ToolCall {
+    let found = rig.last.effects.iter().find_map(|effect| match effect {
+        Effect::RunTool { call, .. } => Some(call.clone()),
+        _ => None,
+    });
+    found.unwrap_or_else(|| panic!("a tool runs: {}", rig.told()))
+}
+
+#[test]
+fn servers_are_asked_before_the_driver_decides_and_a_call_carries_its_server() {
+    let mut rig = Rig::started(calling("operator"));
+    assert_eq!(rig.told(), "[open_tools#2] workspace_opened");
+    let id = rig.effect("open_tools");
+    rig.input(Signal::ToolsOpened(id, vec![offered("s", &["look", "move"], false)]).into());
+    assert_eq!(rig.told(), "[run_tool#3] tools_opened, turn_started, tool_started c1");
+    let call = run(&rig);
+    let behind = call.server.unwrap();
+    assert_eq!((behind.tool.as_str(), behind.server.name.as_str()), ("look", "s"));
+    assert_eq!((behind.folder.as_str(), call.class), ("/project", EffectClass::Unsafe));
+    rig.ended(3, ToolResult::ok("seen"));
+    assert!(rig.told().ends_with("task_finished completed"), "{}", rig.told());
+}
+
+#[test]
+fn a_server_that_cannot_be_had_costs_its_tools_and_not_the_task() {
+    let nothing = ServerTools {
+        server: "s".to_owned(),
+        tools: Vec::new(),
+        problem: Some("it exited with 3".to_owned()),
+    };
+    let rig = opened(calling("operator"), vec![nothing]);
+    let problem = rig.last.events.iter().find_map(|event| match &event.kind {
+        EventKind::ToolsOpened { problem, .. } => problem.clone(),
+        _ => None,
+    });
+    assert_eq!(problem.as_deref(), Some("it exited with 3"));
+    assert!(rig.told().contains("tool_ended c1 error"), "{}", rig.told());
+}
+
+#[test]
+fn a_worker_is_asked_about_a_servers_tool_like_about_any_unsafe_one() {
+    let mut rig = Rig::new();
+    rig.command(Command::Start(Box::new(calling("worker"))));
+    rig.attach(true);
+    rig.open_workspace();
+    let id = rig.effect("open_tools");
+    rig.input(Signal::ToolsOpened(id, vec![offered("s", &["look"], false)]).into());
+    assert!(rig.told().contains("approval_requested c1"), "{}", rig.told());
+    assert!(matches!(rig.state.standing(), Standing::AwaitingPerson { .. }));
+
+    let refused = opened(calling("worker"), vec![offered("s", &["look"], false)]);
+    assert!(refused.told().contains("tool_ended c1 denied"), "{}", refused.told());
+
+    let mut allowed = calling("worker");
+    let rule = |tool: &str, decide| Rule { tool: tool.to_owned(), decide, reason: String::new() };
+    allowed.policy.rules = vec![rule("mcp__s__*", Decide::Allow)];
+    let rig = opened(allowed, vec![offered("s", &["look"], false)]);
+    assert!(rig.told().contains("tool_started c1"), "{}", rig.told());
+
+    // What the operator trusts the server's word on changes nothing and needs no answer.
+    let rig = opened(calling("worker"), vec![offered("s", &["look"], true)]);
+    assert!(rig.told().contains("tool_started c1"), "{}", rig.told());
+}
+
+#[test]
+fn a_rule_for_one_server_says_nothing_about_another() {
+    let mut spec = calling("operator");
+    let deny =
+        |tool: &str| Rule { tool: tool.to_owned(), decide: Decide::Deny, reason: String::new() };
+    spec.policy.rules = vec![deny("mcp__other__*"), deny("mcp__s__loo")];
+    let rig = opened(spec, vec![offered("s", &["look"], false)]);
+    assert!(rig.told().contains("tool_started c1"), "{}", rig.told());
+}
+
+#[test]
+fn a_crash_beside_a_servers_call_leaves_it_in_doubt_and_asks_the_servers_again() {
+    let mut rig = opened(calling("operator"), vec![offered("s", &["look"], false)]);
+    rig.input(Signal::OwnerLost.into());
+    assert_eq!(rig.told(), "[] call_in_doubt c1, owner_lost");
+    rig.attach(false);
+    assert_eq!(rig.told(), "[] attached", "nothing is repeated");
+    rig.command(Command::Resolve {
+        call: crate::rig::call(1),
+        how: machine::input::Resolution::Did,
+    });
+    assert!(rig.told().starts_with("[open_tools#4]"), "{}", rig.told());
+
+    let mut rig = opened(calling("operator"), vec![offered("s", &["look"], true)]);
+    rig.input(Signal::OwnerLost.into());
+    rig.attach(false);
+    assert!(rig.told().starts_with("[run_tool#4]"), "{}", rig.told());
+    assert!(run(&rig).repeated && run(&rig).server.is_some());
+}
+
+#[test]
+fn while_servers_are_asked_a_crash_asks_them_again_and_an_interrupt_waits() {
+    let mut rig = Rig::started(calling("operator"));
+    let id = rig.effect("open_tools");
+    rig.command(Command::Interrupt { note: "hm".to_owned() });
+    assert_eq!(rig.told(), "[] note_queued");
+    rig.input(Signal::OwnerLost.into());
+    rig.attach(false);
+    assert_eq!(rig.told(), "[open_tools#3] attached");
+    rig.input(Signal::ToolsOpened(id, vec![offered("s", &["look"], false)]).into());
+    assert_eq!(rig.told(), "[] signal_dropped", "the answer to the first question is late");
+}
+
+#[test]
+fn late_and_foreign_changes_are_dropped() {
+    let mut rig = opened(calling("operator"), vec![offered("s", &["look"], false)]);
+    rig.input(Signal::ToolsChanged(offered("stranger", &["x"], false)).into());
+    assert_eq!(rig.told(), "[] signal_dropped");
+    rig.input(Signal::OwnerLost.into());
+    rig.input(Signal::ToolsChanged(offered("s", &["x"], false)).into());
+    assert_eq!(rig.told(), "[] signal_dropped");
+    assert_eq!(rig.state.data().tools[0].tool, "look");
+}
+
+fn asked(rig: &Rig) -> ModelCall {
+    let found = rig.last.effects.iter().find_map(|effect| match effect {
+        Effect::CallModel { call, .. } => Some(call.clone()),
+        _ => None,
+    });
+    found.unwrap_or_else(|| panic!("a model is asked: {}", rig.told()))
+}
+
+fn offers_of(call: &ModelCall) -> Vec<&str> {
+    call.offers.iter().map(|offer| offer.name.as_str()).collect()
+}
+
+fn thinking(config: Value) -> TaskSpec {
+    let driver = DriverSpec { name: "llm".to_owned(), config };
+    let mut spec = TaskSpec { driver, ..spec(json!(null)) };
+    spec.servers = vec![server("s"), server("web")];
+    spec
+}
+
+#[test]
+fn a_model_is_offered_what_its_configuration_allows() {
+    let tools = || vec![offered("s", &["look", "move"], false), offered("web", &["get"], false)];
+    let offered = |config: Value| {
+        let rig = opened(thinking(config), tools());
+        let call = asked(&rig);
+        let offers: Vec<String> = offers_of(&call).iter().map(|name| (*name).to_owned()).collect();
+        (call.tools.len(), offers)
+    };
+    let all = machine::tool::TOOLS.len();
+    let (built_in, offers) = offered(json!({ "model": "a/b" }));
+    assert_eq!(built_in, all);
+    assert_eq!(offers, ["mcp__s__look", "mcp__s__move", "mcp__web__get"]);
+    assert_eq!(offered(json!({ "model": "a/b", "servers": ["web"] })).1, ["mcp__web__get"]);
+    assert_eq!(
+        offered(json!({ "model": "a/b", "tools": ["read", "mcp__s__*"] })),
+        (1, vec!["mcp__s__look".to_owned(), "mcp__s__move".to_owned()])
+    );
+    assert_eq!(offered(json!({ "model": "a/b", "tools": ["read"] })), (1, Vec::new()));
+}
+
+#[test]
+fn a_changed_list_is_in_the_next_question() {
+    let config = json!({ "model": "a/b" });
+    let mut rig = opened(thinking(config), vec![offered("s", &["look"], false)]);
+    let id = rig.effect("call_model");
+    assert_eq!(offers_of(&asked(&rig)), ["mcp__s__look"]);
+    rig.input(Signal::ToolsChanged(offered("s", &["look", "jump"], false)).into());
+    assert_eq!(rig.told(), "[] tools_opened");
+    let part =
+        Part::ToolUse { id: "u".to_owned(), name: "say".to_owned(), input: json!({ "text": "x" }) };
+    let message = Message { role: Role::Assistant, blocks: vec![Block { part, native: None }] };
+    let reply = Reply {
+        id: String::new(),
+        model: "m".to_owned(),
+        message,
+        stop: StopReason::ToolUse,
+        usage: Usage::default(),
+    };
+    rig.input(Signal::ModelReplied(id, Box::new(Ok(reply))).into());
+    let say = rig.effect("run_tool");
+    rig.ended(say.0, ToolResult::ok("x"));
+    assert_eq!(offers_of(&asked(&rig)), ["mcp__s__jump", "mcp__s__look"]);
+}

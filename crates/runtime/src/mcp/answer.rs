@@ -1,0 +1,52 @@
+//! What a server answered, as a tool's result: text, what stands for the rest, and whether it failed.
+
+use machine::tool::{Status, ToolResult};
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+
+use crate::tool::{ToolServices, shown_text};
+
+/// The result of a call. `hide` covers up what the server was given to keep.
+pub(super) fn result(
+    answer: CallToolResult,
+    services: &ToolServices,
+    hide: &dyn Fn(&str) -> String,
+) -> ToolResult {
+    let mut parts: Vec<String> = answer.content.iter().map(shown).collect();
+    if let Some(structured) = &answer.structured_content {
+        let text = structured.to_string();
+        // Servers are asked to give the same as text, for those who know no better.
+        let doubled = parts.iter().any(|part| {
+            serde_json::from_str::<serde_json::Value>(part).is_ok_and(|value| value == *structured)
+        });
+        if !doubled {
+            parts.push(text);
+        }
+    }
+    let text = if parts.is_empty() { "(no output)".to_owned() } else { parts.join("\n") };
+    let status = if answer.is_error == Some(true) { Status::Error } else { Status::Ok };
+    ToolResult { status, ..shown_text(&hide(&text), services) }
+}
+
+fn shown(block: &ContentBlock) -> String {
+    let size = |base64: &str| base64.len() / 4 * 3;
+    match block {
+        ContentBlock::Text(text) => text.text.clone(),
+        ContentBlock::Image(image) => {
+            format!("[an image: {}, about {} bytes]", image.mime_type, size(&image.data))
+        }
+        ContentBlock::Audio(audio) => {
+            format!("[a sound: {}, about {} bytes]", audio.mime_type, size(&audio.data))
+        }
+        ContentBlock::Resource(resource) => match &resource.resource {
+            ResourceContents::TextResourceContents { uri, text, .. } => {
+                format!("[the resource {uri}]\n{text}")
+            }
+            ResourceContents::BlobResourceContents { uri, blob, .. } => {
+                format!("[the resource {uri}: about {} bytes]", size(blob))
+            }
+            _ => "[a resource of a kind that is not known]".to_owned(),
+        },
+        ContentBlock::ResourceLink(link) => format!("[a link to the resource {}]", link.uri),
+        _ => "[something of a kind that is not known]".to_owned(),
+    }
+}

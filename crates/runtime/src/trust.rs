@@ -1,0 +1,268 @@
+//! What the user trusts: files of a project that drivetrain acts on, by their content.
+//!
+//! A project's files come from whoever wrote the project. None that can make drivetrain start something is
+//! interpreted before the user has seen it and said yes. The record is in drivetrain's own home, outside every
+//! project, and names the folder by its real path and each file by its real path and hash: a file that has changed is
+//! asked about again, and a project elsewhere gets nothing from it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use machine::time::Timestamp;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::home::Home;
+
+/// The record, in the home.
+const RECORD: &str = "trust.json";
+const LOCK: &str = "trust.lock";
+
+/// The largest record that is read.
+const MAX_RECORD: u64 = 16 << 20;
+
+/// A file of a project as it was read: what is trusted, hashed and interpreted are the same bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// Its real path.
+    pub path: PathBuf,
+    /// SHA-256 of its content, in hex.
+    pub sha256: String,
+}
+
+/// How the files of a folder stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TrustState {
+    /// Every file is trusted as it is; so it is if there is none.
+    Trusted,
+    /// These are not.
+    Untrusted {
+        /// Files that were never trusted in this folder.
+        new: Vec<PathBuf>,
+        /// Files that were trusted with another content.
+        changed: Vec<PathBuf>,
+    },
+}
+
+/// What is trusted, as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    v: u32,
+    #[serde(default)]
+    folders: BTreeMap<String, Trusted>,
+}
+
+/// What is trusted in one folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trusted {
+    /// When that was said, in milliseconds since the epoch.
+    pub time: i64,
+    /// The files by their real paths, with the SHA-256 of each.
+    pub files: BTreeMap<String, String>,
+}
+
+/// The folder that trust is about: the root of the repository that `folder` is in, else the folder itself; its real
+/// path.
+pub fn root(folder: &Path) -> Result<PathBuf, String> {
+    let real = fs::canonicalize(folder)
+        .map_err(|error| format!("the folder {} cannot be used: {error}", folder.display()))?;
+    let found = real.ancestors().find(|parent| parent.join(".git").exists());
+    Ok(found.map(Path::to_owned).unwrap_or(real))
+}
+
+/// The hash that the record names.
+pub fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether these files of a folder are trusted as they are.
+pub fn state(home: &Home, folder: &Path, files: &[Seen]) -> Result<TrustState, String> {
+    let record = read(home)?;
+    let trusted = record.folders.get(&text(&root(folder)?)?);
+    let (mut new, mut changed) = (Vec::new(), Vec::new());
+    for file in files {
+        match trusted.and_then(|trusted| trusted.files.get(file.path.to_str()?)) {
+            Some(hash) if *hash == file.sha256 => {}
+            Some(_) => changed.push(file.path.clone()),
+            None => new.push(file.path.clone()),
+        }
+    }
+    if new.is_empty() && changed.is_empty() {
+        return Ok(TrustState::Trusted);
+    }
+    Ok(TrustState::Untrusted { new, changed })
+}
+
+/// Records that these files are trusted as they are. Others of the folder that were trusted before stay so: from
+/// another place in the project other files are seen.
+pub fn trust(home: &Home, folder: &Path, files: &[Seen], now: Timestamp) -> Result<(), String> {
+    let root = text(&root(folder)?)?;
+    let mut named = BTreeMap::new();
+    for file in files {
+        named.insert(text(&file.path)?, file.sha256.clone());
+    }
+    change(home, |record| {
+        let none = Trusted { time: now.0, files: BTreeMap::new() };
+        let trusted = record.folders.entry(root).or_insert(none);
+        trusted.time = now.0;
+        trusted.files.extend(named);
+    })
+}
+
+/// Takes all trust in a folder back; false if there was none.
+pub fn revoke(home: &Home, folder: &Path) -> Result<bool, String> {
+    let root = text(&root(folder)?)?;
+    let mut found = false;
+    change(home, |record| found = record.folders.remove(&root).is_some())?;
+    Ok(found)
+}
+
+/// What is trusted in a folder.
+pub fn recorded(home: &Home, folder: &Path) -> Result<Option<Trusted>, String> {
+    Ok(read(home)?.folders.remove(&text(&root(folder)?)?))
+}
+
+/// A path as the record holds it. One that is not text could be mistaken for another.
+fn text(path: &Path) -> Result<String, String> {
+    path.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| format!("{} has a name that is not UTF-8", path.display()))
+}
+
+fn read(home: &Home) -> Result<Record, String> {
+    let path = home.root().join(RECORD);
+    let failed = |reason: String| {
+        format!("cannot read {}: {reason}; remove it to trust nothing any more", path.display())
+    };
+    let mut bytes = Vec::new();
+    match File::open(&path) {
+        Ok(file) => {
+            file.take(MAX_RECORD).read_to_end(&mut bytes).map_err(|e| failed(e.to_string()))?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Record { v: 1, folders: BTreeMap::new() });
+        }
+        Err(error) => return Err(failed(error.to_string())),
+    }
+    let record: Record = serde_json::from_slice(&bytes).map_err(|e| failed(e.to_string()))?;
+    if record.v != 1 {
+        return Err(failed(format!("it has version {}, expected 1", record.v)));
+    }
+    Ok(record)
+}
+
+/// One change at a time, so that none undoes another; the new record is there whole or not at all.
+fn change(home: &Home, with: impl FnOnce(&mut Record)) -> Result<(), String> {
+    home.create()?;
+    let path = home.root().join(RECORD);
+    let failed = |error: io::Error| format!("cannot write {}: {error}", path.display());
+    let open = |name: &str| {
+        OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(home.root().join(name))
+    };
+    let lock = open(LOCK).map_err(failed)?;
+    flock(&lock, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+    let mut record = read(home)?;
+    with(&mut record);
+    // Plain data with text keys: encoding it cannot fail.
+    let bytes = serde_json::to_vec_pretty(&record).map_err(|e| failed(io::Error::other(e)))?;
+    let mut next = open("trust.next").map_err(failed)?;
+    next.write_all(&bytes).and_then(|()| next.sync_all()).map_err(failed)?;
+    fs::rename(home.root().join("trust.next"), &path).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn seen(folder: &Path, content: &str) -> Vec<Seen> {
+        let path = fs::canonicalize(folder).unwrap().join(".mcp.json");
+        fs::write(&path, content).unwrap();
+        vec![Seen { path, sha256: hash(content.as_bytes()) }]
+    }
+
+    #[test]
+    fn a_changed_file_is_asked_about_again_and_revoking_forgets_all() {
+        let place = tempfile::tempdir().unwrap();
+        let home = Home::at(place.path().join("home"));
+        let project = place.path().join("project");
+        fs::create_dir(&project).unwrap();
+        let files = seen(&project, "one");
+        let path = files[0].path.clone();
+        assert_eq!(
+            state(&home, &project, &files).unwrap(),
+            TrustState::Untrusted { new: vec![path.clone()], changed: vec![] }
+        );
+        trust(&home, &project, &files, Timestamp(7)).unwrap();
+        assert_eq!(state(&home, &project, &files).unwrap(), TrustState::Trusted);
+        let mode = fs::metadata(home.root().join(RECORD)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(
+            state(&home, &project, &seen(&project, "two")).unwrap(),
+            TrustState::Untrusted { new: vec![], changed: vec![path] }
+        );
+        assert!(revoke(&home, &project).unwrap());
+        assert!(!revoke(&home, &project).unwrap());
+        assert_ne!(state(&home, &project, &seen(&project, "one")).unwrap(), TrustState::Trusted);
+        assert_eq!(state(&home, &project, &[]).unwrap(), TrustState::Trusted);
+    }
+
+    #[test]
+    fn files_that_are_trusted_one_after_the_other_are_all_trusted() {
+        let place = tempfile::tempdir().unwrap();
+        let home = Home::at(place.path().join("home"));
+        let project = place.path().join("project");
+        for folder in ["project/.git", "project/below"] {
+            fs::create_dir_all(place.path().join(folder)).unwrap();
+        }
+        let (above, below) = (seen(&project, "one"), seen(&project.join("below"), "two"));
+        trust(&home, &project.join("below"), &below, Timestamp(1)).unwrap();
+        trust(&home, &project, &above, Timestamp(2)).unwrap();
+        let all = [above, below].concat();
+        assert_eq!(state(&home, &project, &all).unwrap(), TrustState::Trusted);
+        assert_eq!(recorded(&home, &project).unwrap().unwrap().files.len(), 2);
+    }
+
+    #[test]
+    fn trust_is_in_the_real_folder_and_not_in_one_that_looks_like_it() {
+        let place = tempfile::tempdir().unwrap();
+        let home = Home::at(place.path().join("home"));
+        let (real, link, other) =
+            (place.path().join("real"), place.path().join("link"), place.path().join("other"));
+        fs::create_dir(&real).unwrap();
+        fs::create_dir(&other).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let files = seen(&link, "one");
+        trust(&home, &link, &files, Timestamp(7)).unwrap();
+        assert_eq!(state(&home, &real, &seen(&real, "one")).unwrap(), TrustState::Trusted);
+        assert_ne!(state(&home, &other, &seen(&other, "one")).unwrap(), TrustState::Trusted);
+        assert_ne!(
+            state(&home, &other, &files).unwrap(),
+            TrustState::Trusted,
+            "a file trusted for one folder is not trusted for another"
+        );
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_trusts_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let home = Home::at(place.path());
+        for wrong in ["{", r#"{"v":2}"#, r#"{"v":1,"all":true}"#] {
+            fs::write(place.path().join(RECORD), wrong).unwrap();
+            assert!(state(&home, place.path(), &[]).unwrap_err().contains("cannot read"));
+            assert!(trust(&home, place.path(), &[], Timestamp(1)).is_err(), "nor is it replaced");
+        }
+    }
+}
