@@ -1,7 +1,7 @@
 //! Everything that is ready, as one batch, people first. Commands and signals of all tasks meet here; one
 //! batch is one commit.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -55,11 +55,18 @@ struct Queues {
     people: VecDeque<Delivery>,
     signals: VecDeque<Delivery>,
     stops: u32,
-    /// By feed.
-    streams: BTreeMap<u64, Streamed>,
-    last_feed: u64,
+    streams: Vec<Streamed>,
+    /// How often they were taken.
+    taken: u64,
     /// Whether the supervisor waits; waking nobody costs a system call.
     waiting: bool,
+}
+
+/// Where the events of a line wait: the number, and how often all of them had been taken by then.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    at: usize,
+    taken: u64,
 }
 
 /// What `take` found.
@@ -94,21 +101,27 @@ impl Inbox {
 
     /// A line on which a call of a model tells what it is just saying.
     pub fn feed(&self, task: TaskId, effect: EffectId) -> Feed {
-        let mut queues = self.lock();
-        queues.last_feed += 1;
-        Feed::new(self.clone(), queues.last_feed, task, effect)
+        Feed::new(self.clone(), task, effect)
     }
 
-    /// Brings what came on a line.
+    /// Brings what came on a line. `place` is where its last events were put; they may have been taken since.
     pub(crate) fn stream(
         &self,
-        key: u64,
+        place: &mut Option<Place>,
         begun: impl FnOnce() -> Streamed,
         events: impl Iterator<Item = StreamEvent>,
     ) {
         let mut queues = self.lock();
-        let streamed = queues.streams.entry(key).or_insert_with(begun);
-        events.for_each(|event| streamed.add(event));
+        let Queues { streams, taken, .. } = &mut *queues;
+        let at = match place {
+            Some(Place { at, taken: since }) if since == taken => *at,
+            _ => {
+                streams.push(begun());
+                *place = Some(Place { at: streams.len() - 1, taken: *taken });
+                streams.len() - 1
+            }
+        };
+        events.for_each(|event| streams[at].add(event));
         self.wake(queues);
     }
 
@@ -150,7 +163,8 @@ impl Inbox {
             Vec::with_capacity(queues.people.len() + queues.signals.len());
         deliveries.extend(queues.people.drain(..));
         deliveries.extend(queues.signals.drain(..));
-        let streams = std::mem::take(&mut queues.streams).into_values().collect();
+        let streams = std::mem::take(&mut queues.streams);
+        queues.taken += 1;
         Batch { deliveries, stops: queues.stops, streams }
     }
 

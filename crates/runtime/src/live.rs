@@ -1,10 +1,12 @@
 //! What models are just saying, on its way to observers: bounded, joined where nobody has looked yet, and never
 //! journaled. What does not fit is left out as whole deltas, and a mark says so: text is late or missing, never wrong.
 
+use std::sync::Arc;
+
 use machine::id::{EffectId, TaskId};
 use machine::stream::StreamEvent;
 
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, Place};
 
 /// Events of one call that wait at once. Deltas are left out beyond it; beyond four times as many, everything is.
 const MAX_EVENTS: usize = 1024;
@@ -16,7 +18,7 @@ const MAX_BYTES: usize = 256 << 10;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Streamed {
     /// The task.
-    pub task: TaskId,
+    pub task: Arc<TaskId>,
     /// The call.
     pub effect: EffectId,
     /// What was said, in order.
@@ -26,7 +28,7 @@ pub struct Streamed {
 
 impl Streamed {
     /// Nothing was said yet.
-    pub fn new(task: TaskId, effect: EffectId) -> Streamed {
+    pub fn new(task: Arc<TaskId>, effect: EffectId) -> Streamed {
         Streamed { task, effect, events: Vec::new(), bytes: 0 }
     }
 
@@ -94,24 +96,25 @@ fn join(last: &mut StreamEvent, next: &StreamEvent) -> bool {
 #[derive(Debug)]
 pub struct Feed {
     inbox: Inbox,
-    key: u64,
-    task: TaskId,
+    task: Arc<TaskId>,
     effect: EffectId,
+    place: Option<Place>,
 }
 
 impl Feed {
-    pub(crate) fn new(inbox: Inbox, key: u64, task: TaskId, effect: EffectId) -> Feed {
-        Feed { inbox, key, task, effect }
+    pub(crate) fn new(inbox: Inbox, task: TaskId, effect: EffectId) -> Feed {
+        Feed { inbox, task: Arc::new(task), effect, place: None }
     }
 
     /// Passes on what is for observers and takes everything out. The end of an answer is not passed on: it is told
     /// once it is in the journal.
-    pub fn push(&self, events: &mut Vec<StreamEvent>) {
+    pub fn push(&mut self, events: &mut Vec<StreamEvent>) {
         let is_told =
             |event: &StreamEvent| event.is_public() && !matches!(event, StreamEvent::MessageStop);
         if events.iter().any(is_told) {
             let told = events.drain(..).filter(is_told);
-            self.inbox.stream(self.key, || Streamed::new(self.task.clone(), self.effect), told);
+            let begun = || Streamed::new(Arc::clone(&self.task), self.effect);
+            self.inbox.stream(&mut self.place, begun, told);
         }
         events.clear();
     }
@@ -122,7 +125,7 @@ mod tests {
     use super::*;
 
     fn streamed() -> Streamed {
-        Streamed::new(TaskId("t".to_owned()), EffectId(1))
+        Streamed::new(Arc::new(TaskId("t".to_owned())), EffectId(1))
     }
 
     fn text(index: usize, text: &str) -> StreamEvent {
@@ -162,6 +165,24 @@ mod tests {
         let stop = StreamEvent::ToolUseStop { index: 1, id: "c".into() };
         let gap = |deltas| StreamEvent::Gap { deltas };
         assert_eq!(waits.events, [text(0, &half), gap(2), text(0, "y"), stop, gap(1)]);
+    }
+
+    #[test]
+    fn what_two_calls_say_is_kept_apart_and_goes_on_after_it_was_taken() {
+        let inbox = Inbox::default();
+        let task = || TaskId("t".to_owned());
+        let (mut one, mut two) = (inbox.feed(task(), EffectId(1)), inbox.feed(task(), EffectId(2)));
+        let taken = || {
+            let streams = inbox.take(Some(std::time::Duration::ZERO), 0).streams;
+            streams.into_iter().map(|s| (s.effect.0, s.events)).collect::<Vec<_>>()
+        };
+        one.push(&mut vec![text(0, "a")]);
+        two.push(&mut vec![StreamEvent::Ping, text(0, "x"), StreamEvent::MessageStop]);
+        one.push(&mut vec![text(0, "b")]);
+        assert_eq!(taken(), [(1, vec![text(0, "ab")]), (2, vec![text(0, "x")])]);
+        two.push(&mut vec![text(0, "y")]);
+        one.push(&mut vec![StreamEvent::Ping]);
+        assert_eq!(taken(), [(2, vec![text(0, "y")])]);
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl Perform for World {
             }
             Effect::CallModel { id, call, folder } => {
                 let (name, models) = (task.clone(), Arc::clone(&self.models));
-                let feed = self.inbox.feed(task.clone(), id);
+                let mut feed = self.inbox.feed(task.clone(), id);
                 self.spawn(
                     task,
                     id,

@@ -8,7 +8,7 @@ use journal::{Entry, Journal, JournalError, Loaded, Record, Report, TaskRow};
 use machine::driver::Registry;
 use machine::driver::scripted::ScriptedKind;
 use machine::event::EventKind;
-use machine::id::TaskId;
+use machine::id::{EffectId, TaskId};
 use machine::input::Command;
 use machine::policy::budget::Budget;
 use machine::policy::permission::Policy;
@@ -296,6 +296,9 @@ fn an_interrupt_ends_the_running_answer_and_nothing_of_it_comes_later() {
         let batch = inbox.take(Some(std::time::Duration::from_millis(20)), 0);
         supervisor.cycle(batch).unwrap();
     }
+    // What comes late, from a call that is not under way, is not told.
+    let late = StreamEvent::TextDelta { index: 0, text: "late".to_owned() };
+    inbox.feed(id("t"), EffectId(999)).push(&mut vec![late]);
     inbox.command(id("t"), Command::Interrupt { note: "stop".to_owned() }.into(), None).unwrap();
     supervisor.run().unwrap();
     let heard = heard.lock().unwrap();
