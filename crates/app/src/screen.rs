@@ -4,7 +4,6 @@
 //! On a terminal one thread owns the output, so that the supervisor never waits for it and the running line,
 //! the prompt and the lines above them do not overwrite each other.
 
-use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -27,6 +26,8 @@ pub(crate) type Printer = Box<dyn ExternalPrinter + Send>;
 pub(crate) enum Screen {
     /// Printed at once.
     Plain,
+    /// Printed to standard error at once: standard output holds events for a program.
+    Aside,
     /// Drawn by the thread at the other end.
     Live(Sender<Draw>),
 }
@@ -39,8 +40,8 @@ pub(crate) enum Draw {
     Running(Option<String>),
     /// A prompt takes over the last line; answered when the line is free.
     PromptBegins(Option<Printer>, SyncSender<()>),
-    /// The prompt is gone.
-    PromptEnds,
+    /// The prompt is gone; what was entered took at most so many columns.
+    PromptEnds(usize),
     /// Everything before this is shown, and the running line is gone.
     Flush(SyncSender<()>),
 }
@@ -69,6 +70,7 @@ impl Screen {
         }
         match self {
             Screen::Plain => output::lines(&lines),
+            Screen::Aside => output::error(view::join(&lines).trim_end()),
             Screen::Live(_) => self.send(Draw::Lines(lines)),
         }
     }
@@ -87,8 +89,8 @@ impl Screen {
     }
 
     /// The prompt has been answered.
-    pub(crate) fn prompt_ends(&self) {
-        self.send(Draw::PromptEnds);
+    pub(crate) fn prompt_ends(&self, width: usize) {
+        self.send(Draw::PromptEnds(width));
     }
 
     /// Waits until everything is shown.
@@ -111,6 +113,7 @@ impl Screen {
 #[derive(Default)]
 struct Drawing {
     running: Option<(String, Instant)>,
+    /// Whether the running line is on the screen: as the last line, or as the one above the prompt.
     drawn: bool,
     prompt: Option<Option<Printer>>,
 }
@@ -118,15 +121,18 @@ struct Drawing {
 fn draw(receiver: &Receiver<Draw>) {
     let mut drawing = Drawing::default();
     loop {
-        let patience = if drawing.running.is_some() && drawing.prompt.is_none() {
-            if drawing.drawn { TICK } else { SHORT }
-        } else {
-            Duration::from_secs(3600)
+        let patience = match (&drawing.running, drawing.drawn) {
+            (Some(_), true) => TICK,
+            // What has just ended is often followed by something else.
+            (Some(_), false) | (None, true) => SHORT,
+            (None, false) => Duration::from_secs(3600),
         };
         match receiver.recv_timeout(patience) {
             Ok(Draw::Lines(lines)) => drawing.lines(&lines),
             Ok(Draw::Running(what)) => {
-                drawing.clear();
+                if drawing.prompt.is_none() {
+                    drawing.clear();
+                }
                 drawing.running = what.map(|what| (what, Instant::now()));
             }
             Ok(Draw::PromptBegins(printer, free)) => {
@@ -134,11 +140,9 @@ fn draw(receiver: &Receiver<Draw>) {
                 drawing.prompt = Some(printer);
                 let _ = free.send(());
             }
-            Ok(Draw::PromptEnds) => drawing.prompt = None,
+            Ok(Draw::PromptEnds(width)) => drawing.end_prompt(width),
             Ok(Draw::Flush(shown)) => {
-                drawing.clear();
-                drawing.running = None;
-                drawing.prompt = None;
+                drawing.leave();
                 let _ = shown.send(());
             }
             Err(RecvTimeoutError::Timeout) => drawing.tick(),
@@ -149,14 +153,10 @@ fn draw(receiver: &Receiver<Draw>) {
 
 impl Drawing {
     fn lines(&mut self, lines: &[Line]) {
-        if let Some(Some(printer)) = &mut self.prompt {
-            let mut text: String = lines.iter().map(|line| output::styled(line) + "\n").collect();
-            if std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
-                text = anstream::adapter::strip_str(&text).to_string();
-            }
-            // A prompt that is just being left prints it with the next one, or not at all at the very end.
-            let _ = printer.print(text);
-            return;
+        if self.prompt.is_some() {
+            let text = lines.iter().map(|line| output::styled(line) + "\n").collect();
+            let running = self.running_line().map(|line| line + "\n");
+            return self.print_above(text, running.filter(|_| self.drawn));
         }
         self.clear();
         output::lines(lines);
@@ -169,21 +169,83 @@ impl Drawing {
     }
 
     fn tick(&mut self) {
+        let line = self.running_line();
         if self.prompt.is_some() {
+            // With nothing to take its place the line that was there is left empty.
+            let line = line.map_or_else(|| "\n".to_owned(), |line| line + "\n");
+            let drawn = self.running.is_some();
+            self.print_above(String::new(), Some(line));
+            self.drawn = drawn;
             return;
         }
-        let Some((what, since)) = &self.running else { return };
+        let Some(line) = line else { return self.clear() };
+        output::raw(format!("\r\x1b[2K{line}").as_bytes());
+        self.drawn = true;
+    }
+
+    /// What runs and for how long, in one line of the terminal.
+    fn running_line(&self) -> Option<String> {
+        let (what, since) = self.running.as_ref()?;
         let took = match since.elapsed().as_secs() {
             0 => String::new(),
             seconds => format!("  {}", machine::time::Span::seconds(seconds)),
         };
         let width = columns().saturating_sub(took.chars().count() + 6);
-        let mut text = Vec::new();
-        // Writing to memory does not fail.
-        let _ = write!(text, "\r\x1b[2K\x1b[2m… {}{took}\x1b[0m", view::text::short(what, width));
-        output::raw(&text);
-        self.drawn = true;
+        Some(format!("\x1b[2m… {}{took}\x1b[0m", view::text::short(what, width)))
     }
+
+    /// Prints above the prompt: first the text, then the running line, in place of the one that was there.
+    fn print_above(&mut self, text: String, running: Option<String>) {
+        let replace = if self.drawn { "\x1b[A\r\x1b[2K" } else { "" };
+        self.drawn = running.is_some();
+        let mut text = format!("{replace}{text}{}", running.unwrap_or_default());
+        if std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+            text = without_colours(&text);
+        }
+        if let Some(Some(printer)) = &mut self.prompt {
+            // A prompt that is just being left prints it with the next one, or not at all at the very end.
+            let _ = printer.print(text);
+        }
+    }
+
+    /// The running line above what was entered has had its time.
+    fn end_prompt(&mut self, width: usize) {
+        self.prompt = None;
+        if std::mem::take(&mut self.drawn) && width < columns() {
+            output::raw(b"\x1b[2A\r\x1b[M\x1b[B");
+        }
+    }
+
+    /// Leaves the terminal to whoever comes next: also if a prompt is still open, whose editor sets what it needs
+    /// and is not asked to set it back.
+    fn leave(&mut self) {
+        self.running = None;
+        if self.prompt.take().is_some() {
+            let above: &[u8] = if self.drawn { b"\x1b[A\r" } else { b"" };
+            output::raw(b"\r\x1b[2K\x1b[?2004l");
+            output::raw(above);
+        }
+        self.clear();
+    }
+}
+
+/// The text without colours; what moves the cursor stays.
+fn without_colours(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("\x1b[") {
+        plain.push_str(&rest[..at]);
+        let sequence = &rest[at..];
+        let end = sequence[2..]
+            .find(|c: char| c.is_ascii_alphabetic())
+            .map_or(sequence.len(), |end| end + 3);
+        if !sequence[..end].ends_with('m') {
+            plain.push_str(&sequence[..end]);
+        }
+        rest = &sequence[end..];
+    }
+    plain.push_str(rest);
+    plain
 }
 
 /// The terminal's width.
@@ -193,4 +255,14 @@ pub(crate) fn columns() -> usize {
         .map(|size| usize::from(size.ws_col))
         .filter(|width| *width > 0)
         .unwrap_or(100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_go_and_the_cursor_still_moves() {
+        assert_eq!(without_colours("\x1b[A\r\x1b[2K\x1b[2m… a\x1b[0m\n"), "\x1b[A\r\x1b[2K… a\n");
+    }
 }
