@@ -327,6 +327,10 @@ impl Watcher {
         let transcript =
             self.transcripts.entry(event.task.clone()).or_insert_with(|| Transcript::new(detail));
         let mut lines = transcript.lines(event);
+        // Whoever sees a question can answer it.
+        if let Some(news) = self.news.as_ref().filter(|_| !self.stopping.load(Ordering::Relaxed)) {
+            pass_on(event, news, &self.shown);
+        }
         if self.watching.talks() && self.watching.person == Person::AtTerminal {
             lines = self.beside_prompt(event, lines);
         }
@@ -349,9 +353,6 @@ impl Watcher {
                 self.transcripts.remove(&event.task).map(|t| t.story().clone()).unwrap_or_default();
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             seen.ends.insert(event.task.clone(), (*outcome, reason.clone(), story));
-        }
-        if let Some(news) = self.news.as_ref().filter(|_| !self.stopping.load(Ordering::Relaxed)) {
-            pass_on(event, news, &self.shown);
         }
     }
 

@@ -7,7 +7,7 @@ pub(crate) mod reader;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use machine::Command;
 use machine::id::{CallId, TaskId};
@@ -130,6 +130,17 @@ impl Asks {
             self.hear_all(news);
         }
         Some(())
+    }
+
+    /// Waits until something is asked, but no longer than that.
+    fn wait_for(&mut self, news: &Receiver<News>, patience: Duration) {
+        let until = Instant::now() + patience;
+        while self.open.is_empty() {
+            match news.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(heard) => self.hear(heard),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
+            }
+        }
     }
 
     /// The oldest question, if there is one now.

@@ -121,7 +121,8 @@ struct Drawing {
 fn draw(receiver: &Receiver<Draw>) {
     let mut drawing = Drawing::default();
     loop {
-        let patience = match (&drawing.running, drawing.drawn) {
+        let bare = matches!(drawing.prompt, Some(None));
+        let patience = match (drawing.running.as_ref().filter(|_| !bare), drawing.drawn) {
             (Some(_), true) => TICK,
             // What has just ended is often followed by something else.
             (Some(_), false) | (None, true) => SHORT,
@@ -153,7 +154,7 @@ fn draw(receiver: &Receiver<Draw>) {
 
 impl Drawing {
     fn lines(&mut self, lines: &[Line]) {
-        if self.prompt.is_some() {
+        if let Some(Some(_)) = self.prompt {
             let text = lines.iter().map(|line| output::styled(line) + "\n").collect();
             let running = self.running_line().map(|line| line + "\n");
             return self.print_above(text, running.filter(|_| self.drawn));
@@ -170,6 +171,10 @@ impl Drawing {
 
     fn tick(&mut self) {
         let line = self.running_line();
+        if let Some(None) = self.prompt {
+            // A terminal that can do no more than show lines.
+            return;
+        }
         if self.prompt.is_some() {
             // With nothing to take its place the line that was there is left empty.
             let line = line.map_or_else(|| "\n".to_owned(), |line| line + "\n");

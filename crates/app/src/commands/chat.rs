@@ -10,6 +10,7 @@ use machine::task::{DriverSpec, TaskSpec};
 use runtime::library::Library;
 use runtime::station::new_task_id;
 use serde_json::json;
+use view::{Line, Tone};
 
 use super::prepare::{self, Options};
 use super::{hand_over, resume};
@@ -37,8 +38,12 @@ fn begin(args: &ChatArgs, model: &str, json: bool) -> Result<u8, CommandError> {
     let registry = Arc::new(Registry::builtin());
     // What is wrong is said before anybody types.
     let mut spec = task_of(args, model, &registry)?;
+    let at_terminal = output::is_terminal() && !json;
+    if at_terminal {
+        let text = format!("talking to {}; /help lists the commands", view::text::visible(model));
+        output::lines(&[Line::new(Tone::Faint, text)]);
+    }
     if args.text.is_none() {
-        let at_terminal = output::is_terminal() && !json;
         if at_terminal {
             home.create().map_err(CommandError::environment)?;
         }

@@ -3,10 +3,11 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use journal::Journal;
 use machine::Command;
 use machine::driver::llm;
 use machine::id::TaskId;
@@ -26,6 +27,9 @@ const PROMPT: &str = "> ";
 
 /// A second Ctrl-C within this time leaves.
 const TWICE: Duration = Duration::from_secs(2);
+
+/// How long news that must come may take.
+const MOMENT: Duration = Duration::from_secs(5);
 
 /// What a call is refused for whose approval was asked where only messages come.
 const UNANSWERED: &str = "the operator said something else instead of approving it";
@@ -159,10 +163,13 @@ pub(crate) fn attend(
         draft: String::new(),
         leaving: Leaving::default(),
     };
-    // The end of the task ends the process; this thread with it.
     while chat.round(&mut reader, news).is_some() {}
-    shared.leaving.store(true, Ordering::Relaxed);
     chat.asks.hear_all(news);
+    if let Err(TryRecvError::Disconnected) = news.try_recv() {
+        // The task has ended, or the process is ending: there is nothing left to leave.
+        return;
+    }
+    shared.leaving.store(true, Ordering::Relaxed);
     if chat.asks.is_empty() {
         chat.tell(Tone::Ask, "letting the running step end; Ctrl-C stops it now");
     }
@@ -199,7 +206,7 @@ impl Chat<'_> {
             None => (PROMPT.to_owned(), std::mem::take(&mut self.draft)),
         };
         let typed = reader.read(&prompt, &draft, asked.is_none(), self.screen);
-        self.asks.hear_all(news);
+        self.catch_up(news);
         match typed {
             Typed::End => None,
             Typed::Interrupt => self.interrupt(),
@@ -222,6 +229,23 @@ impl Chat<'_> {
                 }
             }
         }
+    }
+
+    /// Hears everything that the person may have seen by now. What the screen shows comes a moment before the news
+    /// that it is their turn; whether it is stands in the journal before either.
+    fn catch_up(&mut self, news: &Receiver<News>) {
+        self.asks.hear_all(news);
+        if self.asks.is_empty() && self.is_asked() {
+            self.asks.wait_for(news, MOMENT);
+        }
+    }
+
+    fn is_asked(&self) -> bool {
+        let task = Records::open().and_then(|records| {
+            let row = records.journal.task(self.task.as_str())?;
+            records.glance(&row)
+        });
+        task.is_ok_and(|task| !task.state.asks().is_empty())
     }
 
     /// What is asked since before the prompt was there.
@@ -266,11 +290,12 @@ impl Chat<'_> {
             Ok(Command::Tell { line }) if line.trim() == llm::DONE => {
                 self.give(Command::Steer { text: line });
             }
+            Ok(Command::Tell { line }) => self.tell_next(line, &ask),
+            Err(Unclear::Stop) => self.tell_next(words, &ask),
             Ok(command) => {
                 self.give(command);
                 self.asks.drop(self.task, &ask);
             }
-            Err(Unclear::Stop) => self.give(Command::Tell { line: words }),
             Err(Unclear::Nothing) => {}
             Err(Unclear::Expected(what)) if attended => {
                 self.tell(Tone::Bad, format!("expected {what}"));
@@ -287,6 +312,15 @@ impl Chat<'_> {
             },
         }
         Some(())
+    }
+
+    /// The next line; if somebody else was faster, a word in between.
+    fn tell_next(&mut self, line: String, ask: &Ask) {
+        self.asks.drop(self.task, ask);
+        let told = give(self.inbox, self.task, Command::Tell { line: line.clone() });
+        if told.is_err_and(|reason| !reason.is_empty()) {
+            self.give(Command::Steer { text: line });
+        }
     }
 
     /// Ends the chat: the checks decide, and if they fail it goes on.
