@@ -92,6 +92,27 @@ EXAMPLES:
       One event a line; the last is task_finished with outcome and exit_code")]
     Run(RunArgs),
 
+    /// Talk with a model about a task, line by line
+    ///
+    /// A chat is a task like any other: journaled, limited, resumable, with tools that ask before they do harm. The
+    /// model answers and uses tools until it has nothing more to do; then the next line is yours. TEXT, or the first
+    /// line you type, is the task's goal.
+    ///
+    /// A line typed while it works reaches it before its next step. Ctrl-C stops what it does and gives you the word;
+    /// where there is nothing to stop it clears the line, and a second one, or Ctrl-D, leaves the chat, which waits
+    /// to be resumed. Lines that begin with a slash are commands: /done ends the chat (the checks decide),
+    /// /model PROVIDER/NAME goes on with another model, /cost says what was spent, /quit leaves, /help lists them;
+    /// // sends a slash.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain chat --model anthropic/NAME
+  drivetrain chat 'why does the parser test fail?' --model local/NAME --in-place
+  drivetrain chat 'mend it' --model openai/NAME --check 'cargo test' --max-usd 2
+  drivetrain chat --resume 7k3
+  printf 'what is here?\\n/done\\n' | drivetrain chat --model script/replies.toml
+      Without a terminal, each line is said once the model waits; the end of input leaves")]
+    Chat(ChatArgs),
+
     /// Go on with a task that was interrupted, paused or put to rest
     ///
     /// Goes on from the last thing that was journaled, in the foreground. A task that another process drives and
@@ -140,9 +161,13 @@ EXAMPLES:
 
     /// Stop what runs and tell the driver
     ///
-    /// Running calls are aborted, the driver gets the note and decides again.
-    #[command(after_long_help = "EXAMPLES:\n  drivetrain interrupt 7k3 'wrong folder: use tests/'")]
-    Interrupt(NoteArgs),
+    /// Running calls are aborted, the driver gets the note and decides again. A chat that is stopped without a text
+    /// waits for your next line.
+    #[command(
+        after_long_help = "EXAMPLES:\n  drivetrain interrupt 7k3 'wrong folder: use tests/'\n  \
+        drivetrain interrupt 7k3"
+    )]
+    Interrupt(InterruptArgs),
 
     /// Tell the driver something before its next move, without stopping what runs
     #[command(after_long_help = "EXAMPLES:\n  drivetrain steer 7k3 'prefer the small fix'")]
@@ -201,6 +226,7 @@ EXAMPLES:
     #[command(
         name = "hand-over",
         after_long_help = "EXAMPLES:\n  drivetrain hand-over 7k3 --driver user\n  \
+        drivetrain hand-over 7k3 --model openai/NAME\n      Another model goes on with the conversation\n  \
         drivetrain hand-over 7k3 --driver workflow --config '{\"workflow\": \"repair\"}'"
     )]
     HandOver(HandOverArgs),
@@ -347,6 +373,53 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) limits: Limits,
 
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+
+    #[command(flatten)]
+    pub(crate) traffic: TrafficArgs,
+
+    #[command(flatten)]
+    pub(crate) screen: ScreenArgs,
+}
+
+/// Arguments of `chat`.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("which").required(true).multiple(true).args(["model", "resume"])))]
+pub(crate) struct ChatArgs {
+    /// What is said first; asked for if it is left out
+    #[arg(value_name = "TEXT", conflicts_with = "resume")]
+    pub(crate) text: Option<String>,
+
+    /// The model to talk to; script/FILE plays a script, without a network or a key
+    #[arg(long, value_name = "PROVIDER/NAME")]
+    pub(crate) model: Option<String>,
+
+    /// Go on with this chat; --model hands it to another model
+    #[arg(long, value_name = "ID", conflicts_with_all = ["check", "max_steps", "Limits", "PlaceArgs"])]
+    pub(crate) resume: Option<String>,
+
+    /// A command that must succeed when you say /done (repeatable)
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) check: Vec<String>,
+
+    /// How often the model may be asked between two of your lines; 10 if left out
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_steps: Option<u64>,
+
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+
+    #[command(flatten)]
+    pub(crate) traffic: TrafficArgs,
+}
+
+/// Where a task works.
+#[derive(Debug, Args, Default)]
+pub(crate) struct PlaceArgs {
     /// Work in the folder itself
     #[arg(long, conflicts_with_all = ["no_workspace", "worktree"], help_heading = "Workspace")]
     pub(crate) in_place: bool,
@@ -358,12 +431,6 @@ pub(crate) struct RunArgs {
     /// Work in a git worktree of its own; the default in a repository
     #[arg(long, help_heading = "Workspace")]
     pub(crate) worktree: bool,
-
-    #[command(flatten)]
-    pub(crate) traffic: TrafficArgs,
-
-    #[command(flatten)]
-    pub(crate) screen: ScreenArgs,
 }
 
 /// Where the answers of models come from.
@@ -533,6 +600,17 @@ pub(crate) struct CancelArgs {
     pub(crate) reason: String,
 }
 
+/// Arguments of `interrupt`.
+#[derive(Debug, Args)]
+pub(crate) struct InterruptArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+
+    /// What the driver is told
+    #[arg(value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) text: String,
+}
+
 /// A task and a text.
 #[derive(Debug, Args)]
 pub(crate) struct NoteArgs {
@@ -608,15 +686,20 @@ pub(crate) struct ResolveArgs {
 
 /// Arguments of `hand-over`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("to").required(true).args(["driver", "model"])))]
 pub(crate) struct HandOverArgs {
     /// The task's id, or the beginning of it
     pub(crate) id: String,
 
     /// Who decides from here on
     #[arg(long, value_name = "NAME")]
-    pub(crate) driver: String,
+    pub(crate) driver: Option<String>,
 
     /// The driver's configuration: JSON, or a file of JSON or TOML
-    #[arg(long, value_name = "JSON|FILE")]
+    #[arg(long, value_name = "JSON|FILE", requires = "driver")]
     pub(crate) config: Option<String>,
+
+    /// This model decides; a model before it leaves it the conversation and all other settings
+    #[arg(long, value_name = "PROVIDER/NAME")]
+    pub(crate) model: Option<String>,
 }

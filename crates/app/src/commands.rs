@@ -2,6 +2,7 @@
 
 pub(crate) mod approvals;
 pub(crate) mod catalogue;
+pub(crate) mod chat;
 pub(crate) mod doctor;
 pub(crate) mod fake;
 pub(crate) mod hand_over;
@@ -10,6 +11,7 @@ pub(crate) mod journal;
 pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod models;
+pub(crate) mod prepare;
 pub(crate) mod reply;
 pub(crate) mod resume;
 pub(crate) mod run;

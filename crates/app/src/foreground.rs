@@ -20,6 +20,7 @@ use runtime::inbox::Inbox;
 use runtime::station::Station;
 use runtime::supervisor::Notice;
 use serde::Serialize;
+use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use view::story::Story;
 use view::stream::live::Live;
@@ -29,9 +30,10 @@ use view::{Line, Tone};
 
 use crate::args::ScreenArgs;
 use crate::error::CommandError;
-use crate::prompt::{self, News, Source};
+use crate::prompt::reader::{Reader, Shown};
+use crate::prompt::{self, News, chat};
 use crate::screen::Screen;
-use crate::{locate, output};
+use crate::{locate, output, recall};
 
 /// How a run is watched.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +43,37 @@ pub(crate) struct Watching {
     stream: bool,
     quiet: bool,
     person: Person,
-    by_person: bool,
+    part: Part,
+}
+
+/// What a person's lines are to a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Nothing: it decides by itself, and asks only what must be asked.
+    Watches,
+    /// Its moves.
+    Decides,
+    /// One side of a conversation.
+    Talks,
+}
+
+impl Part {
+    /// A person's part in a task with this driver, at the top or inside a composite.
+    pub(crate) fn in_driver(driver: &DriverSpec) -> Part {
+        let is_chat = |name: &str, config: &Value| name == "llm" && config["chat"] == true;
+        if is_chat(&driver.name, &driver.config) {
+            return Part::Talks;
+        }
+        let mut decides = false;
+        let mut config = driver.config.clone();
+        // A tree that is too deep was refused before it got here.
+        let _ =
+            machine::driver::composite::visit(&driver.name, &mut config, &mut |name, config| {
+                decides |= name == "user" || is_chat(name, config);
+                Ok(())
+            });
+        if decides { Part::Decides } else { Part::Watches }
+    }
 }
 
 /// Who answers.
@@ -54,12 +86,8 @@ enum Person {
 }
 
 impl Watching {
-    /// How to watch tasks of which one, perhaps, is driven by a person.
-    pub(crate) fn new(
-        args: &ScreenArgs,
-        json: bool,
-        by_person: bool,
-    ) -> Result<Watching, CommandError> {
+    /// How to watch tasks in which a person has this part.
+    pub(crate) fn new(args: &ScreenArgs, json: bool, part: Part) -> Result<Watching, CommandError> {
         if args.stream && !json {
             return Err(CommandError::usage("--stream needs --json")
                 .hint("on a terminal you can read along without it"));
@@ -68,30 +96,23 @@ impl Watching {
             Person::Nobody
         } else if output::is_terminal() && !json {
             Person::AtTerminal
-        } else if by_person {
+        } else if part != Part::Watches {
             Person::AtInput
         } else {
             Person::Nobody
         };
-        Ok(Watching { json, stream: args.stream, quiet: args.quiet, person, by_person })
+        Ok(Watching { json, stream: args.stream, quiet: args.quiet, person, part })
     }
 
     /// Whether somebody is there to answer.
     pub(crate) fn attended(&self) -> bool {
         self.person != Person::Nobody
     }
-}
 
-/// Whether a person is a driver of the task, at the top or inside a composite.
-pub(crate) fn is_by_person(driver: &DriverSpec) -> bool {
-    let mut found = false;
-    let mut config = driver.config.clone();
-    // A tree that is too deep was refused before it got here.
-    let _ = machine::driver::composite::visit(&driver.name, &mut config, &mut |name, _| {
-        found |= name == "user";
-        Ok(())
-    });
-    found
+    /// Whether a person talks with the model, here and now.
+    fn talks(&self) -> bool {
+        self.attended() && self.part == Part::Talks
+    }
 }
 
 /// Opens a station, lets `begin` put tasks into it, and drives them until all have been let go.
@@ -102,9 +123,10 @@ pub(crate) fn drive(
     begin: impl FnOnce(&mut Station) -> Result<Vec<TaskId>, CommandError>,
 ) -> Result<u8, CommandError> {
     let mut station = Station::open(home, Arc::clone(&registry))?;
-    let screen = if watching.json { Screen::Plain } else { Screen::start() };
+    let screen = if watching.json { Screen::Aside } else { Screen::start() };
     let seen = Arc::new(Mutex::new(Seen::default()));
     let (sender, news) = channel();
+    let (shown, chat) = (Shown::default(), chat::Shared::default());
     let tasks = begin(&mut station)?;
     for state in tasks.iter().filter_map(|task| Some(&station.supervisor.host(task)?.state)) {
         // A task that begins introduces itself.
@@ -114,10 +136,16 @@ pub(crate) fn drive(
                 Tone::Strong,
                 format!("task {}: {goal} (goes on)", state.id()),
             )]);
+            if watching.talks() {
+                let journal = station.supervisor.journal();
+                screen.lines(recall::lines(journal, &registry, state.id()));
+            }
         }
         for ask in state.asks() {
             // The prompt is not there yet; what is sent waits for it.
-            let _ = sender.send(News::Asked { task: state.id().clone(), ask, shown: false });
+            let number = shown.next();
+            let _ =
+                sender.send(News::Asked { task: state.id().clone(), ask, shown: false, number });
         }
     }
     let stopping = Arc::new(AtomicBool::new(false));
@@ -128,25 +156,33 @@ pub(crate) fn drive(
         seen: Arc::clone(&seen),
         news: watching.attended().then_some(sender),
         stopping: Arc::clone(&stopping),
+        shown: shown.clone(),
+        chat: chat.clone(),
         transcripts: BTreeMap::new(),
         live: BTreeMap::new(),
     };
     station.supervisor.observe(Box::new(move |notice| watcher.hear(notice)));
-    listen(station.inbox.clone(), stopping, (!watching.json).then(|| screen.clone()))?;
-    let terminal = (watching.person == Person::AtTerminal)
-        .then(|| rustix::termios::tcgetattr(std::io::stdin()).ok());
+    let at_terminal = watching.person == Person::AtTerminal;
+    let talks = tasks.first().filter(|_| watching.talks()).cloned();
+    let interrupts = talks.clone().filter(|_| at_terminal).map(|task| (task, chat.leaving.clone()));
+    let heard = (!watching.json).then(|| screen.clone());
+    listen(station.inbox.clone(), stopping, heard, interrupts)?;
+    let terminal = at_terminal.then(|| rustix::termios::tcgetattr(std::io::stdin()).ok());
     if watching.attended() {
-        let source = match watching.person {
-            Person::AtTerminal => Source::Terminal(home.root().join("history")),
-            Person::Nobody | Person::AtInput => Source::Lines,
+        let (inbox, screen, root) = (station.inbox.clone(), screen.clone(), home.root().to_owned());
+        let attend = move || match talks {
+            Some(task) => {
+                let reader = Reader::open(chat::source(at_terminal, &root), shown);
+                chat::attend(&task, reader, &news, &inbox, &screen, &chat);
+            }
+            None => {
+                let reader = Reader::open(prompt::source(at_terminal, &root), shown);
+                prompt::attend(reader, &news, &inbox, &screen);
+            }
         };
-        let (inbox, screen) = (station.inbox.clone(), screen.clone());
-        std::thread::Builder::new()
-            .name("prompt".to_owned())
-            .spawn(move || prompt::attend(source, &news, &inbox, &screen))
-            .map_err(|error| {
-                CommandError::environment(format!("cannot start a thread: {error}"))
-            })?;
+        std::thread::Builder::new().name("prompt".to_owned()).spawn(attend).map_err(|error| {
+            CommandError::environment(format!("cannot start a thread: {error}"))
+        })?;
     }
     let ran = station.supervisor.run();
     screen.flush();
@@ -186,6 +222,10 @@ fn conclude(
     if !watching.json {
         for (task, (outcome, reason, story)) in &seen.ends {
             let lines = match tasks.len() {
+                1 if watching.talks() && *outcome == Outcome::Waiting => vec![Line::new(
+                    Tone::Ask,
+                    format!("the chat waits: drivetrain chat --resume {task} goes on"),
+                )],
                 1 => summary(station, registry, task, *outcome, reason, story)?,
                 _ => vec![Line::new(
                     view::transcript::outcome_tone(*outcome),
@@ -241,6 +281,10 @@ struct Watcher {
     news: Option<Sender<News>>,
     /// Nothing is asked any more once the process was told to stop.
     stopping: Arc<AtomicBool>,
+    /// Counts what was asked.
+    shown: Shown,
+    /// What the person at a chat's prompt is saying.
+    chat: chat::Shared,
     transcripts: BTreeMap<TaskId, Transcript>,
     /// What each task's model is just saying.
     live: BTreeMap<TaskId, Live>,
@@ -283,12 +327,19 @@ impl Watcher {
         let detail = Detail {
             starts: !self.screen.is_live(),
             inner: false,
-            output: if self.watching.by_person { 200 } else { 5 },
-            failure: if self.watching.by_person { 200 } else { 20 },
+            output: if self.watching.part == Part::Decides { 200 } else { 5 },
+            failure: if self.watching.part == Part::Decides { 200 } else { 20 },
         };
         let transcript =
             self.transcripts.entry(event.task.clone()).or_insert_with(|| Transcript::new(detail));
         let mut lines = transcript.lines(event);
+        // Whoever sees a question can answer it.
+        if let Some(news) = self.news.as_ref().filter(|_| !self.stopping.load(Ordering::Relaxed)) {
+            pass_on(event, news, &self.shown);
+        }
+        if self.watching.talks() && self.watching.person == Person::AtTerminal {
+            lines = self.beside_prompt(event, lines);
+        }
         if let (EventKind::ModelReplied { .. }, Some(live)) =
             (&event.kind, self.live.get_mut(&event.task))
         {
@@ -307,9 +358,26 @@ impl Watcher {
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             seen.ends.insert(event.task.clone(), (*outcome, reason.clone(), story));
         }
-        if let Some(news) = self.news.as_ref().filter(|_| !self.stopping.load(Ordering::Relaxed)) {
-            pass_on(event, news);
+    }
+
+    /// The lines of an event as they are best read above a chat's prompt, where what was typed stands already.
+    fn beside_prompt(&self, event: &Event, mut lines: Vec<Line>) -> Vec<Line> {
+        match &event.kind {
+            EventKind::TaskStarted { .. } => {
+                if let Some(first) = lines.first_mut() {
+                    first.text = format!("task {}", event.task);
+                }
+            }
+            EventKind::NoteQueued { note } if self.chat.said_here(&note.text) => {
+                lines = vec![Line::new(Tone::Faint, "queued: it hears this before its next step")];
+            }
+            EventKind::ApprovalRequested { call, .. } => {
+                let how = format!("    y lets {call} run; n, or n and a reason, does not");
+                lines.push(Line::new(Tone::Faint, how));
+            }
+            _ => {}
         }
+        lines
     }
 
     /// What the summary or the prompt says as well.
@@ -317,6 +385,10 @@ impl Watcher {
         match &event.kind {
             EventKind::TaskFinished { .. } => true,
             EventKind::Told { .. } => self.watching.person == Person::AtTerminal,
+            // In a chat the prompt is there all the time.
+            EventKind::DecisionAwaited { prompt } if self.watching.part == Part::Talks => {
+                prompt == machine::driver::llm::YOUR_TURN
+            }
             // The driver tells how each call ended; whoever watches has just seen it.
             EventKind::DecisionAwaited { prompt } => prompt.lines().all(|line| {
                 let tool = line.split(": ").next().unwrap_or_default();
@@ -392,9 +464,10 @@ struct StreamLine<'a> {
 }
 
 /// Tells the prompt what concerns it.
-fn pass_on(event: &Event, news: &Sender<News>) {
+fn pass_on(event: &Event, news: &Sender<News>, shown: &Shown) {
     let task = event.task.clone();
-    let asked = |ask| News::Asked { task: event.task.clone(), ask, shown: true };
+    let asked =
+        |ask| News::Asked { task: event.task.clone(), ask, shown: true, number: shown.next() };
     let heard = match &event.kind {
         EventKind::ApprovalRequested { call, tool, input, reason } => asked(Ask::Approval {
             call: *call,
@@ -423,11 +496,13 @@ fn pass_on(event: &Event, news: &Sender<News>) {
     let _ = news.send(heard);
 }
 
-/// The first signal lets the running step end, the second does not wait.
+/// The first signal lets the running step end, the second does not wait. In a chat Ctrl-C stops what runs and not
+/// the chat, until that is being left.
 fn listen(
     inbox: Inbox,
     stopping: Arc<AtomicBool>,
     screen: Option<Screen>,
+    chat: Option<(TaskId, Arc<AtomicBool>)>,
 ) -> Result<(), CommandError> {
     let failed = |error: std::io::Error| {
         CommandError::environment(format!("cannot listen for signals: {error}"))
@@ -435,7 +510,18 @@ fn listen(
     let mut signals =
         signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let hear = move || {
-        for (count, signal) in signals.forever().enumerate() {
+        let mut count = 0;
+        for signal in signals.forever() {
+            if let (Some((task, leaving)), SIGINT) = (&chat, signal) {
+                let leaves = leaving.load(Ordering::Relaxed) || stopping.load(Ordering::Relaxed);
+                if !leaves {
+                    let stop = machine::Command::Interrupt { note: String::new() };
+                    // Only refused if thousands wait already.
+                    let _ = inbox.command(task.clone(), stop.into(), None);
+                    continue;
+                }
+                count = 1;
+            }
             stopping.store(true, Ordering::Relaxed);
             inbox.stop();
             let again = if signal == SIGINT && std::io::stdin().is_terminal() {
@@ -447,6 +533,7 @@ fn listen(
                 0 => format!("letting the running step end; {again} stops it now"),
                 _ => "stopping now".to_owned(),
             };
+            count += 1;
             if let Some(screen) = &screen {
                 screen.lines(vec![Line::new(Tone::Ask, text)]);
             }

@@ -7,6 +7,7 @@ use journal::{Journal, Loaded, TaskRow};
 use machine::driver::Registry;
 use machine::id::TaskId;
 use machine::state::{Standing, State};
+use machine::task::DriverSpec;
 use machine::time::Timestamp;
 use machine::{Command, Signal, Stamped};
 use runtime::clock::{Clock, SystemClock};
@@ -61,6 +62,17 @@ impl Task {
             driven_by: self.driven_by,
             interrupted: self.interrupted,
             now: now(),
+        }
+    }
+
+    /// Who decides, or will once the hand-over that waits takes place.
+    pub(crate) fn driver(&self) -> DriverSpec {
+        match &self.state.data().successor {
+            Some(successor) => successor.clone(),
+            None => {
+                let saved = self.state.save().driver;
+                DriverSpec { name: saved.name, config: (*saved.config).clone() }
+            }
         }
     }
 

@@ -7,6 +7,7 @@ mod foreground;
 mod locate;
 mod output;
 mod prompt;
+mod recall;
 mod screen;
 mod traffic;
 
@@ -60,6 +61,7 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
     let json = cli.json;
     match &cli.command {
         Cmd::Run(args) => commands::run::run(args, json),
+        Cmd::Chat(args) => commands::chat::run(args, json),
         Cmd::Resume(args) => commands::resume::run(args, json),
         Cmd::List(args) => commands::list::run(args, json),
         Cmd::Show(args) => commands::show::run(&args.id, json),

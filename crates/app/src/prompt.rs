@@ -1,29 +1,23 @@
 //! Puts to the person what the task asks, and brings the answers to the inbox. Runs on a thread of its own:
 //! the supervisor never waits for a line.
 
+pub(crate) mod chat;
+pub(crate) mod reader;
+
 use std::collections::VecDeque;
-use std::io::BufRead;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use machine::Command;
 use machine::id::{CallId, TaskId};
 use machine::input::Resolution;
 use machine::state::Ask;
 use runtime::inbox::{Inbox, Refusal};
-use rustyline::completion::Completer;
-use rustyline::highlight::Highlighter;
-use rustyline::hint::Hinter;
-use rustyline::history::FileHistory;
-use rustyline::validate::Validator;
-use rustyline::{Context, Editor, Helper};
 use view::{Line, Tone, approvals};
 
 use crate::screen::Screen;
-
-/// Lines that are kept in the history file.
-const HISTORY: usize = 1000;
+use reader::{Reader, Source, Typed};
 
 /// First words of the driver `user`, for completion.
 const WORDS: [&str; 13] = [
@@ -42,6 +36,8 @@ pub(crate) enum News {
         ask: Ask,
         /// Whether the screen has shown it.
         shown: bool,
+        /// Which of all that was asked it is.
+        number: u64,
     },
     /// A call needs no answer any more.
     Settled(TaskId, CallId),
@@ -49,27 +45,18 @@ pub(crate) enum News {
     Decided(TaskId),
 }
 
-/// Where lines come from.
-pub(crate) enum Source {
-    /// A terminal, with editing and a history file.
-    Terminal(PathBuf),
-    /// Whatever standard input is.
-    Lines,
+/// Where the moves of the driver `user` come from.
+pub(crate) fn source(at_terminal: bool, home: &Path) -> Source {
+    if at_terminal { Source::Terminal(home.join("history"), &WORDS) } else { Source::Lines }
 }
 
 /// Asks and answers until nobody is left to ask or nothing comes any more.
-pub(crate) fn attend(source: Source, news: &Receiver<News>, inbox: &Inbox, screen: &Screen) {
-    let mut lines = match source {
-        Source::Terminal(history) => match Terminal::open(history) {
-            Some(terminal) => Reader::Terminal(Box::new(terminal)),
-            None => Reader::Input,
-        },
-        Source::Lines => Reader::Input,
-    };
+pub(crate) fn attend(mut lines: Reader, news: &Receiver<News>, inbox: &Inbox, screen: &Screen) {
     let mut asks = Asks::default();
     while let Some((task, ask)) = asks.next(news, screen) {
-        let Some(line) = lines.read(&question(&ask), matches!(ask, Ask::Decision { .. }), screen)
-        else {
+        let keep = matches!(ask, Ask::Decision { .. });
+        let Typed::Line(line) = lines.read(&question(&ask), "", keep, screen) else {
+            // Ctrl-C, Ctrl-D and a terminal that is gone all mean that nobody answers.
             inbox.stop();
             return;
         };
@@ -104,16 +91,35 @@ pub(crate) fn attend(source: Source, news: &Receiver<News>, inbox: &Inbox, scree
     }
 }
 
+/// One thing that is asked and not settled.
+#[derive(Debug, Clone, PartialEq)]
+struct Open {
+    task: TaskId,
+    ask: Ask,
+    /// Which of all that was asked it is.
+    number: u64,
+    shown: bool,
+}
+
 /// The open questions, oldest first.
 #[derive(Default)]
 struct Asks {
-    open: VecDeque<(TaskId, Ask)>,
-    unshown: Vec<(TaskId, Ask)>,
+    open: VecDeque<Open>,
 }
 
 impl Asks {
     /// The oldest question, once there is one; nothing when no more can come.
     fn next(&mut self, news: &Receiver<News>, screen: &Screen) -> Option<(TaskId, Ask)> {
+        self.wait(news)?;
+        let first = self.open.front_mut()?;
+        if !std::mem::replace(&mut first.shown, true) {
+            screen.lines(approvals::lines(&first.ask));
+        }
+        Some((first.task.clone(), first.ask.clone()))
+    }
+
+    /// Waits until something is asked; nothing when no more can come.
+    fn wait(&mut self, news: &Receiver<News>) -> Option<()> {
         self.hear_all(news);
         while self.open.is_empty() {
             match news.recv_timeout(Duration::from_secs(3600)) {
@@ -123,12 +129,38 @@ impl Asks {
             }
             self.hear_all(news);
         }
-        let first = self.open.front().cloned()?;
-        if let Some(index) = self.unshown.iter().position(|unshown| *unshown == first) {
-            self.unshown.swap_remove(index);
-            screen.lines(approvals::lines(&first.1));
+        Some(())
+    }
+
+    /// Waits until something is asked, but no longer than that.
+    fn wait_for(&mut self, news: &Receiver<News>, patience: Duration) {
+        let until = Instant::now() + patience;
+        while self.open.is_empty() {
+            match news.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(heard) => self.hear(heard),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
+            }
         }
-        Some(first)
+    }
+
+    /// The oldest question, if there is one now.
+    fn first(&self) -> Option<Open> {
+        self.open.front().cloned()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// What the screen has not shown, which it now does.
+    fn take_unshown(&mut self) -> Vec<Ask> {
+        let unshown = self.open.iter_mut().filter(|open| !open.shown);
+        unshown
+            .map(|open| {
+                open.shown = true;
+                open.ask.clone()
+            })
+            .collect()
     }
 
     fn hear_all(&mut self, news: &Receiver<News>) {
@@ -142,27 +174,22 @@ impl Asks {
 
     fn hear(&mut self, news: News) {
         match news {
-            News::Asked { task, ask, shown } => {
-                let same = |(other, open): &(TaskId, Ask)| {
-                    *other == task && call_of(open) == call_of(&ask)
-                };
+            News::Asked { task, ask, shown, number } => {
+                let same = |open: &Open| open.task == task && call_of(&open.ask) == call_of(&ask);
                 self.open.retain(|open| !same(open));
-                if !shown {
-                    self.unshown.push((task.clone(), ask.clone()));
-                }
-                self.open.push_back((task, ask));
+                self.open.push_back(Open { task, ask, shown, number });
             }
             News::Settled(task, call) => {
-                self.open.retain(|(other, ask)| *other != task || call_of(ask) != Some(call));
+                self.open.retain(|open| open.task != task || call_of(&open.ask) != Some(call));
             }
             News::Decided(task) => {
-                self.open.retain(|(other, ask)| *other != task || call_of(ask).is_some())
+                self.open.retain(|open| open.task != task || call_of(&open.ask).is_some())
             }
         }
     }
 
     fn drop(&mut self, task: &TaskId, ask: &Ask) {
-        self.open.retain(|(other, open)| other != task || open != ask);
+        self.open.retain(|open| open.task != *task || open.ask != *ask);
     }
 }
 
@@ -206,7 +233,8 @@ fn answer(ask: &Ask, line: &str) -> Result<Command, Unclear> {
     let lower = line.to_lowercase();
     match ask {
         Ask::Approval { call, .. } => match word.to_lowercase().as_str() {
-            "y" | "yes" => Ok(Command::Approve { call: *call }),
+            // More than that is not plainly a yes.
+            "y" | "yes" if rest.trim().is_empty() => Ok(Command::Approve { call: *call }),
             "n" | "no" => Ok(Command::Deny { call: *call, reason: rest.trim().to_owned() }),
             _ => Err(Unclear::Expected("y, n, or n and a reason".to_owned())),
         },
@@ -249,85 +277,6 @@ fn give(inbox: &Inbox, task: &TaskId, command: Command) -> Result<(), String> {
     }
 }
 
-enum Reader {
-    Terminal(Box<Terminal>),
-    Input,
-}
-
-impl Reader {
-    /// One line, kept in the history or not; nothing at the end of input.
-    fn read(&mut self, question: &str, keep: bool, screen: &Screen) -> Option<String> {
-        match self {
-            Reader::Terminal(terminal) => terminal.read(question, keep, screen),
-            Reader::Input => {
-                let mut line = String::new();
-                let read = std::io::stdin().lock().read_line(&mut line);
-                read.ok().filter(|count| *count > 0).map(|_| line)
-            }
-        }
-    }
-}
-
-struct Terminal {
-    editor: Editor<Words, FileHistory>,
-    history: PathBuf,
-}
-
-impl Terminal {
-    fn open(history: PathBuf) -> Option<Terminal> {
-        let config = rustyline::Config::builder()
-            .max_history_size(HISTORY)
-            .ok()?
-            .history_ignore_space(true)
-            .build();
-        let mut editor = Editor::<Words, FileHistory>::with_config(config).ok()?;
-        editor.set_helper(Some(Words));
-        // A first run has no history yet.
-        let _ = editor.load_history(&history);
-        Some(Terminal { editor, history })
-    }
-
-    fn read(&mut self, question: &str, keep: bool, screen: &Screen) -> Option<String> {
-        let printer = self.editor.create_external_printer().ok();
-        screen.prompt_begins(printer.map(|printer| Box::new(printer) as crate::screen::Printer));
-        let line = self.editor.readline(question);
-        screen.prompt_ends();
-        // Ctrl-C, Ctrl-D and a terminal that is gone all mean that nobody answers.
-        let line = line.ok()?;
-        if keep && self.editor.add_history_entry(&line).is_ok() {
-            // A history that cannot be kept is no reason to stop.
-            let _ = self.editor.append_history(&self.history);
-        }
-        Some(line)
-    }
-}
-
-/// Completes the first word of a line.
-struct Words;
-
-impl Completer for Words {
-    type Candidate = String;
-
-    fn complete(
-        &self,
-        line: &str,
-        at: usize,
-        _: &Context<'_>,
-    ) -> rustyline::Result<(usize, Vec<String>)> {
-        let typed = line.get(..at).unwrap_or_default();
-        let fitting =
-            WORDS.iter().filter(|word| word.starts_with(typed)).map(|word| (*word).to_owned());
-        Ok((0, fitting.collect()))
-    }
-}
-
-impl Hinter for Words {
-    type Hint = String;
-}
-impl Highlighter for Words {}
-impl Validator for Words {}
-impl Helper for Words {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -355,6 +304,7 @@ mod tests {
     fn a_line_answers_the_question_it_was_typed_at() {
         check(&approval(), "Y", r#"{"approve":{"call":3}}"#);
         check(&approval(), "n use staging", r#"{"deny":{"call":3,"reason":"use staging"}}"#);
+        check(&approval(), "yes but not here", "expected y, n, or n and a reason");
         check(&approval(), "maybe", "expected y, n, or n and a reason");
         check(&approval(), " ", "Nothing");
         let choices = vec!["red".to_owned(), "2".to_owned()];
@@ -377,16 +327,18 @@ mod tests {
     fn a_question_that_somebody_else_settled_is_not_asked() {
         let task = TaskId("t".to_owned());
         let mut asks = Asks::default();
-        asks.hear(News::Asked { task: task.clone(), ask: approval(), shown: true });
+        asks.hear(News::Asked { task: task.clone(), ask: approval(), shown: true, number: 1 });
         asks.hear(News::Asked {
             task: task.clone(),
             ask: Ask::Decision { prompt: "a".to_owned() },
             shown: true,
+            number: 2,
         });
         asks.hear(News::Asked {
             task: task.clone(),
             ask: Ask::Decision { prompt: "b".to_owned() },
             shown: true,
+            number: 2,
         });
         assert_eq!(asks.open.len(), 2);
         asks.hear(News::Settled(task.clone(), CallId(3)));

@@ -4,7 +4,6 @@
 //! On a terminal one thread owns the output, so that the supervisor never waits for it and the running line,
 //! the prompt and the lines above them do not overwrite each other.
 
-use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -30,6 +29,8 @@ pub(crate) type Printer = Box<dyn ExternalPrinter + Send>;
 pub(crate) enum Screen {
     /// Printed at once.
     Plain,
+    /// Printed to standard error at once: standard output holds events for a program.
+    Aside,
     /// Drawn by the thread at the other end.
     Live(Sender<Draw>),
 }
@@ -44,8 +45,8 @@ pub(crate) enum Draw {
     Doing(String),
     /// A prompt takes over the last line; answered when the line is free.
     PromptBegins(Option<Printer>, SyncSender<()>),
-    /// The prompt is gone.
-    PromptEnds,
+    /// The prompt is gone; what was entered took at most so many columns.
+    PromptEnds(usize),
     /// Everything before this is shown, and the running line is gone.
     Flush(SyncSender<()>),
 }
@@ -74,6 +75,7 @@ impl Screen {
         }
         match self {
             Screen::Plain => output::lines(&lines),
+            Screen::Aside => output::error(view::join(&lines).trim_end()),
             Screen::Live(_) => self.send(Draw::Lines(lines)),
         }
     }
@@ -97,8 +99,8 @@ impl Screen {
     }
 
     /// The prompt has been answered.
-    pub(crate) fn prompt_ends(&self) {
-        self.send(Draw::PromptEnds);
+    pub(crate) fn prompt_ends(&self, width: usize) {
+        self.send(Draw::PromptEnds(width));
     }
 
     /// Waits until everything is shown.
@@ -123,6 +125,7 @@ struct Drawing {
     running: Option<(String, Instant)>,
     /// When the running line is drawn next.
     due: Option<Instant>,
+    /// Whether the running line is on the screen: as the last line, or as the one above the prompt.
     drawn: bool,
     prompt: Option<Option<Printer>>,
 }
@@ -130,13 +133,18 @@ struct Drawing {
 fn draw(receiver: &Receiver<Draw>) {
     let mut drawing = Drawing::default();
     loop {
-        let due = drawing.due.filter(|_| drawing.running.is_some() && drawing.prompt.is_none());
-        let patience = due
+        let bare = matches!(drawing.prompt, Some(None));
+        let is_wanted = (drawing.running.is_some() || drawing.drawn) && !bare;
+        let patience = drawing
+            .due
+            .filter(|_| is_wanted)
             .map_or(Duration::from_secs(3600), |due| due.saturating_duration_since(Instant::now()));
         match receiver.recv_timeout(patience) {
             Ok(Draw::Lines(lines)) => drawing.lines(&lines),
             Ok(Draw::Running(what)) => {
-                drawing.clear();
+                if drawing.prompt.is_none() {
+                    drawing.clear();
+                }
                 drawing.running = what.map(|what| (what, Instant::now()));
                 drawing.due_in(SHORT);
             }
@@ -148,16 +156,15 @@ fn draw(receiver: &Receiver<Draw>) {
             Ok(Draw::PromptBegins(printer, free)) => {
                 drawing.clear();
                 drawing.prompt = Some(printer);
+                drawing.due_in(SHORT);
                 let _ = free.send(());
             }
-            Ok(Draw::PromptEnds) => {
-                drawing.prompt = None;
+            Ok(Draw::PromptEnds(width)) => {
+                drawing.end_prompt(width);
                 drawing.due_in(SHORT);
             }
             Ok(Draw::Flush(shown)) => {
-                drawing.clear();
-                drawing.running = None;
-                drawing.prompt = None;
+                drawing.leave();
                 let _ = shown.send(());
             }
             Err(RecvTimeoutError::Timeout) => drawing.tick(),
@@ -168,14 +175,10 @@ fn draw(receiver: &Receiver<Draw>) {
 
 impl Drawing {
     fn lines(&mut self, lines: &[Line]) {
-        if let Some(Some(printer)) = &mut self.prompt {
-            let mut text: String = lines.iter().map(|line| output::styled(line) + "\n").collect();
-            if std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
-                text = anstream::adapter::strip_str(&text).to_string();
-            }
-            // A prompt that is just being left prints it with the next one, or not at all at the very end.
-            let _ = printer.print(text);
-            return;
+        if let Some(Some(_)) = self.prompt {
+            let text = lines.iter().map(|line| output::styled(line) + "\n").collect();
+            let running = self.running_line().map(|line| line + "\n");
+            return self.print_above(text, running.filter(|_| self.drawn));
         }
         self.clear();
         output::lines(lines);
@@ -199,22 +202,91 @@ impl Drawing {
     }
 
     fn tick(&mut self) {
-        if self.prompt.is_some() {
+        self.due = None;
+        if self.running.is_some() {
+            self.due_in(TICK);
+        }
+        let line = self.running_line();
+        if let Some(None) = self.prompt {
+            // A terminal that can do no more than show lines.
             return;
         }
-        let Some((what, since)) = &self.running else { return };
+        if self.prompt.is_some() {
+            // With nothing to take its place the line that was there is left empty.
+            let line = line.map_or_else(|| "\n".to_owned(), |line| line + "\n");
+            let drawn = self.running.is_some();
+            self.print_above(String::new(), Some(line));
+            self.drawn = drawn;
+            return;
+        }
+        let Some(line) = line else { return self.clear() };
+        output::raw(format!("\r\x1b[2K{line}").as_bytes());
+        self.drawn = true;
+    }
+
+    /// What runs and for how long, in one line of the terminal.
+    fn running_line(&self) -> Option<String> {
+        let (what, since) = self.running.as_ref()?;
         let took = match since.elapsed().as_secs() {
             0 => String::new(),
             seconds => format!("  {}", machine::time::Span::seconds(seconds)),
         };
         let width = columns().saturating_sub(took.chars().count() + 6);
-        let mut text = Vec::new();
-        // Writing to memory does not fail.
-        let _ = write!(text, "\r\x1b[2K\x1b[2m… {}{took}\x1b[0m", view::text::short(what, width));
-        output::raw(&text);
-        self.drawn = true;
-        self.due_in(TICK);
+        Some(format!("\x1b[2m… {}{took}\x1b[0m", view::text::short(what, width)))
     }
+
+    /// Prints above the prompt: first the text, then the running line, in place of the one that was there.
+    fn print_above(&mut self, text: String, running: Option<String>) {
+        let replace = if self.drawn { "\x1b[A\r\x1b[2K" } else { "" };
+        self.drawn = running.is_some();
+        let mut text = format!("{replace}{text}{}", running.unwrap_or_default());
+        if std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+            text = without_colours(&text);
+        }
+        if let Some(Some(printer)) = &mut self.prompt {
+            // A prompt that is just being left prints it with the next one, or not at all at the very end.
+            let _ = printer.print(text);
+        }
+    }
+
+    /// The running line above what was entered has had its time.
+    fn end_prompt(&mut self, width: usize) {
+        self.prompt = None;
+        if std::mem::take(&mut self.drawn) && width < columns() {
+            output::raw(b"\x1b[2A\r\x1b[M\x1b[B");
+        }
+    }
+
+    /// Leaves the terminal to whoever comes next: also if a prompt is still open, whose editor sets what it needs
+    /// and is not asked to set it back.
+    fn leave(&mut self) {
+        self.running = None;
+        if self.prompt.take().is_some() {
+            let above: &[u8] = if self.drawn { b"\x1b[A\r" } else { b"" };
+            output::raw(b"\r\x1b[2K\x1b[?2004l");
+            output::raw(above);
+        }
+        self.clear();
+    }
+}
+
+/// The text without colours; what moves the cursor stays.
+fn without_colours(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("\x1b[") {
+        plain.push_str(&rest[..at]);
+        let sequence = &rest[at..];
+        let end = sequence[2..]
+            .find(|c: char| c.is_ascii_alphabetic())
+            .map_or(sequence.len(), |end| end + 3);
+        if !sequence[..end].ends_with('m') {
+            plain.push_str(&sequence[..end]);
+        }
+        rest = &sequence[end..];
+    }
+    plain.push_str(rest);
+    plain
 }
 
 /// The terminal's width.
@@ -224,4 +296,14 @@ pub(crate) fn columns() -> usize {
         .map(|size| usize::from(size.ws_col))
         .filter(|width| *width > 0)
         .unwrap_or(100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_go_and_the_cursor_still_moves() {
+        assert_eq!(without_colours("\x1b[A\r\x1b[2K\x1b[2m… a\x1b[0m\n"), "\x1b[A\r\x1b[2K… a\n");
+    }
 }

@@ -237,6 +237,9 @@ pub enum EventKind {
         from: String,
         /// Who does.
         to: String,
+        /// The model it asks, if it asks one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
     },
     /// A checkpoint of the workspace was made.
     Checkpointed {

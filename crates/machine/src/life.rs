@@ -244,7 +244,8 @@ impl Step<'_> {
             Ok(mut driver) => {
                 driver.live.inherit(&self.state.driver.save());
                 let from = std::mem::replace(&mut self.state.driver, driver).name;
-                self.event(|| EventKind::DriverChanged { from, to: spec.name });
+                let model = spec.config["model"].as_str().map(str::to_owned);
+                self.event(|| EventKind::DriverChanged { from, to: spec.name, model });
             }
             // It was made once already, when the hand-over was accepted, from the same plain data.
             Err(reason) => self.finish(Outcome::Failed, reason),

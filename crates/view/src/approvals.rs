@@ -43,8 +43,8 @@ pub fn lines(ask: &Ask) -> Vec<Line> {
     }
 }
 
-/// The commands that answer it.
-pub fn answers(task: &TaskId, ask: &Ask) -> Vec<Next> {
+/// The commands that answer it, in a task with this driver.
+pub fn answers(task: &TaskId, driver: &str, ask: &Ask) -> Vec<Next> {
     match ask {
         Ask::Approval { call, .. } => vec![
             Next::new(format!("drivetrain approve {task} {call}"), "let it run"),
@@ -65,6 +65,10 @@ pub fn answers(task: &TaskId, ask: &Ask) -> Vec<Next> {
                 "it did not run: take it as failed",
             ),
             Next::new(format!("drivetrain resolve {task} {call} --retry"), "run it again"),
+        ],
+        Ask::Decision { .. } if driver == "llm" => vec![
+            Next::new(format!("drivetrain chat --resume {task}"), "go on talking"),
+            Next::new(format!("drivetrain answer {task} TEXT"), "say one thing to the model"),
         ],
         Ask::Decision { .. } => {
             vec![Next::new(

@@ -137,10 +137,18 @@ impl Transcript {
             EventKind::BudgetRaised { budget } => {
                 one(Tone::Good, format!("budget raised: {}", spend::limits(budget)))
             }
-            EventKind::DriverChanged { from, to } => one(
-                Tone::Strong,
-                format!("driver {} handed over to {}", text::visible(from), text::visible(to)),
-            ),
+            EventKind::DriverChanged { from, to, model } => {
+                let model = model.iter().map(|model| format!(" ({})", text::visible(model)));
+                one(
+                    Tone::Strong,
+                    format!(
+                        "driver {} handed over to {}{}",
+                        text::visible(from),
+                        text::visible(to),
+                        model.collect::<String>()
+                    ),
+                )
+            }
             EventKind::Checkpointed { checkpoint } => {
                 inner(format!("checkpoint {}", text::visible(checkpoint)))
             }
@@ -311,7 +319,10 @@ fn note_line(note: &Note) -> String {
         NoteKind::Interrupt => "interrupted",
         NoteKind::FollowUp => "follow-up queued",
     };
-    format!("{verb}: {}", text::visible(&note.text))
+    match note.text.trim() {
+        "" => verb.to_owned(),
+        said => format!("{verb}: {}", text::visible(said)),
+    }
 }
 
 /// A criterion's result, with the end of its evidence if it failed.

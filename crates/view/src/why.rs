@@ -211,7 +211,7 @@ pub fn next(subject: &Subject<'_>) -> Vec<Next> {
         Standing::Finished { outcome, .. } => after(subject, *outcome),
         Standing::AwaitingPerson { asks } => {
             let mut next: Vec<Next> =
-                asks.iter().flat_map(|ask| approvals::answers(id, ask)).collect();
+                asks.iter().flat_map(|ask| approvals::answers(id, subject.driver, ask)).collect();
             if !driven {
                 next.push(Next::new(
                     format!("drivetrain resume {id}"),

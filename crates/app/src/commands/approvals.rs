@@ -31,7 +31,7 @@ pub(crate) fn run(json: bool) -> Result<u8, CommandError> {
         ));
         for ask in asks {
             page.extend(lines(&ask));
-            page.extend(next_lines(&answers(id, &ask)));
+            page.extend(next_lines(&answers(id, task.state.driver_name(), &ask)));
             let mut entry = json!(ask);
             entry["task"] = json!(id);
             shown.push(entry);

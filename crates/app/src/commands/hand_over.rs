@@ -7,25 +7,73 @@ use machine::task::DriverSpec;
 use runtime::library::Library;
 use serde_json::{Value, json};
 
+use super::prepare;
 use super::tell::give;
 use crate::args::HandOverArgs;
 use crate::error::{CommandError, Kind};
-use crate::locate::Records;
+use crate::locate::{Records, Task};
 
 /// Runs the command.
 pub(crate) fn run(args: &HandOverArgs, json: bool) -> Result<u8, CommandError> {
     let records = Records::open()?;
     let id = records.find(&args.id)?;
     let task = records.load(&id)?;
-    let config = args.config.as_deref().map_or_else(|| Ok(json!({})), read_config)?;
-    let mut driver = DriverSpec { name: args.driver.clone(), config };
+    let driver = match (&args.model, &args.driver) {
+        (Some(model), _) => to_model(&task, model)?,
+        (None, Some(name)) => to_driver(&records, &task, name, args.config.as_deref())?,
+        (None, None) => return Err(CommandError::usage("say who decides: --driver or --model")),
+    };
+    let to = args.model.as_deref().unwrap_or(&driver.name);
+    let done = format!("is handed over to {}", view::text::visible(to));
+    give(records, &id, "hand-over", Command::HandOver(driver), &done, json)
+}
+
+/// The driver that asks this model: the task's own with another model if a model decides already, so that it has
+/// the same tools, instructions and limits; else a new one. Nothing is changed by asking.
+pub(crate) fn to_model(task: &Task, model: &str) -> Result<DriverSpec, CommandError> {
+    let folder = Path::new(&task.state.data().spec.folder);
+    prepare::check_model(model, folder)?;
+    let library = Library::of(folder);
+    let mut driver = task.driver();
+    let is_new = driver.name != "llm";
+    if is_new {
+        driver = DriverSpec { name: "llm".to_owned(), config: json!({}) };
+    }
+    driver.config["model"] = json!(model);
+    if let Some(config) = driver.config.as_object_mut() {
+        // Another model has another context.
+        config.remove("context");
+    }
+    library.check_scripts(&driver, folder)?;
+    if is_new {
+        library.instruct(&mut driver, folder)?;
+    }
+    settled(driver, task, &library)
+}
+
+/// The driver with what is known of its models, held to the task's limit of money.
+fn settled(
+    mut driver: DriverSpec,
+    task: &Task,
+    library: &Library,
+) -> Result<DriverSpec, CommandError> {
+    let data = task.state.data();
+    library.settle_models(&mut driver, data.budget.max_usd, Path::new(&data.spec.folder))?;
+    Ok(driver)
+}
+
+fn to_driver(
+    records: &Records,
+    task: &Task,
+    name: &str,
+    config: Option<&str>,
+) -> Result<DriverSpec, CommandError> {
+    let config = config.map_or_else(|| Ok(json!({})), read_config)?;
+    let mut driver = DriverSpec { name: name.to_owned(), config };
     let here = std::env::current_dir().unwrap_or_default();
     let library = Library::of(Path::new(&task.state.data().spec.folder)).and_of(&here);
     library.resolve_driver(&mut driver, &here, &records.registry)?;
-    let data = task.state.data();
-    library.settle_models(&mut driver, data.budget.max_usd, Path::new(&data.spec.folder))?;
-    let done = format!("is handed over to {}", view::text::visible(&driver.name));
-    give(records, &id, "hand-over", Command::HandOver(driver), &done, json)
+    settled(driver, task, &library)
 }
 
 /// JSON as it stands, or a file of JSON or TOML.

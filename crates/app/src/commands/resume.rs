@@ -7,13 +7,13 @@ use machine::Command;
 use machine::driver::Registry;
 use machine::id::TaskId;
 use machine::state::Standing;
-use machine::task::{DriverSpec, Outcome};
+use machine::task::Outcome;
 use serde_json::json;
 use view::Line;
 
 use crate::args::ResumeArgs;
 use crate::error::{CommandError, Kind};
-use crate::foreground::{self, Watching};
+use crate::foreground::{self, Part, Watching};
 use crate::locate::{self, Records, Task};
 use crate::{output, traffic};
 
@@ -37,7 +37,7 @@ fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> 
         return Err(ended(&id, outcome));
     }
     let traffic = traffic::open(&args.traffic)?;
-    let watching = Watching::new(&args.screen, json, is_by_person(&task))?;
+    let watching = Watching::new(&args.screen, json, part_in(&task))?;
     let Records { home, journal, registry } = records;
     drop(journal);
     foreground::drive(&home, registry, watching, move |station| {
@@ -47,16 +47,9 @@ fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> 
     })
 }
 
-/// Whether a person decides, or will once the hand-over that waits takes place.
-fn is_by_person(task: &Task) -> bool {
-    match &task.state.data().successor {
-        Some(successor) => foreground::is_by_person(successor),
-        None => {
-            let saved = task.state.save().driver;
-            let config = (*saved.config).clone();
-            foreground::is_by_person(&DriverSpec { name: saved.name, config })
-        }
-    }
+/// What a person does in the task, or will once the hand-over that waits takes place.
+pub(crate) fn part_in(task: &Task) -> Part {
+    Part::in_driver(&task.driver())
 }
 
 /// Another process drives it: a paused task goes on there, any other needs nothing.
@@ -85,7 +78,8 @@ fn elsewhere(
     Ok(0)
 }
 
-fn ended(id: &TaskId, outcome: Outcome) -> CommandError {
+/// A task that has ended does not go on by itself.
+pub(crate) fn ended(id: &TaskId, outcome: Outcome) -> CommandError {
     let error =
         CommandError::new(Kind::Refused, format!("task {id} has ended: {}", outcome.word()));
     match outcome {
@@ -135,7 +129,7 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
         }
         return Ok(0);
     }
-    let watching = Watching::new(&args.screen, json, false)?;
+    let watching = Watching::new(&args.screen, json, Part::Watches)?;
     let Records { home, journal, .. } = records;
     drop(journal);
     foreground::drive(&home, Arc::new(Registry::builtin()), watching, move |station| {

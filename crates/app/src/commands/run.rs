@@ -6,29 +6,25 @@ use std::path::Path;
 use std::sync::Arc;
 
 use machine::driver::Registry;
-use machine::file::task::TaskFile;
-use machine::policy::budget::Budget;
-use machine::task::{
-    Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec, default_check_timeout,
-};
+use machine::task::{DriverSpec, TaskSpec};
 use runtime::home::Home;
 use runtime::library::{self, Library};
 use runtime::station::new_task_id;
 use serde_json::json;
 
+use super::prepare::{self, Options};
 use crate::args::RunArgs;
-use crate::commands::trust;
 use crate::error::{CommandError, Kind, near};
-use crate::foreground::{self, Watching};
+use crate::foreground::{self, Part, Watching};
 use crate::{locate, traffic};
 
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs, json: bool) -> Result<u8, CommandError> {
     let home = locate::home()?;
     let registry = Arc::new(Registry::builtin());
-    let spec = prepare(args, &home, &registry, json)?;
+    let spec = task_of(args, &home, &registry, json)?;
     let traffic = traffic::open(&args.traffic)?;
-    let watching = Watching::new(&args.screen, json, foreground::is_by_person(&spec.driver))?;
+    let watching = Watching::new(&args.screen, json, Part::in_driver(&spec.driver))?;
     foreground::drive(&home, registry, watching, move |station| {
         station.supervisor.performer().carry(traffic);
         let id = new_task_id();
@@ -38,15 +34,13 @@ pub(crate) fn run(args: &RunArgs, json: bool) -> Result<u8, CommandError> {
 }
 
 /// The task that the arguments ask for, complete and checked.
-fn prepare(
+fn task_of(
     args: &RunArgs,
     home: &Home,
     registry: &Registry,
     json: bool,
 ) -> Result<TaskSpec, CommandError> {
-    let folder = std::env::current_dir().map_err(|error| {
-        CommandError::environment(format!("the current folder cannot be used: {error}"))
-    })?;
+    let folder = prepare::folder()?;
     let path = Path::new(&args.task);
     // A goal of one word may be the name of some file; with a driver at hand it is a goal.
     let names_driver = args.driver.is_some() || args.workflow.is_some() || args.model.is_some();
@@ -59,7 +53,7 @@ fn prepare(
         Some(beside) => library.and_of(&folder.join(beside)),
         None => library,
     };
-    let mut task = match (is_file, driver_of(args, registry)?) {
+    let task = match (is_file, driver_of(args, registry)?) {
         (true, None) => library.task(path, registry)?,
         (true, Some(driver)) => {
             let mut task = library.task(path, registry)?;
@@ -68,37 +62,14 @@ fn prepare(
             task
         }
         (false, Some(driver)) => {
-            let mut task = from_goal(&args.task, driver)?;
+            let mut task = prepare::from_goal(&args.task, driver)?;
             library.resolve_task(&mut task, &folder, registry)?;
             task
         }
         (false, None) => return Err(no_driver(&args.task, registry)),
     };
-    task.acceptance.extend(args.check.iter().map(|command| Criterion::Shell {
-        command: command.clone(),
-        exit: 0,
-        stdout: None,
-        timeout: default_check_timeout(),
-    }));
-    if args.check.iter().any(|command| command.trim().is_empty()) {
-        return Err(CommandError::usage("--check needs a command"));
-    }
-    library.check_scripts(&task.driver, &folder)?;
-    library.instruct(&mut task.driver, &folder)?;
-    args.limits.replace(&mut task.budget);
-    library.settle_models(&mut task.driver, task.budget.max_usd, &folder)?;
-    task.workspace.kind = kind_of(args).or(task.workspace.kind);
-    check_workspace(&task.workspace, &folder)?;
-    let policy = library.policy()?;
-    let servers = trust::servers_for(home, &folder, &task.driver, json)?;
-    let TaskFile { goal, driver, budget, acceptance, workspace } = task;
-    let folder = folder.into_os_string().into_string().map_err(|folder| {
-        CommandError::usage(format!(
-            "the folder {} has a name that is not UTF-8",
-            folder.to_string_lossy()
-        ))
-    })?;
-    Ok(TaskSpec { goal, driver, budget, acceptance, workspace, policy, folder, servers })
+    let (check, limits, place) = (&args.check, &args.limits, &args.place);
+    prepare::complete(task, Options { check, limits, place, home, json }, &library, folder)
 }
 
 fn driver_of(args: &RunArgs, registry: &Registry) -> Result<Option<DriverSpec>, CommandError> {
@@ -111,6 +82,7 @@ fn driver_of(args: &RunArgs, registry: &Registry) -> Result<Option<DriverSpec>, 
     if let Some(model) = &args.model {
         return match args.driver.as_deref() {
             None | Some("llm") => {
+                prepare::check_model(model, &prepare::folder()?)?;
                 Ok(Some(DriverSpec { name: "llm".to_owned(), config: json!({ "model": model }) }))
             }
             Some(other) => Err(CommandError::usage(format!(
@@ -135,22 +107,6 @@ fn driver_of(args: &RunArgs, registry: &Registry) -> Result<Option<DriverSpec>, 
             .hint("--workflow NAME|PATH says which workflow; drivetrain drivers lists them"));
     }
     Ok(Some(DriverSpec { name: name.clone(), config: json!({}) }))
-}
-
-fn from_goal(goal: &str, driver: DriverSpec) -> Result<TaskFile, CommandError> {
-    if goal.trim().is_empty() {
-        return Err(CommandError::usage("the goal is empty").hint("say what is to be achieved"));
-    }
-    if goal.contains('\0') {
-        return Err(CommandError::usage("the goal must not contain NUL"));
-    }
-    Ok(TaskFile {
-        goal: goal.to_owned(),
-        driver,
-        budget: Budget::default(),
-        acceptance: Vec::new(),
-        workspace: WorkspaceSpec::default(),
-    })
 }
 
 /// A single word with a folder or a known ending is meant as a file, also if there is none.
@@ -188,25 +144,4 @@ fn no_driver(goal: &str, registry: &Registry) -> CommandError {
         .hint(format!("drivetrain run {goal} --model PROVIDER/NAME  a model decides"))
         .hint(format!("drivetrain run {goal} --workflow NAME        the steps of a workflow file"))
         .hint(format!("drivers: {}", names.join(", ")))
-}
-
-fn kind_of(args: &RunArgs) -> Option<WorkspaceKind> {
-    match (args.in_place, args.no_workspace, args.worktree) {
-        (true, _, _) => Some(WorkspaceKind::InPlace),
-        (_, true, _) => Some(WorkspaceKind::None),
-        (_, _, true) => Some(WorkspaceKind::Worktree),
-        (false, false, false) => None,
-    }
-}
-
-/// A worktree needs a repository; whether it has a commit is seen when it is made.
-fn check_workspace(workspace: &WorkspaceSpec, folder: &Path) -> Result<(), CommandError> {
-    let in_repository = || folder.ancestors().any(|parent| parent.join(".git").exists());
-    if workspace.kind == Some(WorkspaceKind::Worktree) && !in_repository() {
-        let message =
-            format!("cannot make a worktree: {} is not in a git repository", folder.display());
-        return Err(CommandError::new(Kind::Configuration, message)
-            .hint("run git init and make a commit, or work in the folder itself with --in-place"));
-    }
-    Ok(())
 }

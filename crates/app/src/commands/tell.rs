@@ -5,7 +5,7 @@ use machine::id::TaskId;
 use serde_json::json;
 use view::Line;
 
-use crate::args::{CancelArgs, NoteArgs, RaiseArgs};
+use crate::args::{CancelArgs, InterruptArgs, NoteArgs, RaiseArgs};
 use crate::error::CommandError;
 use crate::locate::Records;
 use crate::output;
@@ -21,8 +21,9 @@ pub(crate) fn cancel(args: &CancelArgs, json: bool) -> Result<u8, CommandError> 
 }
 
 /// Stops what runs and tells the driver.
-pub(crate) fn interrupt(args: &NoteArgs, json: bool) -> Result<u8, CommandError> {
-    tell(&args.id, "interrupt", Command::Interrupt { note: said(args)? }, "is interrupted", json)
+pub(crate) fn interrupt(args: &InterruptArgs, json: bool) -> Result<u8, CommandError> {
+    let note = args.text.trim().to_owned();
+    tell(&args.id, "interrupt", Command::Interrupt { note }, "is interrupted", json)
 }
 
 /// Tells the driver.

@@ -2,8 +2,9 @@
 
 use crate::environment::TestEnvironment;
 
-const COMMANDS: [&str; 30] = [
+const COMMANDS: [&str; 31] = [
     "run",
+    "chat",
     "resume",
     "list",
     "show",
@@ -48,6 +49,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
 
     Commands:
       run          Drive a task in the foreground, from a file or from a goal in words
+      chat         Talk with a model about a task, line by line
       resume       Go on with a task that was interrupted, paused or put to rest
       list         List tasks, newest first
       show         Show one task: goal, standing, spend, criteria, workspace
@@ -230,6 +232,27 @@ fn every_command_describes_itself_with_an_example() {
       drivetrain run task.toml --json | jq -r .type
           One event a line; the last is task_finished with outcome and exit_code
     ");
+    let help = environment.ok(&["chat", "--help"]);
+    insta::assert_snapshot!(help.split("Options:").next().unwrap(), @"
+    Talk with a model about a task, line by line
+
+    A chat is a task like any other: journaled, limited, resumable, with tools that ask before they do
+    harm. The model answers and uses tools until it has nothing more to do; then the next line is yours.
+    TEXT, or the first line you type, is the task's goal.
+
+    A line typed while it works reaches it before its next step. Ctrl-C stops what it does and gives you
+    the word; where there is nothing to stop it clears the line, and a second one, or Ctrl-D, leaves the
+    chat, which waits to be resumed. Lines that begin with a slash are commands: /done ends the chat
+    (the checks decide), /model PROVIDER/NAME goes on with another model, /cost says what was spent,
+    /quit leaves, /help lists them; // sends a slash.
+
+    Usage: drivetrain chat [OPTIONS] <--model <PROVIDER/NAME>|--resume <ID>> [TEXT]
+
+    Arguments:
+      [TEXT]
+              What is said first; asked for if it is left out
+    ");
+    assert!(help.contains("drivetrain chat --resume 7k3"), "{help}");
 }
 
 #[test]

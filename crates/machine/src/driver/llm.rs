@@ -50,6 +50,9 @@ pub const COMPACT: &str = "/compact";
 /// What a person is asked for between two turns of a chat.
 pub const YOUR_TURN: &str = "your turn";
 
+/// Why a chat waits after a person stopped the model without a word.
+const STOPPED: &str = "stopped";
+
 /// Answers in a row that were cut at the model's limit before the driver gives up.
 const MOST_CUTS: u32 = 3;
 
@@ -400,6 +403,12 @@ impl Llm {
             NoteKind::Interrupt => "The operator stopped you and says",
             NoteKind::FollowUp => "The operator adds",
         };
+        self.memory.done = false;
+        let waits = self.memory.claim.is_some() || self.memory.end.is_some();
+        if note.text.trim().is_empty() && self.chat && waits {
+            // There was nothing to stop: the person speaks, as before.
+            return;
+        }
         self.memory.claim = None;
         self.memory.end = None;
         if !note.text.trim().is_empty() {
@@ -408,7 +417,7 @@ impl Llm {
         }
         self.say("The operator stopped you.");
         if self.chat {
-            self.memory.end = Some("stopped".to_owned());
+            self.memory.end = Some(STOPPED.to_owned());
         }
     }
 
@@ -422,8 +431,8 @@ impl Llm {
             self.memory.claim.get_or_insert_default();
             return;
         }
-        if let Some(focus) = line.trim().strip_prefix(COMPACT).filter(|_| self.chat) {
-            focus.trim().clone_into(&mut self.memory.focus);
+        if let Some(focus) = focus(line).filter(|_| self.chat) {
+            focus.clone_into(&mut self.memory.focus);
             self.memory.squeeze = Some(Squeeze::Summary);
             return;
         }
@@ -442,6 +451,12 @@ impl Llm {
         self.memory.failure = Some(text.clone());
         self.say(text);
     }
+}
+
+/// What a person wants kept above all, if the line asks for a shorter conversation.
+pub fn focus(line: &str) -> Option<&str> {
+    let rest = line.trim().strip_prefix(COMPACT)?;
+    (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(|| rest.trim())
 }
 
 impl Driver for Llm {
@@ -486,12 +501,18 @@ impl Driver for Llm {
     }
 
     /// Another model goes on with the same conversation; what only the former understands is left out when the
-    /// request is built.
+    /// request is built. What was answered stays answered, and a chat that was stopped still waits for its person.
     fn inherit(&mut self, former: &SavedDriver) {
-        if former.name == KIND
-            && let Ok(memory) = Memory::deserialize(&former.state)
-        {
-            self.memory = Memory { claim: None, end: None, steps: 0, cuts: 0, ..memory };
+        let (true, Ok(memory)) = (former.name == KIND, Memory::deserialize(&former.state)) else {
+            return;
+        };
+        let end = memory.end.clone().filter(|reason| self.chat && reason == STOPPED);
+        self.memory = Memory { end, steps: 0, cuts: 0, ..memory };
+        let spoke = self.memory.messages.last().is_some_and(|last| last.role == Role::Assistant);
+        let answered = self.memory.claim.is_some() || !self.memory.asked.is_empty();
+        if spoke && !answered && self.memory.unsaid.is_empty() {
+            // Not every provider takes a conversation whose last word is the model's.
+            self.say("Go on.");
         }
     }
 

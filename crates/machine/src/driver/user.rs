@@ -294,6 +294,9 @@ impl Driver for User {
                 }
             }
             Fact::Result { action, result, .. } => self.news.push(ended(action, result)),
+            Fact::Note(note) if note.text.trim().is_empty() => {
+                self.news.push("interrupted".to_owned());
+            }
             Fact::Note(note) => self.news.push(format!("note: {}", note.text)),
             Fact::VerdictFailed(results) => self.news.push(refused(results)),
             // A person is told, never consulted.

@@ -610,3 +610,68 @@ fn what_an_interrupted_call_cost_is_counted_once_when_it_is_known() {
     answer_to(&mut rig, stopped, Err(cut));
     assert_eq!(rig.state.data().spend.tokens, 41, "a second report is nobody's");
 }
+
+/// The model that is asked by the last output, if one is.
+fn asked(rig: &Rig) -> Option<&str> {
+    rig.last.effects.iter().find_map(|effect| match effect {
+        Effect::CallModel { call, .. } => Some(call.model.as_str()),
+        _ => None,
+    })
+}
+
+fn hand_over(rig: &mut Rig) {
+    let config = json!({ "model": "script/y", "chat": true });
+    rig.command(Command::HandOver(DriverSpec { name: "llm".to_owned(), config }));
+}
+
+#[test]
+fn in_a_chat_another_model_waits_for_the_next_line_if_all_was_answered() {
+    let mut rig = chat(json!({}));
+    answer(&mut rig, Ok(reply(vec![text("hello")], StopReason::EndTurn)));
+    hand_over(&mut rig);
+    assert_eq!(rig.told(), "[] driver_changed, decision_awaited");
+    told(&mut rig, "and you?");
+    assert_eq!(asked(&rig), Some("script/y"));
+    assert_eq!(sent(&rig), ["User: a goal", "Assistant: hello", "User: and you?"]);
+    // Stopped before it answered: the person still has the word.
+    rig.command(Command::Interrupt { note: String::new() });
+    hand_over(&mut rig);
+    assert_eq!(rig.told(), "[] driver_changed, decision_awaited");
+}
+
+#[test]
+fn in_a_chat_another_model_answers_what_the_former_could_not() {
+    let mut rig = chat(json!({}));
+    let failure = ModelFailure {
+        kind: "auth".to_owned(),
+        retry: Retry::Never,
+        message: "no key".to_owned(),
+        usage: Usage::default(),
+    };
+    answer(&mut rig, Err(failure));
+    hand_over(&mut rig);
+    assert_eq!((asked(&rig), sent(&rig)), (Some("script/y"), vec!["User: a goal".to_owned()]));
+    answer(&mut rig, Ok(reply(vec![text("I will not")], StopReason::Refusal)));
+    hand_over(&mut rig);
+    assert_eq!(sent(&rig).pop().unwrap(), "User: Go on.", "the last word is never the model's");
+}
+
+#[test]
+fn in_a_chat_a_stop_while_nothing_runs_changes_nothing_and_a_check_can_be_stopped() {
+    let mut asked = task();
+    asked.driver.config = json!({ "model": "script/x", "chat": true });
+    asked.acceptance = vec![check_of("make test")];
+    let mut rig = Rig::started(asked);
+    answer(&mut rig, Ok(reply(vec![text("ready")], StopReason::EndTurn)));
+    rig.command(Command::Interrupt { note: String::new() });
+    assert!(matches!(rig.state.standing(), Standing::AwaitingPerson { .. }));
+    told(&mut rig, "/done");
+    rig.effect("verify");
+    rig.command(Command::Interrupt { note: String::new() });
+    assert!(matches!(rig.state.standing(), Standing::AwaitingPerson { .. }), "not claimed again");
+    told(&mut rig, "wait");
+    assert_eq!(sent(&rig), ["User: a goal", "Assistant: ready", "User: wait"]);
+    rig.command(Command::Interrupt { note: "no".to_owned() });
+    answer(&mut rig, Ok(reply(vec![text("well")], StopReason::EndTurn)));
+    assert!(matches!(rig.state.standing(), Standing::AwaitingPerson { .. }), "nobody said done");
+}

@@ -1,0 +1,123 @@
+//! `drivetrain chat`: a person and a model, line by line, over the same driver and the same journal as every task.
+
+use std::sync::Arc;
+
+use journal::Journal;
+use machine::Command;
+use machine::driver::Registry;
+use machine::state::Standing;
+use machine::task::{DriverSpec, TaskSpec};
+use runtime::home::Home;
+use runtime::library::Library;
+use runtime::station::new_task_id;
+use serde_json::json;
+use view::{Line, Tone};
+
+use super::prepare::{self, Options};
+use super::{hand_over, resume};
+use crate::args::{ChatArgs, ScreenArgs};
+use crate::error::{CommandError, Kind};
+use crate::foreground::{self, Part, Watching};
+use crate::locate::{self, Records};
+use crate::prompt::chat;
+use crate::{output, traffic};
+
+/// Somebody is always there in a chat.
+const SCREEN: ScreenArgs = ScreenArgs { unattended: false, quiet: false, stream: false };
+
+/// Runs the command.
+pub(crate) fn run(args: &ChatArgs, json: bool) -> Result<u8, CommandError> {
+    match (&args.resume, &args.model) {
+        (Some(prefix), model) => go_on(args, prefix, model.as_deref(), json),
+        (None, Some(model)) => begin(args, model, json),
+        (None, None) => Err(CommandError::usage("a chat needs a model: --model PROVIDER/NAME")),
+    }
+}
+
+fn begin(args: &ChatArgs, model: &str, json: bool) -> Result<u8, CommandError> {
+    let home = locate::home()?;
+    let registry = Arc::new(Registry::builtin());
+    // What is wrong is said before anybody types.
+    let mut spec = task_of(args, model, &home, &registry, json)?;
+    let traffic = traffic::open(&args.traffic)?;
+    let at_terminal = output::is_terminal() && !json;
+    if at_terminal {
+        let text = format!("talking to {}; /help lists the commands", view::text::visible(model));
+        output::lines(&[Line::new(Tone::Faint, text)]);
+    }
+    if args.text.is_none() {
+        if at_terminal {
+            home.create().map_err(CommandError::environment)?;
+        }
+        match chat::first_line(chat::source(at_terminal, home.root()), json) {
+            Some(line) => spec.goal = prepare::from_goal(&line, spec.driver.clone())?.goal,
+            None => return Ok(0),
+        }
+    }
+    let watching = Watching::new(&SCREEN, json, Part::Talks)?;
+    foreground::drive(&home, registry, watching, move |station| {
+        station.supervisor.performer().carry(traffic);
+        let id = new_task_id();
+        station.supervisor.begin(id.clone(), spec, watching.attended())?;
+        Ok(vec![id])
+    })
+}
+
+/// The task that the arguments ask for; its goal may still have to be said.
+fn task_of(
+    args: &ChatArgs,
+    model: &str,
+    home: &Home,
+    registry: &Registry,
+    json: bool,
+) -> Result<TaskSpec, CommandError> {
+    let folder = prepare::folder()?;
+    prepare::check_model(model, &folder)?;
+    let mut config = json!({ "model": model, "chat": true });
+    if let Some(most) = args.max_steps {
+        config["max_steps"] = json!(most);
+    }
+    let driver = DriverSpec { name: "llm".to_owned(), config };
+    let library = Library::of(&folder);
+    let mut task = prepare::from_goal(args.text.as_deref().unwrap_or("a chat"), driver)?;
+    library.resolve_task(&mut task, &folder, registry)?;
+    let (check, limits, place) = (&args.check, &args.limits, &args.place);
+    prepare::complete(task, Options { check, limits, place, home, json }, &library, folder)
+}
+
+fn go_on(
+    args: &ChatArgs,
+    prefix: &str,
+    model: Option<&str>,
+    json: bool,
+) -> Result<u8, CommandError> {
+    let records = Records::open()?;
+    let id = records.find(prefix)?;
+    let row = records.journal.task(id.as_str())?;
+    let task = records.glance(&row)?;
+    if Part::in_driver(&task.driver()) != Part::Talks {
+        let error = CommandError::new(Kind::Refused, format!("task {id} is not a chat"));
+        return Err(error.hint(format!("drivetrain resume {id} goes on with it")));
+    }
+    if let Some(pid) = task.driven_by {
+        let message = format!("task {id} is driven by process {pid} already");
+        return Err(CommandError::new(Kind::Refused, message)
+            .hint(format!("drivetrain steer {id} TEXT says something to it from here")));
+    }
+    if let Standing::Finished { outcome, .. } = task.state.standing() {
+        return Err(resume::ended(&id, outcome));
+    }
+    let other = model.map(|model| hand_over::to_model(&task, model)).transpose()?;
+    let traffic = traffic::open(&args.traffic)?;
+    let watching = Watching::new(&SCREEN, json, Part::Talks)?;
+    let Records { home, journal, registry } = records;
+    drop(journal);
+    foreground::drive(&home, registry, watching, move |station| {
+        station.supervisor.performer().carry(traffic);
+        if let Some(driver) = other {
+            station.supervisor.command_at_rest(&id, Command::HandOver(driver))?;
+        }
+        station.supervisor.resume(&id, watching.attended())?;
+        Ok(vec![id])
+    })
+}

@@ -1,0 +1,138 @@
+//! Makes a task complete and checked: what `run` and `chat` have in common. Nothing is recorded here.
+
+use std::path::{Path, PathBuf};
+
+use machine::file::task::TaskFile;
+use machine::policy::budget::Budget;
+use machine::task::{
+    Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec, default_check_timeout,
+};
+use runtime::home::Home;
+use runtime::library::Library;
+use runtime::providers::{Environment, Providers};
+
+use super::trust;
+use crate::args::{Limits, PlaceArgs};
+use crate::error::{CommandError, Kind, near};
+
+/// What the command line says beside the task itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options<'a> {
+    /// Commands that must succeed.
+    pub(crate) check: &'a [String],
+    /// Limits, in place of a file's.
+    pub(crate) limits: &'a Limits,
+    /// Where to work, in place of what a file says.
+    pub(crate) place: &'a PlaceArgs,
+    /// Where it is recorded what the user trusts.
+    pub(crate) home: &'a Home,
+    /// Whether notices are JSON.
+    pub(crate) json: bool,
+}
+
+/// The folder that the command was given in.
+pub(crate) fn folder() -> Result<PathBuf, CommandError> {
+    std::env::current_dir().map_err(|error| {
+        CommandError::environment(format!("the current folder cannot be used: {error}"))
+    })
+}
+
+/// A task of a goal in words.
+pub(crate) fn from_goal(goal: &str, driver: DriverSpec) -> Result<TaskFile, CommandError> {
+    if goal.trim().is_empty() {
+        return Err(CommandError::usage("the goal is empty").hint("say what is to be achieved"));
+    }
+    if goal.contains('\0') {
+        return Err(CommandError::usage("the goal must not contain NUL"));
+    }
+    Ok(TaskFile {
+        goal: goal.to_owned(),
+        driver,
+        budget: Budget::default(),
+        acceptance: Vec::new(),
+        workspace: WorkspaceSpec::default(),
+    })
+}
+
+/// The task that a file or a goal and the options ask for, complete and checked.
+pub(crate) fn complete(
+    mut task: TaskFile,
+    options: Options<'_>,
+    library: &Library,
+    folder: PathBuf,
+) -> Result<TaskSpec, CommandError> {
+    task.acceptance.extend(options.check.iter().map(|command| Criterion::Shell {
+        command: command.clone(),
+        exit: 0,
+        stdout: None,
+        timeout: default_check_timeout(),
+    }));
+    if options.check.iter().any(|command| command.trim().is_empty()) {
+        return Err(CommandError::usage("--check needs a command"));
+    }
+    library.check_scripts(&task.driver, &folder)?;
+    library.instruct(&mut task.driver, &folder)?;
+    options.limits.replace(&mut task.budget);
+    library.settle_models(&mut task.driver, task.budget.max_usd, &folder)?;
+    task.workspace.kind = kind_of(options.place).or(task.workspace.kind);
+    check_workspace(&task.workspace, &folder)?;
+    let policy = library.policy()?;
+    let servers = trust::servers_for(options.home, &folder, &task.driver, options.json)?;
+    let TaskFile { goal, driver, budget, acceptance, workspace } = task;
+    let folder = folder.into_os_string().into_string().map_err(|folder| {
+        CommandError::usage(format!(
+            "the folder {} has a name that is not UTF-8",
+            folder.to_string_lossy()
+        ))
+    })?;
+    Ok(TaskSpec { goal, driver, budget, acceptance, workspace, policy, folder, servers })
+}
+
+/// Checks that a model is named as `PROVIDER/NAME` and that its provider is known in the folder. Whether there is
+/// such a model only its provider knows.
+pub(crate) fn check_model(model: &str, folder: &Path) -> Result<(), CommandError> {
+    let named = model.split_once('/').filter(|(provider, name)| {
+        !provider.is_empty() && !name.trim().is_empty() && !model.contains(char::is_control)
+    });
+    let Some((provider, _)) = named else {
+        return Err(CommandError::usage(format!("model {model:?}: expected PROVIDER/NAME"))
+            .hint("drivetrain models lists the providers; script/FILE plays a script"));
+    };
+    if provider == "script" {
+        return Ok(());
+    }
+    let configuration = |reason: String| {
+        CommandError::new(Kind::Configuration, format!("model {model:?}: {reason}"))
+    };
+    let providers = Providers::of(folder, &Environment::default())
+        .map_err(|error| configuration(error.to_string()))?;
+    providers.find(provider).map(drop).map_err(|error| {
+        let known: Vec<&str> = providers.iter().map(|known| known.name.as_str()).collect();
+        let error = configuration(error.to_string());
+        match near(provider, known.into_iter()) {
+            Some(near) => error.hint(format!("did you mean {near:?}?")),
+            None => error.hint("drivetrain models lists the providers"),
+        }
+    })
+}
+
+fn kind_of(place: &PlaceArgs) -> Option<WorkspaceKind> {
+    match (place.in_place, place.no_workspace, place.worktree) {
+        (true, _, _) => Some(WorkspaceKind::InPlace),
+        (_, true, _) => Some(WorkspaceKind::None),
+        (_, _, true) => Some(WorkspaceKind::Worktree),
+        (false, false, false) => None,
+    }
+}
+
+/// A worktree needs a repository; whether it has a commit is seen when it is made.
+fn check_workspace(workspace: &WorkspaceSpec, folder: &Path) -> Result<(), CommandError> {
+    let in_repository = || folder.ancestors().any(|parent| parent.join(".git").exists());
+    if workspace.kind == Some(WorkspaceKind::Worktree) && !in_repository() {
+        let message =
+            format!("cannot make a worktree: {} is not in a git repository", folder.display());
+        return Err(CommandError::new(Kind::Configuration, message)
+            .hint("run git init and make a commit, or work in the folder itself with --in-place"));
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! Where lines come from: a terminal with editing and a history, or whatever standard input is.
+
+use std::cell::Cell;
+use std::io::BufRead;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustyline::completion::Completer;
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::Validator;
+use rustyline::{Context, Editor, Helper};
+
+use crate::screen::Screen;
+
+/// Lines that are kept in the history file.
+const HISTORY: usize = 1000;
+
+/// Where lines come from.
+pub(crate) enum Source {
+    /// A terminal, with editing, this history file and these words to complete.
+    Terminal(PathBuf, &'static [&'static str]),
+    /// Whatever standard input is.
+    Lines,
+}
+
+/// What a person did at the prompt.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Typed {
+    /// Entered a line.
+    Line(String),
+    /// Pressed Ctrl-C.
+    Interrupt,
+    /// Pressed Ctrl-D, or the input is over, or the terminal is gone.
+    End,
+}
+
+/// Counts the questions that were put on the screen. Clones share the count.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Shown(Arc<AtomicU64>);
+
+impl Shown {
+    /// One more was shown; its number.
+    pub(crate) fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    fn last(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Reads lines.
+pub(crate) enum Reader {
+    /// At a terminal.
+    Terminal(Box<Terminal>),
+    /// From standard input.
+    Input,
+}
+
+impl Reader {
+    /// Opens the source. A terminal that cannot be edited at is read like any other input.
+    pub(crate) fn open(source: Source, shown: Shown) -> Reader {
+        let terminal = match source {
+            Source::Terminal(history, words) => Terminal::open(history, words, shown),
+            Source::Lines => None,
+        };
+        terminal.map_or(Reader::Input, |terminal| Reader::Terminal(Box::new(terminal)))
+    }
+
+    /// Whether somebody types at a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        matches!(self, Reader::Terminal(_))
+    }
+
+    /// One line, kept in the history or not; on a terminal with `draft` typed already.
+    pub(crate) fn read(
+        &mut self,
+        question: &str,
+        draft: &str,
+        keep: bool,
+        screen: &Screen,
+    ) -> Typed {
+        match self {
+            Reader::Terminal(terminal) => terminal.read(question, draft, keep, screen),
+            Reader::Input => {
+                let mut line = String::new();
+                match std::io::stdin().lock().read_line(&mut line) {
+                    Ok(1..) => Typed::Line(line),
+                    Ok(0) | Err(_) => Typed::End,
+                }
+            }
+        }
+    }
+
+    /// The last question that was on the screen when the line that was read last was begun; all of them where
+    /// nobody looks at a screen.
+    pub(crate) fn begun_after(&self) -> u64 {
+        match self {
+            Reader::Terminal(terminal) => {
+                terminal.editor.helper().and_then(|words| words.begun.get()).unwrap_or(u64::MAX)
+            }
+            Reader::Input => u64::MAX,
+        }
+    }
+}
+
+/// A terminal.
+pub(crate) struct Terminal {
+    editor: Editor<Words, FileHistory>,
+    history: PathBuf,
+}
+
+impl Terminal {
+    fn open(history: PathBuf, words: &'static [&'static str], shown: Shown) -> Option<Terminal> {
+        let config = rustyline::Config::builder()
+            .max_history_size(HISTORY)
+            .ok()?
+            .history_ignore_space(true)
+            .build();
+        let mut editor = Editor::<Words, FileHistory>::with_config(config).ok()?;
+        editor.set_helper(Some(Words {
+            words,
+            shown,
+            begun: Cell::new(None),
+            length: Cell::new(0),
+        }));
+        // A first run has no history yet.
+        let _ = editor.load_history(&history);
+        Some(Terminal { editor, history })
+    }
+
+    fn read(&mut self, question: &str, draft: &str, keep: bool, screen: &Screen) -> Typed {
+        let printer = self.editor.create_external_printer().ok();
+        screen.prompt_begins(printer.map(|printer| Box::new(printer) as crate::screen::Printer));
+        if let Some(words) = self.editor.helper() {
+            words.begun.set(None);
+            words.length.set(0);
+        }
+        let line = self.editor.readline_with_initial(question, (draft, ""));
+        // No character is wider than its bytes are many, or than two columns.
+        let typed = self.editor.helper().map_or(0, |words| words.length.get());
+        screen.prompt_ends(question.len() + 2 * typed);
+        let line = match line {
+            Ok(line) => line,
+            Err(ReadlineError::Interrupted) => return Typed::Interrupt,
+            Err(_) => return Typed::End,
+        };
+        if keep && self.editor.add_history_entry(&line).is_ok() {
+            // A history that cannot be kept is no reason to stop.
+            let _ = self.editor.append_history(&self.history);
+        }
+        Typed::Line(line)
+    }
+}
+
+/// Completes the first word of a line, and knows what was on the screen when it was begun.
+struct Words {
+    words: &'static [&'static str],
+    shown: Shown,
+    begun: Cell<Option<u64>>,
+    /// The bytes of the line.
+    length: Cell<usize>,
+}
+
+impl Completer for Words {
+    type Candidate = String;
+
+    fn complete(
+        &self,
+        line: &str,
+        at: usize,
+        _: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<String>)> {
+        let typed = line.get(..at).unwrap_or_default();
+        let fitting =
+            self.words.iter().filter(|word| word.starts_with(typed)).map(|word| (*word).to_owned());
+        Ok((0, fitting.collect()))
+    }
+}
+
+impl Hinter for Words {
+    type Hint = String;
+
+    /// Gives no hint: it is called whenever the line has changed, which is all that is wanted here.
+    fn hint(&self, line: &str, _: usize, _: &Context<'_>) -> Option<String> {
+        self.length.set(line.len());
+        match (line.is_empty(), self.begun.get()) {
+            (true, _) => self.begun.set(None),
+            (false, None) => self.begun.set(Some(self.shown.last())),
+            (false, Some(_)) => {}
+        }
+        None
+    }
+}
+
+impl Highlighter for Words {}
+impl Validator for Words {}
+impl Helper for Words {}
