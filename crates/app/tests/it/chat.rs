@@ -58,7 +58,7 @@ fn each_line_of_a_pipe_is_said_once_the_model_waits() {
       \x1b[2Jtwo
     > is it?
     says: Yes.
-    there is no command /nope; nothing was sent. There are /done, /model, /cost, /quit and /help; // sends a slash
+    there is no command /nope; nothing was sent. There are /done, /model, /compact, /cost, /quit and /help; // sends a slash
     /done stands alone; nothing was sent
     > /etc is odd
     says: Yes.

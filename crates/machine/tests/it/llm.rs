@@ -670,7 +670,7 @@ fn in_a_chat_a_stop_while_nothing_runs_changes_nothing_and_a_check_can_be_stoppe
     rig.command(Command::Interrupt { note: String::new() });
     assert!(matches!(rig.state.standing(), Standing::AwaitingPerson { .. }), "not claimed again");
     told(&mut rig, "wait");
-    assert_eq!(sent(&rig), ["User: a goal", "Assistant: ready", "User: wait"]);
+    assert_eq!(sent(&rig)[1..], ["Assistant: ready", "User: wait"]);
     rig.command(Command::Interrupt { note: "no".to_owned() });
     answer(&mut rig, Ok(reply(vec![text("well")], StopReason::EndTurn)));
     assert!(matches!(rig.state.standing(), Standing::AwaitingPerson { .. }), "nobody said done");
