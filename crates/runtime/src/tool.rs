@@ -4,9 +4,12 @@
 mod edit;
 mod glob;
 mod grep;
+mod outline;
 mod patch;
 mod read;
 mod shell;
+mod skeleton;
+mod view;
 mod write;
 
 use std::fmt;
@@ -87,6 +90,8 @@ pub fn run(call: &ToolCall, services: &ToolServices, cancel: &Cancel) -> ToolRes
         "patch" => patch::run(call, &root),
         "read" => read::run(call, &root),
         "shell" => shell::run(call, folder, services, cancel),
+        "skeleton" => skeleton::run(call, &root, folder, services, &patience),
+        "view" => view::run(call, &root, folder, services, &patience),
         "write" => write::run(call, &root),
         other => failed(format!("{other} is not performed by the tools")),
     }

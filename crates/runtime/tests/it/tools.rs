@@ -6,6 +6,7 @@ mod files;
 mod patch;
 mod process;
 mod shell;
+mod skeleton;
 mod workspace;
 
 use std::path::Path;
@@ -15,10 +16,10 @@ use std::time::{Duration, Instant};
 use machine::effect::ToolCall;
 use machine::id::CallId;
 use machine::task::{Workspace, WorkspaceKind};
-use machine::tool::{ToolResult, find};
+use machine::tool::{Status, ToolResult, find};
 use runtime::process::{Cancel, Containment};
 use runtime::tool::{BlobSink, ToolServices};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Blobs in memory.
