@@ -77,6 +77,11 @@ impl Home {
         self.root.join("checkpoints")
     }
 
+    /// Notes about projects.
+    pub fn memory(&self) -> PathBuf {
+        self.root.join("memory")
+    }
+
     /// The control socket of a process.
     pub fn socket(&self, owner: u64) -> PathBuf {
         self.run().join(format!("{owner}.sock"))

@@ -19,7 +19,7 @@ use tree_sitter::{Node, ParseOptions, Parser, Tree};
 /// The largest file that is parsed; what is larger was written by a program.
 pub(super) const SOURCE_LIMIT: u64 = 1024 * 1024;
 /// How long one file may take.
-const PARSE_TIME: Duration = Duration::from_secs(10);
+const PARSE_TIME: Duration = Duration::from_secs(5);
 /// How much this process may grow while one file is parsed, in bytes.
 const PARSE_MEMORY: u64 = 512 * 1024 * 1024;
 /// The deepest brackets of a file. Where a text breaks off, the parser tries every way out of all that is open, and
@@ -238,7 +238,7 @@ impl Walk<'_> {
         let mut cursor = tree.walk();
         // Where the wrapper around the cursor begins, and how deep it is.
         let mut wrapper: Option<(Node<'_>, u32)> = None;
-        let mut lead: Option<Node<'_>> = None;
+        let mut lead: Option<Lead<'_>> = None;
         let mut seen = 0u32;
         loop {
             seen = seen.wrapping_add(1);
@@ -253,10 +253,9 @@ impl Walk<'_> {
             let kind = node.kind();
             let mut enter = depth == 0 || node.is_error();
             if self.language.leads.contains(&kind) && self.begins_line(&node) {
-                // Only what stands directly above belongs to an item.
-                let touches =
-                    |above: &Node<'_>| node.start_position().row <= end_row(above, self.text) + 1;
-                lead = lead.filter(touches).or(Some(node));
+                let first =
+                    lead.filter(|lead| self.touches(&lead.last, &node)).map(|lead| lead.first);
+                lead = Some(Lead { first: first.unwrap_or(node), last: node });
             } else if let Some(rule) = self.rule(&node, wrapper.map(|(around, _)| around)) {
                 let whole = wrapper.map_or(node, |(around, _)| around);
                 enter = self.add(rule, node, whole, lead.take());
@@ -285,11 +284,22 @@ impl Walk<'_> {
         }
     }
 
+    /// Whether nothing is between the lines of two nodes.
+    fn touches(&self, above: &Node<'_>, below: &Node<'_>) -> bool {
+        below.start_position().row <= end_row(above, self.text) + 1
+    }
+
     /// Whether nothing but space stands before a node: a comment behind code belongs to that code.
     fn begins_line(&self, node: &Node<'_>) -> bool {
+        let at = self.line_start(node);
+        at == 0 || self.text.get(at - 1) == Some(&b'\n')
+    }
+
+    /// Where a node begins together with the space before it.
+    fn line_start(&self, node: &Node<'_>) -> usize {
         let before = self.text.get(..node.start_byte()).unwrap_or_default();
-        let blank = |byte: &&u8| matches!(byte, b' ' | b'\t');
-        before.iter().rev().find(|byte| !blank(byte)).is_none_or(|byte| *byte == b'\n')
+        let blank = before.iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        before.len() - blank
     }
 
     /// Whether everything in a wrapper is one item: a group of constants is not.
@@ -340,7 +350,7 @@ impl Walk<'_> {
         rule: &Rule,
         node: Node<'_>,
         whole: Node<'_>,
-        lead: Option<Node<'_>>,
+        lead: Option<Lead<'_>>,
     ) -> bool {
         self.open.retain(|(end, _)| *end > node.start_byte());
         let own = self.name(rule, &node);
@@ -349,10 +359,9 @@ impl Walk<'_> {
         }
         let begins = after_skipped(whole, self.language.skipped);
         let lead = lead.filter(|lead| {
-            whole.start_position().row <= end_row(lead, self.text) + 1
-                && lead.start_byte() < whole.start_byte()
+            lead.first.start_byte() < whole.start_byte() && self.touches(&lead.last, &whole)
         });
-        let first = lead.unwrap_or(whole);
+        let first = lead.map_or(whole, |lead| lead.first);
         let names = self.open.iter().map(|(_, name)| name.as_str()).chain([own.as_str()]);
         let parts = names.flat_map(|name| name.split("::")).map(str::trim);
         let path = parts.filter(|part| !part.is_empty()).map(str::to_owned).collect();
@@ -360,7 +369,7 @@ impl Walk<'_> {
             path,
             depth: self.open.len(),
             line: begins.start_position().row + 1,
-            source: first.start_byte()..whole.end_byte(),
+            source: self.line_start(&first)..whole.end_byte(),
             lines: (first.start_position().row + 1, end_row(&whole, self.text) + 1),
             signature: self.signature(rule, node, begins.start_byte()),
             defines: rule.role != Role::Addition,
@@ -436,6 +445,13 @@ impl Walk<'_> {
     fn word(&self, node: &Node<'_>) -> String {
         self.line(node.start_byte()..node.end_byte().min(node.start_byte() + 400))
     }
+}
+
+/// What stands above an item and belongs to it, from the first to the last.
+#[derive(Clone, Copy)]
+struct Lead<'t> {
+    first: Node<'t>,
+    last: Node<'t>,
 }
 
 /// The last row of a node; one that ends with its line's end does not reach into the next.

@@ -3,10 +3,13 @@
 mod acceptance;
 mod beneath;
 mod files;
+mod memory;
 mod patch;
 mod process;
 mod shell;
 mod skeleton;
+mod validate;
+mod view;
 mod workspace;
 
 use std::path::Path;
@@ -34,7 +37,13 @@ impl BlobSink for Blobs {
 }
 
 fn services(containment: Containment) -> ToolServices {
-    ToolServices { blobs: Arc::new(Blobs::default()), mark_dir: None, env: Vec::new(), containment }
+    ToolServices {
+        blobs: Arc::new(Blobs::default()),
+        mark_dir: None,
+        env: Vec::new(),
+        containment,
+        memory: None,
+    }
 }
 
 fn folder() -> TempDir {
