@@ -22,9 +22,10 @@ pub(super) const SOURCE_LIMIT: u64 = 1024 * 1024;
 const PARSE_TIME: Duration = Duration::from_secs(5);
 /// How much this process may grow while one file is parsed, in bytes.
 const PARSE_MEMORY: u64 = 512 * 1024 * 1024;
-/// The deepest brackets of a file. Where a text breaks off, the parser tries every way out of all that is open, and
-/// cannot be stopped meanwhile: twenty thousand bytes of `A<A<` took a gigabyte with Java's grammar.
-const NESTING: usize = 1000;
+/// The most that may be open at once: brackets, and what the language's `chains` say. Where a text breaks off, the
+/// parser tries every way out of all that is open, and cannot be stopped meanwhile: with Java's grammar, eight
+/// thousand bytes of `a => ` take nine hundred megabytes and twice as many take four times that.
+const OPEN: usize = 600;
 /// The most items of one file.
 const ITEMS: usize = 20_000;
 /// The deepest nesting of items.
@@ -52,6 +53,8 @@ pub(super) struct Language {
     skipped: &'static [&'static str],
     /// Between the parts of a qualified name.
     pub(super) separator: &'static str,
+    /// Bytes that leave something open until the statement ends, for a grammar that pays dearly for it.
+    chains: &'static [u8],
 }
 
 /// One kind of item.
@@ -167,7 +170,7 @@ pub(super) fn items(
     text: &[u8],
     stop: &dyn Fn() -> bool,
 ) -> Result<Vec<Item>, Unfinished> {
-    if nesting(text) > NESTING {
+    if most_open(language, text) > OPEN {
         return Err(Unfinished::TooHard);
     }
     let Some(tree) = parse(language, text, stop) else {
@@ -196,26 +199,25 @@ fn parse(language: &Language, text: &[u8], stop: &dyn Fn() -> bool) -> Option<Tr
     parser.parse_with_options(&mut input, None, Some(options))
 }
 
-/// The deepest nesting of brackets, by their bytes alone: those in comments and strings count too. A single `<` may
-/// be one; the end of a statement closes it.
-fn nesting(text: &[u8]) -> usize {
-    let (mut open, mut angles, mut deepest) = (0usize, 0usize, 0usize);
-    for (at, byte) in text.iter().enumerate() {
+/// How much is open where most is, by the bytes alone: what is in comments and strings counts too.
+fn most_open(language: &Language, text: &[u8]) -> usize {
+    let (mut brackets, mut chain, mut most) = (0usize, 0usize, 0usize);
+    let mut before = b' ';
+    for byte in text {
         match byte {
-            b'(' | b'[' | b'{' => open += 1,
-            b')' | b']' | b'}' => open = open.saturating_sub(1),
-            b'<' if text.get(at + 1) != Some(&b'<') && (at == 0 || text[at - 1] != b'<') => {
-                angles += 1;
-            }
-            b'>' => angles = angles.saturating_sub(1),
+            b'(' | b'[' | b'{' => brackets += 1,
+            b')' | b']' | b'}' => brackets = brackets.saturating_sub(1),
+            // A doubled sign is another one, or a line in a comment.
+            _ if language.chains.contains(byte) && before != *byte => chain += 1,
             _ => {}
         }
         if matches!(byte, b';' | b'{' | b'}') {
-            angles = 0;
+            chain = 0;
         }
-        deepest = deepest.max(open + angles);
+        most = most.max(brackets + chain);
+        before = *byte;
     }
-    deepest
+    most
 }
 
 /// The memory that this process has, in bytes.
@@ -242,7 +244,7 @@ impl Walk<'_> {
         let mut seen = 0u32;
         loop {
             seen = seen.wrapping_add(1);
-            if self.found.len() >= ITEMS || (seen % 4096 == 0 && stop()) {
+            if self.found.len() >= ITEMS || (seen.is_multiple_of(4096) && stop()) {
                 return (self.found.len() >= ITEMS).then_some(());
             }
             let node = cursor.node();

@@ -58,4 +58,5 @@ pub(super) const LANGUAGE: Language = Language {
     leads: &["comment"],
     skipped: &[],
     separator: "::",
+    chains: &[],
 };

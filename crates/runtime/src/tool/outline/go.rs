@@ -19,4 +19,5 @@ pub(super) const LANGUAGE: Language = Language {
     leads: &["comment"],
     skipped: &[],
     separator: ".",
+    chains: &[],
 };

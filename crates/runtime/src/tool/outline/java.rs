@@ -28,4 +28,5 @@ pub(super) const LANGUAGE: Language = Language {
     leads: &["line_comment", "block_comment"],
     skipped: &["annotation", "marker_annotation"],
     separator: ".",
+    chains: b"<=",
 };

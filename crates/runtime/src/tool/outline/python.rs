@@ -31,4 +31,5 @@ pub(super) const LANGUAGE: Language = Language {
     leads: &["comment", "decorator"],
     skipped: &["decorator"],
     separator: ".",
+    chains: &[],
 };

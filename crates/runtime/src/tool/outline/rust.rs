@@ -32,4 +32,5 @@ pub(super) const LANGUAGE: Language = Language {
     leads: &["attribute_item", "line_comment", "block_comment"],
     skipped: &[],
     separator: "::",
+    chains: &[],
 };

@@ -30,6 +30,7 @@ const fn language(
         leads: &["comment", "decorator"],
         skipped: &["decorator"],
         separator: ".",
+        chains: &[],
     }
 }
 
