@@ -138,7 +138,7 @@ pub const TOOLS: &[ToolSpec] = &[
                 name: "action",
                 kind: ParameterKind::Word(&["list", "read", "write", "forget"]),
                 required: true,
-                summary: "what to do",
+                summary: "list, read, write or forget",
             },
             Parameter {
                 name: "name",
