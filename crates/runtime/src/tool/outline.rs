@@ -7,25 +7,17 @@
 mod cpp;
 mod go;
 mod java;
+mod parse;
 mod python;
 mod rust;
 mod typescript;
 
-use std::ops::{ControlFlow, Range};
-use std::time::{Duration, Instant};
+use std::ops::Range;
 
-use tree_sitter::{Node, ParseOptions, Parser, Tree};
+use tree_sitter::{Node, Tree};
 
 /// The largest file that is parsed; what is larger was written by a program.
 pub(super) const SOURCE_LIMIT: u64 = 1024 * 1024;
-/// How long one file may take.
-const PARSE_TIME: Duration = Duration::from_secs(5);
-/// How much this process may grow while one file is parsed, in bytes.
-const PARSE_MEMORY: u64 = 512 * 1024 * 1024;
-/// The most that may be open at once: brackets, and what the language's `chains` say. Where a text breaks off, the
-/// parser tries every way out of all that is open, and cannot be stopped meanwhile: with Java's grammar, eight
-/// thousand bytes of `a => ` take nine hundred megabytes and twice as many take four times that.
-const OPEN: usize = 600;
 /// The most items of one file.
 const ITEMS: usize = 20_000;
 /// The deepest nesting of items.
@@ -170,61 +162,10 @@ pub(super) fn items(
     text: &[u8],
     stop: &dyn Fn() -> bool,
 ) -> Result<Vec<Item>, Unfinished> {
-    if most_open(language, text) > OPEN {
-        return Err(Unfinished::TooHard);
-    }
-    let Some(tree) = parse(language, text, stop) else {
-        return Err(if stop() { Unfinished::Stopped } else { Unfinished::TooHard });
-    };
+    let tree = parse::tree(language, text, stop)?;
     let mut walk = Walk { language, text, found: Vec::new(), open: Vec::new() };
     walk.run(&tree, stop).ok_or(Unfinished::Stopped)?;
     Ok(walk.found)
-}
-
-fn parse(language: &Language, text: &[u8], stop: &dyn Fn() -> bool) -> Option<Tree> {
-    let mut parser = Parser::new();
-    // Fails only for a grammar of another generation, which a test would show.
-    parser.set_language(&(language.grammar)()).ok()?;
-    let (begun, size) = (Instant::now(), process_size());
-    let mut progress = |_: &tree_sitter::ParseState| {
-        let grown = process_size().saturating_sub(size);
-        if grown > PARSE_MEMORY || begun.elapsed() > PARSE_TIME || stop() {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    };
-    let options = ParseOptions::new().progress_callback(&mut progress);
-    let mut input = |at: usize, _| text.get(at..).unwrap_or_default();
-    parser.parse_with_options(&mut input, None, Some(options))
-}
-
-/// How much is open where most is, by the bytes alone: what is in comments and strings counts too.
-fn most_open(language: &Language, text: &[u8]) -> usize {
-    let (mut brackets, mut chain, mut most) = (0usize, 0usize, 0usize);
-    let mut before = b' ';
-    for byte in text {
-        match byte {
-            b'(' | b'[' | b'{' => brackets += 1,
-            b')' | b']' | b'}' => brackets = brackets.saturating_sub(1),
-            // A doubled sign is another one, or a line in a comment.
-            _ if language.chains.contains(byte) && before != *byte => chain += 1,
-            _ => {}
-        }
-        if matches!(byte, b';' | b'{' | b'}') {
-            chain = 0;
-        }
-        most = most.max(brackets + chain);
-        before = *byte;
-    }
-    most
-}
-
-/// The memory that this process has, in bytes.
-fn process_size() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let resident = pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    resident.unwrap_or_default() * rustix::param::page_size() as u64
 }
 
 struct Walk<'a> {
