@@ -12,6 +12,7 @@ mod source;
 pub mod task;
 #[cfg(test)]
 mod tests;
+pub mod validators;
 pub mod workflow;
 
 use std::fmt;

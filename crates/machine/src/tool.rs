@@ -7,6 +7,8 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
+use crate::file::check::{NAME_RULE, is_name};
+
 /// How a call may be treated when a crash hides whether it ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -58,6 +60,10 @@ pub enum ParameterKind {
     Flag,
     /// A list of texts.
     Texts,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A name that is safe as the name of a file.
+    Name,
 }
 
 const fn text(name: &'static str, required: bool, summary: &'static str) -> Parameter {
@@ -125,6 +131,26 @@ pub const TOOLS: &[ToolSpec] = &[
         summary: "search file contents",
     },
     ToolSpec {
+        name: "memory",
+        class: EffectClass::Keyed,
+        parameters: &[
+            Parameter {
+                name: "action",
+                kind: ParameterKind::Word(&["list", "read", "write", "forget"]),
+                required: true,
+                summary: "list, read, write or forget",
+            },
+            Parameter {
+                name: "name",
+                kind: ParameterKind::Name,
+                required: false,
+                summary: "the note; not for list",
+            },
+            text("text", false, "for write: the whole note"),
+        ],
+        summary: "notes about this project that later tasks can read",
+    },
+    ToolSpec {
         name: "patch",
         class: EffectClass::Checkable,
         parameters: &[text("diff", true, "a unified diff; all of it applies or nothing")],
@@ -156,6 +182,39 @@ pub const TOOLS: &[ToolSpec] = &[
         summary: "run a shell command",
     },
     ToolSpec {
+        name: "skeleton",
+        class: EffectClass::Pure,
+        parameters: &[
+            text("path", true, "a file or folder, below the workspace"),
+            number("depth", "levels of nesting; all if absent"),
+            number("limit", "at most this many items; 500 if absent"),
+        ],
+        summary: "outline source code: items with line and signature, without bodies",
+    },
+    ToolSpec {
+        name: "validator.run",
+        class: EffectClass::Unsafe,
+        parameters: &[
+            text("path", false, "the folder to check; the workspace if absent"),
+            Parameter {
+                name: "only",
+                kind: ParameterKind::Texts,
+                required: false,
+                summary: "names of checks; all if absent",
+            },
+        ],
+        summary: "run the project's own checks and list what they report",
+    },
+    ToolSpec {
+        name: "view",
+        class: EffectClass::Pure,
+        parameters: &[
+            text("symbol", true, "a name such as push or Parser::push"),
+            text("path", false, "where to look; the whole workspace if absent"),
+        ],
+        summary: "show the source of a definition",
+    },
+    ToolSpec {
         name: "write",
         class: EffectClass::Keyed,
         parameters: &[
@@ -171,6 +230,19 @@ pub fn find(name: &str) -> Option<&'static ToolSpec> {
     TOOLS.iter().find(|tool| tool.name == name)
 }
 
+/// The name that a model is told: some providers take only letters, digits, `_` and `-`.
+pub fn model_name(name: &str) -> Cow<'_, str> {
+    if name.contains('.') { Cow::Owned(name.replace('.', "_")) } else { Cow::Borrowed(name) }
+}
+
+/// Which of the declared tools a model means; what it said itself if none.
+pub fn meant<'a>(declared: &'a [String], said: &'a str) -> &'a str {
+    let exact = declared.iter().find(|name| *name == said);
+    exact
+        .or_else(|| declared.iter().find(|name| model_name(name) == said))
+        .map_or(said, |name| name)
+}
+
 /// The tool's parameters as a JSON schema, for models.
 pub fn schema(tool: &ToolSpec) -> Value {
     let properties: serde_json::Map<String, Value> = tool
@@ -178,7 +250,8 @@ pub fn schema(tool: &ToolSpec) -> Value {
         .iter()
         .map(|parameter| {
             let mut kind = match parameter.kind {
-                ParameterKind::Text => json!({ "type": "string" }),
+                ParameterKind::Text | ParameterKind::Name => json!({ "type": "string" }),
+                ParameterKind::Word(words) => json!({ "type": "string", "enum": words }),
                 ParameterKind::Number => json!({ "type": "integer", "minimum": 0 }),
                 ParameterKind::Flag => json!({ "type": "boolean" }),
                 ParameterKind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
@@ -213,13 +286,19 @@ pub fn check_input(tool: &ToolSpec, input: &Value) -> Result<(), String> {
             ParameterKind::Texts => {
                 value.as_array().is_some_and(|items| items.iter().all(Value::is_string))
             }
+            ParameterKind::Word(words) => value.as_str().is_some_and(|word| words.contains(&word)),
+            ParameterKind::Name => {
+                value.as_str().is_some_and(|name| is_name(name) && !name.starts_with('.'))
+            }
         };
         if !fits {
             let kind = match parameter.kind {
-                ParameterKind::Text => "text",
-                ParameterKind::Number => "a whole number",
-                ParameterKind::Flag => "true or false",
-                ParameterKind::Texts => "a list of texts",
+                ParameterKind::Text => "text".to_owned(),
+                ParameterKind::Number => "a whole number".to_owned(),
+                ParameterKind::Flag => "true or false".to_owned(),
+                ParameterKind::Texts => "a list of texts".to_owned(),
+                ParameterKind::Word(words) => format!("one of {}", words.join(", ")),
+                ParameterKind::Name => format!("a name ({NAME_RULE}, no dot first)"),
             };
             return Err(format!("parameter {key:?} of {} must be {kind}, got {value}", tool.name));
         }
@@ -429,5 +508,49 @@ mod tests {
             check_input(shell, &json!({"command": 3})).unwrap_err().contains("must be text, got 3")
         );
         assert!(check_input(shell, &json!([])).is_err());
+    }
+
+    #[test]
+    fn a_note_has_a_known_action_and_a_name_that_is_no_path() {
+        let memory = find("memory").unwrap();
+        assert_eq!(check_input(memory, &json!({"action": "read", "name": "build-2.1"})), Ok(()));
+        assert_eq!(
+            check_input(memory, &json!({"action": "lst"})).unwrap_err(),
+            "parameter \"action\" of memory must be one of list, read, write, forget, got \"lst\""
+        );
+        for name in
+            ["", ".", "..", ".hidden", "a/b", "../a", "a b", "a\u{7}", "é", &"x".repeat(101)]
+        {
+            let error = check_input(memory, &json!({"action": "read", "name": name})).unwrap_err();
+            assert!(error.contains("must be a name (names are made of"), "{name:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn models_are_told_names_they_can_take_and_are_understood() {
+        for tool in TOOLS {
+            let told = model_name(tool.name);
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            assert!((1..=64).contains(&told.len()) && told.chars().all(plain), "{told}");
+        }
+        let declared = ["validator.run", "read", "a_b", "a.b"].map(str::to_owned);
+        assert_eq!(meant(&declared, "validator_run"), "validator.run");
+        assert_eq!(meant(&declared, "validator.run"), "validator.run");
+        assert_eq!(meant(&declared, "a_b"), "a_b");
+        assert_eq!(meant(&declared, "wait"), "wait");
+    }
+
+    #[test]
+    fn all_declarations_together_are_small() {
+        // They go with every question, so each byte is paid for again and again.
+        let declared: Vec<Value> = TOOLS
+            .iter()
+            .map(|tool| {
+                let name = model_name(tool.name);
+                json!({ "name": name, "description": tool.summary, "schema": schema(tool) })
+            })
+            .collect();
+        let size = serde_json::to_string(&declared).unwrap().len();
+        assert!(size <= 5 * 1024, "{size} bytes");
     }
 }

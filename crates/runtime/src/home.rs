@@ -82,6 +82,11 @@ impl Home {
         self.root.join("answers")
     }
 
+    /// Notes about projects.
+    pub fn memory(&self) -> PathBuf {
+        self.root.join("memory")
+    }
+
     /// The control socket of a process.
     pub fn socket(&self, owner: u64) -> PathBuf {
         self.run().join(format!("{owner}.sock"))

@@ -4,9 +4,14 @@
 mod edit;
 mod glob;
 mod grep;
+mod memory;
+mod outline;
 mod patch;
 mod read;
 mod shell;
+mod skeleton;
+mod validate;
+mod view;
 mod write;
 
 use std::fmt;
@@ -37,6 +42,8 @@ pub struct ToolServices {
     pub env: Vec<(String, String)>,
     /// How commands are held together.
     pub containment: Containment,
+    /// Where notes about projects are kept; without it there are none.
+    pub memory: Option<PathBuf>,
 }
 
 impl fmt::Debug for ToolServices {
@@ -84,9 +91,13 @@ pub fn run(call: &ToolCall, services: &ToolServices, cancel: &Cancel) -> ToolRes
         "edit" => edit::run(call, &root),
         "glob" => glob::run(call, &root, folder, services, &patience),
         "grep" => grep::run(call, &root, folder, services, &patience),
+        "memory" => memory::run(call, folder, services),
         "patch" => patch::run(call, &root),
         "read" => read::run(call, &root),
         "shell" => shell::run(call, folder, services, cancel),
+        "skeleton" => skeleton::run(call, &root, folder, services, &patience),
+        "validator.run" => validate::run(call, &root, folder, services, cancel),
+        "view" => view::run(call, &root, folder, services, &patience),
         "write" => write::run(call, &root),
         other => failed(format!("{other} is not performed by the tools")),
     }

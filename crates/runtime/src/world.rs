@@ -73,6 +73,7 @@ impl World {
                 mark_dir: Some(marks),
                 env: Vec::new(),
                 containment: Containment::Auto,
+                memory: Some(home.memory()),
             }),
             home: home.clone(),
         }

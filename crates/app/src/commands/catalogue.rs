@@ -118,6 +118,8 @@ fn kind(kind: ParameterKind) -> &'static str {
         ParameterKind::Number => "number",
         ParameterKind::Flag => "flag",
         ParameterKind::Texts => "texts",
+        ParameterKind::Word(_) => "word",
+        ParameterKind::Name => "name",
     }
 }
 

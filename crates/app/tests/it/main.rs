@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
 mod chat;
+mod code_tools;
 mod commands;
 mod config;
 mod control;

@@ -99,7 +99,7 @@ fn a_person_at_a_pipe_decides_line_by_line() {
     c1 ok: shell (TIME)
       | hi
     > nonsense
-    ? there is no command "nonsense"; expected one of ask, edit, glob, grep, patch, read, say, shell, write, done, fail, give up, help (help lists the commands)
+    ? there is no command "nonsense"; expected one of ask, edit, glob, grep, memory, patch, read, say, shell, skeleton, validator.run, view, write, done, fail, give up, help (help lists the commands)
     > shell true
     c2 shell: true
     c2 ok: shell (TIME)

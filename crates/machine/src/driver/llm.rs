@@ -477,7 +477,7 @@ impl Driver for Llm {
             return self.ask(situation);
         }
         let action = |call: &Call| Action {
-            tool: call.name.clone(),
+            tool: tool::meant(&self.tools, &call.name).to_owned(),
             input: Arc::clone(&call.input),
             label: String::new(),
             tool_use: call.id.clone(),

@@ -24,6 +24,10 @@ read PATH [FROM [LINES]] read a file
 write PATH TEXT          write a file of one line
 glob PATTERN             list files
 grep PATTERN [PATH]      search files
+skeleton PATH            outline source code
+view SYMBOL [PATH]       show a definition
+validator.run [CHECK …]  run the project's own checks
+memory list              notes of this project; also read NAME, write NAME TEXT, forget NAME
 edit {\"path\": \"…\", \"old\": \"…\", \"new\": \"…\"}
 patch {\"diff\": \"…\"}
 TOOL {…}                 any tool, with its parameters as JSON
@@ -144,6 +148,20 @@ fn words(tool: &str, rest: &str, why: &serde_json::Error) -> Result<Move, String
             [pattern, path] => act("grep", json!({ "pattern": pattern, "path": path })),
             _ => Err("expected: grep PATTERN [PATH]; quote a pattern with spaces".to_owned()),
         },
+        "skeleton" => match split(rest)?.as_slice() {
+            [path] => act("skeleton", json!({ "path": path })),
+            _ => Err("expected: skeleton PATH; quote a path with spaces".to_owned()),
+        },
+        "view" => match split(rest)?.as_slice() {
+            [symbol] => act("view", json!({ "symbol": symbol })),
+            [symbol, path] => act("view", json!({ "symbol": symbol, "path": path })),
+            _ => Err("expected: view SYMBOL [PATH]".to_owned()),
+        },
+        "validator.run" => match split(rest)?.as_slice() {
+            [] => act("validator.run", json!({})),
+            only => act("validator.run", json!({ "only": only })),
+        },
+        "memory" if !rest.starts_with('{') => memory(rest),
         "ask" if !rest.is_empty() && !rest.starts_with('{') => {
             act("ask", json!({ "question": rest }))
         }
@@ -161,6 +179,24 @@ fn words(tool: &str, rest: &str, why: &serde_json::Error) -> Result<Move, String
                 ),
             })
         }
+    }
+}
+
+fn memory(rest: &str) -> Result<Move, String> {
+    let (action, rest) = first(rest)?;
+    let (name, text) = first(rest)?;
+    match (action, name.is_empty(), text.trim().is_empty()) {
+        ("list", true, true) => act("memory", json!({ "action": "list" })),
+        ("read" | "forget", false, true) => {
+            act("memory", json!({ "action": action, "name": name }))
+        }
+        ("write", false, false) => {
+            act("memory", json!({ "action": "write", "name": name, "text": format!("{text}\n") }))
+        }
+        _ => Err(
+            "expected: memory list, memory read NAME, memory write NAME TEXT or memory forget NAME"
+                .to_owned(),
+        ),
     }
 }
 

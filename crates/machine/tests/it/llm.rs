@@ -675,3 +675,26 @@ fn in_a_chat_a_stop_while_nothing_runs_changes_nothing_and_a_check_can_be_stoppe
     answer(&mut rig, Ok(reply(vec![text("well")], StopReason::EndTurn)));
     assert!(matches!(rig.state.standing(), Standing::AwaitingPerson { .. }), "nobody said done");
 }
+
+#[test]
+fn a_tool_whose_name_a_provider_cannot_take_is_known_by_the_name_the_model_was_told() {
+    let mut rig = Rig::new();
+    rig.command(Command::Start(Box::new(task()))).attach(true).open_workspace();
+    let call = tool("u1", "validator_run", json!({ "only": ["cargo"] }));
+    answer(&mut rig, Ok(reply(vec![call], StopReason::ToolUse)));
+    // It runs code of the workspace, so it is asked about as a shell command is.
+    let asked = rig.told();
+    assert!(asked.contains("approval_requested"), "{asked}");
+    rig.command(Command::Approve { call: machine::id::CallId(1) });
+    let ran = rig.last.effects.iter().find_map(|effect| match effect {
+        Effect::RunTool { id, call, .. } => Some((*id, call.tool.clone())),
+        _ => None,
+    });
+    let (id, ran) = ran.expect("the tool runs");
+    assert_eq!(ran, "validator.run");
+    rig.ended(id.0, ToolResult::ok("ok: cargo"));
+    assert_eq!(
+        sent(&rig),
+        ["User: a goal", "Assistant: use u1 validator_run", "User: result u1 ok: cargo"]
+    );
+}

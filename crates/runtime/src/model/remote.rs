@@ -284,7 +284,7 @@ fn charged(mut answer: Answer, price: Option<&Price>) -> Answer {
 /// The call as a dialect wants it.
 fn question(model: &str, call: &ModelCall) -> ModelRequest {
     let declare = |tool: &tool::ToolSpec| ToolDeclaration {
-        name: tool.name.to_owned(),
+        name: tool::model_name(tool.name).into_owned(),
         description: tool.summary.to_owned(),
         schema: tool::schema(tool),
     };

@@ -3,9 +3,13 @@
 mod acceptance;
 mod beneath;
 mod files;
+mod memory;
 mod patch;
 mod process;
 mod shell;
+mod skeleton;
+mod validate;
+mod view;
 mod workspace;
 
 use std::path::Path;
@@ -15,10 +19,10 @@ use std::time::{Duration, Instant};
 use machine::effect::ToolCall;
 use machine::id::CallId;
 use machine::task::{Workspace, WorkspaceKind};
-use machine::tool::{ToolResult, find};
+use machine::tool::{Status, ToolResult, find};
 use runtime::process::{Cancel, Containment};
 use runtime::tool::{BlobSink, ToolServices};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Blobs in memory.
@@ -33,7 +37,13 @@ impl BlobSink for Blobs {
 }
 
 pub(crate) fn services(containment: Containment) -> ToolServices {
-    ToolServices { blobs: Arc::new(Blobs::default()), mark_dir: None, env: Vec::new(), containment }
+    ToolServices {
+        blobs: Arc::new(Blobs::default()),
+        mark_dir: None,
+        env: Vec::new(),
+        containment,
+        memory: None,
+    }
 }
 
 fn folder() -> TempDir {

@@ -232,6 +232,8 @@ fn an_answer_under_a_schema_of_the_callers_own_is_that_json() {
 fn value(kind: ParameterKind) -> BoxedStrategy<Value> {
     match kind {
         ParameterKind::Text => any::<String>().prop_map(Value::from).boxed(),
+        ParameterKind::Word(words) => prop::sample::select(words).prop_map(Value::from).boxed(),
+        ParameterKind::Name => "[a-z]{1,9}".prop_map(Value::from).boxed(),
         ParameterKind::Number => any::<u64>().prop_map(Value::from).boxed(),
         ParameterKind::Flag => any::<bool>().prop_map(Value::from).boxed(),
         ParameterKind::Texts => {

@@ -37,6 +37,17 @@ fn a_line_is_a_tool_call_in_words_or_in_json() {
     check("grep fn.main src", r#"grep {"path":"src","pattern":"fn.main"}"#);
     check(r#"grep "fn main""#, r#"grep {"pattern":"fn main"}"#);
     check(r#"edit {"path":"a","old":"b","new":"c"}"#, r#"edit {"new":"c","old":"b","path":"a"}"#);
+    check("skeleton src", r#"skeleton {"path":"src"}"#);
+    check(r#"skeleton {"path":"a","depth":1}"#, r#"skeleton {"depth":1,"path":"a"}"#);
+    check("view Parser::push src/lib.rs", r#"view {"path":"src/lib.rs","symbol":"Parser::push"}"#);
+    check("validator.run", "validator.run {}");
+    check("validator.run rust docs", r#"validator.run {"only":["rust","docs"]}"#);
+    check("memory list", r#"memory {"action":"list"}"#);
+    check("memory forget ci", r#"memory {"action":"forget","name":"ci"}"#);
+    check(
+        "memory write ci it is  slow",
+        r#"memory {"action":"write","name":"ci","text":"it is  slow\n"}"#,
+    );
     check("say hello there", r#"say {"text":"hello there"}"#);
     check("ask is it ready", r#"ask {"question":"is it ready"}"#);
 }

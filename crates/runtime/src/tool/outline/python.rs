@@ -1,0 +1,35 @@
+//! Python.
+
+use super::{Language, Only, Role, Rule, holder, leaf};
+
+pub(super) const LANGUAGE: Language = Language {
+    name: "Python",
+    extensions: &["py", "pyi"],
+    grammar: || tree_sitter_python::LANGUAGE.into(),
+    items: &[
+        leaf("function_definition", "name", &["body"]),
+        leaf("type_alias_statement", "left", &["right"]),
+        holder("class_definition", "name", &["body"]),
+        Rule {
+            kind: "assignment",
+            name: "left",
+            cut: &["right"],
+            role: Role::Leaf,
+            only: Only::Constants,
+        },
+    ],
+    through: &[
+        "block",
+        "decorated_definition",
+        "else_clause",
+        "except_clause",
+        "expression_statement",
+        "if_statement",
+        "try_statement",
+    ],
+    wrappers: &["decorated_definition"],
+    leads: &["comment", "decorator"],
+    skipped: &["decorator"],
+    separator: ".",
+    chains: &[],
+};

@@ -1,0 +1,116 @@
+//! `view` on real files.
+
+use super::skeleton::sources;
+use super::*;
+
+fn view(input: Value) -> ToolResult {
+    let folder = sources();
+    run(folder.path(), "view", input)
+}
+
+#[test]
+fn a_definition_is_shown_with_what_stands_above_it() {
+    let result = view(json!({ "symbol": "Parser::push", "path": "src/parser.rs" }));
+    insta::assert_snapshot!(result.text, @r"
+    src/parser.rs:39-51  Parser::push
+        // Takes a token.
+        // It may refuse.
+        #[must_use]
+        pub async fn push<F>(
+            &mut self,
+            token: Token,
+            with: F,
+        ) -> Result<(), fmt::Error>
+        where
+            F: Fn(&Token) -> bool,
+        {
+            Ok(())
+        }
+    ");
+    let result = view(json!({ "symbol": "parse", "path": "src/parser.py" }));
+    insta::assert_snapshot!(result.text, @r"
+    src/parser.py:38-41  parse
+    @decorated(lambda x: x)
+    @twice
+    def parse(text: str, on: Callable[[int], None] = lambda n: None) -> Token:
+        return Token(text)
+    ");
+    let result = view(json!({ "symbol": "Parser.Push", "path": "src/parser.go" }));
+    insta::assert_snapshot!(result.text, @r"
+    src/parser.go:38-41  Parser.Push
+    // Push takes one.
+    func (p *Parser[T]) Push(token string, with func(string) bool) (int, error) {
+    	return fmt.Println(token)
+    }
+    ");
+}
+
+#[test]
+fn every_definition_of_a_name_is_listed_and_shown() {
+    let result = view(json!({ "symbol": "push" }));
+    assert_eq!(result.status, Status::Ok);
+    let head: Vec<&str> = result.text.lines().take_while(|line| !line.is_empty()).collect();
+    insta::assert_snapshot!(head.join("\n"), @r"
+    9 definitions of push:
+      src/Parser.java:15-20  Parser.push
+      src/Parser.java:25-25  Parser.Inner.push
+      src/parser.cpp:25-25  text::Parser::push
+      src/parser.cpp:30-30  text::Parser::Inner::push
+      src/parser.py:29-35  Token.push
+      src/parser.rs:39-51  Parser::push
+      src/parser.rs:78-78  deep::deeper::push
+      src/parser.ts:22-26  Parser.push
+      src/parser.ts:38-38  Deep.push
+    ");
+    assert!(result.text.contains("\n        pub(super) fn push() {}\n"), "{}", result.text);
+}
+
+#[test]
+fn a_name_that_nothing_has_brings_up_those_that_are_near() {
+    let result = view(json!({ "symbol": "Parser::pusch" }));
+    assert_eq!(result.status, Status::Error);
+    assert!(
+        result
+            .text
+            .starts_with("nothing in the workspace defines \"Parser::pusch\"; did you mean "),
+        "{}",
+        result.text
+    );
+    assert!(result.text.contains("Parser::push") && result.text.contains("Token.push"));
+    let result = view(json!({ "symbol": "PUSH", "path": "src/parser.rs" }));
+    assert_eq!(
+        result.text,
+        "nothing in src/parser.rs defines \"PUSH\"; did you mean Parser::push, deep::deeper::push?"
+    );
+    let result = view(json!({ "symbol": "zzzzzzzz" }));
+    assert!(result.text.contains("grep finds other text"), "{}", result.text);
+    let result = view(json!({ "symbol": " :: " }));
+    assert!(result.text.contains("is no name"), "{}", result.text);
+}
+
+#[test]
+fn a_type_is_shown_where_it_is_defined_and_not_where_it_is_added_to() {
+    let result = view(json!({ "symbol": "Parser", "path": "src/parser.rs" }));
+    assert!(
+        result.text.starts_with("src/parser.rs:22-27  Parser\n/// Parses.\n"),
+        "{}",
+        result.text
+    );
+    assert!(!result.text.contains("impl"));
+}
+
+#[test]
+fn a_long_definition_is_cut_and_says_how_to_read_on() {
+    let folder = folder();
+    let body = "    x = 1\n".repeat(1000);
+    std::fs::write(folder.path().join("long.py"), format!("\ndef long():\n{body}")).unwrap();
+    let result = run(folder.path(), "view", json!({ "symbol": "long" }));
+    assert!(result.text.starts_with("long.py:2-1002  long\ndef long():\n"), "{}", result.text);
+    assert!(
+        result.text.ends_with("[601 more lines; read long.py with offset 402]"),
+        "{}",
+        result.text
+    );
+    let rest = run(folder.path(), "read", json!({ "path": "long.py", "offset": 402 }));
+    assert_eq!(rest.text.lines().count(), 601);
+}

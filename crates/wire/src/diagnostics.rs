@@ -1,0 +1,324 @@
+//! What compilers, checkers and test runners say is wrong, and where: their output as values.
+//!
+//! One reader for all of them, line by line, because a check's command may be anything: a shape that no tool uses
+//! for something else is recognised wherever it stands. What is not recognised is left to the raw output.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+/// The most that are kept of one output.
+const MOST: usize = 1000;
+/// How much of a line is looked at, in bytes.
+const LINE: usize = 4000;
+/// How long a message is at most, in characters.
+const MESSAGE: usize = 400;
+/// File names without an ending that tools report.
+const BARE_FILES: [&str; 4] = ["Makefile", "makefile", "GNUmakefile", "Dockerfile"];
+
+/// How bad it is. The worst is the least, so that it comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The check fails because of it.
+    Error,
+    /// Worth a look.
+    Warning,
+    /// Belongs to another one.
+    Note,
+}
+
+impl Severity {
+    /// The word people see.
+    pub fn word(self) -> &'static str {
+        match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Note => "note",
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Diagnostic {
+    /// The file, as the tool named it, without `./` in front.
+    pub path: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column, where the tool tells.
+    pub column: Option<u32>,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What is wrong, in one line.
+    pub message: String,
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.path, self.line)?;
+        if let Some(column) = self.column {
+            write!(f, ":{column}")?;
+        }
+        write!(f, " {} {}", self.severity.word(), self.message)
+    }
+}
+
+/// Everything recognised in an output, each once: errors first, otherwise in the order of the output.
+pub fn parse(output: &str) -> Vec<Diagnostic> {
+    let mut reader = Reader::default();
+    for line in output.lines() {
+        reader.line(&plain(line));
+        if reader.found.len() >= MOST {
+            break;
+        }
+    }
+    reader.end_of_section();
+    let mut found = reader.found;
+    found.sort_by_key(|diagnostic| diagnostic.severity);
+    let mut seen = std::collections::BTreeSet::new();
+    found.retain(|diagnostic| seen.insert(diagnostic.clone()));
+    found
+}
+
+/// A place in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    path: String,
+    line: u32,
+    column: Option<u32>,
+}
+
+/// What was read and waits for its other half: some tools say the place first, some the message.
+#[derive(Debug, Default)]
+struct Reader {
+    found: Vec<Diagnostic>,
+    /// A message of rustc, before its place.
+    message: Option<(Severity, String)>,
+    /// A place whose message is on the next line: a panic, an error of CMake.
+    place: Option<(Severity, Place)>,
+    /// The last place of a traceback of Python.
+    traceback: Option<Place>,
+    /// The first and the last line that pytest marks with `E`.
+    marked: Option<(String, String)>,
+}
+
+impl Reader {
+    fn line(&mut self, line: &str) {
+        let trimmed = line.trim();
+        if trimmed.is_empty() {
+            return;
+        }
+        if let Some((severity, place)) = self.place.take() {
+            return self.add(place, severity, trimmed);
+        }
+        if line.starts_with("____") || line.starts_with("====") {
+            return self.end_of_section();
+        }
+        if let Some(text) = line.strip_prefix("E ").or_else(|| line.strip_prefix("E\t")) {
+            return self.marked(text.trim());
+        }
+        if let Some(rest) = trimmed.strip_prefix("--> ") {
+            if let (Some((severity, message)), Some((place, ""))) =
+                (self.message.take(), place(rest))
+            {
+                self.add(place, severity, &message);
+            }
+            return;
+        }
+        if let Some(place) = python_frame(trimmed) {
+            self.traceback = Some(place);
+            return;
+        }
+        if let Some(place) = announced(trimmed) {
+            self.place = Some(place);
+            return;
+        }
+        if let Some((severity, message)) = severity(line) {
+            self.message = Some((severity, message.to_owned()));
+            return;
+        }
+        if let Some(place) = self.traceback.take_if(|_| is_exception(line)) {
+            return self.add(place, Severity::Error, trimmed);
+        }
+        self.placed(trimmed.strip_prefix("vet: ").unwrap_or(trimmed));
+    }
+
+    /// A line that begins with its place.
+    fn placed(&mut self, line: &str) {
+        let Some((place, rest)) = place(line) else { return };
+        let rest = rest.trim_start_matches([':', ' ']).trim_start_matches("- ");
+        if let Some((severity, message)) = severity(rest) {
+            return self.add(place, severity, message);
+        }
+        // Without a word that says so, only what cannot be anything else is a file.
+        if place.path.contains(char::is_whitespace) || !has_ending(&place.path) {
+            return;
+        }
+        if rest.is_empty() || rest.starts_with("in ") {
+            // A step of a traceback; those outside the project are not where the mistake is.
+            if !place.path.starts_with(['/', '<', '.']) {
+                self.traceback = Some(place);
+            }
+        } else if is_exception(rest) && !rest.contains(' ') {
+            let message = match self.marked.take() {
+                Some((first, _)) if first.starts_with(rest) => first,
+                Some((first, _)) => format!("{rest}: {first}"),
+                None => rest.to_owned(),
+            };
+            self.traceback = None;
+            self.add(place, Severity::Error, &message);
+        } else {
+            self.add(place, Severity::Error, rest);
+        }
+    }
+
+    /// A line that pytest marks: a part of an error whose place comes before or after it.
+    fn marked(&mut self, text: &str) {
+        if let Some(place) = python_frame(text) {
+            self.traceback = Some(place);
+            return;
+        }
+        match &mut self.marked {
+            Some((_, last)) => *last = text.to_owned(),
+            None => self.marked = Some((text.to_owned(), text.to_owned())),
+        }
+    }
+
+    /// What was marked and got no place of its own belongs to the last one of the traceback.
+    fn end_of_section(&mut self) {
+        if let (Some((_, last)), Some(place)) = (self.marked.take(), self.traceback.take()) {
+            self.add(place, Severity::Error, &last);
+        }
+        self.message = None;
+    }
+
+    fn add(&mut self, place: Place, severity: Severity, message: &str) {
+        let message: String = message.chars().take(MESSAGE).collect();
+        let path = place.path.strip_prefix("./").unwrap_or(&place.path).to_owned();
+        let Place { line, column, .. } = place;
+        self.found.push(Diagnostic { path, line, column, severity, message });
+    }
+}
+
+/// A line without colours and control characters, and not longer than anyone reads.
+fn plain(line: &str) -> String {
+    let mut text = String::new();
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        if c == '\u{1b}' {
+            // `ESC [ ... letter` sets a colour; anything else is two characters long.
+            if chars.next() == Some('[') {
+                let _ = chars.find(char::is_ascii_alphabetic);
+            }
+        } else if c == '\t' || !c.is_control() {
+            text.push(c);
+        }
+        if text.len() >= LINE {
+            break;
+        }
+    }
+    text
+}
+
+/// The place that a line begins with, `path:1:2` or `path(1,2)`, and what follows it.
+fn place(line: &str) -> Option<(Place, &str)> {
+    for (at, sign) in line.char_indices().filter(|(_, c)| matches!(c, ':' | '(')) {
+        let (path, after) = (&line[..at], &line[at + 1..]);
+        let Some((number, rest)) = whole(after) else { continue };
+        if !is_path(path) {
+            return None;
+        }
+        let found = |column| Place { path: path.to_owned(), line: number, column };
+        if sign == '(' {
+            let (column, rest) = match rest.strip_prefix(',').and_then(whole) {
+                Some((column, rest)) => (Some(column), rest),
+                None => (None, rest),
+            };
+            return rest.strip_prefix("):").map(|rest| (found(column), rest));
+        }
+        return match rest.strip_prefix(':').and_then(whole) {
+            Some((column, rest)) => Some((found(Some(column)), rest)),
+            None if rest.is_empty() || rest.starts_with([':', ' ']) => Some((found(None), rest)),
+            None => None,
+        };
+    }
+    None
+}
+
+/// The number that a text begins with.
+fn whole(text: &str) -> Option<(u32, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    Some((text[..end].parse().ok()?, &text[end..]))
+}
+
+fn is_path(path: &str) -> bool {
+    let odd = |c: char| matches!(c, '"' | '|' | '=' | '{' | '}' | ';' | '`' | '*');
+    let numbers = |c: char| c.is_ascii_digit() || matches!(c, '.' | ':');
+    !path.trim().is_empty()
+        && !path.contains(odd)
+        && !path.contains("://")
+        && !path.chars().all(numbers)
+        && (path.contains(['.', '/']) || BARE_FILES.contains(&path))
+}
+
+fn has_ending(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+    BARE_FILES.contains(&name)
+        || name.starts_with('<')
+        || ending.is_some_and(|ending| ending.starts_with(|c: char| c.is_ascii_alphabetic()))
+}
+
+/// The severity that a text begins with, and its message: `error[E0308]: mismatched types`.
+fn severity(text: &str) -> Option<(Severity, &str)> {
+    const WORDS: [(&str, Severity); 8] = [
+        ("fatal error", Severity::Error),
+        ("error", Severity::Error),
+        ("Error", Severity::Error),
+        ("warning", Severity::Warning),
+        ("Warning", Severity::Warning),
+        ("note", Severity::Note),
+        ("info", Severity::Note),
+        ("hint", Severity::Note),
+    ];
+    let (word, severity) = WORDS.iter().find(|(word, _)| text.starts_with(word))?;
+    let rest = &text[word.len()..];
+    // The tool's own code of the message may stand between: `[E0308]`, ` TS2322`.
+    let (code, message) = rest.split_once(':')?;
+    let short =
+        code.len() <= 60 && code.chars().all(|c| c.is_alphanumeric() || "[]-_: ".contains(c));
+    let fits = code.is_empty() || code.starts_with('[') || code.starts_with(" TS");
+    (short && fits && !message.trim().is_empty()).then(|| (*severity, message.trim()))
+}
+
+/// `File "a.py", line 3, in f`.
+fn python_frame(line: &str) -> Option<Place> {
+    let (path, rest) = line.strip_prefix("File \"")?.split_once("\", line ")?;
+    let (line, _) = whole(rest)?;
+    Some(Place { path: path.to_owned(), line, column: None })
+}
+
+/// `ValueError: too bad`, or the bare name.
+fn is_exception(line: &str) -> bool {
+    let name = line.split(':').next().unwrap_or_default();
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
+    let named = ["Error", "Exception", "Interrupt", "Exit", "Failed", "Warning"];
+    name.chars().all(plain) && named.iter().any(|end| name.ends_with(end))
+}
+
+/// A place whose message follows on the next line.
+fn announced(line: &str) -> Option<(Severity, Place)> {
+    if line.starts_with("thread ") {
+        let (_, at) = line.split_once(" panicked at ")?;
+        return match place(at)? {
+            (place, ":") => Some((Severity::Error, place)),
+            _ => None,
+        };
+    }
+    let (severity, rest) = match line.strip_prefix("CMake Error at ") {
+        Some(rest) => (Severity::Error, rest),
+        None => (Severity::Warning, line.strip_prefix("CMake Warning at ")?),
+    };
+    place(rest).map(|(place, _)| (severity, place))
+}
