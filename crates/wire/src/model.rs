@@ -21,12 +21,14 @@ pub mod google_generate;
 pub mod openai_chat;
 pub mod openai_responses;
 pub mod script;
+pub mod written;
 
-use machine::message::{Message, Reply, StopReason, Usage};
+use machine::message::{Conversation, Reply, StopReason, Usage};
 use serde_json::Value;
 
 pub use assemble::Stream;
 pub use error::{ErrorKind, ModelError, Retry};
+pub use written::Written;
 
 /// What a model is asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +39,7 @@ pub struct ModelRequest {
     pub system: String,
     /// The conversation. May come from other providers and models: what they alone understand is left out
     /// or turned into text when the request is built, never in stored history.
-    pub messages: Vec<Message>,
+    pub messages: Conversation,
     /// The tools it may ask for.
     pub tools: Vec<ToolDeclaration>,
     /// Whether it may or must ask for one.
@@ -131,7 +133,13 @@ pub trait Dialect: Send + Sync {
     /// Builds the request, always streaming. Repairs what another provider's history lacks or has too much
     /// of: every tool use is followed by its result, ids have the form this dialect wants, foreign thinking
     /// becomes text or is left out.
-    fn encode(&self, request: &ModelRequest) -> HttpRequest;
+    fn encode(&self, request: &ModelRequest) -> HttpRequest {
+        self.encode_on(request, &mut Written::nothing())
+    }
+
+    /// The same request, byte for byte, but what `written` holds of the conversation is not written again, and
+    /// what later requests will repeat is added to it. For a conversation that goes on with each request.
+    fn encode_on(&self, request: &ModelRequest, written: &mut Written) -> HttpRequest;
 
     /// A decoder for one answer.
     fn decoder(&self) -> Box<dyn Decode>;

@@ -12,7 +12,9 @@ use serde_json::Value;
 use super::{
     Action, Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry, Situation,
 };
-use crate::message::{Block, Message, ModelCall, ModelFailure, Part, Reply, Role, StopReason};
+use crate::message::{
+    Block, Conversation, Message, ModelCall, ModelFailure, Part, Reply, Role, StopReason,
+};
 use crate::policy::permission::Author;
 use crate::task::CriterionResult;
 use crate::tool::{self, Status, ToolResult};
@@ -59,7 +61,7 @@ struct Llm {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 struct Memory {
     /// The conversation.
-    messages: Arc<Vec<Message>>,
+    messages: Conversation,
     /// What is to be said next, in order; becomes one message of the user.
     #[serde(default)]
     unsaid: Vec<Block>,
@@ -144,13 +146,13 @@ impl Llm {
         }
         let messages = Arc::make_mut(&mut self.memory.messages);
         if messages.is_empty() {
-            messages.push(Message::user(situation.goal));
+            messages.push(Arc::new(Message::user(situation.goal)));
         }
         if !self.memory.unsaid.is_empty() {
             let mut blocks = std::mem::take(&mut self.memory.unsaid);
             // Providers want the results right after the calls, whatever was said in between.
             blocks.sort_by_key(|block| !matches!(block.part, Part::ToolResult { .. }));
-            messages.push(Message { role: Role::User, blocks });
+            messages.push(Arc::new(Message { role: Role::User, blocks }));
         }
         Decision::Consult(Consultation::Model(ModelCall {
             model: self.model.clone(),
@@ -162,7 +164,7 @@ impl Llm {
 
     fn on_reply(&mut self, reply: &Reply) {
         self.memory.steps += 1;
-        Arc::make_mut(&mut self.memory.messages).push(reply.message.clone());
+        Arc::make_mut(&mut self.memory.messages).push(Arc::new(reply.message.clone()));
         let calls = reply.message.blocks.iter().filter_map(|block| match &block.part {
             Part::ToolUse { id, name, input } => {
                 Some(Call { id: id.clone(), name: name.clone(), input: Arc::new(input.clone()) })

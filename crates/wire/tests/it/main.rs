@@ -9,3 +9,4 @@ mod corpus;
 mod errors;
 mod rig;
 mod sse;
+mod written;
