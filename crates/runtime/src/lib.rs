@@ -15,6 +15,7 @@ pub mod http;
 pub mod inbox;
 pub mod library;
 pub mod model;
+mod network;
 pub mod perform;
 pub mod plugin;
 pub mod process;
