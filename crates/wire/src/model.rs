@@ -20,6 +20,7 @@ pub mod error;
 pub mod google_generate;
 pub mod openai_chat;
 pub mod openai_responses;
+mod quick;
 pub mod script;
 pub mod written;
 

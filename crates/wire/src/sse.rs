@@ -90,6 +90,10 @@ impl Parser {
         mut on_frame: impl FnMut(Frame<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         while !chunk.is_empty() {
+            if let Some(rest) = self.take_whole(chunk, &mut on_frame)? {
+                chunk = rest;
+                continue;
+            }
             if self.after_return {
                 self.after_return = false;
                 if let [b'\n', rest @ ..] = chunk {
@@ -125,6 +129,34 @@ impl Parser {
         let line = self.line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.line);
         let may_become = |start: &&[u8]| line.starts_with(start) || start.starts_with(line);
         self.has_field || (!self.has_other && STARTS.iter().any(may_become))
+    }
+
+    /// Takes an event that is at the start of the chunk, whole and in the form that most have, without keeping
+    /// anything of it; what comes after it.
+    fn take_whole<'c, E: From<Error>>(
+        &mut self,
+        chunk: &'c [u8],
+        on_frame: &mut impl FnMut(Frame<'_>) -> Result<(), E>,
+    ) -> Result<Option<&'c [u8]>, E> {
+        let between = self.begun
+            && self.line.is_empty()
+            && self.event.is_empty()
+            && !self.has_data
+            && !self.after_return;
+        if !between {
+            return Ok(None);
+        }
+        let Some((event, data, rest)) = whole(chunk) else { return Ok(None) };
+        if event.len() + 7 > self.limits.line
+            || data.len() + 6 > self.limits.line.min(self.limits.event)
+        {
+            return Ok(None);
+        }
+        let value = |bytes| std::str::from_utf8(bytes).map_err(|_| Error::NotUtf8);
+        let (event, data) = (value(event)?, value(data)?);
+        self.has_field = true;
+        on_frame(Frame { event, data, id: &self.id })?;
+        Ok(Some(rest))
     }
 
     fn check_line(&self, more: usize) -> Result<(), Error> {
@@ -203,6 +235,20 @@ impl Parser {
 }
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// An event of one line of data, with its type before it or without one: its type, its data and what follows.
+fn whole(chunk: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let (event, chunk) = match chunk.strip_prefix(b"event: ") {
+        Some(chunk) => {
+            let end = find_line_end(chunk)?;
+            (&chunk[..end], chunk[end..].strip_prefix(b"\n")?)
+        }
+        None => (&chunk[..0], chunk),
+    };
+    let chunk = chunk.strip_prefix(b"data: ")?;
+    let end = find_line_end(chunk)?;
+    Some((event, &chunk[..end], chunk[end..].strip_prefix(b"\n\n")?))
+}
 
 /// A field's value: one space after the colon is not part of it.
 fn text(value: &[u8]) -> Result<&str, Error> {
