@@ -20,6 +20,7 @@ use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use wire::model::HttpRequest;
 
 use crate::network;
 use crate::process::Cancel;
@@ -148,26 +149,25 @@ pub type Reader<'a> = &'a mut (dyn FnMut(&[u8]) -> Chunk + Send);
 /// with status 200; the body of any other answer is in [`Finished`].
 pub(crate) async fn exchange(
     url: &str,
-    headers: &[(String, String)],
+    request: HttpRequest,
     key: Option<KeyHeader<'_>>,
-    body: Vec<u8>,
     limits: Limits,
     reader: Reader<'_>,
 ) -> Result<Finished, TransportError> {
     let started = Instant::now();
     let unusable = |reason: String| TransportError::Unusable(reason);
     let url = Url::parse(url).map_err(|error| unusable(format!("{url:?} is no URL: {error}")))?;
-    let headers = header_map(headers, key)?;
     let call = Call { origin: url.origin().ascii_serialization(), limits, started };
     let _place = network::place().await;
     if is_loopback(&url) && url.scheme() == "http" {
-        return plain::perform(&call, &url, &headers, body, reader).await;
+        return plain::perform(&call, &url, key, request, reader).await;
     }
     // A connection that its server closed meanwhile is found out before it is used again.
     tokio::task::yield_now().await;
     tokio::task::yield_now().await;
+    let headers = header_map(&request.headers, key)?;
     let client = client_for(&url).map_err(unusable)?;
-    let request = client.post(url).headers(headers).body(body);
+    let request = client.post(url).headers(headers).body(request.whole());
     // Large, and not every call needs it.
     Box::pin(call.perform(request, reader)).await
 }
@@ -314,7 +314,7 @@ fn header_map(
     headers: &[(String, String)],
     key: Option<KeyHeader<'_>>,
 ) -> Result<HeaderMap, TransportError> {
-    let wrong = |what: &str| TransportError::Unusable(format!("{what} cannot be sent as a header"));
+    let wrong = not_a_header;
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(name))?;
@@ -329,6 +329,10 @@ fn header_map(
         map.insert(parsed, value);
     }
     Ok(map)
+}
+
+fn not_a_header(what: &str) -> TransportError {
+    TransportError::Unusable(format!("{what} cannot be sent as a header"))
 }
 
 fn plain_headers(headers: &HeaderMap) -> Vec<(String, String)> {

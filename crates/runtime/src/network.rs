@@ -5,7 +5,6 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -23,8 +22,6 @@ struct Network {
     runtime: Runtime,
     /// One for each connection that may be open at once; calls beyond it wait for their turn.
     places: Semaphore,
-    /// Tasks that have not ended.
-    live: AtomicUsize,
 }
 
 static NETWORK: OnceLock<Result<Network, String>> = OnceLock::new();
@@ -48,7 +45,7 @@ fn start() -> Result<Network, String> {
     let limit = allow_descriptors();
     let places = limit.saturating_sub(RESERVED).max(limit / 2).max(1);
     let places = usize::try_from(places).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-    Ok(Network { runtime, places: Semaphore::new(places), live: AtomicUsize::new(0) })
+    Ok(Network { runtime, places: Semaphore::new(places) })
 }
 
 /// Allows this process as many descriptors as the system lets it have; how many that are.
@@ -72,22 +69,7 @@ pub(crate) fn descriptors_of_children() -> Option<Rlimit> {
 pub(crate) fn spawn(
     future: impl Future<Output = ()> + Send + 'static,
 ) -> Result<AbortHandle, String> {
-    let network = network()?;
-    network.live.fetch_add(1, Ordering::Relaxed);
-    let live = Live(network);
-    let task = network.runtime.spawn(async move {
-        let _live = live;
-        future.await;
-    });
-    Ok(task.abort_handle())
-}
-
-struct Live(&'static Network);
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        self.0.live.fetch_sub(1, Ordering::Relaxed);
-    }
+    Ok(network()?.runtime.spawn(future).abort_handle())
 }
 
 /// Waits for a future and drives the loop meanwhile. Must not be called from inside of it.
@@ -111,13 +93,13 @@ pub(crate) fn idle(ready: &Notify, patience: Option<Duration>) -> bool {
     true
 }
 
-/// Lets what is ready on the loop go on, without waiting. False if there is nothing on it.
-pub(crate) fn glance() -> bool {
-    let Some(network) = running().filter(|network| network.live.load(Ordering::Relaxed) > 0) else {
-        return false;
-    };
-    network.runtime.block_on(once());
-    true
+/// Lets what is ready on the loop go on, without waiting.
+pub(crate) fn glance() {
+    if let Some(network) = running()
+        && network.runtime.metrics().num_alive_tasks() > 0
+    {
+        network.runtime.block_on(once());
+    }
 }
 
 /// Ends when it is asked for the second time: the loop has looked at everything in between.

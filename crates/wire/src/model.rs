@@ -24,6 +24,8 @@ mod quick;
 pub mod script;
 pub mod written;
 
+use std::sync::Arc;
+
 use machine::message::{Conversation, Reply, StopReason, Usage};
 use serde_json::Value;
 
@@ -102,8 +104,26 @@ pub struct HttpRequest {
     pub path: String,
     /// Names in lower case. The key is not among them: see [`Dialect::key_header`].
     pub headers: Vec<(String, String)>,
-    /// The body, JSON.
+    /// The body, JSON; without what it shares with others.
     pub body: Vec<u8>,
+    /// What it shares with others, and where that belongs in the body. Only where the request was written on what
+    /// was written before.
+    pub shared: Option<(usize, Arc<Vec<u8>>)>,
+}
+
+impl HttpRequest {
+    /// The whole body, in the order in which its parts are sent.
+    pub fn parts(&self) -> [&[u8]; 3] {
+        match &self.shared {
+            Some((at, shared)) => [&self.body[..*at], shared, &self.body[*at..]],
+            None => [&self.body, &[], &[]],
+        }
+    }
+
+    /// The whole body.
+    pub fn whole(self) -> Vec<u8> {
+        if self.shared.is_some() { self.parts().concat() } else { self.body }
+    }
 }
 
 /// Differences between servers that speak the same dialect, as data.

@@ -146,14 +146,14 @@ impl Parser {
         if !between {
             return Ok(None);
         }
-        let Some((event, data, rest)) = whole(chunk) else { return Ok(None) };
+        let Some((event, lines, data, rest)) = whole(chunk) else { return Ok(None) };
+        let Ok(lines) = std::str::from_utf8(lines) else { return Err(Error::NotUtf8.into()) };
+        let (event, data) = (&lines[..event], &lines[data..]);
         if event.len() + 7 > self.limits.line
             || data.len() + 6 > self.limits.line.min(self.limits.event)
         {
             return Ok(None);
         }
-        let value = |bytes| std::str::from_utf8(bytes).map_err(|_| Error::NotUtf8);
-        let (event, data) = (value(event)?, value(data)?);
         self.has_field = true;
         on_frame(Frame { event, data, id: &self.id })?;
         Ok(Some(rest))
@@ -236,18 +236,18 @@ impl Parser {
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// An event of one line of data, with its type before it or without one: its type, its data and what follows.
-fn whole(chunk: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    let (event, chunk) = match chunk.strip_prefix(b"event: ") {
-        Some(chunk) => {
-            let end = find_line_end(chunk)?;
-            (&chunk[..end], chunk[end..].strip_prefix(b"\n")?)
-        }
-        None => (&chunk[..0], chunk),
+/// An event of one line of data, with its type before it or without one: how long its type is, both lines from the
+/// type to the end of the data, where in them the data begins, and what follows.
+fn whole(chunk: &[u8]) -> Option<(usize, &[u8], usize, &[u8])> {
+    let (lines, event) = match chunk.strip_prefix(b"event: ") {
+        Some(lines) => (lines, find_line_end(lines)?),
+        None => (chunk, 0),
     };
-    let chunk = chunk.strip_prefix(b"data: ")?;
-    let end = find_line_end(chunk)?;
-    Some((event, &chunk[..end], chunk[end..].strip_prefix(b"\n\n")?))
+    let between: &[u8] = if lines.len() < chunk.len() { b"\ndata: " } else { b"data: " };
+    let value = lines[event..].strip_prefix(between)?;
+    let data = event + between.len();
+    let end = find_line_end(value)?;
+    Some((event, &lines[..data + end], data, value[end..].strip_prefix(b"\n\n")?))
 }
 
 /// A field's value: one space after the colon is not part of it.

@@ -97,7 +97,7 @@ pub(crate) fn w2(folder: &Path, dialect: &str, turns: u64) -> Value {
 pub(crate) fn w4(folder: &Path, dialect: &str, goals: u64, delay: &str) -> Value {
     let bench = Bench::new(folder, dialect);
     let (mut supervisor, seen) = bench.supervisor(false);
-    supervisor.begin(TaskId("warm".to_owned()), bench.spec("w4", delay), false).unwrap();
+    supervisor.begin(TaskId("first".to_owned()), bench.spec("w4", delay), false).unwrap();
     supervisor.run().unwrap();
     let (base, c0, w0) = (resident(), cpu(), Instant::now());
     for goal in 0..goals {
@@ -139,6 +139,7 @@ impl Bench {
         std::fs::write(settings.join("models.toml"), file).unwrap();
         let home = Home::at(folder.join("home"));
         home.create().unwrap();
+        crate::warm(&home);
         let folder = folder.join("project").canonicalize().unwrap().display().to_string();
         Bench { home, folder, prefix }
     }
@@ -156,7 +157,8 @@ impl Bench {
     fn supervisor(&self, each: bool) -> (Supervisor<World>, Shared) {
         let seen = Shared::default();
         let mut registry = Registry::builtin();
-        registry.register(Arc::new(ProbingKind { seen: Arc::clone(&seen) }));
+        let result = Arc::new(json!({ "text": "0123456789abcdef".repeat(64) }));
+        registry.register(Arc::new(ProbingKind { seen: Arc::clone(&seen), result }));
         let inbox = Inbox::default();
         let world = World::new(inbox.clone(), &self.home, self.home.marks(0));
         let journal = SqliteJournal::open(&self.home.journal()).unwrap();
@@ -193,6 +195,8 @@ impl Seen {
 #[derive(Debug)]
 struct ProbingKind {
     seen: Shared,
+    /// What every tool gives.
+    result: Arc<Value>,
 }
 
 #[derive(Debug)]
@@ -214,8 +218,8 @@ impl DriverKind for ProbingKind {
 
     fn create(&self, config: &Value, registry: &Registry) -> Result<Box<dyn Driver>, String> {
         let llm = DriverSlot::create("llm", config, registry)?;
-        let result = Arc::new(json!({ "text": "0123456789abcdef".repeat(64) }));
-        Ok(Box::new(Probing { llm, seen: Arc::clone(&self.seen), result, wrote: false }))
+        let (seen, result) = (Arc::clone(&self.seen), Arc::clone(&self.result));
+        Ok(Box::new(Probing { llm, seen, result, wrote: false }))
     }
 
     fn load(&self, _: &Value, _: &Value, _: &Registry) -> Result<Box<dyn Driver>, String> {

@@ -6,15 +6,18 @@ use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use reqwest::Url;
-use reqwest::header::HeaderMap;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
+use wire::model::HttpRequest;
 
-use super::{CONNECT, Call, Chunk, ERROR_PATIENCE, Finished, LINGER, Reader, TransportError};
+use super::{
+    CONNECT, Call, Chunk, ERROR_PATIENCE, Finished, KeyHeader, LINGER, Reader, TransportError,
+};
 
 /// How long a connection that nobody uses is kept.
 const KEPT: Duration = Duration::from_secs(60);
@@ -34,10 +37,12 @@ static IDLE: Mutex<BTreeMap<String, Vec<(TcpStream, Instant)>>> = Mutex::new(BTr
 pub(super) async fn perform(
     call: &Call,
     url: &Url,
-    headers: &HeaderMap,
-    body: Vec<u8>,
+    key: Option<KeyHeader<'_>>,
+    request: HttpRequest,
     reader: Reader<'_>,
 ) -> Result<Finished, TransportError> {
+    let length = request.parts().iter().map(|part| part.len()).sum();
+    let head = head(url, &request.headers, key, length)?;
     let address = format!(
         "{}:{}",
         url.host_str().unwrap_or_default(),
@@ -50,8 +55,10 @@ pub(super) async fn perform(
         None => connect(&address).await.map_err(unreachable)?,
     };
     let mut answer = Answer::new(call, stream);
-    let sent = answer.send(&head(url, headers, body.len()), &body).await?;
-    drop(body);
+    let [one, two, three] = request.parts();
+    let sent = answer.send([&head, one, two, three]).await?;
+    // While it waits it holds nothing, and what it shared can grow again.
+    drop((head, request));
     // A server may answer before it has read everything: what it says counts more than that it closed its ears.
     let began = answer.head().await;
     let Head { status, headers } = match (sent, began) {
@@ -118,7 +125,12 @@ fn keep(address: String, stream: TcpStream) {
 }
 
 /// The request up to its body.
-fn head(url: &Url, headers: &HeaderMap, length: usize) -> Vec<u8> {
+fn head(
+    url: &Url,
+    headers: &[(String, String)],
+    key: Option<KeyHeader<'_>>,
+    length: usize,
+) -> Result<Vec<u8>, TransportError> {
     let mut head = Vec::with_capacity(512);
     let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
     let host = url.host_str().unwrap_or_default();
@@ -127,16 +139,38 @@ fn head(url: &Url, headers: &HeaderMap, length: usize) -> Vec<u8> {
     for part in ["POST ", path, &query, " HTTP/1.1\r\nhost: ", host, &port] {
         head.extend_from_slice(part.as_bytes());
     }
-    let length = format!("\r\nuser-agent: {}\r\ncontent-length: {length}\r\n", super::AGENT);
-    head.extend_from_slice(length.as_bytes());
-    for (name, value) in headers {
-        head.extend_from_slice(name.as_str().as_bytes());
-        head.extend_from_slice(b": ");
-        head.extend_from_slice(value.as_bytes());
-        head.extend_from_slice(b"\r\n");
+    let length = length.to_string();
+    for (name, value) in
+        [("user-agent", super::AGENT), ("accept-encoding", "identity"), ("content-length", &length)]
+    {
+        add_header(&mut head, name, "", value)?;
     }
-    head.extend_from_slice(b"\r\n");
-    head
+    for (name, value) in headers {
+        add_header(&mut head, name, "", value)?;
+    }
+    if let Some(KeyHeader { name, prefix, key }) = key {
+        add_header(&mut head, name, prefix, key.reveal())?;
+    }
+    head.extend_from_slice(b"\r\n\r\n");
+    Ok(head)
+}
+
+fn add_header(
+    head: &mut Vec<u8>,
+    name: &str,
+    prefix: &str,
+    value: &str,
+) -> Result<(), TransportError> {
+    // Nothing that could end the line, or the name.
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_text = |byte: u8| byte == b'\t' || (byte >= b' ' && byte != 0x7f);
+    if name.is_empty() || !name.bytes().all(is_name) || !value.bytes().all(is_text) {
+        return Err(super::not_a_header(name));
+    }
+    for part in ["\r\n", name, ": ", prefix, value] {
+        head.extend_from_slice(part.as_bytes());
+    }
+    Ok(())
 }
 
 /// The beginning of an answer.
@@ -185,6 +219,10 @@ struct Answer<'c> {
     stream: TcpStream,
     /// What was read and not yet understood.
     buffer: Vec<u8>,
+    /// Where it is read to; a call that waits for its answer has none.
+    scratch: Vec<u8>,
+    /// Whether the last read filled it, so that a larger one is worth it.
+    reads_full: bool,
     framing: Framing,
     is_kept: bool,
     waiting: super::Waiting,
@@ -196,26 +234,21 @@ impl<'c> Answer<'c> {
     fn new(call: &'c Call, stream: TcpStream) -> Answer<'c> {
         let waiting = super::Waiting { since: call.started, limit: call.limits.first };
         let timer = Box::pin(tokio::time::sleep(waiting.limit.min(call.limits.total)));
-        let (buffer, framing) = (Vec::new(), Framing::Close);
-        Answer { call, stream, buffer, framing, is_kept: true, waiting, timer }
+        let (buffer, scratch, framing) = (Vec::new(), Vec::new(), Framing::Close);
+        let (reads_full, is_kept) = (false, true);
+        Answer { call, stream, buffer, scratch, reads_full, framing, is_kept, waiting, timer }
     }
 
     /// Writes everything. The inner error is the connection's.
-    async fn send(
-        &mut self,
-        head: &[u8],
-        body: &[u8],
-    ) -> Result<Result<(), String>, TransportError> {
-        let mut sent = 0;
-        while sent < head.len() + body.len() {
-            let parts = match head.get(sent..) {
-                Some(rest) => [IoSlice::new(rest), IoSlice::new(body)],
-                None => [IoSlice::new(&body[sent - head.len()..]), IoSlice::new(&[])],
-            };
-            match self.stream.try_write_vectored(&parts) {
-                Ok(bytes) => sent += bytes,
+    async fn send(&mut self, parts: [&[u8]; 4]) -> Result<Result<(), String>, TransportError> {
+        let mut slices = parts.map(IoSlice::new);
+        let mut left = &mut slices[..];
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            match self.stream.try_write_vectored(left) {
+                Ok(bytes) => IoSlice::advance_slices(&mut left, bytes),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    match self.ready(Direction::Write).await {
+                    match self.writable().await {
                         Ok(()) => {}
                         Err(Ended::Broken(reason)) => return Ok(Err(reason)),
                         Err(Ended::Failed(error)) => return Err(error),
@@ -333,52 +366,57 @@ impl<'c> Answer<'c> {
 
     /// Reads what is there, once something is; 0 at the end.
     async fn read(&mut self) -> Result<usize, Ended> {
-        loop {
-            self.ready(Direction::Read).await?;
-            let size = if self.buffer.capacity() < FIRST_READ { FIRST_READ } else { MOST_READ };
-            if self.buffer.capacity() - self.buffer.len() < size / 4 {
-                self.buffer.reserve(size);
-            }
-            match self.stream.try_read_buf(&mut self.buffer) {
-                Ok(bytes) => return Ok(bytes),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(Ended::Broken(error.to_string())),
-            }
-        }
-    }
-
-    /// Waits until the stream can be read or written, as long as that may take.
-    async fn ready(&mut self, direction: Direction) -> Result<(), Ended> {
         poll_fn(|context| {
-            let ready = match direction {
-                Direction::Read => self.stream.poll_read_ready(context),
-                Direction::Write => self.stream.poll_write_ready(context),
-            };
-            if let Poll::Ready(ready) = ready {
-                return Poll::Ready(ready.map_err(|error| Ended::Broken(error.to_string())));
+            // The room is made once something is there: a call that waits holds no buffer.
+            let ready = self.stream.poll_read_ready(context);
+            if ready.is_pending() {
+                return self.poll_late(context);
             }
-            while self.timer.as_mut().poll(context).is_ready() {
-                if let Some(error) = self.call.overdue(&self.waiting) {
-                    return Poll::Ready(Err(Ended::Failed(error)));
+            let size = if self.scratch.is_empty() { FIRST_READ } else { MOST_READ };
+            if self.reads_full || self.scratch.is_empty() {
+                self.scratch.resize(size, 0);
+            }
+            let mut room = ReadBuf::new(&mut self.scratch);
+            match Pin::new(&mut self.stream).poll_read(context, &mut room) {
+                Poll::Ready(Ok(())) => {
+                    let read = room.filled();
+                    self.buffer.extend_from_slice(read);
+                    self.reads_full = read.len() == room.capacity();
+                    Poll::Ready(Ok(read.len()))
                 }
-                let until = self.call.until(&self.waiting);
-                self.timer.as_mut().reset(until.into());
+                Poll::Ready(Err(error)) => Poll::Ready(Err(Ended::Broken(error.to_string()))),
+                Poll::Pending => self.poll_late(context),
             }
-            Poll::Pending
         })
         .await
+    }
+
+    /// Waits until the stream can be written, as long as that may take.
+    async fn writable(&mut self) -> Result<(), Ended> {
+        poll_fn(|context| match self.stream.poll_write_ready(context) {
+            Poll::Ready(ready) => {
+                Poll::Ready(ready.map_err(|error| Ended::Broken(error.to_string())))
+            }
+            Poll::Pending => self.poll_late(context),
+        })
+        .await
+    }
+
+    /// Ready once it is too late.
+    fn poll_late<T>(&mut self, context: &mut Context<'_>) -> Poll<Result<T, Ended>> {
+        while self.timer.as_mut().poll(context).is_ready() {
+            if let Some(error) = self.call.overdue(&self.waiting) {
+                return Poll::Ready(Err(Ended::Failed(error)));
+            }
+            let until = self.call.until(&self.waiting);
+            self.timer.as_mut().reset(until.into());
+        }
+        Poll::Pending
     }
 
     fn broken(&self, reason: String) -> TransportError {
         TransportError::Broken { origin: self.call.origin.clone(), reason }
     }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Direction {
-    Read,
-    Write,
 }
 
 /// The status, the headers and the minor version of a head. None if it is none.

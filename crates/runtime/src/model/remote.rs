@@ -126,7 +126,7 @@ impl Remote {
                 Err(_) => Chunk::Last,
             }
         };
-        http::exchange(&url, &request.headers, key, request.body, self.limits, &mut take).await
+        http::exchange(&url, request, key, self.limits, &mut take).await
     }
 
     /// The request. What was written of the task's conversation before is not written again.

@@ -4,6 +4,7 @@ mod answers;
 mod faults;
 mod keys;
 mod server;
+mod supervised;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -13,6 +13,8 @@ use std::sync::Arc;
 use machine::message::{Message, Part, Role};
 use serde::Serialize;
 
+use super::HttpRequest;
+
 /// What was written of one conversation, for one model.
 #[derive(Debug, Default)]
 pub struct Written {
@@ -20,8 +22,8 @@ pub struct Written {
     /// What the bytes depend on beside the messages.
     form: String,
     messages: Vec<Arc<Message>>,
-    /// The messages in the dialect's words, with commas between them.
-    bytes: Vec<u8>,
+    /// The messages in the dialect's words, with commas between them. Shared with the requests that are under way.
+    bytes: Arc<Vec<u8>>,
     ids: Ids,
 }
 
@@ -44,8 +46,9 @@ impl Ids {
         !before.used.contains(id) && self.used.insert(id.to_owned())
     }
 
-    fn add(&mut self, mut more: Ids) {
-        self.used.append(&mut more.used);
+    fn add(&mut self, more: Ids) {
+        // One by one: joining whole sets costs as much as both.
+        self.used.extend(more.used);
         self.made = more.made;
     }
 }
@@ -91,11 +94,10 @@ impl Written {
 
     /// Keeps messages as they were written.
     pub(super) fn add(&mut self, messages: &[Arc<Message>], items: &[impl Serialize], ids: Ids) {
+        let bytes = Arc::make_mut(&mut self.bytes);
         for item in items {
-            if !self.bytes.is_empty() {
-                self.bytes.push(b',');
-            }
-            write(&mut self.bytes, item);
+            comma(bytes, 0);
+            write(bytes, item);
         }
         self.messages.extend(messages.iter().cloned());
         self.ids.add(ids);
@@ -120,17 +122,17 @@ impl Written {
         &self.ids
     }
 
-    /// A JSON object: the fields of `head`, then the conversation under `key` (`first`, what is kept, `items`),
-    /// then the fields of `rest`.
-    pub(super) fn body<I: Serialize>(
+    /// A request whose body is a JSON object: the fields of `head`, then the conversation under `key` (`first`,
+    /// what is kept, `items`), then the fields of `rest`.
+    pub(super) fn request<I: Serialize>(
         &self,
+        path: String,
+        headers: Vec<(String, String)>,
         head: &impl Serialize,
-        key: &str,
-        first: Option<I>,
-        items: &[I],
+        (key, first, items): (&str, Option<I>, &[I]),
         rest: &impl Serialize,
-    ) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.bytes.len() + 8192);
+    ) -> HttpRequest {
+        let mut out = Vec::with_capacity(4096);
         write(&mut out, head);
         out.pop();
         if out.len() > 1 {
@@ -142,12 +144,15 @@ impl Written {
         if let Some(first) = first {
             write(&mut out, &first);
         }
+        let mut shared = None;
         if !self.bytes.is_empty() {
             comma(&mut out, begin);
-            out.extend_from_slice(&self.bytes);
+            shared = Some((out.len(), Arc::clone(&self.bytes)));
         }
-        for item in items {
-            comma(&mut out, begin);
+        for (n, item) in items.iter().enumerate() {
+            if n > 0 || shared.is_some() || out.len() > begin {
+                out.push(b',');
+            }
             write(&mut out, item);
         }
         out.push(b']');
@@ -158,7 +163,7 @@ impl Written {
         } else {
             out.remove(from);
         }
-        out
+        HttpRequest { path, headers, body: out, shared }
     }
 }
 

@@ -78,18 +78,14 @@ pub(super) fn encode(request: &ModelRequest, written: &mut Written) -> HttpReque
         tools,
         tool_choice,
     };
-    let body = written.body(&head, "messages", None, &history.turns, &Rest {});
-    HttpRequest {
-        path: "/v1/messages".to_owned(),
-        headers: [
-            ("content-type", "application/json"),
-            ("accept", "text/event-stream"),
-            ("anthropic-version", "2023-06-01"),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .to_vec(),
-        body,
-    }
+    let headers = [
+        ("content-type", "application/json"),
+        ("accept", "text/event-stream"),
+        ("anthropic-version", "2023-06-01"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let messages = ("messages", None, &history.turns[..]);
+    written.request("/v1/messages".to_owned(), headers.into(), &head, messages, &Rest {})
 }
 
 /// What comes after the messages.

@@ -76,12 +76,9 @@ pub(super) fn request(request: &ModelRequest, written: &mut Written) -> HttpRequ
     history.answer(&mut Vec::new());
     let list = history.list();
     // The conversation is the first field, as the fields are in the order of their names.
-    let body = written.body(&json!({}), "contents", None, &list, &body);
-    HttpRequest {
-        path: format!("/v1beta/{}:streamGenerateContent?alt=sse", resource(model)),
-        headers: vec![("content-type".to_owned(), "application/json".to_owned())],
-        body,
-    }
+    let path = format!("/v1beta/{}:streamGenerateContent?alt=sse", resource(model));
+    let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+    written.request(path, headers, &json!({}), ("contents", None, &list), &body)
 }
 
 /// `models/NAME`, or the name itself if it says which kind of model (`tunedModels/NAME`).

@@ -48,8 +48,8 @@ pub(super) fn request(
         response_format: request.output_schema.as_ref().map(ResponseFormat::new),
     };
     let head = Head { model: &request.model };
-    let body = written.body(&head, "messages", system, &items, &rest);
-    HttpRequest { path: "/chat/completions".to_owned(), headers: headers(), body }
+    let messages = ("messages", system, &items[..]);
+    written.request("/chat/completions".to_owned(), headers(), &head, messages, &rest)
 }
 
 /// The headers of every request of both OpenAI dialects.

@@ -39,8 +39,7 @@ pub(super) fn request(request: &ModelRequest, written: &mut Written) -> HttpRequ
         stream: true,
     };
     let head = Head { model: &request.model, instructions: &request.system };
-    let body = written.body(&head, "input", None, &items, &rest);
-    HttpRequest { path: "/responses".to_owned(), headers: headers(), body }
+    written.request("/responses".to_owned(), headers(), &head, ("input", None, &items), &rest)
 }
 
 fn reasons(request: &ModelRequest) -> bool {
