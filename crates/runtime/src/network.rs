@@ -51,7 +51,7 @@ fn start() -> Result<Network, String> {
 /// Allows this process as many descriptors as the system lets it have; how many that are.
 fn allow_descriptors() -> u64 {
     let before = getrlimit(Resource::Nofile);
-    let _ = BEFORE.set(before.clone());
+    let _ = BEFORE.set(before);
     let wanted = Rlimit { current: before.maximum, maximum: before.maximum };
     let now = match setrlimit(Resource::Nofile, wanted) {
         Ok(()) => before.maximum,
@@ -62,7 +62,7 @@ fn allow_descriptors() -> u64 {
 
 /// The limit of descriptors that children get: some programs do not bear more than they expect.
 pub(crate) fn descriptors_of_children() -> Option<Rlimit> {
-    BEFORE.get().cloned()
+    BEFORE.get().copied()
 }
 
 /// Runs a future on the loop, without waiting for it. It makes way only while somebody waits.

@@ -405,8 +405,8 @@ fn detach(command: &mut Command) {
     let parent = rustix::process::getpid();
     let descriptors = crate::network::descriptors_of_children();
     let prepare = move || {
-        if let Some(limit) = &descriptors {
-            rustix::process::setrlimit(rustix::process::Resource::Nofile, limit.clone())?;
+        if let Some(limit) = descriptors {
+            rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?;
         }
         rustix::process::setsid()?;
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
