@@ -28,6 +28,15 @@ fuzz target seconds="60":
 bench:
     cargo run --release -q -p runtime --example bench -- all
 
+# The model path against a scripted server at $BASE: one streamed answer, a loop of tool calls, many tasks at once.
+bench-model:
+    cargo build --release -q -p runtime --example bench
+    target/release/examples/bench w1 anthropic burst 20
+    target/release/examples/bench w1 anthropic pace1000 3
+    target/release/examples/bench w1 chat burst 20
+    target/release/examples/bench w2 anthropic 100
+    target/release/examples/bench w4 anthropic 1000 1000
+
 # Instructions of one step, early and late: the same on every run (needs valgrind).
 bench-step:
     cargo build --release -q -p runtime --example bench

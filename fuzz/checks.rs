@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use machine::message::{Message, Part, Reply, Role, StopReason};
+use machine::message::{Message, Part, Reply, Role, StopReason, conversation};
 use wire::jsonrpc::{self, Incoming};
 use wire::model::anthropic_messages::AnthropicMessages;
 use wire::model::assemble::Limits;
@@ -183,11 +183,11 @@ fn check_history(reply: &Reply) {
     let request = ModelRequest {
         model: "m".to_owned(),
         system: String::new(),
-        messages: vec![
+        messages: conversation([
             Message::user("hi"),
             reply.message.clone(),
             Message { role: Role::User, blocks },
-        ],
+        ]),
         tools: vec![tool],
         tool_choice: ToolChoice::Auto,
         max_tokens: None,

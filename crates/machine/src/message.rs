@@ -8,6 +8,14 @@ use serde_json::Value;
 
 use crate::server::ToolOffer;
 
+/// A conversation: messages that never change once they are in it, shared by all who look at it.
+pub type Conversation = Arc<Vec<Arc<Message>>>;
+
+/// A conversation of these messages.
+pub fn conversation(messages: impl IntoIterator<Item = Message>) -> Conversation {
+    Arc::new(messages.into_iter().map(Arc::new).collect())
+}
+
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -205,7 +213,7 @@ pub struct ModelCall {
     /// Standing instructions.
     pub system: Arc<str>,
     /// The conversation so far.
-    pub messages: Arc<Vec<Message>>,
+    pub messages: Conversation,
     /// The tools it may ask for, by name.
     pub tools: Arc<[String]>,
     /// Whether it is asked to sum up the conversation, not to go on with it.

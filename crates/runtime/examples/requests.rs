@@ -175,7 +175,7 @@ fn asks(messages: Vec<Message>) -> ModelRequest {
     ModelRequest {
         model: String::new(),
         system: String::new(),
-        messages,
+        messages: machine::message::conversation(messages),
         tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
         max_tokens: None,

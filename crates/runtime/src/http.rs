@@ -1,29 +1,33 @@
-//! The only HTTP client. One background thread drives the network for all calls; it starts with the first call,
-//! and nothing of it exists before.
-//!
-//! A call blocks its own thread and gives it the answer chunk by chunk. It follows no redirect, asks for no
-//! compression and stops at once when it is cancelled. What it says about a failure names the server, never
+//! The only HTTP client. A call gives its reader the answer as it comes. It follows no redirect, asks for no
+//! compression and stops at once when it is dropped. What it says about a failure names the server, never
 //! a header.
+//!
+//! Servers on this machine are reached in the clear by [`plain`]; all others by a library that knows encryption and
+//! proxies.
+
+mod plain;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error as _;
-use std::future::{Future, pending, poll_fn};
+use std::future::Future;
 use std::os::fd::BorrowedFd;
-use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 pub use reqwest::Url;
-use reqwest::header::{ACCEPT_ENCODING, CONNECTION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::runtime::Handle;
+use wire::model::HttpRequest;
 
+use crate::network;
 use crate::process::Cancel;
 use crate::providers::Secret;
+
+/// Who asks.
+const AGENT: &str = concat!("drivetrain/", env!("CARGO_PKG_VERSION"));
 
 /// How long a connection, its encryption included, may take to come about.
 const CONNECT: Duration = Duration::from_secs(30);
@@ -138,35 +142,48 @@ pub struct KeyHeader<'a> {
     pub key: &'a Secret,
 }
 
-/// Sends a request and waits for the answer, on the thread that calls. `on_chunk` gets the body of an answer with
-/// status 200 as it comes and says what each chunk meant; the body of any other answer is in [`Finished`].
-///
-/// Must not be called from inside an asynchronous runtime.
-pub fn post(
+/// Who reads an answer with status 200: gets its body as it comes and says what each piece meant.
+pub type Reader<'a> = &'a mut (dyn FnMut(&[u8]) -> Chunk + Send);
+
+/// Sends a request and waits for the answer; dropped, it closes its connection. `reader` gets the body of an answer
+/// with status 200; the body of any other answer is in [`Finished`].
+pub(crate) async fn exchange(
     url: &str,
-    headers: &[(String, String)],
+    request: HttpRequest,
     key: Option<KeyHeader<'_>>,
-    body: Vec<u8>,
     limits: Limits,
-    cancel: &Cancel,
-    on_chunk: &mut dyn FnMut(&[u8]) -> Chunk,
+    reader: Reader<'_>,
 ) -> Result<Finished, TransportError> {
+    let started = Instant::now();
     let unusable = |reason: String| TransportError::Unusable(reason);
     let url = Url::parse(url).map_err(|error| unusable(format!("{url:?} is no URL: {error}")))?;
-    let mut headers = header_map(headers, key)?;
-    if url.scheme() == "http" {
-        // Some servers promise to keep a connection and close it: the next question would be lost. In the clear a
-        // new connection costs next to nothing.
-        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    let call = Call { origin: url.origin().ascii_serialization(), limits, started };
+    let _place = network::place().await;
+    if is_loopback(&url) && url.scheme() == "http" {
+        return plain::perform(&call, &url, key, request, reader).await;
     }
-    let (handle, client) = client_for(&url).map_err(unusable)?;
-    let call = Call { origin: url.origin().ascii_serialization(), limits, started: Instant::now() };
-    let request = client.post(url).headers(headers).body(body);
-    handle.block_on(async {
-        let work = pin!(call.perform(request, on_chunk));
-        // What is dropped unfinished closes its connection.
-        first(triggered(cancel), work).await.unwrap_or(Err(TransportError::Cancelled))
-    })
+    // A connection that its server closed meanwhile is found out before it is used again.
+    tokio::task::yield_now().await;
+    tokio::task::yield_now().await;
+    let headers = header_map(&request.headers, key)?;
+    let client = client_for(&url).map_err(unusable)?;
+    let request = client.post(url).headers(headers).body(request.whole());
+    // Large, and not every call needs it.
+    Box::pin(call.perform(request, reader)).await
+}
+
+/// The same on this thread, until it is cancelled. Must not be called from inside an asynchronous runtime.
+pub fn post(
+    url: &str,
+    request: HttpRequest,
+    key: Option<KeyHeader<'_>>,
+    limits: Limits,
+    cancel: &Cancel,
+    reader: Reader<'_>,
+) -> Result<Finished, TransportError> {
+    let exchange = exchange(url, request, key, limits, reader);
+    let ended = network::wait(network::first(triggered(cancel), exchange));
+    ended.map_err(TransportError::Unusable)?.unwrap_or(Err(TransportError::Cancelled))
 }
 
 /// Whether a URL points to this machine.
@@ -189,7 +206,7 @@ impl Call {
     async fn perform(
         &self,
         request: reqwest::RequestBuilder,
-        on_chunk: &mut dyn FnMut(&[u8]) -> Chunk,
+        reader: Reader<'_>,
     ) -> Result<Finished, TransportError> {
         let mut counted = Waiting { since: self.started, limit: self.limits.first };
         let mut response = self.within(&counted, request.send()).await?.map_err(|error| {
@@ -211,7 +228,7 @@ impl Call {
                 TransportError::Broken { origin, reason }
             })?;
             let Some(chunk) = chunk else { return Ok(finished) };
-            match on_chunk(&chunk) {
+            match reader(&chunk) {
                 Chunk::Counted => {
                     counted = Waiting { since: Instant::now(), limit: self.limits.idle };
                 }
@@ -231,16 +248,27 @@ impl Call {
         waiting: &Waiting,
         future: impl Future<Output = T>,
     ) -> Result<T, TransportError> {
-        let silence = waiting.limit.saturating_sub(waiting.since.elapsed());
-        let rest = self.limits.total.saturating_sub(self.started.elapsed());
+        let until = self.until(waiting);
+        tokio::time::timeout_at(until.into(), future).await.map_err(|_| self.late(waiting))
+    }
+
+    /// When it is too late.
+    fn until(&self, waiting: &Waiting) -> Instant {
+        (waiting.since + waiting.limit).min(self.started + self.limits.total)
+    }
+
+    /// What is too late, if anything is.
+    fn overdue(&self, waiting: &Waiting) -> Option<TransportError> {
+        (Instant::now() >= self.until(waiting)).then(|| self.late(waiting))
+    }
+
+    fn late(&self, waiting: &Waiting) -> TransportError {
         let origin = self.origin.clone();
-        tokio::time::timeout(silence.min(rest), future).await.map_err(|_| {
-            if rest <= silence {
-                TransportError::TooLong { origin, after: self.limits.total }
-            } else {
-                TransportError::Silent { origin, after: waiting.limit }
-            }
-        })
+        if self.started + self.limits.total <= waiting.since + waiting.limit {
+            TransportError::TooLong { origin, after: self.limits.total }
+        } else {
+            TransportError::Silent { origin, after: waiting.limit }
+        }
     }
 
     /// As much of the body as comes in time and fits: the status alone already says that it failed.
@@ -265,21 +293,6 @@ impl Call {
 struct Waiting {
     since: Instant,
     limit: Duration,
-}
-
-/// The second future's end; none if the first ends before.
-pub(crate) async fn first<T>(
-    stop: impl Future<Output = ()>,
-    work: impl Future<Output = T>,
-) -> Option<T> {
-    let (mut stop, mut work) = (pin!(stop), pin!(work));
-    poll_fn(|context| {
-        if stop.as_mut().poll(context).is_ready() {
-            return Poll::Ready(None);
-        }
-        work.as_mut().poll(context).map(Some)
-    })
-    .await
 }
 
 /// Ends once the handle is triggered.
@@ -308,7 +321,7 @@ fn header_map(
     headers: &[(String, String)],
     key: Option<KeyHeader<'_>>,
 ) -> Result<HeaderMap, TransportError> {
-    let wrong = |what: &str| TransportError::Unusable(format!("{what} cannot be sent as a header"));
+    let wrong = not_a_header;
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(name))?;
@@ -340,6 +353,10 @@ pub(crate) fn secret_headers(
     Ok(map)
 }
 
+fn not_a_header(what: &str) -> TransportError {
+    TransportError::Unusable(format!("{what} cannot be sent as a header"))
+}
+
 fn plain_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
@@ -358,71 +375,38 @@ fn reason(error: reqwest::Error) -> String {
     cause.to_string()
 }
 
-/// What all calls share once the first was made.
-#[derive(Debug)]
-struct Engine {
-    handle: Handle,
-    clients: BTreeMap<Reach, Client>,
-}
-
 /// Which client a URL needs. No proxy is asked to reach this machine, and certificates are not loaded for nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Reach {
     /// This machine, in the clear.
-    Here,
+    HereInTheClear,
     /// This machine, encrypted.
-    HereEncrypted,
+    Here,
     /// Any other.
     Away,
 }
 
-static ENGINE: Mutex<Option<Engine>> = Mutex::new(None);
+static CLIENTS: Mutex<BTreeMap<Reach, Client>> = Mutex::new(BTreeMap::new());
 
-/// The thread that drives the network, started if it is the first time.
-pub(crate) fn network() -> Result<Handle, String> {
-    let mut engine = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
-    match &*engine {
-        Some(engine) => Ok(engine.handle.clone()),
-        None => {
-            let handle = start()?;
-            *engine = Some(Engine { handle: handle.clone(), clients: BTreeMap::new() });
-            Ok(handle)
-        }
-    }
+/// A client that shares no connection with others: a connection lives on the loop that it began on.
+pub(crate) fn client_apart(url: &Url) -> Result<Client, String> {
+    build(match (is_loopback(url), url.scheme()) {
+        (true, "http") => Reach::HereInTheClear,
+        (true, _) => Reach::Here,
+        (false, _) => Reach::Away,
+    })
 }
 
 /// The client that reaches the URL, made if it is the first of its kind.
-pub(crate) fn client_for(url: &Url) -> Result<(Handle, Client), String> {
-    let reach = match (is_loopback(url), url.scheme()) {
-        (true, "http") => Reach::Here,
-        (true, _) => Reach::HereEncrypted,
-        (false, _) => Reach::Away,
-    };
-    // Each change is one assignment or one insert, so the engine is whole after any panic.
-    let mut engine = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let engine = match &mut *engine {
-        Some(engine) => engine,
-        none => none.insert(Engine { handle: start()?, clients: BTreeMap::new() }),
-    };
-    let client = match engine.clients.entry(reach) {
+fn client_for(url: &Url) -> Result<Client, String> {
+    let reach = if is_loopback(url) { Reach::Here } else { Reach::Away };
+    // Each change is one insert, so the map is whole after any panic.
+    let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let client = match clients.entry(reach) {
         Entry::Occupied(known) => known.into_mut(),
         Entry::Vacant(place) => place.insert(build(reach)?),
     };
-    Ok((engine.handle.clone(), client.clone()))
-}
-
-/// Starts the thread that drives the network. It ends with the process.
-fn start() -> Result<Handle, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| format!("the network cannot be used: {error}"))?;
-    let handle = runtime.handle().clone();
-    std::thread::Builder::new()
-        .name("network".to_owned())
-        .spawn(move || runtime.block_on(pending::<()>()))
-        .map_err(|error| format!("no thread can be started for the network: {error}"))?;
-    Ok(handle)
+    Ok(client.clone())
 }
 
 /// Makes a client: the one place that does, and that chooses who encrypts.
@@ -430,13 +414,13 @@ fn build(reach: Reach) -> Result<Client, String> {
     // Somebody else's choice, made before, is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
-        .user_agent(concat!("drivetrain/", env!("CARGO_PKG_VERSION")))
+        .user_agent(AGENT)
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
         .connect_timeout(CONNECT);
     let builder = match reach {
-        Reach::Here => builder.no_proxy().tls_certs_only([]),
-        Reach::HereEncrypted => builder.no_proxy(),
+        Reach::HereInTheClear => builder.no_proxy().tls_certs_only([]),
+        Reach::Here => builder.no_proxy(),
         Reach::Away => builder,
     };
     builder.build().map_err(|error| {

@@ -4,13 +4,15 @@
 use std::collections::VecDeque;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use machine::Input;
 use machine::id::{EffectId, TaskId};
 use machine::stream::StreamEvent;
+use tokio::sync::Notify;
 
 use crate::live::{Feed, Streamed};
+use crate::network;
 
 /// Commands that may wait at once; beyond it a sender is told to come back.
 const MAX_COMMANDS: usize = 4096;
@@ -48,6 +50,8 @@ pub struct Inbox {
 struct Shared {
     queues: Mutex<Queues>,
     ready: Condvar,
+    /// The same, for a supervisor that drives the network while it waits.
+    notified: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +64,8 @@ struct Queues {
     taken: u64,
     /// Whether the supervisor waits; waking nobody costs a system call.
     waiting: bool,
+    /// Whether it drives the network meanwhile.
+    driving: bool,
 }
 
 /// Where the events of a line wait: the number, and how often all of them had been taken by then.
@@ -141,6 +147,24 @@ impl Inbox {
                 && q.streams.is_empty()
                 && q.stops == seen_stops
         };
+        if !empty(&mut queues) {
+            // Whoever is always busy must not starve the network.
+            drop(queues);
+            network::glance();
+            queues = self.lock();
+        }
+        let deadline = patience.map(|patience| Instant::now() + patience);
+        let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        while empty(&mut queues) && left() != Some(Duration::ZERO) {
+            (queues.waiting, queues.driving) = (true, true);
+            drop(queues);
+            let drove = network::idle(&self.shared.notified, left());
+            queues = self.lock();
+            (queues.waiting, queues.driving) = (false, false);
+            if !drove {
+                break;
+            }
+        }
         if empty(&mut queues) {
             queues.waiting = true;
             queues = match patience {
@@ -169,9 +193,11 @@ impl Inbox {
     }
 
     fn wake(&self, queues: MutexGuard<'_, Queues>) {
-        let waiting = queues.waiting;
+        let (waiting, driving) = (queues.waiting, queues.driving);
         drop(queues);
-        if waiting {
+        if driving {
+            self.shared.notified.notify_one();
+        } else if waiting {
             self.shared.ready.notify_one();
         }
     }

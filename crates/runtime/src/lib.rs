@@ -17,6 +17,7 @@ pub mod library;
 pub mod live;
 pub mod mcp;
 pub mod model;
+mod network;
 pub mod perform;
 pub mod plugin;
 pub mod process;

@@ -20,6 +20,7 @@ use wire::model::script::{self, Player, Script};
 use wire::model::{ErrorKind, ModelError, StreamEvent};
 
 use crate::http;
+use crate::network;
 use crate::process::Cancel;
 use crate::providers::Environment;
 pub use recording::Recorder;
@@ -52,7 +53,7 @@ pub enum Traffic {
 }
 
 /// Is told what an answer is made of while it comes, and may take it out.
-pub type Listener<'a> = &'a mut dyn FnMut(&mut Vec<StreamEvent>);
+pub type Listener<'a> = &'a mut (dyn FnMut(&mut Vec<StreamEvent>) + Send);
 
 impl Models {
     /// Models whose keys come from `environment` and whose calls have these limits.
@@ -82,21 +83,41 @@ impl Models {
         cancel: &Cancel,
         hear: Listener<'_>,
     ) -> Result<Reply, ModelFailure> {
-        match call.model.split_once('/') {
-            Some((script::NAME, file)) => self.play(task, call, &folder.join(file), cancel, hear),
-            Some((provider, model)) => {
-                self.remote.call(task, provider, model, call, folder, cancel, hear).map_err(failure)
-            }
-            None => Err(failure(ModelError::new(
-                ErrorKind::Config,
-                format!("the model {:?}: expected PROVIDER/NAME", call.model),
-            ))),
+        if let Some((script::NAME, file)) = call.model.split_once('/') {
+            return self.play(task, call, &folder.join(file), cancel, hear);
+        }
+        let stop = http::triggered(cancel);
+        match network::wait(self.remote.call(task, call.clone(), folder, stop, hear)) {
+            Ok(answer) => answer.map_err(failure),
+            Err(reason) => Err(failure(ModelError::new(ErrorKind::Config, reason))),
         }
     }
 
-    /// Forgets how far the task's scripts were played.
+    /// Whether a model is reached over the network, where many calls can wait on one thread (see [`Models::ask`]).
+    pub(crate) fn is_remote(model: &str) -> bool {
+        !matches!(model.split_once('/'), Some((script::NAME, _)))
+    }
+
+    /// The same as [`Models::call`] for a remote model, as a future. It ends early once `stop` does.
+    pub(crate) async fn ask(
+        &self,
+        task: &str,
+        call: ModelCall,
+        folder: &Path,
+        stop: impl Future<Output = ()> + Send,
+        hear: Listener<'_>,
+    ) -> Result<Reply, ModelFailure> {
+        self.remote.call(task, call, folder, stop, hear).await.map_err(failure)
+    }
+
+    /// Forgets how far the task's scripts were played, and what was written of its conversations.
     pub fn close(&self, task: &str) {
-        self.lock().retain(|(owner, _), _| owner != task);
+        let mut players = self.lock();
+        if !players.is_empty() {
+            players.retain(|(owner, _), _| owner != task);
+        }
+        drop(players);
+        self.remote.close(task);
     }
 
     /// Forgets the last answer of a task that has ended.
@@ -122,7 +143,6 @@ impl Models {
             let player = players.get_mut(&key).expect("the player is there");
             player.next(&script::heard(&call.messages))
         };
-        let stopped = || ModelError::new(ErrorKind::Cancelled, "the call was stopped");
         if !wait(turn.delay, cancel) {
             return Err(failure(stopped()));
         }
@@ -182,6 +202,10 @@ fn wait(span: Span, cancel: &Cancel) -> bool {
         }
         std::thread::sleep(left.min(GLANCE));
     }
+}
+
+fn stopped() -> ModelError {
+    ModelError::new(ErrorKind::Cancelled, "the call was stopped")
 }
 
 fn failure(error: ModelError) -> ModelFailure {

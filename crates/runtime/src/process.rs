@@ -411,7 +411,11 @@ fn launch(
 #[allow(unsafe_code)]
 fn detach(command: &mut Command) {
     let parent = rustix::process::getpid();
+    let descriptors = crate::network::descriptors_of_children();
     let prepare = move || {
+        if let Some(limit) = descriptors {
+            rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?;
+        }
         rustix::process::setsid()?;
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         // The parent may have died before the line above.
@@ -420,7 +424,7 @@ fn detach(command: &mut Command) {
         }
         Ok(())
     };
-    // SAFETY: between fork and exec only async-signal-safe work is allowed. The closure makes three direct
+    // SAFETY: between fork and exec only async-signal-safe work is allowed. The closure makes four direct
     // system calls, allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(prepare);

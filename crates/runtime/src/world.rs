@@ -1,5 +1,5 @@
-//! The real performer: one thread for each effect under way, each with a handle to stop it. What cannot take
-//! long is done at once.
+//! The real performer: one thread for each effect under way, each with a handle to stop it; calls of remote models,
+//! which are many and idle, wait on the network's loop instead. What cannot take long is done at once.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,16 +11,18 @@ use journal::blob::Blobs;
 use machine::effect::{Effect, ToolCall};
 use machine::id::{EffectId, TaskId};
 use machine::input::{Input, Signal};
-use machine::message::{ModelFailure, Retry, Usage};
+use machine::message::{ModelCall, ModelFailure, Retry, Usage};
 use machine::server::ServerTools;
 use machine::task::{Workspace, WorkspaceKind};
 use machine::tool::{Status, ToolResult};
+use tokio::sync::Notify;
 
 use crate::acceptance;
 use crate::home::Home;
 use crate::inbox::Inbox;
 use crate::mcp::Mcp;
 use crate::model::{Models, Traffic};
+use crate::network;
 use crate::perform::Perform;
 use crate::plugin::Plugins;
 use crate::process::{Cancel, Containment};
@@ -45,7 +47,7 @@ pub struct World {
 /// The effects under way. An entry is removed by the thread that performed it, after its report is queued.
 #[derive(Debug, Default)]
 struct Running {
-    effects: Mutex<BTreeMap<(TaskId, EffectId), Cancel>>,
+    effects: Mutex<BTreeMap<(TaskId, EffectId), Stop>>,
     ended: Condvar,
 }
 
@@ -104,7 +106,7 @@ impl World {
         let stillborn = Arc::clone(&failed);
         let cancel = Cancel::new();
         let key = (task.clone(), id);
-        self.running.lock().insert(key.clone(), cancel.clone());
+        self.running.lock().insert(key.clone(), Stop::Handle(cancel.clone()));
         let (running, inbox, name) = (Arc::clone(&self.running), self.inbox.clone(), task.clone());
         let guard = Ending { running, key };
         let spawned =
@@ -119,6 +121,36 @@ impl World {
         if let Err(error) = spawned {
             self.inbox
                 .signal(task.clone(), stillborn(format!("no thread can be started: {error}")));
+        }
+    }
+
+    /// Asks a model on the network's loop: ten thousand can wait at once, none holds a thread.
+    fn call_model(&mut self, task: &TaskId, id: EffectId, call: ModelCall, folder: String) {
+        let key = (task.clone(), id);
+        let (running, inbox, models) =
+            (Arc::clone(&self.running), self.inbox.clone(), Arc::clone(&self.models));
+        let guard = Ending { running, key: key.clone() };
+        let mut feed = inbox.feed(task.clone(), id);
+        let stop = Arc::new(Notify::new());
+        let stopped = Arc::clone(&stop);
+        // Held until the entry is there: what ends at once waits to take it off.
+        let mut effects = self.running.lock();
+        let spawned = network::spawn(async move {
+            let report = Report { inbox, guard: Some(guard) };
+            let task = report.task();
+            let mut hear = |events: &mut Vec<_>| feed.push(events);
+            let (folder, stopped) = (Path::new(&folder), stopped.notified());
+            let reply = models.ask(task.as_str(), call, folder, stopped, &mut hear).await;
+            report.send(Signal::ModelReplied(id, Box::new(reply)).into());
+        });
+        match spawned {
+            Ok(()) => {
+                effects.insert(key, Stop::Call(stop));
+            }
+            Err(reason) => {
+                drop(effects);
+                self.inbox.signal(task.clone(), no_reply(id, reason));
+            }
         }
     }
 
@@ -199,6 +231,9 @@ impl Perform for World {
                     move |reason| Signal::Consulted(id, Err(reason)).into(),
                 );
             }
+            Effect::CallModel { id, call, folder } if Models::is_remote(&call.model) => {
+                self.call_model(task, id, call, folder);
+            }
             Effect::CallModel { id, call, folder } => {
                 let (name, models) = (task.clone(), Arc::clone(&self.models));
                 let mut feed = self.inbox.feed(task.clone(), id);
@@ -211,15 +246,7 @@ impl Perform for World {
                         let reply = models.call(name.as_str(), &call, folder, cancel, &mut hear);
                         Signal::ModelReplied(id, Box::new(reply)).into()
                     },
-                    move |message| {
-                        let failure = ModelFailure {
-                            kind: "internal".to_owned(),
-                            retry: Retry::Never,
-                            message,
-                            usage: Usage::default(),
-                        };
-                        Signal::ModelReplied(id, Box::new(Err(failure))).into()
-                    },
+                    move |message| no_reply(id, message),
                 );
             }
             Effect::Checkpoint { id, workspace } => {
@@ -253,23 +280,27 @@ impl Perform for World {
     }
 
     fn cancel(&mut self, task: &TaskId, target: EffectId) {
-        if let Some(cancel) = self.running.lock().get(&(task.clone(), target)) {
-            cancel.trigger();
+        if let Some(stop) = self.running.lock().get(&(task.clone(), target)) {
+            stop.trigger();
         }
     }
 
     fn release(&mut self, task: &TaskId) {
         let deadline = Instant::now() + RELEASE_PATIENCE;
         let mut effects = self.running.lock();
-        for ((owner, _), cancel) in effects.iter() {
-            if owner == task {
-                cancel.trigger();
-            }
-        }
-        while effects.keys().any(|(owner, _)| owner == task) {
+        let of_task = || (task.clone(), EffectId(0))..=(task.clone(), EffectId(u64::MAX));
+        effects.range(of_task()).for_each(|(_, stop)| stop.trigger());
+        while let Some((_, stop)) = effects.range(of_task()).next() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
+            }
+            if matches!(stop, Stop::Call(_)) {
+                // It ends once the loop looks at it, and nobody else makes it look.
+                drop(effects);
+                network::glance();
+                effects = self.running.lock();
+                continue;
             }
             effects = self
                 .running
@@ -289,6 +320,65 @@ impl Perform for World {
     }
 }
 
+/// Stops an effect.
+#[derive(Debug)]
+enum Stop {
+    /// Of one with a thread of its own.
+    Handle(Cancel),
+    /// Of one on the network's loop: it says what it cost by then.
+    Call(Arc<Notify>),
+}
+
+impl Stop {
+    fn trigger(&self) {
+        match self {
+            Stop::Handle(cancel) => cancel.trigger(),
+            // Kept for a call that does not wait yet.
+            Stop::Call(stop) => stop.notify_one(),
+        }
+    }
+}
+
+/// Reports a model call. One that panicked says so, so that nothing waits for ever.
+#[derive(Debug)]
+struct Report {
+    inbox: Inbox,
+    guard: Option<Ending>,
+}
+
+impl Report {
+    fn task(&self) -> TaskId {
+        self.guard.as_ref().map_or_else(|| TaskId(String::new()), |guard| guard.key.0.clone())
+    }
+
+    fn send(mut self, input: Input) {
+        if let Some(guard) = self.guard.take() {
+            self.inbox.signal(guard.key.0.clone(), input);
+        }
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        if let Some(guard) = self.guard.take()
+            && std::thread::panicking()
+        {
+            let (task, id) = guard.key.clone();
+            self.inbox.signal(task, no_reply(id, "the performer panicked".to_owned()));
+        }
+    }
+}
+
+fn no_reply(id: EffectId, message: String) -> Input {
+    let failure = ModelFailure {
+        kind: "internal".to_owned(),
+        retry: Retry::Never,
+        message,
+        usage: Usage::default(),
+    };
+    Signal::ModelReplied(id, Box::new(Err(failure))).into()
+}
+
 /// Takes an effect off the list, whatever way its thread ends.
 #[derive(Debug)]
 struct Ending {
@@ -304,7 +394,7 @@ impl Drop for Ending {
 }
 
 impl Running {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(TaskId, EffectId), Cancel>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(TaskId, EffectId), Stop>> {
         // The map is whole after any panic: each change is one insert or one remove.
         self.effects.lock().unwrap_or_else(PoisonError::into_inner)
     }

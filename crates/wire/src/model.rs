@@ -26,15 +26,20 @@ pub mod openai_chat;
 pub mod openai_responses;
 #[cfg(test)]
 mod order;
+mod quick;
 pub mod recording;
 pub mod script;
+pub mod written;
 
-use machine::message::{Message, Reply};
+use std::sync::Arc;
+
+use machine::message::{Conversation, Reply};
 use serde_json::Value;
 
 pub use assemble::Stream;
 pub use error::{ErrorKind, ModelError, Retry};
 pub use machine::stream::StreamEvent;
+pub use written::Written;
 
 /// What a model is asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,7 +50,7 @@ pub struct ModelRequest {
     pub system: String,
     /// The conversation. May come from other providers and models: what they alone understand is left out
     /// or turned into text when the request is built, never in stored history.
-    pub messages: Vec<Message>,
+    pub messages: Conversation,
     /// The tools it may ask for.
     pub tools: Vec<ToolDeclaration>,
     /// Whether it may or must ask for one.
@@ -107,8 +112,26 @@ pub struct HttpRequest {
     pub path: String,
     /// Names in lower case. The key is not among them: see [`Dialect::key_header`].
     pub headers: Vec<(String, String)>,
-    /// The body, JSON.
+    /// The body, JSON; without what it shares with others.
     pub body: Vec<u8>,
+    /// What it shares with others, and where that belongs in the body. Only where the request was written on what
+    /// was written before.
+    pub shared: Option<(usize, Arc<Vec<u8>>)>,
+}
+
+impl HttpRequest {
+    /// The whole body, in the order in which its parts are sent.
+    pub fn parts(&self) -> [&[u8]; 3] {
+        match &self.shared {
+            Some((at, shared)) => [&self.body[..*at], shared, &self.body[*at..]],
+            None => [&self.body, &[], &[]],
+        }
+    }
+
+    /// The whole body.
+    pub fn whole(self) -> Vec<u8> {
+        if self.shared.is_some() { self.parts().concat() } else { self.body }
+    }
 }
 
 /// Differences between servers that speak the same dialect, as data.
@@ -139,7 +162,13 @@ pub trait Dialect: Send + Sync {
     /// Builds the request, always streaming. Repairs what another provider's history lacks or has too much
     /// of: every tool use is followed by its result, ids have the form this dialect wants, foreign thinking
     /// becomes text or is left out.
-    fn encode(&self, request: &ModelRequest) -> HttpRequest;
+    fn encode(&self, request: &ModelRequest) -> HttpRequest {
+        self.encode_on(request, &mut Written::nothing())
+    }
+
+    /// The same request, byte for byte, but what `written` holds of the conversation is not written again, and
+    /// what later requests will repeat is added to it. For a conversation that goes on with each request.
+    fn encode_on(&self, request: &ModelRequest, written: &mut Written) -> HttpRequest;
 
     /// A decoder for one answer.
     fn decoder(&self) -> Box<dyn Decode>;

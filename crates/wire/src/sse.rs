@@ -90,6 +90,10 @@ impl Parser {
         mut on_frame: impl FnMut(Frame<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         while !chunk.is_empty() {
+            if let Some(rest) = self.take_whole(chunk, &mut on_frame)? {
+                chunk = rest;
+                continue;
+            }
             if self.after_return {
                 self.after_return = false;
                 if let [b'\n', rest @ ..] = chunk {
@@ -125,6 +129,34 @@ impl Parser {
         let line = self.line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.line);
         let may_become = |start: &&[u8]| line.starts_with(start) || start.starts_with(line);
         self.has_field || (!self.has_other && STARTS.iter().any(may_become))
+    }
+
+    /// Takes an event that is at the start of the chunk, whole and in the form that most have, without keeping
+    /// anything of it; what comes after it.
+    fn take_whole<'c, E: From<Error>>(
+        &mut self,
+        chunk: &'c [u8],
+        on_frame: &mut impl FnMut(Frame<'_>) -> Result<(), E>,
+    ) -> Result<Option<&'c [u8]>, E> {
+        let between = self.begun
+            && self.line.is_empty()
+            && self.event.is_empty()
+            && !self.has_data
+            && !self.after_return;
+        if !between {
+            return Ok(None);
+        }
+        let Some((event, lines, data, rest)) = whole(chunk) else { return Ok(None) };
+        let Ok(lines) = std::str::from_utf8(lines) else { return Err(Error::NotUtf8.into()) };
+        let (event, data) = (&lines[..event], &lines[data..]);
+        if event.len() + 7 > self.limits.line
+            || data.len() + 6 > self.limits.line.min(self.limits.event)
+        {
+            return Ok(None);
+        }
+        self.has_field = true;
+        on_frame(Frame { event, data, id: &self.id })?;
+        Ok(Some(rest))
     }
 
     fn check_line(&self, more: usize) -> Result<(), Error> {
@@ -203,6 +235,20 @@ impl Parser {
 }
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// An event of one line of data, with its type before it or without one: how long its type is, both lines from the
+/// type to the end of the data, where in them the data begins, and what follows.
+fn whole(chunk: &[u8]) -> Option<(usize, &[u8], usize, &[u8])> {
+    let (lines, event) = match chunk.strip_prefix(b"event: ") {
+        Some(lines) => (lines, find_line_end(lines)?),
+        None => (chunk, 0),
+    };
+    let between: &[u8] = if lines.len() < chunk.len() { b"\ndata: " } else { b"data: " };
+    let value = lines[event..].strip_prefix(between)?;
+    let data = event + between.len();
+    let end = find_line_end(value)?;
+    Some((event, &lines[..data + end], data, value[end..].strip_prefix(b"\n\n")?))
+}
 
 /// A field's value: one space after the colon is not part of it.
 fn text(value: &[u8]) -> Result<&str, Error> {

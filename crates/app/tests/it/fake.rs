@@ -190,7 +190,10 @@ fn ask_for_stream(client: &mut Client, served: Served, text: &str) -> Answer {
     let request = ModelRequest {
         model: "m-1".to_owned(),
         system: "Be brief.".to_owned(),
-        messages: vec![Message { role: Role::User, blocks: vec![Block { part, native: None }] }],
+        messages: machine::message::conversation([Message {
+            role: Role::User,
+            blocks: vec![Block { part, native: None }],
+        }]),
         tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
         max_tokens: Some(100),

@@ -6,7 +6,7 @@
 
 use std::process::{Command, Stdio};
 
-use machine::message::{Block, Message, Part, Reply, Role, StopReason};
+use machine::message::{Block, Message, Part, Reply, Role, StopReason, conversation};
 use machine::tool;
 use runtime::http::{self, Chunk, Limits};
 use runtime::process::Cancel;
@@ -39,7 +39,7 @@ fn request(messages: Vec<Message>, max_tokens: u64) -> ModelRequest {
     ModelRequest {
         model: "smol".to_owned(),
         system: "Answer briefly.".to_owned(),
-        messages,
+        messages: conversation(messages),
         tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
         max_tokens: Some(max_tokens),
@@ -69,9 +69,7 @@ fn ask(
     };
     let address = format!("{}{prefix}{}", url(server), sent.path);
     let cancel = Cancel::new();
-    let ended =
-        http::post(&address, &sent.headers, None, sent.body, Limits::default(), &cancel, &mut take)
-            .unwrap();
+    let ended = http::post(&address, sent, None, Limits::default(), &cancel, &mut take).unwrap();
     assert_eq!(ended.status, 200, "{}", String::from_utf8_lossy(&ended.body));
     let reply = stream.finish().unwrap_or_else(|error| panic!("{}: {error}", dialect.name()));
     (events, reply)
@@ -173,10 +171,10 @@ fn a_forced_tool_is_called_and_its_result_is_taken() {
             text: "It rains.".to_owned(),
             is_error: false,
         };
-        asked.messages.push(reply.message);
-        asked
-            .messages
-            .push(Message { role: Role::User, blocks: vec![Block { part: result, native: None }] });
+        let result =
+            Message { role: Role::User, blocks: vec![Block { part: result, native: None }] };
+        let said = asked.messages.iter().map(|message| Message::clone(message));
+        asked.messages = conversation(said.chain([reply.message, result]).collect::<Vec<_>>());
         // The template forces another call; what counts is that the whole history was taken.
         call(&asked);
     }

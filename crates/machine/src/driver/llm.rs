@@ -18,7 +18,9 @@ use super::{
     Action, Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry,
     SavedDriver, Situation, Wait,
 };
-use crate::message::{Block, Message, ModelCall, ModelFailure, Part, Reply, Role, StopReason};
+use crate::message::{
+    Block, Conversation, Message, ModelCall, ModelFailure, Part, Reply, Role, StopReason,
+};
 use crate::policy::permission::Author;
 use crate::server::{self, ToolOffer};
 use crate::task::CriterionResult;
@@ -117,7 +119,7 @@ impl Offered {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 struct Memory {
     /// The conversation.
-    messages: Arc<Vec<Message>>,
+    messages: Conversation,
     /// What is to be said next, in order; becomes one message of the user.
     #[serde(default)]
     unsaid: Vec<Block>,
@@ -254,13 +256,13 @@ impl Llm {
         }
         let messages = Arc::make_mut(&mut self.memory.messages);
         if messages.is_empty() {
-            messages.push(Message::user(compact::opening(situation)));
+            messages.push(Arc::new(Message::user(compact::opening(situation))));
         }
         if !self.memory.unsaid.is_empty() {
             let mut blocks = std::mem::take(&mut self.memory.unsaid);
             // Providers want the results right after the calls, whatever was said in between.
             blocks.sort_by_key(|block| !matches!(block.part, Part::ToolResult { .. }));
-            messages.push(Message { role: Role::User, blocks });
+            messages.push(Arc::new(Message { role: Role::User, blocks }));
         }
         let full = self.window.is_some_and(|w| compact::is_full(self.memory.context, w));
         if full && self.memory.squeeze.is_none() && self.memory.messages.len() > 2 {
@@ -273,7 +275,7 @@ impl Llm {
         self.consult(situation, Arc::clone(&self.memory.messages))
     }
 
-    fn consult(&self, situation: &Situation<'_>, messages: Arc<Vec<Message>>) -> Decision {
+    fn consult(&self, situation: &Situation<'_>, messages: Conversation) -> Decision {
         Decision::Consult(Consultation::Model(ModelCall {
             model: self.model.clone(),
             system: Arc::clone(&self.system),
@@ -333,7 +335,7 @@ impl Llm {
         if self.window.is_none_or(|window| !compact::is_full(self.memory.context, window)) {
             self.memory.squeezes = 0;
         }
-        Arc::make_mut(&mut self.memory.messages).push(reply.message.clone());
+        Arc::make_mut(&mut self.memory.messages).push(Arc::new(reply.message.clone()));
         let calls = reply.message.blocks.iter().filter_map(|block| match &block.part {
             Part::ToolUse { id, name, input } => {
                 Some(Call { id: id.clone(), name: name.clone(), input: Arc::new(input.clone()) })

@@ -1,5 +1,7 @@
 //! The `llm` driver through the loop: what the model is sent, what its answers cause, what a failure costs.
 
+use std::sync::Arc;
+
 use machine::effect::Effect;
 use machine::input::{Command, Signal};
 use machine::message::{
@@ -70,7 +72,7 @@ fn sent(rig: &Rig) -> Vec<String> {
         }
         other => format!("{other:?}"),
     };
-    let line = |message: &Message| {
+    let line = |message: &Arc<Message>| {
         let parts: Vec<String> = message.blocks.iter().map(part).collect();
         format!("{:?}: {}", message.role, parts.join(" | "))
     };

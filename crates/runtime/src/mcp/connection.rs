@@ -26,7 +26,9 @@ use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use super::engine;
 use crate::http;
+use crate::network;
 use crate::process::{Cancel, Child, ProcessSpec};
 use crate::providers::{Secret, is_provider_key};
 
@@ -114,7 +116,7 @@ impl Connection {
         signal: Signal,
         cancel: &Cancel,
     ) -> Result<Connection, String> {
-        let handle = http::network()?;
+        let handle = engine::handle()?;
         let reach = Expanded::of(server, own)?;
         let mut first = None;
         for beginning in beginnings() {
@@ -163,7 +165,7 @@ impl Connection {
         let asked = self.handle.block_on(async {
             let limit = Duration::from_millis(server.start_timeout.0);
             let list = tokio::time::timeout(limit, list(&self.peer));
-            http::first(http::triggered(cancel), list).await
+            network::first(http::triggered(cancel), list).await
         });
         let claims = match asked {
             Some(Ok(Ok(claims))) => claims,
@@ -227,7 +229,7 @@ impl Connection {
         let answer = self.handle.block_on(async {
             let limit = Duration::from_millis(limit.0);
             let call = tokio::time::timeout(limit, self.peer.call_tool_once(params));
-            http::first(http::triggered(cancel), call).await
+            network::first(http::triggered(cancel), call).await
         });
         match answer {
             None => Err(Failure::Cancelled),
@@ -381,7 +383,7 @@ impl Expanded {
                 {
                     return Err("its url must be https, or http on this machine".to_owned());
                 }
-                let (_, client) = http::client_for(&parsed)?;
+                let client = http::client_apart(&parsed)?;
                 let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .custom_headers(http::secret_headers(headers)?)
                     .max_sse_event_size(MAX_MESSAGE);
@@ -426,7 +428,7 @@ fn began(
     cancel: &Cancel,
 ) -> Result<Service, Unbegun> {
     let ended = handle.block_on(async {
-        http::first(http::triggered(cancel), tokio::time::timeout(time, serve)).await
+        network::first(http::triggered(cancel), tokio::time::timeout(time, serve)).await
     });
     match ended {
         None => Err(Unbegun::Failed("it was stopped".to_owned())),

@@ -67,7 +67,8 @@ impl Answers {
         if let Ok(bytes) = serde_json::to_vec(&kept)
             && file::make_folder(folder).is_ok()
         {
-            let _ = file::write(folder, &name, &bytes, Lasting::Yes);
+            // Not synced: it outlives this process, and the journal, which is, follows at once.
+            let _ = file::write(folder, &name, &bytes, Lasting::No);
         }
     }
 

@@ -1,7 +1,6 @@
 //! What this process has seen of the servers that it asks: one breaker for all tasks, so that a thousand of them do
 //! not ask a dead server one by one. The rules are in `machine::policy::breaker`.
 
-use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use machine::policy::breaker::{self, Breaker, Report};
@@ -17,12 +16,9 @@ impl Endpoints {
     /// Lets a call to the server pass, or says when to come again.
     pub(super) fn admit<'a>(&'a self, endpoint: &'a str) -> Result<Admission<'a>, ModelError> {
         match self.lock().admit(endpoint, SystemClock.now()) {
-            Ok(()) => Ok(Admission {
-                endpoints: self,
-                endpoint,
-                begun: Cell::new(false),
-                report: Cell::new(Report::Nothing),
-            }),
+            Ok(()) => {
+                Ok(Admission { endpoints: self, endpoint, begun: false, report: Report::Nothing })
+            }
             Err(wait) => {
                 let told = format!("{endpoint} failed too often just now and is left alone");
                 let mut error = ModelError::new(ErrorKind::CircuitOpen, told);
@@ -44,28 +40,28 @@ impl Endpoints {
 pub(super) struct Admission<'a> {
     endpoints: &'a Endpoints,
     endpoint: &'a str,
-    begun: Cell<bool>,
-    report: Cell<Report>,
+    begun: bool,
+    report: Report,
 }
 
 impl Admission<'_> {
     /// The server begins to answer.
-    pub(super) fn began(&self) {
-        if !self.begun.replace(true) {
+    pub(super) fn began(&mut self) {
+        if !std::mem::replace(&mut self.begun, true) {
             self.endpoints.lock().began(self.endpoint);
         }
     }
 
     /// What came of it.
-    pub(super) fn ended(&self, answer: &Answer) {
+    pub(super) fn ended(&mut self, answer: &Answer) {
         let kind = answer.as_ref().err().map(|error| error.kind.word());
-        self.report.set(breaker::report(kind));
+        self.report = breaker::report(kind);
     }
 }
 
 impl Drop for Admission<'_> {
     fn drop(&mut self) {
         let now = SystemClock.now();
-        self.endpoints.lock().tell(self.endpoint, self.report.get(), now);
+        self.endpoints.lock().tell(self.endpoint, self.report, now);
     }
 }

@@ -2,8 +2,11 @@
 //! put together as it comes. One call is one request; whether to ask again is decided elsewhere.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use machine::message::{ModelCall, Reply};
 use machine::policy::price::Price;
@@ -13,7 +16,7 @@ use wire::model::constrained::{Choices, constrain};
 use wire::model::recording::{Cover, Question};
 use wire::model::{
     Answer, Dialect, ErrorKind, HttpRequest, ModelError, ModelRequest, Stream, StreamEvent,
-    ToolChoice, ToolDeclaration,
+    ToolChoice, ToolDeclaration, Written,
 };
 
 use super::answers::{Answers, Asked};
@@ -21,19 +24,50 @@ use super::endpoints::{Admission, Endpoints};
 use super::recording::Tape;
 use super::{Listener, Recording, Traffic, file};
 use crate::http::{self, Chunk, Finished, KeyHeader, TransportError};
+use crate::network;
 use crate::process::Cancel;
-use crate::providers::{Decisions, Environment, KeyError, KeyState, Provider, Providers, Secret};
+use crate::providers::{
+    Decisions, Environment, KeyError, KeyState, Provider, ProviderError, Providers, Secret,
+};
+
+/// How long what the files say of providers is believed.
+const BELIEVED: Duration = Duration::from_secs(1);
+
+/// The most bytes of conversations that are kept in wire form.
+const MAX_WRITTEN: usize = 64 << 20;
 
 /// Reaches models over the network.
 #[derive(Debug, Default)]
 pub(super) struct Remote {
     environment: Environment,
     limits: http::Limits,
-    /// What key commands gave, by command, until a provider refuses it: a command may ask a person.
-    keys: Mutex<BTreeMap<Vec<String>, Secret>>,
+    known: Mutex<Known>,
     traffic: Traffic,
     answers: Answers,
     endpoints: Endpoints,
+}
+
+/// What is kept between calls. Each change is one insert or one removal.
+#[derive(Debug, Default)]
+struct Known {
+    /// What key commands gave, by command, until a provider refuses it: a command may ask a person.
+    keys: BTreeMap<Vec<String>, Secret>,
+    /// The providers of a folder, and when they were read.
+    providers: BTreeMap<PathBuf, (Instant, Arc<Providers>)>,
+    /// Conversations in wire form, by task and model.
+    written: BTreeMap<(String, String), Written>,
+    /// Their size.
+    size: usize,
+}
+
+/// A question on its way, and what its answer needs.
+struct Sending<'a, 'e> {
+    provider: &'a Provider,
+    key: Option<&'a Secret>,
+    request: HttpRequest,
+    cover: &'a Cover,
+    admission: &'a mut Admission<'e>,
+    reader: Reader<'e>,
 }
 
 impl Remote {
@@ -56,50 +90,66 @@ impl Remote {
         self.answers.forget(task);
     }
 
-    /// Asks `model` of a provider that is known in `folder`.
-    pub(super) fn call(
+    /// Asks a model of a provider that is known in `folder`. Once `stop` ends, so does the call, with what it cost.
+    pub(super) async fn call(
         &self,
         task: &str,
-        provider: &str,
-        model: &str,
-        call: &ModelCall,
+        call: ModelCall,
         folder: &Path,
-        cancel: &Cancel,
+        stop: impl Future<Output = ()> + Send,
         hear: Listener<'_>,
     ) -> Result<Reply, ModelError> {
+        let mut stop = pin!(stop);
         let config = |error: &dyn ToString| ModelError::new(ErrorKind::Config, error.to_string());
-        let providers = Providers::of(folder, &self.environment).map_err(|error| config(&error))?;
+        let Some((provider, model)) = call.model.split_once('/') else {
+            return Err(config(&format!("the model {:?}: expected PROVIDER/NAME", call.model)));
+        };
+        let providers = self.providers(folder).map_err(|error| config(&error))?;
         let provider = providers.find(provider).map_err(|error| config(&error))?;
         let dialect = provider.translation();
         let facts = providers.facts(&call.model);
-        let (question, choices) = match facts.decisions.unwrap_or(provider.decisions) {
-            Decisions::Native => (question(model, call), None),
+        let (request, choices) = match facts.decisions.unwrap_or(provider.decisions) {
+            Decisions::Native => (self.encode(task, &*dialect, model, &call), None),
             Decisions::Constrained => {
-                let (question, choices) = constrain(question(model, call));
-                (question, Some(choices))
+                let (question, choices) = constrain(question(model, &call));
+                (dialect.encode(&question), Some(choices))
             }
         };
-        let request = dialect.encode(&question);
         let reader = Reader { choices, ..Reader::new(&*dialect, model, hear) };
-        let known = providers.keys(&self.environment);
-        let price = facts.price;
+        let price = facts.price.as_ref();
         if let Traffic::Replay(recording) = &self.traffic {
+            let known = providers.keys(&self.environment);
             let cover = Cover::new(known.iter().map(Secret::reveal));
             let question = recorded(provider, &request, &cover);
-            return charged(replay(recording, task, &question, reader), price.as_ref());
+            return charged(replay(recording, task, &question, reader), price);
         }
-        let sent = file::digest(&[request.path.as_bytes(), b"\n", &request.body].concat());
+        let sent = digest(&call);
         let asked = Asked { task, question: call.question, request: &sent };
+        // The conversation is the machine's alone by the time it is told: it adds to it without copying.
+        drop(call);
         if let Some(reply) = self.answers.find(asked) {
             return Ok(reply);
         }
-        let admission = self.endpoints.admit(&provider.base_url)?;
-        let key = self.key(provider, cancel)?;
+        let mut admission = self.endpoints.admit(&provider.base_url)?;
+        let stopped = || ModelError::new(ErrorKind::Cancelled, "the call was stopped");
+        let key = network::first(stop.as_mut(), self.key(provider)).await.ok_or_else(stopped)??;
+        let known = match &self.traffic {
+            Traffic::Record(_) => providers.keys(&self.environment),
+            Traffic::Live | Traffic::Replay(_) => Vec::new(),
+        };
         let cover = Cover::new(known.iter().chain(&key).map(Secret::reveal));
-        let (answer, recorded) =
-            self.ask(provider, key.as_ref(), request, cancel, &cover, &admission, reader);
+        let key_of = key.as_ref();
+        let sending = Sending {
+            provider,
+            key: key_of,
+            request,
+            cover: &cover,
+            admission: &mut admission,
+            reader,
+        };
+        let (answer, recorded) = self.ask(sending, stop).await;
         admission.ended(&answer);
-        let answer = charged(answer, price.as_ref());
+        let answer = charged(answer, price);
         if let Ok(reply) = &answer {
             self.answers.keep(asked, reply);
         }
@@ -113,23 +163,31 @@ impl Remote {
                 error.message = key.hide(&error.message);
             }
             if error.kind == ErrorKind::Auth {
-                self.lock().remove(&provider.key_command);
+                self.lock().keys.remove(&provider.key_command);
             }
             error
         })
     }
 
+    /// Forgets what was written of the task's conversations.
+    pub(super) fn close(&self, task: &str) {
+        let mut known = self.lock();
+        let from = (task.to_owned(), String::new());
+        while let Some(key) = known.written.range(from.clone()..).next().map(|(key, _)| key.clone())
+            && key.0 == task
+        {
+            let gone = known.written.remove(&key).map_or(0, |written| written.size());
+            known.size -= gone;
+        }
+    }
+
     /// The answer, and whether the exchange was recorded if it had to be.
-    fn ask(
+    async fn ask(
         &self,
-        provider: &Provider,
-        key: Option<&Secret>,
-        request: HttpRequest,
-        cancel: &Cancel,
-        cover: &Cover,
-        admission: &Admission<'_>,
-        mut reader: Reader<'_>,
+        sending: Sending<'_, '_>,
+        stop: impl Future<Output = ()>,
     ) -> (Answer, Result<(), String>) {
+        let Sending { provider, key, request, cover, admission, mut reader } = sending;
         let url = format!("{}{}", provider.base_url, request.path);
         let (name, prefix) = reader.dialect.key_header();
         let key = key.map(|key| KeyHeader { name, prefix, key });
@@ -149,8 +207,8 @@ impl Remote {
             }
             meant
         };
-        let ended =
-            http::post(&url, &request.headers, key, request.body, self.limits, cancel, &mut take);
+        let exchange = http::exchange(&url, request, key, self.limits, &mut take);
+        let ended = network::first(stop, exchange).await.unwrap_or(Err(TransportError::Cancelled));
         let written = match record {
             Some((recorder, question, tape)) => recorder.write(question, tape, &ended, cover),
             None => Ok(()),
@@ -158,28 +216,95 @@ impl Remote {
         (reader.end(ended), written)
     }
 
-    fn key(&self, provider: &Provider, cancel: &Cancel) -> Result<Option<Secret>, ModelError> {
+    /// The request. What was written of the task's conversation before is not written again.
+    fn encode(
+        &self,
+        task: &str,
+        dialect: &dyn Dialect,
+        model: &str,
+        call: &ModelCall,
+    ) -> HttpRequest {
+        let question = question(model, call);
+        let key = (task.to_owned(), call.model.clone());
+        let mut written = {
+            let mut known = self.lock();
+            let written = known.written.remove(&key).unwrap_or_else(Written::begin);
+            known.size -= written.size();
+            written
+        };
+        let request = dialect.encode_on(&question, &mut written);
+        if written.size() > 0 {
+            let mut known = self.lock();
+            if known.size + written.size() > MAX_WRITTEN {
+                known.written.clear();
+                known.size = 0;
+            }
+            if written.size() <= MAX_WRITTEN {
+                known.size += written.size();
+                known.written.insert(key, written);
+            }
+        }
+        request
+    }
+
+    fn providers(&self, folder: &Path) -> Result<Arc<Providers>, ProviderError> {
+        if let Some((read, providers)) = self.lock().providers.get(folder)
+            && read.elapsed() < BELIEVED
+        {
+            return Ok(Arc::clone(providers));
+        }
+        let providers = Arc::new(Providers::of(folder, &self.environment)?);
+        let entry = (Instant::now(), Arc::clone(&providers));
+        self.lock().providers.insert(folder.to_owned(), entry);
+        Ok(providers)
+    }
+
+    async fn key(&self, provider: &Provider) -> Result<Option<Secret>, ModelError> {
         let from_command = provider.key_state(&self.environment) == KeyState::Command;
-        if from_command && let Some(key) = self.lock().get(&provider.key_command) {
+        if !from_command {
+            return provider.key(&self.environment, &Cancel::new()).map_err(no_key);
+        }
+        if let Some(key) = self.lock().keys.get(&provider.key_command) {
             return Ok(Some(key.clone()));
         }
-        let key = provider.key(&self.environment, cancel).map_err(|error| {
-            let kind = match error {
-                KeyError::Missing(_) => ErrorKind::Auth,
-                KeyError::Cancelled => ErrorKind::Cancelled,
-            };
-            ModelError::new(kind, error.to_string())
-        })?;
-        if from_command && let Some(key) = &key {
-            self.lock().insert(provider.key_command.clone(), key.clone());
+        // A command may take its time, and must end with the call that waits for it.
+        let cancel = Cancel::new();
+        let _stop = StopOnDrop(cancel.clone());
+        let (asked, environment) = (provider.clone(), self.environment.clone());
+        let run = tokio::task::spawn_blocking(move || asked.key(&environment, &cancel));
+        let key = match run.await {
+            Ok(key) => key.map_err(no_key)?,
+            Err(error) => {
+                let told = format!("the key command could not be run: {error}");
+                return Err(ModelError::new(ErrorKind::Auth, told));
+            }
+        };
+        if let Some(key) = &key {
+            self.lock().keys.insert(provider.key_command.clone(), key.clone());
         }
         Ok(key)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Vec<String>, Secret>> {
-        // Each change is one insert or one remove.
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        // Sizes are changed beside their entries, without anything between that can panic.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+struct StopOnDrop(Cancel);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.trigger();
+    }
+}
+
+fn no_key(error: KeyError) -> ModelError {
+    let kind = match error {
+        KeyError::Missing(_) => ErrorKind::Auth,
+        KeyError::Cancelled => ErrorKind::Cancelled,
+    };
+    ModelError::new(kind, error.to_string())
 }
 
 /// Puts an answer together as its bytes come.
@@ -240,8 +365,9 @@ impl<'a> Reader<'a> {
 /// The request as a recording has it.
 fn recorded(provider: &Provider, request: &HttpRequest, cover: &Cover) -> Question {
     // A body that is no JSON does not happen; as a text it is still told apart from others.
-    let body = serde_json::from_slice(&request.body)
-        .unwrap_or_else(|_| String::from_utf8_lossy(&request.body).into());
+    let body = request.parts().concat();
+    let body =
+        serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into());
     Question {
         provider: provider.name.clone(),
         dialect: provider.dialect.word().to_owned(),
@@ -271,6 +397,13 @@ fn unrecorded(answer: &Answer, reason: String) -> ModelError {
     error
 }
 
+/// Tells questions apart that a task asks under one number, which happens only if its journal was cut.
+fn digest(call: &ModelCall) -> String {
+    let last = serde_json::to_vec(&call.messages.last()).unwrap_or_default();
+    let length = call.messages.len().to_le_bytes();
+    file::digest(&[call.model.as_bytes(), b"\n", &length, &last].concat())
+}
+
 /// What the answer cost, or what came of it before it failed.
 fn charged(mut answer: Answer, price: Option<&Price>) -> Answer {
     let usage = match &mut answer {
@@ -297,7 +430,7 @@ fn question(model: &str, call: &ModelCall) -> ModelRequest {
     ModelRequest {
         model: model.to_owned(),
         system: call.system.to_string(),
-        messages: call.messages.to_vec(),
+        messages: Arc::clone(&call.messages),
         tools: built_in.chain(offered).collect(),
         tool_choice: ToolChoice::Auto,
         max_tokens: None,

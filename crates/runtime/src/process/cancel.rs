@@ -1,8 +1,8 @@
 //! A handle that stops work: cheap to clone, triggered from any thread, waited on with poll(2).
 
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use std::os::fd::AsFd;
 
@@ -15,23 +15,22 @@ pub struct Cancel(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     triggered: AtomicBool,
-    /// Absent if the process had no descriptor left; waiters then look at the flag from time to time.
-    event: Option<OwnedFd>,
+    /// Made for the first who waits. Absent if the process had no descriptor left; waiters then look at the flag
+    /// from time to time.
+    event: OnceLock<Option<OwnedFd>>,
 }
 
 impl Cancel {
     /// A handle that nobody has triggered.
     pub fn new() -> Cancel {
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
-        Cancel(Arc::new(Inner { triggered: AtomicBool::new(false), event }))
+        Cancel(Arc::new(Inner { triggered: AtomicBool::new(false), event: OnceLock::new() }))
     }
 
     /// Stops the work. Calling it again changes nothing.
     pub fn trigger(&self) {
         self.0.triggered.store(true, Ordering::SeqCst);
-        if let Some(event) = &self.0.event {
-            // A failed write can only mean a full counter, which is readable already.
-            let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+        if let Some(Some(event)) = self.0.event.get() {
+            ring(event);
         }
     }
 
@@ -42,8 +41,19 @@ impl Cancel {
 
     /// Readable once triggered, for poll(2).
     pub fn event(&self) -> Option<BorrowedFd<'_>> {
-        self.0.event.as_ref().map(AsFd::as_fd)
+        let make = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
+        let event = self.0.event.get_or_init(make).as_ref()?;
+        // Whoever triggered before the descriptor was there could not write to it.
+        if self.is_triggered() {
+            ring(event);
+        }
+        Some(event.as_fd())
     }
+}
+
+fn ring(event: &OwnedFd) {
+    // A failed write can only mean a full counter, which is readable already.
+    let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }
 
 impl Default for Cancel {

@@ -5,13 +5,14 @@ mod endpoints;
 mod faults;
 mod keys;
 mod server;
+mod supervised;
 mod traffic;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use machine::message::{Message, ModelCall, ModelFailure, Reply};
+use machine::message::{Message, ModelCall, ModelFailure, Reply, conversation};
 use runtime::http::Limits;
 use runtime::model::Models;
 use runtime::process::Cancel;
@@ -107,7 +108,7 @@ fn call(model: &str) -> ModelCall {
     ModelCall {
         model: model.to_owned(),
         system: Arc::from("Be brief."),
-        messages: Arc::new(vec![Message::user("Say hello.")]),
+        messages: conversation([Message::user("Say hello.")]),
         tools: Arc::from(["read".to_owned()]),
         compacts: false,
         question: 1,

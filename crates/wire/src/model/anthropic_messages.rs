@@ -4,7 +4,7 @@ mod decode;
 mod encode;
 mod failure;
 
-use super::{Decode, Dialect, HttpRequest, ModelError, ModelRequest};
+use super::{Decode, Dialect, HttpRequest, ModelError, ModelRequest, Written};
 
 /// The dialect. Speaks to Anthropic itself and to whatever offers the same API.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,8 +21,8 @@ impl Dialect for AnthropicMessages {
         ("x-api-key", "")
     }
 
-    fn encode(&self, request: &ModelRequest) -> HttpRequest {
-        encode::encode(request)
+    fn encode_on(&self, request: &ModelRequest, written: &mut Written) -> HttpRequest {
+        encode::encode(request, written)
     }
 
     fn decoder(&self) -> Box<dyn Decode> {

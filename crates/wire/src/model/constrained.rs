@@ -5,7 +5,7 @@
 //! answer certain, however small the model. An answer that does not follow the schema all the same is an error to
 //! try again, never a call.
 
-use machine::message::{Block, Message, Part, Reply, Role, StopReason};
+use machine::message::{Block, Message, Part, Reply, Role, StopReason, conversation};
 use serde_json::{Map, Value, json};
 
 use super::assemble::strict_json;
@@ -34,7 +34,7 @@ pub fn constrain(mut request: ModelRequest) -> (ModelRequest, Choices) {
     if choices.tools.is_empty() {
         return (request, choices);
     }
-    request.messages = request.messages.iter().filter_map(|m| choices.rewrite(m)).collect();
+    request.messages = conversation(request.messages.iter().filter_map(|m| choices.rewrite(m)));
     request.system = choices.instructions(&request.system);
     request.output_schema = Some(choices.schema());
     request.tools.clear();

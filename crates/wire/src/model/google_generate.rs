@@ -12,7 +12,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-use super::{Decode, Dialect, HttpRequest, ModelError, ModelRequest};
+use super::{Decode, Dialect, HttpRequest, ModelError, ModelRequest, Written};
 
 /// The dialect's name in `Native::dialect`.
 const NAME: &str = "google_generate";
@@ -30,8 +30,8 @@ impl Dialect for GoogleGenerate {
         ("x-goog-api-key", "")
     }
 
-    fn encode(&self, request: &ModelRequest) -> HttpRequest {
-        encode::request(request)
+    fn encode_on(&self, request: &ModelRequest, written: &mut Written) -> HttpRequest {
+        encode::request(request, written)
     }
 
     fn decoder(&self) -> Box<dyn Decode> {

@@ -16,7 +16,7 @@ pub(super) mod history;
 #[cfg(test)]
 pub(super) mod tests;
 
-use super::{Decode, Dialect, HttpRequest, ModelError, ModelRequest, Vendor};
+use super::{Decode, Dialect, HttpRequest, ModelError, ModelRequest, Vendor, Written};
 
 /// The dialect's name in `Native::dialect`.
 const NAME: &str = "openai_chat";
@@ -58,8 +58,8 @@ impl Dialect for OpenAiChat {
         ("authorization", "Bearer ")
     }
 
-    fn encode(&self, request: &ModelRequest) -> HttpRequest {
-        encode::request(&self.vendor, request)
+    fn encode_on(&self, request: &ModelRequest, written: &mut Written) -> HttpRequest {
+        encode::request(&self.vendor, request, written)
     }
 
     fn decoder(&self) -> Box<dyn Decode> {

@@ -10,7 +10,7 @@ mod encode;
 mod tests;
 
 use super::openai_chat::failure;
-use super::{Decode, Dialect, HttpRequest, ModelError, ModelRequest};
+use super::{Decode, Dialect, HttpRequest, ModelError, ModelRequest, Written};
 
 /// The dialect's name in `Native::dialect`.
 const NAME: &str = "openai_responses";
@@ -28,8 +28,8 @@ impl Dialect for OpenAiResponses {
         ("authorization", "Bearer ")
     }
 
-    fn encode(&self, request: &ModelRequest) -> HttpRequest {
-        encode::request(request)
+    fn encode_on(&self, request: &ModelRequest, written: &mut Written) -> HttpRequest {
+        encode::request(request, written)
     }
 
     fn decoder(&self) -> Box<dyn Decode> {

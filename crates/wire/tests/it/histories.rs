@@ -144,7 +144,7 @@ struct Rig {
     state: State,
     now: i64,
     /// The history of the last question.
-    last: Vec<Message>,
+    last: Vec<Arc<Message>>,
     questions: usize,
     /// False while a course is only repeated that was looked at before.
     checks: bool,
@@ -198,7 +198,7 @@ impl Rig {
     /// The question, as each provider would get it.
     fn check(&mut self, call: &ModelCall) {
         self.questions += 1;
-        let messages = call.messages.to_vec();
+        let messages = Arc::clone(&call.messages);
         assert!(messages.starts_with(&self.last), "what was said once is never changed");
         let tools = ["read", "write"].map(|name| ToolDeclaration {
             name: name.to_owned(),
@@ -206,8 +206,12 @@ impl Rig {
             schema: json!({ "type": "object" }),
         });
         let model = model(u16::from(self.questions.is_multiple_of(2)));
-        let request =
-            ModelRequest { tools: tools.to_vec(), cache: true, ..request(model, messages) };
+        let request = ModelRequest {
+            tools: tools.to_vec(),
+            cache: true,
+            messages,
+            ..request(model, Vec::new())
+        };
         for served in Served::ALL.into_iter().filter(|_| self.checks) {
             let body = dialect(served).encode(&request).body;
             let body: Value = serde_json::from_slice(&body).unwrap();
@@ -215,8 +219,7 @@ impl Rig {
                 panic!("{served:?} refuses: {why}\n{body:#}\nmade of {:#?}", request.messages);
             }
         }
-        let messages = request.messages;
-        self.last = messages;
+        self.last = request.messages.to_vec();
     }
 
     /// What the world reports next, chosen by a seed; nothing if nothing is under way.

@@ -18,3 +18,4 @@ mod order;
 mod recording;
 mod rig;
 mod sse;
+mod written;

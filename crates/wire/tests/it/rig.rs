@@ -1,7 +1,7 @@
 //! Streams cut in many ways, and what came of them as text.
 
 use crate::order;
-use machine::message::{Block, Message, Part, Role};
+use machine::message::{Block, Message, Part, Role, conversation};
 use wire::model::assemble::Limits;
 use wire::model::{Answer, Dialect, ModelRequest, Stream, StreamEvent, ToolChoice};
 
@@ -119,7 +119,7 @@ pub(crate) fn request(model: &str, messages: Vec<Message>) -> ModelRequest {
     ModelRequest {
         model: model.to_owned(),
         system: String::new(),
-        messages,
+        messages: conversation(messages),
         tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
         max_tokens: None,

@@ -2,6 +2,8 @@
 //! word for word (the goal, the checks, the operator's notes, the last failure), and the model's last step stays as
 //! it was. The journal keeps everything.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::super::Situation;
@@ -78,7 +80,11 @@ pub(super) fn opening(situation: &Situation<'_>) -> String {
 }
 
 /// The question for a summary; `focus` is what a person wants kept.
-pub(super) fn question(messages: &[Message], squeeze: Squeeze, focus: &str) -> Vec<Message> {
+pub(super) fn question(
+    messages: &[Arc<Message>],
+    squeeze: Squeeze,
+    focus: &str,
+) -> Vec<Arc<Message>> {
     let mut asked = match squeeze {
         Squeeze::Summary => messages.to_vec(),
         _ => pruned(messages),
@@ -91,12 +97,16 @@ pub(super) fn question(messages: &[Message], squeeze: Squeeze, focus: &str) -> V
     if !focus.is_empty() {
         text.push_str(&format!(" Above all keep: {focus}"));
     }
-    asked.push(Message::user(text));
+    asked.push(Arc::new(Message::user(text)));
     asked
 }
 
 /// The conversation from here on.
-pub(super) fn rebuilt(kept: &Kept<'_>, messages: &[Message], squeeze: Squeeze) -> Vec<Message> {
+pub(super) fn rebuilt(
+    kept: &Kept<'_>,
+    messages: &[Arc<Message>],
+    squeeze: Squeeze,
+) -> Vec<Arc<Message>> {
     let mut text = opening(kept.situation);
     if !kept.notes.is_empty() {
         text.push_str("\n\nThe operator said, in this order:");
@@ -125,24 +135,25 @@ pub(super) fn rebuilt(kept: &Kept<'_>, messages: &[Message], squeeze: Squeeze) -
                 .to_owned()
         }
     });
-    let mut rebuilt = vec![Message::user(text)];
+    let mut rebuilt = vec![Arc::new(Message::user(text))];
     let last = messages.iter().rposition(|message| message.role == Role::Assistant);
     if let Some(last) = last.filter(|_| squeeze != Squeeze::Opening) {
         let tail = messages[last..].iter().cloned();
         rebuilt.extend(tail.map(|message| match squeeze {
             Squeeze::Summary => message,
-            _ => cut(message, CUT_RESULT),
+            _ => Arc::new(cut(Message::clone(&message), CUT_RESULT)),
         }));
     }
     rebuilt
 }
 
 /// The conversation with all but its last step cut to what a summary needs.
-fn pruned(messages: &[Message]) -> Vec<Message> {
+fn pruned(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
     let last = messages.iter().rposition(|message| message.role == Role::Assistant).unwrap_or(0);
     let at = messages.iter().enumerate();
     at.map(|(at, message)| {
-        cut(message.clone(), if at < last { CUT_OLD_RESULT } else { CUT_RESULT })
+        let most = if at < last { CUT_OLD_RESULT } else { CUT_RESULT };
+        Arc::new(cut(Message::clone(message), most))
     })
     .collect()
 }

@@ -60,7 +60,7 @@ fn ask(server: &Server, home: &std::path::Path, question: u64, text: &str) -> St
     let environment = Environment::fixed(&variables, None);
     let models = Models::new(environment, Limits::default()).keeping(home.join("answers"));
     let mut call = call("anthropic/claude");
-    call.messages = Arc::new(vec![Message::user(text)]);
+    call.messages = Arc::new(vec![Message::user(text).into()]);
     call.question = question;
     let reply = models.call("task", &call, home, &Cancel::new(), &mut |_| {});
     reply.map_or_else(|failure| failure.kind, |reply| reply.message.text())

@@ -136,7 +136,7 @@ fn a_recorded_exchange_is_a_private_file_with_everything_but_the_key() {
     providers(folder, &server.url());
     let live = models(folder, &[("A_KEY", KEY)], recording(folder));
     let mut call = call("chat/m");
-    call.messages = Arc::new(vec![Message::user(format!("The key is {KEY}."))]);
+    call.messages = Arc::new(vec![Message::user(format!("The key is {KEY}.")).into()]);
     let reply = ask(&live, &call, folder).unwrap();
     assert!(format!("{reply:?}").contains(KEY), "what the caller sees is not changed");
 
@@ -189,7 +189,7 @@ fn a_question_that_was_not_recorded_is_told_with_the_nearest_and_the_difference(
     ask(&live, &call("chat/other"), folder).unwrap();
     ask(&live, &call("chat/m"), folder).unwrap();
     let mut changed = call("chat/m");
-    changed.messages = Arc::new(vec![Message::user("Say goodbye.")]);
+    changed.messages = Arc::new(vec![Message::user("Say goodbye.").into()]);
     let replayed = models(folder, &[], replaying(folder));
     let failure = ask(&replayed, &changed, folder).unwrap_err();
     assert_eq!((failure.kind.as_str(), failure.retry), ("replay_missing", Retry::Never));

@@ -8,7 +8,7 @@ use machine::message::{StopReason, Usage};
 use serde_json::{Map, Value};
 
 use super::failure;
-use crate::model::{Decode, ErrorKind, ModelError, StreamEvent};
+use crate::model::{Decode, ErrorKind, ModelError, StreamEvent, quick};
 
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
@@ -366,31 +366,8 @@ fn quick_piece(data: &str) -> Option<(usize, Piece, String)> {
     } else {
         (Piece::Thinking, rest.strip_prefix(r#"thinking_delta","thinking":"#)?)
     };
-    let (text, rest) = quick_string(literal)?;
+    let (text, rest) = quick::string(literal)?;
     // Between the braces the provider puts a random number of spaces.
     let rest = rest.strip_prefix('}')?.trim_start_matches(' ').strip_prefix('}')?;
-    rest.trim_start_matches(' ').is_empty().then_some((index, piece, text))
-}
-
-/// A JSON string at the start of a text, and what comes after it.
-fn quick_string(text: &str) -> Option<(String, &str)> {
-    let inside = text.strip_prefix('"')?;
-    let bytes = inside.as_bytes();
-    let mut escaped = false;
-    let mut at = 0;
-    loop {
-        match bytes.get(at)? {
-            b'"' => break,
-            b'\\' => {
-                escaped = true;
-                at += 2;
-            }
-            0..0x20 => return None,
-            _ => at += 1,
-        }
-    }
-    let rest = &inside[at + 1..];
-    let string =
-        if escaped { serde_json::from_str(&text[..at + 2]).ok()? } else { inside[..at].to_owned() };
-    Some((string, rest))
+    rest.trim_start_matches(' ').is_empty().then(|| (index, piece, text.into_owned()))
 }

@@ -3,24 +3,37 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use machine::message::{Block, Message, Native, Part, Role};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::NAME;
+use crate::model::written::{Ids, Written};
 use crate::model::{Effort, HttpRequest, ModelRequest, ToolChoice, sent_name};
 
-pub(super) fn encode(request: &ModelRequest) -> HttpRequest {
-    let mut history = History::new(&request.model);
-    for group in request.messages.chunk_by(|a, b| a.role == b.role) {
-        match group.first().map(|message| message.role) {
-            Some(Role::Assistant) => history.assistant(group),
-            Some(Role::User) => history.user(group),
-            None => {}
+pub(super) fn encode(request: &ModelRequest, written: &mut Written) -> HttpRequest {
+    // The names of all tools that were ever called are needed where none is declared.
+    if request.tools.is_empty() && !written.is_nothing() {
+        return encode(request, &mut Written::nothing());
+    }
+    written.follow(&format!("{NAME} {}", request.model), &request.messages);
+    if let Some(stable) = written.stable(&request.messages) {
+        let mut history = History::new(&request.model, written);
+        history.take(stable);
+        if history.is_settled() {
+            let (turns, ids) = (history.turns, history.ids);
+            written.add(stable, &turns, ids);
         }
     }
+    let mut history = History::new(&request.model, written);
+    history.take(written.rest(&request.messages));
     history.end();
+    // What marks the end of the cache, and what decides on thinking, must be among what is written anew.
+    if !written.is_empty() && !history.is_apart() {
+        return encode(request, &mut Written::nothing());
+    }
 
     let max_tokens = request.max_tokens.unwrap_or_else(|| default_max_tokens(&request.model));
     let is_forced = matches!(request.tool_choice, ToolChoice::Any | ToolChoice::Tool(_));
@@ -53,7 +66,7 @@ pub(super) fn encode(request: &ModelRequest) -> HttpRequest {
         request.output_schema.as_ref().map(|schema| Format { kind: "json_schema", schema });
     let output_config =
         (effort.is_some() || format.is_some()).then_some(OutputConfig { effort, format });
-    let body = Body {
+    let head = Head {
         model: &request.model,
         max_tokens,
         stream: true,
@@ -66,24 +79,24 @@ pub(super) fn encode(request: &ModelRequest) -> HttpRequest {
         system,
         tools,
         tool_choice,
-        messages: history.turns,
     };
-    HttpRequest {
-        path: "/v1/messages".to_owned(),
-        headers: [
-            ("content-type", "application/json"),
-            ("accept", "text/event-stream"),
-            ("anthropic-version", "2023-06-01"),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .to_vec(),
-        // Cannot fail: no map here has keys that are no text, and a `Vec` takes every byte.
-        body: serde_json::to_vec(&body).unwrap_or_default(),
-    }
+    let headers = [
+        ("content-type", "application/json"),
+        ("accept", "text/event-stream"),
+        ("anthropic-version", "2023-06-01"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let messages = ("messages", None, &history.turns[..]);
+    written.request("/v1/messages".to_owned(), headers.into(), &head, messages, &Rest {})
 }
 
+/// What comes after the messages.
 #[derive(Serialize)]
-struct Body<'a> {
+struct Rest {}
+
+/// What comes before the messages.
+#[derive(Serialize)]
+struct Head<'a> {
     model: &'a str,
     max_tokens: u64,
     stream: bool,
@@ -99,7 +112,6 @@ struct Body<'a> {
     tool_choice: Option<Choice<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<Content<'a>>,
-    messages: Vec<Turn<'a>>,
 }
 
 #[derive(Serialize)]
@@ -256,12 +268,14 @@ fn mark_stable(turns: &mut [Turn<'_>]) {
 
 /// The conversation under the API's rules: roles take turns, each call has its result in the next turn, ids
 /// are unique and of a certain form, no text is empty.
-struct History<'a> {
+struct History<'a, 'w> {
     model: &'a str,
+    /// What stands before it.
+    before: &'w Written,
     turns: Vec<Turn<'a>>,
     /// The calls of the last turn: the history's id and the one that is sent.
     open: Vec<(&'a str, String)>,
-    ids: BTreeSet<String>,
+    ids: Ids,
     /// The tools that were called.
     tools: BTreeSet<Cow<'a, str>>,
     /// Whether the last turn ends with a server's tool: the provider continues it by itself.
@@ -271,14 +285,35 @@ struct History<'a> {
 const INTERRUPTED: &str = "The call was interrupted; whether it had an effect is unknown.";
 const CONTINUE: &str = "Continue.";
 
-impl<'a> History<'a> {
-    fn new(model: &'a str) -> History<'a> {
+impl<'a, 'w> History<'a, 'w> {
+    fn new(model: &'a str, before: &'w Written) -> History<'a, 'w> {
         let (turns, open) = (Vec::new(), Vec::new());
-        let (ids, tools) = (BTreeSet::new(), BTreeSet::new());
-        History { model, turns, open, ids, tools, pauses: false }
+        let (ids, tools) = (Ids::default(), BTreeSet::new());
+        History { model, before, turns, open, ids, tools, pauses: false }
     }
 
-    fn assistant(&mut self, messages: &'a [Message]) {
+    fn take(&mut self, messages: &'a [Arc<Message>]) {
+        for group in messages.chunk_by(|a, b| a.role == b.role) {
+            match group.first().map(|message| message.role) {
+                Some(Role::Assistant) => self.assistant(group),
+                Some(Role::User) => self.user(group),
+                None => {}
+            }
+        }
+    }
+
+    /// Whether nothing that follows can change it, if an answer follows.
+    fn is_settled(&self) -> bool {
+        self.open.is_empty() && self.turns.last().is_some_and(|turn| turn.role == Role::User)
+    }
+
+    /// Whether nothing about it depends on what stands before it, but the ids.
+    fn is_apart(&mut self) -> bool {
+        let [stable @ .., _] = self.turns.as_mut_slice() else { return false };
+        stable.iter_mut().flat_map(|turn| &mut turn.content).any(|block| block.mark().is_some())
+    }
+
+    fn assistant(&mut self, messages: &'a [Arc<Message>]) {
         let mut content = Vec::new();
         self.pauses = false;
         for block in messages.iter().flat_map(|message| &message.blocks) {
@@ -301,13 +336,13 @@ impl<'a> History<'a> {
         while matches!(content.last(), Some(Content::Native(raw)) if is_thought(raw)) {
             content.pop();
         }
-        if self.turns.is_empty() && !content.is_empty() {
+        if self.turns.is_empty() && self.before.is_empty() && !content.is_empty() {
             self.push(Role::User, vec![Content::text(CONTINUE)]);
         }
         self.push(Role::Assistant, content);
     }
 
-    fn user(&mut self, messages: &'a [Message]) {
+    fn user(&mut self, messages: &'a [Arc<Message>]) {
         let mut results = Vec::new();
         let mut rest = Vec::new();
         for block in messages.iter().flat_map(|message| &message.blocks) {
@@ -374,7 +409,7 @@ impl<'a> History<'a> {
         }
         let mut sent = clean.clone();
         let mut n = 1_u32;
-        while !self.ids.insert(sent.clone()) {
+        while !self.ids.take(&sent, self.before.ids()) {
             n += 1;
             sent = format!("{clean}_{n}");
         }
@@ -515,7 +550,7 @@ fn default_max_tokens(model: &str) -> u64 {
 fn thinking(
     request: &ModelRequest,
     max_tokens: u64,
-    history: &History<'_>,
+    history: &History<'_, '_>,
     is_forced: bool,
 ) -> (Option<Thinking>, Option<&'static str>) {
     const LEAST: u64 = 1_024;

@@ -1,11 +1,13 @@
 //! A request in Google's words.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use machine::message::{Block, Message, Native, Part, Role};
 use serde_json::{Map, Value, json};
 
 use super::{NAME, schema};
+use crate::model::written::{Ids, Written};
 use crate::model::{Effort, HttpRequest, ModelRequest, ToolChoice, sent_name};
 
 /// What a model is told of a call that has no result.
@@ -17,7 +19,7 @@ const CONTINUE: &str = "Continue.";
 /// Google's own word for calls that another model made: newer models refuse a call without a signature.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-pub(super) fn request(request: &ModelRequest) -> HttpRequest {
+pub(super) fn request(request: &ModelRequest, written: &mut Written) -> HttpRequest {
     let model = request.model.strip_prefix("models/").unwrap_or(&request.model);
     let generation = Generation::of(model);
     let mut body = Map::new();
@@ -39,7 +41,6 @@ pub(super) fn request(request: &ModelRequest) -> HttpRequest {
     if !system.is_empty() {
         body.insert("systemInstruction".to_owned(), json!({"parts": [{"text": system}]}));
     }
-    body.insert("contents".to_owned(), contents(&request.messages, model, generation).into());
     if !request.tools.is_empty() {
         let declarations: Vec<Value> = request
             .tools
@@ -67,11 +68,20 @@ pub(super) fn request(request: &ModelRequest) -> HttpRequest {
     if !config.is_empty() {
         body.insert("generationConfig".to_owned(), config.into());
     }
-    HttpRequest {
-        path: format!("/v1beta/{}:streamGenerateContent?alt=sse", resource(model)),
-        headers: vec![("content-type".to_owned(), "application/json".to_owned())],
-        body: Value::Object(body).to_string().into_bytes(),
+    written.follow(&format!("{NAME} {}", request.model), &request.messages);
+    if let Some(stable) = written.stable(&request.messages) {
+        let history = Contents::new(stable, model, generation, written);
+        if history.is_settled() {
+            written.add(stable, &history.list(), Ids::default());
+        }
     }
+    let mut history = Contents::new(written.rest(&request.messages), model, generation, written);
+    history.answer(&mut Vec::new());
+    let list = history.list();
+    // The conversation is the first field, as the fields are in the order of their names.
+    let path = format!("/v1beta/{}:streamGenerateContent?alt=sse", resource(model));
+    let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+    written.request(path, headers, &json!({}), ("contents", None, &list), &body)
 }
 
 /// `models/NAME`, or the name itself if it says which kind of model (`tunedModels/NAME`).
@@ -175,36 +185,50 @@ struct Contents<'m> {
     generation: Generation,
     list: Vec<Value>,
     open: Vec<Call<'m>>,
+    /// Whether the conversation begins with it.
+    is_first: bool,
 }
 
 /// The conversation: roles take turns, and every call is answered in the turn after it.
-fn contents(messages: &[Message], model: &str, generation: Generation) -> Vec<Value> {
-    let mut contents = Contents { model, generation, list: Vec::new(), open: Vec::new() };
-    let mut rest = messages;
-    while let Some(first) = rest.first() {
-        let same = rest.iter().take_while(|message| message.role == first.role).count();
-        let (run, after) = rest.split_at(same);
-        match first.role {
-            Role::User => contents.user(run),
-            Role::Assistant => run.iter().for_each(|message| contents.assistant(message)),
-        }
-        rest = after;
-    }
-    contents.answer(&mut Vec::new());
-    let mut list = contents.list;
-    if list.first().is_none_or(|content| content["role"] == "model") {
-        list.insert(0, json!({"role": "user", "parts": [{"text": CONTINUED}]}));
-    }
-    // A turn that its own provider would have gone on with ends with the model; here somebody has to ask.
-    if list.last().is_some_and(|content| content["role"] == "model") {
-        list.push(json!({"role": "user", "parts": [{"text": CONTINUE}]}));
-    }
-    list
-}
-
 impl<'m> Contents<'m> {
+    fn new(
+        messages: &'m [Arc<Message>],
+        model: &'m str,
+        generation: Generation,
+        before: &Written,
+    ) -> Contents<'m> {
+        let (list, open, is_first) = (Vec::new(), Vec::new(), before.is_empty());
+        let mut contents = Contents { model, generation, list, open, is_first };
+        for run in messages.chunk_by(|a, b| a.role == b.role) {
+            match run.first().map(|message| message.role) {
+                Some(Role::User) => contents.user(run),
+                Some(Role::Assistant) => run.iter().for_each(|message| contents.assistant(message)),
+                None => {}
+            }
+        }
+        contents
+    }
+
+    /// Whether nothing that follows can change it, if an answer follows.
+    fn is_settled(&self) -> bool {
+        self.open.is_empty() && self.list.last().is_some_and(|content| content["role"] == "user")
+    }
+
+    /// The conversation as it is sent.
+    fn list(self) -> Vec<Value> {
+        let mut list = self.list;
+        if self.is_first && list.first().is_none_or(|content| content["role"] == "model") {
+            list.insert(0, json!({"role": "user", "parts": [{"text": CONTINUED}]}));
+        }
+        // A turn that its own provider would have gone on with ends with the model; here somebody has to ask.
+        if list.last().is_some_and(|content| content["role"] == "model") {
+            list.push(json!({"role": "user", "parts": [{"text": CONTINUE}]}));
+        }
+        list
+    }
+
     /// What was said to the model in one go: the results of its calls first, in their order.
-    fn user(&mut self, run: &'m [Message]) {
+    fn user(&mut self, run: &'m [Arc<Message>]) {
         let mut blocks: Vec<&'m Block> = run.iter().flat_map(|message| &message.blocks).collect();
         self.answer(&mut blocks);
         let parts = blocks.into_iter().filter_map(|block| match &block.part {

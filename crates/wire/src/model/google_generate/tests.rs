@@ -14,7 +14,7 @@ fn asks(model: &str, messages: Vec<Message>) -> ModelRequest {
     ModelRequest {
         model: model.to_owned(),
         system: String::new(),
-        messages,
+        messages: machine::message::conversation(messages),
         tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
         max_tokens: None,

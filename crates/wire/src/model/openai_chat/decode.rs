@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::failure;
 use super::frame::{self, Counters, Field};
+use crate::model::quick::Template;
 use crate::model::{Decode, ErrorKind, ModelError, StreamEvent};
 
 const COUNTERS: Counters = Counters {
@@ -31,6 +32,16 @@ pub(super) struct Decoder {
     is_refused: bool,
     is_finished: bool,
     is_done: bool,
+    /// What the last frame brought, if another like it can be read at a glance.
+    like: Option<Like>,
+    template: Template,
+}
+
+/// One piece for this block, and nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Like {
+    Text(usize),
+    Arguments(usize),
 }
 
 #[derive(Debug)]
@@ -142,9 +153,14 @@ impl Decode for Decoder {
         if self.is_done {
             return Ok(());
         }
+        if self.repeat(event, data, out) {
+            return Ok(());
+        }
+        self.like = None;
         if data.trim() == "[DONE]" {
             return self.done(out);
         }
+        let before = out.len();
         let chunk: Chunk<'_> = frame::read(data)?;
         let is_error = chunk.error.is_some()
             || chunk.object.as_str() == "error"
@@ -153,7 +169,11 @@ impl Decode for Decoder {
         if is_error {
             return Err(failure::in_stream(&frame::read(data)?));
         }
-        self.chunk(chunk, out)
+        self.chunk(chunk, out)?;
+        if let [said] = &out[before..] {
+            self.learn(event, data, said);
+        }
+        Ok(())
     }
 
     fn is_complete(&self) -> bool {
@@ -162,6 +182,37 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
+    /// Takes a frame that is like the last one that was read, but for its text. Nothing else came in between, so it
+    /// goes where that one went.
+    pub(super) fn repeat(&mut self, event: &str, data: &str, out: &mut Vec<StreamEvent>) -> bool {
+        let Some(like) = self.like.filter(|_| event.is_empty()) else { return false };
+        let Some(text) = self.template.fill(data).filter(|text| !text.is_empty()) else {
+            return false;
+        };
+        let text = text.into_owned();
+        out.push(match like {
+            Like::Text(index) => StreamEvent::TextDelta { index, text },
+            Like::Arguments(index) => {
+                StreamEvent::InputJsonDelta { index, id: Arc::default(), json: text }
+            }
+        });
+        true
+    }
+
+    /// Remembers a frame that brought one piece of text or arguments and nothing else.
+    fn learn(&mut self, event: &str, data: &str, said: &StreamEvent) {
+        let (like, key, text) = match said {
+            StreamEvent::TextDelta { index, text } => (Like::Text(*index), "\"content\":", text),
+            StreamEvent::InputJsonDelta { index, json, .. } => {
+                (Like::Arguments(*index), "\"arguments\":", json)
+            }
+            _ => return,
+        };
+        if event.is_empty() && !self.is_finished && self.template.learn(data, key, text) {
+            self.like = Some(like);
+        }
+    }
+
     fn done(&mut self, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
         self.is_done = true;
         if self.is_finished {

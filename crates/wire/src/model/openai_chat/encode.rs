@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::NAME;
-use super::history::{self, Heard, IdForm, Said, Turn};
+use super::history::{self, Heard, History, IdForm, Said, Turn};
 use crate::model::{
-    Effort, HttpRequest, ModelRequest, ToolChoice, ToolDeclaration, Vendor, sent_name,
+    Effort, HttpRequest, ModelRequest, ToolChoice, ToolDeclaration, Vendor, Written, sent_name,
 };
 
 /// Between a tool's result and a person, where the server wants the model to speak first.
@@ -19,12 +19,26 @@ const BRIDGE: &str = "Understood.";
 /// What the model is told if nothing was said since it last spoke.
 const CONTINUE: &str = "Continue.";
 
-pub(super) fn request(vendor: &Vendor, request: &ModelRequest) -> HttpRequest {
+pub(super) fn request(
+    vendor: &Vendor,
+    request: &ModelRequest,
+    written: &mut Written,
+) -> HttpRequest {
+    let form = if vendor.short_tool_ids { IdForm::Nine } else { IdForm::AtMost(40) };
+    written.follow(&format!("{NAME} {vendor:?} {}", request.model), &request.messages);
+    if let Some(stable) = written.stable(&request.messages) {
+        let history = History::new(stable, form, written.ids());
+        if history.is_settled() {
+            let (items, ids) = (messages(vendor, &request.model, history.turns), history.ids);
+            written.add(stable, &items, ids);
+        }
+    }
+    let history = History::new(written.rest(&request.messages), form, written.ids());
+    let items = messages(vendor, &request.model, history.turns);
+    let system = (!request.system.is_empty()).then_some(Wire::System { content: &request.system });
     let limit = |named: bool| request.max_tokens.filter(|_| named);
     let has_tools = !request.tools.is_empty();
-    let body = Body {
-        model: &request.model,
-        messages: messages(vendor, request),
+    let rest = Rest {
         stream: true,
         stream_options: (!vendor.no_stream_options)
             .then_some(StreamOptions { include_usage: true }),
@@ -36,7 +50,9 @@ pub(super) fn request(vendor: &Vendor, request: &ModelRequest) -> HttpRequest {
         reasoning_effort: request.effort.map(effort),
         response_format: request.output_schema.as_ref().map(ResponseFormat::new),
     };
-    HttpRequest { path: "/chat/completions".to_owned(), headers: headers(), body: bytes(&body) }
+    let head = Head { model: &request.model };
+    let messages = ("messages", system, &items[..]);
+    written.request("/chat/completions".to_owned(), headers(), &head, messages, &rest)
 }
 
 /// The headers of every request of both OpenAI dialects.
@@ -44,12 +60,6 @@ pub(in crate::model) fn headers() -> Vec<(String, String)> {
     [("content-type", "application/json"), ("accept", "text/event-stream")]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into()
-}
-
-/// A body as bytes.
-pub(in crate::model) fn bytes(body: &impl Serialize) -> Vec<u8> {
-    // Only a map with keys that are no text, or a failing writer, can fail here; bodies have neither.
-    serde_json::to_vec(body).expect("a body of text keys is written to memory")
 }
 
 /// The word for an effort, in both OpenAI dialects.
@@ -62,13 +72,9 @@ pub(in crate::model) fn effort(effort: Effort) -> &'static str {
     }
 }
 
-fn messages<'a>(vendor: &Vendor, request: &'a ModelRequest) -> Vec<Wire<'a>> {
-    let form = if vendor.short_tool_ids { IdForm::Nine } else { IdForm::AtMost(40) };
-    let mut messages = Vec::with_capacity(request.messages.len() + 1);
-    if !request.system.is_empty() {
-        messages.push(Wire::System { content: &request.system });
-    }
-    for turn in history::turns(&request.messages, form) {
+fn messages<'a>(vendor: &Vendor, model: &str, turns: Vec<Turn<'a>>) -> Vec<Wire<'a>> {
+    let mut messages = Vec::with_capacity(turns.len() + 1);
+    for turn in turns {
         match turn {
             Turn::User(heard) => {
                 if vendor.assistant_after_tools
@@ -79,7 +85,7 @@ fn messages<'a>(vendor: &Vendor, request: &'a ModelRequest) -> Vec<Wire<'a>> {
                 let parts = heard.into_iter().map(|heard| user_part(vendor, heard)).collect();
                 messages.extend(Content::new(parts).map(|content| Wire::User { content }));
             }
-            Turn::Assistant(said) => assistant(said, &request.model, &mut messages),
+            Turn::Assistant(said) => assistant(said, model, &mut messages),
         }
     }
     // A turn that its own provider would have gone on with ends with the model; here somebody has to ask.
@@ -172,10 +178,15 @@ fn user_part<'a>(vendor: &Vendor, heard: Heard<'a>) -> ContentPart<'a> {
     }
 }
 
+/// What comes before the messages.
 #[derive(Serialize)]
-struct Body<'a> {
+struct Head<'a> {
     model: &'a str,
-    messages: Vec<Wire<'a>>,
+}
+
+/// What comes after them.
+#[derive(Serialize)]
+struct Rest<'a> {
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,

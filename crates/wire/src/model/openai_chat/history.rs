@@ -2,10 +2,12 @@
 //! an id that the server takes. Stored history stays as it is.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use machine::message::{Block, Message, Part, Role};
 use serde_json::Value;
+
+use crate::model::written::Ids;
 
 /// What stands in for a result that never came.
 const NO_RESULT: &str = "The call was interrupted; its outcome is unknown.";
@@ -64,39 +66,72 @@ pub(in crate::model) struct Call<'a> {
     is_answered: bool,
 }
 
-/// Puts a conversation in order. A result goes to its call if nobody spoke in between; any other becomes text of
-/// the user, so that what was sent before stays as it was.
-pub(in crate::model) fn turns(messages: &[Message], form: IdForm) -> Vec<Turn<'_>> {
-    let mut ids = Ids { form, used: BTreeSet::new(), made: 0 };
-    let mut turns: Vec<Turn<'_>> = Vec::new();
-    for message in messages {
-        match message.role {
-            Role::Assistant => {
-                let said = said(&message.blocks, &mut ids);
-                match turns.last_mut() {
-                    _ if said.is_empty() => {}
-                    Some(Turn::Assistant(before)) if before.iter().all(|s| s.call.is_none()) => {
-                        before.extend(said);
+/// A conversation, or a part of one, in order.
+pub(in crate::model) struct History<'a> {
+    /// Its turns.
+    pub(in crate::model) turns: Vec<Turn<'a>>,
+    /// The ids of its calls.
+    pub(in crate::model) ids: Ids,
+}
+
+impl<'a> History<'a> {
+    /// Puts a conversation in order, after one that took the ids `before`. A result goes to its call if nobody
+    /// spoke in between; any other becomes text of the user, so that what was sent before stays as it was.
+    pub(in crate::model) fn new(
+        messages: &'a [Arc<Message>],
+        form: IdForm,
+        before: &Ids,
+    ) -> History<'a> {
+        let ids = Ids::after(before);
+        let mut calls = CallIds { form, before, ids };
+        let mut turns: Vec<Turn<'_>> = Vec::new();
+        for message in messages {
+            match message.role {
+                Role::Assistant => {
+                    let said = said(&message.blocks, &mut calls);
+                    match turns.last_mut() {
+                        _ if said.is_empty() => {}
+                        Some(Turn::Assistant(before))
+                            if before.iter().all(|s| s.call.is_none()) =>
+                        {
+                            before.extend(said);
+                        }
+                        _ => turns.push(Turn::Assistant(said)),
                     }
-                    _ => turns.push(Turn::Assistant(said)),
                 }
-            }
-            Role::User => {
-                for block in &message.blocks {
-                    if let Some(heard) = hear(block, &mut turns) {
-                        match turns.last_mut() {
-                            Some(Turn::User(before)) => before.push(heard),
-                            _ => turns.push(Turn::User(vec![heard])),
+                Role::User => {
+                    for block in &message.blocks {
+                        if let Some(heard) = hear(block, &mut turns) {
+                            match turns.last_mut() {
+                                Some(Turn::User(before)) => before.push(heard),
+                                _ => turns.push(Turn::User(vec![heard])),
+                            }
                         }
                     }
                 }
             }
         }
+        History { turns, ids: calls.ids }
     }
-    turns
+
+    /// Whether nothing that follows can change it, if an answer follows that is not empty: the last turn is not
+    /// one that goes on, and no call of the last answers waits for its result.
+    pub(in crate::model) fn is_settled(&self) -> bool {
+        let goes_on = match self.turns.last() {
+            Some(Turn::User(_)) => false,
+            Some(Turn::Assistant(said)) => said.iter().all(|said| said.call.is_none()),
+            None => true,
+        };
+        let latest = self.turns.iter().rev().map_while(|turn| match turn {
+            Turn::Assistant(said) => Some(said),
+            Turn::User(_) => None,
+        });
+        let mut calls = latest.flatten().filter_map(|said| said.call.as_ref());
+        !goes_on && calls.all(|call| call.is_answered)
+    }
 }
 
-fn said<'a>(blocks: &'a [Block], ids: &mut Ids) -> Vec<Said<'a>> {
+fn said<'a>(blocks: &'a [Block], ids: &mut CallIds<'_>) -> Vec<Said<'a>> {
     let mut said = Vec::with_capacity(blocks.len());
     for block in blocks {
         let call = match &block.part {
@@ -156,13 +191,13 @@ fn result_text(text: &str, is_error: bool) -> Cow<'_, str> {
 
 /// Gives each call of a request an id of its own. An id that fits and is not taken is kept; others get the
 /// next number, so that the same history always gives the same ids.
-struct Ids {
+struct CallIds<'a> {
     form: IdForm,
-    used: BTreeSet<String>,
-    made: u64,
+    before: &'a Ids,
+    ids: Ids,
 }
 
-impl Ids {
+impl CallIds<'_> {
     fn take(&mut self, id: &str) -> String {
         let fits = match self.form {
             IdForm::Nine => id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric()),
@@ -171,16 +206,16 @@ impl Ids {
                     && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
             }
         };
-        if fits && self.used.insert(id.to_owned()) {
+        if fits && self.ids.take(id, self.before) {
             return id.to_owned();
         }
         loop {
-            self.made += 1;
+            self.ids.made += 1;
             let made = match self.form {
-                IdForm::Nine => format!("c{:08}", self.made),
-                IdForm::AtMost(_) => format!("call_{}", self.made),
+                IdForm::Nine => format!("c{:08}", self.ids.made),
+                IdForm::AtMost(_) => format!("call_{}", self.ids.made),
             };
-            if self.used.insert(made.clone()) {
+            if self.ids.take(&made, self.before) {
                 return made;
             }
         }

@@ -104,7 +104,7 @@ pub(in crate::model) fn ask(messages: Vec<Message>) -> ModelRequest {
     ModelRequest {
         model: "m".to_owned(),
         system: String::new(),
-        messages,
+        messages: machine::message::conversation(messages),
         tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
         max_tokens: None,

@@ -7,19 +7,27 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::NAME;
-use crate::model::openai_chat::encode::{bytes, effort, headers};
-use crate::model::openai_chat::history::{self, Heard, IdForm, Said, Turn};
-use crate::model::{HttpRequest, ModelRequest, ToolChoice, ToolDeclaration, sent_name};
+use crate::model::openai_chat::encode::{effort, headers};
+use crate::model::openai_chat::history::{self, Heard, History, IdForm, Said, Turn};
+use crate::model::{HttpRequest, ModelRequest, ToolChoice, ToolDeclaration, Written, sent_name};
 
 /// Families that do not reason; they refuse to be asked for encrypted reasoning.
 const WITHOUT_REASONING: &[&str] = &["gpt-3", "gpt-4", "chatgpt-"];
 
-pub(super) fn request(request: &ModelRequest) -> HttpRequest {
+pub(super) fn request(request: &ModelRequest, written: &mut Written) -> HttpRequest {
+    const FORM: IdForm = IdForm::AtMost(64);
+    written.follow(&format!("{NAME} {}", request.model), &request.messages);
+    if let Some(stable) = written.stable(&request.messages) {
+        let history = History::new(stable, FORM, written.ids());
+        if history.is_settled() {
+            let (items, ids) = (input(&request.model, history.turns), history.ids);
+            written.add(stable, &items, ids);
+        }
+    }
+    let history = History::new(written.rest(&request.messages), FORM, written.ids());
+    let items = input(&request.model, history.turns);
     let has_tools = !request.tools.is_empty();
-    let body = Body {
-        model: &request.model,
-        instructions: &request.system,
-        input: input(request),
+    let rest = Rest {
         tools: request.tools.iter().map(Tool::new).collect(),
         tool_choice: has_tools.then(|| Choice::new(&request.tool_choice)),
         max_output_tokens: request.max_tokens,
@@ -30,7 +38,8 @@ pub(super) fn request(request: &ModelRequest) -> HttpRequest {
         store: false,
         stream: true,
     };
-    HttpRequest { path: "/responses".to_owned(), headers: headers(), body: bytes(&body) }
+    let head = Head { model: &request.model, instructions: &request.system };
+    written.request("/responses".to_owned(), headers(), &head, ("input", None, &items), &rest)
 }
 
 fn reasons(request: &ModelRequest) -> bool {
@@ -38,15 +47,15 @@ fn reasons(request: &ModelRequest) -> bool {
         || !WITHOUT_REASONING.iter().any(|family| request.model.starts_with(family))
 }
 
-fn input(request: &ModelRequest) -> Vec<Item<'_>> {
-    let mut items = Vec::with_capacity(request.messages.len());
-    for turn in history::turns(&request.messages, IdForm::AtMost(64)) {
+fn input<'a>(model: &str, turns: Vec<Turn<'a>>) -> Vec<Item<'a>> {
+    let mut items = Vec::with_capacity(2 * turns.len());
+    for turn in turns {
         match turn {
             Turn::User(heard) => {
                 let content = Content::new(heard.into_iter().map(user_part).collect());
                 items.push(Item::Message { role: "user", content });
             }
-            Turn::Assistant(said) => assistant(said, &request.model, &mut items),
+            Turn::Assistant(said) => assistant(said, model, &mut items),
         }
     }
     items
@@ -137,12 +146,17 @@ fn user_part(heard: Heard<'_>) -> InputPart<'_> {
     }
 }
 
+/// What comes before the conversation.
 #[derive(Serialize)]
-struct Body<'a> {
+struct Head<'a> {
     model: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     instructions: &'a str,
-    input: Vec<Item<'a>>,
+}
+
+/// What comes after it.
+#[derive(Serialize)]
+struct Rest<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,7 @@
 //! What a served script is asked: which dialect by the path, which words by the body.
 
+use std::borrow::Borrow;
+
 use machine::message::{Message, Part, Role};
 use serde_json::Value;
 
@@ -144,16 +146,13 @@ fn question(route: &Route, body: &Value) -> Result<Asked, String> {
 }
 
 /// What was said since the model last spoke: for a [`super::Player`] without a server.
-pub fn heard(messages: &[Message]) -> String {
-    let after = messages.iter().rposition(|message| message.role == Role::Assistant);
-    let fresh = &messages[after.map_or(0, |at| at + 1)..];
-    let texts =
-        fresh.iter().flat_map(|message| &message.blocks).filter_map(|block| match &block.part {
-            Part::Text { text } | Part::ToolResult { text, .. } => Some(text.as_str()),
-            Part::Thinking { .. } | Part::ToolUse { .. } | Part::Media { .. } | Part::Opaque => {
-                None
-            }
-        });
+pub fn heard(messages: &[impl Borrow<Message>]) -> String {
+    let after = messages.iter().rposition(|message| message.borrow().role == Role::Assistant);
+    let fresh = messages[after.map_or(0, |at| at + 1)..].iter().map(Borrow::borrow);
+    let texts = fresh.flat_map(|message| &message.blocks).filter_map(|block| match &block.part {
+        Part::Text { text } | Part::ToolResult { text, .. } => Some(text.as_str()),
+        Part::Thinking { .. } | Part::ToolUse { .. } | Part::Media { .. } | Part::Opaque => None,
+    });
     texts.collect::<Vec<&str>>().join("\n")
 }
 

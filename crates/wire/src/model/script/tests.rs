@@ -418,7 +418,7 @@ fn the_same_question_is_heard_in_every_dialect() {
     let mut request = ModelRequest {
         model: "some-model".to_owned(),
         system: "standing orders".to_owned(),
-        messages,
+        messages: machine::message::conversation(messages),
         tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
         max_tokens: Some(100),
@@ -447,7 +447,7 @@ fn the_same_question_is_heard_in_every_dialect() {
             }
             assert_eq!(asked.text.contains("old words"), round == 1, "{served:?}: {asked:?}");
         }
-        request.messages.truncate(1);
+        std::sync::Arc::make_mut(&mut request.messages).truncate(1);
     }
 }
 

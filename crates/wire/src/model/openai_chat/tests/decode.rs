@@ -475,3 +475,50 @@ fn extra_content_of_a_call_is_kept() {
         ],
     );
 }
+
+#[test]
+fn frames_that_repeat_each_other_are_read_like_any_others() {
+    let say = |text: &str| delta(json!({ "content": text }));
+    let frames = [
+        delta(json!({ "role": "assistant", "content": "", "refusal": null })),
+        say("a"),
+        say("b \"c\" \\ é\n"),
+        say("\"content\":\"x\""),
+        say(""),
+        say("d"),
+        delta(json!({ "reasoning": "hm" })),
+        say("e"),
+        say("f"),
+        delta(json!({ "refusal": "no" })),
+        say("g"),
+        delta(json!({ "content": "h", "x": { "content": "h" } })),
+        delta(json!({ "content": "i", "x": { "content": "h" } })),
+        say("j"),
+        opens(0, "one"),
+        goes_on(0, "{\"a\":"),
+        goes_on(0, "1"),
+        opens(1, "two"),
+        goes_on(1, "{}"),
+        goes_on(0, ",\"arguments\":2"),
+        goes_on(0, "}"),
+        goes_on(0, ""),
+        finish("tool_calls"),
+        goes_on(0, ""),
+    ];
+    // A number that is never the same makes each frame unlike the one before it.
+    let number = |(n, frame): (usize, &String)| format!("{{\"n\":{n},{}", &frame[1..]);
+    let unlike: Vec<String> = frames.iter().enumerate().map(number).collect();
+    let dialect = OpenAiChat::default();
+    assert_eq!(events(&dialect, &frames), events(&dialect, &unlike));
+    // And each but the first of a row was read at a glance.
+    let mut decoder = super::super::decode::Decoder::default();
+    let mut glances = 0;
+    for frame in &frames[..4] {
+        let mut out = Vec::new();
+        glances += usize::from(decoder.repeat("", frame, &mut out));
+        if out.is_empty() {
+            crate::model::Decode::frame(&mut decoder, "", frame, &mut out).unwrap();
+        }
+    }
+    assert_eq!(glances, 2);
+}

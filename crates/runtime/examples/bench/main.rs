@@ -7,10 +7,17 @@
 //!   bench step [STEPS]            one `step`, early and late in a long history
 //!   bench parked TASKS            memory of tasks that wait, driven and put down
 //!   bench start TASKS             opening a journal that holds that many finished tasks
+//!   bench w1 DIALECT MODE TURNS   one long streamed answer (DIALECT: anthropic, chat, responses)
+//!   bench w2 DIALECT TURNS        a loop of tool calls, the whole history in each request
+//!   bench w4 DIALECT TASKS DELAY  that many tasks at once; the server answers after DELAY ms
+//!
+//! The last three need the scripted server of the harness at `$BASE`.
 //!
 //! CPU time is of this process, all threads. Never compare figures across runs: the disk is not the same.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on has nothing to say")]
+
+mod model_path;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,12 +49,16 @@ fn main() {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let number =
         |index: usize, or: u64| words.get(index).and_then(|word| word.parse().ok()).unwrap_or(or);
+    let word = |index: usize| words.get(index).copied().unwrap_or_default();
     let folder =
         tempfile::tempdir_in(std::env::var_os("BENCH_DIR").unwrap_or_else(|| ".".into())).unwrap();
     match words.first().copied().unwrap_or("all") {
         "raw" => print(raw(folder.path(), number(1, 1) as usize, number(2, 2))),
         "w3" => print(durable_steps(folder.path(), number(1, 10_000), number(2, 1))),
         "w3r" => print(resume(folder.path(), number(1, 10_000), words.get(2) != Some(&"log"))),
+        "w1" => print(model_path::w1(folder.path(), word(1), word(2), number(3, 10))),
+        "w2" => print(model_path::w2(folder.path(), word(1), number(2, 100))),
+        "w4" => print(model_path::w4(folder.path(), word(1), number(2, 1_000), word(3))),
         "step" => print(pure_step(number(1, 200_000))),
         "parked" => print(parked(folder.path(), number(1, 10_000))),
         "start" => print(start(folder.path(), number(1, 100_000))),
@@ -402,8 +413,13 @@ impl Meter {
     }
 }
 
+#[allow(unsafe_code)]
 fn cpu() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a value of this function. Not through the vDSO, which valgrind has none of.
+    unsafe {
+        libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time)
+    };
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 

@@ -1,0 +1,136 @@
+//! The network's event loop. It has no thread of its own: whoever waits drives it, so that what a model says goes
+//! from the socket to its reader without a change of threads. It starts with the first call, and nothing of it
+//! exists before.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::OnceLock;
+use std::task::Poll;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::runtime::Runtime;
+use tokio::sync::{Notify, Semaphore};
+
+/// Descriptors that are left to everything else: the journal, processes, files.
+const RESERVED: u64 = 256;
+
+/// What all calls share once the first was made.
+#[derive(Debug)]
+struct Network {
+    runtime: Runtime,
+    /// One for each connection that may be open at once; calls beyond it wait for their turn.
+    places: Semaphore,
+}
+
+static NETWORK: OnceLock<Result<Network, String>> = OnceLock::new();
+
+/// Descriptors this process may have, before more were allowed.
+static BEFORE: OnceLock<Rlimit> = OnceLock::new();
+
+fn network() -> Result<&'static Network, String> {
+    NETWORK.get_or_init(start).as_ref().map_err(Clone::clone)
+}
+
+fn running() -> Option<&'static Network> {
+    NETWORK.get()?.as_ref().ok()
+}
+
+fn start() -> Result<Network, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("the network cannot be used: {error}"))?;
+    let limit = allow_descriptors();
+    let places = limit.saturating_sub(RESERVED).max(limit / 2).max(1);
+    let places = usize::try_from(places).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+    Ok(Network { runtime, places: Semaphore::new(places) })
+}
+
+/// Allows this process as many descriptors as the system lets it have; how many that are.
+fn allow_descriptors() -> u64 {
+    let before = getrlimit(Resource::Nofile);
+    let _ = BEFORE.set(before);
+    let wanted = Rlimit { current: before.maximum, maximum: before.maximum };
+    let now = match setrlimit(Resource::Nofile, wanted) {
+        Ok(()) => before.maximum,
+        Err(_) => before.current,
+    };
+    now.unwrap_or(u64::MAX)
+}
+
+/// The limit of descriptors that children get: some programs do not bear more than they expect.
+pub(crate) fn descriptors_of_children() -> Option<Rlimit> {
+    BEFORE.get().copied()
+}
+
+/// Runs a future on the loop, without waiting for it. It makes way only while somebody waits.
+pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Result<(), String> {
+    // Whoever wants to know how it ends is told by the future itself.
+    drop(network()?.runtime.spawn(future));
+    Ok(())
+}
+
+/// Waits for a future and drives the loop meanwhile. Must not be called from inside of it.
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> Result<T, String> {
+    Ok(network()?.runtime.block_on(future))
+}
+
+/// Waits until `ready` is notified, at most `patience` (for ever if `None`), and drives the loop meanwhile. False,
+/// at once, if there is no loop.
+pub(crate) fn idle(ready: &Notify, patience: Option<Duration>) -> bool {
+    let Some(network) = running() else { return false };
+    network.runtime.block_on(async {
+        match patience {
+            None => ready.notified().await,
+            Some(patience) => {
+                // Whether it was notified or the time is over is for the caller to see.
+                let _ = tokio::time::timeout(patience, ready.notified()).await;
+            }
+        }
+    });
+    true
+}
+
+/// Lets what is ready on the loop go on, without waiting.
+pub(crate) fn glance() {
+    if let Some(network) = running()
+        && network.runtime.metrics().num_alive_tasks() > 0
+    {
+        network.runtime.block_on(once());
+    }
+}
+
+/// Ends when it is asked for the second time: the loop has looked at everything in between.
+async fn once() {
+    let mut asked = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut asked, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// A place for one connection; waits for one if all are taken.
+pub(crate) async fn place() -> Option<tokio::sync::SemaphorePermit<'static>> {
+    // Never closed, so that there is always one in the end.
+    running()?.places.acquire().await.ok()
+}
+
+/// The second future's end; none if the first ends before.
+pub(crate) async fn first<T>(
+    stop: impl Future<Output = ()>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let (mut stop, mut work) = (pin!(stop), pin!(work));
+    poll_fn(|context| {
+        if stop.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        work.as_mut().poll(context).map(Some)
+    })
+    .await
+}
