@@ -6,6 +6,7 @@
 
 mod answer;
 mod connection;
+mod reach;
 
 use std::collections::BTreeMap;
 use std::fmt;
