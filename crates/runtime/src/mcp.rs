@@ -7,6 +7,7 @@
 mod answer;
 mod connection;
 mod engine;
+mod reach;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -67,7 +68,9 @@ struct News(Mutex<Known>);
 #[derive(Debug, Default)]
 struct Known {
     tools: Option<ServerTools>,
-    /// Whether the task was answered: before, news is only kept for the answer.
+    /// What the task's question is being answered with.
+    answer: Option<ServerTools>,
+    /// Whether the task has its answer: before, news is only kept, because what comes before an answer is dropped.
     answered: bool,
     closed: bool,
 }
@@ -86,8 +89,16 @@ impl News {
     /// The latest list, as the answer to the task's question.
     fn answer(&self) -> Option<ServerTools> {
         let mut known = lock(&self.0);
+        known.answer = known.tools.clone();
+        known.answer.clone()
+    }
+
+    /// The task has the answer: from here on it is told. What came since is given back.
+    fn answered(&self) -> Option<ServerTools> {
+        let mut known = lock(&self.0);
         known.answered = true;
-        known.tools.clone()
+        let answer = known.answer.take();
+        known.tools.clone().filter(|tools| answer.as_ref() != Some(tools) && !known.closed)
     }
 }
 
@@ -97,7 +108,8 @@ impl Mcp {
         Mcp { home, marks, changed, slots: Mutex::default() }
     }
 
-    /// Starts servers, all at once, and asks for their tools. One that cannot be had says why.
+    /// Starts servers, all at once, and asks for their tools. One that cannot be had says why. Call `answered` once
+    /// the answer is on its way.
     pub fn open(
         &self,
         task: &str,
@@ -134,6 +146,21 @@ impl Mcp {
             });
             told.collect()
         })
+    }
+
+    /// The answer that `open` gave has been handed on: what changed meanwhile, and from here on, is told.
+    pub fn answered(&self, task: &str) {
+        let slots: Vec<Arc<Mutex<Slot>>> = {
+            let slots = lock(&self.slots);
+            let mine = slots.iter().filter(|((owner, _), _)| owner == task);
+            mine.map(|(_, slot)| Arc::clone(slot)).collect()
+        };
+        for slot in slots {
+            let news = Arc::clone(&lock(&slot).news);
+            if let Some(tools) = news.answered() {
+                (self.changed)(task, tools);
+            }
+        }
     }
 
     /// Runs a call to its end. Blocks the calling thread; `cancel` ends it at once, and the server is told.

@@ -102,6 +102,18 @@ impl World {
         act: impl FnOnce(&Cancel) -> Input + Send + 'static,
         failed: impl Fn(String) -> Input + Send + Sync + 'static,
     ) {
+        self.spawn_then(task, id, act, failed, || {});
+    }
+
+    /// As `spawn`; `then` is done after the report is queued.
+    fn spawn_then(
+        &mut self,
+        task: &TaskId,
+        id: EffectId,
+        act: impl FnOnce(&Cancel) -> Input + Send + 'static,
+        failed: impl Fn(String) -> Input + Send + Sync + 'static,
+        then: impl FnOnce() + Send + 'static,
+    ) {
         let failed = Arc::new(failed);
         let stillborn = Arc::clone(&failed);
         let cancel = Cancel::new();
@@ -116,6 +128,7 @@ impl World {
                     Err(panic) => failed(format!("the performer panicked: {}", panic_text(&panic))),
                 };
                 inbox.signal(name, input);
+                then();
                 drop(guard);
             });
         if let Err(error) = spawned {
@@ -202,7 +215,8 @@ impl Perform for World {
             Effect::OpenTools { id, servers, workspace, folder } => {
                 let (name, mcp) = (task.clone(), Arc::clone(&self.servers));
                 let absent: Vec<String> = servers.iter().map(|s| s.name.clone()).collect();
-                self.spawn(
+                let (owner, answered) = (task.clone(), Arc::clone(&self.servers));
+                self.spawn_then(
                     task,
                     id,
                     move |cancel| {
@@ -217,6 +231,7 @@ impl Perform for World {
                         };
                         Signal::ToolsOpened(id, absent.iter().map(none).collect()).into()
                     },
+                    move || answered.answered(owner.as_str()),
                 );
             }
             Effect::Consult { id, plugin, request } => {

@@ -15,6 +15,10 @@ fn python() -> String {
     String::from_utf8(asked.stdout).unwrap().trim().to_owned()
 }
 
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/tests/fixtures/mcp_server.py")
+}
+
 fn log_file(place: &TestEnvironment) -> PathBuf {
     place.home().with_file_name("server.log")
 }
@@ -26,11 +30,9 @@ fn log(place: &TestEnvironment) -> String {
 /// A project whose `.mcp.json` declares the server `test`.
 fn project() -> TestEnvironment {
     let place = TestEnvironment::new();
-    let script =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/tests/fixtures/mcp_server.py");
     let server = json!({
         "command": python(),
-        "args": [script],
+        "args": [script()],
         "env": { "MCP_LOG": log_file(&place), "SOME_TOKEN": "hush-hush-4711" },
     });
     place.write(".mcp.json", &json!({ "mcpServers": { "test": server } }).to_string());
@@ -300,6 +302,30 @@ fn a_workflow_step_can_call_a_servers_tool() {
     place.ok(&["run", "task.toml"]);
     let events = place.events(&place.id());
     assert_eq!(of(&events, "tool_ended")[0]["result"]["text"], "stepped");
+}
+
+#[test]
+fn the_users_own_file_needs_no_trust_and_may_hand_over_a_key() {
+    let place = TestEnvironment::new();
+    let own = place.home().with_file_name(".config").join("drivetrain");
+    std::fs::create_dir_all(&own).unwrap();
+    let command = json!([python(), script()]);
+    std::fs::write(
+        own.join("mcp.toml"),
+        format!(
+            "[server.test]\ncommand = {command}\nenv = {{ KEY = \"${{ANTHROPIC_API_KEY}}\" }}\n"
+        ),
+    )
+    .unwrap();
+    allow(&place);
+    calls(&place, "mcp__test__env", "{}");
+    let ran = place.command(&RUN).env("ANTHROPIC_API_KEY", "sk-of-my-own-77").output().unwrap();
+    assert!(ran.status.success() && ran.stderr.is_empty(), "{ran:?}");
+    let result = of(&place.events(&place.id()), "tool_ended")[0]["result"].clone();
+    let variables: Value = serde_json::from_str(result["text"].as_str().unwrap()).unwrap();
+    assert_eq!(variables["KEY"], "[key]", "it has it, and nobody is shown it");
+    assert!(variables.get("ANTHROPIC_API_KEY").is_none(), "{variables}");
+    assert!(place.ok(&["trust"]).contains("nothing in"), "it is not the project's");
 }
 
 #[test]

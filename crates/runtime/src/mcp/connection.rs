@@ -1,11 +1,11 @@
-//! One connection to one server: its process or its address, the talk with it, and its end.
+//! One connection to one server: its tools, its calls, and its end.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use machine::file::mcp::{Reach, Server, expand};
+use machine::file::mcp::Server;
 use machine::server::{Claim, Limits, ServerTools, offers};
 use machine::task::Workspace;
 use machine::time::Span;
@@ -14,36 +14,28 @@ use rmcp::model::{
     Implementation, PaginatedRequestParams, ProtocolVersion, SubscriptionFilter,
 };
 use rmcp::service::{
-    ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer,
-    RoleClient, RunningService, ServiceError, serve_client_with_lifecycle,
-};
-use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::transport::streamable_http_client::{
-    StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
+    ClientCacheConfig, ClientLifecycleMode, NotificationContext, Peer, RoleClient, RunningService,
+    ServiceError,
 };
 use serde_json::Value;
-use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::engine;
+use super::reach::{Expanded, Unbegun, explained};
 use crate::http;
 use crate::network;
-use crate::process::{Cancel, Child, ProcessSpec};
-use crate::providers::{Secret, is_provider_key};
+use crate::process::{Cancel, Child};
+use crate::providers::Secret;
 
-/// The longest line, and the largest event, that is read.
-const MAX_MESSAGE: usize = 8 << 20;
 /// The most pages of a list of tools, and the most tools on all of them.
 const MAX_PAGES: usize = 64;
 const MAX_LISTED: usize = 4096;
 /// How long a server may take to end by itself.
-const GRACE: Duration = Duration::from_millis(500);
+pub(super) const GRACE: Duration = Duration::from_millis(500);
 /// How long a list may settle before it is asked for again, and how often it is at all.
 const SETTLE: Duration = Duration::from_millis(200);
 const MOST_CHANGES: usize = 100;
-/// How much of its error output a report shows, in characters from the end.
-const STDERR_SHOWN: usize = 2000;
 
 /// Hears the new list.
 pub(super) type Signal = Box<dyn Fn(ServerTools) + Send + Sync>;
@@ -98,7 +90,7 @@ impl rmcp::ClientHandler for Ear {
     }
 }
 
-type Service = RunningService<RoleClient, Ear>;
+pub(super) type Service = RunningService<RoleClient, Ear>;
 
 /// The two ways to begin. Nearly every server knows the first; one that only knows the second says no to it.
 fn beginnings() -> [ClientLifecycleMode; 2] {
@@ -290,165 +282,6 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// How a server is reached, with its variables in place.
-enum Expanded {
-    Program { command: Vec<String>, env: Vec<(String, Secret)> },
-    Address { url: String, headers: Vec<(String, Secret)>, hidden: Vec<Secret> },
-}
-
-/// Why a talk did not begin.
-enum Unbegun {
-    /// It said no to this way of beginning.
-    Refused(String),
-    /// There is no use in another way.
-    Failed(String),
-}
-
-type Began = (Option<Arc<Mutex<Child>>>, Result<Service, Unbegun>);
-
-impl Expanded {
-    /// A project's file may name variables, but none that holds a key of a provider of models.
-    fn of(server: &Server, own: bool) -> Result<Expanded, String> {
-        let lookup = |name: &str| std::env::var(name).ok();
-        let fill = |text: &str| -> Result<String, String> {
-            if !own && let Some(name) = is_provider_key(text) {
-                return Err(format!(
-                    "a project's file may not hand over {name}; declare the server in your own mcp.toml"
-                ));
-            }
-            expand(text, &lookup)
-        };
-        let secrets = |table: &std::collections::BTreeMap<String, String>| {
-            let filled = table.iter().map(|(name, text)| {
-                let value = fill(text).map_err(|why| format!("{name}: {why}"))?;
-                Ok((name.clone(), Secret::exactly(&value)))
-            });
-            filled.collect::<Result<Vec<_>, String>>()
-        };
-        match &server.reach {
-            Reach::Program { command, env } => {
-                let command: Result<Vec<String>, String> =
-                    command.iter().map(|word| fill(word)).collect();
-                Ok(Expanded::Program { command: command?, env: secrets(env)? })
-            }
-            Reach::Address { url, headers } => {
-                let filled = fill(url)?;
-                let hidden = if filled == *url { vec![] } else { vec![Secret::exactly(&filled)] };
-                Ok(Expanded::Address { url: filled, headers: secrets(headers)?, hidden })
-            }
-        }
-    }
-
-    fn secrets(&self) -> Vec<Secret> {
-        let (Expanded::Program { env: named, .. } | Expanded::Address { headers: named, .. }) =
-            self;
-        let mut secrets: Vec<Secret> = named.iter().map(|(_, secret)| secret.clone()).collect();
-        if let Expanded::Address { hidden, headers, .. } = self {
-            secrets.extend(hidden.iter().cloned());
-            // A token is as secret without the word before it.
-            let tokens = headers.iter().filter_map(|(_, value)| value.reveal().split_once(' '));
-            secrets.extend(tokens.map(|(_, token)| Secret::new(token)));
-        }
-        secrets
-    }
-
-    fn hide(&self, text: &str) -> String {
-        self.secrets().iter().fold(text.to_owned(), |text, secret| secret.hide(&text))
-    }
-
-    fn begin(
-        &self,
-        handle: &Handle,
-        ear: Ear,
-        beginning: ClientLifecycleMode,
-        place: &Place<'_>,
-        marks: Option<&Path>,
-        limit: Span,
-        cancel: &Cancel,
-    ) -> Result<Began, String> {
-        let time = Duration::from_millis(limit.0);
-        let _inside = handle.enter();
-        match self {
-            Expanded::Program { command, env } => {
-                let (child, reader, writer) = spawn(command, env, place, marks)?;
-                let transport =
-                    AsyncRwTransport::new(reader, writer).with_max_line_length(MAX_MESSAGE);
-                let serve = serve_client_with_lifecycle(ear, transport, beginning);
-                Ok((Some(child), began(handle, serve, time, limit, cancel)))
-            }
-            Expanded::Address { url, headers, .. } => {
-                let parsed = http::Url::parse(url).map_err(|why| format!("its url: {why}"))?;
-                if parsed.scheme() != "https"
-                    && !(parsed.scheme() == "http" && http::is_loopback(&parsed))
-                {
-                    return Err("its url must be https, or http on this machine".to_owned());
-                }
-                let client = http::client_apart(&parsed)?;
-                let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-                    .custom_headers(http::secret_headers(headers)?)
-                    .max_sse_event_size(MAX_MESSAGE);
-                let transport = StreamableHttpClientTransport::with_client(client, config);
-                let serve = serve_client_with_lifecycle(ear, transport, beginning);
-                Ok((None, began(handle, serve, time, limit, cancel)))
-            }
-        }
-    }
-}
-
-type Spawned = (Arc<Mutex<Child>>, pipe::Receiver, pipe::Sender);
-
-/// Starts the program, owned as a whole tree like any other, with only the variables that its file names.
-fn spawn(
-    command: &[String],
-    env: &[(String, Secret)],
-    place: &Place<'_>,
-    marks: Option<&Path>,
-) -> Result<Spawned, String> {
-    let cwd = place.workspace.path.as_deref().map_or(place.folder, Path::new);
-    let spec = ProcessSpec {
-        cwd: Some(cwd.to_owned()),
-        secrets: env.to_vec(),
-        mark: format!("{}-mcp", place.task),
-        mark_dir: marks.map(Path::to_owned),
-        ..ProcessSpec::new(command)
-    };
-    let mut child = Child::spawn(spec).map_err(|error| error.to_string())?;
-    let failed = |why: std::io::Error| format!("its pipes cannot be used: {why}");
-    let (stdin, stdout) = child.take_pipes().ok_or("its pipes cannot be used")?;
-    let reader = pipe::Receiver::from_owned_fd(stdout).map_err(failed)?;
-    let writer = pipe::Sender::from_owned_fd(stdin).map_err(failed)?;
-    Ok((Arc::new(Mutex::new(child)), reader, writer))
-}
-
-fn began(
-    handle: &Handle,
-    serve: impl Future<Output = Result<Service, ClientInitializeError>>,
-    time: Duration,
-    limit: Span,
-    cancel: &Cancel,
-) -> Result<Service, Unbegun> {
-    let ended = handle.block_on(async {
-        network::first(http::triggered(cancel), tokio::time::timeout(time, serve)).await
-    });
-    match ended {
-        None => Err(Unbegun::Failed("it was stopped".to_owned())),
-        Some(Err(_)) => Err(Unbegun::Failed(format!("it did not answer within {limit}"))),
-        Some(Ok(Ok(service))) => Ok(service),
-        Some(Ok(Err(error))) if error.is_authorization_required() => {
-            Err(Unbegun::Failed(format!("it wants another authorization: {error}")))
-        }
-        // Over HTTP a refusal may be a status instead of a message.
-        Some(Ok(Err(
-            error @ (ClientInitializeError::JsonRpcError(_)
-            | ClientInitializeError::TransportError { .. }),
-        ))) => Err(Unbegun::Refused(format!("it refused to begin: {error}"))),
-        Some(Ok(Err(ClientInitializeError::ConnectionClosed(_)))) => {
-            Err(Unbegun::Failed("it closed the connection before it answered".to_owned()))
-        }
-        Some(Ok(Err(error))) => Err(Unbegun::Failed(format!("no talk began: {error}"))),
-    }
-}
-
 /// What the file wants of a server's tools.
 struct Wishes {
     server: String,
@@ -530,28 +363,4 @@ async fn listen(peer: Peer<RoleClient>, list_changed: Arc<Notify>, wishes: Wishe
         let Ok(claims) = list(&peer).await else { return };
         signal(wishes.offers(claims));
     }
-}
-
-/// A reason, with how the process ended if it did, and the end of what it wrote to its error output.
-fn explained(why: &str, child: Option<&Arc<Mutex<Child>>>) -> String {
-    let Some(child) = child else { return why.to_owned() };
-    let child = child.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut report = why.to_owned();
-    if let Some(exit) = child.wait(GRACE) {
-        match (exit.code, exit.signal) {
-            (Some(code), _) => report.push_str(&format!(" (it exited with {code})")),
-            (None, Some(signal)) => {
-                report.push_str(&format!(" (it was killed by signal {signal})"));
-            }
-            (None, None) => report.push_str(" (it ended)"),
-        }
-    }
-    let errors = machine::server::clean(&child.stderr_tail(), usize::MAX);
-    let errors = errors.trim_end();
-    if !errors.is_empty() {
-        let skipped = errors.chars().count().saturating_sub(STDERR_SHOWN);
-        let end: String = errors.chars().skip(skipped).collect();
-        report.push_str(&format!("\nthe end of its error output:\n{end}"));
-    }
-    report
 }

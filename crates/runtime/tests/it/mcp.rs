@@ -122,6 +122,7 @@ impl Rig {
         let folder = project.to_str().unwrap();
         let workspace = in_place(&project);
         let mut opened = self.mcp.open("t1", &self.specs(), &workspace, folder, &Cancel::new());
+        self.mcp.answered("t1");
         assert_eq!(opened.len(), 1);
         opened.remove(0)
     }
@@ -318,6 +319,30 @@ fn a_changed_list_is_told_once() {
         rig.news.came.wait_timeout_while(lists, PATIENCE, |lists| lists.is_empty()).unwrap();
     assert_eq!(lists.len(), 1);
     assert!(names(&lists[0]).contains(&"jump"), "{:?}", names(&lists[0]));
+}
+
+#[test]
+fn a_list_that_changes_before_the_answer_is_handed_on_is_told_after_it() {
+    let rig = Rig::with(&[], "");
+    let project = rig.project();
+    let folder = project.to_str().unwrap();
+    let opened = rig.mcp.open("t1", &rig.specs(), &in_place(&project), folder, &Cancel::new());
+    assert!(!names(&opened[0]).contains(&"jump"));
+    let lists = || rig.log().lines().filter(|line| line.contains("tools/list")).count();
+    let before = lists();
+    assert_eq!(text(&rig.call("add", json!({ "name": "jump" }))), "added");
+    // Both pages are asked for again; whatever comes of it is kept until the answer is out.
+    let until = Instant::now() + PATIENCE;
+    while lists() < before + 2 {
+        assert!(Instant::now() < until, "{}", rig.log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(rig.news.lists.lock().unwrap().is_empty());
+    rig.mcp.answered("t1");
+    let told = rig.news.lists.lock().unwrap();
+    let (told, _) =
+        rig.news.came.wait_timeout_while(told, PATIENCE, |told| told.is_empty()).unwrap();
+    assert!(names(&told[0]).contains(&"jump"));
 }
 
 #[test]
