@@ -293,6 +293,8 @@ proptest! {
 
     #[test]
     fn an_answer_that_was_changed_is_never_another_call((tool, with) in decision(), at in any::<prop::sample::Index>(), byte in any::<char>()) {
+        // The form of a name is not in the schema; the loop refuses a wrong one.
+        prop_assume!(tool.parameters.iter().all(|p| p.kind != ParameterKind::Name));
         let mut answer: Vec<char> = json!({"tool": tool.name, "with": with}).to_string().chars().collect();
         let at = at.index(answer.len());
         answer[at] = byte;

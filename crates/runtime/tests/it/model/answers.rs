@@ -104,6 +104,8 @@ fn a_constrained_model_is_asked_by_a_schema_and_its_json_becomes_a_call() {
     let failure = rig.fails("here/tiny");
     assert_eq!(failure.kind, "malformed_tool_call");
     assert_eq!(failure.retry, machine::message::Retry::Backoff);
+    let rig = Rig::new(&server);
+    let path = rig.folder.path().join("models.toml");
     std::fs::write(&path, format!("{file}decisions = \"tight\"\n")).unwrap();
     assert!(rig.fails("here/tiny").message.contains("models.toml:5: unknown variant `tight`"));
 }
@@ -184,5 +186,14 @@ fn a_server_that_closes_after_an_answer_without_saying_so_is_asked_again() {
         rig.ask("anthropic/claude").unwrap();
     }
     assert_eq!((server.requests().len(), server.connections()), (3, 3));
-    assert!(server.requests().iter().all(|request| request.has("connection: close")));
+}
+
+#[test]
+fn calls_one_after_the_other_share_a_connection() {
+    let server = Server::new(|_, stream| stream.write_all(&whole(ANTHROPIC)).is_ok());
+    let rig = Rig::new(&server);
+    for _ in 0..3 {
+        rig.ask("anthropic/claude").unwrap();
+    }
+    assert_eq!((server.requests().len(), server.connections()), (3, 1));
 }
