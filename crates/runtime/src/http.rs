@@ -2,7 +2,7 @@
 //! compression and stops at once when it is dropped. What it says about a failure names the server, never
 //! a header.
 //!
-//! Servers on this machine are reached in the clear by [`plain`]; all others by a library that knows encryption and
+//! Servers on this machine are reached in the clear by `plain`; all others by a library that knows encryption and
 //! proxies.
 
 mod plain;
