@@ -1,6 +1,6 @@
 """The requests that we send, held against the official SDKs' own types.
 
-Reads one JSON object a line (`{"dialect", "name", "path", "body"}`, see crates/runtime/examples/requests.rs) and checks
+Reads one JSON object a line (`{"dialect", "name", "path", "body"}`, see crates/app/examples/requests.rs) and checks
 each body with the types of the SDK that speaks its dialect. A key that the SDK does not know is an error, at any depth;
 to be sure of it, each body is checked again with such a key added in every place where one can be.
 """
