@@ -147,7 +147,8 @@ impl Parser {
             return Ok(None);
         }
         let Some((event, lines, data, rest)) = whole(chunk) else { return Ok(None) };
-        let Ok(lines) = std::str::from_utf8(lines) else { return Err(Error::NotUtf8.into()) };
+        // What is wrong with a line is found in the order of its bytes, below.
+        let Ok(lines) = std::str::from_utf8(lines) else { return Ok(None) };
         let (event, data) = (&lines[..event], &lines[data..]);
         if event.len() + 7 > self.limits.line
             || data.len() + 6 > self.limits.line.min(self.limits.event)
