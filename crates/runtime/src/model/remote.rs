@@ -329,37 +329,32 @@ impl<'a> Reader<'a> {
             // The stream keeps its error and tells it at its end.
             Err(_) => Chunk::Last,
         };
-        self.tell();
+        tell(self.hear, &mut self.events, self.choices.is_some());
         chunk
     }
 
-    /// Half a decision is nothing to read.
-    fn tell(&mut self) {
-        if self.choices.is_some() {
-            self.events.retain(|event| !matches!(event, StreamEvent::TextDelta { .. }));
-        }
-        (self.hear)(&mut self.events);
-        self.events.clear();
-    }
-
-    fn end(mut self, ended: Result<Finished, TransportError>) -> Answer {
-        let stream = self.stream;
+    fn end(self, ended: Result<Finished, TransportError>) -> Answer {
+        let Reader { dialect, stream, mut events, choices, hear } = self;
         let answer = match ended {
-            Ok(Finished { status: 200, .. }) => stream.close(&mut self.events),
-            Ok(Finished { status, headers, body }) => {
-                Err(self.dialect.failure(status, &headers, &body))
-            }
-            Err(error) => cut(stream, &error, &mut self.events),
+            Ok(Finished { status: 200, .. }) => stream.close(&mut events),
+            Ok(Finished { status, headers, body }) => Err(dialect.failure(status, &headers, &body)),
+            Err(error) => cut(stream, &error, &mut events),
         };
-        if self.choices.is_some() {
-            self.events.retain(|event| !matches!(event, StreamEvent::TextDelta { .. }));
-        }
-        (self.hear)(&mut self.events);
-        match self.choices {
+        tell(hear, &mut events, choices.is_some());
+        match choices {
             Some(choices) => answer.and_then(|reply| choices.interpret(reply)),
             None => answer,
         }
     }
+}
+
+/// Passes on what came. Half a decision is nothing to read.
+fn tell(hear: Listener<'_>, events: &mut Vec<StreamEvent>, is_constrained: bool) {
+    if is_constrained {
+        events.retain(|event| !matches!(event, StreamEvent::TextDelta { .. }));
+    }
+    hear(events);
+    events.clear();
 }
 
 /// The request as a recording has it.

@@ -70,6 +70,7 @@ fn check_case(case: &Value, resolver: Resolver) {
         text.replace("{{WT}}", place.inside.to_str().unwrap())
             .replace("{{OUTSIDE}}", place.outside.to_str().unwrap())
             .replace("{{PRODUCT}}", "drivetrain")
+            .replace("{{PROC_ROOT}}", "/proc/self/root")
     };
     for step in case["setup"].as_array().into_iter().flatten() {
         let word = |at: usize| fill(step[at].as_str().unwrap());
