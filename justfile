@@ -44,3 +44,8 @@ bench-step:
         valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/bench step $steps 2>&1 \
             | grep -E 'Collected' | sed "s/^.*:/$steps steps:/"; \
     done
+
+# Hostile cases through the real binary: one line a case, the sum last. `corpus` holds ours; any folder of the same kinds works.
+corpus dir="corpus" *only="":
+    cargo build -q -p app
+    cargo run -q -p app --example corpus -- {{dir}} {{only}}

@@ -15,6 +15,7 @@ mod life;
 pub mod message;
 pub mod policy;
 pub mod server;
+pub mod shell;
 pub mod state;
 pub mod step;
 pub mod stream;

@@ -7,7 +7,7 @@ use crate::event::EventKind;
 use crate::id::{CallId, EffectId};
 use crate::input::Resolution;
 use crate::policy::budget::Purchase;
-use crate::policy::permission::{Approval, Judgement, judge};
+use crate::policy::permission::{Approval, Decide, Question, judge};
 use crate::state::{CallStatus, Pending, Phase};
 use crate::step::Step;
 use crate::tool::{Status, ToolResult};
@@ -45,24 +45,38 @@ impl Step<'_> {
             return self.end_call(id, ToolResult::ended(Status::Error, reason));
         }
         let attended = self.state.data.attachment.as_ref().is_some_and(|a| a.attended);
-        let judgement = if repeated {
-            Judgement::Allow(Approval::repeated())
+        let approval = if repeated {
+            Approval::repeated()
         } else if approved {
-            Judgement::Allow(Approval::by_person())
+            Approval::by_person()
         } else {
-            judge(
+            let workspace = self.workspace();
+            let judgement = judge(
                 &self.state.data.spec.policy,
-                &call.action.tool,
-                call.class,
-                call.action.author,
-                attended,
-            )
+                &Question {
+                    tool: &call.action.tool,
+                    input: &call.action.input,
+                    class: call.class,
+                    author: call.action.author,
+                    driver: self.state.driver_name(),
+                    attended,
+                    workspace: workspace.path.as_deref(),
+                },
+            );
+            match judgement.approval() {
+                Some(approval) => approval,
+                None if judgement.decide == Decide::Ask => {
+                    return self.ask_approval(index, judgement.said());
+                }
+                None => {
+                    return self.end_call(id, ToolResult::ended(Status::Denied, judgement.said()));
+                }
+            }
         };
-        match judgement {
-            Judgement::Allow(_) if call.action.tool == "ask" => self.ask_question(index),
-            Judgement::Allow(approval) => self.run_call(index, approval, repeated),
-            Judgement::Ask(reason) => self.ask_approval(index, reason),
-            Judgement::Deny(reason) => self.end_call(id, ToolResult::ended(Status::Denied, reason)),
+        if call.action.tool == "ask" {
+            self.ask_question(index);
+        } else {
+            self.run_call(index, approval, repeated);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The first gate: may this call run? Rules by tool, the first that matches decides.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::server;
 use crate::tool::EffectClass;
@@ -61,8 +62,26 @@ pub enum Author {
     Worker,
 }
 
-/// Proof that the gate let a call pass. Only this module can make one, and the effect that runs a tool
-/// demands it.
+/// A call as the gate sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// The tool's name.
+    pub tool: &'a str,
+    /// Its parameters, checked.
+    pub input: &'a Value,
+    /// How repeatable it is.
+    pub class: EffectClass,
+    /// Who wrote it.
+    pub author: Author,
+    /// The task's driver, by name.
+    pub driver: &'a str,
+    /// Whether a person is there to answer.
+    pub attended: bool,
+    /// The folder that it works in, absolute; none for a task without one.
+    pub workspace: Option<&'a str>,
+}
+
+/// Proof that the gate let a call pass. Only the gate can make one, and the effect that runs a tool demands it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
     by: String,
@@ -85,52 +104,82 @@ impl Approval {
     }
 }
 
-/// What the gate says of a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Judgement {
-    /// Run it.
-    Allow(Approval),
-    /// Ask a person, giving this reason.
-    Ask(String),
-    /// Do not run it, for this reason.
-    Deny(String),
+/// What the gate says of a call, and why: what is journaled, logged and shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// What becomes of the call.
+    pub decide: Decide,
+    /// Which rule decided: `rule 3`, `profile dev`, `default`.
+    pub by: String,
+    /// Which layer saw what was decisive: the tool's name, the parsed command, a path, a host.
+    pub layer: Layer,
+    /// Why, for the person and for the worker; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// The part of the call that was decisive, where it has parts: one command of a line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub part: String,
+    /// True if a person would have been asked, but nobody attends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nobody: bool,
+}
+
+/// Which layer of the gate saw what was decisive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// The tool's name alone.
+    Tool,
+    /// A command, as parsed.
+    Command,
+    /// A path.
+    Path,
+    /// A host.
+    Host,
+}
+
+impl Judgement {
+    /// The proof that the call may run, if it may.
+    pub(crate) fn approval(&self) -> Option<Approval> {
+        (self.decide == Decide::Allow).then(|| Approval { by: self.by.clone() })
+    }
+
+    /// The judgement in one line, for the worker and for the person who is asked.
+    pub fn said(&self) -> String {
+        let verb = match (self.decide, self.nobody) {
+            (Decide::Allow, _) => "allowed by",
+            (Decide::Ask, _) => "asked by",
+            (Decide::Deny, true) => "nobody attends; asked by",
+            (Decide::Deny, false) => "denied by",
+        };
+        let part =
+            if self.part.is_empty() { String::new() } else { format!(" for `{}`", self.part) };
+        let reason =
+            if self.reason.is_empty() { String::new() } else { format!(": {}", self.reason) };
+        format!("{verb} {}{part}{reason}", self.by)
+    }
 }
 
 /// Judges one call.
 ///
 /// Without a rule, what changes nothing outside the workspace is allowed, and so is what the operator wrote.
 /// An unsafe call of a worker is asked about when somebody attends, and refused when nobody does.
-pub fn judge(
-    policy: &Policy,
-    tool: &str,
-    class: EffectClass,
-    author: Author,
-    attended: bool,
-) -> Judgement {
-    let rule = policy.rules.iter().find(|rule| server::names(&rule.tool, tool));
+pub fn judge(policy: &Policy, question: &Question<'_>) -> Judgement {
+    let rule = policy.rules.iter().position(|rule| server::names(&rule.tool, question.tool));
     let (decide, by, reason) = match rule {
-        Some(rule) => (
-            rule.decide,
-            format!("rule {} = {:?}", rule.tool, rule.decide).to_lowercase(),
-            rule.reason.clone(),
-        ),
-        None if class == EffectClass::Unsafe && author == Author::Worker => {
-            (Decide::Ask, "default".to_owned(), format!("no rule allows {tool}"))
+        Some(n) => {
+            let rule = &policy.rules[n];
+            (rule.decide, format!("rule {}", n + 1), rule.reason.clone())
+        }
+        None if question.class == EffectClass::Unsafe && question.author == Author::Worker => {
+            (Decide::Ask, "default".to_owned(), format!("no rule allows {}", question.tool))
         }
         None => (Decide::Allow, "default".to_owned(), String::new()),
     };
-    match decide {
-        Decide::Allow => Judgement::Allow(Approval { by }),
-        Decide::Deny => Judgement::Deny(said("denied by", &by, &reason)),
-        Decide::Ask if attended || policy.unattended == Unattended::Wait => {
-            Judgement::Ask(said("asked by", &by, &reason))
-        }
-        Decide::Ask => Judgement::Deny(said("nobody attends; asked by", &by, &reason)),
-    }
-}
-
-fn said(verb: &str, by: &str, reason: &str) -> String {
-    if reason.is_empty() { format!("{verb} {by}") } else { format!("{verb} {by}: {reason}") }
+    let unanswerable = !question.attended && policy.unattended == Unattended::Deny;
+    let nobody = decide == Decide::Ask && unanswerable;
+    let decide = if nobody { Decide::Deny } else { decide };
+    Judgement { decide, by, layer: Layer::Tool, reason, part: String::new(), nobody }
 }
 
 #[cfg(test)]
@@ -138,10 +187,19 @@ mod tests {
     use super::*;
 
     fn check(policy: &Policy, author: Author, attended: bool) -> &'static str {
-        match judge(policy, "shell", EffectClass::Unsafe, author, attended) {
-            Judgement::Allow(_) => "allow",
-            Judgement::Ask(_) => "ask",
-            Judgement::Deny(_) => "deny",
+        let question = Question {
+            tool: "shell",
+            input: &serde_json::json!({ "command": "true" }),
+            class: EffectClass::Unsafe,
+            author,
+            driver: "llm",
+            attended,
+            workspace: None,
+        };
+        match judge(policy, &question).decide {
+            Decide::Allow => "allow",
+            Decide::Ask => "ask",
+            Decide::Deny => "deny",
         }
     }
 

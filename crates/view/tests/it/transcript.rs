@@ -66,7 +66,7 @@ fn a_crash_and_what_a_person_says_of_it() {
     taken up by process 1
       works in /work (in place)
     turn 1: 1 action
-    ? c1 wants to run shell (asked by rule shell = ask: look first)
+    ? c1 wants to run shell (asked by rule 1: look first)
         command: make install
     c1 approved
     ? c1 is in doubt: shell was under way when the process stopped; did it run?

@@ -61,7 +61,7 @@ fn an_approval_is_shown_whole_with_the_commands_that_answer() {
     task k3v9: make the numbers add up
 
     It waits for a person.
-      ? c1 wants to run shell (asked by rule shell = ask: look first)
+      ? c1 wants to run shell (asked by rule 1: look first)
           command:
             | rm -rf build
             | rm -rf dist

@@ -1,0 +1,132 @@
+//! Runs a folder of hostile cases through the real binary: `just corpus DIR`. One line a case, the sum last.
+//!
+//! A case is judged by what happens (a file made, a secret shown, a connection counted), not by what we say of it.
+
+#![allow(clippy::print_stdout, reason = "the report is what this program is for")]
+#![allow(clippy::unwrap_used, reason = "a rig that cannot be set up has failed")]
+
+mod case;
+mod injection;
+mod mcp;
+mod paths;
+mod rig;
+mod shell;
+mod terminal;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use case::Case;
+use rig::Rig;
+
+/// How a case came out. `Escape`, `Panic` and `Hang` fail the run whatever the share of passes.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// As expected.
+    Pass,
+    /// Otherwise; what was seen.
+    Fail(String),
+    /// A forbidden effect happened.
+    Escape(String),
+    /// Something of ours panicked.
+    Panic(String),
+    /// It did not end in time.
+    Hang(String),
+    /// It could not be tried here, and why. Counts against a limit of one in twenty.
+    Skip(String),
+}
+
+/// The kinds of cases that are known, by the name of their file, and who runs one.
+type Runner = fn(&Case, &Rig) -> Verdict;
+const KINDS: [(&str, Runner); 6] = [
+    ("shell", shell::run),
+    ("shell-benign", shell::run),
+    ("paths", paths::run),
+    ("mcp", mcp::run),
+    ("terminal", terminal::run),
+    ("injection", injection::run),
+];
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let Some(folder) = arguments.next().map(PathBuf::from) else {
+        println!("usage: corpus DIR [KIND or ID …]");
+        return ExitCode::from(2);
+    };
+    let wanted: Vec<String> = arguments.collect();
+    let policies = case::policies(&folder);
+    let mut counts = Counts::default();
+    for (kind, runner) in KINDS {
+        let file = folder.join(format!("{kind}.jsonl"));
+        if !file.exists() {
+            continue;
+        }
+        for case in case::load(&file, kind, &policies) {
+            let named = |word: &String| *word == case.id || word == kind;
+            if wanted.is_empty() || wanted.iter().any(named) {
+                counts.take(&case, run_one(&case, runner));
+            }
+        }
+    }
+    counts.report(&folder)
+}
+
+fn run_one(case: &Case, runner: Runner) -> Verdict {
+    let rig = Rig::new();
+    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runner(case, &rig)));
+    ran.unwrap_or_else(|reason| {
+        let text = reason.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| reason.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Verdict::Panic(text.unwrap_or_default())
+    })
+}
+
+#[derive(Default)]
+struct Counts {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+    broken: usize,
+}
+
+impl Counts {
+    fn take(&mut self, case: &Case, verdict: Verdict) {
+        let (word, detail) = match verdict {
+            Verdict::Pass => ("PASS", String::new()),
+            Verdict::Fail(detail) => ("FAIL", detail),
+            Verdict::Escape(detail) => ("ESCAPE", detail),
+            Verdict::Panic(detail) => ("PANIC", detail),
+            Verdict::Hang(detail) => ("HANG", detail),
+            Verdict::Skip(reason) => ("SKIP", reason),
+        };
+        match word {
+            "PASS" => self.passed += 1,
+            "SKIP" => self.skipped += 1,
+            "FAIL" => self.failed += 1,
+            _ => {
+                self.failed += 1;
+                self.broken += 1;
+            }
+        }
+        let detail = if detail.is_empty() {
+            String::new()
+        } else {
+            format!(" · {}", detail.escape_debug())
+        };
+        println!("{word} {} {}{detail}", case.id, case.why);
+    }
+
+    fn report(&self, folder: &Path) -> ExitCode {
+        let all = self.passed + self.failed + self.skipped;
+        if all == 0 {
+            println!("there is no case in {}", folder.display());
+            return ExitCode::from(2);
+        }
+        if self.skipped * 20 > all {
+            println!("{} of {all} skipped: more than one in twenty", self.skipped);
+        }
+        println!("{} passed, {} failed", self.passed, self.failed);
+        let lost = self.broken > 0 || self.failed * 50 > all || self.skipped * 20 > all;
+        if lost { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+}
