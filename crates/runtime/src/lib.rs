@@ -6,9 +6,11 @@
 
 pub mod acceptance;
 pub mod beneath;
+pub mod checkpoint;
 pub mod clock;
 pub mod control;
 pub mod fake;
+mod git;
 pub mod home;
 pub mod host;
 pub mod http;

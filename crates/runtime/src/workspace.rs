@@ -1,19 +1,13 @@
-//! Workspaces and their checkpoints, by git. The user's branch, index and files stay as they are; nothing is ever
-//! removed by force. A repository may be hostile, so git runs without hooks, filters, transports or anyone's
-//! settings, and checkpoints live in a git directory of our own.
+//! Workspaces, by git. The user's branch, index and files stay as they are; nothing is ever removed by force.
 
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use machine::task::{Workspace, WorkspaceKind, WorkspaceSpec};
 use serde::{Deserialize, Serialize};
 
-use crate::process::{Cancel, Containment, ProcessSpec, Streams, run};
-
-/// How long one git command may take.
-const GIT_TIMEOUT: Duration = Duration::from_secs(600);
+use crate::git::Git;
 
 /// Makes the task's workspace, or finds the one that was made before, whole again where it was left half made.
 ///
@@ -99,7 +93,7 @@ fn branch_of(task: &str) -> String {
     format!("drivetrain/{task}")
 }
 
-fn worktree_of(task: &str, state_home: &Path) -> PathBuf {
+pub(crate) fn worktree_of(task: &str, state_home: &Path) -> PathBuf {
     state_home.join("worktrees").join(task)
 }
 
@@ -287,239 +281,8 @@ impl Repository {
     }
 }
 
-/// Keeps the whole state of a workspace (new files too, ignored ones not) and gives the commit's name.
-///
-/// The commit is in `<state_home>/checkpoints/<task>.git`, a git directory with settings and an index of its own:
-/// nothing in the workspace can make it run anything, and the workspace's own repository is not touched.
-pub fn checkpoint(
-    task: &str,
-    workspace: &Workspace,
-    state_home: &Path,
-    cancel: &Cancel,
-) -> Result<String, String> {
-    check_task(task)?;
-    let Some(path) = &workspace.path else {
-        return Err(
-            "there is nothing to keep: the task's workspace is of the kind \"none\"".to_owned()
-        );
-    };
-    let state_home = &absolute(state_home)?;
-    let whole = worktree_of(task, state_home);
-    let folder = match whole.canonicalize() {
-        Ok(whole) if Path::new(path).starts_with(&whole) => whole,
-        _ => PathBuf::from(path),
-    };
-    let store = Store::open(task, state_home, cancel)?;
-    let tree = store
-        .keep(&folder, &store.path.join("index"), 0)
-        .map_err(|reason| format!("cannot keep the state of {}: {reason}", folder.display()))?;
-    store.commit(&tree)
-}
-
-const CHECKPOINTS: &str = "refs/heads/checkpoints";
-/// How deep repositories inside repositories are kept.
-const MAX_NESTING: usize = 16;
-
-/// The git directory of a task's checkpoints.
-struct Store<'a> {
-    path: PathBuf,
-    cancel: &'a Cancel,
-}
-
-impl Store<'_> {
-    fn open<'a>(task: &str, state_home: &Path, cancel: &'a Cancel) -> Result<Store<'a>, String> {
-        let path = state_home.join("checkpoints").join(format!("{task}.git"));
-        let store = Store { path, cancel };
-        let wrong = |error: std::io::Error| format!("cannot use {}: {error}", store.path.display());
-        let info = store.path.join("info");
-        if !info.join("attributes").exists() {
-            fs::create_dir_all(&store.path).map_err(wrong)?;
-            let path = store.path.clone().into();
-            Git { cancel: Some(cancel.clone()), ..Git::default() }.run([
-                "init".into(),
-                "--quiet".into(),
-                "--bare".into(),
-                "--template=".into(),
-                path,
-            ])?;
-            fs::create_dir_all(&info).map_err(wrong)?;
-            // These win over attributes in the workspace: bytes are kept as they are.
-            let attributes = "* -text !eol -ident -filter !working-tree-encoding\n";
-            fs::write(info.join("attributes"), attributes).map_err(wrong)?;
-        }
-        Ok(store)
-    }
-
-    /// Writes a folder as a tree, repositories inside it with their files.
-    fn keep(&self, folder: &Path, index: &Path, depth: usize) -> Result<String, String> {
-        if depth > MAX_NESTING {
-            return Err(format!("repositories are nested more than {MAX_NESTING} deep"));
-        }
-        // Only this task's owner works here, so a lock can only be left from a killed git.
-        let _ = fs::remove_file(with_end(index, ".lock"));
-        let add = ["add", "--all", "--no-warn-embedded-repo", "--", "."];
-        self.run_quiet(folder, index, &add.map(OsString::from))?;
-        let listed = self.run(folder, index, &["ls-files", "--stage", "-z"].map(OsString::from))?;
-        let nested: Vec<&str> = listed
-            .split('\0')
-            .filter_map(|entry| {
-                entry.strip_prefix("160000 ")?.split_once('\t').map(|(_, name)| name)
-            })
-            .collect();
-        if nested.is_empty() {
-            return self.run(folder, index, &["write-tree".into()]).map(trimmed);
-        }
-        // The index itself stays as git made it, so that the next checkpoint is as quick as this one.
-        let joined = with_end(index, ".joined");
-        fs::copy(index, &joined).map_err(|error| format!("{}: {error}", joined.display()))?;
-        for (number, name) in nested.iter().enumerate() {
-            let inner = with_end(index, &format!(".{number}"));
-            let tree = self.keep(&folder.join(name), &inner, depth + 1)?;
-            let remove: [OsString; 4] =
-                ["update-index".into(), "--force-remove".into(), "--".into(), name.into()];
-            self.run(folder, &joined, &remove)?;
-            let prefix = format!("--prefix={name}/");
-            self.run(folder, &joined, &["read-tree".into(), prefix.into(), tree.into()])?;
-        }
-        self.run(folder, &joined, &["write-tree".into()]).map(trimmed)
-    }
-
-    fn commit(&self, tree: &str) -> Result<String, String> {
-        let index = self.path.join("index");
-        let run = |arguments: &[&str]| {
-            let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-            self.run(&self.path, &index, &arguments).map(trimmed)
-        };
-        let before = run(&["for-each-ref", "--format=%(objectname)", CHECKPOINTS])?;
-        let mut arguments = vec!["commit-tree", tree, "-m", "checkpoint"];
-        if !before.is_empty() {
-            arguments.extend(["-p", &before]);
-        }
-        let commit = run(&arguments)?;
-        run(&["update-ref", CHECKPOINTS, &commit])?;
-        Ok(commit)
-    }
-
-    fn run(&self, folder: &Path, index: &Path, arguments: &[OsString]) -> Result<String, String> {
-        Ok(self.git(folder, index)?.output(arguments.to_vec())?.0)
-    }
-
-    /// Any word on standard error means that something was left out, whatever the exit code.
-    fn run_quiet(&self, folder: &Path, index: &Path, arguments: &[OsString]) -> Result<(), String> {
-        let (_, complaint) = self.git(folder, index)?.output(arguments.to_vec())?;
-        if complaint.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("not everything was kept: {complaint}"))
-        }
-    }
-
-    fn git(&self, folder: &Path, index: &Path) -> Result<Git, String> {
-        let env = vec![
-            ("GIT_DIR".to_owned(), text(&self.path)?),
-            ("GIT_WORK_TREE".to_owned(), text(folder)?),
-            ("GIT_INDEX_FILE".to_owned(), text(index)?),
-        ];
-        let settings = vec!["core.bare=false".to_owned()];
-        Ok(Git { env, settings, cwd: Some(folder.to_owned()), cancel: Some(self.cancel.clone()) })
-    }
-}
-
-/// Git, hardened: no hooks, no watchers, no signing, no transports, nobody's settings but these.
-#[derive(Default)]
-struct Git {
-    settings: Vec<String>,
-    env: Vec<(String, String)>,
-    cwd: Option<PathBuf>,
-    cancel: Option<Cancel>,
-}
-
-const HARDENED: [&str; 10] = [
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "core.autocrlf=false",
-    "core.quotePath=false",
-    "commit.gpgSign=false",
-    "protocol.allow=never",
-    "safe.bareRepository=explicit",
-    "submodule.recurse=false",
-    "gc.auto=0",
-    "maintenance.auto=false",
-];
-
-const GIT_VARIABLES: [(&str, &str); 13] = [
-    ("GIT_CONFIG_NOSYSTEM", "1"),
-    ("GIT_ATTR_NOSYSTEM", "1"),
-    ("GIT_TERMINAL_PROMPT", "0"),
-    ("GIT_OPTIONAL_LOCKS", "0"),
-    ("GIT_NO_REPLACE_OBJECTS", "1"),
-    ("GIT_NO_LAZY_FETCH", "1"),
-    ("GIT_PAGER", "cat"),
-    ("GIT_EDITOR", "false"),
-    ("LC_ALL", "C"),
-    ("GIT_AUTHOR_NAME", "drivetrain"),
-    ("GIT_AUTHOR_EMAIL", "drivetrain@localhost"),
-    ("GIT_COMMITTER_NAME", "drivetrain"),
-    ("GIT_COMMITTER_EMAIL", "drivetrain@localhost"),
-];
-
-impl Git {
-    /// Standard output; the error is what git said.
-    fn run(&self, arguments: impl IntoIterator<Item = OsString>) -> Result<String, String> {
-        Ok(self.output(arguments.into_iter().collect())?.0)
-    }
-
-    /// Standard output and standard error.
-    fn output(&self, arguments: Vec<OsString>) -> Result<(String, String), String> {
-        let mut argv: Vec<OsString> = vec!["git".into()];
-        for setting in HARDENED.into_iter().chain(self.settings.iter().map(String::as_str)) {
-            argv.extend(["-c".into(), setting.into()]);
-        }
-        // The user's own list of trusted folders is read as data, and nothing else of those settings.
-        let global = arguments.iter().any(|argument| argument == "--global");
-        argv.extend(arguments);
-        let mut env: Vec<(String, String)> = GIT_VARIABLES
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect();
-        if !global {
-            env.push(("GIT_CONFIG_GLOBAL".to_owned(), "/dev/null".to_owned()));
-        }
-        env.extend(self.env.iter().cloned());
-        let spec = ProcessSpec {
-            env,
-            cwd: self.cwd.clone(),
-            timeout: Some(GIT_TIMEOUT),
-            streams: Streams::Separate,
-            mark: "git".to_owned(),
-            // Git starts no daemons with these settings, and a namespace would cost more than git itself.
-            containment: Containment::Group,
-            ..ProcessSpec::new(argv)
-        };
-        let never = Cancel::new();
-        let finished =
-            run(spec, self.cancel.as_ref().unwrap_or(&never)).map_err(|e| e.to_string())?;
-        let complaint = finished.stderr.text().trim_end().to_owned();
-        if finished.cancelled {
-            return Err("stopped before it was done".to_owned());
-        }
-        if finished.timed_out {
-            return Err(format!("git took longer than {GIT_TIMEOUT:?}"));
-        }
-        if finished.exit != Some(0) {
-            let reason =
-                if complaint.is_empty() { "git failed without a word" } else { &complaint };
-            return Err(reason.to_owned());
-        }
-        let bytes = finished.stdout.bytes().map_err(|error| error.to_string())?;
-        let output =
-            String::from_utf8(bytes).map_err(|_| "git printed a name that is not UTF-8")?;
-        Ok((output, complaint))
-    }
-}
-
 /// Task ids become file and branch names, so nothing else may be in them.
-fn check_task(task: &str) -> Result<(), String> {
+pub(crate) fn check_task(task: &str) -> Result<(), String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if task.is_empty() || task.len() > 100 || task.starts_with('-') || !task.chars().all(plain) {
         return Err(format!("{task:?} is not a task id: expected letters and digits"));
@@ -527,21 +290,11 @@ fn check_task(task: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn absolute(path: &Path) -> Result<PathBuf, String> {
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf, String> {
     std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn text(path: &Path) -> Result<String, String> {
+pub(crate) fn text(path: &Path) -> Result<String, String> {
     let text = path.to_str().ok_or_else(|| format!("the path {} is not UTF-8", path.display()))?;
     Ok(text.to_owned())
-}
-
-fn trimmed(output: String) -> String {
-    output.trim_end().to_owned()
-}
-
-fn with_end(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(end);
-    PathBuf::from(name)
 }

@@ -18,6 +18,7 @@ use machine::tool::{Status, ToolResult};
 use tokio::sync::Notify;
 
 use crate::acceptance;
+use crate::checkpoint;
 use crate::home::Home;
 use crate::inbox::Inbox;
 use crate::mcp::Mcp;
@@ -271,7 +272,7 @@ impl Perform for World {
                     id,
                     move |cancel| {
                         let made =
-                            workspace::checkpoint(name.as_str(), &workspace, home.root(), cancel);
+                            checkpoint::checkpoint(name.as_str(), &workspace, home.root(), cancel);
                         Signal::Checkpointed(id, made).into()
                     },
                     move |reason| Signal::Checkpointed(id, Err(reason)).into(),

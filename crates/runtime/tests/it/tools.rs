@@ -2,6 +2,7 @@
 
 mod acceptance;
 mod beneath;
+mod checkpoint;
 mod files;
 mod memory;
 mod patch;

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use machine::task::{Workspace, WorkspaceKind, WorkspaceSpec};
+use runtime::checkpoint::checkpoint;
 use runtime::process::Cancel;
-use runtime::workspace::{checkpoint, open};
+use runtime::workspace::open;
 use tempfile::TempDir;
 
 use super::{folder, in_place};
@@ -263,14 +264,25 @@ fn a_checkpoint_holds_every_file_byte_for_byte_and_touches_nothing() {
         ("vendor/nested/new", "not committed there"),
         ("ignored", ""),
     ] {
-        assert_eq!(String::from_utf8_lossy(&shown(&format!("{first}:{name}"))), content, "{name}");
+        assert_eq!(
+            String::from_utf8_lossy(&shown(&format!("{first}:files/{name}"))),
+            content,
+            "{name}"
+        );
     }
     fs::remove_file(top.join("untracked")).unwrap();
     fs::write(store.join("index.lock"), "").unwrap();
     let second = checkpoint("t", &in_place(&top), &state, &cancel).unwrap();
     let listed = git(
         all.path(),
-        &["--git-dir", store.to_str().unwrap(), "ls-tree", "-r", "--name-only", &second],
+        &[
+            "--git-dir",
+            store.to_str().unwrap(),
+            "ls-tree",
+            "-r",
+            "--name-only",
+            &format!("{second}:files"),
+        ],
     );
     assert!(!listed.contains("untracked") && listed.contains("vendor/nested/new"), "{listed}");
     let parents = git(all.path(), &["--git-dir", store.to_str().unwrap(), "rev-list", &second]);
@@ -288,7 +300,14 @@ fn a_checkpoint_of_a_worktree_covers_it_whole() {
     let store = state.join("checkpoints/t1.git");
     let listed = git(
         all.path(),
-        &["--git-dir", store.to_str().unwrap(), "ls-tree", "-r", "--name-only", &commit],
+        &[
+            "--git-dir",
+            store.to_str().unwrap(),
+            "ls-tree",
+            "-r",
+            "--name-only",
+            &format!("{commit}:files"),
+        ],
     );
     assert_eq!(listed, "above\nfile\nsub/deep/inner");
     let none = Workspace { kind: WorkspaceKind::None, path: None, branch: None, base: None };

@@ -1,0 +1,128 @@
+//! The git binary, hardened: a repository may be hostile, so git runs without hooks, watchers, signing, transports or
+//! anyone's settings.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::process::{Cancel, Containment, ProcessSpec, Streams, run};
+
+/// How long one git command may take.
+const TIMEOUT: Duration = Duration::from_secs(600);
+
+/// How git is called.
+#[derive(Default)]
+pub(crate) struct Git {
+    /// Settings beside the hardened ones, `name=value`.
+    pub(crate) settings: Vec<String>,
+    /// Variables beside the hardened ones.
+    pub(crate) env: Vec<(String, String)>,
+    /// Where it runs.
+    pub(crate) cwd: Option<PathBuf>,
+    /// Stops it.
+    pub(crate) cancel: Option<Cancel>,
+}
+
+/// What git printed. Names are bytes: nobody promises that they are text.
+pub(crate) struct Printed {
+    /// Standard output.
+    pub(crate) out: Vec<u8>,
+    /// Standard error, without its last line end.
+    pub(crate) complaint: String,
+}
+
+const HARDENED: [&str; 10] = [
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.autocrlf=false",
+    "core.quotePath=false",
+    "commit.gpgSign=false",
+    "protocol.allow=never",
+    "safe.bareRepository=explicit",
+    "submodule.recurse=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+];
+
+const GIT_VARIABLES: [(&str, &str); 13] = [
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_NO_REPLACE_OBJECTS", "1"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_PAGER", "cat"),
+    ("GIT_EDITOR", "false"),
+    ("LC_ALL", "C"),
+    ("GIT_AUTHOR_NAME", "drivetrain"),
+    ("GIT_AUTHOR_EMAIL", "drivetrain@localhost"),
+    ("GIT_COMMITTER_NAME", "drivetrain"),
+    ("GIT_COMMITTER_EMAIL", "drivetrain@localhost"),
+];
+
+impl Git {
+    /// Standard output as text; the error is what git said.
+    pub(crate) fn run(
+        &self,
+        arguments: impl IntoIterator<Item = OsString>,
+    ) -> Result<String, String> {
+        let printed = self.output(arguments.into_iter().collect(), None)?;
+        String::from_utf8(printed.out)
+            .map_err(|_| "git printed a name that is not UTF-8".to_owned())
+    }
+
+    /// Runs it with this on standard input.
+    pub(crate) fn output(
+        &self,
+        arguments: Vec<OsString>,
+        stdin: Option<Vec<u8>>,
+    ) -> Result<Printed, String> {
+        let mut argv: Vec<OsString> = vec!["git".into()];
+        for setting in HARDENED.into_iter().chain(self.settings.iter().map(String::as_str)) {
+            argv.extend(["-c".into(), setting.into()]);
+        }
+        // The user's own list of trusted folders is read as data, and nothing else of those settings.
+        let global = arguments.iter().any(|argument| argument == "--global");
+        argv.extend(arguments);
+        let mut env: Vec<(String, String)> = GIT_VARIABLES
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        if !global {
+            env.push(("GIT_CONFIG_GLOBAL".to_owned(), "/dev/null".to_owned()));
+        }
+        env.extend(self.env.iter().cloned());
+        let spec = ProcessSpec {
+            env,
+            cwd: self.cwd.clone(),
+            stdin,
+            timeout: Some(TIMEOUT),
+            streams: Streams::Separate,
+            mark: "git".to_owned(),
+            // Git starts no daemons with these settings, and a namespace would cost more than git itself.
+            containment: Containment::Group,
+            ..ProcessSpec::new(argv)
+        };
+        let never = Cancel::new();
+        let finished =
+            run(spec, self.cancel.as_ref().unwrap_or(&never)).map_err(|e| e.to_string())?;
+        let complaint = finished.stderr.text().trim_end().to_owned();
+        if finished.cancelled {
+            return Err("stopped before it was done".to_owned());
+        }
+        if finished.timed_out {
+            return Err(format!("git took longer than {TIMEOUT:?}"));
+        }
+        if finished.exit != Some(0) {
+            let reason =
+                if complaint.is_empty() { "git failed without a word" } else { &complaint };
+            return Err(reason.to_owned());
+        }
+        if finished.stdout.total() > finished.stdout.kept() {
+            let total = finished.stdout.total();
+            return Err(format!("git printed {total} bytes, more than is read"));
+        }
+        let out = finished.stdout.bytes().map_err(|error| error.to_string())?;
+        Ok(Printed { out, complaint })
+    }
+}
