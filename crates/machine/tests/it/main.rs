@@ -8,3 +8,4 @@ mod records;
 mod rig;
 mod scenarios;
 mod servers;
+mod shell;
