@@ -1,6 +1,8 @@
 //! What a shell command line runs, as far as its text tells. Reading is total and has no opinion: what may run is
 //! decided by `policy::permission`, and what is not understood is named, so that it can be refused.
 
+pub mod known;
+
 use serde::{Deserialize, Serialize};
 
 /// A command line as read.

@@ -464,7 +464,7 @@ fn a_tree_deeper_than_the_stack_is_refused() {
 fn a_policy_says_who_may_do_what() {
     let text = "unattended = \"wait\"\n[[rule]]\ntool = \"shell\"\ndecide = \"ask\"\nreason = \"look\"\n[[rule]]\ntool = \"*\"\ndecide = \"deny\"\n";
     let read = policy::parse(text, "policy.toml").unwrap();
-    assert_eq!(read.unattended, Unattended::Wait);
+    assert_eq!(read.unattended, Some(Unattended::Wait));
     assert_eq!(
         read.rules.iter().map(|rule| rule.decide).collect::<Vec<_>>(),
         [Decide::Ask, Decide::Deny]
