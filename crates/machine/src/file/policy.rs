@@ -44,10 +44,23 @@ pub struct PolicyFile {
 pub struct Combined {
     /// The policy.
     pub policy: Policy,
+    /// The files, in the order in which their rules count.
+    pub files: Vec<FileSummary>,
     /// The examples of all files.
     pub examples: Vec<Example>,
     /// What is odd but not wrong.
     pub warnings: Vec<String>,
+}
+
+/// What a file brings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileSummary {
+    /// The file, as a person names it.
+    pub file: String,
+    /// How many rules.
+    pub rules: usize,
+    /// How many examples.
+    pub examples: usize,
 }
 
 /// Reads a policy file. TOML unless the file's name says YAML.
@@ -80,9 +93,6 @@ pub fn parse(text: &str, file: &str) -> Result<PolicyFile, Vec<SourceError>> {
         let line = place(&source, item).map_or(0, |place| place.line);
         let from = Origin { file: file.to_owned(), line, number: index + 1 };
         let Some(rule) = read_rule(item, from, &mut problems, &mut read.warnings) else { continue };
-        if let Some(earlier) = read.rules.iter().find(|earlier| shadow::hides(earlier, &rule)) {
-            problems.push_key(item, shadow::said(earlier, &rule), shadow::hint(earlier, &rule));
-        }
         for (key, expected) in
             [("allow", Decide::Allow), ("ask", Decide::Ask), ("deny", Decide::Deny)]
         {
@@ -97,6 +107,15 @@ pub fn parse(text: &str, file: &str) -> Result<PolicyFile, Vec<SourceError>> {
             }
         }
         read.rules.push(rule);
+    }
+    if problems.is_empty() {
+        // Only whole rules can be compared with each other.
+        for (index, (rule, item)) in read.rules.iter().zip(&items).enumerate() {
+            let hiding = |earlier: &&Rule| shadow::hides(earlier, rule);
+            if let Some(earlier) = read.rules[..index].iter().find(hiding) {
+                problems.push_key(item, shadow::said(earlier, rule), shadow::hint(earlier, rule));
+            }
+        }
     }
     if problems.is_empty() { Ok(read) } else { Err(source.errors(problems)) }
 }
@@ -117,6 +136,11 @@ pub fn combine(files: Vec<PolicyFile>, home: Option<String>) -> Combined {
             Some(format!("{}:{}: {}", from.file, from.line, shadow::said(earlier, rule)))
         });
         let hidden: Vec<String> = hidden.collect();
+        combined.files.push(FileSummary {
+            file: file.file,
+            rules: file.rules.len(),
+            examples: file.examples.len(),
+        });
         combined.warnings.extend(file.warnings);
         combined.warnings.extend(hidden);
         combined.policy.rules.extend(file.rules);
@@ -154,8 +178,9 @@ fn read_rule(
     };
     let matchers = ["tool", "command", "path", "host", "driver", "attended"];
     if !matchers.iter().any(|key| at.get(key).is_some()) {
-        let hint = "say which calls it is about; tool = \"*\" is every call".to_owned();
-        problems.push_key(at, "the rule says about nothing what it decides", Some(hint));
+        let hint =
+            "name a tool, a command, a path or a host; tool = \"*\" is every call".to_owned();
+        problems.push_key(at, "the rule does not say which calls it is about", Some(hint));
     }
     for command in given(at, "command", problems) {
         rule.command.extend(read_command(&command, problems));
@@ -170,10 +195,9 @@ fn read_rule(
         let Some(name) = driver.text(problems) else { continue };
         let registry = Registry::builtin();
         if !name.starts_with("external:") && !registry.names().any(|known| known == name) {
-            let hint = suggest(name, registry.names()).unwrap_or_default();
-            let place = format!("{}:{}", from.file, from.line);
-            let text = format!("{place}: there is no built-in driver {name:?}; {hint}");
-            warnings.push(text.trim_end_matches(['?', ';', ' ']).to_owned());
+            let hint = suggest(name, registry.names()).map(|hint| format!("; {hint}"));
+            let (place, hint) = (format!("{}:{}", from.file, from.line), hint.unwrap_or_default());
+            warnings.push(format!("{place}: there is no built-in driver {name:?}{hint}"));
         }
         rule.driver.push(name.to_owned());
     }

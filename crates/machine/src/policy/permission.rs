@@ -177,6 +177,17 @@ pub enum Unattended {
     Escalate,
 }
 
+impl Unattended {
+    /// The word people write.
+    pub fn word(self) -> &'static str {
+        match self {
+            Unattended::Deny => "deny",
+            Unattended::Wait => "wait",
+            Unattended::Escalate => "escalate",
+        }
+    }
+}
+
 /// Who wrote the call that is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
