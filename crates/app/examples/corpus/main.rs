@@ -7,6 +7,7 @@
 
 mod case;
 mod effect;
+mod gate;
 mod injection;
 mod mcp;
 mod paths;

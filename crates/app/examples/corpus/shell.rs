@@ -4,6 +4,7 @@
 use crate::Verdict;
 use crate::case::Case;
 use crate::effect;
+use crate::gate;
 use crate::rig::Rig;
 
 /// Tries one case.
@@ -11,5 +12,5 @@ pub(crate) fn run(case: &Case, rig: &Rig) -> Verdict {
     let Some(bytes) = case.bytes() else {
         return Verdict::Skip("its generator is not known".to_owned());
     };
-    effect::run(case, rig, &bytes).unwrap_or(Verdict::Pass)
+    effect::run(case, rig, &bytes).unwrap_or_else(|| gate::gate(case, rig))
 }

@@ -2,7 +2,7 @@
 
 use crate::environment::TestEnvironment;
 
-const COMMANDS: [&str; 31] = [
+const COMMANDS: [&str; 35] = [
     "run",
     "chat",
     "resume",
@@ -25,6 +25,10 @@ const COMMANDS: [&str; 31] = [
     "init",
     "doctor",
     "trust",
+    "policy",
+    "policy check",
+    "policy explain",
+    "policy test",
     "journal",
     "completions",
     "tools",

@@ -61,6 +61,7 @@ impl Step<'_> {
                     driver: self.state.driver_name(),
                     attended,
                     workspace: workspace.path.as_deref(),
+                    sandboxed: true,
                 },
             );
             match judgement.approval() {

@@ -215,7 +215,7 @@ fn three_denies_end_the_task_on_the_deny_axis() {
 #[test]
 fn an_asked_call_waits_durably_and_runs_once_approved() {
     let mut task = spec(json!({ "turns": [[shell("a")]], "author": "worker" }));
-    task.policy = Policy { rules: Vec::new(), unattended: Unattended::Wait };
+    task.policy = Policy { unattended: Unattended::Wait, ..Policy::default() };
     let mut rig = Rig::started(task);
     assert_eq!(rig.told(), "[] workspace_opened, turn_started, approval_requested c1");
     assert!(rig.state.wants_release());
@@ -233,6 +233,7 @@ fn a_denied_call_has_the_persons_reason_as_its_result() {
         tool: "shell".to_owned(),
         decide: Decide::Ask,
         reason: "it is a shell".to_owned(),
+        ..Rule::default()
     }];
     let mut rig = Rig::new();
     rig.command(Command::Start(Box::new(task)));

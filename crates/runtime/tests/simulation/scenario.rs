@@ -157,7 +157,7 @@ fn budget(random: &mut Random) -> Budget {
 }
 
 fn policy(random: &mut Random) -> Policy {
-    let rule = |tool: &str, decide| Rule { tool: tool.to_owned(), decide, reason: String::new() };
+    let rule = |tool: &str, decide| Rule { tool: tool.to_owned(), decide, ..Rule::default() };
     let unattended = if random.one_in(3) { Unattended::Deny } else { Unattended::Wait };
     let rules = match random.below(6) {
         0 => vec![rule("shell", Decide::Ask)],
@@ -165,7 +165,7 @@ fn policy(random: &mut Random) -> Policy {
         2 => vec![rule("edit", Decide::Deny)],
         _ => Vec::new(),
     };
-    Policy { rules, unattended }
+    Policy { rules, unattended, ..Policy::default() }
 }
 
 /// A driver of any kind; composites have scripted children.
