@@ -9,8 +9,6 @@ use serde_json::Value;
 pub(crate) struct Case {
     /// Its stable id.
     pub(crate) id: String,
-    /// The kind of file it is from.
-    pub(crate) kind: String,
     /// The idea.
     pub(crate) why: String,
     /// The outcome to reach.
@@ -19,8 +17,6 @@ pub(crate) struct Case {
     pub(crate) forbid: String,
     /// All of it, for what only one kind knows.
     pub(crate) all: Value,
-    /// What its policy allows and denies, by meaning; null if it names none.
-    pub(crate) policy: Value,
 }
 
 impl Case {
@@ -46,14 +42,8 @@ impl Case {
     }
 }
 
-/// The policies that shell cases name.
-pub(crate) fn policies(folder: &Path) -> Value {
-    let text = std::fs::read_to_string(folder.join("policies.json")).unwrap_or_default();
-    serde_json::from_str(&text).unwrap_or(Value::Null)
-}
-
 /// Reads a file of cases; a line that is no case is one that says so.
-pub(crate) fn load(file: &Path, kind: &str, policies: &Value) -> Vec<Case> {
+pub(crate) fn load(file: &Path) -> Vec<Case> {
     let text = std::fs::read_to_string(file).unwrap();
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     lines
@@ -62,14 +52,11 @@ pub(crate) fn load(file: &Path, kind: &str, policies: &Value) -> Vec<Case> {
             let all: Value = serde_json::from_str(line)
                 .unwrap_or_else(|error| panic!("{}:{}: {error}", file.display(), n + 1));
             let text = |field: &str| all[field].as_str().unwrap_or_default().to_owned();
-            let policy = policies[text("policy").as_str()].clone();
             Case {
                 id: text("id"),
-                kind: kind.to_owned(),
                 why: text("why"),
                 expect: text("expect"),
                 forbid: text("forbid"),
-                policy,
                 all,
             }
         })

@@ -56,14 +56,13 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let wanted: Vec<String> = arguments.collect();
-    let policies = case::policies(&folder);
     let mut counts = Counts::default();
     for (kind, runner) in KINDS {
         let file = folder.join(format!("{kind}.jsonl"));
         if !file.exists() {
             continue;
         }
-        for case in case::load(&file, kind, &policies) {
+        for case in case::load(&file) {
             let named = |word: &String| *word == case.id || word == kind;
             if wanted.is_empty() || wanted.iter().any(named) {
                 counts.take(&case, run_one(&case, runner));
