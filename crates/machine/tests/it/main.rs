@@ -5,6 +5,7 @@
 mod laws;
 mod llm;
 mod records;
+mod requests;
 mod rig;
 mod scenarios;
 mod servers;
