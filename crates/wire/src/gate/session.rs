@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::code;
 use super::json::{Unfit, parse};
-use super::{FALLBACK, PROTOCOL};
+use super::{FALLBACK, MAX_FRAME, PROTOCOL};
 
 /// Where a request may name the key that stands for its call, in `_meta`.
 const KEY: &str = "drivetrain/key";
@@ -311,6 +311,12 @@ pub fn result(id: &RequestId, result: &machine::tool::ToolResult) -> String {
 /// The line that answers a call that the task did not take.
 pub fn refused(id: &RequestId, reason: &str) -> String {
     error(Some(id), code::REFUSED, reason)
+}
+
+/// The line for a worker whose last line grew over the limit; the connection is to be closed after it.
+pub fn too_long() -> String {
+    let words = format!("expected one JSON object a line of at most {MAX_FRAME} bytes");
+    error(None, code::INVALID_REQUEST, &words)
 }
 
 fn result_line(id: &RequestId, result: &Value) -> String {
