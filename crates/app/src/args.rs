@@ -302,6 +302,17 @@ EXAMPLES:
         drivetrain models --json | jq -r '.providers[] | select(.key == \"present\") | .name'")]
     Models,
 
+    /// Connect a worker to its gate: an MCP server on standard input and output
+    ///
+    /// For programs that drivetrain starts and that speak MCP: the gate and its token are in DRIVETRAIN_GATE and
+    /// DRIVETRAIN_GATE_TOKEN. What is asked for here is journaled and judged like every call of a worker.
+    #[command(hide = true, after_long_help = "EXAMPLES:\n  drivetrain gate --stdio")]
+    Gate {
+        /// Speak on standard input and output
+        #[arg(long, required = true)]
+        stdio: bool,
+    },
+
     /// Serve something that stands in for a model, to test automation without one
     #[command(
         subcommand,

@@ -5,6 +5,7 @@ pub(crate) mod catalogue;
 pub(crate) mod chat;
 pub(crate) mod doctor;
 pub(crate) mod fake;
+pub(crate) mod gate;
 pub(crate) mod hand_over;
 pub(crate) mod init;
 pub(crate) mod journal;

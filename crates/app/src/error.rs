@@ -147,9 +147,10 @@ impl From<ControlError> for CommandError {
         let message = error.to_string();
         match error {
             ControlError::Refused(_) => CommandError::new(Kind::Refused, message),
-            ControlError::Gone(_) | ControlError::NotHere | ControlError::Unknown(_) => {
-                CommandError::environment(message)
-            }
+            ControlError::Gone(_)
+            | ControlError::Untrusted(_)
+            | ControlError::NotHere
+            | ControlError::Unknown(_) => CommandError::environment(message),
         }
     }
 }

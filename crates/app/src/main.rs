@@ -92,6 +92,7 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
         Cmd::Tools => commands::catalogue::tools(json),
         Cmd::Drivers => commands::catalogue::drivers(json),
         Cmd::Models => commands::models::run(json),
+        Cmd::Gate { .. } => commands::gate::run(),
         Cmd::Fake(FakeCmd::Model(args)) => commands::fake::model(args, json),
     }
 }

@@ -4,6 +4,7 @@ mod acceptance;
 mod approval;
 mod consult;
 mod model_call;
+pub mod request;
 mod timer;
 mod tool_call;
 mod tools;

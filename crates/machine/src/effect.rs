@@ -8,12 +8,12 @@ use serde_json::Value;
 use crate::id::{CallId, EffectId};
 use crate::message::ModelCall;
 use crate::policy::permission::Approval;
-use crate::server::{ServerCall, ServerSpec};
+use crate::server::{ServerCall, ServerSpec, ToolOffer};
 use crate::task::{Criterion, Workspace, WorkspaceSpec};
 use crate::time::{Span, Timestamp};
-use crate::tool::EffectClass;
+use crate::tool::{EffectClass, ToolResult};
 
-/// One piece of work. All but `Cancel` are answered by exactly one signal that carries the id.
+/// One piece of work. All but `Cancel` and `AnswerRequest` are answered by exactly one signal that carries the id.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Make or find the task's workspace. Idempotent: the same task gets the same one.
@@ -53,6 +53,19 @@ pub enum Effect {
         plugin: Arc<Value>,
         /// What it is asked.
         request: Value,
+        /// The tools beside the built-in ones that it may ask for meanwhile.
+        tools: Arc<Vec<ToolOffer>>,
+        /// Where its calls would work.
+        workspace: Workspace,
+    },
+    /// Answer a worker that asked for a call. Has no answer itself; a worker that is gone misses it.
+    AnswerRequest {
+        /// Of its own.
+        id: EffectId,
+        /// What it asked with.
+        key: String,
+        /// The call's one result, or why there is no call.
+        answer: Result<ToolResult, String>,
     },
     /// Ask a model.
     CallModel {
@@ -122,6 +135,7 @@ impl Effect {
             | Effect::OpenTools { id, .. }
             | Effect::RunTool { id, .. }
             | Effect::Consult { id, .. }
+            | Effect::AnswerRequest { id, .. }
             | Effect::CallModel { id, .. }
             | Effect::Checkpoint { id, .. }
             | Effect::Verify { id, .. }

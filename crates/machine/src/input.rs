@@ -3,6 +3,7 @@
 //! Inputs are what the journal keeps, so their JSON is a format: names are short and never change meaning.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -189,6 +190,16 @@ pub enum Resolution {
     Retry,
 }
 
+/// How a worker takes a request back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Withdrawal {
+    /// It said so.
+    Cancelled,
+    /// Its connection is gone.
+    Gone,
+}
+
 /// What an effect, or the runtime itself, reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -207,6 +218,22 @@ pub enum Signal {
     ModelReplied(EffectId, Box<Result<Reply, ModelFailure>>),
     /// A checkpoint of the workspace was made (its name), or could not be.
     Checkpointed(EffectId, Result<String, String>),
+    /// A worker asks for a call through the gate, while it decides.
+    Requested {
+        /// Stands for this one call.
+        key: String,
+        /// The tool.
+        tool: String,
+        /// Its parameters.
+        input: Arc<Value>,
+    },
+    /// A worker wants no answer to what it asked for.
+    Withdrawn {
+        /// What it asked with.
+        key: String,
+        /// How that is known.
+        how: Withdrawal,
+    },
     /// A timer's moment has come.
     TimerFired(EffectId),
     /// The process that performed the task's effects is gone; nobody knows how far they came.

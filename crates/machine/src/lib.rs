@@ -14,6 +14,7 @@ pub mod input;
 mod life;
 pub mod message;
 pub mod policy;
+pub use activity::request;
 pub mod server;
 pub mod shell;
 pub mod state;

@@ -83,6 +83,7 @@ impl Step<'_> {
         self.state.data.pending.clear();
         self.state.data.unpaid.clear();
         self.state.data.tools_open = false;
+        self.lose_requests();
         let (mut repeated, mut in_doubt) = (Vec::new(), Vec::new());
         for call in &mut self.state.data.calls {
             if matches!(call.status, CallStatus::Running { .. }) {
@@ -232,6 +233,7 @@ impl Step<'_> {
                 | Phase::Checkpointing { .. }
                 | Phase::Verifying { .. }
         ) {
+            self.close_requests("somebody else decides");
             self.stop(|pending| !matches!(pending, Pending::Deadline));
             self.state.data.phase = Phase::Ready;
         }
@@ -264,6 +266,7 @@ impl Step<'_> {
             .map(|a| format!("{} = {} reached ({})", a.axis, a.limit, a.spent))
             .collect();
         self.event(|| EventKind::BudgetExhausted { axes });
+        self.close_requests("the budget was exhausted");
         self.end_calls(Status::Aborted, "the budget was exhausted", |call| {
             matches!(call.status, CallStatus::Running { .. })
         });
@@ -313,7 +316,7 @@ impl Step<'_> {
         });
     }
 
-    fn end_calls(
+    pub(crate) fn end_calls(
         &mut self,
         status: Status,
         why: &str,

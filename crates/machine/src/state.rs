@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::activity::request::Requests;
 use crate::driver::{
     Action, Consultation, Decision, Driver, DriverSlot, Fact, Note, Registry, SavedDriver,
     Situation, Wait,
@@ -59,6 +60,9 @@ pub struct Data {
     pub calls: Vec<Call>,
     /// Actions that were decided on and wait for a larger budget.
     pub held: Option<Vec<Action>>,
+    /// The keys that workers asked with.
+    #[serde(default, skip_serializing_if = "Requests::is_empty")]
+    pub requests: Requests,
     /// Effects that have not reported.
     pub pending: BTreeMap<EffectId, Pending>,
     /// Notes for the driver, before its next decision.
@@ -194,6 +198,9 @@ pub struct Call {
     pub status: CallStatus,
     /// Whether the driver was told of its end.
     pub delivered: bool,
+    /// The key of the worker that asked for it through the gate and waits for its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
 }
 
 /// How far a call came.
@@ -325,6 +332,7 @@ impl State {
                 tools_open: false,
                 calls: Vec::new(),
                 held: None,
+                requests: Requests::default(),
                 pending: BTreeMap::new(),
                 notes: VecDeque::new(),
                 follow_ups: VecDeque::new(),
@@ -405,7 +413,7 @@ impl State {
         if let Phase::Finished { outcome, reason } = &self.data.phase {
             return Standing::Finished { outcome: *outcome, reason: reason.clone() };
         }
-        if self.asks_somebody() && !self.is_busy() {
+        if self.asks_somebody() && (!self.is_busy() || self.is_held_up()) {
             Standing::AwaitingPerson { asks: self.asks() }
         } else if self.data.paused {
             Standing::Paused
@@ -457,6 +465,12 @@ impl State {
     /// Whether effects are outstanding that will make the task move.
     fn is_busy(&self) -> bool {
         self.data.pending.values().any(|pending| *pending != Pending::Deadline)
+    }
+
+    /// Whether the decider outside can only wait for a person: all that it asked for does.
+    fn is_held_up(&self) -> bool {
+        matches!(self.data.phase, Phase::Consulting { .. })
+            && !self.data.pending.values().any(|pending| matches!(pending, Pending::Call(_)))
     }
 
     fn asks_somebody(&self) -> bool {

@@ -109,6 +109,8 @@ impl Step<'_> {
                     self.on_checkpointed(made);
                 }
             }
+            Signal::Requested { key, tool, input } => self.on_requested(key, tool, input),
+            Signal::Withdrawn { key, how } => self.on_withdrawn(&key, how),
             Signal::TimerFired(id) => self.on_timer_fired(id),
             Signal::OwnerLost => self.on_owner_lost(),
         }

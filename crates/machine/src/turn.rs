@@ -25,7 +25,11 @@ impl Step<'_> {
             match &self.state.data.phase {
                 Phase::New | Phase::Finished { .. } => return,
                 Phase::OpeningWorkspace | Phase::OpeningTools => return,
-                Phase::Consulting { .. } => return self.ask_again(),
+                Phase::Consulting { .. } => {
+                    if !self.attend_requests() {
+                        return;
+                    }
+                }
                 Phase::Checkpointing { .. } | Phase::Verifying { .. } => return,
                 Phase::Waiting(_) if self.state.data.notes.is_empty() => return,
                 Phase::Waiting(_) => {
@@ -128,6 +132,7 @@ impl Step<'_> {
                 action,
                 status: CallStatus::Queued { approved: false, repeated: false },
                 delivered: false,
+                request: None,
             });
         }
     }
@@ -184,7 +189,7 @@ impl Step<'_> {
     }
 
     /// Gives the driver every result it has not seen, in the order of the decision; how many there were.
-    fn deliver_results(&mut self) -> usize {
+    pub(crate) fn deliver_results(&mut self) -> usize {
         let mut calls = std::mem::take(&mut self.state.data.calls);
         let mut delivered = 0;
         for call in calls.iter_mut().filter(|call| !call.delivered) {

@@ -2,25 +2,28 @@
 //!
 //! One JSON object a line: `{"v":1,"task":ID,"command":COMMAND}`, answered by `{"v":1,"ok":true}` or
 //! `{"v":1,"ok":false,"error":TEXT}`. The answer comes after the command is in the journal, never before.
+//!
+//! This is the operator's side: whoever can speak here can approve. So it stands in a folder that only this user can
+//! enter, both ends make sure of the other's user, and no box that holds a worker ever sees it.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use machine::Command;
 use machine::id::TaskId;
 use serde::{Deserialize, Serialize};
 
 use crate::inbox::{Inbox, Refusal};
+use crate::socket;
 
 /// The largest request; a goal or a note is far smaller.
-const MAX_REQUEST: u64 = 1 << 20;
+const MAX_REQUEST: usize = 1 << 20;
 
 /// Connections served at once; more are closed unanswered.
 const MAX_CONNECTIONS: usize = 64;
@@ -28,7 +31,11 @@ const MAX_CONNECTIONS: usize = 64;
 /// How long a client may take to send its request, and a server to journal it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a listener rests after the system refused it a connection.
+const REST: Duration = Duration::from_millis(50);
+
 #[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Request {
     v: u32,
     task: TaskId,
@@ -52,6 +59,9 @@ pub enum ControlError {
     /// Nobody listens: the process is gone.
     #[error("no process listens on {0}")]
     Gone(PathBuf),
+    /// The socket, or its folder, may be another user's: nothing was said to it.
+    #[error("the control socket cannot be trusted: {0}")]
+    Untrusted(String),
     /// The process lives but does not drive the task; nothing was journaled.
     #[error("the process does not drive the task")]
     NotHere,
@@ -71,11 +81,9 @@ pub struct Control {
 }
 
 impl Control {
-    /// Listens at `path`, for this user only.
+    /// Listens at `path`, for this user only: a folder that others may use is refused.
     pub fn listen(path: &Path, inbox: Inbox) -> io::Result<Control> {
-        let _ = fs::remove_file(path);
-        let listener = with_short_path(path, |path| UnixListener::bind(path))?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        let listener = socket::listen(path)?;
         let closing = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&closing);
         let connections = Arc::new(AtomicUsize::new(0));
@@ -84,7 +92,10 @@ impl Control {
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
-                let Ok(stream) = stream else { continue };
+                let Ok(stream) = stream else {
+                    std::thread::sleep(REST);
+                    continue;
+                };
                 if connections.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
                     connections.fetch_sub(1, Ordering::Relaxed);
                     continue;
@@ -110,28 +121,24 @@ impl Drop for Control {
     fn drop(&mut self) {
         self.closing.store(true, Ordering::Relaxed);
         // Wakes the listener so that it sees the flag.
-        let _ = with_short_path(&self.path, |path| UnixStream::connect(path));
+        let _ = socket::connect(&self.path);
         let _ = fs::remove_file(&self.path);
     }
 }
 
 fn serve(stream: UnixStream, inbox: &Inbox) -> io::Result<()> {
-    let peer = rustix::net::sockopt::socket_peercred(&stream)?;
-    if peer.uid != rustix::process::geteuid() {
+    if !socket::is_ours(&stream) {
         return Ok(());
     }
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut reader = BufReader::new((&stream).take(MAX_REQUEST));
-    let mut line = String::new();
-    reader.read_line(&mut line)?;
+    let line = read_request(&stream, Instant::now() + PATIENCE)?;
     let refused = |reason: String| Err(Refusal::Rejected(reason));
-    let answer = match serde_json::from_str::<Request>(&line) {
+    let answer = match read(&line) {
         Ok(request) if request.v == 1 => ask(inbox, request),
         Ok(request) => {
             refused(format!("protocol version {} is not spoken here: expected 1", request.v))
         }
-        Err(error) => refused(format!("not a request: {error}")),
+        Err(reason) => refused(format!("not a request: {reason}")),
     };
     let answer = match answer {
         Ok(()) => Answer { v: 1, ok: true, error: String::new(), not_here: false },
@@ -141,6 +148,35 @@ fn serve(stream: UnixStream, inbox: &Inbox) -> io::Result<()> {
     let mut text = serde_json::to_string(&answer)?;
     text.push('\n');
     (&stream).write_all(text.as_bytes())
+}
+
+/// Reads the one line, within the time for all of it and up to the largest request.
+fn read_request(stream: &UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
+    let (mut line, mut chunk) = (Vec::new(), [0u8; 4096]);
+    while line.len() <= MAX_REQUEST {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let count = (&*stream).read(&mut chunk)?;
+        let end = chunk[..count].iter().position(|byte| *byte == b'\n');
+        line.extend_from_slice(&chunk[..end.unwrap_or(count)]);
+        if count == 0 || end.is_some() {
+            return Ok(line);
+        }
+    }
+    Err(io::ErrorKind::FileTooLarge.into())
+}
+
+/// A request has one reading: a key that stands twice is an error.
+fn read(line: &[u8]) -> Result<Request, String> {
+    let value = match wire::gate::parse(line) {
+        Ok(value) => value,
+        Err(wire::gate::Unfit::Foreign) => return Err("it is no JSON".to_owned()),
+        Err(wire::gate::Unfit::Malformed(why)) => return Err(why),
+    };
+    serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
 fn ask(inbox: &Inbox, request: Request) -> Result<(), Refusal> {
@@ -163,17 +199,20 @@ fn ask(inbox: &Inbox, request: Request) -> Result<(), Refusal> {
 
 /// Gives a command to the process that listens at `path`, and returns once it is journaled.
 pub fn send(path: &Path, task: &TaskId, command: Command) -> Result<(), ControlError> {
-    let stream = with_short_path(path, |path| UnixStream::connect(path))
-        .map_err(|_| ControlError::Gone(path.to_owned()))?;
+    let stream = socket::connect(path).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => ControlError::Untrusted(error.to_string()),
+        _ => ControlError::Gone(path.to_owned()),
+    })?;
     let unknown = |error: io::Error| ControlError::Unknown(error.to_string());
     stream.set_read_timeout(Some(PATIENCE + Duration::from_secs(5))).map_err(unknown)?;
+    stream.set_write_timeout(Some(PATIENCE)).map_err(unknown)?;
     let request = Request { v: 1, task: task.clone(), command };
     let mut text = serde_json::to_string(&request)
         .map_err(|error| ControlError::Unknown(error.to_string()))?;
     text.push('\n');
     (&stream).write_all(text.as_bytes()).map_err(unknown)?;
     let mut line = String::new();
-    BufReader::new((&stream).take(MAX_REQUEST)).read_line(&mut line).map_err(unknown)?;
+    BufReader::new((&stream).take(MAX_REQUEST as u64)).read_line(&mut line).map_err(unknown)?;
     let answer: Answer = serde_json::from_str(&line)
         .map_err(|_| ControlError::Unknown("the connection closed before an answer".to_owned()))?;
     match answer {
@@ -183,20 +222,79 @@ pub fn send(path: &Path, task: &TaskId, command: Command) -> Result<(), ControlE
     }
 }
 
-/// Socket addresses hold 107 bytes; a deep folder is reached through its descriptor.
-fn with_short_path<T>(path: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
-    if path.as_os_str().len() < 100 {
-        return act(path);
-    }
-    use std::os::fd::AsRawFd;
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return act(path) };
-    let folder = fs::File::open(folder)?;
-    act(&Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+
     use super::*;
+
+    /// What a listening socket answers to these bytes; none if it closes without a word.
+    fn says(path: &Path, bytes: &[u8]) -> Option<String> {
+        let stream = socket::connect(path).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // The other end may close before it has read all of a large request.
+        let _ = (&stream).write_all(bytes);
+        let mut line = String::new();
+        let _ = BufReader::new(&stream).read_line(&mut line);
+        (!line.is_empty()).then_some(line)
+    }
+
+    fn listening() -> (tempfile::TempDir, PathBuf, Control) {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let path = folder.path().join("1.sock");
+        let control = Control::listen(&path, Inbox::default()).unwrap();
+        (folder, path, control)
+    }
+
+    #[test]
+    fn a_request_has_one_reading_and_a_size() {
+        let (_folder, path, _control) = listening();
+        for (bytes, expected) in [
+            (r#"{"v":1,"task":"a","task":"b","command":"pause"}"#, "stands twice"),
+            (r#"{"v":1,"task":"a","command":{"approve":{"call":1,"call":2}}}"#, "stands twice"),
+            (r#"{"v":1,"task":"a","command":"pause","as":"root"}"#, "unknown field"),
+            (r#"{"v":2,"task":"a","command":"pause"}"#, "is not spoken here"),
+            ("GET / HTTP/1.1\r", "no JSON"),
+        ] {
+            let said = says(&path, format!("{bytes}\n").as_bytes()).unwrap();
+            assert!(said.contains("\"ok\":false") && said.contains(expected), "{bytes}: {said}");
+        }
+        assert_eq!(says(&path, &vec![b'a'; MAX_REQUEST + 8192]), None);
+    }
+
+    #[test]
+    fn the_whole_request_has_one_time_limit() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let deadline = Instant::now() + Duration::from_millis(300);
+        let reading = std::thread::spawn(move || read_request(&ours, deadline));
+        // One byte at a time never lets a single read wait for long.
+        while Instant::now() < deadline + Duration::from_millis(100) {
+            if (&theirs).write_all(b"x").is_err() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let error = reading.join().unwrap().unwrap_err();
+        let expected = [io::ErrorKind::TimedOut, io::ErrorKind::WouldBlock];
+        assert!(expected.contains(&error.kind()), "{error}");
+    }
+
+    #[test]
+    fn a_socket_that_others_could_have_put_there_is_not_spoken_to() {
+        let (folder, path, _control) = listening();
+        let task = TaskId("t1".to_owned());
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let sent = send(&path, &task, Command::Pause);
+        assert!(matches!(sent, Err(ControlError::Untrusted(_))), "{sent:?}");
+        let second = folder.path().join("2.sock");
+        assert!(Control::listen(&second, Inbox::default()).is_err());
+        assert!(!second.exists());
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        let sent = send(&path, &task, Command::Pause);
+        assert!(matches!(sent, Err(ControlError::Untrusted(_))), "{sent:?}");
+    }
 
     fn answering(inbox: Inbox, answer: Result<(), Refusal>) -> std::thread::JoinHandle<String> {
         std::thread::spawn(move || {
@@ -211,7 +309,7 @@ mod tests {
     fn a_command_is_answered_after_it_was_taken_even_below_a_deep_folder() {
         let folder = tempfile::tempdir().unwrap();
         let deep = folder.path().join("d".repeat(120));
-        fs::create_dir(&deep).unwrap();
+        fs::DirBuilder::new().mode(0o700).create(&deep).unwrap();
         let path = deep.join("1.sock");
         let inbox = Inbox::default();
         let control = Control::listen(&path, inbox.clone()).unwrap();

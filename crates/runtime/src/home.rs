@@ -97,6 +97,11 @@ impl Home {
         self.run().join(format!("{owner}.children"))
     }
 
+    /// The sockets through which the workers of a process ask, each in a folder of its own.
+    pub fn gates(&self, owner: u64) -> PathBuf {
+        self.run().join(format!("{owner}.gates"))
+    }
+
     fn lock(&self, owner: u64) -> PathBuf {
         self.run().join(format!("{owner}.lock"))
     }
@@ -128,6 +133,7 @@ impl Home {
     /// Removes the lock and socket that a dead owner left.
     pub fn forget(&self, owner: u64) {
         let _ = fs::remove_file(self.socket(owner));
+        let _ = fs::remove_dir_all(self.gates(owner));
         let _ = fs::remove_dir_all(self.marks(owner));
         let _ = fs::remove_file(self.lock(owner));
     }

@@ -18,6 +18,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use wire::jsonrpc::{self, Incoming};
 
+use crate::gate::{self, Door, Gates};
 use crate::process::{Cancel, Child, ProcessSpec, ReadError};
 
 /// The version of the protocol; a plugin that names another one is refused.
@@ -43,6 +44,7 @@ const STDERR_SHOWN: usize = 2000;
 pub struct Plugins {
     slots: Mutex<BTreeMap<Key, Arc<Mutex<Slot>>>>,
     mark_dir: Option<PathBuf>,
+    gates: Option<Arc<Gates>>,
 }
 
 /// A task and a driver's place in it: each driver of a tree has a process of its own.
@@ -67,7 +69,15 @@ impl Plugins {
     /// No process yet. Marks of those that will be started go to `mark_dir`, so that a runtime that comes after
     /// a crash finds what is left of them.
     pub fn new(mark_dir: Option<PathBuf>) -> Plugins {
-        Plugins { slots: Mutex::default(), mark_dir }
+        Plugins { slots: Mutex::default(), mark_dir, gates: None }
+    }
+
+    /// The same, where a plugin can ask for tools while it decides: its task's door, if it is open when the process
+    /// starts, is named in the process's environment.
+    #[must_use]
+    pub fn behind(mut self, gates: Arc<Gates>) -> Plugins {
+        self.gates = Some(gates);
+        self
     }
 
     /// Asks a plugin and waits for its answer; the process is started if there is none.
@@ -154,6 +164,12 @@ impl Plugins {
         spec.env = plugin.env.clone().into_iter().collect();
         spec.mark = question.task.to_owned();
         spec.mark_dir = self.mark_dir.clone();
+        let door = self.gates.as_ref().and_then(|gates| gates.door(question.task));
+        if let Some(door) = &door {
+            let path = door.path().display().to_string();
+            spec.env.push((gate::SOCKET_VARIABLE.to_owned(), path));
+            spec.secrets.push((gate::TOKEN_VARIABLE.to_owned(), door.token().clone()));
+        }
         let child = Child::spawn(spec).map_err(|why| why.to_string())?;
         let timeout = plugin.timeout.map_or(TIMEOUT, |span| Duration::from_millis(span.0));
         let mut process = Process {
@@ -163,6 +179,7 @@ impl Plugins {
             observes: false,
             snapshots: false,
             tally: Tally::default(),
+            door,
         };
         match process.initialize(question, cancel) {
             Ok(()) => Ok(process),
@@ -185,6 +202,8 @@ struct Process {
     /// It gives its state when asked, not with every answer.
     snapshots: bool,
     tally: Tally,
+    /// Where it asks for tools.
+    door: Option<Arc<Door>>,
 }
 
 /// Lines of a process that were not answers to what it was asked.
@@ -246,7 +265,7 @@ impl Process {
     fn call(&mut self, method: &str, params: &Value, cancel: &Cancel) -> Result<Value, Failure> {
         self.last_id += 1;
         self.send(&jsonrpc::request(self.last_id, method, params))?;
-        let deadline = Instant::now() + self.timeout;
+        let mut deadline = Instant::now() + self.timeout;
         loop {
             let line = match self.child.read_line(deadline, LINE_LIMIT, cancel) {
                 Ok(Some(line)) => line,
@@ -255,6 +274,8 @@ impl Process {
                     self.malformed("not UTF-8")?;
                     continue;
                 }
+                // Its time does not run while it waits for a tool.
+                Err(ReadError::TimedOut) if self.waited_until(&mut deadline) => continue,
                 Err(ReadError::TimedOut) => {
                     let waited = machine::time::Span(
                         u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX),
@@ -284,6 +305,13 @@ impl Process {
                 Err(why) => self.malformed(&why)?,
             }
         }
+    }
+
+    /// Puts the deadline off to what is left since the plugin last waited for us; false if nothing is.
+    fn waited_until(&self, deadline: &mut Instant) -> bool {
+        let owed = self.door.as_ref().and_then(|door| door.last_owed());
+        *deadline = owed.map_or(*deadline, |owed| owed + self.timeout);
+        *deadline > Instant::now()
     }
 
     fn send(&mut self, line: &str) -> Result<(), Failure> {
@@ -336,7 +364,10 @@ impl Process {
             let end: String = errors.chars().skip(skipped).collect();
             report.push_str(&format!("\nthe end of its error output:\n{end}"));
         }
-        report
+        match &self.door {
+            Some(door) => door.token().hide(&report),
+            None => report,
+        }
     }
 }
 

@@ -16,9 +16,11 @@ use machine::server::ServerTools;
 use machine::task::{Workspace, WorkspaceKind};
 use machine::tool::{Status, ToolResult};
 use tokio::sync::Notify;
+use wire::gate::Toolbox;
 
 use crate::acceptance;
 use crate::checkpoint;
+use crate::gate::Gates;
 use crate::home::Home;
 use crate::inbox::Inbox;
 use crate::mcp::Mcp;
@@ -42,6 +44,7 @@ pub struct World {
     plugins: Arc<Plugins>,
     models: Arc<Models>,
     servers: Arc<Mcp>,
+    gates: Arc<Gates>,
     home: Home,
 }
 
@@ -65,12 +68,15 @@ impl World {
                 changed.signal(TaskId(task.to_owned()), Signal::ToolsChanged(tools).into());
             }),
         );
+        // Beside the marks, under the same owner's number: whoever forgets a dead owner forgets both.
+        let gates = Arc::new(Gates::new(marks.with_extension("gates"), inbox.clone()));
         World {
             inbox,
             running: Arc::default(),
-            plugins: Arc::new(Plugins::new(Some(marks.clone()))),
+            plugins: Arc::new(Plugins::new(Some(marks.clone())).behind(Arc::clone(&gates))),
             models: Arc::new(Models::default().keeping(home.answers())),
             servers: Arc::new(servers),
+            gates,
             tools: Arc::new(ToolServices {
                 blobs,
                 mark_dir: Some(marks),
@@ -235,18 +241,23 @@ impl Perform for World {
                     move || answered.answered(owner.as_str()),
                 );
             }
-            Effect::Consult { id, plugin, request } => {
+            Effect::Consult { id, plugin, request, tools, workspace } => {
                 let (name, plugins) = (task.clone(), Arc::clone(&self.plugins));
+                let gates = Arc::clone(&self.gates);
                 self.spawn(
                     task,
                     id,
                     move |cancel| {
-                        let answer = plugins.consult(name.as_str(), &plugin, &request, cancel);
+                        let opened = gates.open(&name, Toolbox::new(&tools, workspace.path));
+                        let answer = opened.and_then(|_| {
+                            plugins.consult(name.as_str(), &plugin, &request, cancel)
+                        });
                         Signal::Consulted(id, answer).into()
                     },
                     move |reason| Signal::Consulted(id, Err(reason)).into(),
                 );
             }
+            Effect::AnswerRequest { key, answer, .. } => self.gates.answer(task, &key, &answer),
             Effect::CallModel { id, call, folder } if Models::is_remote(&call.model) => {
                 self.call_model(task, id, call, folder);
             }
@@ -327,6 +338,7 @@ impl Perform for World {
         }
         drop(effects);
         self.plugins.close(task.as_str());
+        self.gates.close(task);
         self.models.close(task.as_str());
         self.servers.close(task.as_str());
     }

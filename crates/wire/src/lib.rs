@@ -1,6 +1,7 @@
 //! Bytes to values and back, without transport: nothing here opens, reads, writes or waits.
 
 pub mod diagnostics;
+pub mod gate;
 pub mod jsonrpc;
 pub mod model;
 pub mod sse;

@@ -9,6 +9,7 @@ mod control;
 mod cost;
 mod environment;
 mod fake;
+mod gate;
 mod help;
 mod mcp;
 mod model;

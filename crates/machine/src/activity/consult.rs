@@ -18,6 +18,8 @@ impl Step<'_> {
                     id,
                     plugin: Arc::clone(&self.state.driver.config),
                     request: question.clone(),
+                    tools: Arc::clone(&self.state.data.tools),
+                    workspace: self.workspace(),
                 });
             }
             Consultation::Model(call) => self.call_model(call.clone()),
@@ -26,6 +28,7 @@ impl Step<'_> {
     }
 
     pub(crate) fn on_consulted(&mut self, answer: Result<Value, String>) {
+        self.close_requests("the driver decided before it ended");
         self.state.data.phase = Phase::Ready;
         let (driver, situation) = self.driver();
         driver.observe(&situation, &Fact::Consulted(answer.as_ref().map_err(String::as_str)));

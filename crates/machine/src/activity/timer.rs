@@ -60,6 +60,8 @@ impl Step<'_> {
         self.renew_deadline();
         match self.state.data.phase.clone() {
             Phase::OpeningWorkspace | Phase::OpeningTools => self.state.data.phase = Phase::Ready,
+            // A call in doubt holds the driver up, whoever asked for it.
+            Phase::Consulting { .. } if !self.state.data.calls.is_empty() => {}
             Phase::Consulting { request } => match self.state.data.retry_at {
                 Some(at) if at > self.now => self.ask_again_at(at),
                 Some(_) | None => self.consult(request),

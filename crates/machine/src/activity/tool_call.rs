@@ -38,7 +38,7 @@ impl Step<'_> {
         }
     }
 
-    fn start_call(&mut self, index: usize, approved: bool, repeated: bool) {
+    pub(crate) fn start_call(&mut self, index: usize, approved: bool, repeated: bool) {
         let call = &self.state.data.calls[index];
         let id = call.id;
         if let Err(reason) = self.check_call(&call.action.tool, &call.action.input) {
@@ -147,12 +147,14 @@ impl Step<'_> {
         };
         if quiet {
             call.status = CallStatus::Done(result);
-            return self.count_event();
+            self.count_event();
+            return self.settle_request(id);
         }
         call.status = CallStatus::Done(result.clone());
         let (tool, label) = (call.action.tool.clone(), call.action.label.clone());
         let tool_use = call.action.tool_use.clone();
         self.event(|| EventKind::ToolEnded { call: id, tool, label, tool_use, result });
+        self.settle_request(id);
     }
 
     pub(crate) fn on_resolve(&mut self, id: CallId, how: Resolution) {

@@ -2,10 +2,12 @@
 //! between any two inputs changes nothing, every call has exactly one result, and nothing panics.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use machine::effect::Effect;
 use machine::event::EventKind;
 use machine::id::{CallId, EffectId, TaskId};
-use machine::input::{Command, Input, Resolution, Signal, Stamped};
+use machine::input::{Command, Input, Resolution, Signal, Stamped, Withdrawal};
 use machine::message::{Block, Message, ModelFailure, Part, Reply, Retry, Role, StopReason, Usage};
 use machine::policy::budget::Budget;
 use machine::policy::permission::Unattended;
@@ -107,11 +109,13 @@ fn driver(seed: u16, script: Value) -> DriverSpec {
         "end": { "terminal": true },
     } });
     let workflow = json!({ "driver": "workflow", "config": steps });
-    let (name, config) = match seed % 22 {
+    let (name, config) = match seed % 26 {
         0 => ("workflow", steps),
         1 => ("state_machine", states),
         2 => ("user", json!(null)),
-        3 => ("external:x", json!({ "plugin": { "name": "x", "command": ["x"] }, "config": null })),
+        3 | 22..=25 => {
+            ("external:x", json!({ "plugin": { "name": "x", "command": ["x"] }, "config": null }))
+        }
         4 => ("sequence", json!({ "drivers": [child, workflow] })),
         5 => ("fallback", json!({ "drivers": [child, workflow] })),
         6 => ("retry", json!({ "driver": child, "limit": 2, "backoff": "5ms" })),
@@ -214,7 +218,7 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
     let text = || format!("text {seed}");
     let call = CallId(u64::from(seed % 6) + state.data().last_call.saturating_sub(4));
     let how = [Resolution::Did, Resolution::DidNot, Resolution::Retry][usize::from(seed % 3)];
-    match kind % 32 {
+    match kind % 36 {
         0 => Command::Start(Box::new(task(seed))).into(),
         1 => Command::Pause.into(),
         2 => Command::Resume.into(),
@@ -242,14 +246,38 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         17..=19 => {
             Command::Attach { owner: u64::from(seed), attended: seed.is_multiple_of(2) }.into()
         }
+        20..=22 => requested(seed),
+        23 => Signal::Withdrawn {
+            key: format!("k{}", seed % 5),
+            how: [Withdrawal::Cancelled, Withdrawal::Gone][usize::from(seed / 5 % 2)],
+        }
+        .into(),
         _ => report(state, seed),
     }
+}
+
+/// A call that a worker asks for: few keys, so that some come twice, with the same call or another.
+fn requested(seed: u16) -> Input {
+    let call = match seed / 5 % 5 {
+        0 => shell("a"),
+        1 => json!({ "tool": "ask", "input": { "question": "q" } }),
+        2 => json!({ "tool": "mcp__s__t", "input": {} }),
+        3 => json!({ "tool": "approve", "input": { "call": 1 } }),
+        _ => read("b"),
+    };
+    let key = format!("k{}", seed % 5);
+    let tool = call["tool"].as_str().unwrap().to_owned();
+    Signal::Requested { key, tool, input: Arc::new(call["input"].clone()) }.into()
 }
 
 /// Every call has at most one end, and is open in the state exactly as long as it has none.
 #[derive(Default)]
 struct Ledger {
     ended: BTreeMap<CallId, u32>,
+    /// What each key of a worker was answered with.
+    answers: BTreeMap<String, ToolResult>,
+    /// The calls of each key.
+    asked: BTreeMap<String, CallId>,
 }
 
 impl Ledger {
@@ -262,6 +290,7 @@ impl Ledger {
         for (call, times) in &self.ended {
             assert_eq!(*times, 1, "{call} has {times} results");
         }
+        self.check_requests(state, output);
         let data = state.data();
         for number in 1..=data.last_call {
             let call = CallId(number);
@@ -280,6 +309,32 @@ impl Ledger {
                 });
                 assert!(running, "an effect of {call} is outstanding but the call does not run");
             }
+        }
+    }
+}
+
+impl Ledger {
+    /// A key has one call and one answer; a call that was asked for is open only while its worker is at work.
+    fn check_requests(&mut self, state: &State, output: &Output) {
+        for effect in &output.effects {
+            if let Effect::AnswerRequest { key, answer: Ok(result), .. } = effect {
+                let first = self.answers.entry(key.clone()).or_insert_with(|| result.clone());
+                assert_eq!(first, result, "{key} is answered in two ways");
+            }
+        }
+        let data = state.data();
+        for call in &data.calls {
+            let Some(key) = &call.request else { continue };
+            assert_eq!(*self.asked.entry(key.clone()).or_insert(call.id), call.id, "{key}");
+            assert!(!self.answers.contains_key(key), "{key} is answered but its call is open");
+            let consulted = data.pending.values().any(|pending| *pending == Pending::Consult);
+            assert!(consulted, "{key} waits but nobody is consulted");
+        }
+        let open = |key: &String| data.calls.iter().any(|call| call.request.as_ref() == Some(key));
+        for key in self.asked.keys().filter(|key| !open(key)) {
+            let lost = data.calls.iter().any(|call| self.asked[key] == call.id);
+            let in_doubt = self.ended.contains_key(&self.asked[key]);
+            assert!(self.answers.contains_key(key) || lost || in_doubt, "{key} waits for ever");
         }
     }
 }

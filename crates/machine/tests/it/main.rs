@@ -6,6 +6,7 @@ mod gate;
 mod laws;
 mod llm;
 mod records;
+mod requests;
 mod rig;
 mod scenarios;
 mod servers;

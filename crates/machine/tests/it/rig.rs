@@ -127,6 +127,7 @@ fn name(effect: &Effect) -> &'static str {
         Effect::OpenTools { .. } => "open_tools",
         Effect::RunTool { .. } => "run_tool",
         Effect::Consult { .. } => "consult",
+        Effect::AnswerRequest { .. } => "answer_request",
         Effect::CallModel { .. } => "call_model",
         Effect::Checkpoint { .. } => "checkpoint",
         Effect::Verify { .. } => "verify",

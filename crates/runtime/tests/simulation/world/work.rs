@@ -288,10 +288,10 @@ impl World {
             Effect::Verify { id, criteria, .. } => {
                 Signal::Verified(id, Ok(self.verdict(task, id, &criteria))).into()
             }
-            // The supervisor keeps timers and turns cancels into calls.
-            Effect::SetTimer { id, .. } | Effect::Cancel { target: id } => {
-                Signal::TimerFired(id).into()
-            }
+            // The supervisor keeps timers and turns cancels into calls; nobody asks through a gate.
+            Effect::SetTimer { id, .. }
+            | Effect::AnswerRequest { id, .. }
+            | Effect::Cancel { target: id } => Signal::TimerFired(id).into(),
         }
     }
 
@@ -343,6 +343,7 @@ fn name(effect: &Effect) -> String {
         Effect::OpenTools { .. } => "open tools".to_owned(),
         Effect::RunTool { call, .. } => format!("{} {}", call.tool, call.call),
         Effect::Consult { .. } => "consult".to_owned(),
+        Effect::AnswerRequest { .. } => "answer a worker".to_owned(),
         Effect::CallModel { .. } => "call a model".to_owned(),
         Effect::Checkpoint { .. } => "checkpoint".to_owned(),
         Effect::Verify { .. } => "verify".to_owned(),

@@ -1,0 +1,292 @@
+//! Calls that a worker asks for through the gate socket, while it decides outside. Each is journaled, judged and
+//! run as any other call of a worker; its one result goes back as an answer.
+//!
+//! A key stands for one call: asked again it gives the same answer, and with another call it is refused. Nobody
+//! answers for a worker that is gone: what it asked for and had not begun does not begin any more.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::driver::{Action, Consultation};
+use crate::effect::Effect;
+use crate::event::EventKind;
+use crate::id::{CallId, EffectId};
+use crate::input::Withdrawal;
+use crate::policy::budget::Purchase;
+use crate::policy::permission::Author;
+use crate::state::{Call, CallStatus, Pending, Phase};
+use crate::step::Step;
+use crate::tool::{EffectClass, Status, ToolResult};
+
+/// Keys that a task remembers. A key that is older than this many later ones is forgotten.
+const MOST_KEYS: usize = 1024;
+
+/// Answers that a task keeps whole, to be given again.
+const MOST_ANSWERS: usize = 32;
+
+/// Requests of a task that may be open at once.
+const MOST_OPEN: usize = 64;
+
+/// The longest key, in bytes.
+pub const MAX_KEY: usize = 256;
+
+/// The keys that workers used, oldest first.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Requests(VecDeque<Request>);
+
+/// One key and what it stands for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Request {
+    key: String,
+    /// Of tool and parameters. A worker that makes two calls meet hurts itself: the second does not run.
+    digest: u64,
+    #[serde(default, skip_serializing_if = "Given::is_gone")]
+    answer: Given,
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Given {
+    /// Its call is under way.
+    Open,
+    /// It was answered so.
+    Answer(ToolResult),
+    /// It was answered, and the answer is kept no longer.
+    #[default]
+    Gone,
+}
+
+impl Given {
+    fn is_gone(&self) -> bool {
+        *self == Given::Gone
+    }
+}
+
+impl Requests {
+    /// Whether no key was ever used.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn find(&mut self, key: &str) -> Option<&mut Request> {
+        self.0.iter_mut().rev().find(|request| request.key == key)
+    }
+
+    fn add(&mut self, key: String, digest: u64) {
+        self.0.push_back(Request { key, digest, answer: Given::Open });
+        while self.0.len() > MOST_KEYS {
+            self.0.pop_front();
+        }
+    }
+
+    fn settle(&mut self, key: &str, answer: Given) {
+        if let Some(request) = self.find(key) {
+            request.answer = answer;
+        }
+        let kept = self.0.iter_mut().rev().filter(|r| matches!(r.answer, Given::Answer(_)));
+        kept.skip(MOST_ANSWERS).for_each(|request| request.answer = Given::Gone);
+    }
+}
+
+impl Step<'_> {
+    pub(crate) fn on_requested(&mut self, key: String, tool: String, input: Arc<Value>) {
+        let digest = digest(&tool, &input);
+        if let Some(known) = self.state.data.requests.find(&key) {
+            let answer = match &known.answer {
+                _ if known.digest != digest => Err(format!(
+                    "the key {key:?} was used for another call: use a new key for each call"
+                )),
+                // Its one answer goes to everybody who asked with this key.
+                Given::Open => return,
+                Given::Answer(result) => Ok(result.clone()),
+                Given::Gone => Err(format!(
+                    "the call of the key {key:?} was answered before, and the answer is kept no longer"
+                )),
+            };
+            return self.answer(key, answer);
+        }
+        let path = match self.driver_at_work() {
+            Ok(path) => path,
+            Err(reason) => {
+                self.event(|| EventKind::Rejected { reason: reason.clone() });
+                return self.answer(key, Err(reason));
+            }
+        };
+        let class = self.class_of(&tool);
+        let data = &mut self.state.data;
+        data.last_call += 1;
+        data.calls.push(Call {
+            id: CallId(data.last_call),
+            action: Action {
+                tool,
+                input,
+                label: String::new(),
+                tool_use: String::new(),
+                path,
+                author: Author::Worker,
+                timeout: None,
+            },
+            class,
+            status: CallStatus::Queued { approved: false, repeated: false },
+            delivered: false,
+            request: Some(key.clone()),
+        });
+        data.requests.add(key, digest);
+    }
+
+    /// The worker wants no answer any more. A call that runs is stopped if that was asked for; if the worker is only
+    /// gone, it may end, and its result is kept for whoever asks again.
+    pub(crate) fn on_withdrawn(&mut self, key: &str, how: Withdrawal) {
+        let mine = |call: &Call| call.request.as_deref() == Some(key);
+        let (why, stops) = match how {
+            Withdrawal::Cancelled => ("the worker took its request back", true),
+            Withdrawal::Gone => ("whoever asked for it is gone", false),
+        };
+        self.end_requests(why, |call| {
+            mine(call) && (stops || !matches!(call.status, CallStatus::Running { .. }))
+        });
+    }
+
+    /// Where in the tree of drivers the one stands that decides outside at this moment; the error says why nobody
+    /// may ask for a call.
+    fn driver_at_work(&self) -> Result<Vec<u32>, String> {
+        let data = &self.state.data;
+        if self.is_finished() {
+            return Err(self.ended());
+        }
+        match &data.attachment {
+            None => return Err("no process drives the task".to_owned()),
+            Some(by) if by.draining => {
+                return Err("the process is about to let go of the task".to_owned());
+            }
+            Some(_) => {}
+        }
+        let consulted = data.pending.values().any(|pending| *pending == Pending::Consult);
+        let Phase::Consulting { request: Consultation::Plugin(question) } = &data.phase else {
+            return Err(
+                "the driver is not at work: tools are there only while it decides".to_owned()
+            );
+        };
+        if !consulted {
+            return Err(
+                "the driver is not at work: tools are there only while it decides".to_owned()
+            );
+        }
+        if data.calls.iter().filter(|call| call.request.is_some()).count() >= MOST_OPEN {
+            return Err(format!("{MOST_OPEN} calls are under way already: wait for one to end"));
+        }
+        Ok(Vec::deserialize(&question["path"]).unwrap_or_default())
+    }
+
+    /// Starts what was asked for and may be. While nobody is consulted, calls whose end a crash hid hold the driver
+    /// up; once a person has said what became of them it is told and decides anew. True if there is more to do at
+    /// once.
+    pub(crate) fn attend_requests(&mut self) -> bool {
+        self.start_requests();
+        let data = &self.state.data;
+        // A limit that a refusal or a failure has just reached is seen before anything else begins.
+        let reached = !data.budget.forbids(&data.spend, Purchase::Time).is_empty();
+        if reached || !matches!(data.phase, Phase::Consulting { .. }) {
+            return true;
+        }
+        let asks = |p: &Pending| matches!(p, Pending::Consult | Pending::Model | Pending::Retry);
+        if data.calls.is_empty() || data.retry_at.is_some() || data.pending.values().any(asks) {
+            self.ask_again();
+            return false;
+        }
+        if !data.calls.iter().all(|call| matches!(call.status, CallStatus::Done(_))) {
+            return false;
+        }
+        self.deliver_results();
+        self.state.data.calls.clear();
+        self.state.data.phase = Phase::Ready;
+        true
+    }
+
+    fn start_requests(&mut self) {
+        let queued = |call: &&Call| matches!(call.status, CallStatus::Queued { .. });
+        let ids: Vec<CallId> =
+            self.state.data.calls.iter().filter(queued).map(|call| call.id).collect();
+        for id in ids {
+            let calls = &self.state.data.calls;
+            let Some(index) = calls.iter().position(|call| call.id == id) else { continue };
+            let CallStatus::Queued { approved, repeated } = calls[index].status else { continue };
+            let forbidden =
+                self.state.data.budget.forbids(&self.state.data.spend, Purchase::ToolCall);
+            if !forbidden.is_empty() && !repeated {
+                // What runs may end first: its result is not lost to the limit.
+                let running = |call: &Call| matches!(call.status, CallStatus::Running { .. });
+                if !self.state.data.calls.iter().any(running) {
+                    self.exhaust(forbidden);
+                }
+                return;
+            }
+            self.start_call(index, approved, repeated);
+            if !matches!(self.state.data.phase, Phase::Consulting { .. }) {
+                return;
+            }
+        }
+    }
+
+    /// The driver's work outside is over: whatever it asked for and has not ended is stopped or skipped.
+    pub(crate) fn close_requests(&mut self, why: &str) {
+        self.end_requests(why, |call| call.request.is_some());
+    }
+
+    /// Nobody performs the effects any more and whoever asked is gone. An unsafe call that ran is in doubt, as any;
+    /// nobody waits for its answer.
+    pub(crate) fn lose_requests(&mut self) {
+        let mut lost = Vec::new();
+        for call in &mut self.state.data.calls {
+            let running = matches!(call.status, CallStatus::Running { .. });
+            if running && call.class == EffectClass::Unsafe {
+                lost.extend(call.request.take());
+            }
+        }
+        for key in lost {
+            self.state.data.requests.settle(&key, Given::Gone);
+        }
+        self.close_requests("the process that ran it is gone");
+    }
+
+    fn end_requests(&mut self, why: &str, which: impl Fn(&Call) -> bool) {
+        self.end_calls(Status::Aborted, why, |call| {
+            which(call) && matches!(call.status, CallStatus::Running { .. })
+        });
+        self.end_calls(Status::Skipped, why, |call| {
+            which(call) && !matches!(call.status, CallStatus::Done(_))
+        });
+    }
+
+    /// A call has its result: whoever asked for it is answered, and the call is no longer part of the turn.
+    pub(crate) fn settle_request(&mut self, id: CallId) {
+        let calls = &mut self.state.data.calls;
+        let asked = |call: &Call| call.id == id && call.request.is_some();
+        let Some(index) = calls.iter().position(asked) else { return };
+        let call = calls.remove(index);
+        if let (Some(key), CallStatus::Done(result)) = (call.request, call.status) {
+            self.state.data.requests.settle(&key, Given::Answer(result.clone()));
+            self.answer(key, Ok(result));
+        }
+    }
+
+    fn answer(&mut self, key: String, answer: Result<ToolResult, String>) {
+        self.state.data.last_effect += 1;
+        let id = EffectId(self.state.data.last_effect);
+        self.output.effects.push(Effect::AnswerRequest { id, key, answer });
+    }
+}
+
+/// FNV-1a over tool and parameters: stable across runs and platforms.
+fn digest(tool: &str, input: &Value) -> u64 {
+    let text = input.to_string();
+    let bytes = tool.bytes().chain([0]).chain(text.bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
