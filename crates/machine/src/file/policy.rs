@@ -16,14 +16,20 @@ pub fn parse(text: &str, file: &str) -> Result<Policy, Vec<SourceError>> {
     let source = Source::read(file, text, Format::of(file))?;
     let mut problems = Problems::default();
     let top = Cursor::top(&source.value);
-    top.table(&mut problems, "a policy", &["unattended", "rule"]);
-    let unattended =
-        top.get("unattended").and_then(|word| word.choice(&mut problems, &["deny", "wait"]));
-    let unattended = if unattended == Some("wait") { Unattended::Wait } else { Unattended::Deny };
+    top.table(&mut problems, "a policy", &["unattended", "rule", "decider"]);
+    let unattended = top
+        .get("unattended")
+        .and_then(|word| word.choice(&mut problems, &["deny", "wait", "escalate"]));
+    let unattended = match unattended {
+        Some("wait") => Unattended::Wait,
+        Some("escalate") => Unattended::Escalate,
+        _ => Unattended::Deny,
+    };
+    let deciders = super::deciders::read(&top, unattended == Unattended::Escalate, &mut problems);
     let items = top.get("rule").map(|rules| rules.items(&mut problems)).unwrap_or_default();
     let rules = items.iter().filter_map(|item| read_rule(item, &mut problems)).collect();
     if problems.is_empty() {
-        Ok(Policy { rules, unattended })
+        Ok(Policy { rules, unattended, deciders })
     } else {
         Err(source.errors(problems))
     }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::policy::decider::Decider;
 use crate::server;
 use crate::tool::EffectClass;
 
@@ -15,6 +16,10 @@ pub struct Policy {
     /// What becomes of a question to a person when nobody attends.
     #[serde(default)]
     pub unattended: Unattended,
+    /// Who is asked in a person's place when nobody attends and `unattended` says to escalate: in order, until one
+    /// decides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deciders: Vec<Decider>,
 }
 
 /// One rule.
@@ -50,6 +55,8 @@ pub enum Unattended {
     Deny,
     /// The task waits, durably, until a person answers.
     Wait,
+    /// The deciders of the policy are asked, one after the other; if none decides, it is refused.
+    Escalate,
 }
 
 /// Who wrote the call that is judged.
@@ -96,6 +103,11 @@ impl Approval {
     /// A person said yes.
     pub(crate) fn by_person() -> Approval {
         Approval { by: "person".to_owned() }
+    }
+
+    /// A decider, or what a person said before about the rest of the task.
+    pub(crate) fn given_by(by: impl Into<String>) -> Approval {
+        Approval { by: by.into() }
     }
 
     /// The call has already passed once; a repeat of the same call needs no new answer.
@@ -227,7 +239,7 @@ mod tests {
     #[test]
     fn an_unattended_question_ends_as_declared() {
         let ask = Rule { tool: "shell".to_owned(), decide: Decide::Ask, reason: String::new() };
-        let mut policy = Policy { rules: vec![ask], unattended: Unattended::Deny };
+        let mut policy = Policy { rules: vec![ask], ..Policy::default() };
         assert_eq!(check(&policy, Author::Operator, false), "deny");
         policy.unattended = Unattended::Wait;
         assert_eq!(check(&policy, Author::Operator, false), "ask");

@@ -65,7 +65,7 @@ pub(crate) fn shell(command: &str) -> Criterion {
 pub(crate) fn asking() -> Policy {
     let rule =
         Rule { tool: "shell".to_owned(), decide: Decide::Ask, reason: "look first".to_owned() };
-    Policy { rules: vec![rule], unattended: Unattended::Wait }
+    Policy { rules: vec![rule], unattended: Unattended::Wait, ..Policy::default() }
 }
 
 impl Scene {
