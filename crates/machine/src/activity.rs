@@ -1,8 +1,10 @@
 //! One file for each kind of work: the effect it causes, the reports that answer it and the rules between.
 
 mod acceptance;
-mod approval;
+pub(crate) mod approval;
 mod consult;
+mod decider;
+mod gate;
 mod model_call;
 pub mod request;
 mod timer;

@@ -53,8 +53,8 @@ pub enum Effect {
         plugin: Arc<Value>,
         /// What it is asked.
         request: Value,
-        /// The tools beside the built-in ones that it may ask for meanwhile.
-        tools: Arc<Vec<ToolOffer>>,
+        /// The tools beside the built-in ones that it may ask for meanwhile; none at all if it may not ask.
+        tools: Option<Arc<Vec<ToolOffer>>>,
         /// Where its calls would work.
         workspace: Workspace,
     },

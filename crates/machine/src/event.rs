@@ -9,6 +9,9 @@ use crate::driver::Note;
 use crate::id::{CallId, TaskId};
 use crate::message::{StopReason, Usage};
 use crate::policy::budget::{Budget, Exhausted, Spend};
+use crate::policy::call_hash::CallHash;
+use crate::policy::grant::Scope;
+use crate::policy::permission::{Decide, Layer};
 use crate::task::{CriterionResult, Outcome, Workspace};
 use crate::time::Timestamp;
 use crate::tool::ToolResult;
@@ -160,6 +163,11 @@ pub enum EventKind {
         input: Arc<Value>,
         /// Why it is asked.
         reason: String,
+        /// The exact call: what an answer is bound to.
+        hash: CallHash,
+        /// The part of the call that was decisive; empty if that is the whole.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        part: String,
     },
     /// The question was answered.
     ApprovalDecided {
@@ -168,6 +176,42 @@ pub enum EventKind {
         /// Whether it may run.
         allowed: bool,
         /// What the worker is told, if not.
+        reason: String,
+        /// How far a yes reaches.
+        #[serde(default, skip_serializing_if = "Scope::is_once")]
+        scope: Scope,
+    },
+    /// A decider is asked in a person's place.
+    DeciderAsked {
+        /// The call.
+        call: CallId,
+        /// Its name.
+        decider: String,
+        /// The model, if it is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+    },
+    /// Somebody or something decided about a call: the gate, a grant, a shortcut, a decider or a person.
+    CallJudged {
+        /// The call.
+        call: CallId,
+        /// The tool's name.
+        tool: String,
+        /// Its parameters.
+        input: Arc<Value>,
+        /// The exact call.
+        hash: CallHash,
+        /// What was decided; `ask` if that is left to somebody else.
+        decide: Decide,
+        /// Who decided: `rule 3`, `default`, `grant c4`, `shortcut`, `decider NAME`, `person`.
+        by: String,
+        /// Which layer of the gate saw what was decisive.
+        layer: Layer,
+        /// The part of the call that was decisive; empty if that is the whole.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        part: String,
+        /// Why; may be empty.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     },
     /// A person is asked something.

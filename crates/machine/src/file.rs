@@ -5,9 +5,11 @@
 //! as a [`SourceError`]. Drivers use the same checks for a configuration that has no file.
 
 pub(crate) mod check;
+mod deciders;
 pub mod mcp;
 pub mod plugin;
 pub mod policy;
+pub mod policy_rule;
 mod source;
 pub mod task;
 #[cfg(test)]

@@ -12,6 +12,8 @@ use serde_json::Value;
 use crate::id::{CallId, EffectId};
 use crate::message::{ModelFailure, Reply};
 use crate::policy::budget::Budget;
+use crate::policy::call_hash::CallHash;
+use crate::policy::grant::Scope;
 use crate::server::ServerTools;
 use crate::task::{CriterionResult, DriverSpec, TaskSpec, Workspace};
 use crate::time::Timestamp;
@@ -147,6 +149,18 @@ pub enum Command {
     Approve {
         /// The call.
         call: CallId,
+        /// How far that reaches.
+        #[serde(default, skip_serializing_if = "Scope::is_once")]
+        scope: Scope,
+        /// Beyond the call itself, commands of the shell that are like this; not for one call only.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        like: Option<String>,
+        /// What was shown to the person. A call that is another one is not let pass.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hash: Option<CallHash>,
+        /// Where the person was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        via: Option<Channel>,
     },
     /// Refuse an asked call.
     Deny {
@@ -154,6 +168,12 @@ pub enum Command {
         call: CallId,
         /// What the worker is told.
         reason: String,
+        /// What was shown to the person. Without it nobody looked at the call, and nothing is learned from it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hash: Option<CallHash>,
+        /// Where the person was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        via: Option<Channel>,
     },
     /// Answer a question of the `ask` tool.
     Answer {
@@ -176,6 +196,28 @@ pub enum Command {
     },
     /// Let somebody else decide from here on; workspace, history and budget stay.
     HandOver(DriverSpec),
+}
+
+impl Command {
+    /// Lets one call run, this once, whatever it is.
+    pub fn approve(call: CallId) -> Command {
+        Command::Approve { call, scope: Scope::Once, like: None, hash: None, via: None }
+    }
+
+    /// Refuses one call; nothing is learned from it.
+    pub fn deny(call: CallId, reason: impl Into<String>) -> Command {
+        Command::Deny { call, reason: reason.into(), hash: None, via: None }
+    }
+}
+
+/// Where a person was who answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Channel {
+    /// At the prompt of the process that drives the task.
+    Prompt,
+    /// At a command line beside it.
+    Command,
 }
 
 /// What a person can say of a call in doubt.
@@ -262,7 +304,7 @@ mod tests {
             (Input::ToolEnded(EffectId(7), ToolResult::ok("out")), r#"[7,"out"]"#),
             (Command::Pause.into(), r#"{"cmd":"pause"}"#),
             (Signal::OwnerLost.into(), r#"{"sig":"owner_lost"}"#),
-            (Command::Approve { call: CallId(3) }.into(), r#"{"cmd":{"approve":{"call":3}}}"#),
+            (Command::approve(CallId(3)).into(), r#"{"cmd":{"approve":{"call":3}}}"#),
         ] {
             assert_eq!(serde_json::to_string(&input).unwrap(), text);
             assert_eq!(serde_json::from_str::<Input>(text).unwrap(), input);

@@ -84,6 +84,7 @@ impl Step<'_> {
         self.state.data.unpaid.clear();
         self.state.data.tools_open = false;
         self.lose_requests();
+        self.forget_deciders();
         let (mut repeated, mut in_doubt) = (Vec::new(), Vec::new());
         for call in &mut self.state.data.calls {
             if matches!(call.status, CallStatus::Running { .. }) {
@@ -91,7 +92,8 @@ impl Step<'_> {
                     call.status = CallStatus::InDoubt;
                     in_doubt.push(call.id);
                 } else {
-                    call.status = CallStatus::Queued { approved: true, repeated: true };
+                    call.status =
+                        CallStatus::Queued { approved: true, repeated: true, by: String::new() };
                     repeated.push(call.id);
                 }
             }
@@ -276,6 +278,7 @@ impl Step<'_> {
     /// Ends the task: nothing stays outstanding.
     pub(crate) fn finish(&mut self, outcome: Outcome, reason: String) {
         self.stop(|_| true);
+        self.forget_deciders();
         if outcome != Outcome::BudgetExhausted {
             self.abort_calls("the task ended");
             self.settle_doubts();
@@ -304,6 +307,7 @@ impl Step<'_> {
                 call.status,
                 CallStatus::Queued { .. }
                     | CallStatus::AwaitingApproval { .. }
+                    | CallStatus::AwaitingDecider { .. }
                     | CallStatus::AwaitingAnswer
             )
         });
@@ -326,6 +330,7 @@ impl Step<'_> {
             self.state.data.calls.iter().filter(|call| which(call)).map(|call| call.id).collect();
         for id in ids {
             self.stop(|pending| *pending == Pending::Call(id));
+            self.stop_deciders(id);
             self.end_call(id, ToolResult::ended(status, why));
         }
     }

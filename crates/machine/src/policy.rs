@@ -2,7 +2,11 @@
 
 pub mod breaker;
 pub mod budget;
+pub mod call_hash;
+pub mod decider;
+pub mod grant;
 pub mod permission;
 pub mod price;
 pub mod retry;
+pub mod shortcut;
 pub mod stuck;

@@ -15,7 +15,11 @@ use crate::driver::{
 use crate::id::{CallId, EffectId, TaskId};
 use crate::input::MACHINE_VERSION;
 use crate::policy::budget::{Budget, Spend};
+use crate::policy::call_hash::CallHash;
+use crate::policy::grant::Grant;
+use crate::policy::permission::Judgement;
 use crate::policy::retry::LONGEST_SITTING;
+use crate::policy::shortcut::Denial;
 use crate::policy::stuck::Streak;
 use crate::server::ToolOffer;
 use crate::task::{DriverSpec, Outcome, TaskSpec, Workspace};
@@ -88,6 +92,12 @@ pub struct Data {
     /// Model calls that were stopped and have not reported: what they cost by then is counted all the same.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unpaid: BTreeSet<EffectId>,
+    /// What people let pass for the rest of the task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<Grant>,
+    /// What people denied, for a while.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denials: Vec<Denial>,
     /// The time of the last input.
     pub clock: Timestamp,
     /// When the task started.
@@ -169,6 +179,10 @@ pub enum Pending {
     Tools,
     /// A call's attempt.
     Call(CallId),
+    /// Asking a decider about a call.
+    Decider(CallId),
+    /// Asking the next decider about a call when the one before takes too long.
+    DeciderTimer(CallId),
     /// Asking the decider outside.
     Consult,
     /// Asking a model.
@@ -213,11 +227,29 @@ pub enum CallStatus {
         approved: bool,
         /// Whether an earlier attempt may have run.
         repeated: bool,
+        /// Who let it pass; empty for a person.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        by: String,
     },
     /// A person is asked whether it may run.
     AwaitingApproval {
         /// Why.
         reason: String,
+        /// What the gate says of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        judged: Option<Box<Judgement>>,
+        /// The person's place in the chain of deciders, and when the next one is asked; absent if it is no chain.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn: Option<DeciderTurn>,
+    },
+    /// A decider is asked whether it may run, or will be once the task may move.
+    AwaitingDecider {
+        /// What the gate says of it.
+        judged: Box<Judgement>,
+        /// Which decider.
+        turn: DeciderTurn,
+        /// The question; none if it is not under way.
+        effect: Option<EffectId>,
     },
     /// It is a question, and a person is asked.
     AwaitingAnswer,
@@ -230,6 +262,16 @@ pub enum CallStatus {
     InDoubt,
     /// It ended.
     Done(ToolResult),
+}
+
+/// A place in the chain of deciders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeciderTurn {
+    /// The number of the decider, from 0.
+    pub decider: u32,
+    /// When the next one is asked; never if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
 }
 
 /// What a task waits for or how it ended, for those who look from outside.
@@ -268,6 +310,11 @@ pub enum Ask {
         input: Arc<Value>,
         /// Why it is asked.
         reason: String,
+        /// The exact call: what an answer is bound to.
+        hash: CallHash,
+        /// The part of the call that was decisive; empty if that is the whole.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        part: String,
     },
     /// What is the answer?
     Question {
@@ -343,6 +390,8 @@ impl State {
                 retry_at: None,
                 questions: 0,
                 unpaid: BTreeSet::new(),
+                grants: Vec::new(),
+                denials: Vec::new(),
                 clock: Timestamp(0),
                 started: Timestamp(0),
                 last_effect: 0,
@@ -438,7 +487,9 @@ impl State {
             return true;
         }
         let unattended = self.data.attachment.as_ref().is_some_and(|by| !by.attended);
-        let waits_for_person = || !self.is_busy() && self.asks_somebody();
+        let timed = |pending: &Pending| matches!(pending, Pending::DeciderTimer(_));
+        let waits_for_person =
+            || !self.is_busy() && self.asks_somebody() && !self.data.pending.values().any(timed);
         unattended && (waits_for_person() || self.rests_until(self.data.clock).is_some())
     }
 
@@ -464,7 +515,9 @@ impl State {
 
     /// Whether effects are outstanding that will make the task move.
     fn is_busy(&self) -> bool {
-        self.data.pending.values().any(|pending| *pending != Pending::Deadline)
+        let waits =
+            |pending: &Pending| matches!(pending, Pending::Deadline | Pending::DeciderTimer(_));
+        !self.data.pending.values().all(waits)
     }
 
     /// Whether the decider outside can only wait for a person: all that it asked for does.
@@ -479,16 +532,21 @@ impl State {
                 CallStatus::AwaitingApproval { .. }
                 | CallStatus::AwaitingAnswer
                 | CallStatus::InDoubt => true,
-                CallStatus::Queued { .. } | CallStatus::Running { .. } | CallStatus::Done(_) => {
-                    false
-                }
+                CallStatus::Queued { .. }
+                | CallStatus::AwaitingDecider { .. }
+                | CallStatus::Running { .. }
+                | CallStatus::Done(_) => false,
             })
     }
 
     /// True once every effect that was started has reported, timers apart.
     pub fn is_idle(&self) -> bool {
-        let is_timer =
-            |p: &Pending| matches!(p, Pending::Deadline | Pending::Alarm | Pending::Retry);
+        let is_timer = |p: &Pending| {
+            matches!(
+                p,
+                Pending::Deadline | Pending::Alarm | Pending::Retry | Pending::DeciderTimer(_)
+            )
+        };
         self.data.pending.values().all(is_timer)
     }
 }
@@ -497,11 +555,13 @@ impl Call {
     /// What a person is asked about this call, if anything.
     pub fn ask(&self) -> Option<Ask> {
         match &self.status {
-            CallStatus::AwaitingApproval { reason } => Some(Ask::Approval {
+            CallStatus::AwaitingApproval { reason, judged, .. } => Some(Ask::Approval {
                 call: self.id,
                 tool: self.action.tool.clone(),
                 input: Arc::clone(&self.action.input),
                 reason: reason.clone(),
+                hash: self.hash(),
+                part: judged.as_ref().map(|judged| judged.part.clone()).unwrap_or_default(),
             }),
             CallStatus::AwaitingAnswer => {
                 let (question, choices) = self.question();
@@ -512,8 +572,16 @@ impl Call {
                 tool: self.action.tool.clone(),
                 input: Arc::clone(&self.action.input),
             }),
-            CallStatus::Queued { .. } | CallStatus::Running { .. } | CallStatus::Done(_) => None,
+            CallStatus::Queued { .. }
+            | CallStatus::AwaitingDecider { .. }
+            | CallStatus::Running { .. }
+            | CallStatus::Done(_) => None,
         }
+    }
+
+    /// The hash of exactly this call.
+    pub fn hash(&self) -> CallHash {
+        CallHash::of(&self.action.tool, &self.action.input)
     }
 
     /// The question and choices of an `ask` call.
@@ -535,6 +603,7 @@ impl Call {
             }
             CallStatus::Queued { .. }
             | CallStatus::AwaitingApproval { .. }
+            | CallStatus::AwaitingDecider { .. }
             | CallStatus::AwaitingAnswer
             | CallStatus::Running { .. } => None,
         }

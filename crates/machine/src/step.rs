@@ -1,6 +1,7 @@
 //! The one door: routes an input to the activity that owns it. Total: an input that does not fit changes
 //! nothing and says why.
 
+use crate::activity::approval::Reach;
 use crate::effect::Effect;
 use crate::event::{Event, EventKind};
 use crate::id::EffectId;
@@ -64,8 +65,10 @@ impl Step<'_> {
             Command::Steer { text } => self.on_steer(text),
             Command::FollowUp { text } => self.on_follow_up(text),
             Command::Raise(budget) => self.on_raise(&budget),
-            Command::Approve { call } => self.on_approve(call),
-            Command::Deny { call, reason } => self.on_deny(call, reason),
+            Command::Approve { call, scope, like, hash, via } => {
+                self.on_approve(call, Reach { scope, like }, hash, via);
+            }
+            Command::Deny { call, reason, hash, via } => self.on_deny(call, reason, hash, via),
             Command::Answer { call, text } => self.on_answer(call, text),
             Command::Tell { line } => self.on_tell(line),
             Command::Resolve { call, how } => self.on_resolve(call, how),
@@ -92,7 +95,10 @@ impl Step<'_> {
                 }
             }
             Signal::Consulted(id, answer) => {
-                if self.take(id, Pending::Consult) {
+                self.state.data.unpaid.remove(&id);
+                if let Some(call) = self.take_decider(id) {
+                    self.on_program_decided(call, answer);
+                } else if self.take(id, Pending::Consult) {
                     self.on_consulted(answer);
                 }
             }
@@ -100,7 +106,9 @@ impl Step<'_> {
                 if self.state.data.unpaid.remove(&id) {
                     self.pay(&reply);
                 }
-                if self.take(id, Pending::Model) {
+                if let Some(call) = self.take_decider(id) {
+                    self.on_model_decided(call, *reply);
+                } else if self.take(id, Pending::Model) {
                     self.on_model_replied(*reply);
                 }
             }
@@ -169,7 +177,10 @@ impl Step<'_> {
         let targets: Vec<EffectId> =
             self.state.data.pending.iter().filter(|(_, p)| which(p)).map(|(id, _)| *id).collect();
         for target in targets {
-            if self.state.data.pending.remove(&target) == Some(Pending::Model) {
+            // Only models cost: the program of a decider reports what it would have said, and that is dropped.
+            if let Some(Pending::Model | Pending::Decider(_)) =
+                self.state.data.pending.remove(&target)
+            {
                 self.state.data.unpaid.insert(target);
             }
             self.output.effects.push(Effect::Cancel { target });

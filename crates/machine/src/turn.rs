@@ -130,7 +130,7 @@ impl Step<'_> {
                 id: crate::id::CallId(self.state.data.last_call),
                 class,
                 action,
-                status: CallStatus::Queued { approved: false, repeated: false },
+                status: CallStatus::Queued { approved: false, repeated: false, by: String::new() },
                 delivered: false,
                 request: None,
             });

@@ -23,6 +23,7 @@ pub mod model;
 mod network;
 pub mod perform;
 pub mod plugin;
+pub mod policy_file;
 pub mod process;
 pub mod providers;
 pub mod servers;

@@ -248,8 +248,13 @@ impl Perform for World {
                     task,
                     id,
                     move |cancel| {
-                        let opened = gates.open(&name, Toolbox::new(&tools, workspace.path));
-                        let answer = opened.and_then(|_| {
+                        let opened = match &tools {
+                            Some(tools) => {
+                                gates.open(&name, Toolbox::new(tools, workspace.path)).map(drop)
+                            }
+                            None => Ok(()),
+                        };
+                        let answer = opened.and_then(|()| {
                             plugins.consult(name.as_str(), &plugin, &request, cancel)
                         });
                         Signal::Consulted(id, answer).into()

@@ -1,7 +1,9 @@
 //! Folds of events and states into what a person sees. Pure: text in, text out; nothing here prints.
 
 pub mod approvals;
+pub mod decisions;
 pub mod policy;
+pub mod scripts;
 pub mod spend;
 pub mod story;
 pub mod stream;

@@ -102,6 +102,8 @@ impl Story {
             | EventKind::TurnEnded { .. }
             | EventKind::ApprovalRequested { .. }
             | EventKind::ApprovalDecided { .. }
+            | EventKind::DeciderAsked { .. }
+            | EventKind::CallJudged { .. }
             | EventKind::QuestionAsked { .. }
             | EventKind::CallInDoubt { .. }
             | EventKind::CallResolved { .. }

@@ -34,6 +34,12 @@ pub fn visible(text: &str) -> String {
     shown
 }
 
+/// How many characters of a text [`visible`] shows as escapes, line breaks and tabs apart.
+pub fn hidden(text: &str) -> usize {
+    let plain = |c: char| matches!(c, '\n' | '\t');
+    text.chars().filter(|c| !plain(*c) && (c.is_control() || is_hidden(*c))).count()
+}
+
 fn end_marks(shown: &mut String, marks: &mut usize) {
     if *marks > MARKS {
         shown.push_str(&format!("\\(and {} more marks)", *marks - MARKS));

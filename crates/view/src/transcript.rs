@@ -2,6 +2,9 @@
 
 use machine::driver::{Note, NoteKind};
 use machine::event::{Event, EventKind};
+use machine::id::CallId;
+use machine::policy::grant::Scope;
+use machine::policy::permission::Decide;
 use machine::task::{CriterionResult, Outcome, Workspace, WorkspaceKind};
 use machine::tool::{Status, ToolResult};
 
@@ -119,6 +122,8 @@ impl Transcript {
             EventKind::ToolEnded { .. }
             | EventKind::ApprovalRequested { .. }
             | EventKind::ApprovalDecided { .. }
+            | EventKind::DeciderAsked { .. }
+            | EventKind::CallJudged { .. }
             | EventKind::QuestionAsked { .. }
             | EventKind::CallInDoubt { .. }
             | EventKind::CallResolved { .. } => self.tell_call(event),
@@ -212,13 +217,27 @@ impl Transcript {
                 lines.extend(output(result, most));
                 lines
             }
-            EventKind::ApprovalRequested { call, tool, input, reason } => {
-                approvals::approval(*call, tool, input, reason)
+            EventKind::ApprovalRequested { call, tool, input, reason, hash, part } => {
+                let asked =
+                    approvals::Approval { call: *call, tool, input, reason, hash: *hash, part };
+                approvals::approval(&asked, approvals::Amount::Screen)
             }
-            EventKind::ApprovalDecided { call, allowed: true, .. } => {
-                vec![Line::new(Tone::Good, format!("{call} approved"))]
+            EventKind::ApprovalDecided { call, allowed: true, scope, .. } => {
+                let reach = match scope {
+                    Scope::Once => "",
+                    Scope::Task => " for this task",
+                    Scope::Project => " for the project",
+                };
+                vec![Line::new(Tone::Good, format!("{call} approved{reach}"))]
             }
-            EventKind::ApprovalDecided { call, allowed: false, reason } => {
+            EventKind::DeciderAsked { call, decider, .. } => {
+                let decider = text::visible(decider);
+                vec![Line::new(Tone::Faint, format!("  {call}: the decider {decider} is asked"))]
+            }
+            EventKind::CallJudged { call, decide, by, reason, .. } => {
+                judged(*call, *decide, by, reason)
+            }
+            EventKind::ApprovalDecided { call, allowed: false, reason, .. } => {
                 let why = if reason.is_empty() {
                     String::new()
                 } else {
@@ -241,6 +260,23 @@ impl Transcript {
             _ => Vec::new(),
         }
     }
+}
+
+/// What a decider said. What a rule or a person decides shows in what becomes of the call.
+fn judged(call: CallId, decide: Decide, by: &str, reason: &str) -> Vec<Line> {
+    if !by.starts_with("decider ") {
+        return Vec::new();
+    }
+    let (said, tone) = match decide {
+        Decide::Allow => ("allowed by the", Tone::Good),
+        Decide::Deny => ("denied by the", Tone::Bad),
+        Decide::Ask => ("not settled by the", Tone::Ask),
+    };
+    let reason = match reason {
+        "" => String::new(),
+        reason => format!(": {}", text::visible(reason)),
+    };
+    vec![Line::new(tone, format!("{call} {said} {}{reason}", text::visible(by)))]
 }
 
 fn owner_lost(repeated: usize, in_doubt: usize) -> Vec<Line> {

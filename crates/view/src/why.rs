@@ -49,6 +49,9 @@ pub fn lines(subject: &Subject<'_>) -> Vec<Line> {
     if let Some(workspace) = &data.workspace {
         lines.push(Line::plain(format!("workspace  {}", place(workspace))));
     }
+    if !matches!(subject.standing, Standing::Finished { .. }) {
+        lines.extend(standing_answers(data));
+    }
     lines.push(Line::plain(format!("last news  {}", tasks::ago(subject.now.since(data.clock).0))));
     let next = next(subject);
     if !next.is_empty() {
@@ -151,7 +154,8 @@ fn working(subject: &Subject<'_>) -> Vec<Line> {
 
 fn under_way(subject: &Subject<'_>) -> Vec<Line> {
     let data = subject.data;
-    let mut lines = Vec::new();
+    let mut lines: Vec<Line> =
+        data.calls.iter().filter_map(|call| decider_asked(subject, call)).collect();
     for call in data.calls.iter().filter(|call| matches!(call.status, CallStatus::Running { .. })) {
         let title = story::title(&call.action.tool, &call.action.label, &call.action.input);
         let since = subject.story.running.get(&call.id).map(|running| running.since);
@@ -199,6 +203,43 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
     };
     lines.extend(phase.map(|text| Line::plain(format!("  {text}"))));
     lines
+}
+
+/// A call that a decider is asked about.
+fn decider_asked(subject: &Subject<'_>, call: &Call) -> Option<Line> {
+    let CallStatus::AwaitingDecider { turn, effect, .. } = &call.status else { return None };
+    let deciders = &subject.data.spec.policy.deciders;
+    let decider = usize::try_from(turn.decider).ok().and_then(|place| deciders.get(place))?;
+    let verb = if effect.is_some() { "is asked" } else { "will be asked" };
+    let title = story::title(&call.action.tool, &call.action.label, &call.action.input);
+    let name = text::visible(&decider.name);
+    Some(Line::plain(format!("  {} waits: the decider {name} {verb} about {title}", call.id)))
+}
+
+/// What people said about calls to come, as long as it stands.
+fn standing_answers(data: &Data) -> Vec<Line> {
+    let granted = data.grants.iter().map(|grant| {
+        let like = match &grant.like {
+            Some(like) => format!(", and what is like `{}`", text::visible(like)),
+            None => String::new(),
+        };
+        let tool = text::visible(&grant.tool);
+        format!("allowed    {tool} {} as approved at {}{like}", grant.hash, grant.call)
+    });
+    let denied = data.denials.iter().filter_map(|denial| {
+        let left = denial.turns_left(&data.spend)?;
+        let tool = text::visible(&denial.tool);
+        let reason = match denial.reason.as_str() {
+            "" => String::new(),
+            reason => format!(": {}", text::visible(reason)),
+        };
+        let call = denial.call;
+        Some(format!(
+            "denied     {tool} {} as at {call}, for {left} more turns{reason}",
+            denial.hash
+        ))
+    });
+    granted.chain(denied).map(Line::plain).collect()
 }
 
 /// What to type next.

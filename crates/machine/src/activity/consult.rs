@@ -18,7 +18,7 @@ impl Step<'_> {
                     id,
                     plugin: Arc::clone(&self.state.driver.config),
                     request: question.clone(),
-                    tools: Arc::clone(&self.state.data.tools),
+                    tools: Some(Arc::clone(&self.state.data.tools)),
                     workspace: self.workspace(),
                 });
             }

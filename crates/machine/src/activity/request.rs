@@ -132,7 +132,7 @@ impl Step<'_> {
                 timeout: None,
             },
             class,
-            status: CallStatus::Queued { approved: false, repeated: false },
+            status: CallStatus::Queued { approved: false, repeated: false, by: String::new() },
             delivered: false,
             request: Some(key.clone()),
         });
@@ -209,13 +209,25 @@ impl Step<'_> {
     }
 
     fn start_requests(&mut self) {
-        let queued = |call: &&Call| matches!(call.status, CallStatus::Queued { .. });
+        let queued = |call: &&Call| {
+            matches!(
+                call.status,
+                CallStatus::Queued { .. } | CallStatus::AwaitingDecider { effect: None, .. }
+            )
+        };
         let ids: Vec<CallId> =
             self.state.data.calls.iter().filter(queued).map(|call| call.id).collect();
         for id in ids {
             let calls = &self.state.data.calls;
             let Some(index) = calls.iter().position(|call| call.id == id) else { continue };
-            let CallStatus::Queued { approved, repeated } = calls[index].status else { continue };
+            let (approved, repeated, by) = match &calls[index].status {
+                CallStatus::Queued { approved, repeated, by } => (*approved, *repeated, by.clone()),
+                CallStatus::AwaitingDecider { effect: None, .. } => {
+                    self.ask_decider(index);
+                    continue;
+                }
+                _ => continue,
+            };
             let forbidden =
                 self.state.data.budget.forbids(&self.state.data.spend, Purchase::ToolCall);
             if !forbidden.is_empty() && !repeated {
@@ -226,7 +238,7 @@ impl Step<'_> {
                 }
                 return;
             }
-            self.start_call(index, approved, repeated);
+            self.start_call(index, approved, repeated, by);
             if !matches!(self.state.data.phase, Phase::Consulting { .. }) {
                 return;
             }

@@ -38,6 +38,11 @@ impl Step<'_> {
             Some(Pending::Retry) => {
                 self.state.data.pending.remove(&id);
             }
+            Some(Pending::DeciderTimer(call)) => {
+                let call = *call;
+                self.state.data.pending.remove(&id);
+                self.on_decider_late(call);
+            }
             Some(Pending::Deadline) => {
                 self.state.data.pending.remove(&id);
                 // Paused time does not count, so there may be time left.
@@ -58,6 +63,7 @@ impl Step<'_> {
     /// are started by `advance`, which sees them as queued.
     pub(crate) fn reissue(&mut self) {
         self.renew_deadline();
+        self.renew_decider_timers();
         match self.state.data.phase.clone() {
             Phase::OpeningWorkspace | Phase::OpeningTools => self.state.data.phase = Phase::Ready,
             // A call in doubt holds the driver up, whoever asked for it.

@@ -7,7 +7,7 @@ use crate::event::EventKind;
 use crate::id::{CallId, EffectId};
 use crate::input::Resolution;
 use crate::policy::budget::Purchase;
-use crate::policy::permission::{Approval, Decide, Question, judge};
+use crate::policy::permission::Approval;
 use crate::state::{CallStatus, Pending, Phase};
 use crate::step::Step;
 use crate::tool::{Status, ToolResult};
@@ -16,9 +16,13 @@ impl Step<'_> {
     /// Starts every call that has not been started and may be.
     pub(crate) fn start_calls(&mut self) {
         for index in 0..self.state.data.calls.len() {
-            let CallStatus::Queued { approved, repeated } = self.state.data.calls[index].status
-            else {
-                continue;
+            let (approved, repeated, by) = match &self.state.data.calls[index].status {
+                CallStatus::Queued { approved, repeated, by } => (*approved, *repeated, by.clone()),
+                CallStatus::AwaitingDecider { effect: None, .. } => {
+                    self.ask_decider(index);
+                    continue;
+                }
+                _ => continue,
             };
             let forbidden =
                 self.state.data.budget.forbids(&self.state.data.spend, Purchase::ToolCall);
@@ -31,50 +35,32 @@ impl Step<'_> {
                 }
                 return;
             }
-            self.start_call(index, approved, repeated);
+            self.start_call(index, approved, repeated, by);
             if self.state.data.phase != Phase::Acting {
                 return;
             }
         }
     }
 
-    pub(crate) fn start_call(&mut self, index: usize, approved: bool, repeated: bool) {
+    pub(crate) fn start_call(&mut self, index: usize, approved: bool, repeated: bool, by: String) {
         let call = &self.state.data.calls[index];
         let id = call.id;
         if let Err(reason) = self.check_call(&call.action.tool, &call.action.input) {
             return self.end_call(id, ToolResult::ended(Status::Error, reason));
         }
-        let attended = self.state.data.attachment.as_ref().is_some_and(|a| a.attended);
         let approval = if repeated {
             Approval::repeated()
-        } else if approved {
+        } else if approved && by.is_empty() {
             Approval::by_person()
+        } else if approved {
+            Approval::given_by(by)
         } else {
-            let workspace = self.workspace();
-            let judgement = judge(
-                &self.state.data.spec.policy,
-                &Question {
-                    tool: &call.action.tool,
-                    input: &call.action.input,
-                    class: call.class,
-                    author: call.action.author,
-                    driver: self.state.driver_name(),
-                    attended,
-                    workspace: workspace.path.as_deref(),
-                    sandboxed: true,
-                },
-            );
-            match judgement.approval() {
+            match self.pass_gate(index) {
                 Some(approval) => approval,
-                None if judgement.decide == Decide::Ask => {
-                    return self.ask_approval(index, judgement.said());
-                }
-                None => {
-                    return self.end_call(id, ToolResult::ended(Status::Denied, judgement.said()));
-                }
+                None => return,
             }
         };
-        if call.action.tool == "ask" {
+        if self.state.data.calls[index].action.tool == "ask" {
             self.ask_question(index);
         } else {
             self.run_call(index, approval, repeated);
@@ -173,7 +159,7 @@ impl Step<'_> {
             Resolution::Retry => "retry",
         };
         if how == Resolution::Retry {
-            call.status = CallStatus::Queued { approved: true, repeated: true };
+            call.status = CallStatus::Queued { approved: true, repeated: true, by: String::new() };
         }
         self.event(|| EventKind::CallResolved { call: id, how: word.to_owned() });
         match how {

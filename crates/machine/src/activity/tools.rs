@@ -57,7 +57,7 @@ impl Step<'_> {
     }
 
     /// The tool of a server by its name.
-    fn offer(&self, name: &str) -> Option<&ToolOffer> {
+    pub(crate) fn offer(&self, name: &str) -> Option<&ToolOffer> {
         self.state.data.tools.iter().find(|offer| offer.name == name)
     }
 

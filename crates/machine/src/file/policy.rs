@@ -10,6 +10,7 @@ use super::check::{Cursor, Problems, suggest};
 use super::source::Source;
 use super::{Format, SourceError};
 use crate::driver::Registry;
+use crate::policy::decider::Decider;
 use crate::policy::permission::{
     Access, CommandPattern, Decide, Origin, PathPattern, Policy, Profile, Rule, Unattended,
 };
@@ -31,6 +32,8 @@ pub struct PolicyFile {
     pub profile: Option<Profile>,
     /// What it says becomes of questions that nobody is there to answer.
     pub unattended: Option<Unattended>,
+    /// Who it says is asked in a person's place.
+    pub deciders: Vec<Decider>,
     /// Its rules, in order.
     pub rules: Vec<Rule>,
     /// The examples in its rules.
@@ -73,7 +76,7 @@ pub fn parse(text: &str, file: &str) -> Result<PolicyFile, Vec<SourceError>> {
     let source = Source::read(file, text, Format::of(file))?;
     let mut problems = Problems::default();
     let top = Cursor::top(&source.value);
-    top.table(&mut problems, "a policy", &["profile", "unattended", "rule"]);
+    top.table(&mut problems, "a policy", &["profile", "unattended", "decider", "rule"]);
     let words = Profile::ALL.map(Profile::word);
     let profile = top.get("profile").and_then(|word| word.choice(&mut problems, &words));
     let words = ["deny", "wait", "escalate"];
@@ -88,6 +91,8 @@ pub fn parse(text: &str, file: &str) -> Result<PolicyFile, Vec<SourceError>> {
         }),
         ..PolicyFile::default()
     };
+    let escalates = read.unattended == Some(Unattended::Escalate);
+    read.deciders = super::deciders::read(&top, escalates, &mut problems);
     let items = top.get("rule").map(|rules| rules.items(&mut problems)).unwrap_or_default();
     for (index, item) in items.iter().enumerate() {
         let line = place(&source, item).map_or(0, |place| place.line);
@@ -124,10 +129,18 @@ pub fn parse(text: &str, file: &str) -> Result<PolicyFile, Vec<SourceError>> {
 /// the first word on what becomes of unattended questions, and every rule.
 pub fn combine(files: Vec<PolicyFile>, home: Option<String>) -> Combined {
     let profile = files.iter().filter_map(|file| file.profile).reduce(Profile::stricter);
-    let unattended = files.iter().find_map(|file| file.unattended).unwrap_or_default();
+    // Whoever says that somebody else decides also says who.
+    let spoken = files.iter().find(|file| file.unattended.is_some());
+    let unattended = spoken.and_then(|file| file.unattended).unwrap_or_default();
+    let deciders = spoken.map(|file| file.deciders.clone()).unwrap_or_default();
     let mut combined = Combined::default();
-    combined.policy =
-        Policy { profile: Some(profile.unwrap_or_default()), rules: Vec::new(), unattended, home };
+    combined.policy = Policy {
+        profile: Some(profile.unwrap_or_default()),
+        rules: Vec::new(),
+        unattended,
+        home,
+        deciders,
+    };
     for file in files {
         let hidden = file.rules.iter().filter_map(|rule| {
             let mut earlier = combined.policy.rules.iter();

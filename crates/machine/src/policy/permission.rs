@@ -19,6 +19,7 @@ mod weigh;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::policy::decider::Decider;
 use crate::tool::EffectClass;
 
 pub use command::CommandPattern;
@@ -43,6 +44,10 @@ pub struct Policy {
     /// The user's own folder, absolute: what `~` means in paths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home: Option<String>,
+    /// Who is asked in a person's place when nobody attends and `unattended` says to escalate: in order, until one
+    /// decides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deciders: Vec<Decider>,
 }
 
 /// One rule. All matchers that are given must match.
@@ -173,7 +178,7 @@ pub enum Unattended {
     Deny,
     /// The task waits, durably, until a person answers.
     Wait,
-    /// A decider is asked in the person's place.
+    /// The deciders of the policy are asked, one after the other; if none decides, it is refused.
     Escalate,
 }
 
@@ -234,6 +239,11 @@ impl Approval {
     /// A person said yes.
     pub(crate) fn by_person() -> Approval {
         Approval { by: "person".to_owned() }
+    }
+
+    /// A decider, or what a person said before about the rest of the task.
+    pub(crate) fn given_by(by: impl Into<String>) -> Approval {
+        Approval { by: by.into() }
     }
 
     /// The call has already passed once; a repeat of the same call needs no new answer.

@@ -4,12 +4,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use machine::driver::external::PluginSpec;
 use machine::effect::Effect;
 use machine::event::EventKind;
 use machine::id::{CallId, EffectId, TaskId};
-use machine::input::{Command, Input, Resolution, Signal, Stamped, Withdrawal};
+use machine::input::{Channel, Command, Input, Resolution, Signal, Stamped, Withdrawal};
 use machine::message::{Block, Message, ModelFailure, Part, Reply, Retry, Role, StopReason, Usage};
 use machine::policy::budget::Budget;
+use machine::policy::call_hash::CallHash;
+use machine::policy::decider::{Decider, DeciderKind};
+use machine::policy::grant::Scope;
 use machine::policy::permission::Unattended;
 use machine::server::{Claim, Limits, ServerSpec, ServerTools, offers};
 use machine::state::{CallStatus, Pending, SavedState, State};
@@ -48,9 +52,11 @@ fn task(seed: u16) -> TaskSpec {
     if (seed / 3).is_multiple_of(2) {
         task.servers = ["s", "other"].map(server).to_vec();
     }
-    if (seed / 360).is_multiple_of(2) {
-        task.policy.unattended = Unattended::Wait;
-    }
+    (task.policy.unattended, task.policy.deciders) = match seed / 360 % 4 {
+        0 => (Unattended::Wait, Vec::new()),
+        1 => (Unattended::Deny, Vec::new()),
+        _ => (Unattended::Escalate, deciders(seed)),
+    };
     task.budget = match seed / 720 % 4 {
         0 => Budget { max_turns: Some(2), max_tool_calls: Some(3), ..Budget::default() },
         1 => Budget { max_time: Some(Span(40)), ..Budget::default() },
@@ -62,6 +68,21 @@ fn task(seed: u16) -> TaskSpec {
         _ => Budget::default(),
     };
     task
+}
+
+fn deciders(seed: u16) -> Vec<Decider> {
+    let model = || DeciderKind::Model { model: "script/x".to_owned(), rubric: "r".to_owned() };
+    let command = vec!["judge".to_owned()];
+    let env = BTreeMap::new();
+    let plugin = PluginSpec { name: "p".to_owned(), command, timeout: None, folder: None, env };
+    let kinds = [model(), DeciderKind::Program { plugin }, DeciderKind::Person, model()];
+    let chosen = kinds.into_iter().enumerate().filter(|(n, _)| (seed >> (n + 2)) & 1 == 0);
+    let decider = |(n, kind)| Decider {
+        name: format!("d{n}"),
+        kind,
+        timeout: seed.is_multiple_of(2).then_some(Span(20)),
+    };
+    chosen.map(decider).collect()
 }
 
 fn server(name: &str) -> ServerSpec {
@@ -170,10 +191,16 @@ fn report(state: &State, seed: u16) -> Input {
         Pending::Workspace => Signal::WorkspaceOpened(id, Ok(workspace)).into(),
         Pending::Tools => Signal::ToolsOpened(id, vec![offered(seed), offered(seed / 2)]).into(),
         Pending::Consult => Signal::Consulted(id, consulted(seed)).into(),
+        Pending::Decider(_) if seed.is_multiple_of(2) => {
+            Signal::Consulted(id, decided(seed / 2)).into()
+        }
+        Pending::Decider(_) => Signal::ModelReplied(id, Box::new(judged(seed / 2))).into(),
         Pending::Model => Signal::ModelReplied(id, Box::new(replied(seed))).into(),
         Pending::Checkpoint => Signal::Checkpointed(id, Ok("abc".to_owned())).into(),
         Pending::Verify => Signal::Verified(id, Ok(vec![checked])).into(),
-        Pending::Alarm | Pending::Deadline | Pending::Retry => Signal::TimerFired(id).into(),
+        Pending::Alarm | Pending::Deadline | Pending::Retry | Pending::DeciderTimer(_) => {
+            Signal::TimerFired(id).into()
+        }
     }
 }
 
@@ -203,6 +230,27 @@ fn replied(seed: u16) -> Result<Reply, ModelFailure> {
     Ok(Reply { id: "r".to_owned(), model: "m".to_owned(), message, stop, usage })
 }
 
+/// What a decider answers: any decision, nonsense, or nothing.
+fn decided(seed: u16) -> Result<Value, String> {
+    match seed % 6 {
+        0 => Err("it died".to_owned()),
+        1 => Ok(json!({ "decision": "perhaps" })),
+        2 | 3 => Ok(json!({ "decision": "unsure", "reason": "?" })),
+        4 => Ok(json!({ "decision": "deny", "reason": "no" })),
+        _ => Ok(json!({ "decision": "allow", "reason": "yes" })),
+    }
+}
+
+fn judged(seed: u16) -> Result<Reply, ModelFailure> {
+    let mut reply = replied(seed)?;
+    if let Ok(answer) = decided(seed) {
+        let part = Part::Text { text: answer.to_string() };
+        reply.message.blocks = vec![Block { part, native: None }];
+        reply.stop = StopReason::EndTurn;
+    }
+    Ok(reply)
+}
+
 fn consulted(seed: u16) -> Result<Value, String> {
     let action = json!({ "tool": "read", "parameters": { "path": "p" }, "label": "l" });
     match seed % 6 {
@@ -228,8 +276,10 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         6 => Command::FollowUp { text: text() }.into(),
         7 => Command::Raise(Budget { max_turns: Some(u64::from(seed % 9)), ..Budget::default() })
             .into(),
-        8 => Command::Approve { call }.into(),
-        9 => Command::Deny { call, reason: text() }.into(),
+        8 => approve(state, call, seed),
+        9 => {
+            Command::Deny { call, reason: text(), hash: hash(state, call, seed), via: None }.into()
+        }
         10 => Command::Answer { call, text: text() }.into(),
         11 => Command::Tell {
             line: ["done", "shell x", "read y", "what", "/done", "/compact names"]
@@ -270,6 +320,23 @@ fn requested(seed: u16) -> Input {
     Signal::Requested { key, tool, input: Arc::new(call["input"].clone()) }.into()
 }
 
+/// The hash of what was shown: of the call, of another one, or none as in old records.
+fn hash(state: &State, call: CallId, seed: u16) -> Option<CallHash> {
+    let asked = state.data().calls.iter().find(|open| open.id == call).map(|open| open.hash());
+    match seed / 6 % 4 {
+        0 => None,
+        1 => Some(CallHash::of("another", &json!(seed))),
+        _ => asked,
+    }
+}
+
+fn approve(state: &State, call: CallId, seed: u16) -> Input {
+    let scope = [Scope::Once, Scope::Task, Scope::Project][usize::from(seed / 24 % 3)];
+    let like = (seed % 5 == 1).then(|| "a *".to_owned());
+    let via = [None, Some(Channel::Prompt), Some(Channel::Command)][usize::from(seed % 3)];
+    Command::Approve { call, scope, like, hash: hash(state, call, seed), via }.into()
+}
+
 /// Every call has at most one end, and is open in the state exactly as long as it has none.
 #[derive(Default)]
 struct Ledger {
@@ -308,6 +375,17 @@ impl Ledger {
                     open.id == *call && matches!(open.status, CallStatus::Running { .. })
                 });
                 assert!(running, "an effect of {call} is outstanding but the call does not run");
+            }
+            if let Pending::Decider(call) | Pending::DeciderTimer(call) = pending {
+                let asked = data.calls.iter().any(|open| {
+                    let asked = matches!(
+                        open.status,
+                        CallStatus::AwaitingDecider { effect: Some(_), .. }
+                            | CallStatus::AwaitingApproval { turn: Some(_), .. }
+                    );
+                    open.id == *call && asked
+                });
+                assert!(asked, "a decider is asked about {call}, which does not wait for one");
             }
         }
     }

@@ -687,7 +687,7 @@ fn a_tool_whose_name_a_provider_cannot_take_is_known_by_the_name_the_model_was_t
     // It runs code of the workspace, so it is asked about as a shell command is.
     let asked = rig.told();
     assert!(asked.contains("approval_requested"), "{asked}");
-    rig.command(Command::Approve { call: machine::id::CallId(1) });
+    rig.command(Command::approve(machine::id::CallId(1)));
     let ran = rig.last.effects.iter().find_map(|effect| match effect {
         Effect::RunTool { id, call, .. } => Some((*id, call.tool.clone())),
         _ => None,

@@ -110,15 +110,34 @@ impl Rig {
         found[0].id()
     }
 
+    /// What was decided about calls in the last output, one line each.
+    pub(crate) fn decisions(&self) -> String {
+        let lines = self.last.events.iter().filter_map(|event| match &event.kind {
+            EventKind::CallJudged { call, decide, by, reason, .. } => {
+                let decide = serde_json::to_value(decide).unwrap();
+                let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+                Some(format!("{call} {} by {by}{reason}", decide.as_str().unwrap()))
+            }
+            _ => None,
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
     /// The last output in words: effects, then events.
     pub(crate) fn told(&self) -> String {
         let effects: Vec<String> =
             self.last.effects.iter().map(|e| format!("{}#{}", name(e), e.id().0)).collect();
-        let events: Vec<String> = self.last.events.iter().map(|e| event_name(&e.kind)).collect();
+        let shown = self.last.events.iter().filter(|e| !is_decision(&e.kind));
+        let events: Vec<String> = shown.map(|e| event_name(&e.kind)).collect();
         let rejected =
             self.last.rejected.as_ref().map(|r| format!(" rejected: {r}")).unwrap_or_default();
         format!("[{}] {}{rejected}", effects.join(" "), events.join(", "))
     }
+}
+
+/// Decisions about calls have scenarios of their own; see `decisions.rs`.
+fn is_decision(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::CallJudged { .. })
 }
 
 fn name(effect: &Effect) -> &'static str {
@@ -146,6 +165,7 @@ fn event_name(kind: &EventKind) -> String {
         EventKind::ToolStarted { call, .. }
         | EventKind::CallInDoubt { call, .. }
         | EventKind::ApprovalRequested { call, .. }
+        | EventKind::DeciderAsked { call, .. }
         | EventKind::QuestionAsked { call, .. } => format!("{name} {call}"),
         EventKind::TaskFinished { outcome, .. } => format!("{name} {}", outcome.word()),
         EventKind::NoteDelivered { note } => format!("{name} {}", note.text),

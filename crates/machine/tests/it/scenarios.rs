@@ -221,7 +221,7 @@ fn an_asked_call_waits_durably_and_runs_once_approved() {
     assert!(rig.state.wants_release());
     rig.command(Command::Detach { reason: "waits".to_owned() });
     assert_eq!(rig.told(), "[] detached, task_finished waiting");
-    rig.command(Command::Approve { call: call(1) });
+    rig.command(Command::approve(call(1)));
     rig.attach(false);
     assert_eq!(rig.told(), "[run_tool#2] attached, tool_started c1");
 }
@@ -239,9 +239,9 @@ fn a_denied_call_has_the_persons_reason_as_its_result() {
     rig.command(Command::Start(Box::new(task)));
     rig.attach(true).open_workspace();
     assert!(!rig.state.wants_release(), "a person is there");
-    rig.command(Command::Deny { call: call(1), reason: "not today".to_owned() });
+    rig.command(Command::deny(call(1), "not today".to_owned()));
     assert!(rig.told().starts_with("[] approval_decided, tool_ended c1 denied"), "{}", rig.told());
-    rig.command(Command::Approve { call: call(1) });
+    rig.command(Command::approve(call(1)));
     assert!(rig.last.rejected.is_some());
 }
 

@@ -60,7 +60,7 @@ fn nothing_steers_the_terminal_wherever_it_is_shown() {
         let mut scene = Scene::begin(asked);
         check(&id, &scene.why());
         scene.put(Command::Steer { text: text.clone() });
-        scene.put(Command::Approve { call: machine::id::CallId(1) });
+        scene.put(Command::approve(machine::id::CallId(1)));
         scene.end(ToolResult::ended(machine::tool::Status::Error, text.clone()));
         check(&id, &scene.why());
         check(&id, &scene.transcript(detail));

@@ -56,7 +56,7 @@ fn a_crash_and_what_a_person_says_of_it() {
     let mut asked = workflow(&["make install"]);
     asked.policy = asking();
     let mut scene = Scene::begin(asked);
-    scene.put(Command::Approve { call: CallId(1) });
+    scene.put(Command::approve(CallId(1)));
     scene.put(Signal::OwnerLost);
     scene.put(Command::Attach { owner: 2, attended: false });
     scene.put(Command::Resolve { call: CallId(1), how: Resolution::Did });

@@ -265,11 +265,9 @@ impl Rig {
     fn go_on(&mut self, seed: u16) {
         let waiting = self.state.data().calls.iter().find_map(|call| match call.status {
             CallStatus::AwaitingApproval { .. } if seed.is_multiple_of(2) => {
-                Some(Command::Approve { call: call.id })
+                Some(Command::approve(call.id))
             }
-            CallStatus::AwaitingApproval { .. } => {
-                Some(Command::Deny { call: call.id, reason: "no".to_owned() })
-            }
+            CallStatus::AwaitingApproval { .. } => Some(Command::deny(call.id, "no".to_owned())),
             CallStatus::AwaitingAnswer => {
                 Some(Command::Answer { call: call.id, text: String::new() })
             }

@@ -1,0 +1,128 @@
+//! The way of a call through the gate: the rules, then what people said before, then whoever can be asked. Every
+//! decision is told with who made it.
+
+use std::sync::Arc;
+
+use crate::event::EventKind;
+use crate::policy::call_hash::CallHash;
+use crate::policy::grant::Grant;
+use crate::policy::permission::{Approval, Decide, Judgement, Question, Unattended, judge};
+use crate::policy::shortcut::Denial;
+use crate::step::Step;
+use crate::tool::{Status, ToolResult};
+
+impl Step<'_> {
+    /// Judges a call. The proof that it may run, if it may at once; else it has been refused, or somebody is asked.
+    pub(crate) fn pass_gate(&mut self, index: usize) -> Option<Approval> {
+        let judged = self.judge_call(index);
+        let would_ask = judged.decide == Decide::Ask || judged.nobody;
+        if !would_ask {
+            self.tell_decision(index, judged.decide, &judged.by, &judged.reason, &judged);
+            return judged.approval().or_else(|| self.refuse(index, judged.said()));
+        }
+        if let Some(grant) = self.grant_for(index) {
+            let by = format!("grant {}", grant.call);
+            self.tell_decision(index, Decide::Allow, &by, "", &judged);
+            return Some(Approval::given_by(by));
+        }
+        if judged.decide == Decide::Ask
+            && let Some((denial, left)) = self.denied_before(index)
+        {
+            let said = denial.said();
+            let reason = format!("{said} (for {left} more turns)");
+            self.tell_decision(index, Decide::Deny, "shortcut", &reason, &judged);
+            return self.refuse(index, said);
+        }
+        self.tell_decision(index, judged.decide, &judged.by, &judged.reason, &judged);
+        if judged.decide == Decide::Deny {
+            return self.refuse(index, judged.said());
+        }
+        if !self.is_attended() && self.state.data.spec.policy.unattended == Unattended::Escalate {
+            self.escalate(index, judged);
+        } else {
+            self.ask_approval(index, judged, None);
+        }
+        None
+    }
+
+    /// What the rules say.
+    fn judge_call(&self, index: usize) -> Judgement {
+        let call = &self.state.data.calls[index];
+        let workspace = self.workspace();
+        judge(
+            &self.state.data.spec.policy,
+            &Question {
+                tool: &call.action.tool,
+                input: &call.action.input,
+                class: call.class,
+                author: call.action.author,
+                driver: self.state.driver_name(),
+                attended: self.is_attended(),
+                workspace: workspace.path.as_deref(),
+                sandboxed: true,
+            },
+        )
+    }
+
+    pub(crate) fn is_attended(&self) -> bool {
+        self.state.data.attachment.as_ref().is_some_and(|attachment| attachment.attended)
+    }
+
+    /// What a person let pass before that lets this call pass.
+    pub(crate) fn grant_for(&self, index: usize) -> Option<Grant> {
+        let data = &self.state.data;
+        let action = &data.calls[index].action;
+        if !data.grants.iter().any(|grant| grant.tool == action.tool) {
+            return None;
+        }
+        let hash = data.calls[index].hash();
+        let offer = self.offer(&action.tool);
+        let covers = |grant: &&Grant| grant.covers(&action.tool, &action.input, hash, offer);
+        data.grants.iter().find(covers).cloned()
+    }
+
+    /// What a person denied before, if it is this very call, and for how many more turns that stands.
+    fn denied_before(&self, index: usize) -> Option<(Denial, u64)> {
+        let data = &self.state.data;
+        if data.denials.is_empty() {
+            return None;
+        }
+        let hash = data.calls[index].hash();
+        let denial = data.denials.iter().find(|denial| denial.hash == hash)?;
+        Some((denial.clone(), denial.turns_left(&data.spend)?))
+    }
+
+    fn refuse(&mut self, index: usize, why: String) -> Option<Approval> {
+        let id = self.state.data.calls[index].id;
+        self.end_call(id, ToolResult::ended(Status::Denied, why));
+        None
+    }
+
+    /// Tells who decided what about a call; `judged` is what the gate saw of it.
+    pub(crate) fn tell_decision(
+        &mut self,
+        index: usize,
+        decide: Decide,
+        by: &str,
+        reason: &str,
+        judged: &Judgement,
+    ) {
+        if self.state.quiet {
+            return self.count_event();
+        }
+        let call = &self.state.data.calls[index];
+        let (id, tool, input) = (call.id, call.action.tool.clone(), Arc::clone(&call.action.input));
+        let hash = CallHash::of(&tool, &input);
+        self.event(|| EventKind::CallJudged {
+            call: id,
+            tool,
+            input,
+            hash,
+            decide,
+            by: by.to_owned(),
+            layer: judged.layer,
+            part: judged.part.clone(),
+            reason: reason.to_owned(),
+        });
+    }
+}

@@ -1,0 +1,181 @@
+//! A rule for the project, made of an approved call and written into the text of a policy file. Every other byte of the
+//! file stays as it is.
+
+use serde_json::Value;
+
+/// What a command's words may be made of: anything else would mean something to a shell or to a pattern.
+const PLAIN: &str = "-_./:=@%+,^";
+
+/// A rule that allows what was approved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft {
+    keys: Vec<(&'static str, String)>,
+}
+
+/// The rule that allows this call, and for `shell` what is like the pattern. It is as narrow as a rule can be; the
+/// error says what cannot be written as one.
+pub fn draft(tool: &str, input: &Value, like: Option<&str>) -> Result<Draft, String> {
+    let mut keys = vec![("tool", tool.to_owned())];
+    match (tool, like, input["command"].as_str(), input["path"].as_str()) {
+        ("shell", Some(like), ..) => keys.push(("command", pattern(like)?)),
+        ("shell", None, Some(command), _) => keys.push(("command", exact(command)?)),
+        (_, Some(_), ..) => return Err(format!("a pattern is for shell, and this is {tool}")),
+        (_, None, _, Some(path)) => keys.push(("path", exact_path(path)?)),
+        _ => {}
+    }
+    Ok(Draft { keys })
+}
+
+fn words(text: &str, more: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || PLAIN.contains(c) || more.contains(c);
+    !text.trim().is_empty() && text.chars().all(fits)
+}
+
+fn pattern(like: &str) -> Result<String, String> {
+    let program = like.split_whitespace().next().unwrap_or_default();
+    if words(like, " *") && !program.contains('*') {
+        return Ok(like.split_whitespace().collect::<Vec<_>>().join(" "));
+    }
+    Err(format!(
+        "{like:?} is not a pattern for a rule: expected a program and plain words, such as \"git push *\""
+    ))
+}
+
+fn exact(command: &str) -> Result<String, String> {
+    if words(command, " ") {
+        return Ok(command.split_whitespace().collect::<Vec<_>>().join(" "));
+    }
+    Err("this command is more than plain words, so no rule can mean exactly it: say a pattern, or approve it for the task"
+        .to_owned())
+}
+
+fn exact_path(path: &str) -> Result<String, String> {
+    let up = path.split('/').any(|name| name == "..");
+    if words(path, " ") && !up {
+        return Ok(path.strip_prefix("./").unwrap_or(path).to_owned());
+    }
+    Err(format!("{path:?} cannot be written as a rule: approve it for the task"))
+}
+
+impl Draft {
+    /// The rule as it stands in a file, below a comment.
+    pub fn toml(&self, comment: &str) -> String {
+        let comment: String = comment.chars().filter(|c| !c.is_control()).collect();
+        let mut text = format!("# {comment}\n[[rule]]\n");
+        for (key, value) in &self.keys {
+            text.push_str(&format!("{key} = {}\n", toml::Value::from(value.as_str())));
+        }
+        text.push_str("decide = \"allow\"\nreason = \"approved for the project\"\n");
+        text
+    }
+}
+
+/// Puts a rule into the text of a file: as late as it still decides, which `decides` says, so that it overrules no more
+/// of the file than it must. The error is that of the last place, if there is none.
+pub fn insert(
+    text: &str,
+    rule: &str,
+    decides: impl Fn(&str) -> Result<(), String>,
+) -> Result<String, String> {
+    let mut failed = String::new();
+    for at in places(text) {
+        let (before, after) = text.split_at(at);
+        let mut whole = before.to_owned();
+        if !before.is_empty() && !before.ends_with('\n') {
+            whole.push('\n');
+        }
+        if !before.trim().is_empty() && !before.ends_with("\n\n") {
+            whole.push('\n');
+        }
+        whole.push_str(rule);
+        if !after.is_empty() {
+            whole.push('\n');
+            whole.push_str(after);
+        }
+        match decides(&whole) {
+            Ok(()) => return Ok(whole),
+            Err(reason) => failed = reason,
+        }
+    }
+    Err(failed)
+}
+
+/// Where a rule can stand: at the end, and before each rule with the comment above it, from the last to the first.
+fn places(text: &str) -> Vec<usize> {
+    let mut places = vec![text.len()];
+    let (mut at, mut comment) = (0, None);
+    let mut heads = Vec::new();
+    for line in text.split_inclusive('\n') {
+        let trimmed = line.trim();
+        if trimmed.starts_with('#') {
+            comment.get_or_insert(at);
+        } else {
+            if trimmed.starts_with("[[rule]]") {
+                heads.push(comment.unwrap_or(at));
+            }
+            comment = None;
+        }
+        at += line.len();
+    }
+    places.extend(heads.into_iter().rev());
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_rule_means_exactly_the_call_or_the_pattern_that_was_said() {
+        let rule = |tool, input, like| draft(tool, &input, like).map(|draft| draft.toml("c"));
+        let push = json!({ "command": "git push  origin" });
+        assert_eq!(
+            rule("shell", push.clone(), None).unwrap(),
+            "# c\n[[rule]]\ntool = \"shell\"\ncommand = \"git push origin\"\ndecide = \"allow\"\nreason = \"approved for the project\"\n"
+        );
+        assert!(rule("shell", push, Some("git push *")).unwrap().contains("\"git push *\""));
+        assert!(
+            rule("write", json!({ "path": "./a b.txt" }), None)
+                .unwrap()
+                .contains("path = \"a b.txt\"")
+        );
+        assert!(
+            rule("mcp__s__t", json!({ "x": 1 }), None)
+                .unwrap()
+                .contains("tool = \"mcp__s__t\"\ndecide")
+        );
+        for (tool, input, like) in [
+            ("shell", json!({ "command": "make; rm -rf /" }), None),
+            ("shell", json!({ "command": "ls *" }), None),
+            ("shell", json!({ "command": "echo \"x\"\n[[rule]]" }), None),
+            ("shell", json!({ "command": "make" }), Some("*")),
+            ("shell", json!({ "command": "make" }), Some("make $(x)")),
+            ("write", json!({ "path": "../x" }), None),
+            ("write", json!({ "path": "src/*" }), None),
+            ("write", json!({ "path": "x" }), Some("x *")),
+        ] {
+            assert!(rule(tool, input.clone(), like).is_err(), "{tool} {input} {like:?}");
+        }
+    }
+
+    #[test]
+    fn a_rule_goes_to_the_last_place_where_it_decides_and_the_rest_stays() {
+        let text = "# top\nunattended = \"wait\"\n\n# one\n[[rule]]\ntool = \"a\"\n[[rule]] # two\ntool = \"b\"";
+        assert_eq!(insert(text, "NEW\n", |_| Ok(())).unwrap(), format!("{text}\n\nNEW\n"));
+        let before = |mark: &'static str| {
+            move |whole: &str| {
+                let early = whole.find("NEW").unwrap() < whole.find(mark).unwrap();
+                if early { Ok(()) } else { Err("too late".to_owned()) }
+            }
+        };
+        let second = insert(text, "NEW\n", before("two")).unwrap();
+        assert_eq!(second.replace("\nNEW\n\n", ""), text);
+        assert!(second.find("NEW").unwrap() > second.find("\"a\"").unwrap());
+        let first = insert(text, "NEW\n", before("# one")).unwrap();
+        assert_eq!(first.replace("NEW\n\n", ""), text);
+        assert_eq!(insert(text, "NEW\n", before("# top")).unwrap_err(), "too late");
+        assert_eq!(insert("", "NEW\n", |_| Ok(())).unwrap(), "NEW\n");
+    }
+}
