@@ -9,7 +9,7 @@ use crate::driver::Note;
 use crate::id::{CallId, TaskId};
 use crate::message::{StopReason, Usage};
 use crate::policy::budget::{Budget, Exhausted, Spend};
-use crate::task::{CriterionResult, Outcome, Workspace};
+use crate::task::{CriterionResult, Outcome, ProjectFile, Workspace};
 use crate::time::Timestamp;
 use crate::tool::ToolResult;
 
@@ -39,6 +39,11 @@ pub enum EventKind {
         driver: String,
         /// How many acceptance criteria it has.
         criteria: usize,
+    },
+    /// Files of the project have a say in it, or were refused one.
+    FilesJudged {
+        /// The files, and by whose word each counts.
+        files: Vec<ProjectFile>,
     },
     /// A process took it up.
     Attached {

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 
 use crate::acceptance;
 use crate::home::Home;
+use crate::http;
 use crate::inbox::Inbox;
 use crate::mcp::Mcp;
 use crate::model::{Models, Traffic};
@@ -26,6 +27,7 @@ use crate::network;
 use crate::perform::Perform;
 use crate::plugin::Plugins;
 use crate::process::{Cancel, Containment};
+use crate::providers::Environment;
 use crate::tool::{self, BlobSink, ToolServices};
 use crate::workspace;
 
@@ -68,7 +70,7 @@ impl World {
             inbox,
             running: Arc::default(),
             plugins: Arc::new(Plugins::new(Some(marks.clone()))),
-            models: Arc::new(Models::default().keeping(home.answers())),
+            models: Arc::new(own_models(home)),
             servers: Arc::new(servers),
             tools: Arc::new(ToolServices {
                 blobs,
@@ -76,6 +78,7 @@ impl World {
                 env: Vec::new(),
                 containment: Containment::Auto,
                 memory: Some(home.memory()),
+                judge: Some(home.clone()),
             }),
             home: home.clone(),
         }
@@ -83,8 +86,7 @@ impl World {
 
     /// Says where the answers of models come from. To be said before the first effect.
     pub fn carry(&mut self, traffic: Traffic) {
-        let models = Models::default().keeping(self.home.answers()).carrying(traffic);
-        self.models = Arc::new(models);
+        self.models = Arc::new(own_models(&self.home).carrying(traffic));
     }
 
     /// The same, with models whose keys and limits are others than this process's own.
@@ -333,6 +335,12 @@ impl Perform for World {
     fn finished(&mut self, task: &TaskId) {
         self.models.finished(task.as_str());
     }
+}
+
+/// Models whose keys are this process's own. A project's file says nothing about them unless the user trusts it.
+fn own_models(home: &Home) -> Models {
+    let environment = Environment::default().judged_by(home);
+    Models::new(environment, http::Limits::default()).keeping(home.answers())
 }
 
 /// Stops an effect.

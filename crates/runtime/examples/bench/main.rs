@@ -384,6 +384,7 @@ fn spec(steps: u64) -> TaskSpec {
         policy: Policy::default(),
         folder: "/".to_owned(),
         servers: Vec::new(),
+        files: Vec::new(),
     }
 }
 
