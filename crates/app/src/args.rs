@@ -241,9 +241,9 @@ EXAMPLES:
     #[command(after_long_help = "EXAMPLES:\n  drivetrain doctor\n  drivetrain doctor --json")]
     Doctor,
 
-    /// Look at the project's files that start programs, and say that you trust them
+    /// Look at the project's files that can act, and say that you trust them
     ///
-    /// No server of .drivetrain/mcp.toml or .mcp.json is started before. What is trusted is the content: a file that
+    /// Policy, pages for models, checks, servers and providers of a project count only then. What is trusted is the content: a file that
     /// has changed is asked about again. The record is kept outside the project.
     #[command(after_long_help = "\
 EXAMPLES:
@@ -500,6 +500,10 @@ pub(crate) struct PlaceArgs {
     /// Work in a git worktree of its own; the default in a repository
     #[arg(long, help_heading = "Workspace")]
     pub(crate) worktree: bool,
+
+    /// Let the project's own files count for this task, without trusting them for good
+    #[arg(long, help_heading = "Workspace")]
+    pub(crate) trust: bool,
 }
 
 /// Where the answers of models come from.
@@ -608,6 +612,10 @@ pub(crate) struct ResumeArgs {
     #[arg(long)]
     pub(crate) all: bool,
 
+    /// Go on although a program of the project has changed since
+    #[arg(long)]
+    pub(crate) trust: bool,
+
     #[command(flatten)]
     pub(crate) traffic: TrafficArgs,
 
@@ -623,7 +631,7 @@ pub(crate) struct TrustArgs {
     pub(crate) folder: Option<PathBuf>,
 
     /// Only show the files and how they stand
-    #[arg(long, conflicts_with_all = ["revoke", "yes"])]
+    #[arg(long, visible_alias = "list", conflicts_with_all = ["revoke", "yes"])]
     pub(crate) show: bool,
 
     /// Take all trust in the folder back
@@ -633,6 +641,10 @@ pub(crate) struct TrustArgs {
     /// Trust the files as they are without being asked
     #[arg(long)]
     pub(crate) yes: bool,
+
+    /// Only this file (repeatable)
+    #[arg(long, value_name = "FILE", conflicts_with = "revoke")]
+    pub(crate) only: Vec<PathBuf>,
 }
 
 /// Arguments of `list`.

@@ -159,6 +159,9 @@ impl From<LibraryError> for CommandError {
     fn from(error: LibraryError) -> CommandError {
         let message = error.to_string();
         let mut shown = CommandError::new(Kind::Configuration, message);
+        if matches!(error, LibraryError::Untrusted(_)) {
+            shown = shown.hint("drivetrain trust shows it and asks");
+        }
         if let LibraryError::Unknown { kind, name, known, folders } = error {
             match near(&name, known.iter().map(String::as_str)) {
                 Some(near) => shown = shown.hint(format!("did you mean {near:?}?")),

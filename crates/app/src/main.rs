@@ -52,9 +52,13 @@ fn misused(error: &clap::Error) -> u8 {
         output::error(&CommandError::usage(message).json().to_string());
         return 2;
     }
+    if error.use_stderr() {
+        output::error(error.render().to_string().trim_end());
+        return 2;
+    }
     // Nobody is left to be told if this fails.
     let _ = error.print();
-    if error.use_stderr() { 2 } else { 0 }
+    0
 }
 
 fn dispatch(cli: &Cli) -> Result<u8, CommandError> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
-use view::{Line, Tone};
+use view::{Line, Tone, text};
 
 /// Whether standard output was closed by its reader.
 static CLOSED: AtomicBool = AtomicBool::new(false);
@@ -33,9 +33,8 @@ pub(crate) fn lines(lines: &[Line]) {
 /// Prints one JSON value in one line.
 pub(crate) fn json(value: &impl Serialize) {
     write(|mut out| {
-        let mut text = serde_json::to_vec(value)?;
-        text.push(b'\n');
-        out.write_all(&text)
+        let text = text::json(&serde_json::to_string(value)?);
+        writeln!(out, "{text}")
     });
 }
 
@@ -44,10 +43,29 @@ pub(crate) fn raw(bytes: &[u8]) {
     write(|mut out| out.write_all(bytes));
 }
 
-/// Prints to standard error.
+/// Prints to standard error: JSON as one line, anything else in lines whose characters are all visible.
 pub(crate) fn error(text: &str) {
+    let text = match text.starts_with('{') {
+        true => text::json(text),
+        false => text::lines(&quoting_arguments(text)).join("\n"),
+    };
     // With standard error gone there is nobody left to tell.
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// A message often quotes what was typed. An argument of several lines must not look like several lines of ours.
+fn quoting_arguments(text: &str) -> String {
+    let mut shown = text.to_owned();
+    for argument in std::env::args_os() {
+        let argument = argument.to_string_lossy();
+        let value = argument.split_once('=').map_or(&*argument, |(_, value)| value);
+        for part in [&*argument, value] {
+            if part.trim_end().contains(['\n', '\r']) {
+                shown = shown.replace(part, &text::visible(part));
+            }
+        }
+    }
+    shown
 }
 
 /// Whether a person sits at this terminal.
@@ -80,16 +98,29 @@ fn write(print: impl FnOnce(io::StdoutLock<'static>) -> io::Result<()>) {
     }
 }
 
-/// Standard output as a stream that a closed pipe does not break.
-pub(crate) struct Stream;
+/// Standard output for lines of JSON that somebody else writes; a closed pipe does not break it.
+#[derive(Default)]
+pub(crate) struct JsonLines {
+    pending: Vec<u8>,
+}
 
-impl Write for Stream {
+impl Write for JsonLines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        raw(bytes);
+        self.pending.extend_from_slice(bytes);
+        if let Some(end) = self.pending.iter().rposition(|byte| *byte == b'\n') {
+            let whole: Vec<u8> = self.pending.drain(..=end).collect();
+            raw(text::json(&String::from_utf8_lossy(&whole)).as_bytes());
+        }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+impl Drop for JsonLines {
+    fn drop(&mut self) {
+        raw(text::json(&String::from_utf8_lossy(&self.pending)).as_bytes());
     }
 }

@@ -12,7 +12,7 @@ use crate::policy::budget::{Budget, Exhausted, Spend};
 use crate::policy::call_hash::CallHash;
 use crate::policy::grant::Scope;
 use crate::policy::permission::{Decide, Layer};
-use crate::task::{CriterionResult, Outcome, Workspace};
+use crate::task::{CriterionResult, Outcome, ProjectFile, Workspace};
 use crate::time::Timestamp;
 use crate::tool::ToolResult;
 
@@ -42,6 +42,11 @@ pub enum EventKind {
         driver: String,
         /// How many acceptance criteria it has.
         criteria: usize,
+    },
+    /// Files of the project have a say in it, or were refused one.
+    FilesJudged {
+        /// The files, and by whose word each counts.
+        files: Vec<ProjectFile>,
     },
     /// A process took it up.
     Attached {

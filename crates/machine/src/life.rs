@@ -10,7 +10,7 @@ use crate::input::{Command, Input, Signal};
 use crate::policy::budget::{Budget, Exhausted};
 use crate::state::{Attachment, CallStatus, Pending, Phase};
 use crate::step::Step;
-use crate::task::{DriverSpec, Outcome, TaskSpec};
+use crate::task::{DriverSpec, FileStanding, Outcome, TaskSpec};
 use crate::tool::{EffectClass, Status, ToolResult};
 
 impl Step<'_> {
@@ -29,6 +29,10 @@ impl Step<'_> {
             driver: spec.driver.name.clone(),
             criteria: spec.acceptance.len(),
         });
+        // What was named on the command line goes without saying.
+        if spec.files.iter().any(|file| file.standing != FileStanding::Named) {
+            self.event(|| EventKind::FilesJudged { files: spec.files.clone() });
+        }
         let data = &mut self.state.data;
         data.budget = spec.budget.clone();
         data.spec = Arc::new(spec);

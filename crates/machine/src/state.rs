@@ -364,6 +364,7 @@ impl State {
             policy: crate::policy::permission::Policy::default(),
             folder: String::new(),
             servers: Vec::new(),
+            files: Vec::new(),
         };
         State {
             data: Data {

@@ -32,6 +32,9 @@ pub struct TaskSpec {
     /// Servers that bring tools of their own; from files that were trusted when the task was started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<ServerSpec>,
+    /// Files of the project that had a say in it, or were refused one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<ProjectFile>,
 }
 
 /// A driver by name, with its configuration.
@@ -121,6 +124,86 @@ pub struct WorkspaceSpec {
     /// Patterns of paths that the worker must not touch; kept for the verdict.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protect: Vec<String>,
+}
+
+/// A file of the project that had a say when the task was made, as it was read then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectFile {
+    /// Its real path.
+    pub path: String,
+    /// SHA-256 of its content, in hex.
+    pub sha256: String,
+    /// What it is to a task.
+    pub role: FileRole,
+    /// By whose word it counts.
+    pub standing: FileStanding,
+}
+
+/// What a file of a project is to a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileRole {
+    /// The task itself.
+    Task,
+    /// Steps or states by name.
+    Workflow,
+    /// Says which program a plugin is.
+    Plugin,
+    /// The program that a plugin starts.
+    Program,
+    /// What may be done without asking.
+    Policy,
+    /// What the project says to models.
+    Page,
+    /// Which commands check the project.
+    Validators,
+    /// Which servers of tools there are.
+    Servers,
+    /// Which providers of models there are.
+    Models,
+}
+
+impl FileRole {
+    /// What it is, for a person.
+    pub fn word(self) -> &'static str {
+        match self {
+            FileRole::Task => "task",
+            FileRole::Workflow => "workflow",
+            FileRole::Plugin => "plugin",
+            FileRole::Program => "program",
+            FileRole::Policy => "policy",
+            FileRole::Page => "page",
+            FileRole::Validators => "validators",
+            FileRole::Servers => "servers",
+            FileRole::Models => "models",
+        }
+    }
+}
+
+/// By whose word a file of a project counts, if it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileStanding {
+    /// Whoever started the task named it, or a file that names it.
+    Named,
+    /// It is trusted as it is.
+    Trusted,
+    /// It was trusted for this task alone.
+    Once,
+    /// Nobody trusts it: it has no say.
+    LeftOut,
+}
+
+impl FileStanding {
+    /// How it stands, for a person.
+    pub fn word(self) -> &'static str {
+        match self {
+            FileStanding::Named => "named",
+            FileStanding::Trusted => "trusted",
+            FileStanding::Once => "trusted this once",
+            FileStanding::LeftOut => "left out",
+        }
+    }
 }
 
 /// The kinds of workspace.

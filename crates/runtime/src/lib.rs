@@ -5,6 +5,7 @@
 //! (`clock`), one starts processes (`process`) and one calls other machines (`http`).
 
 pub mod acceptance;
+pub mod acting;
 pub mod beneath;
 pub mod checkpoint;
 pub mod clock;

@@ -4,6 +4,7 @@
 //! root; outside a repository only the folder itself counts, so that nothing is picked up from a shared
 //! parent. The nearest wins. Every reader is strict, and errors carry the file and the line.
 
+use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,20 +16,23 @@ use machine::file::task::TaskFile;
 use machine::file::workflow::Workflow;
 use machine::file::{self, Format, SourceError};
 use machine::policy::permission::Policy;
-use machine::task::{Criterion, DriverSpec};
+use machine::task::{Criterion, DriverSpec, FileRole, FileStanding, ProjectFile};
 use serde_json::{Value, json};
 
-use crate::providers::{Environment, Providers};
+use crate::acting;
+use crate::home::Home;
+use crate::providers::{Environment, ProviderError, Providers, Source};
+use crate::trust::{self, Seen};
 use wire::model::script::{self, Script};
 
 /// Pages in which projects speak to agents.
-const PAGES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
+pub(crate) const PAGES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 
 /// The largest page that is handed to a model: it is sent with every question.
 const MAX_PAGE: u64 = 64 << 10;
 
 /// Endings that a name is looked up with.
-const ENDINGS: [&str; 3] = ["toml", "yaml", "yml"];
+pub(crate) const ENDINGS: [&str; 3] = ["toml", "yaml", "yml"];
 
 /// The largest file that is read; a task or a workflow is far smaller.
 const MAX_FILE: u64 = 4 << 20;
@@ -62,6 +66,9 @@ pub enum LibraryError {
     /// A part does not fit.
     #[error("{0}")]
     Wrong(String),
+    /// The file would act without being named, and the user does not trust it as it is.
+    #[error("{} is not trusted as it is", .0.display())]
+    Untrusted(PathBuf),
 }
 
 /// A file that was found by its name.
@@ -77,6 +84,10 @@ pub struct Found {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Library {
     folders: Vec<PathBuf>,
+    /// Whose record of trust decides, and the folder that it is asked about.
+    judge: Option<(Home, PathBuf)>,
+    /// What was read by its name.
+    named: RefCell<Vec<ProjectFile>>,
 }
 
 impl Library {
@@ -84,12 +95,24 @@ impl Library {
     pub fn of(folder: &Path) -> Library {
         let mut folders = project_folders(folder);
         folders.extend(user_folder());
-        Library { folders }
+        Library { folders, ..Library::default() }
     }
 
     /// A library of these folders.
     pub fn at(folders: Vec<PathBuf>) -> Library {
-        Library { folders }
+        Library { folders, ..Library::default() }
+    }
+
+    /// The same, in which a project's file that nobody named acts only if the user trusts it, and one that is named
+    /// comes before the user's own of that name only then. Without this every file is believed.
+    pub fn judged_by(mut self, home: &Home, folder: &Path) -> Library {
+        self.judge = Some((home.clone(), folder.to_owned()));
+        self
+    }
+
+    /// The project's files that were read because somebody named them, as they were then.
+    pub fn named_files(&self) -> Vec<ProjectFile> {
+        self.named.borrow().clone()
     }
 
     /// Looks in the project of `folder` as well, after the others of its kind and before the user's own.
@@ -124,7 +147,7 @@ impl Library {
         let home = home.filter(|home| home.starts_with('/') && home.len() > 1);
         let (mut files, mut wrong) = (Vec::new(), Vec::new());
         for path in self.policy_files() {
-            let (text, _) = read(&path)?;
+            let (text, _) = self.read_unnamed(&path)?;
             let shown = policy_name(&path, home.as_deref());
             match file::policy::parse(&text, &shown) {
                 Ok(file) => files.push(file),
@@ -162,14 +185,14 @@ impl Library {
         } else {
             self.named("workflows", "workflow", reference)?
         };
-        let (text, name) = read(&path)?;
+        let (text, name) = self.read_named(&path, FileRole::Workflow)?;
         file::workflow::parse(&text, &name).map_err(LibraryError::Source)
     }
 
     /// Reads a plugin by its name.
     pub fn plugin(&self, name: &str) -> Result<PluginSpec, LibraryError> {
         let path = self.named("drivers", "plugin", name)?;
-        let (text, shown) = read(&path)?;
+        let (text, shown) = self.read_named(&path, FileRole::Plugin)?;
         let plugin = file::plugin::parse(&text, &shown).map_err(LibraryError::Source)?;
         if plugin.name != name {
             return Err(LibraryError::Wrong(format!(
@@ -177,12 +200,18 @@ impl Library {
                 plugin.name
             )));
         }
-        Ok(spec_of(plugin, &path))
+        let spec = spec_of(plugin, &path);
+        if let Some(folder) = &spec.folder {
+            for program in acting::programs_of(&spec.command, Path::new(folder))? {
+                self.note(program.recorded(FileStanding::Named));
+            }
+        }
+        Ok(spec)
     }
 
     /// Reads a task file and puts in its place whatever it names. Nothing is left to look up afterwards.
     pub fn task(&self, path: &Path, registry: &Registry) -> Result<TaskFile, LibraryError> {
-        let (text, shown) = read(path)?;
+        let (text, shown) = self.read_named(path, FileRole::Task)?;
         let mut task = file::task::parse_for(&text, &shown, Format::of(&shown), registry)
             .map_err(LibraryError::Source)?;
         let base = path.parent().unwrap_or(Path::new("."));
@@ -235,7 +264,7 @@ impl Library {
     /// Tells every model what the project's own pages say to agents: `AGENTS.md`, then `CLAUDE.md`, of the folder
     /// the task works in.
     pub fn instruct(&self, driver: &mut DriverSpec, folder: &Path) -> Result<(), LibraryError> {
-        let Some(pages) = instructions(folder)? else { return Ok(()) };
+        let Some(pages) = self.instructions(folder)? else { return Ok(()) };
         let visited = composite::visit(&driver.name, &mut driver.config, &mut |name, config| {
             if name == "llm" && config.is_object() {
                 let own =
@@ -255,7 +284,7 @@ impl Library {
         let visited = composite::visit(&driver.name, &mut config, &mut |name, config| {
             let file = config["model"].as_str().and_then(|model| model.strip_prefix("script/"));
             let (Some(file), "llm") = (file, name) else { return Ok(()) };
-            let read = read(&folder.join(file)).and_then(|(text, name)| {
+            let read = read(&folder.join(file)).and_then(|(text, name, _)| {
                 Script::parse(&text, &name).map_err(LibraryError::Source).map(drop)
             });
             read.map_err(|error| {
@@ -278,14 +307,15 @@ impl Library {
         let mut known = None;
         let visited = composite::visit(&driver.name, &mut driver.config, &mut |name, config| {
             let (Some(model), "llm") = (config["model"].as_str(), name) else { return Ok(()) };
-            if known.is_none() {
-                let environment = Environment::default();
-                known = Some(Providers::of(folder, &environment).map_err(|e| e.to_string())?);
+            let named = model.split_once('/').filter(|(name, _)| *name != script::NAME);
+            let provider = named.map(|(provider, _)| provider);
+            if known.as_ref().is_none_or(|known: &Providers| {
+                provider.is_some_and(|provider| known.find(provider).is_err())
+            }) {
+                known = Some(self.providers(provider, folder).map_err(|e| e.to_string())?);
             }
             let Some(providers) = &known else { return Ok(()) };
-            if let Some((provider, _)) =
-                model.split_once('/').filter(|(name, _)| *name != script::NAME)
-            {
+            if let Some(provider) = provider {
                 providers.find(provider).map_err(|error| error.to_string())?;
             }
             let facts = providers.facts(model);
@@ -331,8 +361,16 @@ impl Library {
         let candidates = self.folders.iter().flat_map(|root| {
             ENDINGS.iter().map(move |ending| root.join(folder).join(format!("{name}.{ending}")))
         });
-        if let Some(path) = candidates.filter(|_| is_name).find(|path| path.is_file()) {
-            return Ok(path);
+        let found: Vec<PathBuf> =
+            candidates.filter(|_| is_name).filter(|path| path.is_file()).collect();
+        if let Some(nearest) = found.first() {
+            // What the user has under that name is what the user means, unless the project is trusted with it.
+            let own = found.iter().find(|path| self.is_own(path));
+            let path = match own {
+                Some(own) if !self.allows(nearest)? => own,
+                Some(_) | None => nearest,
+            };
+            return Ok(path.clone());
         }
         Err(LibraryError::Unknown {
             kind,
@@ -340,6 +378,99 @@ impl Library {
             known: self.all(folder).into_iter().map(|found| found.name).collect(),
             folders: self.folders.iter().map(|root| root.join(folder)).collect(),
         })
+    }
+
+    /// The providers that are known in a folder. One that somebody names counts although only a file of the project
+    /// defines it: that file is then noted and counts in this process.
+    pub fn providers(
+        &self,
+        named: Option<&str>,
+        folder: &Path,
+    ) -> Result<Providers, ProviderError> {
+        let Some((home, _)) = &self.judge else {
+            return Providers::of(folder, &Environment::default());
+        };
+        let judged = Environment::default().judged_by(home);
+        let known = Providers::of(folder, &judged)?;
+        let Some(name) = named.filter(|name| known.find(name).is_err()) else { return Ok(known) };
+        let believed = Providers::of(folder, &Environment::default())?;
+        let source = believed.find(name).ok().map(|provider| provider.source.clone());
+        let Some(Source::Project(path)) = source else { return Ok(known) };
+        if let Some(seen) = believed.seen(&path) {
+            trust::grant(seen.clone());
+            self.note(acting::recorded(seen, FileRole::Models, FileStanding::Named));
+        }
+        Providers::of(folder, &judged)
+    }
+
+    /// Reads a file that somebody named, and notes it.
+    fn read_named(&self, path: &Path, role: FileRole) -> Result<(String, String), LibraryError> {
+        let (text, shown, seen) = read(path)?;
+        if !self.is_own(path) {
+            self.note(acting::recorded(&seen, role, FileStanding::Named));
+        }
+        Ok((text, shown))
+    }
+
+    /// Reads a file that acts without being named: what is judged is what was read.
+    fn read_unnamed(&self, path: &Path) -> Result<(String, String), LibraryError> {
+        let (text, shown, seen) = read(path)?;
+        if self.is_own(path) || self.believes(&seen)? {
+            return Ok((text, shown));
+        }
+        Err(LibraryError::Untrusted(path.to_owned()))
+    }
+
+    fn note(&self, file: ProjectFile) {
+        let mut named = self.named.borrow_mut();
+        if !named.contains(&file) {
+            named.push(file);
+        }
+    }
+
+    /// Whether a file is the user's own.
+    fn is_own(&self, path: &Path) -> bool {
+        user_folder().is_some_and(|own| path.starts_with(own))
+    }
+
+    fn allows(&self, path: &Path) -> Result<bool, LibraryError> {
+        let unreadable = |reason| LibraryError::Unreadable { path: path.to_owned(), reason };
+        match trust::read_file(path, MAX_FILE).map_err(unreadable)? {
+            Some((seen, _)) => Ok(self.is_own(path) || self.believes(&seen)?),
+            None => Ok(false),
+        }
+    }
+
+    fn believes(&self, seen: &Seen) -> Result<bool, LibraryError> {
+        match &self.judge {
+            Some((home, folder)) => trust::allows(home, folder, seen).map_err(LibraryError::Wrong),
+            None => Ok(true),
+        }
+    }
+
+    /// What the project's own pages say to agents, each under its name; those that nobody trusts say nothing.
+    fn instructions(&self, folder: &Path) -> Result<Option<String>, LibraryError> {
+        let mut text = String::new();
+        for page in PAGES {
+            let path = folder.join(page);
+            let unreadable =
+                |reason: String| LibraryError::Unreadable { path: path.clone(), reason };
+            let Some((seen, bytes)) = trust::read_file(&path, MAX_FILE).map_err(unreadable)? else {
+                continue;
+            };
+            if !self.believes(&seen)? {
+                continue;
+            }
+            let size = bytes.len() as u64;
+            if size > MAX_PAGE {
+                return Err(unreadable(format!(
+                    "it has {size} bytes; a model is given at most {MAX_PAGE}"
+                )));
+            }
+            let said = String::from_utf8(bytes).map_err(|error| unreadable(error.to_string()))?;
+            text.push_str(&format!("The project's {page}:\n\n{}\n\n", said.trim()));
+        }
+        Ok((!text.is_empty()).then(|| text.trim_end().to_owned()))
     }
 
     /// Everything in a folder of each root; of two with the same name, the nearest.
@@ -411,19 +542,18 @@ fn spec_of(plugin: Plugin, path: &Path) -> PluginSpec {
     }
 }
 
-fn read(path: &Path) -> Result<(String, String), LibraryError> {
+/// A file's text, its name for a person, and what was read.
+fn read(path: &Path) -> Result<(String, String, Seen), LibraryError> {
     let failed = |reason: String| LibraryError::Unreadable { path: path.to_owned(), reason };
     let data = fs::metadata(path).map_err(|error| failed(plain(&error)))?;
     if !data.is_file() {
         return Err(failed("it is not a file".to_owned()));
     }
-    if data.len() > MAX_FILE {
-        return Err(failed(format!("it is larger than {MAX_FILE} bytes")));
-    }
-    let bytes = fs::read(path).map_err(|error| failed(plain(&error)))?;
+    let gone = || failed("there is no such file".to_owned());
+    let (seen, bytes) = trust::read_file(path, MAX_FILE).map_err(failed)?.ok_or_else(gone)?;
     let shown = path.to_string_lossy().into_owned();
     let text = file::decode(&bytes, &shown).map_err(LibraryError::Source)?;
-    Ok((text.to_owned(), shown))
+    Ok((text.to_owned(), shown, seen))
 }
 
 /// What a person calls a policy file: from the repository's root on, or from the user's own folder on.
@@ -468,27 +598,6 @@ pub(crate) fn user_folder() -> Option<PathBuf> {
     let config = variable("XDG_CONFIG_HOME")
         .or_else(|| variable("HOME").map(|home| home.join(".config")))?;
     Some(config.join("drivetrain")).filter(|folder| folder.is_dir())
-}
-
-/// What the project's own pages say to agents, each under its name.
-fn instructions(folder: &Path) -> Result<Option<String>, LibraryError> {
-    let mut text = String::new();
-    for page in PAGES {
-        let path = folder.join(page);
-        if !path.is_file() {
-            continue;
-        }
-        let unreadable = |reason: String| LibraryError::Unreadable { path: path.clone(), reason };
-        let size = fs::metadata(&path).map_err(|error| unreadable(error.to_string()))?.len();
-        if size > MAX_PAGE {
-            return Err(unreadable(format!(
-                "it has {size} bytes; a model is given at most {MAX_PAGE}"
-            )));
-        }
-        let said = fs::read_to_string(&path).map_err(|error| unreadable(error.to_string()))?;
-        text.push_str(&format!("The project's {page}:\n\n{}\n\n", said.trim()));
-    }
-    Ok((!text.is_empty()).then(|| text.trim_end().to_owned()))
 }
 
 #[cfg(test)]

@@ -22,9 +22,11 @@ use wire::model::{Dialect, Vendor, error, script};
 
 pub use facts::Facts;
 
+use crate::home::Home;
 use crate::http::{self, Url};
 use crate::library;
 use crate::process::{self, Cancel, ProcessSpec, Streams};
+use crate::trust::{self, Seen};
 
 /// The file, in `.drivetrain` and in the user's folder.
 const FILE: &str = "models.toml";
@@ -83,7 +85,11 @@ impl fmt::Debug for Secret {
 
 /// Where keys and the user's own file are looked for. The default is this process's environment.
 #[derive(Debug, Clone, Default)]
-pub struct Environment(Option<Fixed>);
+pub struct Environment {
+    fixed: Option<Fixed>,
+    /// Whose record of trust decides about a project's file; without one each is believed.
+    judge: Option<Home>,
+}
 
 #[derive(Debug, Clone)]
 struct Fixed {
@@ -96,12 +102,24 @@ impl Environment {
     pub fn fixed(variables: &[(&str, &str)], folder: Option<&Path>) -> Environment {
         let secret = |(name, value): &(&str, &str)| ((*name).to_owned(), Secret::new(value));
         let variables = variables.iter().map(secret).collect();
-        Environment(Some(Fixed { variables, folder: folder.map(Path::to_owned) }))
+        let fixed = Fixed { variables, folder: folder.map(Path::to_owned) };
+        Environment { fixed: Some(fixed), judge: None }
+    }
+
+    /// The same, in which a project's file counts only if the user trusts it.
+    pub fn judged_by(mut self, home: &Home) -> Environment {
+        self.judge = Some(home.clone());
+        self
+    }
+
+    /// Whether a file of the folder's project counts.
+    fn believes(&self, folder: &Path, seen: &Seen) -> Result<bool, String> {
+        self.judge.as_ref().map_or(Ok(true), |home| trust::allows(home, folder, seen))
     }
 
     /// A variable that is set to something.
     fn variable(&self, name: &str) -> Option<Secret> {
-        let value = match &self.0 {
+        let value = match &self.fixed {
             Some(fixed) => fixed.variables.get(name).cloned(),
             None => std::env::var(name).ok().map(|value| Secret::new(&value)),
         };
@@ -109,7 +127,7 @@ impl Environment {
     }
 
     fn user_folder(&self) -> Option<PathBuf> {
-        match &self.0 {
+        match &self.fixed {
             Some(fixed) => fixed.folder.clone(),
             None => library::user_folder(),
         }
@@ -241,13 +259,20 @@ pub enum ProviderError {
         reason: String,
     },
     /// No provider of that name.
-    #[error("there is no provider {name:?}: there are {}; others are written into .drivetrain/models.toml", known.join(", "))]
+    #[error("there is no provider {name:?}: there are {}; others are written into .drivetrain/models.toml{}", known.join(", "), not_read(untrusted))]
     Unknown {
         /// What was asked for.
         name: String,
         /// What there is.
         known: Vec<String>,
+        /// Files that were not read, because nobody trusts them.
+        untrusted: Vec<PathBuf>,
     },
+}
+
+fn not_read(untrusted: &[PathBuf]) -> String {
+    let not_read = |path: &PathBuf| format!("; {} is not trusted as it is", path.display());
+    untrusted.iter().map(not_read).collect()
 }
 
 /// All providers, by name, and what people wrote about single models.
@@ -255,6 +280,10 @@ pub enum ProviderError {
 pub struct Providers {
     by_name: BTreeMap<String, Provider>,
     models: BTreeMap<String, Facts>,
+    /// The project's files that were read.
+    seen: Vec<(PathBuf, Seen)>,
+    /// The project's files that were not, because nobody trusts them.
+    untrusted: Vec<PathBuf>,
 }
 
 impl Providers {
@@ -263,11 +292,21 @@ impl Providers {
         let user = environment.user_folder();
         let mut providers = BTreeMap::new();
         let mut models = BTreeMap::new();
+        let (mut seen, mut untrusted) = (Vec::new(), Vec::new());
         // The nearest is read last: it replaces those further up.
         for project in library::project_folders(folder).into_iter().rev() {
             let path = project.join(FILE);
             let wrong = |line, reason| ProviderError::Wrong { path: path.clone(), line, reason };
-            let written = read(&path, Source::Project(path.clone()))?;
+            let unreadable = |reason| ProviderError::Unreadable { path: path.clone(), reason };
+            let Some((file, bytes)) = trust::read_file(&path, MAX_FILE).map_err(unreadable)? else {
+                continue;
+            };
+            if !environment.believes(folder, &file).map_err(unreadable)? {
+                untrusted.push(path);
+                continue;
+            }
+            let written = parse(&path, &bytes, Source::Project(path.clone()))?;
+            seen.push((path.clone(), file));
             for (line, provider) in written.providers {
                 check_project(&provider).map_err(|reason| wrong(line, reason))?;
                 providers.insert(provider.name.clone(), provider);
@@ -292,7 +331,17 @@ impl Providers {
             providers.extend(own.providers.into_iter().map(|(_, own)| (own.name.clone(), own)));
             models.extend(own.models.into_iter().map(|(_, name, facts)| (name, facts)));
         }
-        Ok(Providers { by_name: providers, models })
+        Ok(Providers { by_name: providers, models, seen, untrusted })
+    }
+
+    /// What was read of a project's file.
+    pub fn seen(&self, path: &Path) -> Option<&Seen> {
+        self.seen.iter().find(|(known, _)| known == path).map(|(_, seen)| seen)
+    }
+
+    /// The project's files that were not read, because nobody trusts them as they are.
+    pub fn untrusted(&self) -> &[PathBuf] {
+        &self.untrusted
     }
 
     /// The provider of that name.
@@ -300,6 +349,7 @@ impl Providers {
         self.by_name.get(name).ok_or_else(|| ProviderError::Unknown {
             name: name.to_owned(),
             known: self.by_name.keys().cloned().collect(),
+            untrusted: self.untrusted.clone(),
         })
     }
 
@@ -546,7 +596,13 @@ fn read(path: &Path, source: Source) -> Result<Read, ProviderError> {
     if size > MAX_FILE {
         return Err(unreadable(format!("it is larger than {MAX_FILE} bytes")));
     }
-    let text = fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+    let bytes = fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+    parse(path, &bytes, source)
+}
+
+fn parse(path: &Path, bytes: &[u8], source: Source) -> Result<Read, ProviderError> {
+    let unreadable = |reason: String| ProviderError::Unreadable { path: path.to_owned(), reason };
+    let text = str::from_utf8(bytes).map_err(|error| unreadable(error.to_string()))?;
     let line =
         |at: usize| text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
     let wrong = |at: usize, reason: &str| ProviderError::Wrong {
@@ -555,7 +611,7 @@ fn read(path: &Path, source: Source) -> Result<Read, ProviderError> {
         // Whoever writes a key into the file must not find it in a log.
         reason: error::told(reason),
     };
-    let written: Written = toml::from_str(&text)
+    let written: Written = toml::from_str(text)
         .map_err(|error| wrong(error.span().map_or(0, |span| span.start), error.message()))?;
     let mut read = Read::default();
     for (name, entry) in written.provider {

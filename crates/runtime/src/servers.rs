@@ -4,8 +4,6 @@
 //! up to the repository's root, then `mcp.toml` in the user's own folder, which needs no trust. The nearest server of a
 //! name wins. A project's file is not even parsed before it is trusted.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use machine::file::{self, mcp};
@@ -51,6 +49,11 @@ pub struct Untrusted {
 }
 
 impl ServerFile {
+    /// A project's file that was read already.
+    pub fn of_project(seen: Seen, bytes: Vec<u8>) -> ServerFile {
+        ServerFile { seen, own: false, bytes }
+    }
+
     /// What it declares.
     pub fn servers(&self) -> Result<Vec<mcp::Server>, LibraryError> {
         let shown = self.seen.path.to_string_lossy();
@@ -143,18 +146,8 @@ fn distrust(home: &Home, folder: &Path, file: &ServerFile) -> Result<Option<Untr
 /// The file, if there is one. It is opened once: what is hashed is what is interpreted.
 fn read(path: &Path, own: bool) -> Result<Option<ServerFile>, LibraryError> {
     let failed = |reason: String| LibraryError::Unreadable { path: path.to_owned(), reason };
-    if !path.is_file() {
-        return Ok(None);
-    }
-    let real = std::fs::canonicalize(path).map_err(|error| failed(error.to_string()))?;
-    let file = File::open(&real).map_err(|error| failed(error.to_string()))?;
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(failed(format!("it is larger than {MAX_FILE} bytes")));
-    }
-    let sha256 = trust::hash(&bytes);
-    Ok(Some(ServerFile { seen: Seen { path: real, sha256 }, own, bytes }))
+    let read = trust::read_file(path, MAX_FILE).map_err(failed)?;
+    Ok(read.map(|(seen, bytes)| ServerFile { seen, own, bytes }))
 }
 
 impl std::fmt::Debug for ServerFile {

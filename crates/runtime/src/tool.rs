@@ -23,6 +23,7 @@ use machine::effect::ToolCall;
 use machine::tool::{BlobRef, Status, ToolResult, check_input, find};
 
 use crate::beneath::Root;
+use crate::home::Home;
 use crate::process::{Cancel, Capture, Containment};
 
 /// Where output goes that does not fit into a result.
@@ -44,6 +45,8 @@ pub struct ToolServices {
     pub containment: Containment,
     /// Where notes about projects are kept; without it there are none.
     pub memory: Option<PathBuf>,
+    /// Whose record of trust decides about the project's own checks; without one they are believed.
+    pub judge: Option<Home>,
 }
 
 impl fmt::Debug for ToolServices {

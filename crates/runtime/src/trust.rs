@@ -5,11 +5,12 @@
 //! project, and names the folder by its real path and each file by its real path and hash: a file that has changed is
 //! asked about again, and a project elsewhere gets nothing from it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use machine::time::Timestamp;
 use rustix::fs::{FlockOperation, flock};
@@ -26,7 +27,7 @@ const LOCK: &str = "trust.lock";
 const MAX_RECORD: u64 = 16 << 20;
 
 /// A file of a project as it was read: what is trusted, hashed and interpreted are the same bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seen {
     /// Its real path.
     pub path: PathBuf,
@@ -76,18 +77,75 @@ pub fn root(folder: &Path) -> Result<PathBuf, String> {
     Ok(found.map(Path::to_owned).unwrap_or(real))
 }
 
+/// The root of the repository that a linked worktree belongs to. A worktree only says so of itself in its `.git` file,
+/// and anybody can write such a file: the repository must name the worktree too, in a folder of its own `.git`. All of
+/// it is read as data.
+fn main_of(root: &Path) -> Option<PathBuf> {
+    let link = root.join(".git");
+    if !fs::symlink_metadata(&link).ok()?.is_file() {
+        return None;
+    }
+    let said = read_line(&link)?;
+    let entry = fs::canonicalize(root.join(said.strip_prefix("gitdir: ")?)).ok()?;
+    let worktrees = entry.parent().filter(|parent| parent.ends_with("worktrees"))?;
+    let repository = worktrees.parent().filter(|parent| parent.ends_with(".git"))?;
+    let points_back = fs::canonicalize(entry.join(read_line(&entry.join("gitdir"))?)).ok()?;
+    let common = fs::canonicalize(entry.join(read_line(&entry.join("commondir"))?)).ok()?;
+    let mutual = points_back == fs::canonicalize(&link).ok()? && common == repository;
+    repository.parent().filter(|_| mutual).map(Path::to_owned)
+}
+
+/// The one line of a small file.
+fn read_line(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(8 << 10).read_to_string(&mut text).ok()?;
+    Some(text.trim_end_matches('\n').to_owned()).filter(|line| !line.contains('\n'))
+}
+
+/// A file as it is, opened once: what is hashed is what is interpreted. None if there is no such file.
+pub fn read_file(path: &Path, most: u64) -> Result<Option<(Seen, Vec<u8>)>, String> {
+    let failed = |error: io::Error| error.to_string();
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let real = fs::canonicalize(path).map_err(failed)?;
+    // A pipe put in its place meanwhile must not hold us up.
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+        .open(&real)
+        .map_err(failed)?;
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > most {
+        return Err(format!("it is larger than {most} bytes"));
+    }
+    let sha256 = hash(&bytes);
+    Ok(Some((Seen { path: real, sha256 }, bytes)))
+}
+
 /// The hash that the record names.
 pub fn hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether these files of a folder are trusted as they are.
+/// Whether these files of a folder are trusted as they are: by the record of the folder, by that of the repository whose
+/// worktree it is, where the same file stands in the same place, or by this process's own word.
 pub fn state(home: &Home, folder: &Path, files: &[Seen]) -> Result<TrustState, String> {
     let record = read(home)?;
-    let trusted = record.folders.get(&text(&root(folder)?)?);
+    let root = root(folder)?;
+    let trusted = record.folders.get(&text(&root)?);
+    let main = main_of(&root);
+    let of_main = main.as_ref().and_then(|main| Some((main, record.folders.get(main.to_str()?)?)));
+    let in_main = |file: &Seen| {
+        let (main, trusted) = of_main?;
+        trusted.files.get(main.join(file.path.strip_prefix(&root).ok()?).to_str()?)
+    };
     let (mut new, mut changed) = (Vec::new(), Vec::new());
     for file in files {
-        match trusted.and_then(|trusted| trusted.files.get(file.path.to_str()?)) {
+        let own = trusted.and_then(|trusted| trusted.files.get(file.path.to_str()?));
+        match own.or_else(|| in_main(file)) {
+            _ if granted(file) => {}
             Some(hash) if *hash == file.sha256 => {}
             Some(_) => changed.push(file.path.clone()),
             None => new.push(file.path.clone()),
@@ -97,6 +155,23 @@ pub fn state(home: &Home, folder: &Path, files: &[Seen]) -> Result<TrustState, S
         return Ok(TrustState::Trusted);
     }
     Ok(TrustState::Untrusted { new, changed })
+}
+
+/// Files that count in this process beside what the record names: one process is one operator's.
+static ONCE: Mutex<BTreeSet<Seen>> = Mutex::new(BTreeSet::new());
+
+/// Lets a file of a project count in this process as it was seen, without a record.
+pub fn grant(seen: Seen) {
+    ONCE.lock().unwrap_or_else(PoisonError::into_inner).insert(seen);
+}
+
+fn granted(seen: &Seen) -> bool {
+    ONCE.lock().unwrap_or_else(PoisonError::into_inner).contains(seen)
+}
+
+/// Whether a file of a folder may act as it was seen.
+pub fn allows(home: &Home, folder: &Path, file: &Seen) -> Result<bool, String> {
+    Ok(state(home, folder, std::slice::from_ref(file))? == TrustState::Trusted)
 }
 
 /// Records that these files are trusted as they are. Others of the folder that were trusted before stay so: from

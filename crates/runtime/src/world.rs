@@ -22,6 +22,7 @@ use crate::acceptance;
 use crate::checkpoint;
 use crate::gate::Gates;
 use crate::home::Home;
+use crate::http;
 use crate::inbox::Inbox;
 use crate::mcp::Mcp;
 use crate::model::{Models, Traffic};
@@ -29,6 +30,7 @@ use crate::network;
 use crate::perform::Perform;
 use crate::plugin::Plugins;
 use crate::process::{Cancel, Containment};
+use crate::providers::Environment;
 use crate::tool::{self, BlobSink, ToolServices};
 use crate::workspace;
 
@@ -74,7 +76,7 @@ impl World {
             inbox,
             running: Arc::default(),
             plugins: Arc::new(Plugins::new(Some(marks.clone())).behind(Arc::clone(&gates))),
-            models: Arc::new(Models::default().keeping(home.answers())),
+            models: Arc::new(own_models(home)),
             servers: Arc::new(servers),
             gates,
             tools: Arc::new(ToolServices {
@@ -83,6 +85,7 @@ impl World {
                 env: Vec::new(),
                 containment: Containment::Auto,
                 memory: Some(home.memory()),
+                judge: Some(home.clone()),
             }),
             home: home.clone(),
         }
@@ -90,8 +93,7 @@ impl World {
 
     /// Says where the answers of models come from. To be said before the first effect.
     pub fn carry(&mut self, traffic: Traffic) {
-        let models = Models::default().keeping(self.home.answers()).carrying(traffic);
-        self.models = Arc::new(models);
+        self.models = Arc::new(own_models(&self.home).carrying(traffic));
     }
 
     /// The same, with models whose keys and limits are others than this process's own.
@@ -351,6 +353,12 @@ impl Perform for World {
     fn finished(&mut self, task: &TaskId) {
         self.models.finished(task.as_str());
     }
+}
+
+/// Models whose keys are this process's own. A project's file says nothing about them unless the user trusts it.
+fn own_models(home: &Home) -> Models {
+    let environment = Environment::default().judged_by(home);
+    Models::new(environment, http::Limits::default()).keeping(home.answers())
 }
 
 /// Stops an effect.

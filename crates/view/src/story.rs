@@ -93,6 +93,7 @@ impl Story {
             }
             EventKind::Attached { .. } => self.end = None,
             EventKind::TaskStarted { .. }
+            | EventKind::FilesJudged { .. }
             | EventKind::ToolsOpened { .. }
             | EventKind::ModelCalled { .. }
             | EventKind::ModelReplied { .. }

@@ -40,6 +40,29 @@ pub fn hidden(text: &str) -> usize {
     text.chars().filter(|c| !plain(*c) && (c.is_control() || is_hidden(*c))).count()
 }
 
+/// A JSON document in which nothing steers a terminal: such characters stand only inside its strings, where an escape
+/// means the same. Of marks in a row, those that nobody could tell apart are escaped too.
+pub fn json(document: &str) -> String {
+    let hides = |c: char| c == '\u{7f}' || is_hidden(c);
+    if document.is_ascii() && !document.contains('\u{7f}') {
+        return document.to_owned();
+    }
+    let mut shown = String::with_capacity(document.len());
+    let mut marks = 0;
+    for c in document.chars() {
+        marks = if is_mark(c) { marks + 1 } else { 0 };
+        if hides(c) || marks > MARKS {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                shown.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
 fn end_marks(shown: &mut String, marks: &mut usize) {
     if *marks > MARKS {
         shown.push_str(&format!("\\(and {} more marks)", *marks - MARKS));
@@ -99,15 +122,18 @@ fn is_hidden(c: char) -> bool {
         | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}'
         | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
-        | '\u{fff0}'..='\u{fffb}'
+        | '\u{fff0}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}'
         | '\u{e000}'..='\u{f8ff}'
+        | '\u{13430}'..='\u{1345f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
         | '\u{e0000}'..='\u{e0fff}'
         | '\u{f0000}'..='\u{10ffff}')
 }
 
 fn is_mark(c: char) -> bool {
     matches!(c,
-        '\u{300}'..='\u{34e}' | '\u{350}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}'
+        '\u{300}'..='\u{34e}' | '\u{350}'..='\u{36f}' | '\u{483}'..='\u{489}'
+        | '\u{591}'..='\u{5bd}' | '\u{610}'..='\u{61a}' | '\u{64b}'..='\u{65f}'
+        | '\u{e34}'..='\u{e3a}' | '\u{e47}'..='\u{e4e}' | '\u{1ab0}'..='\u{1aff}'
         | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}')
 }
 
@@ -127,6 +153,16 @@ mod tests {
     fn a_pile_of_marks_is_counted_instead_of_shown() {
         let shown = visible(&format!("a{}b", "\u{301}".repeat(5000)));
         assert!(shown.ends_with("\\(and 4996 more marks)b"), "{shown}");
+    }
+
+    #[test]
+    fn json_means_the_same_with_nothing_that_steers_a_terminal() {
+        let said = format!("\u{9b}2J\u{202e}\u{7f}\u{e0041}é中🙂a{}", "\u{301}".repeat(9));
+        let document = format!("{{\"said\":\"{said}\"}}");
+        let shown = json(&document);
+        assert!(shown.contains(r"\u009b2J\u202e\u007f\udb40\udc41é中🙂a"), "{shown}");
+        assert_eq!(shown.matches(r"\u0301").count(), 5, "{shown}");
+        assert_eq!(json("{\"a\":1}"), "{\"a\":1}");
     }
 
     #[test]

@@ -5,7 +5,9 @@ use machine::event::{Event, EventKind};
 use machine::id::CallId;
 use machine::policy::grant::Scope;
 use machine::policy::permission::Decide;
-use machine::task::{CriterionResult, Outcome, Workspace, WorkspaceKind};
+use machine::task::{
+    CriterionResult, FileStanding, Outcome, ProjectFile, Workspace, WorkspaceKind,
+};
 use machine::tool::{Status, ToolResult};
 
 use crate::story::{Story, title};
@@ -75,6 +77,7 @@ impl Transcript {
                     Line::new(Tone::Faint, format!("  driver {}, {checks}", text::visible(driver))),
                 ]
             }
+            EventKind::FilesJudged { files } => files_judged(files, self.detail.inner),
             EventKind::Attached { owner, attended } => inner(format!(
                 "taken up by process {owner}{}",
                 if *attended { ", attended" } else { "" }
@@ -337,6 +340,22 @@ pub(crate) fn said(text: &str, from_start: bool) -> Vec<Line> {
             lines.map(|line| Line::new(Tone::Plain, format!("  {line}"))).collect()
         }
     }
+}
+
+/// What was left out or let in just once is always told; the rest to those who want to know.
+fn files_judged(files: &[ProjectFile], inner: bool) -> Vec<Line> {
+    let told = files.iter().filter(|file| {
+        inner || matches!(file.standing, FileStanding::LeftOut | FileStanding::Once)
+    });
+    told.map(|file| {
+        let tone = match file.standing {
+            FileStanding::LeftOut => Tone::Ask,
+            FileStanding::Named | FileStanding::Trusted | FileStanding::Once => Tone::Faint,
+        };
+        let (standing, role) = (file.standing.word(), file.role.word());
+        Line::new(tone, format!("  {standing}: {role} {}", text::visible(&file.path)))
+    })
+    .collect()
 }
 
 /// A server that offers nothing is told, however little else is.

@@ -14,6 +14,7 @@ use serde_json::json;
 use view::{Line, Tone};
 
 use super::prepare::{self, Options};
+use super::settle::{self, Change};
 use super::{hand_over, resume};
 use crate::args::{ChatArgs, ScreenArgs};
 use crate::error::{CommandError, Kind};
@@ -72,17 +73,19 @@ fn task_of(
     json: bool,
 ) -> Result<TaskSpec, CommandError> {
     let folder = prepare::folder()?;
-    prepare::check_model(model, &folder)?;
+    let library = Library::of(&folder).judged_by(home, &folder);
+    prepare::check_model(model, &folder, &library)?;
     let mut config = json!({ "model": model, "chat": true });
     if let Some(most) = args.max_steps {
         config["max_steps"] = json!(most);
     }
     let driver = DriverSpec { name: "llm".to_owned(), config };
-    let library = Library::of(&folder);
     let mut task = prepare::from_goal(args.text.as_deref().unwrap_or("a chat"), driver)?;
     library.resolve_task(&mut task, &folder, registry)?;
     let (check, limits, place) = (&args.check, &args.limits, &args.place);
-    prepare::complete(task, Options { check, limits, place, home, json }, &library, folder)
+    let attended = output::is_terminal() && !json;
+    let options = Options { check, limits, place, home, json, attended };
+    prepare::complete(task, options, &library, folder)
 }
 
 fn go_on(
@@ -107,7 +110,8 @@ fn go_on(
     if let Standing::Finished { outcome, .. } = task.state.standing() {
         return Err(resume::ended(&id, outcome));
     }
-    let other = model.map(|model| hand_over::to_model(&task, model)).transpose()?;
+    settle::go_on(task.state.data(), Change::Refused, json)?;
+    let other = model.map(|model| hand_over::to_model(&records.home, &task, model)).transpose()?;
     let traffic = traffic::open(&args.traffic)?;
     let watching = Watching::new(&SCREEN, json, Part::Talks)?;
     let Records { home, journal, registry } = records;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use journal::sqlite::SqliteJournal;
+use runtime::acting;
 use runtime::home::Home;
 use runtime::process::{Cancel, Containment, ProcessSpec, namespaces_work, run as run_process};
-use runtime::servers;
+use runtime::trust::TrustState;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use serde::Serialize;
 use serde_json::json;
@@ -205,24 +206,37 @@ fn journal(home: &Home) -> Check {
     }
 }
 
-/// Files of the project that start programs; nothing to say if there is none.
+/// Files of the project that act without being named; nothing to say if there is none.
 fn trusted(home: &Home) -> Option<Check> {
     let folder = std::env::current_dir().ok()?;
-    match servers::of(home, &folder) {
-        Ok(found) if !found.untrusted.is_empty() => {
-            let names: Vec<String> =
-                found.untrusted.iter().map(|file| file.path.display().to_string()).collect();
-            let found =
-                format!("not trusted, so its servers are not started: {}", names.join(", "));
-            Some(check("trust", Health::Less, found, "drivetrain trust shows the file and asks"))
+    let files = match acting::unnamed(&folder) {
+        Ok(files) if files.is_empty() => return None,
+        Ok(files) => files,
+        Err(error) => {
+            return Some(check("trust", Health::Less, error.to_string(), "mend the file"));
         }
-        Ok(found) if found.servers.is_empty() => None,
-        Ok(found) => {
-            let names: Vec<&str> = found.servers.iter().map(|s| s.name.as_str()).collect();
-            Some(check("trust", Health::Good, format!("servers: {}", names.join(", ")), ""))
+    };
+    let mut untrusted = Vec::new();
+    for file in &files {
+        match file.state(home, &folder) {
+            Ok(TrustState::Trusted) => {}
+            Ok(TrustState::Untrusted { .. }) => {
+                untrusted.push(file.seen.path.display().to_string())
+            }
+            Err(reason) => return Some(check("trust", Health::Less, reason, "")),
         }
-        Err(error) => Some(check("trust", Health::Less, error.to_string(), "mend the file")),
     }
+    Some(if untrusted.is_empty() {
+        check(
+            "trust",
+            Health::Good,
+            format!("{} files of the project are trusted", files.len()),
+            "",
+        )
+    } else {
+        let found = format!("not trusted, so they have no say: {}", untrusted.join(", "));
+        check("trust", Health::Less, found, "drivetrain trust shows the files and asks")
+    })
 }
 
 fn broken(found: String) -> Check {

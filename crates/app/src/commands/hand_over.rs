@@ -4,11 +4,12 @@ use std::path::Path;
 
 use machine::Command;
 use machine::task::DriverSpec;
+use runtime::home::Home;
 use runtime::library::Library;
 use serde_json::{Value, json};
 
-use super::prepare;
 use super::tell::give;
+use super::{prepare, settle};
 use crate::args::HandOverArgs;
 use crate::error::{CommandError, Kind};
 use crate::locate::{Records, Task};
@@ -19,7 +20,10 @@ pub(crate) fn run(args: &HandOverArgs, json: bool) -> Result<u8, CommandError> {
     let id = records.find(&args.id)?;
     let task = records.load(&id)?;
     let driver = match (&args.model, &args.driver) {
-        (Some(model), _) => to_model(&task, model)?,
+        (Some(model), _) => {
+            settle::of_another_process(&records.home, task.state.data(), model)?;
+            to_model(&records.home, &task, model)?
+        }
         (None, Some(name)) => to_driver(&records, &task, name, args.config.as_deref())?,
         (None, None) => return Err(CommandError::usage("say who decides: --driver or --model")),
     };
@@ -30,10 +34,10 @@ pub(crate) fn run(args: &HandOverArgs, json: bool) -> Result<u8, CommandError> {
 
 /// The driver that asks this model: the task's own with another model if a model decides already, so that it has
 /// the same tools, instructions and limits; else a new one. Nothing is changed by asking.
-pub(crate) fn to_model(task: &Task, model: &str) -> Result<DriverSpec, CommandError> {
+pub(crate) fn to_model(home: &Home, task: &Task, model: &str) -> Result<DriverSpec, CommandError> {
     let folder = Path::new(&task.state.data().spec.folder);
-    prepare::check_model(model, folder)?;
-    let library = Library::of(folder);
+    let library = Library::of(folder).judged_by(home, folder);
+    prepare::check_model(model, folder, &library)?;
     let mut driver = task.driver();
     let is_new = driver.name != "llm";
     if is_new {
@@ -71,7 +75,8 @@ fn to_driver(
     let config = config.map_or_else(|| Ok(json!({})), read_config)?;
     let mut driver = DriverSpec { name: name.to_owned(), config };
     let here = std::env::current_dir().unwrap_or_default();
-    let library = Library::of(Path::new(&task.state.data().spec.folder)).and_of(&here);
+    let folder = Path::new(&task.state.data().spec.folder);
+    let library = Library::of(folder).and_of(&here).judged_by(&records.home, folder);
     library.resolve_driver(&mut driver, &here, &records.registry)?;
     settled(driver, task, &library)
 }

@@ -4,11 +4,12 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
+use runtime::trust::{self, Seen};
 use serde_json::json;
 use view::{Line, Tone};
 
 use crate::error::CommandError;
-use crate::output;
+use crate::{locate, output};
 
 const FILES: [(&str, &str); 4] = [
     ("policy.toml", include_str!("init/policy.toml")),
@@ -40,6 +41,7 @@ pub(crate) fn run(json: bool) -> Result<u8, CommandError> {
             Err(error) => return Err(failed(error)),
         }
     }
+    trust_own(&written)?;
     if json {
         output::json(&json!({ "v": 1, "written": written, "kept": kept }));
         return Ok(0);
@@ -50,4 +52,20 @@ pub(crate) fn run(json: bool) -> Result<u8, CommandError> {
     lines.push(Line::plain("next     drivetrain run .drivetrain/example-task.toml"));
     output::lines(&lines);
     Ok(0)
+}
+
+/// What was written here just now needs nobody's look: the user asked for it, and it is known by heart.
+fn trust_own(written: &[String]) -> Result<(), CommandError> {
+    let failed = CommandError::environment;
+    let mut seen = Vec::new();
+    for path in written {
+        let (name, content) = match FILES.iter().find(|(name, _)| Path::new(path).ends_with(name)) {
+            Some(known) => known,
+            None => continue,
+        };
+        let real = fs::canonicalize(Path::new(".drivetrain").join(name));
+        let real = real.map_err(|error| failed(format!("cannot find {path}: {error}")))?;
+        seen.push(Seen { path: real, sha256: trust::hash(content.as_bytes()) });
+    }
+    trust::trust(&locate::home()?, Path::new("."), &seen, locate::now()).map_err(failed)
 }

@@ -43,7 +43,7 @@ pub(crate) fn rebuild(json: bool) -> Result<u8, CommandError> {
 pub(crate) fn export(prefix: &str) -> Result<u8, CommandError> {
     let records = Records::open()?;
     let id = records.find(prefix)?;
-    records.journal.export(id.as_str(), &mut output::Stream)?;
+    records.journal.export(id.as_str(), &mut output::JsonLines::default())?;
     Ok(0)
 }
 

@@ -8,18 +8,21 @@ use view::text::visible;
 use view::{Line, Tone};
 
 use crate::error::{CommandError, Kind};
-use crate::output;
+use crate::{locate, output};
 
 /// Lists the providers.
 pub(crate) fn run(json: bool) -> Result<u8, CommandError> {
-    let environment = Environment::default();
+    let environment = Environment::default().judged_by(&locate::home()?);
     let folder = std::env::current_dir().unwrap_or_default();
     let providers = Providers::of(&folder, &environment).map_err(wrong)?;
     if json {
         let listed: Vec<Value> =
             providers.iter().map(|provider| entry(provider, &environment)).collect();
         let models: Vec<Value> = providers.known_models().iter().map(known).collect();
-        output::json(&json!({ "v": 1, "providers": listed, "models": models }));
+        let untrusted = providers.untrusted();
+        output::json(
+            &json!({ "v": 1, "providers": listed, "models": models, "untrusted": untrusted }),
+        );
         return Ok(0);
     }
     let mut lines = Vec::new();
@@ -51,6 +54,10 @@ pub(crate) fn run(json: bool) -> Result<u8, CommandError> {
             Line::new(Tone::Faint, format!("  {}", visible(&described(name, facts))))
         }));
     }
+    lines.extend(providers.untrusted().iter().map(|path| {
+        let path = visible(&path.to_string_lossy());
+        Line::new(Tone::Ask, format!("{path} is not trusted: drivetrain trust shows it and asks"))
+    }));
     lines.push(Line::new(Tone::Strong, "script/FILE"));
     lines.push(Line::plain("  plays a script, without a network or a key"));
     output::lines(&lines);

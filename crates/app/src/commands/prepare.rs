@@ -9,9 +9,8 @@ use machine::task::{
 };
 use runtime::home::Home;
 use runtime::library::Library;
-use runtime::providers::{Environment, Providers};
 
-use super::trust;
+use super::{settle, trust};
 use crate::args::{Limits, PlaceArgs};
 use crate::error::{CommandError, Kind, near};
 
@@ -28,6 +27,8 @@ pub(crate) struct Options<'a> {
     pub(crate) home: &'a Home,
     /// Whether notices are JSON.
     pub(crate) json: bool,
+    /// Whether somebody at the terminal can be asked.
+    pub(crate) attended: bool,
 }
 
 /// The folder that the command was given in.
@@ -71,6 +72,7 @@ pub(crate) fn complete(
         return Err(CommandError::usage("--check needs a command"));
     }
     library.check_scripts(&task.driver, &folder)?;
+    let mut files = settle::files(&task.driver, &folder, &options)?;
     library.instruct(&mut task.driver, &folder)?;
     options.limits.replace(&mut task.budget);
     library.settle_models(&mut task.driver, task.budget.max_usd, &folder)?;
@@ -79,6 +81,7 @@ pub(crate) fn complete(
     let mut policy = library.policy()?;
     super::policy::choose_profile(&mut policy, options.place.profile.as_deref())?;
     let servers = trust::servers_for(options.home, &folder, &task.driver, options.json)?;
+    files.extend(library.named_files());
     let TaskFile { goal, driver, budget, acceptance, workspace } = task;
     let folder = folder.into_os_string().into_string().map_err(|folder| {
         CommandError::usage(format!(
@@ -86,12 +89,16 @@ pub(crate) fn complete(
             folder.to_string_lossy()
         ))
     })?;
-    Ok(TaskSpec { goal, driver, budget, acceptance, workspace, policy, folder, servers })
+    Ok(TaskSpec { goal, driver, budget, acceptance, workspace, policy, folder, servers, files })
 }
 
 /// Checks that a model is named as `PROVIDER/NAME` and that its provider is known in the folder. Whether there is
 /// such a model only its provider knows.
-pub(crate) fn check_model(model: &str, folder: &Path) -> Result<(), CommandError> {
+pub(crate) fn check_model(
+    model: &str,
+    folder: &Path,
+    library: &Library,
+) -> Result<(), CommandError> {
     let named = model.split_once('/').filter(|(provider, name)| {
         !provider.is_empty() && !name.trim().is_empty() && !model.contains(char::is_control)
     });
@@ -105,7 +112,8 @@ pub(crate) fn check_model(model: &str, folder: &Path) -> Result<(), CommandError
     let configuration = |reason: String| {
         CommandError::new(Kind::Configuration, format!("model {model:?}: {reason}"))
     };
-    let providers = Providers::of(folder, &Environment::default())
+    let providers = library
+        .providers(Some(provider), folder)
         .map_err(|error| configuration(error.to_string()))?;
     providers.find(provider).map(drop).map_err(|error| {
         let known: Vec<&str> = providers.iter().map(|known| known.name.as_str()).collect();

@@ -11,6 +11,7 @@ use machine::task::Outcome;
 use serde_json::json;
 use view::Line;
 
+use super::settle::{self, Change};
 use crate::args::ResumeArgs;
 use crate::error::{CommandError, Kind};
 use crate::foreground::{self, Part, Watching};
@@ -36,6 +37,7 @@ fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> 
     if let Standing::Finished { outcome, .. } = task.state.standing() {
         return Err(ended(&id, outcome));
     }
+    settle::go_on(task.state.data(), changes(args), json)?;
     let traffic = traffic::open(&args.traffic)?;
     let watching = Watching::new(&args.screen, json, part_in(&task))?;
     let Records { home, journal, registry } = records;
@@ -45,6 +47,10 @@ fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> 
         station.supervisor.resume(&id, watching.attended())?;
         Ok(vec![id])
     })
+}
+
+fn changes(args: &ResumeArgs) -> Change {
+    if args.trust { Change::Taken } else { Change::Refused }
 }
 
 /// What a person does in the task, or will once the hand-over that waits takes place.
@@ -112,7 +118,12 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
             _ if task.driven_by.is_some() => {}
             // Its moment has not come: whoever takes it up now would only put it down again.
             Standing::Working if task.state.rests_until(locate::now()).is_some() => resting += 1,
-            Standing::Working => ready.push(TaskId(row.id)),
+            Standing::Working => match settle::go_on(task.state.data(), changes(args), json) {
+                Ok(()) => ready.push(TaskId(row.id)),
+                Err(error) => {
+                    output::error(&if json { error.json().to_string() } else { error.text() })
+                }
+            },
             Standing::Paused => paused += 1,
             Standing::AwaitingPerson { .. } => waiting += 1,
             Standing::Finished { .. } => {}

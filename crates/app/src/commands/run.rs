@@ -16,7 +16,7 @@ use super::prepare::{self, Options};
 use crate::args::RunArgs;
 use crate::error::{CommandError, Kind, near};
 use crate::foreground::{self, Part, Watching};
-use crate::{locate, traffic};
+use crate::{locate, output, traffic};
 
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs, json: bool) -> Result<u8, CommandError> {
@@ -48,12 +48,12 @@ fn task_of(
     if !is_file && (looks_like_path(&args.task) || (path.is_dir() && !names_driver)) {
         return Err(no_file(&args.task));
     }
-    let library = Library::of(&folder);
+    let library = Library::of(&folder).judged_by(home, &folder);
     let library = match path.parent().filter(|_| is_file) {
         Some(beside) => library.and_of(&folder.join(beside)),
         None => library,
     };
-    let task = match (is_file, driver_of(args, registry)?) {
+    let task = match (is_file, driver_of(args, registry, &library)?) {
         (true, None) => library.task(path, registry)?,
         (true, Some(driver)) => {
             let mut task = library.task(path, registry)?;
@@ -69,10 +69,16 @@ fn task_of(
         (false, None) => return Err(no_driver(&args.task, registry)),
     };
     let (check, limits, place) = (&args.check, &args.limits, &args.place);
-    prepare::complete(task, Options { check, limits, place, home, json }, &library, folder)
+    let attended = output::is_terminal() && !json && !args.screen.unattended;
+    let options = Options { check, limits, place, home, json, attended };
+    prepare::complete(task, options, &library, folder)
 }
 
-fn driver_of(args: &RunArgs, registry: &Registry) -> Result<Option<DriverSpec>, CommandError> {
+fn driver_of(
+    args: &RunArgs,
+    registry: &Registry,
+    library: &Library,
+) -> Result<Option<DriverSpec>, CommandError> {
     if let Some(workflow) = &args.workflow {
         return Ok(Some(DriverSpec {
             name: "workflow".to_owned(),
@@ -82,7 +88,7 @@ fn driver_of(args: &RunArgs, registry: &Registry) -> Result<Option<DriverSpec>, 
     if let Some(model) = &args.model {
         return match args.driver.as_deref() {
             None | Some("llm") => {
-                prepare::check_model(model, &prepare::folder()?)?;
+                prepare::check_model(model, &prepare::folder()?, library)?;
                 Ok(Some(DriverSpec { name: "llm".to_owned(), config: json!({ "model": model }) }))
             }
             Some(other) => Err(CommandError::usage(format!(

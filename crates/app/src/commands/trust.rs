@@ -1,11 +1,12 @@
-//! `drivetrain trust`: shows what the project's files would start, asks, and records the answer outside the project.
+//! `drivetrain trust`: shows the project's files that can act, asks, and records the answer outside the project.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use machine::file::mcp::{Reach, Server};
 use machine::server::{ServerSpec, wanted};
-use machine::task::DriverSpec;
+use machine::task::{DriverSpec, FileRole};
+use runtime::acting::{self, Acting};
 use runtime::home::Home;
 use runtime::servers::{self, ServerFile};
 use runtime::trust::{self, Seen, TrustState};
@@ -29,18 +30,20 @@ pub(crate) fn run(args: &TrustArgs, json: bool) -> Result<u8, CommandError> {
     if args.revoke {
         return revoke(&home, &folder, &root, json);
     }
-    let files = servers::files(&folder)?;
-    let files: Vec<ServerFile> = files.into_iter().filter(|file| !file.own).collect();
-    // What is shown, hashed and recorded are the same bytes, read once; a file that cannot be read right is not trusted.
+    let mut files = acting::all(&folder)?;
+    if !args.only.is_empty() {
+        files = only(files, &args.only, &folder)?;
+    }
+    // What is shown, hashed and recorded are the same bytes, read once; a file of servers that cannot be read right is
+    // not trusted.
     let mut shown = Vec::new();
     for file in &files {
-        let state = trust::state(&home, &folder, std::slice::from_ref(&file.seen))
-            .map_err(CommandError::environment)?;
-        shown.push((file, state, file.servers()?));
+        let state = file.state(&home, &folder).map_err(CommandError::environment)?;
+        shown.push((file, state, servers_of(file)?));
     }
     let all_trusted = shown.iter().all(|(_, state, _)| *state == TrustState::Trusted);
     if !json {
-        output::lines(&shown_lines(&root, &shown));
+        output::lines(&shown_lines(&root, &shown)?);
     }
     let asks = !args.show && !all_trusted && !files.is_empty();
     let mut trusted = all_trusted;
@@ -55,11 +58,36 @@ pub(crate) fn run(args: &TrustArgs, json: bool) -> Result<u8, CommandError> {
         let end = if trusted {
             Line::new(Tone::Good, "trusted, as long as these files stay as they are")
         } else {
-            Line::plain("not trusted: nothing of this is started")
+            Line::plain("not trusted: nothing of this counts")
         };
         output::lines(&[end]);
     }
     Ok(0)
+}
+
+/// The files that were named; each must be one that can act.
+fn only(files: Vec<Acting>, named: &[PathBuf], folder: &Path) -> Result<Vec<Acting>, CommandError> {
+    let mut kept = Vec::new();
+    for name in named {
+        let real = std::fs::canonicalize(folder.join(name)).unwrap_or_else(|_| folder.join(name));
+        match files.iter().find(|file| file.seen.path == real) {
+            Some(file) => kept.push(file.clone()),
+            None => {
+                let message = format!("{} is no file of the project that can act", name.display());
+                return Err(CommandError::usage(message)
+                    .hint("drivetrain trust --show lists the files that can"));
+            }
+        }
+    }
+    Ok(kept)
+}
+
+/// What a file of servers declares; none of another.
+fn servers_of(file: &Acting) -> Result<Vec<Server>, CommandError> {
+    if file.role != FileRole::Servers {
+        return Ok(Vec::new());
+    }
+    Ok(ServerFile::of_project(file.seen.clone(), file.bytes.clone()).servers()?)
 }
 
 fn revoke(home: &Home, folder: &Path, root: &Path, json: bool) -> Result<u8, CommandError> {
@@ -84,14 +112,33 @@ fn agreed(json: bool) -> Result<bool, CommandError> {
         return Err(CommandError::usage("nobody is there to be asked")
             .hint("drivetrain trust --show shows the files; drivetrain trust --yes trusts them"));
     }
-    output::raw(b"Trust these files, and start what they say? [y/N] ");
-    let _ = std::io::stdout().flush();
-    let mut answer = String::new();
-    let read = std::io::stdin().read_line(&mut answer);
-    Ok(read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    Ok(ask("Trust these files, and let them count? [y/N] ") == Answer::Yes)
 }
 
-type Shown<'a> = (&'a ServerFile, TrustState, Vec<Server>);
+/// What a person says about files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Yes,
+    Once,
+    No,
+}
+
+/// Puts a question to the person at the terminal; anything but a clear answer is a no.
+pub(crate) fn ask(question: &str) -> Answer {
+    output::raw(question.as_bytes());
+    let _ = std::io::stdout().flush();
+    let mut answer = String::new();
+    if std::io::stdin().read_line(&mut answer).is_err() {
+        return Answer::No;
+    }
+    match answer.trim().to_lowercase().as_str() {
+        "y" | "yes" => Answer::Yes,
+        "o" | "only" | "once" => Answer::Once,
+        _ => Answer::No,
+    }
+}
+
+type Shown<'a> = (&'a Acting, TrustState, Vec<Server>);
 
 fn word(state: &TrustState) -> &'static str {
     match state {
@@ -101,30 +148,68 @@ fn word(state: &TrustState) -> &'static str {
     }
 }
 
-fn shown_lines(root: &Path, files: &[Shown<'_>]) -> Vec<Line> {
+fn shown_lines(root: &Path, files: &[Shown<'_>]) -> Result<Vec<Line>, CommandError> {
     let root = text::visible(&root.to_string_lossy());
     if files.is_empty() {
-        return vec![Line::plain(format!("nothing in {root} has to be trusted"))];
+        return Ok(vec![Line::plain(format!("nothing in {root} has to be trusted"))]);
     }
     let mut lines = vec![Line::new(Tone::Strong, format!("project {root}"))];
-    for (file, state, servers) in files {
+    for (file, state, _) in files {
         let tone = if *state == TrustState::Trusted { Tone::Good } else { Tone::Ask };
-        let path = text::visible(&file.seen.path.to_string_lossy());
-        lines.push(Line::new(tone, format!("{:8} {path}", word(state))));
-        lines.push(Line::new(Tone::Faint, format!("         sha256 {}", file.seen.sha256)));
-        for server in servers {
-            let off = if server.disabled { " (disabled)" } else { "" };
-            lines.push(Line::plain(format!("  server {}{off}", text::visible(&server.name))));
-            for line in reach_lines(&server.reach) {
-                lines.push(Line::plain(format!("    {line}")));
-            }
-            if server.trust_annotations {
-                lines.push(Line::plain("    its own word on what its tools change is believed"));
-            }
+        lines.extend(content_lines(file, word(state), tone)?);
+    }
+    Ok(lines)
+}
+
+/// A file with its hash and all that it says, every character visible. Of servers, what would be started: values that may
+/// be secrets are covered. Of a program, its size.
+pub(crate) fn content_lines(
+    file: &Acting,
+    word: &str,
+    tone: Tone,
+) -> Result<Vec<Line>, CommandError> {
+    let path = text::visible(&file.seen.path.to_string_lossy());
+    let mut lines = vec![
+        Line::new(tone, format!("{word:8} {path}")),
+        Line::new(
+            Tone::Faint,
+            format!("         {}, sha256 {}", file.role.word(), file.seen.sha256),
+        ),
+    ];
+    match file.role {
+        FileRole::Servers => lines.extend(server_lines(&servers_of(file)?)),
+        FileRole::Program => {
+            let size = format!("  {} bytes", file.bytes.len());
+            lines.push(Line::new(Tone::Faint, size));
         }
-        if servers.is_empty() {
-            lines.push(Line::new(Tone::Faint, "  no servers"));
+        FileRole::Task
+        | FileRole::Workflow
+        | FileRole::Plugin
+        | FileRole::Policy
+        | FileRole::Page
+        | FileRole::Validators
+        | FileRole::Models => {
+            let said = text::lines(&String::from_utf8_lossy(&file.bytes));
+            lines.extend(said.into_iter().map(|line| Line::plain(format!("  | {line}"))));
         }
+    }
+    Ok(lines)
+}
+
+fn server_lines(servers: &[Server]) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for server in servers {
+        let off = if server.disabled { " (disabled)" } else { "" };
+        lines.push(Line::plain(format!("  server {}{off}", text::visible(&server.name))));
+        for line in reach_lines(&server.reach) {
+            lines.push(Line::plain(format!("    {line}")));
+        }
+        if server.trust_annotations {
+            lines.push(Line::plain("    its own word on what its tools change is believed"));
+        }
+    }
+    if servers.is_empty() {
+        lines.push(Line::new(Tone::Faint, "  no servers"));
     }
     lines
 }
@@ -172,7 +257,13 @@ fn shown_json(root: &Path, files: &[Shown<'_>], trusted: bool) -> Value {
     let file_json = |(file, state, servers): &Shown<'_>| {
         let state = if trusted { "trusted" } else { word(state) };
         let servers: Vec<Value> = servers.iter().map(server_json).collect();
-        json!({ "path": file.seen.path, "sha256": file.seen.sha256, "state": state, "servers": servers })
+        json!({
+            "path": file.seen.path,
+            "role": file.role,
+            "sha256": file.seen.sha256,
+            "state": state,
+            "servers": servers,
+        })
     };
     let files: Vec<Value> = files.iter().map(file_json).collect();
     json!({ "v": 1, "folder": root, "trusted": trusted, "files": files })

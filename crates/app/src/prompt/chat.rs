@@ -368,8 +368,9 @@ impl Chat<'_> {
     }
 
     fn hand_over(&self, model: &str) -> Result<Command, CommandError> {
-        let task = Records::open()?.load(self.task)?;
-        Ok(Command::HandOver(hand_over::to_model(&task, model)?))
+        let records = Records::open()?;
+        let task = records.load(self.task)?;
+        Ok(Command::HandOver(hand_over::to_model(&records.home, &task, model)?))
     }
 
     fn cost(&self) -> Result<String, CommandError> {

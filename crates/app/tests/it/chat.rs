@@ -33,6 +33,7 @@ fn shell(text: &str, command: &str, when: &str) -> String {
 /// Lets the model run commands without asking.
 fn allow_shell(place: &TestEnvironment) {
     place.write(".drivetrain/policy.toml", "[[rule]]\ntool = \"shell\"\ndecide = \"allow\"\n");
+    place.trust();
 }
 
 /// The events of a type.
@@ -160,6 +161,7 @@ fn a_killed_chat_goes_on_with_what_was_said_last() {
 fn another_model_goes_on_with_the_conversation_and_the_settings() {
     let place = place("[[reply]]\ntext = \"I am a.\"\nrepeat = true\n");
     place.write("AGENTS.md", "Be kind.\n");
+    place.trust();
     place.write("b.toml", "[[reply]]\ntext = \"I am b.\"\nrepeat = true\n");
     let lines = "/model script/none.toml\n/model nope/x\n/model b\n/model script/b.toml\nwho?\n";
     let ran = place.run_with(&chat(&["hello", "--max-steps", "3"]), lines);
@@ -201,6 +203,7 @@ fn another_model_goes_on_with_the_conversation_and_the_settings() {
 fn a_model_takes_over_a_task_that_another_driver_left() {
     let place = place("[[reply]]\ntext = \"Done.\"\n");
     place.write("AGENTS.md", "Be kind.\n");
+    place.trust();
     place.steps("task.toml", &["exit 1"], "");
     assert_eq!(place.run(&["run", "task.toml"]).code, 10);
     place.ok(&["hand-over", &place.id(), "--model", "script/a.toml"]);

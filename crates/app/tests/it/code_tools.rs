@@ -9,6 +9,7 @@ fn place() -> TestEnvironment {
     let place = TestEnvironment::new();
     place.write("src/a.py", "def bad(x):\n    return x\n");
     place.write(".drivetrain/validators.toml", CHECKS);
+    place.trust();
     place
 }
 
@@ -61,6 +62,7 @@ text = "It is good now."
         ".drivetrain/policy.toml",
         "[[rule]]\ntool = \"validator.run\"\ndecide = \"allow\"\n",
     );
+    place.trust();
     let ran = place.run(run);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert!(ran.out.contains("completed: It is good now."), "{}", ran.out);

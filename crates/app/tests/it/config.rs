@@ -119,7 +119,12 @@ fn a_wrong_policy_pattern_or_workspace_is_found_first() {
       hint: run git init and make a commit, or work in the folder itself with --in-place
     ");
     environment.write(".drivetrain/policy.toml", "[[rule]]\ntool = \"shell\"\ndecide = \"alow\"\n");
-    insta::assert_snapshot!(refused(&environment, &["run", "task.toml"]), @r#"
+    insta::assert_snapshot!(refused(&environment, &["run", "task.toml"]), @"
+    error: the policy FOLDER/.drivetrain/policy.toml is not trusted, so the task does not begin
+      hint: drivetrain trust shows it and asks; drivetrain trust --yes trusts it as it is
+      hint: --trust lets the project's files count for this task alone
+    ");
+    insta::assert_snapshot!(refused(&environment, &["run", "task.toml", "--trust"]), @r#"
     error: "alow" must be one of allow, ask, deny
      --> FOLDER/.drivetrain/policy.toml:3:10
       |

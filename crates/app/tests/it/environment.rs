@@ -87,6 +87,11 @@ impl TestEnvironment {
         ran.out
     }
 
+    /// Trusts the project's files as they are.
+    pub(crate) fn trust(&self) {
+        self.ok(&["trust", "--yes"]);
+    }
+
     /// Runs a command with lines on its standard input.
     pub(crate) fn run_with(&self, args: &[&str], input: &str) -> Ran {
         use std::io::Write;

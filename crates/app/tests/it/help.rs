@@ -73,7 +73,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       hand-over    Let another driver decide from here on; workspace, history and budget stay
       init         Write a commented .drivetrain/ for this project; nothing is overwritten
       doctor       Say what is missing on this machine and how to mend it
-      trust        Look at the project's files that start programs, and say that you trust them
+      trust        Look at the project's files that can act, and say that you trust them
       journal      Check, mend or export the journal
       completions  Print a completion script for a shell
       tools        List the tools that steps, people and models can use
@@ -219,6 +219,9 @@ fn every_command_describes_itself_with_an_example() {
 
           --worktree
               Work in a git worktree of its own; the default in a repository
+
+          --trust
+              Let the project's own files count for this task, without trusting them for good
 
     Model traffic:
           --record <DIR>

@@ -208,6 +208,7 @@ fn a_servers_tool_passes_the_same_gate() {
     assert!(!log(&place).contains("tools/call"), "it never reached the server");
 
     place.write(".drivetrain/policy.toml", "unattended = \"wait\"\n");
+    place.trust();
     assert_eq!(place.run(&RUN).code, 13);
     let waiting = place.tasks().iter().find(|task| task["phase"] == "waiting").unwrap().clone();
     let id = waiting["id"].as_str().unwrap();
@@ -317,7 +318,8 @@ fn the_users_own_file_needs_no_trust_and_may_hand_over_a_key() {
         ),
     )
     .unwrap();
-    allow(&place);
+    let allow = "[[rule]]\ntool = \"mcp__test__*\"\ndecide = \"allow\"\n";
+    std::fs::write(own.join("policy.toml"), allow).unwrap();
     calls(&place, "mcp__test__env", "{}");
     let ran = place.command(&RUN).env("ANTHROPIC_API_KEY", "sk-of-my-own-77").output().unwrap();
     assert!(ran.status.success() && ran.stderr.is_empty(), "{ran:?}");
@@ -333,7 +335,7 @@ fn tools_and_doctor_tell_what_servers_there_are() {
     let place = project();
     let listed = place.ok(&["tools"]);
     assert!(listed.contains(".mcp.json is not trusted"), "{listed}");
-    assert!(place.ok(&["doctor"]).contains("not trusted, so its servers are not started"));
+    assert!(place.ok(&["doctor"]).contains("not trusted, so they have no say"));
     assert_eq!(log(&place), "");
     place.ok(&["trust", "--yes"]);
     let listed = place.ok(&["tools"]);

@@ -56,6 +56,7 @@ fn a_scripted_model_works_until_the_check_passes() {
 fn a_model_reads_the_projects_page_for_agents() {
     let place = TestEnvironment::new();
     place.write("AGENTS.md", "Always greet first.\n");
+    place.trust();
     place.write("replies.toml", "[[reply]]\ntext = \"ok\"\n");
     place.ok(&["run", "x y", "--model", "script/replies.toml", "--in-place"]);
     let exported = place.ok(&["journal", "export", &place.id()]);

@@ -243,6 +243,7 @@ fn an_approval_that_waits_is_given_from_outside() {
         ".drivetrain/policy.toml",
         "unattended = \"wait\"\n[[rule]]\ntool = \"shell\"\ndecide = \"ask\"\nreason = \"look first\"\n",
     );
+    environment.trust();
     environment.steps("task.toml", &["echo 1 >> out.txt", "echo 2 >> out.txt"], "");
     assert_eq!(environment.run(&["run", "task.toml"]).code, 13);
     let id = environment.id();

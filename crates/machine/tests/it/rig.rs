@@ -33,6 +33,7 @@ pub(crate) fn spec(config: Value) -> TaskSpec {
         policy: Policy::default(),
         folder: "/project".to_owned(),
         servers: Vec::new(),
+        files: Vec::new(),
     }
 }
 

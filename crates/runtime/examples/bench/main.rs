@@ -388,6 +388,7 @@ fn spec(steps: u64) -> TaskSpec {
         policy: Policy::default(),
         folder: "/".to_owned(),
         servers: Vec::new(),
+        files: Vec::new(),
     }
 }
 

@@ -13,6 +13,7 @@ use wire::diagnostics::{self, Diagnostic};
 use super::{ToolServices, failed};
 use crate::beneath::{Kind, Reason, Root};
 use crate::process::{Cancel, Finished, ProcessSpec, run as run_process};
+use crate::trust::{self, Seen};
 
 /// The largest file that says or suggests which checks there are.
 const FILE_LIMIT: u64 = 1024 * 1024;
@@ -58,7 +59,7 @@ pub(super) fn run(
         Ok(_) => return failed(format!("cannot check {path:?}: expected a folder that exists")),
         Err(error) => return failed(format!("cannot check {error}")),
     };
-    let checks = match checks(call, root, &below) {
+    let checks = match checks(call, root, folder, &below, services) {
         Ok(checks) => checks,
         Err(reason) => return failed(reason),
     };
@@ -97,7 +98,13 @@ pub(super) fn run(
 }
 
 /// The checks to run: written down, or else suggested by the folder's files.
-fn checks(call: &ToolCall, root: &Root, below: &str) -> Result<Vec<Check>, String> {
+fn checks(
+    call: &ToolCall,
+    root: &Root,
+    folder: &Path,
+    below: &str,
+    services: &ToolServices,
+) -> Result<Vec<Check>, String> {
     let at =
         |name: &str| if below.is_empty() { name.to_owned() } else { format!("{below}/{name}") };
     let file = at(validators::FILE);
@@ -108,6 +115,7 @@ fn checks(call: &ToolCall, root: &Root, below: &str) -> Result<Vec<Check>, Strin
     };
     let known = match written {
         Some(bytes) => {
+            trusted(&bytes, &file, folder, services)?;
             let shown = |errors: Vec<SourceError>| {
                 errors.iter().map(SourceError::to_string).collect::<Vec<_>>().join("\n")
             };
@@ -139,6 +147,21 @@ fn checks(call: &ToolCall, root: &Root, below: &str) -> Result<Vec<Check>, Strin
         return Err(format!("there is no check {unknown:?}; expected one of {}", names.join(", ")));
     }
     Ok(known.into_iter().filter(|check| only.contains(&check.name.as_str())).collect())
+}
+
+/// Checks that are written down are commands of whoever wrote the project: the user must trust the very content. In a
+/// worktree of the project the same file is trusted in the same place, and one that the worker has changed is not.
+fn trusted(bytes: &[u8], file: &str, folder: &Path, services: &ToolServices) -> Result<(), String> {
+    let Some(home) = &services.judge else { return Ok(()) };
+    let real = std::fs::canonicalize(folder).map_err(|error| error.to_string())?;
+    let seen = Seen { path: real.join(file), sha256: trust::hash(bytes) };
+    if trust::allows(home, folder, &seen)? {
+        return Ok(());
+    }
+    Err(format!(
+        "{file} is not trusted as it is, so none of its checks is run: the user can look at it and trust it with \
+         `drivetrain trust` in the project"
+    ))
 }
 
 /// First what passed and what did not, then what was reported, then the end of what was printed.

@@ -37,6 +37,7 @@ fn spec(config: Value) -> TaskSpec {
         policy: Policy::default(),
         folder: "/".to_owned(),
         servers: Vec::new(),
+        files: Vec::new(),
     }
 }
 

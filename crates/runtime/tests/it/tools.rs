@@ -39,6 +39,7 @@ impl BlobSink for Blobs {
 
 pub(crate) fn services(containment: Containment) -> ToolServices {
     ToolServices {
+        judge: None,
         blobs: Arc::new(Blobs::default()),
         mark_dir: None,
         env: Vec::new(),

@@ -128,6 +128,7 @@ fn plan(number: u64, turns: u64, random: &mut Random) -> Plan {
         policy: policy(random),
         folder: "/project".to_owned(),
         servers: Vec::new(),
+        files: Vec::new(),
     };
     for check in 0..random.below(3) {
         spec.acceptance.push(Criterion::Shell {
@@ -266,6 +267,7 @@ pub(crate) fn steady(number: u64, turns: u64) -> Plan {
             policy: Policy::default(),
             folder: "/project".to_owned(),
             servers: Vec::new(),
+            files: Vec::new(),
         },
         attended: false,
     }

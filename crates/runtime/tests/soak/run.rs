@@ -251,6 +251,7 @@ impl Task {
             policy: Policy::default(),
             folder: self.folder.to_str().unwrap().to_owned(),
             servers: Vec::new(),
+            files: Vec::new(),
         }
     }
 }

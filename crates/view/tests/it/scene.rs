@@ -38,6 +38,7 @@ pub(crate) fn spec(driver: &str, config: Value) -> TaskSpec {
         policy: Policy::default(),
         folder: "/work".to_owned(),
         servers: Vec::new(),
+        files: Vec::new(),
     }
 }
 

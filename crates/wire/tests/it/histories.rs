@@ -136,6 +136,7 @@ fn task() -> TaskSpec {
         policy: Policy::default(),
         folder: "/project".to_owned(),
         servers: Vec::new(),
+        files: Vec::new(),
     }
 }
 

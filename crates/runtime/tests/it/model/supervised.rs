@@ -63,6 +63,7 @@ impl Place {
             policy: Policy::default(),
             folder: self.folder.path().join("project").to_str().unwrap().to_owned(),
             servers: Vec::new(),
+            files: Vec::new(),
         }
     }
 }

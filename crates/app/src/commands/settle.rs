@@ -1,0 +1,204 @@
+//! Which files of the project have a say in a task: asked about before it begins, looked at again when it goes on.
+//!
+//! What somebody named counts by that word. What acts without being named needs the user's trust. A policy that nobody
+//! trusts is neither obeyed, because its allowances would count, nor passed over, because its refusals would be lost: the
+//! task does not begin. Everything else is left out, and that is said.
+
+use std::path::{Path, PathBuf};
+
+use machine::driver::composite;
+use machine::server::wanted;
+use machine::state::Data;
+use machine::task::{DriverSpec, FileRole, FileStanding, ProjectFile};
+use runtime::acting::{self, Acting};
+use runtime::home::Home;
+use runtime::library::Library;
+use runtime::trust::{self, Seen, TrustState};
+use serde_json::{Value, json};
+use view::{Line, Tone, text};
+
+use super::prepare::Options;
+use super::trust::{Answer, ask, content_lines};
+use crate::error::{CommandError, Kind};
+use crate::{locate, output};
+
+/// What is done about a program that has changed since the task began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The task does not go on.
+    Refused,
+    /// It is run as it is.
+    Taken,
+}
+
+/// The files that act without being named, as they stand for this task. Asks whoever is there.
+pub(crate) fn files(
+    driver: &DriverSpec,
+    folder: &Path,
+    options: &Options<'_>,
+) -> Result<Vec<ProjectFile>, CommandError> {
+    let mut files = Vec::new();
+    let mut untrusted = Vec::new();
+    for file in acting::unnamed(folder)? {
+        if !has_use(driver, file.role) {
+            continue;
+        }
+        match file.state(options.home, folder).map_err(CommandError::environment)? {
+            TrustState::Trusted => files.push(file.recorded(FileStanding::Trusted)),
+            TrustState::Untrusted { changed, .. } => untrusted.push((file, !changed.is_empty())),
+        }
+    }
+    if untrusted.is_empty() {
+        return Ok(files);
+    }
+    let answer = match (options.place.trust, options.attended) {
+        (true, _) => Answer::Once,
+        (false, true) => asked(&untrusted)?,
+        (false, false) => Answer::No,
+    };
+    if answer == Answer::No && untrusted.iter().any(|(file, _)| file.role == FileRole::Policy) {
+        return Err(refused(&untrusted));
+    }
+    let seen: Vec<Seen> = untrusted.iter().map(|(file, _)| file.seen.clone()).collect();
+    let standing = match answer {
+        Answer::Yes => {
+            trust::trust(options.home, folder, &seen, locate::now())
+                .map_err(CommandError::environment)?;
+            FileStanding::Trusted
+        }
+        Answer::Once => {
+            seen.into_iter().for_each(trust::grant);
+            FileStanding::Once
+        }
+        Answer::No => {
+            notice(&untrusted, options.json);
+            FileStanding::LeftOut
+        }
+    };
+    files.extend(untrusted.iter().map(|(file, _)| file.recorded(standing)));
+    Ok(files)
+}
+
+/// Lets the files count that the task was begun with, as they were then, and says which have changed. A program that has
+/// changed would be run as it is now: that takes somebody's word.
+pub(crate) fn go_on(data: &Data, change: Change, json: bool) -> Result<(), CommandError> {
+    for file in &data.spec.files {
+        let path = PathBuf::from(&file.path);
+        if matches!(file.standing, FileStanding::Named | FileStanding::Once) {
+            trust::grant(Seen { path: path.clone(), sha256: file.sha256.clone() });
+        }
+        if file.standing == FileStanding::LeftOut {
+            continue;
+        }
+        let now = trust::read_file(&path, u64::MAX >> 1).ok().flatten();
+        if now.is_some_and(|(seen, _)| seen.sha256 == file.sha256) {
+            continue;
+        }
+        let shown = text::visible(&file.path);
+        if file.role == FileRole::Program && change == Change::Refused {
+            let message =
+                format!("the program {shown} is not the one that task {} was begun with", data.id);
+            return Err(CommandError::new(Kind::Configuration, message)
+                .hint("look at what has changed; --trust goes on with the program as it is"));
+        }
+        let message = format!(
+            "{} {shown} has changed since the task began, which goes on with what it was begun with",
+            file.role.word()
+        );
+        let notice = json!({ "v": 1, "notice": message, "files": [&file.path] });
+        output::error(&if json { notice.to_string() } else { format!("note: {message}") });
+    }
+    Ok(())
+}
+
+/// A model that is handed to a task of another process: if only an untrusted file of the project knows its provider, that
+/// process would not believe the file, unless the task was begun with it.
+pub(crate) fn of_another_process(
+    home: &Home,
+    data: &Data,
+    model: &str,
+) -> Result<(), CommandError> {
+    let folder = Path::new(&data.spec.folder);
+    let library = Library::of(folder).judged_by(home, folder);
+    // What is wrong with the model itself is said by whoever looks it up.
+    let _ = library.providers(model.split('/').next(), folder);
+    let named = library.named_files();
+    match named.iter().find(|file| !data.spec.files.contains(file)) {
+        Some(file) => {
+            let path = text::visible(&file.path);
+            let message =
+                format!("{path} defines {:?} and is not trusted as it is", text::visible(model));
+            Err(CommandError::new(Kind::Configuration, message)
+                .hint("drivetrain trust shows it and asks"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Nobody is asked about what the task has no use for.
+fn has_use(driver: &DriverSpec, role: FileRole) -> bool {
+    let (mut model, mut others) = (false, false);
+    let mut config = driver.config.clone();
+    // A tree that is too deep was refused before it got here.
+    let _ = composite::visit(&driver.name, &mut config, &mut |name, _: &mut Value| {
+        model |= name == "llm";
+        others |= name == "user" || name.starts_with("external");
+        Ok(())
+    });
+    match role {
+        FileRole::Policy => true,
+        FileRole::Page | FileRole::Models => model,
+        FileRole::Validators => {
+            model || others || driver.config.to_string().contains("validator.run")
+        }
+        FileRole::Servers => wanted(driver, &[]).any,
+        FileRole::Task | FileRole::Workflow | FileRole::Plugin | FileRole::Program => false,
+    }
+}
+
+fn asked(untrusted: &[(Acting, bool)]) -> Result<Answer, CommandError> {
+    let mut lines = vec![Line::new(
+        Tone::Ask,
+        "files of this project would have a say in the task, and you have not trusted them:",
+    )];
+    for (file, changed) in untrusted {
+        let word = if *changed { "changed" } else { "new" };
+        lines.extend(content_lines(file, word, Tone::Ask)?);
+    }
+    output::lines(&lines);
+    Ok(ask("Trust these files? [y]es, for this task [o]nly, [N]o: "))
+}
+
+fn shown(untrusted: &[(Acting, bool)]) -> String {
+    let paths = untrusted.iter().map(|(file, changed)| {
+        let verb = if *changed { " (changed since it was trusted)" } else { "" };
+        format!("{}{verb}", text::visible(&file.seen.path.to_string_lossy()))
+    });
+    paths.collect::<Vec<_>>().join(", ")
+}
+
+fn refused(untrusted: &[(Acting, bool)]) -> CommandError {
+    let policies: Vec<(Acting, bool)> =
+        untrusted.iter().filter(|(file, _)| file.role == FileRole::Policy).cloned().collect();
+    let message =
+        format!("the policy {} is not trusted, so the task does not begin", shown(&policies));
+    CommandError::new(Kind::Configuration, message)
+        .hint("drivetrain trust shows it and asks; drivetrain trust --yes trusts it as it is")
+        .hint("--trust lets the project's files count for this task alone")
+}
+
+/// Servers have a notice of their own, which says what is missing with them.
+fn notice(untrusted: &[(Acting, bool)], json: bool) {
+    let others: Vec<(Acting, bool)> =
+        untrusted.iter().filter(|(file, _)| file.role != FileRole::Servers).cloned().collect();
+    if others.is_empty() {
+        return;
+    }
+    let message = format!(
+        "left out, because not trusted: {}; drivetrain trust shows and asks",
+        shown(&others)
+    );
+    let files: Vec<&Path> = others.iter().map(|(file, _)| file.seen.path.as_path()).collect();
+    let notice = json!({ "v": 1, "notice": message, "files": files });
+    output::error(&if json { notice.to_string() } else { format!("note: {message}") });
+}
