@@ -4,5 +4,7 @@ pub mod breaker;
 pub mod budget;
 pub mod permission;
 pub mod price;
+pub mod protected;
 pub mod retry;
+pub mod sandbox;
 pub mod stuck;
