@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::id::{CallId, EffectId};
 use crate::message::ModelCall;
 use crate::policy::permission::Approval;
+use crate::policy::sandbox::SandboxSpec;
 use crate::server::{ServerCall, ServerSpec, ToolOffer};
 use crate::task::{Criterion, Workspace, WorkspaceSpec};
 use crate::time::{Span, Timestamp};
@@ -35,6 +36,8 @@ pub enum Effect {
         workspace: Workspace,
         /// The folder the task was started in: what is trusted is looked up by it.
         folder: String,
+        /// The walls around them.
+        sandbox: SandboxSpec,
     },
     /// Run a tool.
     RunTool {
@@ -55,8 +58,10 @@ pub enum Effect {
         request: Value,
         /// The tools beside the built-in ones that it may ask for meanwhile; none at all if it may not ask.
         tools: Option<Arc<Vec<ToolOffer>>>,
-        /// Where its calls would work.
+        /// What it may look at, and where its calls would work.
         workspace: Workspace,
+        /// The walls around it.
+        sandbox: SandboxSpec,
     },
     /// Answer a worker that asked for a call. Has no answer itself; a worker that is gone misses it.
     AnswerRequest {
@@ -91,6 +96,8 @@ pub enum Effect {
         criteria: Vec<Criterion>,
         /// Where.
         workspace: Workspace,
+        /// The walls around what they run.
+        sandbox: SandboxSpec,
     },
     /// Report back at a moment.
     SetTimer {
@@ -121,6 +128,8 @@ pub struct ToolCall {
     pub timeout: Option<Span>,
     /// Where it works.
     pub workspace: Workspace,
+    /// The walls around what it starts.
+    pub sandbox: SandboxSpec,
     /// True if an earlier attempt may have run: a checkable tool looks before it acts.
     pub repeated: bool,
     /// The server that performs it; none for a built-in tool.

@@ -12,6 +12,7 @@ use crate::policy::budget::{Budget, Exhausted, Spend};
 use crate::policy::call_hash::CallHash;
 use crate::policy::grant::Scope;
 use crate::policy::permission::{Decide, Layer};
+use crate::policy::sandbox::Level;
 use crate::task::{CriterionResult, Outcome, ProjectFile, Workspace};
 use crate::time::Timestamp;
 use crate::tool::ToolResult;
@@ -42,6 +43,9 @@ pub enum EventKind {
         driver: String,
         /// How many acceptance criteria it has.
         criteria: usize,
+        /// How strong the walls around its processes are.
+        #[serde(default)]
+        sandbox: Level,
     },
     /// Files of the project have a say in it, or were refused one.
     FilesJudged {
@@ -335,5 +339,8 @@ pub enum EventKind {
         reason: String,
         /// What was spent.
         spend: Spend,
+        /// How strong the walls around its processes were.
+        #[serde(default)]
+        sandbox: Level,
     },
 }

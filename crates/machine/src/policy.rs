@@ -7,6 +7,8 @@ pub mod decider;
 pub mod grant;
 pub mod permission;
 pub mod price;
+pub mod protected;
 pub mod retry;
+pub mod sandbox;
 pub mod shortcut;
 pub mod stuck;

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use machine::policy::permission::protected_name;
+use machine::policy::protected;
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RawMode, ResolveFlags, Stat, fstat, mkdirat, openat, openat2,
     readlinkat, renameat, statat, unlinkat,
@@ -603,10 +603,7 @@ fn check_text(path: &str) -> Result<(), Reason> {
 
 /// Refuses names that steer other programs.
 fn check_protected(clean: &str) -> Result<(), Reason> {
-    match protected_name(clean) {
-        Some(name) => Err(Reason::Protected(name.to_owned())),
-        None => Ok(()),
-    }
+    protected::part(clean).map_or(Ok(()), |name| Err(Reason::Protected(name.to_owned())))
 }
 
 fn join(above: &str, name: &str) -> String {

@@ -15,6 +15,7 @@ use machine::task::Workspace;
 
 use crate::git::Git;
 use crate::process::Cancel;
+use crate::sandbox::masks;
 use crate::workspace::{absolute, check_task, text, worktree_of};
 use extra::Extra;
 
@@ -25,8 +26,17 @@ pub fn checkpoint(
     state_home: &Path,
     cancel: &Cancel,
 ) -> Result<String, String> {
-    let store = Store::open(task, state_home, cancel)?;
-    store.keep(&store.folder(workspace)?, "checkpoint")
+    let mut store = Store::open(task, state_home, cancel)?;
+    let folder = store.folder(workspace)?;
+    if let Some(path) = &workspace.path {
+        let levels = Path::new(path).ancestors().take_while(|level| level.starts_with(&folder));
+        for absent in levels.flat_map(masks::not_there) {
+            if let Ok(name) = absent.strip_prefix(&folder) {
+                store.left_out.push(name.to_owned());
+            }
+        }
+    }
+    store.keep(&folder, "checkpoint")
 }
 
 /// The checkpoints of one task.
@@ -35,6 +45,8 @@ pub struct Store<'a> {
     task: String,
     state_home: PathBuf,
     path: PathBuf,
+    /// Paths below the workspace that are nobody's work: what masks left behind.
+    left_out: Vec<PathBuf>,
     cancel: &'a Cancel,
 }
 
@@ -96,7 +108,8 @@ impl Store<'_> {
         check_task(task)?;
         let state_home = absolute(state_home)?;
         let path = state_home.join("checkpoints").join(format!("{task}.git"));
-        let store = Store { task: task.to_owned(), state_home, path, cancel };
+        let left_out = Vec::new();
+        let store = Store { task: task.to_owned(), state_home, path, left_out, cancel };
         let wrong = |error: std::io::Error| format!("cannot use {}: {error}", store.path.display());
         let info = store.path.join("info");
         if !info.join("attributes").exists() {
@@ -283,7 +296,14 @@ impl Store<'_> {
         // Only this task's owner works here, so a lock can only be left from a killed git.
         let _ = fs::remove_file(with_end(index, ".lock"));
         let git = self.git(folder, index)?;
-        quiet(&git, &["add", "--all", "--no-warn-embedded-repo", "--", "."])?;
+        let add = ["add", "--all", "--no-warn-embedded-repo", "--", "."];
+        let mut add = add.map(OsString::from).to_vec();
+        for path in self.left_out.iter().filter(|_| depth == 0) {
+            let mut except = OsString::from(":(exclude,literal)");
+            except.push(path);
+            add.push(except);
+        }
+        complete(&git, add)?;
         let staged =
             git.output(["ls-files", "--stage", "-z"].map(OsString::from).to_vec(), None)?;
         let nested: Vec<&OsStr> = staged
@@ -346,7 +366,11 @@ impl Store<'_> {
 
 /// Any word on standard error means that something was left out, whatever the exit code.
 fn quiet(git: &Git, arguments: &[&str]) -> Result<(), String> {
-    let printed = git.output(arguments.iter().map(OsString::from).collect(), None)?;
+    complete(git, arguments.iter().map(OsString::from).collect())
+}
+
+fn complete(git: &Git, arguments: Vec<OsString>) -> Result<(), String> {
+    let printed = git.output(arguments, None)?;
     if printed.complaint.is_empty() {
         return Ok(());
     }

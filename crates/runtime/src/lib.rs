@@ -27,6 +27,7 @@ pub mod plugin;
 pub mod policy_file;
 pub mod process;
 pub mod providers;
+pub mod sandbox;
 pub mod servers;
 pub mod socket;
 pub mod station;

@@ -16,6 +16,7 @@ use machine::file::task::TaskFile;
 use machine::file::workflow::Workflow;
 use machine::file::{self, Format, SourceError};
 use machine::policy::permission::Policy;
+use machine::policy::sandbox::Wishes;
 use machine::task::{Criterion, DriverSpec, FileRole, FileStanding, ProjectFile};
 use serde_json::{Value, json};
 
@@ -160,6 +161,11 @@ impl Library {
         Ok(file::policy::combine(files, home))
     }
 
+    /// What the policy files want of the sandbox, one after the other.
+    pub fn sandbox(&self) -> Result<Vec<Wishes>, LibraryError> {
+        Ok(self.policies()?.sandbox)
+    }
+
     /// The policy files, in the order in which their rules count: the user's own, the repository's, the nearest.
     /// Policies add up. If the nearest took the place of the others, a file in a folder that somebody else wrote
     /// would be enough to lose what the user forbids everywhere.
@@ -255,6 +261,7 @@ impl Library {
             budget: machine::policy::budget::Budget::default(),
             acceptance: Vec::new(),
             workspace: machine::task::WorkspaceSpec::default(),
+            sandbox: Wishes::default(),
         };
         self.resolve_task(&mut task, base, registry)?;
         *driver = task.driver;
@@ -539,6 +546,7 @@ fn spec_of(plugin: Plugin, path: &Path) -> PluginSpec {
         timeout: Some(plugin.timeout),
         folder: folder.map(|folder| folder.to_string_lossy().into_owned()),
         env: plugin.env,
+        needs: plugin.needs,
     }
 }
 

@@ -28,7 +28,7 @@ use crate::mcp::Mcp;
 use crate::model::{Models, Traffic};
 use crate::network;
 use crate::perform::Perform;
-use crate::plugin::Plugins;
+use crate::plugin::{Plugins, Walls};
 use crate::process::{Cancel, Containment};
 use crate::providers::Environment;
 use crate::tool::{self, BlobSink, ToolServices};
@@ -75,7 +75,9 @@ impl World {
         World {
             inbox,
             running: Arc::default(),
-            plugins: Arc::new(Plugins::new(Some(marks.clone())).behind(Arc::clone(&gates))),
+            plugins: Arc::new(
+                Plugins::new(Some(marks.clone())).behind(Arc::clone(&gates)).hiding(home.root()),
+            ),
             models: Arc::new(own_models(home)),
             servers: Arc::new(servers),
             gates,
@@ -84,6 +86,7 @@ impl World {
                 mark_dir: Some(marks),
                 env: Vec::new(),
                 containment: Containment::Auto,
+                state: Some(home.root().to_owned()),
                 memory: Some(home.memory()),
                 judge: Some(home.clone()),
             }),
@@ -221,7 +224,7 @@ impl Perform for World {
                     move |reason| Signal::WorkspaceOpened(id, Err(reason)).into(),
                 );
             }
-            Effect::OpenTools { id, servers, workspace, folder } => {
+            Effect::OpenTools { id, servers, workspace, folder, sandbox } => {
                 let (name, mcp) = (task.clone(), Arc::clone(&self.servers));
                 let absent: Vec<String> = servers.iter().map(|s| s.name.clone()).collect();
                 let (owner, answered) = (task.clone(), Arc::clone(&self.servers));
@@ -229,7 +232,14 @@ impl Perform for World {
                     task,
                     id,
                     move |cancel| {
-                        let opened = mcp.open(name.as_str(), &servers, &workspace, &folder, cancel);
+                        let opened = mcp.open(
+                            name.as_str(),
+                            &servers,
+                            &workspace,
+                            &folder,
+                            &sandbox,
+                            cancel,
+                        );
                         Signal::ToolsOpened(id, opened).into()
                     },
                     move |reason| {
@@ -243,7 +253,7 @@ impl Perform for World {
                     move || answered.answered(owner.as_str()),
                 );
             }
-            Effect::Consult { id, plugin, request, tools, workspace } => {
+            Effect::Consult { id, plugin, request, tools, workspace, sandbox } => {
                 let (name, plugins) = (task.clone(), Arc::clone(&self.plugins));
                 let gates = Arc::clone(&self.gates);
                 self.spawn(
@@ -251,13 +261,14 @@ impl Perform for World {
                     id,
                     move |cancel| {
                         let opened = match &tools {
-                            Some(tools) => {
-                                gates.open(&name, Toolbox::new(tools, workspace.path)).map(drop)
-                            }
+                            Some(tools) => gates
+                                .open(&name, Toolbox::new(tools, workspace.path.clone()))
+                                .map(drop),
                             None => Ok(()),
                         };
+                        let walls = Walls { spec: &sandbox, workspace: &workspace };
                         let answer = opened.and_then(|()| {
-                            plugins.consult(name.as_str(), &plugin, &request, cancel)
+                            plugins.consult(name.as_str(), &plugin, &request, walls, cancel)
                         });
                         Signal::Consulted(id, answer).into()
                     },
@@ -296,13 +307,14 @@ impl Perform for World {
                     move |reason| Signal::Checkpointed(id, Err(reason)).into(),
                 );
             }
-            Effect::Verify { id, criteria, workspace } => {
+            Effect::Verify { id, criteria, workspace, sandbox } => {
                 let tools = Arc::clone(&self.tools);
                 self.spawn(
                     task,
                     id,
                     move |cancel| {
-                        let verdict = acceptance::verify(&criteria, &workspace, &tools, cancel);
+                        let verdict =
+                            acceptance::verify(&criteria, &workspace, &sandbox, &tools, cancel);
                         Signal::Verified(id, verdict).into()
                     },
                     move |reason| Signal::Verified(id, Err(reason)).into(),

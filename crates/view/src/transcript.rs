@@ -5,6 +5,7 @@ use machine::event::{Event, EventKind};
 use machine::id::CallId;
 use machine::policy::grant::Scope;
 use machine::policy::permission::Decide;
+use machine::policy::sandbox::Level;
 use machine::task::{
     CriterionResult, FileStanding, Outcome, ProjectFile, Workspace, WorkspaceKind,
 };
@@ -61,7 +62,7 @@ impl Transcript {
         let inner =
             |text: String| if self.detail.inner { one(Tone::Faint, text) } else { Vec::new() };
         match &event.kind {
-            EventKind::TaskStarted { goal, driver, criteria } => {
+            EventKind::TaskStarted { goal, driver, criteria, sandbox } => {
                 let checks = match criteria {
                     0 => "no acceptance criteria".to_owned(),
                     count => format!(
@@ -69,13 +70,17 @@ impl Transcript {
                         if *count == 1 { "criterion" } else { "criteria" }
                     ),
                 };
-                vec![
+                let mut lines = vec![
                     Line::new(
                         Tone::Strong,
                         format!("task {}: {}", event.task, text::visible(goal)),
                     ),
                     Line::new(Tone::Faint, format!("  driver {}, {checks}", text::visible(driver))),
-                ]
+                ];
+                if *sandbox != Level::Full {
+                    lines.push(Line::new(Tone::Ask, format!("  sandbox {}", sandbox.word())));
+                }
+                lines
             }
             EventKind::FilesJudged { files } => files_judged(files, self.detail.inner),
             EventKind::Attached { owner, attended } => inner(format!(

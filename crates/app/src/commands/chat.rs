@@ -82,9 +82,9 @@ fn task_of(
     let driver = DriverSpec { name: "llm".to_owned(), config };
     let mut task = prepare::from_goal(args.text.as_deref().unwrap_or("a chat"), driver)?;
     library.resolve_task(&mut task, &folder, registry)?;
-    let (check, limits, place) = (&args.check, &args.limits, &args.place);
+    let (check, limits, place, walls) = (&args.check, &args.limits, &args.place, &args.walls);
     let attended = output::is_terminal() && !json;
-    let options = Options { check, limits, place, home, json, attended };
+    let options = Options { check, limits, place, walls, home, json, attended };
     prepare::complete(task, options, &library, folder)
 }
 
@@ -111,6 +111,7 @@ fn go_on(
         return Err(resume::ended(&id, outcome));
     }
     settle::go_on(task.state.data(), Change::Refused, json)?;
+    prepare::require_sandbox(&task.state.data().spec.sandbox)?;
     let other = model.map(|model| hand_over::to_model(&records.home, &task, model)).transpose()?;
     let traffic = traffic::open(&args.traffic)?;
     let watching = Watching::new(&SCREEN, json, Part::Talks)?;

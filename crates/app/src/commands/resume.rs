@@ -11,6 +11,7 @@ use machine::task::Outcome;
 use serde_json::json;
 use view::Line;
 
+use super::prepare;
 use super::settle::{self, Change};
 use crate::args::ResumeArgs;
 use crate::error::{CommandError, Kind};
@@ -38,6 +39,7 @@ fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> 
         return Err(ended(&id, outcome));
     }
     settle::go_on(task.state.data(), changes(args), json)?;
+    prepare::require_sandbox(&task.state.data().spec.sandbox)?;
     let traffic = traffic::open(&args.traffic)?;
     let watching = Watching::new(&args.screen, json, part_in(&task))?;
     let Records { home, journal, registry } = records;
@@ -118,12 +120,16 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
             _ if task.driven_by.is_some() => {}
             // Its moment has not come: whoever takes it up now would only put it down again.
             Standing::Working if task.state.rests_until(locate::now()).is_some() => resting += 1,
-            Standing::Working => match settle::go_on(task.state.data(), changes(args), json) {
-                Ok(()) => ready.push(TaskId(row.id)),
-                Err(error) => {
-                    output::error(&if json { error.json().to_string() } else { error.text() })
+            Standing::Working => {
+                let ready_to_go = settle::go_on(task.state.data(), changes(args), json)
+                    .and_then(|()| prepare::require_sandbox(&task.state.data().spec.sandbox));
+                match ready_to_go {
+                    Ok(()) => ready.push(TaskId(row.id)),
+                    Err(error) => {
+                        output::error(&if json { error.json().to_string() } else { error.text() })
+                    }
                 }
-            },
+            }
             Standing::Paused => paused += 1,
             Standing::AwaitingPerson { .. } => waiting += 1,
             Standing::Finished { .. } => {}

@@ -68,9 +68,9 @@ fn task_of(
         }
         (false, None) => return Err(no_driver(&args.task, registry)),
     };
-    let (check, limits, place) = (&args.check, &args.limits, &args.place);
+    let (check, limits, place, walls) = (&args.check, &args.limits, &args.place, &args.walls);
     let attended = output::is_terminal() && !json && !args.screen.unattended;
-    let options = Options { check, limits, place, home, json, attended };
+    let options = Options { check, limits, place, walls, home, json, attended };
     prepare::complete(task, options, &library, folder)
 }
 

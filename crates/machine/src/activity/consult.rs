@@ -20,6 +20,7 @@ impl Step<'_> {
                     request: question.clone(),
                     tools: Some(Arc::clone(&self.state.data.tools)),
                     workspace: self.workspace(),
+                    sandbox: self.state.data.spec.sandbox.clone(),
                 });
             }
             Consultation::Model(call) => self.call_model(call.clone()),

@@ -101,7 +101,16 @@ impl Step<'_> {
         let id = self.expect(Pending::Decider(self.state.data.calls[index].id));
         // Whoever judges calls makes none.
         let workspace = self.workspace();
-        self.output.effects.push(Effect::Consult { id, plugin, request, tools: None, workspace });
+        let sandbox = self.state.data.spec.sandbox.clone();
+        let tools = None;
+        self.output.effects.push(Effect::Consult {
+            id,
+            plugin,
+            request,
+            tools,
+            workspace,
+            sandbox,
+        });
         id
     }
 

@@ -7,6 +7,7 @@ use crate::event::EventKind;
 use crate::policy::call_hash::CallHash;
 use crate::policy::grant::Grant;
 use crate::policy::permission::{Approval, Decide, Judgement, Question, Unattended, judge};
+use crate::policy::sandbox::Level;
 use crate::policy::shortcut::Denial;
 use crate::step::Step;
 use crate::tool::{Status, ToolResult};
@@ -59,7 +60,7 @@ impl Step<'_> {
                 driver: self.state.driver_name(),
                 attended: self.is_attended(),
                 workspace: workspace.path.as_deref(),
-                sandboxed: true,
+                sandboxed: self.state.data.spec.sandbox.level != Level::Off,
             },
         )
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::check::{Cursor, Problems};
 use crate::driver::external::PluginSpec;
 use crate::policy::decider::{Decider, DeciderKind};
+use crate::policy::sandbox::Needs;
 use crate::time::Span;
 
 /// Reads the deciders below the top of a policy; none if it has none. `escalates` is whether the policy asks them: one
@@ -106,7 +107,14 @@ fn read_program(at: &Cursor<'_>, name: &str, problems: &mut Problems) -> Option<
             env.extend(entry.text(problems).map(|text| (key.to_owned(), text.to_owned())));
         }
     }
-    let plugin = PluginSpec { name: name.to_owned(), command, timeout: None, folder: None, env };
+    let plugin = PluginSpec {
+        name: name.to_owned(),
+        command,
+        timeout: None,
+        folder: None,
+        env,
+        needs: Needs::default(),
+    };
     Some(DeciderKind::Program { plugin })
 }
 

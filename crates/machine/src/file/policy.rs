@@ -7,6 +7,7 @@ mod example;
 mod shadow;
 
 use super::check::{Cursor, Problems, suggest};
+use super::sandbox::{self, Says};
 use super::source::Source;
 use super::{Format, SourceError};
 use crate::driver::Registry;
@@ -14,6 +15,7 @@ use crate::policy::decider::Decider;
 use crate::policy::permission::{
     Access, CommandPattern, Decide, Origin, PathPattern, Policy, Profile, Rule, Unattended,
 };
+use crate::policy::sandbox::Wishes;
 use crate::{server, tool};
 
 pub use example::{Checked, Example, check};
@@ -34,6 +36,8 @@ pub struct PolicyFile {
     pub unattended: Option<Unattended>,
     /// Who it says is asked in a person's place.
     pub deciders: Vec<Decider>,
+    /// What it wants of the sandbox.
+    pub sandbox: Wishes,
     /// Its rules, in order.
     pub rules: Vec<Rule>,
     /// The examples in its rules.
@@ -47,6 +51,8 @@ pub struct PolicyFile {
 pub struct Combined {
     /// The policy.
     pub policy: Policy,
+    /// What the files want of the sandbox; a later one changes what an earlier one said.
+    pub sandbox: Vec<Wishes>,
     /// The files, in the order in which their rules count.
     pub files: Vec<FileSummary>,
     /// The examples of all files.
@@ -76,7 +82,7 @@ pub fn parse(text: &str, file: &str) -> Result<PolicyFile, Vec<SourceError>> {
     let source = Source::read(file, text, Format::of(file))?;
     let mut problems = Problems::default();
     let top = Cursor::top(&source.value);
-    top.table(&mut problems, "a policy", &["profile", "unattended", "decider", "rule"]);
+    top.table(&mut problems, "a policy", &["profile", "unattended", "decider", "rule", "sandbox"]);
     let words = Profile::ALL.map(Profile::word);
     let profile = top.get("profile").and_then(|word| word.choice(&mut problems, &words));
     let words = ["deny", "wait", "escalate"];
@@ -93,6 +99,9 @@ pub fn parse(text: &str, file: &str) -> Result<PolicyFile, Vec<SourceError>> {
     };
     let escalates = read.unattended == Some(Unattended::Escalate);
     read.deciders = super::deciders::read(&top, escalates, &mut problems);
+    let wishes = top.get("sandbox");
+    read.sandbox =
+        wishes.map(|at| sandbox::read(&at, Says::Policy, &mut problems)).unwrap_or_default();
     let items = top.get("rule").map(|rules| rules.items(&mut problems)).unwrap_or_default();
     for (index, item) in items.iter().enumerate() {
         let line = place(&source, item).map_or(0, |place| place.line);
@@ -154,6 +163,7 @@ pub fn combine(files: Vec<PolicyFile>, home: Option<String>) -> Combined {
             rules: file.rules.len(),
             examples: file.examples.len(),
         });
+        combined.sandbox.push(file.sandbox);
         combined.warnings.extend(file.warnings);
         combined.warnings.extend(hidden);
         combined.policy.rules.extend(file.rules);

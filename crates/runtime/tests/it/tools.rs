@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use machine::effect::ToolCall;
 use machine::id::CallId;
+use machine::policy::sandbox::SandboxSpec;
 use machine::task::{Workspace, WorkspaceKind};
 use machine::tool::{Status, ToolResult, find};
 use runtime::process::{Cancel, Containment};
@@ -45,6 +46,7 @@ pub(crate) fn services(containment: Containment) -> ToolServices {
         env: Vec::new(),
         containment,
         memory: None,
+        state: None,
     }
 }
 
@@ -69,6 +71,7 @@ fn call(folder: &Path, tool: &str, input: Value) -> ToolCall {
         class: find(tool).unwrap().class,
         timeout: None,
         workspace: in_place(folder),
+        sandbox: SandboxSpec::off(),
         repeated: false,
         server: None,
     }

@@ -2,20 +2,7 @@
 //! system would see them: case, trailing dots and spaces and stream names make no difference.
 
 use super::glob;
-
-/// Names that no tool may write, wherever they stand in a path.
-pub const PROTECTED: [&str; 10] = [
-    ".git",
-    "git~1",
-    ".drivetrain",
-    ".cursor",
-    ".codex",
-    ".gemini",
-    ".claude",
-    ".vscode",
-    ".mcp.json",
-    ".env",
-];
+pub use crate::policy::protected::{NAMES as PROTECTED, part as protected_name};
 
 /// What follows `.env.` in files that are read by people only.
 const HARMLESS_ENV: [&str; 3] = ["example", "sample", "template"];
@@ -58,25 +45,6 @@ const SECRET_PLACES: [&str; 10] = [
     "/etc/ssl/private",
     "/root",
 ];
-
-/// The name in the path that no tool may write, if there is one. Slashes divide the path; where it begins does not
-/// matter.
-pub fn protected_name(path: &str) -> Option<&str> {
-    let mut above = String::new();
-    for name in path.split('/') {
-        let plain = plain(name);
-        let steers_cargo = above == ".cargo" && plain.starts_with("config");
-        if PROTECTED.contains(&plain.as_str())
-            || is_environment(&plain)
-            || plain.starts_with("rust-toolchain")
-            || steers_cargo
-        {
-            return Some(name);
-        }
-        above = plain;
-    }
-    None
-}
 
 /// As [`protected_name`], for a pattern of a shell: whether it can stand for such a name.
 pub(super) fn may_be_protected(pattern: &str) -> bool {
