@@ -108,6 +108,7 @@ pub fn parse(text: &str, file: &str) -> Result<PolicyFile, Vec<SourceError>> {
         }
         read.rules.push(rule);
     }
+    read.examples.sort_by_key(Example::place);
     if problems.is_empty() {
         // Only whole rules can be compared with each other.
         for (index, (rule, item)) in read.rules.iter().zip(&items).enumerate() {
