@@ -9,3 +9,4 @@ mod records;
 mod rig;
 mod scenarios;
 mod servers;
+mod shell;
