@@ -126,9 +126,9 @@ pub fn parse(text: &str, file: &str) -> Result<PolicyFile, Vec<SourceError>> {
 pub fn combine(files: Vec<PolicyFile>, home: Option<String>) -> Combined {
     let profile = files.iter().filter_map(|file| file.profile).reduce(Profile::stricter);
     let unattended = files.iter().find_map(|file| file.unattended).unwrap_or_default();
-    let mut combined = Combined::default();
-    combined.policy =
-        Policy { profile: Some(profile.unwrap_or_default()), rules: Vec::new(), unattended, home };
+    let profile = Some(profile.unwrap_or_default());
+    let policy = Policy { profile, rules: Vec::new(), unattended, home };
+    let mut combined = Combined { policy, ..Combined::default() };
     for file in files {
         let hidden = file.rules.iter().filter_map(|rule| {
             let mut earlier = combined.policy.rules.iter();
