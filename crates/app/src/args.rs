@@ -560,7 +560,7 @@ pub(crate) struct ChatArgs {
 #[derive(Debug, Args, Default)]
 pub(crate) struct PlaceArgs {
     /// What it may do where no rule says anything: read-only, dev or open; in place of what policy files name
-    #[arg(long, value_name = "NAME", help_heading = "Workspace")]
+    #[arg(long, value_name = "NAME", help_heading = "Permissions")]
     pub(crate) profile: Option<String>,
 
     /// Work in the folder itself

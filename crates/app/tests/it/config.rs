@@ -126,7 +126,7 @@ fn a_wrong_policy_pattern_or_workspace_is_found_first() {
     ");
     insta::assert_snapshot!(refused(&environment, &["run", "task.toml", "--trust"]), @r#"
     error: "alow" must be one of allow, ask, deny
-     --> FOLDER/.drivetrain/policy.toml:3:10
+     --> .drivetrain/policy.toml:3:10
       |
     3 | decide = "alow"
       |          ^^^^^^

@@ -28,11 +28,68 @@ fn place() -> TestEnvironment {
 #[test]
 fn a_call_is_explained_part_by_part() {
     let place = place();
-    insta::assert_snapshot!(place.ok(&["policy", "explain", "cargo test && git push --force > docs/log"]), @"");
-    insta::assert_snapshot!(place.ok(&["policy", "explain", "curl https://example.com/x"]), @"");
-    insta::assert_snapshot!(place.ok(&["policy", "explain", "curl x", "--unattended"]), @"");
+    insta::assert_snapshot!(place.ok(&["policy", "explain", "cargo test && git push --force > docs/log"]), @"
+    cargo test && git push --force > docs/log
+    decision  deny
+    by        rule 1 of .drivetrain/policy.toml:2
+    layer     command
+    part      git push --force
+    reason    a person publishes
+
+    3 parts
+      allow  cargo test
+             profile dev
+      deny   git push --force
+             rule 1 of .drivetrain/policy.toml:2: a person publishes
+      ask    write docs/log
+             rule 2 of .drivetrain/policy.toml:9
+
+    policy    2 rules, profile dev, unattended deny
+    ");
+    insta::assert_snapshot!(place.ok(&["policy", "explain", "curl https://example.com/x"]), @"
+    curl https://example.com/x
+    decision  ask
+    by        profile dev
+    layer     host
+    part      example.com
+    reason    it needs the network
+    question  may it run? asked by profile dev for `example.com`: it needs the network
+
+    2 parts
+      allow  curl https://example.com/x
+             profile dev
+      ask    example.com
+             profile dev: it needs the network
+
+    policy    2 rules, profile dev, unattended deny
+    ");
+    insta::assert_snapshot!(place.ok(&["policy", "explain", "curl x", "--unattended"]), @"
+    curl x
+    decision  deny: a person would be asked, but nobody attends
+    by        profile dev
+    layer     host
+    part      x
+    reason    it needs the network
+
+    2 parts
+      allow  curl x
+             profile dev
+      ask    x
+             profile dev: it needs the network
+
+    policy    2 rules, profile dev, unattended deny
+    ");
     let write = ["--tool", "write", "--input", r#"{"path": ".git/config", "content": ""}"#];
-    insta::assert_snapshot!(place.ok(&[&["policy", "explain"], &write[..]].concat()), @"");
+    insta::assert_snapshot!(place.ok(&[&["policy", "explain"], &write[..]].concat()), @r#"
+    write: {"content":"","path":".git/config"}
+    decision  deny
+    by        protected names
+    layer     path
+    part      write .git/config
+    reason    it steers other programs, and no tool may write it
+
+    policy    2 rules, profile dev, unattended deny
+    "#);
     let json = place.ok(&["policy", "explain", "git push", "--json", "--profile", "open"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(
@@ -62,7 +119,11 @@ fn what_cannot_be_explained_is_said() {
 #[test]
 fn policies_of_the_user_and_the_project_are_checked_together() {
     let place = place();
-    insta::assert_snapshot!(TestEnvironment::new().ok(&["policy", "check"]), @"");
+    insta::assert_snapshot!(TestEnvironment::new().ok(&["policy", "check"]), @"
+    no file     the profile alone decides; drivetrain init writes a policy
+    profile     dev
+    unattended  deny
+    ");
     place.write(
         "../.config/drivetrain/policy.toml",
         "profile = \"read-only\"\n[[rule]]\ncommand = \"git\"\ndecide = \"ask\"\n",
@@ -70,12 +131,37 @@ fn policies_of_the_user_and_the_project_are_checked_together() {
     // The user's rule comes first, so what the project says of git push is never heard.
     let ran = place.run(&["policy", "check"]);
     assert_eq!(ran.code, 2);
-    insta::assert_snapshot!(ran.err, @"");
+    insta::assert_snapshot!(ran.err, @r#"
+    error: the example "git status && git -C . push --force" must be denied, but it is asked about: rule 1 of ~/.config/drivetrain/policy.toml:2 decides for `git status`
+     --> .drivetrain/policy.toml:6:9
+      |
+    6 | deny = ["git status && git -C . push --force"]
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      = help: the first rule that means a command decides on it
+
+    error: the example "git status" must be allowed, but it is asked about: rule 1 of ~/.config/drivetrain/policy.toml:2 decides for `git status`
+     --> .drivetrain/policy.toml:7:10
+      |
+    7 | allow = ["git status"]
+      |          ^^^^^^^^^^^^
+      = help: the first rule that means a command decides on it
+    "#);
     let tested = place.run(&["policy", "test"]);
     assert_eq!(tested.code, 2);
-    insta::assert_snapshot!(tested.out, @"");
+    insta::assert_snapshot!(tested.out, @r#"
+    FAIL .drivetrain/policy.toml:6: git status && git -C . push --force: ask instead of deny by rule 1 of ~/.config/drivetrain/policy.toml:2
+    FAIL .drivetrain/policy.toml:7: git status: ask instead of allow by rule 1 of ~/.config/drivetrain/policy.toml:2
+    ok   .drivetrain/policy.toml:13: echo x > docs/a: ask by rule 2 of .drivetrain/policy.toml:9
+    ok   .drivetrain/policy.toml:13: write: {"path": "docs/a", "content": ""}: ask by rule 2 of .drivetrain/policy.toml:9
+    2 passed, 2 failed
+    "#);
     place.write("../.config/drivetrain/policy.toml", "unattended = \"wait\"\n[[rule]]\ncommand = \"git push\"\nattended = true\ndecide = \"deny\"\n");
-    insta::assert_snapshot!(place.ok(&["policy", "check"]), @"");
+    insta::assert_snapshot!(place.ok(&["policy", "check"]), @"
+    ok          ~/.config/drivetrain/policy.toml: 1 rule, 0 examples
+    ok          .drivetrain/policy.toml: 2 rules, 4 examples
+    profile     dev
+    unattended  wait
+    ");
     let json: Value = serde_json::from_str(&place.ok(&["policy", "test", "--json"])).unwrap();
     assert_eq!((&json["passed"], &json["failed"]), (&4.into(), &0.into()));
     let json: Value = serde_json::from_str(&place.ok(&["policy", "check", "--json"])).unwrap();
@@ -86,8 +172,18 @@ fn policies_of_the_user_and_the_project_are_checked_together() {
 fn the_policy_that_init_writes_holds() {
     let place = TestEnvironment::new();
     place.ok(&["init"]);
-    insta::assert_snapshot!(place.ok(&["policy", "check"]), @"");
-    insta::assert_snapshot!(place.ok(&["policy", "test"]), @"");
+    insta::assert_snapshot!(place.ok(&["policy", "check"]), @"
+    ok          .drivetrain/policy.toml: 1 rule, 4 examples
+    profile     dev
+    unattended  deny
+    ");
+    insta::assert_snapshot!(place.ok(&["policy", "test"]), @"
+    ok   .drivetrain/policy.toml:23: git push: ask by rule 1 of .drivetrain/policy.toml:19
+    ok   .drivetrain/policy.toml:23: git status && git -C . push --force: ask by rule 1 of .drivetrain/policy.toml:19
+    ok   .drivetrain/policy.toml:23: bash -c 'npm publish': ask by rule 1 of .drivetrain/policy.toml:19
+    ok   .drivetrain/policy.toml:24: git status: allow by profile dev
+    4 passed, 0 failed
+    ");
 }
 
 #[test]

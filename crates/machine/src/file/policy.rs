@@ -122,6 +122,7 @@ pub fn parse(text: &str, file: &str) -> Result<PolicyFile, Vec<SourceError>> {
         }
         read.rules.push(rule);
     }
+    read.examples.sort_by_key(Example::place);
     if problems.is_empty() {
         // Only whole rules can be compared with each other.
         for (index, (rule, item)) in read.rules.iter().zip(&items).enumerate() {
@@ -142,14 +143,9 @@ pub fn combine(files: Vec<PolicyFile>, home: Option<String>) -> Combined {
     let spoken = files.iter().find(|file| file.unattended.is_some());
     let unattended = spoken.and_then(|file| file.unattended).unwrap_or_default();
     let deciders = spoken.map(|file| file.deciders.clone()).unwrap_or_default();
-    let mut combined = Combined::default();
-    combined.policy = Policy {
-        profile: Some(profile.unwrap_or_default()),
-        rules: Vec::new(),
-        unattended,
-        home,
-        deciders,
-    };
+    let profile = Some(profile.unwrap_or_default());
+    let policy = Policy { profile, rules: Vec::new(), unattended, home, deciders };
+    let mut combined = Combined { policy, ..Combined::default() };
     for file in files {
         let hidden = file.rules.iter().filter_map(|rule| {
             let mut earlier = combined.policy.rules.iter();

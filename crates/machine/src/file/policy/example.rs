@@ -82,6 +82,11 @@ impl Example {
         })
     }
 
+    /// Where it stands: line and column.
+    pub(super) fn place(&self) -> (usize, usize) {
+        (self.place.line, self.place.column)
+    }
+
     fn judged(&self, policy: &Policy) -> Judgement {
         let class = tool::find(&self.tool).map_or(EffectClass::Unsafe, |tool| tool.class);
         judge(

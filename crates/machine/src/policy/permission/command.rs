@@ -198,7 +198,7 @@ impl CommandPattern {
 /// What the program is called: a plain path into a folder of the system counts as the name alone.
 pub(super) fn program_name(text: &str) -> &str {
     let inside = |folder: &&str| text.strip_prefix(*folder).is_some_and(|rest| !rest.contains('/'));
-    if SYSTEM_FOLDERS.iter().any(|folder| inside(&folder)) { base_name(text) } else { text }
+    if SYSTEM_FOLDERS.iter().any(inside) { base_name(text) } else { text }
 }
 
 fn base_name(text: &str) -> &str {

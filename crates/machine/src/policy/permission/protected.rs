@@ -82,8 +82,7 @@ fn is_secret_file(name: &str, plain: &str) -> bool {
         let tail = plain.rsplit(['*', '?', ']']).next().unwrap_or_default();
         plain.ends_with(*known) || (has_wildcard(name) && !tail.is_empty() && known.ends_with(tail))
     };
-    SECRET_FILES.iter().any(|known| same(name, plain, known))
-        || SECRET_ENDINGS.iter().any(|known| ending(&known))
+    SECRET_FILES.iter().any(|known| same(name, plain, known)) || SECRET_ENDINGS.iter().any(ending)
 }
 
 /// Whether a name, or a pattern that says more than "anything", can be this one.

@@ -91,6 +91,10 @@ enum By {
 }
 
 impl By {
+    fn is_rule(self) -> bool {
+        matches!(self, By::Rule(_))
+    }
+
     fn text(self, policy: &Policy) -> String {
         match self {
             By::Rule(index) => match &policy.rules[index].from {
@@ -113,10 +117,7 @@ impl Opinion {
     }
 
     fn weight(&self) -> u8 {
-        match (self.decide, self.by) {
-            (Decide::Allow, By::Rule(_)) => 1,
-            _ => 0,
-        }
+        u8::from(self.decide == Decide::Allow && self.by.is_rule())
     }
 }
 
@@ -179,7 +180,8 @@ fn opinion(
         _ => default_opinion(policy, question, part, guard),
     };
     match doubt {
-        Some(doubt) if doubt.decide > said.decide => doubt,
+        // A rule that may be meant says more than a profile that asks as well.
+        Some(doubt) if (doubt.decide, 1) > (said.decide, u8::from(said.by.is_rule())) => doubt,
         _ => said,
     }
 }
