@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod decisions;
 mod laws;
 mod llm;
 mod records;
 mod rig;
 mod scenarios;
 mod servers;
+mod shortcuts;
