@@ -38,7 +38,10 @@ fn an_answer_for_the_task_covers_the_same_call_and_every_decision_is_logged() {
     assert!(wrong.err.contains("c1 has changed since it was shown"), "{}", wrong.err);
     insta::assert_snapshot!(
         place.plain(&place.ok(&["approve", &id, "--for", "task", "--hash", &hash[..12]])),
-        @""
+        @"
+    task ID may run c1 for the rest of the task: s1 (shell: echo 1 >> out.txt) (739a9bc19079)
+    no process drives it: drivetrain resume ID goes on
+    "
     );
     assert_eq!(place.run(&["resume", &id]).code, 13, "the third command is another one");
     assert_eq!(place.read("out.txt"), "1\n1\n");
@@ -47,7 +50,13 @@ fn an_answer_for_the_task_covers_the_same_call_and_every_decision_is_logged() {
     let answer: Value = serde_json::from_str(&place.ok(&["approve", &id, "--json"])).unwrap();
     assert_eq!((&answer["ok"], &answer["call"]), (&true.into(), &3.into()));
     assert_eq!(place.run(&["resume", &id]).code, 0);
-    insta::assert_snapshot!(decisions(&place, &id), @"");
+    insta::assert_snapshot!(decisions(&place, &id), @"
+    c1 ask 739a9bc19079 shell: echo 1 >> out.txt [rule 1, tool]
+    c1 allow 739a9bc19079 shell: echo 1 >> out.txt [person (command), tool: for this task]
+    c2 allow 739a9bc19079 shell: echo 1 >> out.txt [grant c1, tool]
+    c3 ask 57b0b031eb57 shell: echo 2 >> out.txt [rule 1, tool]
+    c3 allow 57b0b031eb57 shell: echo 2 >> out.txt [person (command), tool]
+    ");
     let judged: Vec<Value> = place
         .ok(&["log", &id, "--decisions", "--json"])
         .lines()
