@@ -143,6 +143,7 @@ EXAMPLES:
     /// The journal is read and folded again; what is shown is what happened. Works for running tasks too.
     #[command(
         after_long_help = "EXAMPLES:\n  drivetrain log 7k3\n  drivetrain log 7k3 --follow\n  \
+        drivetrain log 7k3 --decisions\n  \
         drivetrain log 7k3 --json | jq 'select(.type == \"tool_ended\")'"
     )]
     Log(LogArgs),
@@ -189,11 +190,18 @@ EXAMPLES:
 
     /// Let an asked call run
     ///
-    /// CALL may be left out if only one waits. `drivetrain approvals` lists what is asked.
-    #[command(
-        after_long_help = "EXAMPLES:\n  drivetrain approve 7k3\n  drivetrain approve 7k3 c12"
-    )]
-    Approve(CallArgs),
+    /// CALL may be left out if only one waits. `drivetrain approvals` lists what is asked. The answer is bound to the
+    /// exact call: if it is another one by the time the answer arrives, it is refused.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain approve 7k3
+  drivetrain approve 7k3 c12 --for task
+      Also when the same call comes again in this task
+  drivetrain approve 7k3 c12 --for task --like 'git push *'
+      Also what is like it
+  drivetrain approve 7k3 c12 --for project --like 'cargo doc *'
+      Also writes a rule into .drivetrain/policy.toml, for tasks to come")]
+    Approve(ApproveArgs),
 
     /// Refuse an asked call, or to answer a question
     #[command(
@@ -211,8 +219,11 @@ EXAMPLES:
     Answer(AnswerArgs),
 
     /// List everything that people are asked, of all open tasks
-    #[command(after_long_help = "EXAMPLES:\n  drivetrain approvals\n  drivetrain approvals --json")]
-    Approvals,
+    #[command(
+        after_long_help = "EXAMPLES:\n  drivetrain approvals\n  drivetrain approvals --watch\n  \
+        drivetrain approvals --json | jq '.asks[].hash'"
+    )]
+    Approvals(ApprovalsArgs),
 
     /// Say what became of a call in doubt
     ///
@@ -742,6 +753,10 @@ pub(crate) struct LogArgs {
     /// Go on until the task has ended
     #[arg(long, short)]
     pub(crate) follow: bool,
+
+    /// Only who decided what about which call, one line a decision
+    #[arg(long)]
+    pub(crate) decisions: bool,
 }
 
 /// Arguments of `cancel`.
@@ -795,6 +810,48 @@ pub(crate) struct CallArgs {
 
     /// The call, such as c12; may be left out if only one waits
     pub(crate) call: Option<CallId>,
+}
+
+/// Arguments of `approve`.
+#[derive(Debug, Args)]
+pub(crate) struct ApproveArgs {
+    #[command(flatten)]
+    pub(crate) which: CallArgs,
+
+    /// How far the answer reaches: this call, the same call again in this task, or tasks to come
+    #[arg(long = "for", value_name = "REACH", value_enum, default_value_t = Reach::Once)]
+    pub(crate) reach: Reach,
+
+    /// For shell: also commands that are like this, such as 'git push *'
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) like: Option<String>,
+
+    /// The hash that was shown with the call: refused if the call has another one
+    #[arg(long, value_name = "DIGITS")]
+    pub(crate) hash: Option<String>,
+}
+
+/// How far an approval reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Reach {
+    /// This call only
+    Once,
+    /// The same call again in this task
+    Task,
+    /// Tasks to come as well: a rule is written into the project's policy
+    Project,
+}
+
+/// Arguments of `approvals`.
+#[derive(Debug, Args)]
+pub(crate) struct ApprovalsArgs {
+    /// Go on, and tell what is newly asked and what was settled, until Ctrl-C
+    #[arg(long, short)]
+    pub(crate) watch: bool,
+
+    /// Show every call to its last character, however long it is
+    #[arg(long)]
+    pub(crate) whole: bool,
 }
 
 /// Arguments of `deny`.

@@ -372,7 +372,8 @@ impl Watcher {
                 lines = vec![Line::new(Tone::Faint, "queued: it hears this before its next step")];
             }
             EventKind::ApprovalRequested { call, .. } => {
-                let how = format!("    y lets {call} run; n, or n and a reason, does not");
+                let how =
+                    format!("    y lets {call} run; n, or n and a reason, does not; ? lists more");
                 lines.push(Line::new(Tone::Faint, how));
             }
             _ => {}
@@ -469,12 +470,16 @@ fn pass_on(event: &Event, news: &Sender<News>, shown: &Shown) {
     let asked =
         |ask| News::Asked { task: event.task.clone(), ask, shown: true, number: shown.next() };
     let heard = match &event.kind {
-        EventKind::ApprovalRequested { call, tool, input, reason } => asked(Ask::Approval {
-            call: *call,
-            tool: tool.clone(),
-            input: Arc::clone(input),
-            reason: reason.clone(),
-        }),
+        EventKind::ApprovalRequested { call, tool, input, reason, hash, part } => {
+            asked(Ask::Approval {
+                call: *call,
+                tool: tool.clone(),
+                input: Arc::clone(input),
+                reason: reason.clone(),
+                hash: *hash,
+                part: part.clone(),
+            })
+        }
         EventKind::QuestionAsked { call, question, choices } => asked(Ask::Question {
             call: *call,
             question: question.clone(),
@@ -486,7 +491,10 @@ fn pass_on(event: &Event, news: &Sender<News>, shown: &Shown) {
         EventKind::DecisionAwaited { prompt } => asked(Ask::Decision { prompt: prompt.clone() }),
         EventKind::ApprovalDecided { call, .. }
         | EventKind::ToolEnded { call, .. }
-        | EventKind::CallResolved { call, .. } => News::Settled(task, *call),
+        | EventKind::CallResolved { call, .. } => {
+            shown.settle(&task, *call);
+            News::Settled(task, *call)
+        }
         EventKind::Told { .. }
         | EventKind::NoteDelivered { .. }
         | EventKind::DriverChanged { .. } => News::Decided(task),

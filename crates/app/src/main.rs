@@ -6,6 +6,7 @@ mod error;
 mod foreground;
 mod locate;
 mod output;
+mod project_rule;
 mod prompt;
 mod recall;
 mod screen;
@@ -83,7 +84,7 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
         Cmd::Deny(args) => commands::reply::deny(args, json),
         Cmd::Answer(args) => commands::reply::answer(args, json),
         Cmd::Resolve(args) => commands::reply::resolve(args, json),
-        Cmd::Approvals => commands::approvals::run(json),
+        Cmd::Approvals(args) => commands::approvals::run(args, json),
         Cmd::HandOver(args) => commands::hand_over::run(args, json),
         Cmd::Init => commands::init::run(json),
         Cmd::Doctor => commands::doctor::run(json),

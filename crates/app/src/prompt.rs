@@ -1,6 +1,7 @@
 //! Puts to the person what the task asks, and brings the answers to the inbox. Runs on a thread of its own:
 //! the supervisor never waits for a line.
 
+mod answer;
 pub(crate) mod chat;
 pub(crate) mod reader;
 
@@ -11,12 +12,14 @@ use std::time::{Duration, Instant};
 
 use machine::Command;
 use machine::id::{CallId, TaskId};
-use machine::input::Resolution;
 use machine::state::Ask;
 use runtime::inbox::{Inbox, Refusal};
-use view::{Line, Tone, approvals};
+use view::approvals::{self, Amount};
+use view::{Line, Tone};
 
+use crate::project_rule::ProjectRule;
 use crate::screen::Screen;
+use answer::{Unclear, answer, question};
 use reader::{Reader, Source, Typed};
 
 /// First words of the driver `user`, for completion.
@@ -55,15 +58,27 @@ pub(crate) fn attend(mut lines: Reader, news: &Receiver<News>, inbox: &Inbox, sc
     let mut asks = Asks::default();
     while let Some((task, ask)) = asks.next(news, screen) {
         let keep = matches!(ask, Ask::Decision { .. });
+        lines.asks(call_of(&ask).map(|call| (task.clone(), call)));
         let Typed::Line(line) = lines.read(&question(&ask), "", keep, screen) else {
             // Ctrl-C, Ctrl-D and a terminal that is gone all mean that nobody answers.
             inbox.stop();
             return;
         };
         asks.hear_all(news);
+        if !asks.is_open(&task, &ask) {
+            // Somebody else was faster: what was typed is an answer to nothing.
+            if !line.trim().is_empty() {
+                let text = "it was settled elsewhere: what you typed was not used";
+                screen.lines(vec![Line::new(Tone::Ask, text)]);
+            }
+            continue;
+        }
         match answer(&ask, &line) {
-            Ok(command) => match give(inbox, &task, command) {
-                Ok(()) => asks.drop(&task, &ask),
+            Ok(command) => match give_with_rule(inbox, &task, command) {
+                Ok(shown) => {
+                    screen.lines(shown);
+                    asks.drop(&task, &ask);
+                }
                 Err(reason) if reason.is_empty() => return,
                 Err(reason) => {
                     screen.lines(vec![Line::new(
@@ -71,14 +86,13 @@ pub(crate) fn attend(mut lines: Reader, news: &Receiver<News>, inbox: &Inbox, sc
                         format!("refused: {}", view::text::visible(&reason)),
                     )]);
                     // A call that somebody else settled is not asked about again.
-                    if !matches!(ask, Ask::Question { .. })
-                        || reason.contains("does not")
-                        || reason.contains("no call")
-                    {
+                    if reason.contains("does not") || reason.contains("no call") {
                         asks.drop(&task, &ask);
                     }
                 }
             },
+            Err(Unclear::ShowAll) => screen.lines(approvals::shown(&ask, Amount::Whole)),
+            Err(Unclear::Help) => screen.lines(answer::help()),
             Err(Unclear::Nothing) => {}
             Err(Unclear::Stop) => {
                 inbox.stop();
@@ -188,6 +202,10 @@ impl Asks {
         }
     }
 
+    fn is_open(&self, task: &TaskId, ask: &Ask) -> bool {
+        self.open.iter().any(|open| open.task == *task && open.ask == *ask)
+    }
+
     fn drop(&mut self, task: &TaskId, ask: &Ask) {
         self.open.retain(|open| open.task != *task || open.ask != *ask);
     }
@@ -202,67 +220,15 @@ fn call_of(ask: &Ask) -> Option<CallId> {
     }
 }
 
-fn question(ask: &Ask) -> String {
-    match ask {
-        Ask::Approval { call, .. } => format!("run {call}? [y/n] "),
-        Ask::Question { call, choices, .. } if choices.is_empty() => format!("{call} answer> "),
-        Ask::Question { call, choices, .. } => format!("{call} answer [1-{}]> ", choices.len()),
-        Ask::InDoubt { call, .. } => format!("{call} did it run? [did/did not/retry] "),
-        Ask::Decision { .. } => "next> ".to_owned(),
-    }
-}
-
-/// Why a line is no answer.
-#[derive(Debug, PartialEq, Eq)]
-enum Unclear {
-    /// It is empty.
-    Nothing,
-    /// The person wants to leave.
-    Stop,
-    /// It is something else than this.
-    Expected(String),
-}
-
-/// What a line means as the answer to a question.
-fn answer(ask: &Ask, line: &str) -> Result<Command, Unclear> {
-    let line = line.trim();
-    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    if line.is_empty() {
-        return Err(Unclear::Nothing);
-    }
-    let lower = line.to_lowercase();
-    match ask {
-        Ask::Approval { call, .. } => match word.to_lowercase().as_str() {
-            // More than that is not plainly a yes.
-            "y" | "yes" if rest.trim().is_empty() => Ok(Command::Approve { call: *call }),
-            "n" | "no" => Ok(Command::Deny { call: *call, reason: rest.trim().to_owned() }),
-            _ => Err(Unclear::Expected("y, n, or n and a reason".to_owned())),
-        },
-        Ask::Question { call, choices, .. } if !choices.is_empty() => {
-            let by_number =
-                line.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
-            let by_text = choices.iter().find(|choice| choice.to_lowercase() == lower);
-            match by_text.or(by_number) {
-                Some(choice) => Ok(Command::Answer { call: *call, text: choice.clone() }),
-                None => Err(Unclear::Expected(format!(
-                    "one of {}, or its number",
-                    view::text::visible(&choices.join(", "))
-                ))),
-            }
-        }
-        Ask::Question { call, .. } => Ok(Command::Answer { call: *call, text: line.to_owned() }),
-        Ask::InDoubt { call, .. } => {
-            let how = match lower.as_str() {
-                "did" | "d" | "yes" | "y" => Resolution::Did,
-                "did not" | "did-not" | "didn't" | "no" | "n" => Resolution::DidNot,
-                "retry" | "r" => Resolution::Retry,
-                _ => return Err(Unclear::Expected("did, did not, or retry".to_owned())),
-            };
-            Ok(Command::Resolve { call: *call, how })
-        }
-        Ask::Decision { .. } if matches!(lower.as_str(), "quit" | "exit") => Err(Unclear::Stop),
-        Ask::Decision { .. } => Ok(Command::Tell { line: line.to_owned() }),
-    }
+/// Gives a command, and writes the rule that it asks for; the lines say so. The error is as that of [`give`].
+fn give_with_rule(inbox: &Inbox, task: &TaskId, command: Command) -> Result<Vec<Line>, String> {
+    let rule = ProjectRule::of_command(task, &command)?;
+    give(inbox, task, command)?;
+    let failed = |reason: String| {
+        let text = view::text::visible(&format!("it may run, but no rule was written: {reason}"));
+        vec![Line::new(Tone::Bad, text)]
+    };
+    Ok(rule.map(|rule| rule.write().unwrap_or_else(failed)).unwrap_or_default())
 }
 
 /// Gives a command and waits until it is journaled. The error is empty if the process is ending.
@@ -278,49 +244,20 @@ fn give(inbox: &Inbox, task: &TaskId, command: Command) -> Result<(), String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::sync::Arc;
 
-    fn approval() -> Ask {
+    pub(crate) fn approval() -> Ask {
+        let input = serde_json::json!({"command": "ls"});
         Ask::Approval {
             call: CallId(3),
             tool: "shell".to_owned(),
-            input: Arc::new(serde_json::json!({"command": "ls"})),
+            hash: machine::policy::call_hash::CallHash::of("shell", &input),
+            input: Arc::new(input),
             reason: String::new(),
+            part: String::new(),
         }
-    }
-
-    fn check(ask: &Ask, line: &str, expected: &str) {
-        let got = match answer(ask, line) {
-            Ok(command) => serde_json::to_string(&command).unwrap(),
-            Err(Unclear::Expected(what)) => format!("expected {what}"),
-            Err(other) => format!("{other:?}"),
-        };
-        assert_eq!(got, expected, "{line}");
-    }
-
-    #[test]
-    fn a_line_answers_the_question_it_was_typed_at() {
-        check(&approval(), "Y", r#"{"approve":{"call":3}}"#);
-        check(&approval(), "n use staging", r#"{"deny":{"call":3,"reason":"use staging"}}"#);
-        check(&approval(), "yes but not here", "expected y, n, or n and a reason");
-        check(&approval(), "maybe", "expected y, n, or n and a reason");
-        check(&approval(), " ", "Nothing");
-        let choices = vec!["red".to_owned(), "2".to_owned()];
-        let question = Ask::Question { call: CallId(4), question: "which?".to_owned(), choices };
-        check(&question, "1", r#"{"answer":{"call":4,"text":"red"}}"#);
-        check(&question, "2", r#"{"answer":{"call":4,"text":"2"}}"#);
-        check(&question, "blue", "expected one of red, 2, or its number");
-        let doubt = Ask::InDoubt {
-            call: CallId(5),
-            tool: "shell".to_owned(),
-            input: Arc::new(serde_json::Value::Null),
-        };
-        check(&doubt, "did not", r#"{"resolve":{"call":5,"how":"did_not"}}"#);
-        let decision = Ask::Decision { prompt: String::new() };
-        check(&decision, "shell ls", r#"{"tell":{"line":"shell ls"}}"#);
-        check(&decision, "quit", "Stop");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use machine::time::Timestamp;
 use machine::{Output, step};
 use runtime::host::{self, Host};
 use view::transcript::{Detail, Transcript};
-use view::{Line, Tone};
+use view::{Line, Tone, decisions};
 
 use super::show::moment;
 use crate::args::LogArgs;
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &LogArgs, json: bool) -> Result<u8, CommandError> {
     let records = Records::open()?;
     let id = records.find(&args.id)?;
     let loaded = Loaded { snapshot: None, records: records.journal.records(id.as_str(), 0)? };
-    let mut printer = Printer::new(json);
+    let mut printer = Printer::new(json, args.decisions);
     let mut host = Host::fold(&id, &loaded, Arc::clone(&records.registry), false, |output| {
         printer.print(&output)
     })
@@ -49,18 +49,24 @@ pub(crate) fn run(args: &LogArgs, json: bool) -> Result<u8, CommandError> {
 
 struct Printer {
     json: bool,
+    /// Only decisions about calls.
+    decisions: bool,
     transcript: Transcript,
     day: String,
 }
 
 impl Printer {
-    fn new(json: bool) -> Printer {
+    fn new(json: bool, decisions: bool) -> Printer {
         let detail = Detail { starts: true, inner: true, output: 20, failure: 40 };
-        Printer { json, transcript: Transcript::new(detail), day: String::new() }
+        Printer { json, decisions, transcript: Transcript::new(detail), day: String::new() }
     }
 
     fn print(&mut self, output: &Output) {
         for event in &output.events {
+            let decision = decisions::line(&event.kind);
+            if self.decisions && decision.is_none() {
+                continue;
+            }
             if self.json {
                 output::json(event);
                 continue;
@@ -72,7 +78,11 @@ impl Printer {
                 self.day = day.to_owned();
                 lines.push(Line::new(Tone::Faint, day));
             }
-            for (index, line) in self.transcript.lines(event).into_iter().enumerate() {
+            let told = match decision {
+                Some(line) if self.decisions => vec![line],
+                Some(_) | None => self.transcript.lines(event),
+            };
+            for (index, line) in told.into_iter().enumerate() {
                 let stamp = if index == 0 { time } else { "" };
                 lines.push(Line::new(line.tone, format!("{stamp:8}  {}", line.text)));
             }

@@ -2,34 +2,125 @@
 
 use machine::Command;
 use machine::id::{CallId, TaskId};
-use machine::input::Resolution;
-use machine::state::Ask;
+use machine::input::{Channel, Resolution};
+use machine::policy::call_hash::CallHash;
+use machine::policy::grant::{Scope, is_like};
+use machine::state::{Ask, State};
+use serde_json::json;
 
-use super::tell::give;
-use crate::args::{AnswerArgs, CallArgs, DenyArgs, ResolveArgs};
+use super::tell::{self, give};
+use crate::args::{AnswerArgs, ApproveArgs, DenyArgs, Reach, ResolveArgs};
 use crate::error::{CommandError, Kind};
 use crate::locate::Records;
+use crate::output;
+use crate::project_rule::ProjectRule;
 
 /// Lets an asked call run.
-pub(crate) fn approve(args: &CallArgs, json: bool) -> Result<u8, CommandError> {
-    let (records, id, asks) = open(&args.id)?;
-    let call =
-        choose(&id, args.call, &asks, "approval", |ask| matches!(ask, Ask::Approval { .. }))?;
-    give(records, &id, "approve", Command::Approve { call }, &format!("may run {call}"), json)
+pub(crate) fn approve(args: &ApproveArgs, json: bool) -> Result<u8, CommandError> {
+    let (records, id, state) = open(&args.which.id)?;
+    let asks = state.asks();
+    let is_approval = |ask: &Ask| matches!(ask, Ask::Approval { .. });
+    let call = choose(&id, args.which.call, &asks, "approval", is_approval)?;
+    let hash = shown_hash(&asks, call, args.hash.as_deref())?;
+    let (scope, reach) = match args.reach {
+        Reach::Once => (Scope::Once, ""),
+        Reach::Task => (Scope::Task, " for the rest of the task"),
+        Reach::Project => (Scope::Project, " for the project"),
+    };
+    check_pattern(args, &asks, call)?;
+    let rule = match scope {
+        Scope::Project => Some(
+            ProjectRule::prepare(&state, call, args.like.as_deref())
+                .map_err(|reason| CommandError::new(Kind::Refused, reason))?,
+        ),
+        Scope::Once | Scope::Task => None,
+    };
+    let like = args.like.clone();
+    let command = Command::Approve { call, scope, like, hash, via: Some(Channel::Command) };
+    let process = records.give(&id, command)?;
+    let written = rule.as_ref().map(|rule| rule.write()).transpose().map_err(|reason| {
+        CommandError::environment(format!("{call} may run, but no rule was written: {reason}"))
+    })?;
+    if json {
+        let mut answer = tell::answer(&id, "approve", process);
+        answer["call"] = json!(call);
+        answer["hash"] = json!(hash);
+        if let Some(rule) = &rule {
+            answer["rule"] = json!({ "path": rule.path(), "text": rule.rule() });
+        }
+        output::json(&answer);
+        return Ok(0);
+    }
+    let what = named(&state, call).unwrap_or_default();
+    let mut lines = tell::told(&id, &format!("may run {call}{reach}{what}"), process, false);
+    lines.extend(written.into_iter().flatten());
+    output::lines(&lines);
+    Ok(0)
+}
+
+/// What was answered, so that a person sees it: the call in a line and its hash.
+fn named(state: &State, call: CallId) -> Option<String> {
+    let open = state.data().calls.iter().find(|open| open.id == call)?;
+    let title = view::story::title(&open.action.tool, &open.action.label, &open.action.input);
+    Some(format!(": {title} ({})", open.hash()))
+}
+
+fn check_pattern(args: &ApproveArgs, asks: &[Ask], call: CallId) -> Result<(), CommandError> {
+    let Some(like) = &args.like else { return Ok(()) };
+    if args.reach == Reach::Once {
+        return Err(CommandError::usage("--like is about more than this call")
+            .hint("add --for task or --for project"));
+    }
+    let covers = |ask: &Ask| match ask {
+        Ask::Approval { call: asked, tool, input, .. } if *asked == call => {
+            tool == "shell" && is_like(like, input)
+        }
+        _ => false,
+    };
+    if asks.iter().any(covers) {
+        return Ok(());
+    }
+    Err(CommandError::usage(format!("{like:?} does not mean {call}: nothing was approved"))
+        .hint("a pattern is the program and its words; * is any word, and a last * any words")
+        .hint("every command of the line must be like it, without redirections and variables"))
+}
+
+/// The hash of what is asked, if that is what the person saw.
+fn shown_hash(
+    asks: &[Ask],
+    call: CallId,
+    seen: Option<&str>,
+) -> Result<Option<CallHash>, CommandError> {
+    let hash = asks.iter().find_map(|ask| match ask {
+        Ask::Approval { call: asked, hash, .. } if *asked == call => Some(*hash),
+        _ => None,
+    });
+    match (hash, seen) {
+        (Some(hash), Some(seen)) if !hash.begins_with(seen) => Err(CommandError::new(
+            Kind::Refused,
+            format!("{call} has changed since it was shown: it is {hash}, not {seen}"),
+        )
+        .hint("drivetrain approvals shows it as it is now")),
+        (hash, _) => Ok(hash),
+    }
 }
 
 /// Refuses an asked call, or to answer.
 pub(crate) fn deny(args: &DenyArgs, json: bool) -> Result<u8, CommandError> {
-    let (records, id, asks) = open(&args.which.id)?;
+    let (records, id, state) = open(&args.which.id)?;
+    let asks = state.asks();
     let fits = |ask: &Ask| matches!(ask, Ask::Approval { .. } | Ask::Question { .. });
     let call = choose(&id, args.which.call, &asks, "approval", fits)?;
-    let command = Command::Deny { call, reason: args.reason.clone() };
+    let hash = shown_hash(&asks, call, None)?;
+    let reason = args.reason.clone();
+    let command = Command::Deny { call, reason, hash, via: Some(Channel::Command) };
     give(records, &id, "deny", command, &format!("may not run {call}"), json)
 }
 
 /// Answers a question, or decides the next move.
 pub(crate) fn answer(args: &AnswerArgs, json: bool) -> Result<u8, CommandError> {
-    let (records, id, asks) = open(&args.id)?;
+    let (records, id, state) = open(&args.id)?;
+    let asks = state.asks();
     let is_question = |ask: &Ask| matches!(ask, Ask::Question { .. });
     let (call, text) = match args.words.as_slice() {
         [call, text] => {
@@ -68,7 +159,8 @@ pub(crate) fn answer(args: &AnswerArgs, json: bool) -> Result<u8, CommandError> 
 
 /// Says what became of a call in doubt.
 pub(crate) fn resolve(args: &ResolveArgs, json: bool) -> Result<u8, CommandError> {
-    let (records, id, asks) = open(&args.which.id)?;
+    let (records, id, state) = open(&args.which.id)?;
+    let asks = state.asks();
     let call = choose(&id, args.which.call, &asks, "resolution", |ask| {
         matches!(ask, Ask::InDoubt { .. })
     })?;
@@ -80,13 +172,13 @@ pub(crate) fn resolve(args: &ResolveArgs, json: bool) -> Result<u8, CommandError
     give(records, &id, "resolve", Command::Resolve { call, how }, &format!("{done}: {call}"), json)
 }
 
-fn open(prefix: &str) -> Result<(Records, TaskId, Vec<Ask>), CommandError> {
+fn open(prefix: &str) -> Result<(Records, TaskId, State), CommandError> {
     use journal::Journal;
     let records = Records::open()?;
     let id = records.find(prefix)?;
     let row = records.journal.task(id.as_str())?;
     let task = records.glance(&row)?;
-    Ok((records, id, task.state.asks()))
+    Ok((records, id, task.state))
 }
 
 /// The call that was named, or the only one that waits. One that was named is passed on as it is: the task

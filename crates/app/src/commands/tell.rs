@@ -2,7 +2,7 @@
 
 use machine::Command;
 use machine::id::TaskId;
-use serde_json::json;
+use serde_json::{Value, json};
 use view::Line;
 
 use crate::args::{CancelArgs, InterruptArgs, NoteArgs, RaiseArgs};
@@ -78,15 +78,23 @@ pub(crate) fn give(
     let ends = matches!(command, Command::Cancel { .. });
     let process = records.give(id, command)?;
     if json {
-        output::json(
-            &json!({ "v": 1, "ok": true, "task": id, "command": name, "process": process }),
-        );
+        output::json(&answer(id, name, process));
         return Ok(0);
     }
+    output::lines(&told(id, done, process, ends));
+    Ok(0)
+}
+
+/// What a program reads of a command that was taken.
+pub(crate) fn answer(id: &TaskId, name: &str, process: Option<u32>) -> Value {
+    json!({ "v": 1, "ok": true, "task": id, "command": name, "process": process })
+}
+
+/// What a person reads of it.
+pub(crate) fn told(id: &TaskId, done: &str, process: Option<u32>, ends: bool) -> Vec<Line> {
     let mut lines = vec![Line::plain(format!("task {id} {done}"))];
     if process.is_none() && !ends {
         lines.push(Line::plain(format!("no process drives it: drivetrain resume {id} goes on")));
     }
-    output::lines(&lines);
-    Ok(0)
+    lines
 }

@@ -15,8 +15,9 @@ use machine::state::Ask;
 use runtime::inbox::Inbox;
 use view::{Line, Tone, approvals, spend};
 
+use super::answer::{self, Unclear, answer, question};
 use super::reader::{Reader, Source, Typed};
-use super::{Asks, News, Open, Unclear, answer, give, question};
+use super::{Asks, News, Open, give, give_with_rule};
 use crate::commands::hand_over;
 use crate::error::CommandError;
 use crate::locate::Records;
@@ -308,13 +309,18 @@ impl Chat<'_> {
                 self.asks.drop(self.task, &ask);
             }
             Err(Unclear::Nothing) => {}
+            Err(Unclear::ShowAll) if attended => {
+                self.screen.lines(approvals::shown(&ask, approvals::Amount::Whole));
+            }
+            Err(Unclear::Help) if attended => self.screen.lines(answer::help()),
             Err(Unclear::Expected(what)) if attended => {
                 self.tell(Tone::Bad, format!("expected {what}"));
             }
             // Lines that nobody sees being asked for are messages: none is lost, and nothing is approved by one.
-            Err(Unclear::Expected(_)) => match ask {
+            Err(Unclear::Expected(_) | Unclear::ShowAll | Unclear::Help) => match ask {
                 Ask::Approval { call, .. } => {
-                    self.give(Command::Deny { call, reason: UNANSWERED.to_owned() });
+                    // Nobody looked at the call, so nothing is to be learned from this.
+                    self.give(Command::deny(call, UNANSWERED));
                     self.asks.drop(self.task, &ask);
                     return self.say(words, attended);
                 }
@@ -380,8 +386,8 @@ impl Chat<'_> {
     }
 
     fn give(&self, command: Command) {
-        match give(self.inbox, self.task, command) {
-            Ok(()) => {}
+        match give_with_rule(self.inbox, self.task, command) {
+            Ok(shown) => self.screen.lines(shown),
             // The task has ended or the process is stopping: the screen says so.
             Err(reason) if reason.is_empty() => {}
             Err(reason) => self.tell(Tone::Bad, format!("refused: {reason}")),

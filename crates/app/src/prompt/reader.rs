@@ -1,11 +1,13 @@
 //! Where lines come from: a terminal with editing and a history, or whatever standard input is.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::BufRead;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use machine::id::{CallId, TaskId};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -38,18 +40,42 @@ pub(crate) enum Typed {
     End,
 }
 
-/// Counts the questions that were put on the screen. Clones share the count.
+/// What the screen has of questions. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Shown(Arc<AtomicU64>);
+pub(crate) struct Shown {
+    count: Arc<AtomicU64>,
+    /// The call that the prompt asks about, and whether it was settled elsewhere.
+    asked: Arc<Mutex<Option<(TaskId, CallId, bool)>>>,
+}
 
 impl Shown {
     /// One more was shown; its number.
     pub(crate) fn next(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::SeqCst) + 1
+        self.count.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     fn last(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
+        self.count.load(Ordering::SeqCst)
+    }
+
+    /// A call needs no answer any more: a prompt that asks about it says so when it is drawn again.
+    pub(crate) fn settle(&self, task: &TaskId, call: CallId) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, about, settled)) = asked.as_mut()
+            && (&*of, *about) == (task, call)
+        {
+            *settled = true;
+        }
+    }
+
+    fn ask(&self, about: Option<(TaskId, CallId)>) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        *asked = about.map(|(task, call)| (task, call, false));
+    }
+
+    fn settled(&self) -> Option<CallId> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.as_ref().and_then(|(_, call, settled)| settled.then_some(*call))
     }
 }
 
@@ -93,6 +119,15 @@ impl Reader {
                     Ok(0) | Err(_) => Typed::End,
                 }
             }
+        }
+    }
+
+    /// Says which call the next line is about, if it is about one.
+    pub(crate) fn asks(&self, about: Option<(TaskId, CallId)>) {
+        if let Reader::Terminal(terminal) = self
+            && let Some(words) = terminal.editor.helper()
+        {
+            words.shown.ask(about);
         }
     }
 
@@ -197,6 +232,19 @@ impl Hinter for Words {
     }
 }
 
-impl Highlighter for Words {}
+impl Highlighter for Words {
+    /// A question that was settled elsewhere is taken off the screen, in a text of the same width: what is typed stands
+    /// where it stood.
+    fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
+        match self.shown.settled() {
+            Some(call) => {
+                let width = prompt.chars().count();
+                let text = format!("{call} is settled: Enter");
+                Cow::Owned(format!("{text:width$.width$}"))
+            }
+            None => Cow::Borrowed(prompt),
+        }
+    }
+}
 impl Validator for Words {}
 impl Helper for Words {}

@@ -363,7 +363,10 @@ fn at_a_terminal_a_line_begun_before_the_question_is_no_answer_to_it() {
     screen.until("y");
     place.write("go", "");
     screen.until("? c2 wants to run").until("> ").keys("\r");
-    screen.until("a question came while you typed").until("run c2? [y/n] ").enter("n not now");
+    screen
+        .until("a question came while you typed")
+        .until("run c2? [y/t/p/n/a/?] ")
+        .enter("n not now");
     screen.until("c2 denied: not now").until("says: Well.");
     assert!(!place.folder().join("made").exists());
     // What was typed is still there, to be sent or not.

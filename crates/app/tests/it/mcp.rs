@@ -220,6 +220,34 @@ fn a_servers_tool_passes_the_same_gate() {
 }
 
 #[test]
+fn an_answer_for_the_project_is_a_rule_that_the_next_task_finds() {
+    let place = project();
+    place.ok(&["trust", "--yes"]);
+    calls(&place, "mcp__test__echo", "{ text = \"hello\" }");
+    let policy = "# mine\nunattended = \"wait\"\n\n[[rule]]\ntool = \"*\" # all\ndecide = \"ask\"";
+    place.write(".drivetrain/policy.toml", policy);
+    assert_eq!(place.run(&RUN).code, 13);
+    let id = place.id();
+    let ran = place.ok(&["approve", &id, "--for", "project"]);
+    assert!(ran.contains("for the project: mcp__test__echo"), "{ran}");
+    assert!(
+        ran.contains("  [[rule]]\n  tool = \"mcp__test__echo\"\n  decide = \"allow\""),
+        "{ran}"
+    );
+    let written = place.read(".drivetrain/policy.toml");
+    let (before, after) = policy.split_at(policy.find("[[rule]]").unwrap());
+    assert!(written.starts_with(before) && written.ends_with(after), "{written}");
+    assert!(written.contains(&format!("# approved at c1 of task {id} on 20")), "{written}");
+    place.ok(&["resume", &id]);
+    place.ok(&RUN);
+    let newest = place.tasks()[0]["id"].as_str().unwrap().to_owned();
+    assert_ne!(newest, id);
+    let events = place.events(&newest);
+    assert_eq!(of(&events, "tool_ended")[0]["result"]["text"], "hello", "nobody was asked");
+    assert_eq!(of(&events, "tool_started")[0]["allowed_by"], "rule 1");
+}
+
+#[test]
 fn a_kill_in_the_middle_of_a_call_leaves_it_in_doubt_and_no_server_behind() {
     let place = project();
     allow(&place);

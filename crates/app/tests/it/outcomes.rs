@@ -253,6 +253,7 @@ fn an_approval_that_waits_is_given_from_outside() {
     It waits for a person.
       ? c1 wants to run shell (asked by rule 1 of .drivetrain/policy.toml:2: look first)
           command: echo 1 >> out.txt
+          hash: 739a9bc19079
 
     spent      1 turn, TIME
     driver     workflow
@@ -261,6 +262,7 @@ fn an_approval_that_waits_is_given_from_outside() {
 
     next
       drivetrain approve ID c1             let it run
+      drivetrain approve ID c1 --for task  let it run, also when it comes again
       drivetrain deny ID c1 --reason TEXT  refuse it
       drivetrain resume ID                 then go on: no process drives it
     ");

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod decisions;
 mod gate;
 mod laws;
 mod llm;
@@ -11,3 +12,4 @@ mod rig;
 mod scenarios;
 mod servers;
 mod shell;
+mod shortcuts;

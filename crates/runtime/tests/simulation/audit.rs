@@ -439,7 +439,9 @@ impl TaskAudit {
 
     /// The effects that the task waits for, timers apart.
     pub(crate) fn outstanding(&self) -> Vec<EffectId> {
-        let timer = |pending: &Pending| matches!(pending, Pending::Alarm | Pending::Deadline);
+        let timer = |pending: &Pending| {
+            matches!(pending, Pending::Alarm | Pending::Deadline | Pending::DeciderTimer(_))
+        };
         self.state.data().pending.iter().filter(|(_, p)| !timer(p)).map(|(id, _)| *id).collect()
     }
 }

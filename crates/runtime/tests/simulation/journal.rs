@@ -293,7 +293,8 @@ fn doctored(host: &Host, bug: Option<Bug>) -> Loaded {
         saved.data.pending.clear();
         for call in &mut saved.data.calls {
             if matches!(call.status, CallStatus::Running { .. }) {
-                call.status = CallStatus::Queued { approved: true, repeated: true };
+                call.status =
+                    CallStatus::Queued { approved: true, repeated: true, by: String::new() };
             }
         }
     }

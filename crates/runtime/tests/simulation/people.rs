@@ -5,8 +5,9 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 
 use machine::event::EventKind;
 use machine::id::{CallId, TaskId};
-use machine::input::{Command, Input, Resolution};
+use machine::input::{Channel, Command, Input, Resolution};
 use machine::policy::budget::Budget;
+use machine::policy::grant::Scope;
 use machine::state::{Ask, State};
 use machine::task::Outcome;
 use machine::time::Span;
@@ -146,7 +147,7 @@ impl People {
             7 | 8 => Command::Steer { text: self.text() },
             9 | 10 => Command::FollowUp { text: self.text() },
             11 => Command::Raise(higher(&state.data().budget)),
-            12 => Command::Approve { call },
+            12 => Command::approve(call),
             13 => Command::Tell { line: self.text() },
             14 => Command::Resolve { call, how: Resolution::Retry },
             _ => Command::HandOver(scenario::driver(2, random, 1)),
@@ -156,10 +157,19 @@ impl People {
     /// An answer that fits a question.
     pub(crate) fn reply(&mut self, ask: &Ask, random: &mut Random) -> Command {
         match ask {
-            Ask::Approval { call, .. } if random.one_in(3) => {
-                Command::Deny { call: *call, reason: self.text() }
-            }
-            Ask::Approval { call, .. } => Command::Approve { call: *call },
+            Ask::Approval { call, hash, .. } if random.one_in(3) => Command::Deny {
+                call: *call,
+                reason: self.text(),
+                hash: (!random.one_in(4)).then_some(*hash),
+                via: None,
+            },
+            Ask::Approval { call, hash, .. } => Command::Approve {
+                call: *call,
+                scope: *random.pick(&[Scope::Once, Scope::Once, Scope::Task, Scope::Project]),
+                like: None,
+                hash: (!random.one_in(4)).then_some(*hash),
+                via: *random.pick(&[None, Some(Channel::Prompt), Some(Channel::Command)]),
+            },
             Ask::Question { call, .. } => Command::Answer { call: *call, text: self.text() },
             Ask::InDoubt { call, .. } => {
                 let how = *random.pick(&[Resolution::Did, Resolution::DidNot, Resolution::Retry]);
@@ -199,7 +209,7 @@ fn is_visible(command: &Command, task: &TaskAudit) -> bool {
         Command::Interrupt { note: text } | Command::Steer { text } => note_is_kept(text, task),
         Command::FollowUp { text } => note_is_kept(text, task),
         Command::Raise(_) => some(&|kind| matches!(kind, EventKind::BudgetRaised { .. })),
-        Command::Approve { call: asked } => some(
+        Command::Approve { call: asked, .. } => some(
             &|kind| matches!(kind, EventKind::ApprovalDecided { call, allowed: true, .. } if call == asked),
         ),
         Command::Deny { call: asked, .. } => some(

@@ -56,8 +56,8 @@ planted! {
         LastRecordIsMissed by Fold | Sound,
             from outside by NeverRevived | ComesToAnEnd | NothingLost;
     a_snapshot_with_the_wrong_number_is_noticed:
-        SnapshotNumberIsWrong by Fold | Sound,
-            from outside by NothingDoubled | ComesToAnEnd | NothingLost;
+        SnapshotNumberIsWrong by Fold | Sound | NeverRevived,
+            from outside by NeverRevived | NothingDoubled | ComesToAnEnd | NothingLost;
     an_unsafe_call_that_runs_again_is_noticed:
         UnsafeCallsRunAgain by Fold | NothingDoubled, from outside by NothingDoubled;
     a_forgotten_loss_of_the_owner_is_noticed:

@@ -2,6 +2,7 @@
 
 use machine::id::TaskId;
 use machine::policy::budget::Budget;
+use machine::policy::decider::{Decider, DeciderKind};
 use machine::policy::permission::{Decide, Policy, Rule, Unattended};
 use machine::server::ServerSpec;
 use machine::task::{Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec};
@@ -160,14 +161,30 @@ fn budget(random: &mut Random) -> Budget {
 
 fn policy(random: &mut Random) -> Policy {
     let rule = |tool: &str, decide| Rule { tool: tool.to_owned(), decide, ..Rule::default() };
-    let unattended = if random.one_in(3) { Unattended::Deny } else { Unattended::Wait };
+    let (unattended, deciders) = match random.below(3) {
+        0 => (Unattended::Deny, Vec::new()),
+        1 => (Unattended::Escalate, deciders(random)),
+        _ => (Unattended::Wait, Vec::new()),
+    };
     let rules = match random.below(6) {
         0 => vec![rule("shell", Decide::Ask)],
         1 => vec![rule("write", Decide::Ask), rule("shell", Decide::Allow)],
         2 => vec![rule("edit", Decide::Deny)],
         _ => Vec::new(),
     };
-    Policy { rules, unattended, ..Policy::default() }
+    Policy { rules, unattended, deciders, ..Policy::default() }
+}
+
+/// A chain of any length: models, and at its end perhaps a person with or without patience.
+fn deciders(random: &mut Random) -> Vec<Decider> {
+    let mut deciders = Vec::new();
+    for n in 0..random.below(3) {
+        let model = DeciderKind::Model { model: "sim/model".to_owned(), rubric: "r".to_owned() };
+        let kind = if random.one_in(3) { DeciderKind::Person } else { model };
+        let timeout = random.one_in(2).then(|| Span(50 + random.below(500)));
+        deciders.push(Decider { name: format!("d{n}"), kind, timeout });
+    }
+    deciders
 }
 
 /// A driver of any kind; composites have scripted children.

@@ -68,6 +68,7 @@ fn a_crash_and_what_a_person_says_of_it() {
     turn 1: 1 action
     ? c1 wants to run shell (asked by rule 1: look first)
         command: make install
+        hash: 48e390454c3b
     c1 approved
     ? c1 is in doubt: shell was under way when the process stopped; did it run?
         command: make install

@@ -65,6 +65,7 @@ fn an_approval_is_shown_whole_with_the_commands_that_answer() {
           command:
             | rm -rf build
             | rm -rf dist
+          hash: cce9880223f7
 
     spent      1 turn of 2, 200ms
     driver     workflow
@@ -73,6 +74,7 @@ fn an_approval_is_shown_whole_with_the_commands_that_answer() {
 
     next
       drivetrain approve k3v9 c1             let it run
+      drivetrain approve k3v9 c1 --for task  let it run, also when it comes again
       drivetrain deny k3v9 c1 --reason TEXT  refuse it
       drivetrain resume k3v9                 then go on: no process drives it
     ");

@@ -258,8 +258,12 @@ impl Rig {
             }
             Pending::Checkpoint => Signal::Checkpointed(id, Ok("c".to_owned())).into(),
             Pending::Verify => Signal::Verified(id, Ok(vec![criterion])).into(),
-            Pending::Consult => Signal::Consulted(id, Err("no".to_owned())).into(),
-            Pending::Retry | Pending::Alarm | Pending::Deadline => Signal::TimerFired(id).into(),
+            Pending::Consult | Pending::Decider(_) => {
+                Signal::Consulted(id, Err("no".to_owned())).into()
+            }
+            Pending::Retry | Pending::Alarm | Pending::Deadline | Pending::DeciderTimer(_) => {
+                Signal::TimerFired(id).into()
+            }
         })
     }
 

@@ -352,8 +352,29 @@ fn name(effect: &Effect) -> String {
     }
 }
 
+/// A decider that says anything there is to say, and nonsense.
+fn judge(call: &ModelCall) -> Reply {
+    let text = match call.question % 5 {
+        0 => r#"{"decision":"deny","reason":"no"}"#,
+        1 => r#"{"decision":"unsure"}"#,
+        2 => "Of course it may run!",
+        _ => r#"{"decision":"allow","reason":"yes"}"#,
+    };
+    let block = Block { part: Part::Text { text: text.to_owned() }, native: None };
+    Reply {
+        id: String::new(),
+        model: "sim".to_owned(),
+        message: Message { role: Role::Assistant, blocks: vec![block] },
+        stop: StopReason::EndTurn,
+        usage: Usage::default(),
+    }
+}
+
 /// A model that asks for two tools, then for one, then is done; whatever is answered.
 fn think(call: &ModelCall) -> Result<Reply, ModelFailure> {
+    if call.system.starts_with("You decide whether one call") {
+        return Ok(judge(call));
+    }
     let said = call.messages.iter().filter(|message| message.role == Role::Assistant).count();
     let tool = |at: usize, name: &str, input: serde_json::Value| Block {
         part: Part::ToolUse { id: format!("u{said}-{at}"), name: name.to_owned(), input },
