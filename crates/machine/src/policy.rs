@@ -2,6 +2,7 @@
 
 pub mod breaker;
 pub mod budget;
+pub mod hosts;
 pub mod permission;
 pub mod price;
 pub mod retry;
