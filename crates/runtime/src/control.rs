@@ -184,7 +184,10 @@ pub fn send(path: &Path, task: &TaskId, command: Command) -> Result<(), ControlE
 }
 
 /// Socket addresses hold 107 bytes; a deep folder is reached through its descriptor.
-fn with_short_path<T>(path: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn with_short_path<T>(
+    path: &Path,
+    act: impl FnOnce(&Path) -> io::Result<T>,
+) -> io::Result<T> {
     if path.as_os_str().len() < 100 {
         return act(path);
     }

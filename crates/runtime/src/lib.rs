@@ -8,6 +8,7 @@ pub mod acceptance;
 pub mod beneath;
 pub mod clock;
 pub mod control;
+pub mod egress;
 pub mod fake;
 pub mod home;
 pub mod host;

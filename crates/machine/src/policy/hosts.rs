@@ -140,6 +140,27 @@ impl Grant {
         self.port
     }
 
+    /// Judges the name of the server in the first message of TLS: it is the host that was asked for, so that nobody
+    /// asks for one host and talks to another behind the same address. An address is named by nobody, or as itself.
+    pub fn check_server_name(&self, name: Option<&[u8]>) -> Result<(), Refusal> {
+        let Some(name) = name else {
+            return match &self.host {
+                Host::Address(_) => Ok(()),
+                Host::Name(host) => Err(Refusal::because(format!(
+                    "TLS to {host} does not say which server it asks for, so it cannot be checked"
+                ))),
+            };
+        };
+        let text = String::from_utf8_lossy(name);
+        match Host::parse(&text) {
+            Ok(host) if host == self.host => Ok(()),
+            _ => Err(Refusal::because(format!(
+                "TLS asks for the server {text:?}, but the connection was asked for {}",
+                self.host
+            ))),
+        }
+    }
+
     /// Judges an address that the host was resolved to. A host that is an address leads to itself only.
     pub fn admit(&self, address: IpAddr) -> Result<Admitted, Refusal> {
         let admitted = Ok(Admitted(SocketAddr::new(address, self.port)));
@@ -266,7 +287,6 @@ impl Manner {
 
 /// One line of the log: a wish to reach a host and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Passage {
     /// The host as it was asked for. It may hold anything if it was refused: show it with care.
     pub host: String,
