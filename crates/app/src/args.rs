@@ -143,6 +143,7 @@ EXAMPLES:
     /// The journal is read and folded again; what is shown is what happened. Works for running tasks too.
     #[command(
         after_long_help = "EXAMPLES:\n  drivetrain log 7k3\n  drivetrain log 7k3 --follow\n  \
+        drivetrain log 7k3 --network\n  \
         drivetrain log 7k3 --json | jq 'select(.type == \"tool_ended\")'"
     )]
     Log(LogArgs),
@@ -587,6 +588,10 @@ pub(crate) struct LogArgs {
     /// Go on until the task has ended
     #[arg(long, short)]
     pub(crate) follow: bool,
+
+    /// Show instead which hosts its sandboxes have reached for, and what became of it
+    #[arg(long, conflicts_with = "follow")]
+    pub(crate) network: bool,
 }
 
 /// Arguments of `cancel`.

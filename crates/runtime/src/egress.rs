@@ -191,17 +191,19 @@ impl Shared {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the log, unless it is full; the last entry says that it is.
+    /// Tells the log, unless it is full; the last entry says that it is. The end of what was allowed is always told
+    /// and not counted: there are no more of these than of the others.
     fn note(&self, mut passage: Passage) {
-        let limit = self.options.limits.passages;
-        let used = self.passages.fetch_add(1, Ordering::Relaxed);
-        // The end of what was allowed is always told: there are no more of these than of the others.
-        if used >= limit && passage.decision != Decision::Ended {
+        if passage.decision != Decision::Ended {
+            let limit = self.options.limits.passages;
+            let used = self.passages.fetch_add(1, Ordering::Relaxed);
             if used > limit {
                 return;
             }
-            passage.reason =
-                format!("the log is full after {limit} entries: more are refused and not told");
+            if used == limit {
+                passage.reason =
+                    format!("the log is full after {limit} entries: more are refused and not told");
+            }
         }
         passage.host = passage.host.chars().take(300).collect();
         (self.log)(passage);

@@ -12,6 +12,7 @@ mod fake;
 mod help;
 mod mcp;
 mod model;
+mod network;
 mod outcomes;
 mod pty;
 mod signals;

@@ -91,35 +91,59 @@ fn exchange(
     reached.open();
     let idle = shared.options.limits.idle;
     let sent = send_request(guest, &mut reached, request, idle);
-    // A server may answer before it has heard all, and then stop listening.
-    let broke_in_body = sent.is_err();
+    // A server may answer before it has heard all, and then stop listening; its answer is there or comes soon. Any
+    // other fault is the client's, and half a request is not waited for.
+    let mut heard = Heard { all: true, patience: idle };
+    if let Err(error) = &sent {
+        reached.end = error.to_string();
+        if !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) {
+            return Ok(false);
+        }
+        heard = Heard { all: false, patience: shared.options.limits.head.min(idle) };
+    }
     let stream = reached.stream.try_clone()?;
     let mut server = Inlet::new(&stream);
-    let carried = match read_answer(&mut server, method, idle) {
-        Ok(answer) => {
-            let whole = match answer.body {
-                Body::None | Body::Length(_) => true,
-                Body::Chunked => request.chunks,
-                Body::UntilEnd => false,
-            };
-            let keeps = request.keeps && whole && !broke_in_body;
-            let frames = if request.chunks { Frames::Chunks } else { Frames::Bare };
-            socket.write_all(&answer.onward(request, keeps)).and_then(|()| {
-                carry_body(&mut server, &mut socket, answer.body, frames, idle).map(|()| keeps)
-            })
-        }
-        Err(error) => {
-            let missed = Missed { decision: Decision::Failed, reason: error.to_string() };
-            socket.write_all(&answer_missed(&missed)).and(Err(error))
-        }
-    };
+    let carried = carry_answer(guest, &mut server, request, method, heard, idle);
     reached.counts.down = server.came;
-    if let Err(error) =
-        sent.and(carried.as_ref().map(|_| ()).map_err(|error| io::Error::other(error.to_string())))
-    {
+    if let Err(error) = &carried {
         reached.end = error.to_string();
     }
     carried
+}
+
+/// What the server has heard of a request, and how long its answer is waited for.
+struct Heard {
+    all: bool,
+    patience: Duration,
+}
+
+/// Carries the answer to the client. Whether the client was told that another request can follow.
+fn carry_answer(
+    guest: &Guest<'_>,
+    server: &mut Inlet<&TcpStream>,
+    request: &Request,
+    method: &str,
+    heard: Heard,
+    idle: Duration,
+) -> io::Result<bool> {
+    let mut socket = guest.socket;
+    let answer = match read_answer(server, method, heard.patience) {
+        Ok(answer) => answer,
+        Err(error) => {
+            let missed = Missed { decision: Decision::Failed, reason: error.to_string() };
+            socket.write_all(&answer_missed(&missed))?;
+            return Err(error);
+        }
+    };
+    let (whole, frames) = match answer.body {
+        Body::None | Body::Length(_) => (true, Frames::Chunks),
+        Body::Chunked if request.chunks => (true, Frames::Chunks),
+        Body::Chunked | Body::UntilEnd => (false, Frames::Bare),
+    };
+    let keeps = request.keeps && whole && heard.all;
+    socket.write_all(&answer.onward(request, keeps))?;
+    carry_body(server, &mut socket, answer.body, frames, idle)?;
+    Ok(keeps)
 }
 
 fn send_request(
