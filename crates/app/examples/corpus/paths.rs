@@ -283,10 +283,10 @@ enum Outcome {
 
 fn outcome(code: i32, ran: &Ran) -> Outcome {
     let events = ran.out.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let ended = events.filter(|event| event["type"] == "tool_ended").last();
+    let ended = events.filter(|event| event["type"] == "tool_ended").next_back();
     match ended {
         // The file with the task was refused before anything began.
-        None if code == 2 && ran.err.starts_with("error:") => Outcome::Refused(ran.err.clone()),
+        None if code == 2 && ran.err.contains("\"error\"") => Outcome::Refused(ran.err.clone()),
         None => Outcome::Untyped(format!("exit {code} without a result: {}", ran.err)),
         Some(event) => {
             let (status, text) = (&event["result"]["status"], event["result"]["text"].to_string());

@@ -190,6 +190,9 @@ fn odd_texts_are_refused_with_a_reason() {
         above.as_str(),
         "%2E%2e/x",
         ":!x",
+        "-rf",
+        "--help",
+        "..;/x",
         "/dev/stdin",
         "/dev/null",
     ] {
