@@ -242,6 +242,14 @@ EXAMPLES:
     #[command(after_long_help = "EXAMPLES:\n  drivetrain doctor\n  drivetrain doctor --json")]
     Doctor,
 
+    /// Try the sandbox by hand, or see what it shows
+    #[command(
+        subcommand,
+        after_long_help = "EXAMPLES:\n  drivetrain sandbox run -- cargo test\n  \
+        drivetrain sandbox run --network open -- npm install\n  drivetrain sandbox show"
+    )]
+    Sandbox(SandboxCmd),
+
     /// Look at the project's files that start programs, and say that you trust them
     ///
     /// No server of .drivetrain/mcp.toml or .mcp.json is started before. What is trusted is the content: a file that
@@ -330,6 +338,66 @@ pub(crate) struct FakeModelArgs {
     pub(crate) port: u16,
 }
 
+/// What `sandbox` can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SandboxCmd {
+    /// Run a command in this folder as a task would: same walls, this terminal
+    ///
+    /// Ends with the command's exit code; 125 if the sandbox itself fails, 20 if it cannot be had on this machine.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain sandbox run -- cargo test
+  drivetrain sandbox run --network open -- npm install
+  drivetrain sandbox run --read ~/models --write /srv/out -- make
+  drivetrain sandbox run --level reduced -- sh")]
+    Run(SandboxRunArgs),
+    /// Print what a command in this folder would see, in the order it is laid out
+    Show(SandboxProfile),
+}
+
+/// What a sandbox is tried with.
+#[derive(Debug, Args)]
+pub(crate) struct SandboxProfile {
+    /// none, loopback, open, or hosts separated by commas
+    #[arg(long, value_name = "NETWORK", default_value = "none")]
+    pub(crate) network: String,
+
+    /// A path that can be read beside what everybody can (repeatable)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) read: Vec<String>,
+
+    /// A path that can be written beside this folder (repeatable)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) write: Vec<String>,
+
+    /// How strong: full or reduced
+    #[arg(long, value_name = "LEVEL", value_parser = ["full", "reduced"], default_value = "full")]
+    pub(crate) level: String,
+}
+
+/// Arguments of `sandbox run`.
+#[derive(Debug, Args)]
+pub(crate) struct SandboxRunArgs {
+    #[command(flatten)]
+    pub(crate) profile: SandboxProfile,
+
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND", required = true, last = true)]
+    pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+/// The walls around what a task starts.
+#[derive(Debug, Args, Default)]
+pub(crate) struct WallArgs {
+    /// How strong: full, or reduced where the system has no namespaces
+    #[arg(long, value_name = "LEVEL", value_parser = ["full", "reduced"], help_heading = "Sandbox")]
+    pub(crate) sandbox: Option<String>,
+
+    /// Run without a sandbox: commands can do all that you can; every summary says so
+    #[arg(long, conflicts_with = "sandbox", help_heading = "Sandbox")]
+    pub(crate) no_sandbox: bool,
+}
+
 /// What `journal` can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JournalCmd {
@@ -378,6 +446,9 @@ pub(crate) struct RunArgs {
     pub(crate) place: PlaceArgs,
 
     #[command(flatten)]
+    pub(crate) walls: WallArgs,
+
+    #[command(flatten)]
     pub(crate) traffic: TrafficArgs,
 
     #[command(flatten)]
@@ -397,7 +468,7 @@ pub(crate) struct ChatArgs {
     pub(crate) model: Option<String>,
 
     /// Go on with this chat; --model hands it to another model
-    #[arg(long, value_name = "ID", conflicts_with_all = ["check", "max_steps", "Limits", "PlaceArgs"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["check", "max_steps", "Limits", "PlaceArgs", "WallArgs"])]
     pub(crate) resume: Option<String>,
 
     /// A command that must succeed when you say /done (repeatable)
@@ -413,6 +484,9 @@ pub(crate) struct ChatArgs {
 
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
+
+    #[command(flatten)]
+    pub(crate) walls: WallArgs,
 
     #[command(flatten)]
     pub(crate) traffic: TrafficArgs,

@@ -15,6 +15,7 @@ pub(crate) mod prepare;
 pub(crate) mod reply;
 pub(crate) mod resume;
 pub(crate) mod run;
+pub(crate) mod sandbox;
 pub(crate) mod show;
 pub(crate) mod tell;
 pub(crate) mod trust;

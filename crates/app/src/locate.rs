@@ -83,6 +83,7 @@ impl Task {
         row["driven_by"] = json!(self.driven_by);
         row["interrupted"] = json!(self.interrupted);
         row["folder"] = json!(self.state.data().spec.folder);
+        row["sandbox"] = json!(self.state.data().spec.sandbox);
         row["verdict"] = json!(self.story.verdict);
         row
     }

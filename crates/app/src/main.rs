@@ -16,10 +16,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Cmd, FakeCmd, JournalCmd};
+use args::{Cli, Cmd, FakeCmd, JournalCmd, SandboxCmd};
 use error::CommandError;
 
 fn main() -> ExitCode {
+    // Inside a sandbox this program becomes the command here.
+    runtime::sandbox::helper::enter();
     std::panic::set_hook(Box::new(|panic| {
         output::error(&view::text::visible(&format!("drivetrain: internal error: {panic}")));
         output::error(
@@ -81,6 +83,8 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
         Cmd::HandOver(args) => commands::hand_over::run(args, json),
         Cmd::Init => commands::init::run(json),
         Cmd::Doctor => commands::doctor::run(json),
+        Cmd::Sandbox(SandboxCmd::Run(args)) => commands::sandbox::run(args),
+        Cmd::Sandbox(SandboxCmd::Show(args)) => commands::sandbox::show(args, json),
         Cmd::Trust(args) => commands::trust::run(args, json),
         Cmd::Journal(JournalCmd::Verify) => commands::journal::verify(json),
         Cmd::Journal(JournalCmd::Rebuild) => commands::journal::rebuild(json),

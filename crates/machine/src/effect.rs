@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::id::{CallId, EffectId};
 use crate::message::ModelCall;
 use crate::policy::permission::Approval;
+use crate::policy::sandbox::SandboxSpec;
 use crate::server::{ServerCall, ServerSpec};
 use crate::task::{Criterion, Workspace, WorkspaceSpec};
 use crate::time::{Span, Timestamp};
@@ -35,6 +36,8 @@ pub enum Effect {
         workspace: Workspace,
         /// The folder the task was started in: what is trusted is looked up by it.
         folder: String,
+        /// The walls around them.
+        sandbox: SandboxSpec,
     },
     /// Run a tool.
     RunTool {
@@ -53,6 +56,10 @@ pub enum Effect {
         plugin: Arc<Value>,
         /// What it is asked.
         request: Value,
+        /// What it may look at.
+        workspace: Workspace,
+        /// The walls around it.
+        sandbox: SandboxSpec,
     },
     /// Ask a model.
     CallModel {
@@ -78,6 +85,8 @@ pub enum Effect {
         criteria: Vec<Criterion>,
         /// Where.
         workspace: Workspace,
+        /// The walls around what they run.
+        sandbox: SandboxSpec,
     },
     /// Report back at a moment.
     SetTimer {
@@ -108,6 +117,8 @@ pub struct ToolCall {
     pub timeout: Option<Span>,
     /// Where it works.
     pub workspace: Workspace,
+    /// The walls around what it starts.
+    pub sandbox: SandboxSpec,
     /// True if an earlier attempt may have run: a checkable tool looks before it acts.
     pub repeated: bool,
     /// The server that performs it; none for a built-in tool.

@@ -9,6 +9,7 @@ use crate::driver::Note;
 use crate::id::{CallId, TaskId};
 use crate::message::{StopReason, Usage};
 use crate::policy::budget::{Budget, Exhausted, Spend};
+use crate::policy::sandbox::Level;
 use crate::task::{CriterionResult, Outcome, Workspace};
 use crate::time::Timestamp;
 use crate::tool::ToolResult;
@@ -39,6 +40,9 @@ pub enum EventKind {
         driver: String,
         /// How many acceptance criteria it has.
         criteria: usize,
+        /// How strong the walls around its processes are.
+        #[serde(default)]
+        sandbox: Level,
     },
     /// A process took it up.
     Attached {
@@ -286,5 +290,8 @@ pub enum EventKind {
         reason: String,
         /// What was spent.
         spend: Spend,
+        /// How strong the walls around its processes were.
+        #[serde(default)]
+        sandbox: Level,
     },
 }

@@ -8,6 +8,7 @@ pub(crate) mod check;
 pub mod mcp;
 pub mod plugin;
 pub mod policy;
+pub mod sandbox;
 mod source;
 pub mod task;
 #[cfg(test)]

@@ -28,6 +28,7 @@ impl Step<'_> {
             goal: spec.goal.clone(),
             driver: spec.driver.name.clone(),
             criteria: spec.acceptance.len(),
+            sandbox: spec.sandbox.level,
         });
         let data = &mut self.state.data;
         data.budget = spec.budget.clone();
@@ -62,12 +63,13 @@ impl Step<'_> {
         }
         self.lose_effects();
         self.event(|| EventKind::Detached { reason: reason.clone() });
-        let spend = self.state.data.spend.clone();
+        let (spend, sandbox) = (self.state.data.spend.clone(), self.state.data.spec.sandbox.level);
         self.event(|| EventKind::TaskFinished {
             outcome: Outcome::Waiting,
             exit_code: Outcome::Waiting.exit_code(),
             reason,
             spend,
+            sandbox,
         });
     }
 
@@ -281,12 +283,13 @@ impl Step<'_> {
         self.state.data.attachment = None;
         self.state.data.tools_open = false;
         self.state.data.phase = Phase::Finished { outcome, reason: reason.clone() };
-        let spend = self.state.data.spend.clone();
+        let (spend, sandbox) = (self.state.data.spend.clone(), self.state.data.spec.sandbox.level);
         self.event(|| EventKind::TaskFinished {
             outcome,
             exit_code: outcome.exit_code(),
             reason,
             spend,
+            sandbox,
         });
     }
 

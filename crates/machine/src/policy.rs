@@ -5,5 +5,7 @@ pub mod budget;
 pub mod hosts;
 pub mod permission;
 pub mod price;
+pub mod protected;
 pub mod retry;
+pub mod sandbox;
 pub mod stuck;

@@ -308,6 +308,7 @@ impl State {
             acceptance: Vec::new(),
             workspace: crate::task::WorkspaceSpec::default(),
             policy: crate::policy::permission::Policy::default(),
+            sandbox: crate::policy::sandbox::SandboxSpec::default(),
             folder: String::new(),
             servers: Vec::new(),
         };

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::policy::budget::Budget;
 use crate::policy::permission::Policy;
+use crate::policy::sandbox::SandboxSpec;
 use crate::server::ServerSpec;
 use crate::time::Span;
 
@@ -27,6 +28,9 @@ pub struct TaskSpec {
     /// What it may do.
     #[serde(default)]
     pub policy: Policy,
+    /// The walls around every process that it starts.
+    #[serde(default, skip_serializing_if = "SandboxSpec::is_default")]
+    pub sandbox: SandboxSpec,
     /// The folder the task was started in, absolute.
     pub folder: String,
     /// Servers that bring tools of their own; from files that were trusted when the task was started.

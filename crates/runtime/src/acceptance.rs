@@ -4,12 +4,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use machine::policy::sandbox::SandboxSpec;
 use machine::task::{Criterion, CriterionResult, Workspace};
 use machine::time::Span;
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::beneath::{Kind, Root};
-use crate::process::{Cancel, ProcessSpec, Streams, run};
+use crate::process::{Cancel, Containment, ProcessSpec, Streams, run};
 use crate::tool::ToolServices;
 
 /// How much of the end of a command's output is kept as evidence.
@@ -22,6 +23,7 @@ const FILE_LIMIT: u64 = 64 * 1024 * 1024;
 pub fn verify(
     criteria: &[Criterion],
     workspace: &Workspace,
+    sandbox: &SandboxSpec,
     services: &ToolServices,
     cancel: &Cancel,
 ) -> Result<Vec<CriterionResult>, String> {
@@ -40,7 +42,18 @@ pub fn verify(
         let started = Instant::now();
         let outcome = match criterion {
             Criterion::Shell { command, exit, stdout, timeout } => {
-                check_command(command, *exit, stdout.as_deref(), *timeout, folder, services, cancel)
+                let containment = services.containment_of(sandbox, workspace);
+                let stdout = stdout.as_deref();
+                check_command(
+                    command,
+                    *exit,
+                    stdout,
+                    *timeout,
+                    folder,
+                    containment,
+                    services,
+                    cancel,
+                )
             }
             Criterion::File { path, pattern, forbidden } => {
                 check_file(path, pattern.as_deref(), *forbidden, &root)
@@ -78,6 +91,7 @@ fn check_command(
     stdout: Option<&str>,
     timeout: Span,
     folder: &Path,
+    containment: Containment,
     services: &ToolServices,
     cancel: &Cancel,
 ) -> Outcome {
@@ -95,7 +109,7 @@ fn check_command(
         streams: Streams::Separate,
         mark: "criterion".to_owned(),
         mark_dir: services.mark_dir.clone(),
-        containment: services.containment,
+        containment,
         ..ProcessSpec::new(["sh", "-c", command])
     };
     let finished = match run(spec, cancel) {

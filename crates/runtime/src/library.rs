@@ -14,6 +14,7 @@ use machine::file::task::TaskFile;
 use machine::file::workflow::Workflow;
 use machine::file::{self, Format, SourceError};
 use machine::policy::permission::Policy;
+use machine::policy::sandbox::Wishes;
 use machine::task::{Criterion, DriverSpec};
 use serde_json::{Value, json};
 
@@ -115,6 +116,13 @@ impl Library {
         file::policy::parse(&text, &name).map_err(LibraryError::Source)
     }
 
+    /// What the nearest `policy.toml` wants of the sandbox.
+    pub fn sandbox(&self) -> Result<Wishes, LibraryError> {
+        let Some(path) = self.policy_file() else { return Ok(Wishes::default()) };
+        let (text, name) = read(&path)?;
+        file::sandbox::of_policy(&text, &name).map_err(LibraryError::Source)
+    }
+
     /// Where the policy comes from.
     pub fn policy_file(&self) -> Option<PathBuf> {
         self.folders.iter().map(|folder| folder.join("policy.toml")).find(|path| path.exists())
@@ -201,6 +209,7 @@ impl Library {
             budget: machine::policy::budget::Budget::default(),
             acceptance: Vec::new(),
             workspace: machine::task::WorkspaceSpec::default(),
+            sandbox: Wishes::default(),
         };
         self.resolve_task(&mut task, base, registry)?;
         *driver = task.driver;
@@ -383,6 +392,7 @@ fn spec_of(plugin: Plugin, path: &Path) -> PluginSpec {
         timeout: Some(plugin.timeout),
         folder: folder.map(|folder| folder.to_string_lossy().into_owned()),
         env: plugin.env,
+        needs: plugin.needs,
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use machine::effect::ToolCall;
+use machine::policy::sandbox::SandboxSpec;
 use machine::server::{ServerCall, ServerSpec, ServerTools};
 use machine::task::Workspace;
 use machine::tool::{Status, ToolResult};
@@ -116,10 +117,12 @@ impl Mcp {
         servers: &[ServerSpec],
         workspace: &Workspace,
         folder: &str,
+        sandbox: &SandboxSpec,
         cancel: &Cancel,
     ) -> Vec<ServerTools> {
         let ask = |spec: &ServerSpec| {
-            let place = Place { task, folder: Path::new(folder), workspace };
+            let (folder, state) = (Path::new(folder), self.home.root());
+            let place = Place { task, folder, workspace, sandbox, state };
             self.connected(spec, &place, cancel).map(drop)
         };
         let none = |spec: &ServerSpec, problem: String| ServerTools {
@@ -175,7 +178,13 @@ impl Mcp {
         let name = &behind.server.name;
         let failed =
             |why: String| ToolResult::ended(Status::Error, format!("server {name}: {why}"));
-        let place = Place { task, folder: Path::new(&behind.folder), workspace: &call.workspace };
+        let place = Place {
+            task,
+            folder: Path::new(&behind.folder),
+            workspace: &call.workspace,
+            sandbox: &call.sandbox,
+            state: self.home.root(),
+        };
         let connection = match self.connected(&behind.server, &place, cancel) {
             Ok(connection) => connection,
             Err(_) if cancel.is_triggered() => {

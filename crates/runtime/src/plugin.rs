@@ -9,16 +9,19 @@
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use machine::driver::external::PluginSpec;
+use machine::policy::sandbox::SandboxSpec;
+use machine::task::Workspace;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use wire::jsonrpc::{self, Incoming};
 
-use crate::process::{Cancel, Child, ProcessSpec, ReadError};
+use crate::process::{Cancel, Child, Containment, ProcessSpec, ReadError};
+use crate::sandbox::{Access, Program};
 
 /// The version of the protocol; a plugin that names another one is refused.
 pub const PROTOCOL: u64 = 1;
@@ -43,6 +46,17 @@ const STDERR_SHOWN: usize = 2000;
 pub struct Plugins {
     slots: Mutex<BTreeMap<Key, Arc<Mutex<Slot>>>>,
     mark_dir: Option<PathBuf>,
+    /// What nothing inside a sandbox sees.
+    state: Option<PathBuf>,
+}
+
+/// The walls around a plugin.
+#[derive(Debug, Clone, Copy)]
+pub struct Walls<'a> {
+    /// The task's sandbox.
+    pub spec: &'a SandboxSpec,
+    /// Where the task works: a plugin looks at it, and writes there only if its file says so.
+    pub workspace: &'a Workspace,
 }
 
 /// A task and a driver's place in it: each driver of a tree has a process of its own.
@@ -61,13 +75,20 @@ struct Question<'a> {
     config: &'a Value,
     method: &'a str,
     params: &'a Value,
+    walls: Walls<'a>,
 }
 
 impl Plugins {
     /// No process yet. Marks of those that will be started go to `mark_dir`, so that a runtime that comes after
     /// a crash finds what is left of them.
     pub fn new(mark_dir: Option<PathBuf>) -> Plugins {
-        Plugins { slots: Mutex::default(), mark_dir }
+        Plugins { slots: Mutex::default(), mark_dir, state: None }
+    }
+
+    /// Hides the folder of this program's own state from them.
+    pub fn hiding(mut self, state: &Path) -> Plugins {
+        self.state = Some(state.to_owned());
+        self
     }
 
     /// Asks a plugin and waits for its answer; the process is started if there is none.
@@ -81,6 +102,7 @@ impl Plugins {
         task: &str,
         plugin: &Value,
         request: &Value,
+        walls: Walls<'_>,
         cancel: &Cancel,
     ) -> Result<Value, String> {
         let source = if request.get("plugin").is_some() { request } else { plugin };
@@ -91,6 +113,7 @@ impl Plugins {
             config: &source["config"],
             method: request["method"].as_str().ok_or("the question names no method")?,
             params: &request["params"],
+            walls,
         };
         let path = match &request["path"] {
             Value::Null => Vec::new(),
@@ -154,6 +177,16 @@ impl Plugins {
         spec.env = plugin.env.clone().into_iter().collect();
         spec.mark = question.task.to_owned();
         spec.mark_dir = self.mark_dir.clone();
+        let writes = plugin.needs.writes_workspace == Some(true);
+        let program = Program {
+            task: question.walls.spec,
+            needs: &plugin.needs,
+            workspace: question.walls.workspace,
+            folder: spec.cwd.as_deref(),
+            access: if writes { Access::Write } else { Access::Read },
+            state: self.state.as_deref(),
+        };
+        spec.containment = program.containment(&Containment::Auto);
         let child = Child::spawn(spec).map_err(|why| why.to_string())?;
         let timeout = plugin.timeout.map_or(TIMEOUT, |span| Duration::from_millis(span.0));
         let mut process = Process {

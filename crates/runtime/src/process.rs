@@ -20,11 +20,14 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
 use crate::providers::Secret;
 
+use crate::sandbox::helper::{GO, READY};
+use crate::sandbox::{Held, Sandbox};
 pub use cancel::Cancel;
 pub use capture::{Capture, HEAD, KEPT, TAIL};
 pub use child::{Child, Exit, ReadError};
+use tree::Wrapped;
 pub use tree::{Containment, Reaped, namespaces_work, reap_leftovers};
-use tree::{GO, MARK_VARIABLE, MarkFile, READY, Tree};
+use tree::{MARK_VARIABLE, MarkFile, Tree};
 
 /// How long output is still read after the command itself has ended: a grandchild may hold it open for ever.
 const DRAIN: Duration = Duration::from_millis(250);
@@ -123,6 +126,12 @@ pub enum SpawnError {
         /// The variable.
         name: String,
     },
+    /// The walls do not stand, so nothing was started.
+    #[error("nothing was run, because the sandbox cannot be had: {reason}")]
+    Sandbox {
+        /// What is wrong, and what to do about it.
+        reason: String,
+    },
     /// The system refused.
     #[error("cannot start {program:?} in {}: {source}", cwd.as_deref().unwrap_or(Path::new(".")).display())]
     System {
@@ -140,6 +149,7 @@ impl From<SpawnError> for io::Error {
         let kind = match &error {
             SpawnError::NoProgram { .. } => io::ErrorKind::NotFound,
             SpawnError::Secret { .. } => io::ErrorKind::InvalidInput,
+            SpawnError::Sandbox { .. } => io::ErrorKind::Unsupported,
             SpawnError::System { source, .. } => source.kind(),
         };
         io::Error::new(kind, error)
@@ -163,7 +173,7 @@ pub fn run(spec: ProcessSpec, cancel: &Cancel) -> Result<Finished, SpawnError> {
             (Some(error), end)
         }
     };
-    let guarded = spec.containment.is_namespaced(spec.mark_dir.as_deref());
+    let guarded = spec.containment.is_guarded(spec.mark_dir.as_deref());
     let stdin = if spec.stdin.is_some() || guarded { Stdio::piped() } else { Stdio::null() };
     let mut to_write = if guarded { GO.to_vec() } else { Vec::new() };
     to_write.extend_from_slice(spec.stdin.as_deref().unwrap_or_default());
@@ -186,6 +196,9 @@ pub fn run(spec: ProcessSpec, cancel: &Cancel) -> Result<Finished, SpawnError> {
     pipes.read_ready();
     let status = launched.child.wait();
     let status = status.as_ref().ok();
+    if pipes.held && !timed_out && !cancelled && spec.containment.is_sandbox() {
+        return Err(SpawnError::Sandbox { reason: pipes.output.text().trim().to_owned() });
+    }
     Ok(Finished {
         exit: status.and_then(std::process::ExitStatus::code),
         signal: status.and_then(std::process::ExitStatus::signal),
@@ -196,6 +209,28 @@ pub fn run(spec: ProcessSpec, cancel: &Cancel) -> Result<Finished, SpawnError> {
         stderr: pipes.stderr,
         duration: started.elapsed(),
     })
+}
+
+/// Runs a command inside a sandbox at this terminal, until it ends; gives its exit code. For people who try the walls:
+/// what it starts ends with it, and nothing is captured or limited in time.
+pub fn run_here(sandbox: &Sandbox, argv: &[OsString], cwd: &Path) -> Result<u8, SpawnError> {
+    let name = argv.first().cloned().unwrap_or_default();
+    let refused =
+        |source| SpawnError::System { program: name.clone(), cwd: Some(cwd.to_owned()), source };
+    let Some(program) = find_program(&name, Some(cwd)) else {
+        return Err(SpawnError::NoProgram { program: name });
+    };
+    let arranged =
+        sandbox.arrange(Some(cwd), false).map_err(|reason| SpawnError::Sandbox { reason })?;
+    let stamp = new_stamp("by-hand").map_err(refused)?;
+    let mut command = Command::new(&arranged.argv[0]);
+    command.args(&arranged.argv[1..]).arg(program).args(&argv[1..]);
+    command.env_clear().envs(environment(&[], &stamp)?).envs(arranged.env).current_dir(cwd);
+    leave_open(&mut command, arranged.open);
+    let status = command.status().map_err(refused)?;
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    drop(arranged.view);
+    Ok(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
 /// Where a running command stands.
@@ -362,6 +397,8 @@ struct Launched {
     leader: Pid,
     tree: Tree,
     _mark: Option<MarkFile>,
+    /// What the sandbox needs outside; cleared up after the processes have ended.
+    _held: Option<Held>,
 }
 
 /// Starts a command: the one place that does.
@@ -382,8 +419,12 @@ fn launch(
     environment.extend(spec.secrets.iter().map(|(k, v)| (k.into(), v.reveal().into())));
     // Whatever a file names, the mark stays: the tree is found by it.
     environment.push((MARK_VARIABLE.into(), (&stamp).into()));
-    let mut argv = spec.containment.wrapper(spec.cwd.as_deref(), spec.mark_dir.as_deref());
-    let namespaced = !argv.is_empty();
+    let wrapped = spec
+        .containment
+        .wrap(spec.cwd.as_deref(), spec.mark_dir.as_deref())
+        .map_err(|reason| SpawnError::Sandbox { reason })?;
+    let Wrapped { mut argv, namespaced, env, open, held } = wrapped;
+    environment.extend(env);
     argv.push(program.into());
     argv.extend(spec.argv.iter().skip(1).cloned());
 
@@ -393,6 +434,7 @@ fn launch(
     if let Some(cwd) = &spec.cwd {
         command.current_dir(cwd);
     }
+    leave_open(&mut command, open);
     detach(&mut command);
     let folder = spec.mark_dir.as_deref();
     let mark = folder.map(|folder| MarkFile::create(folder, &stamp, &spec.mark)).transpose();
@@ -404,7 +446,7 @@ fn launch(
     if let Some(mark) = &mut mark {
         mark.started(&tree);
     }
-    Ok(Launched { child, leader, tree, _mark: mark })
+    Ok(Launched { child, leader, tree, _mark: mark, _held: held })
 }
 
 /// Gives the command a session of its own (so no terminal), and ends it with the thread that started it.
@@ -426,6 +468,28 @@ fn detach(command: &mut Command) {
     };
     // SAFETY: between fork and exec only async-signal-safe work is allowed. The closure makes four direct
     // system calls, allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(prepare);
+    }
+}
+
+/// Leaves descriptors open for a command.
+#[allow(unsafe_code)]
+fn leave_open(command: &mut Command, numbers: Vec<i32>) {
+    if numbers.is_empty() {
+        return;
+    }
+    let prepare = move || {
+        for number in &numbers {
+            // SAFETY: a flag of a descriptor by its number; this process holds it open until the command has ended.
+            if unsafe { libc::fcntl(*number, libc::F_SETFD, 0) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only async-signal-safe work is allowed. These are direct system calls on numbers
+    // that were counted before; nothing is allocated or freed.
     unsafe {
         command.pre_exec(prepare);
     }

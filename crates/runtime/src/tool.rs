@@ -20,10 +20,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use machine::effect::ToolCall;
+use machine::policy::sandbox::SandboxSpec;
+use machine::task::Workspace;
 use machine::tool::{BlobRef, Status, ToolResult, check_input, find};
 
 use crate::beneath::Root;
 use crate::process::{Cancel, Capture, Containment};
+use crate::sandbox::Sandbox;
 
 /// Where output goes that does not fit into a result.
 pub trait BlobSink: Send + Sync {
@@ -40,10 +43,19 @@ pub struct ToolServices {
     pub mark_dir: Option<PathBuf>,
     /// Variables that commands get beside the usual few.
     pub env: Vec<(String, String)>,
-    /// How commands are held together.
+    /// How commands are held together where the sandbox is off.
     pub containment: Containment,
+    /// The folder of this program's own state, which no sandbox shows.
+    pub state: Option<PathBuf>,
     /// Where notes about projects are kept; without it there are none.
     pub memory: Option<PathBuf>,
+}
+
+impl ToolServices {
+    /// How the commands of a task are held.
+    pub(crate) fn containment_of(&self, spec: &SandboxSpec, workspace: &Workspace) -> Containment {
+        Sandbox::containment(spec, workspace, self.state.as_deref(), &self.containment)
+    }
 }
 
 impl fmt::Debug for ToolServices {

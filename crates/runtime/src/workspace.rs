@@ -11,6 +11,7 @@ use machine::task::{Workspace, WorkspaceKind, WorkspaceSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::process::{Cancel, Containment, ProcessSpec, Streams, run};
+use crate::sandbox::masks;
 
 /// How long one git command may take.
 const GIT_TIMEOUT: Duration = Duration::from_secs(600);
@@ -309,7 +310,13 @@ pub fn checkpoint(
         Ok(whole) if Path::new(path).starts_with(&whole) => whole,
         _ => PathBuf::from(path),
     };
-    let store = Store::open(task, state_home, cancel)?;
+    let mut store = Store::open(task, state_home, cancel)?;
+    let levels = Path::new(path).ancestors().take_while(|level| level.starts_with(&folder));
+    for absent in levels.flat_map(masks::not_there) {
+        if let Ok(name) = absent.strip_prefix(&folder) {
+            store.left_out.push(name.to_owned());
+        }
+    }
     let tree = store
         .keep(&folder, &store.path.join("index"), 0)
         .map_err(|reason| format!("cannot keep the state of {}: {reason}", folder.display()))?;
@@ -323,13 +330,15 @@ const MAX_NESTING: usize = 16;
 /// The git directory of a task's checkpoints.
 struct Store<'a> {
     path: PathBuf,
+    /// Paths below the workspace that are nobody's work.
+    left_out: Vec<PathBuf>,
     cancel: &'a Cancel,
 }
 
 impl Store<'_> {
     fn open<'a>(task: &str, state_home: &Path, cancel: &'a Cancel) -> Result<Store<'a>, String> {
         let path = state_home.join("checkpoints").join(format!("{task}.git"));
-        let store = Store { path, cancel };
+        let store = Store { path, left_out: Vec::new(), cancel };
         let wrong = |error: std::io::Error| format!("cannot use {}: {error}", store.path.display());
         let info = store.path.join("info");
         if !info.join("attributes").exists() {
@@ -358,7 +367,14 @@ impl Store<'_> {
         // Only this task's owner works here, so a lock can only be left from a killed git.
         let _ = fs::remove_file(with_end(index, ".lock"));
         let add = ["add", "--all", "--no-warn-embedded-repo", "--", "."];
-        self.run_quiet(folder, index, &add.map(OsString::from))?;
+        let mut add = add.map(OsString::from).to_vec();
+        let left_out = if depth == 0 { self.left_out.as_slice() } else { &[] };
+        for path in left_out {
+            let mut except = OsString::from(":(exclude,literal)");
+            except.push(path);
+            add.push(except);
+        }
+        self.run_quiet(folder, index, &add)?;
         let listed = self.run(folder, index, &["ls-files", "--stage", "-z"].map(OsString::from))?;
         let nested: Vec<&str> = listed
             .split('\0')

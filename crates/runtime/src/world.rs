@@ -24,7 +24,7 @@ use crate::mcp::Mcp;
 use crate::model::{Models, Traffic};
 use crate::network;
 use crate::perform::Perform;
-use crate::plugin::Plugins;
+use crate::plugin::{Plugins, Walls};
 use crate::process::{Cancel, Containment};
 use crate::tool::{self, BlobSink, ToolServices};
 use crate::workspace;
@@ -67,7 +67,7 @@ impl World {
         World {
             inbox,
             running: Arc::default(),
-            plugins: Arc::new(Plugins::new(Some(marks.clone()))),
+            plugins: Arc::new(Plugins::new(Some(marks.clone())).hiding(home.root())),
             models: Arc::new(Models::default().keeping(home.answers())),
             servers: Arc::new(servers),
             tools: Arc::new(ToolServices {
@@ -75,6 +75,7 @@ impl World {
                 mark_dir: Some(marks),
                 env: Vec::new(),
                 containment: Containment::Auto,
+                state: Some(home.root().to_owned()),
                 memory: Some(home.memory()),
             }),
             home: home.clone(),
@@ -212,7 +213,7 @@ impl Perform for World {
                     move |reason| Signal::WorkspaceOpened(id, Err(reason)).into(),
                 );
             }
-            Effect::OpenTools { id, servers, workspace, folder } => {
+            Effect::OpenTools { id, servers, workspace, folder, sandbox } => {
                 let (name, mcp) = (task.clone(), Arc::clone(&self.servers));
                 let absent: Vec<String> = servers.iter().map(|s| s.name.clone()).collect();
                 let (owner, answered) = (task.clone(), Arc::clone(&self.servers));
@@ -220,7 +221,14 @@ impl Perform for World {
                     task,
                     id,
                     move |cancel| {
-                        let opened = mcp.open(name.as_str(), &servers, &workspace, &folder, cancel);
+                        let opened = mcp.open(
+                            name.as_str(),
+                            &servers,
+                            &workspace,
+                            &folder,
+                            &sandbox,
+                            cancel,
+                        );
                         Signal::ToolsOpened(id, opened).into()
                     },
                     move |reason| {
@@ -234,13 +242,15 @@ impl Perform for World {
                     move || answered.answered(owner.as_str()),
                 );
             }
-            Effect::Consult { id, plugin, request } => {
+            Effect::Consult { id, plugin, request, workspace, sandbox } => {
                 let (name, plugins) = (task.clone(), Arc::clone(&self.plugins));
                 self.spawn(
                     task,
                     id,
                     move |cancel| {
-                        let answer = plugins.consult(name.as_str(), &plugin, &request, cancel);
+                        let walls = Walls { spec: &sandbox, workspace: &workspace };
+                        let answer =
+                            plugins.consult(name.as_str(), &plugin, &request, walls, cancel);
                         Signal::Consulted(id, answer).into()
                     },
                     move |reason| Signal::Consulted(id, Err(reason)).into(),
@@ -277,13 +287,14 @@ impl Perform for World {
                     move |reason| Signal::Checkpointed(id, Err(reason)).into(),
                 );
             }
-            Effect::Verify { id, criteria, workspace } => {
+            Effect::Verify { id, criteria, workspace, sandbox } => {
                 let tools = Arc::clone(&self.tools);
                 self.spawn(
                     task,
                     id,
                     move |cancel| {
-                        let verdict = acceptance::verify(&criteria, &workspace, &tools, cancel);
+                        let verdict =
+                            acceptance::verify(&criteria, &workspace, &sandbox, &tools, cancel);
                         Signal::Verified(id, verdict).into()
                     },
                     move |reason| Signal::Verified(id, Err(reason)).into(),

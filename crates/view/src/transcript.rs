@@ -2,6 +2,7 @@
 
 use machine::driver::{Note, NoteKind};
 use machine::event::{Event, EventKind};
+use machine::policy::sandbox::Level;
 use machine::task::{CriterionResult, Outcome, Workspace, WorkspaceKind};
 use machine::tool::{Status, ToolResult};
 
@@ -56,7 +57,7 @@ impl Transcript {
         let inner =
             |text: String| if self.detail.inner { one(Tone::Faint, text) } else { Vec::new() };
         match &event.kind {
-            EventKind::TaskStarted { goal, driver, criteria } => {
+            EventKind::TaskStarted { goal, driver, criteria, sandbox } => {
                 let checks = match criteria {
                     0 => "no acceptance criteria".to_owned(),
                     count => format!(
@@ -64,13 +65,17 @@ impl Transcript {
                         if *count == 1 { "criterion" } else { "criteria" }
                     ),
                 };
-                vec![
+                let mut lines = vec![
                     Line::new(
                         Tone::Strong,
                         format!("task {}: {}", event.task, text::visible(goal)),
                     ),
                     Line::new(Tone::Faint, format!("  driver {}, {checks}", text::visible(driver))),
-                ]
+                ];
+                if *sandbox != Level::Full {
+                    lines.push(Line::new(Tone::Ask, format!("  sandbox {}", sandbox.word())));
+                }
+                lines
             }
             EventKind::Attached { owner, attended } => inner(format!(
                 "taken up by process {owner}{}",

@@ -3,6 +3,7 @@
 use machine::driver::{Consultation, Wait};
 use machine::id::TaskId;
 use machine::policy::budget::{Budget, Spend};
+use machine::policy::sandbox::Level;
 use machine::state::{Call, CallStatus, Data, Phase, Standing};
 use machine::task::{Outcome, WorkspaceKind};
 use machine::time::Timestamp;
@@ -49,6 +50,7 @@ pub fn lines(subject: &Subject<'_>) -> Vec<Line> {
     if let Some(workspace) = &data.workspace {
         lines.push(Line::plain(format!("workspace  {}", place(workspace))));
     }
+    lines.push(sandbox(subject));
     lines.push(Line::plain(format!("last news  {}", tasks::ago(subject.now.since(data.clock).0))));
     let next = next(subject);
     if !next.is_empty() {
@@ -56,6 +58,13 @@ pub fn lines(subject: &Subject<'_>) -> Vec<Line> {
         lines.extend(next_lines(&next));
     }
     lines
+}
+
+/// The walls around its processes; loud where there are none.
+fn sandbox(subject: &Subject<'_>) -> Line {
+    let spec = &subject.data.spec.sandbox;
+    let tone = if spec.level == Level::Full { Tone::Plain } else { Tone::Ask };
+    Line::new(tone, format!("sandbox    {}", text::visible(&spec.said())))
 }
 
 /// What was spent, the time since the last record included: it is only counted when something happens.
@@ -316,6 +325,9 @@ pub fn summary(subject: &Subject<'_>, outcome: Outcome, reason: &str) -> Vec<Lin
     lines.push(Line::plain(format!("spent      {}", spend::line(&data.spend, &data.budget))));
     if let Some(workspace) = &data.workspace {
         lines.push(Line::plain(format!("workspace  {}", place(workspace))));
+    }
+    if data.spec.sandbox.level != Level::Full {
+        lines.push(sandbox(subject));
     }
     lines.push(Line::plain(format!("task       {}", data.id)));
     let next = next(subject);

@@ -79,8 +79,9 @@ fn offered() -> Result<(Vec<ServerTools>, Vec<PathBuf>), CommandError> {
         branch: None,
         base: None,
     };
+    let walls = machine::policy::sandbox::SandboxSpec::default();
     let mcp = Mcp::new(home, None, Arc::new(|_, _| {}));
-    let tools = mcp.open("tools", &found.servers, &workspace, &folder, &Cancel::new());
+    let tools = mcp.open("tools", &found.servers, &workspace, &folder, &walls, &Cancel::new());
     mcp.close("tools");
     Ok((tools, untrusted))
 }

@@ -81,8 +81,9 @@ fn task_of(
     let library = Library::of(&folder);
     let mut task = prepare::from_goal(args.text.as_deref().unwrap_or("a chat"), driver)?;
     library.resolve_task(&mut task, &folder, registry)?;
-    let (check, limits, place) = (&args.check, &args.limits, &args.place);
-    prepare::complete(task, Options { check, limits, place, home, json }, &library, folder)
+    let (check, limits, place, walls) = (&args.check, &args.limits, &args.place, &args.walls);
+    let options = Options { check, limits, place, walls, home, json };
+    prepare::complete(task, options, &library, folder)
 }
 
 fn go_on(
@@ -107,6 +108,7 @@ fn go_on(
     if let Standing::Finished { outcome, .. } = task.state.standing() {
         return Err(resume::ended(&id, outcome));
     }
+    prepare::require_sandbox(&task.state.data().spec.sandbox)?;
     let other = model.map(|model| hand_over::to_model(&task, model)).transpose()?;
     let traffic = traffic::open(&args.traffic)?;
     let watching = Watching::new(&SCREEN, json, Part::Talks)?;

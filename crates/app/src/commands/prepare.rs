@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use machine::file::task::TaskFile;
 use machine::policy::budget::Budget;
+use machine::policy::sandbox::{Level, SandboxSpec, Wishes};
 use machine::task::{
     Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec, default_check_timeout,
 };
@@ -12,7 +13,7 @@ use runtime::library::Library;
 use runtime::providers::{Environment, Providers};
 
 use super::trust;
-use crate::args::{Limits, PlaceArgs};
+use crate::args::{Limits, PlaceArgs, WallArgs};
 use crate::error::{CommandError, Kind, near};
 
 /// What the command line says beside the task itself.
@@ -24,6 +25,8 @@ pub(crate) struct Options<'a> {
     pub(crate) limits: &'a Limits,
     /// Where to work, in place of what a file says.
     pub(crate) place: &'a PlaceArgs,
+    /// How strong the walls are, in place of what a file says.
+    pub(crate) walls: &'a WallArgs,
     /// Where it is recorded what the user trusts.
     pub(crate) home: &'a Home,
     /// Whether notices are JSON.
@@ -51,6 +54,7 @@ pub(crate) fn from_goal(goal: &str, driver: DriverSpec) -> Result<TaskFile, Comm
         budget: Budget::default(),
         acceptance: Vec::new(),
         workspace: WorkspaceSpec::default(),
+        sandbox: Wishes::default(),
     })
 }
 
@@ -78,14 +82,58 @@ pub(crate) fn complete(
     check_workspace(&task.workspace, &folder)?;
     let policy = library.policy()?;
     let servers = trust::servers_for(options.home, &folder, &task.driver, options.json)?;
-    let TaskFile { goal, driver, budget, acceptance, workspace } = task;
+    let sandbox = sandbox_of(&mut task, library, options.walls, &folder)?;
+    let TaskFile { goal, driver, budget, acceptance, workspace, .. } = task;
     let folder = folder.into_os_string().into_string().map_err(|folder| {
         CommandError::usage(format!(
             "the folder {} has a name that is not UTF-8",
             folder.to_string_lossy()
         ))
     })?;
-    Ok(TaskSpec { goal, driver, budget, acceptance, workspace, policy, folder, servers })
+    Ok(TaskSpec { goal, driver, budget, acceptance, workspace, policy, sandbox, folder, servers })
+}
+
+/// The walls that the policy, the task and the command line ask for, in this order. They are tried: a task that could
+/// start no command does not begin.
+fn sandbox_of(
+    task: &mut TaskFile,
+    library: &Library,
+    walls: &WallArgs,
+    folder: &Path,
+) -> Result<SandboxSpec, CommandError> {
+    let mut spec = SandboxSpec::default();
+    library.sandbox()?.change(&mut spec);
+    std::mem::take(&mut task.sandbox).change(&mut spec);
+    spec.level = match (walls.no_sandbox, walls.sandbox.as_deref()) {
+        (true, _) => Level::Off,
+        (false, Some("reduced")) => Level::Reduced,
+        (false, Some(_)) => Level::Full,
+        (false, None) => spec.level,
+    };
+    spec.read = runtime::sandbox::resolve(&spec.read, folder);
+    spec.write = runtime::sandbox::resolve(&spec.write, folder);
+    require_sandbox(&spec)?;
+    Ok(spec)
+}
+
+/// Tries the walls that a task needs. Nothing runs without them.
+pub(crate) fn require_sandbox(spec: &SandboxSpec) -> Result<(), CommandError> {
+    let Err(unavailable) = runtime::sandbox::require(spec.level) else { return Ok(()) };
+    let message = format!(
+        "the {} sandbox cannot be had, so nothing is run: {}",
+        spec.level.word(),
+        unavailable.reason
+    );
+    let error = CommandError::environment(message).hint(unavailable.mend);
+    let error = match spec.level {
+        Level::Full => {
+            error.hint("--sandbox reduced does without namespaces, where the kernel allows")
+        }
+        Level::Reduced | Level::Off => error,
+    };
+    Err(error
+        .hint("--no-sandbox runs commands with all your rights, and says so everywhere")
+        .hint("drivetrain doctor says what this machine gives"))
 }
 
 /// Checks that a model is named as `PROVIDER/NAME` and that its provider is known in the folder. Whether there is

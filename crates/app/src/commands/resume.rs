@@ -11,6 +11,7 @@ use machine::task::Outcome;
 use serde_json::json;
 use view::Line;
 
+use super::prepare;
 use crate::args::ResumeArgs;
 use crate::error::{CommandError, Kind};
 use crate::foreground::{self, Part, Watching};
@@ -36,6 +37,7 @@ fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> 
     if let Standing::Finished { outcome, .. } = task.state.standing() {
         return Err(ended(&id, outcome));
     }
+    prepare::require_sandbox(&task.state.data().spec.sandbox)?;
     let traffic = traffic::open(&args.traffic)?;
     let watching = Watching::new(&args.screen, json, part_in(&task))?;
     let Records { home, journal, registry } = records;
@@ -112,7 +114,10 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
             _ if task.driven_by.is_some() => {}
             // Its moment has not come: whoever takes it up now would only put it down again.
             Standing::Working if task.state.rests_until(locate::now()).is_some() => resting += 1,
-            Standing::Working => ready.push(TaskId(row.id)),
+            Standing::Working => match prepare::require_sandbox(&task.state.data().spec.sandbox) {
+                Ok(()) => ready.push(TaskId(row.id)),
+                Err(error) => return Err(error),
+            },
             Standing::Paused => paused += 1,
             Standing::AwaitingPerson { .. } => waiting += 1,
             Standing::Finished { .. } => {}

@@ -68,8 +68,9 @@ fn task_of(
         }
         (false, None) => return Err(no_driver(&args.task, registry)),
     };
-    let (check, limits, place) = (&args.check, &args.limits, &args.place);
-    prepare::complete(task, Options { check, limits, place, home, json }, &library, folder)
+    let (check, limits, place, walls) = (&args.check, &args.limits, &args.place, &args.walls);
+    let options = Options { check, limits, place, walls, home, json };
+    prepare::complete(task, options, &library, folder)
 }
 
 fn driver_of(args: &RunArgs, registry: &Registry) -> Result<Option<DriverSpec>, CommandError> {

@@ -42,6 +42,7 @@ fn lines(task: &Task) -> Vec<Line> {
     if let Some(workspace) = &data.workspace {
         field("workspace", transcript::place(workspace));
     }
+    field("sandbox", text::visible(&data.spec.sandbox.said()));
     field("records", data.inputs.to_string());
     if !data.spec.acceptance.is_empty() {
         lines.push(Line::plain("criteria"));

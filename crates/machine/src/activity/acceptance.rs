@@ -56,7 +56,8 @@ impl Step<'_> {
         let Some(workspace) = self.state.data.workspace.clone() else { return };
         let id = self.expect(Pending::Verify);
         let criteria = self.state.data.spec.acceptance.clone();
-        self.output.effects.push(Effect::Verify { id, criteria, workspace });
+        let sandbox = self.state.data.spec.sandbox.clone();
+        self.output.effects.push(Effect::Verify { id, criteria, workspace, sandbox });
         self.state.data.phase = Phase::Verifying { summary };
     }
 

@@ -18,6 +18,8 @@ impl Step<'_> {
                     id,
                     plugin: Arc::clone(&self.state.driver.config),
                     request: question.clone(),
+                    workspace: self.workspace(),
+                    sandbox: self.state.data.spec.sandbox.clone(),
                 });
             }
             Consultation::Model(call) => self.call_model(call.clone()),

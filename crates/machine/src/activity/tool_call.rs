@@ -85,6 +85,7 @@ impl Step<'_> {
         let effect = self.expect(Pending::Call(id));
         self.state.data.spend.tool_calls += 1;
         let workspace = self.workspace();
+        let sandbox = self.state.data.spec.sandbox.clone();
         let server = self.server_call(&self.state.data.calls[index].action.tool);
         let call = &mut self.state.data.calls[index];
         call.status = CallStatus::Running { effect };
@@ -98,6 +99,7 @@ impl Step<'_> {
                 class: call.class,
                 timeout: action.timeout,
                 workspace,
+                sandbox,
                 repeated,
                 server,
             },

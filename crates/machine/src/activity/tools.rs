@@ -27,6 +27,7 @@ impl Step<'_> {
             servers: spec.servers.clone(),
             workspace: self.workspace(),
             folder: spec.folder.clone(),
+            sandbox: spec.sandbox.clone(),
         });
         self.state.data.phase = Phase::OpeningTools;
     }

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Action, Consultation, Decision, Driver, DriverKind, Fact, Registry, Situation, Wait};
 use crate::policy::permission::Author;
+use crate::policy::sandbox::Needs;
 use crate::time::Span;
 
 /// Wrong answers in a row after which the driver gives up.
@@ -43,6 +44,9 @@ pub struct PluginSpec {
     /// Variables it gets beside the usual ones.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// What it needs of the sandbox.
+    #[serde(default, skip_serializing_if = "Needs::is_default")]
+    pub needs: Needs,
 }
 
 /// The configuration of the driver: who is asked, and what the task's author wants it to know.

@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 
 use super::check::{Cursor, Problems, suggest};
+use super::sandbox::{NEEDS, read_needs};
 use super::source::Source;
 use super::{Format, SourceError};
+use crate::policy::sandbox::Needs;
 use crate::time::Span;
 
 /// How long a call may take if the file does not say.
@@ -33,6 +35,8 @@ pub struct Server {
     pub tools: Option<Vec<String>>,
     /// Whether it is left alone.
     pub disabled: bool,
+    /// What its program needs of the sandbox.
+    pub needs: Needs,
 }
 
 /// How a server is reached. Texts may name variables of the environment as `${NAME}` or `${NAME:-DEFAULT}`.
@@ -95,7 +99,7 @@ fn parse_own(text: &str, file: &str) -> Result<Vec<Server>, Vec<SourceError>> {
 }
 
 fn read_own(name: &str, at: &Cursor<'_>, problems: &mut Problems) -> Option<Server> {
-    const KEYS: [&str; 9] = [
+    const KEYS: [&str; 13] = [
         "command",
         "url",
         "env",
@@ -105,6 +109,10 @@ fn read_own(name: &str, at: &Cursor<'_>, problems: &mut Problems) -> Option<Serv
         "trust_annotations",
         "tools",
         "disabled",
+        NEEDS[0],
+        NEEDS[1],
+        NEEDS[2],
+        NEEDS[3],
     ];
     check_name(name, at, problems);
     if !at.table(problems, &format!("[server.{name}]"), &KEYS) {
@@ -129,6 +137,7 @@ fn read_own(name: &str, at: &Cursor<'_>, problems: &mut Problems) -> Option<Serv
         trust_annotations,
         tools,
         disabled,
+        needs: read_needs(at, problems),
     })
 }
 
@@ -200,6 +209,7 @@ fn read_shared(name: &str, at: &Cursor<'_>, problems: &mut Problems) -> Option<S
         trust_annotations: false,
         tools: None,
         disabled,
+        needs: read_needs(at, problems),
     })
 }
 

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::check::{Cursor, Problems};
+use super::sandbox::{NEEDS, read_needs};
 use super::source::Source;
 use super::{Format, SourceError};
+use crate::policy::sandbox::Needs;
 use crate::time::Span;
 
 /// How long a plugin may think if its file does not say.
@@ -21,6 +23,8 @@ pub struct Plugin {
     pub timeout: Span,
     /// Variables to set for it.
     pub env: BTreeMap<String, String>,
+    /// What it needs of the sandbox.
+    pub needs: Needs,
 }
 
 /// Reads a plugin's file. TOML unless the file's name says YAML.
@@ -38,7 +42,9 @@ pub fn parse(text: &str, file: &str) -> Result<Plugin, Vec<SourceError>> {
 }
 
 fn read_plugin(at: &Cursor<'_>, problems: &mut Problems) -> Option<Plugin> {
-    if !at.table(problems, "[driver]", &["name", "command", "timeout", "env"]) {
+    const KEYS: [&str; 8] =
+        ["name", "command", "timeout", "env", NEEDS[0], NEEDS[1], NEEDS[2], NEEDS[3]];
+    if !at.table(problems, "[driver]", &KEYS) {
         return None;
     }
     let name = at.need(problems, "name").and_then(|name| name.name(problems)).map(str::to_owned);
@@ -79,5 +85,6 @@ fn read_plugin(at: &Cursor<'_>, problems: &mut Problems) -> Option<Plugin> {
             env.extend(entry.text(problems).map(|text| (key.to_owned(), text.to_owned())));
         }
     }
-    Some(Plugin { name: name?, command: command?, timeout: timeout?, env })
+    let needs = read_needs(at, problems);
+    Some(Plugin { name: name?, command: command?, timeout: timeout?, env, needs })
 }

@@ -16,7 +16,7 @@ pub fn parse(text: &str, file: &str) -> Result<Policy, Vec<SourceError>> {
     let source = Source::read(file, text, Format::of(file))?;
     let mut problems = Problems::default();
     let top = Cursor::top(&source.value);
-    top.table(&mut problems, "a policy", &["unattended", "rule"]);
+    top.table(&mut problems, "a policy", &["unattended", "rule", "sandbox"]);
     let unattended =
         top.get("unattended").and_then(|word| word.choice(&mut problems, &["deny", "wait"]));
     let unattended = if unattended == Some("wait") { Unattended::Wait } else { Unattended::Deny };

@@ -9,11 +9,13 @@ mod drivers;
 use serde_json::{Map, Value};
 
 use super::check::{Cursor, Problems, is_name, suggest};
+use super::sandbox::{self, Says};
 use super::source::Source;
 use super::workflow::{self, Workflow};
 use super::{Format, SourceError};
 use crate::driver::{Registry, composite};
 use crate::policy::budget::Budget;
+use crate::policy::sandbox::Wishes;
 use crate::task::{Criterion, DriverSpec, WorkspaceKind, WorkspaceSpec};
 
 /// A task as written.
@@ -29,6 +31,8 @@ pub struct TaskFile {
     pub acceptance: Vec<Criterion>,
     /// Where it works.
     pub workspace: WorkspaceSpec,
+    /// What it wants of the sandbox.
+    pub sandbox: Wishes,
 }
 
 impl TaskFile {
@@ -105,8 +109,8 @@ pub fn parse_for(
 }
 
 fn read_file(top: &Cursor<'_>, registry: &Registry, problems: &mut Problems) -> Option<TaskFile> {
-    const SECTIONS: [&str; 6] =
-        ["task", "budget", "acceptance", "workspace", "workflow", "machine"];
+    const SECTIONS: [&str; 7] =
+        ["task", "budget", "acceptance", "workspace", "sandbox", "workflow", "machine"];
     const TASK: [&str; 3] = ["goal", "driver", "driver_config"];
     let task = match top.get("task") {
         Some(task) => {
@@ -138,7 +142,9 @@ fn read_file(top: &Cursor<'_>, registry: &Registry, problems: &mut Problems) -> 
     let acceptance = items.iter().filter_map(|item| criteria::read(item, problems)).collect();
     let workspace =
         top.get("workspace").map(|table| read_workspace(&table, problems)).unwrap_or_default();
-    Some(TaskFile { goal: goal?, driver: driver?, budget, acceptance, workspace })
+    let sandbox = top.get("sandbox").map(|at| sandbox::read(&at, Says::Task, problems));
+    let sandbox = sandbox.unwrap_or_default();
+    Some(TaskFile { goal: goal?, driver: driver?, budget, acceptance, workspace, sandbox })
 }
 
 fn read_driver(

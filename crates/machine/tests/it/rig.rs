@@ -31,6 +31,7 @@ pub(crate) fn spec(config: Value) -> TaskSpec {
         acceptance: Vec::new(),
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::InPlace), protect: Vec::new() },
         policy: Policy::default(),
+        sandbox: machine::policy::sandbox::SandboxSpec::default(),
         folder: "/project".to_owned(),
         servers: Vec::new(),
     }

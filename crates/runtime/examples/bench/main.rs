@@ -382,6 +382,7 @@ fn spec(steps: u64) -> TaskSpec {
         acceptance: Vec::new(),
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), protect: Vec::new() },
         policy: Policy::default(),
+        sandbox: machine::policy::sandbox::SandboxSpec::off(),
         folder: "/".to_owned(),
         servers: Vec::new(),
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use machine::file::mcp::Server;
+use machine::policy::sandbox::SandboxSpec;
 use machine::server::{Claim, Limits, ServerTools, offers};
 use machine::task::Workspace;
 use machine::time::Span;
@@ -46,6 +47,10 @@ pub(super) struct Place<'a> {
     pub(super) task: &'a str,
     pub(super) folder: &'a Path,
     pub(super) workspace: &'a Workspace,
+    /// The walls of the task.
+    pub(super) sandbox: &'a SandboxSpec,
+    /// What nothing inside sees.
+    pub(super) state: &'a Path,
 }
 
 /// Why a call has no answer.
@@ -115,7 +120,7 @@ impl Connection {
             let list_changed = Arc::new(Notify::new());
             let ear = Ear { list_changed: Arc::clone(&list_changed) };
             let (child, began) =
-                reach.begin(&handle, ear, beginning, place, marks, server.start_timeout, cancel)?;
+                reach.begin(&handle, ear, beginning, place, marks, server, cancel)?;
             let service = match began {
                 Ok(service) => service,
                 Err(Unbegun::Refused(why)) => {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use machine::file::mcp::{Reach, Server, expand};
+use machine::policy::sandbox::Needs;
 use machine::time::Span;
 use rmcp::service::{ClientInitializeError, ClientLifecycleMode, serve_client_with_lifecycle};
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -18,8 +19,9 @@ use tokio::runtime::Handle;
 use super::connection::{Ear, GRACE, Place, Service};
 use crate::http;
 use crate::network;
-use crate::process::{Cancel, Child, ProcessSpec};
+use crate::process::{Cancel, Child, Containment, ProcessSpec};
 use crate::providers::{Secret, is_provider_key};
+use crate::sandbox::{Access, Program};
 
 /// The longest line, and the largest event, that is read.
 const MAX_MESSAGE: usize = 8 << 20;
@@ -99,14 +101,15 @@ impl Expanded {
         beginning: ClientLifecycleMode,
         place: &Place<'_>,
         marks: Option<&Path>,
-        limit: Span,
+        server: &Server,
         cancel: &Cancel,
     ) -> Result<Began, String> {
+        let limit = server.start_timeout;
         let time = Duration::from_millis(limit.0);
         let _inside = handle.enter();
         match self {
             Expanded::Program { command, env } => {
-                let (child, reader, writer) = spawn(command, env, place, marks)?;
+                let (child, reader, writer) = spawn(command, env, &server.needs, place, marks)?;
                 let transport =
                     AsyncRwTransport::new(reader, writer).with_max_line_length(MAX_MESSAGE);
                 let serve = serve_client_with_lifecycle(ear, transport, beginning);
@@ -137,15 +140,26 @@ type Spawned = (Arc<Mutex<Child>>, pipe::Receiver, pipe::Sender);
 fn spawn(
     command: &[String],
     env: &[(String, Secret)],
+    needs: &Needs,
     place: &Place<'_>,
     marks: Option<&Path>,
 ) -> Result<Spawned, String> {
     let cwd = place.workspace.path.as_deref().map_or(place.folder, Path::new);
+    // A server of tools works where the task works, unless its entry says that it only looks.
+    let walls = Program {
+        task: place.sandbox,
+        needs,
+        workspace: place.workspace,
+        folder: Some(place.folder),
+        access: if needs.writes_workspace == Some(false) { Access::Read } else { Access::Write },
+        state: Some(place.state),
+    };
     let spec = ProcessSpec {
         cwd: Some(cwd.to_owned()),
         secrets: env.to_vec(),
         mark: format!("{}-mcp", place.task),
         mark_dir: marks.map(Path::to_owned),
+        containment: walls.containment(&Containment::Auto),
         ..ProcessSpec::new(command)
     };
     let mut child = Child::spawn(spec).map_err(|error| error.to_string())?;

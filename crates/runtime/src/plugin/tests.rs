@@ -1,5 +1,7 @@
 //! Plugins as small shell scripts.
 
+use machine::task::WorkspaceKind;
+
 use super::*;
 
 /// A plugin in shell: `$1` is what it does with a question, `$n` its id. It answers `initialize` itself.
@@ -25,8 +27,20 @@ fn decide(state: Value) -> Value {
     json!({ "method": "decide", "params": { "observations": [1, 2], "state": state } })
 }
 
+fn consult(
+    plugins: &Plugins,
+    task: &str,
+    plugin: &Value,
+    request: &Value,
+    cancel: &Cancel,
+) -> Result<Value, String> {
+    let workspace = Workspace { kind: WorkspaceKind::None, path: None, branch: None, base: None };
+    let walls = Walls { spec: &SandboxSpec::off(), workspace: &workspace };
+    plugins.consult(task, plugin, request, walls, cancel)
+}
+
 fn ask(plugins: &Plugins, plugin: &Value) -> Result<Value, String> {
-    plugins.consult("t1", plugin, &decide(Value::Null), &Cancel::new())
+    consult(plugins, "t1", plugin, &decide(Value::Null), &Cancel::new())
 }
 
 #[test]
@@ -35,7 +49,7 @@ fn a_process_lives_from_one_question_to_the_next_and_ends_with_its_task() {
     let counts = plugin(r#"count=$((count+1)); answer "$count""#, "{}");
     assert_eq!(ask(&plugins, &counts), Ok(json!(1)));
     assert_eq!(ask(&plugins, &counts), Ok(json!(2)));
-    let other = plugins.consult("t2", &counts, &decide(Value::Null), &Cancel::new());
+    let other = consult(&plugins, "t2", &counts, &decide(Value::Null), &Cancel::new());
     assert_eq!(other, Ok(json!(1)));
     plugins.close("t1");
     assert_eq!(ask(&plugins, &counts), Ok(json!(1)));
@@ -49,7 +63,7 @@ fn each_driver_of_a_tree_has_its_own_process_and_configuration() {
         let mut request = decide(Value::Null);
         request["plugin"] = counts["plugin"].clone();
         request["path"] = path;
-        let answer = plugins.consult("t1", &json!({ "drivers": [] }), &request, &Cancel::new());
+        let answer = consult(&plugins, "t1", &json!({ "drivers": [] }), &request, &Cancel::new());
         assert_eq!(answer, Ok(json!(1)));
     }
 }
@@ -59,7 +73,7 @@ fn a_process_that_died_is_started_again_with_the_last_state() {
     let plugins = Plugins::new(None);
     let once = plugin(r#"answer "$first"; exit 0"#, "{}");
     let cancel = Cancel::new();
-    let first = plugins.consult("t1", &once, &decide(Value::Null), &cancel).unwrap();
+    let first = consult(&plugins, "t1", &once, &decide(Value::Null), &cancel).unwrap();
     assert_eq!(
         first["params"],
         json!({ "protocol": 1, "driver": "t", "config": { "a": 1 }, "state": null })
@@ -67,7 +81,7 @@ fn a_process_that_died_is_started_again_with_the_last_state() {
     // The process ends right after its answer; wait for that, or the next question may meet it alive.
     let slot = lock(&plugins.slots).values().next().cloned().unwrap();
     assert!(lock(&slot).process.as_ref().unwrap().child.wait(Duration::from_secs(10)).is_some());
-    let again = plugins.consult("t1", &once, &decide(json!({ "left": 2 })), &cancel).unwrap();
+    let again = consult(&plugins, "t1", &once, &decide(json!({ "left": 2 })), &cancel).unwrap();
     assert_eq!(again["params"]["state"], json!({ "left": 2 }));
 }
 
@@ -100,7 +114,8 @@ fn a_failure_shows_how_it_ended_and_the_end_of_its_error_output() {
     let expected = "plugin t: it exited with 3 before it answered decide\nthe end of its error output:\nno such key";
     assert_eq!(error, expected);
     let refuses = r#"say "{\"jsonrpc\":\"2.0\",\"id\":$n,\"error\":{\"code\":-1,\"message\":\"not today\"}}""#;
-    let error = plugins.consult("t2", &plugin(refuses, "{}"), &decide(Value::Null), &Cancel::new());
+    let error =
+        consult(&plugins, "t2", &plugin(refuses, "{}"), &decide(Value::Null), &Cancel::new());
     assert_eq!(error, Err("plugin t: it refused decide: not today (-1)".to_owned()));
     let missing = json!({ "plugin": { "name": "t", "command": ["no-such-program-anywhere"] } });
     assert!(ask(&Plugins::new(None), &missing).unwrap_err().contains("there is no such program"));
@@ -122,7 +137,7 @@ fn a_question_can_be_cancelled() {
     let cancel = Cancel::new();
     std::thread::scope(|scope| {
         let asked = scope
-            .spawn(|| plugins.consult("t1", &plugin(":", "{}"), &decide(Value::Null), &cancel));
+            .spawn(|| consult(&plugins, "t1", &plugin(":", "{}"), &decide(Value::Null), &cancel));
         cancel.trigger();
         let error = asked.join().unwrap().unwrap_err();
         assert!(error.contains("cancelled"), "{error}");

@@ -13,10 +13,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 
-use super::tree::{GO, READY};
 use super::{
     Cancel, DRAIN, Launched, ProcessSpec, SpawnError, launch, set_nonblocking, timeout_until,
 };
+use crate::sandbox::helper::{GO, READY};
 
 /// How much of standard error is kept.
 const STDERR_TAIL: usize = 16 * 1024;
@@ -277,8 +277,15 @@ fn keep(spec: &ProcessSpec, shared: &Shared, stop: &Cancel, sender: &mpsc::SyncS
         for end in [Some(&stdin), Some(&stdout), stderr.as_ref()].into_iter().flatten() {
             let _ = set_nonblocking(end);
         }
-        if spec.containment.is_namespaced(spec.mark_dir.as_deref()) {
-            let_go(&stdin, &stdout, &launched);
+        let guarded = spec.containment.is_guarded(spec.mark_dir.as_deref());
+        if guarded && !let_go(&stdin, &stdout, &launched) && spec.containment.is_sandbox() {
+            launched.tree.kill();
+            take_stderr(&mut stderr, shared);
+            let said: Vec<u8> = shared.lock().stderr.iter().copied().collect();
+            let reason = String::from_utf8_lossy(&said).trim().to_owned();
+            let _ = sender.send(Err(SpawnError::Sandbox { reason }));
+            let _ = launched.child.wait();
+            return;
         }
         let _ = sender.send(Ok((stdin, stdout)));
     }
@@ -295,24 +302,24 @@ fn keep(spec: &ProcessSpec, shared: &Shared, stop: &Cancel, sender: &mpsc::SyncS
     shared.ended.notify_all();
 }
 
-/// Waits for the guard's word and lets it become the command. A guard that never speaks has failed; that shows
-/// as a process that has ended.
-fn let_go(stdin: &OwnedFd, stdout: &OwnedFd, launched: &Launched) {
+/// Waits for the guard's word and lets it become the command. A guard that never speaks has failed; without a sandbox
+/// that shows as a process that has ended.
+fn let_go(stdin: &OwnedFd, stdout: &OwnedFd, launched: &Launched) -> bool {
     let until = Instant::now() + GUARD_LIMIT;
     let mut word = [0u8; 1];
     while Instant::now() < until && !launched.tree.leader_exited() {
         match rustix::io::read(stdout, &mut word[..]) {
             Ok(1) if word[0] == READY => {
-                let _ = rustix::io::write(stdin, GO);
-                return;
+                return rustix::io::write(stdin, GO).is_ok();
             }
             Err(Errno::AGAIN | Errno::INTR) => {
                 let mut fds = [PollFd::new(stdout, PollFlags::IN)];
                 let _ = poll(&mut fds, timeout_until([Some(until)]).as_ref());
             }
-            Ok(_) | Err(_) => return,
+            Ok(_) | Err(_) => return false,
         }
     }
+    false
 }
 
 /// Reads standard error until the process ends by itself or is to be ended.

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::process::{
@@ -19,28 +19,60 @@ use rustix::process::{
 use serde::{Deserialize, Serialize};
 
 use super::{Cancel, ProcessSpec, Streams, find_program};
+use crate::sandbox::{Held, Sandbox};
 
 /// The variable that marks every process of a command.
 pub(super) const MARK_VARIABLE: &str = "DRIVETRAIN_MARK";
 
 /// How a command's processes are held together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub enum Containment {
-    /// A PID namespace by bubblewrap where that works on this machine, else `Group`.
+    /// A PID namespace by bubblewrap where that works on this machine, else `Group`. No walls.
     #[default]
     Auto,
-    /// A session of its own, and marks to find what leaves it.
+    /// A session of its own, and marks to find what leaves it. No walls.
     Group,
+    /// Walls around it: nothing is started where they cannot be had.
+    Sandbox(Arc<Sandbox>),
+}
+
+/// What goes around a command.
+#[derive(Default)]
+pub(super) struct Wrapped {
+    /// The words before the command's own.
+    pub(super) argv: Vec<OsString>,
+    /// Variables it gets.
+    pub(super) env: Vec<(OsString, OsString)>,
+    /// Whether it runs in a PID namespace.
+    pub(super) namespaced: bool,
+    /// Descriptors that stay open for it.
+    pub(super) open: Vec<i32>,
+    /// What is in place outside.
+    pub(super) held: Option<Held>,
 }
 
 impl Containment {
-    /// The arguments to put before a command's own; none for `Group`.
-    pub(super) fn wrapper(self, cwd: Option<&Path>, mark_dir: Option<&Path>) -> Vec<OsString> {
+    /// What goes around a command; the error says why it cannot be held as wanted.
+    pub(super) fn wrap(
+        &self,
+        cwd: Option<&Path>,
+        mark_dir: Option<&Path>,
+    ) -> Result<Wrapped, String> {
         let program = match self {
+            Containment::Sandbox(sandbox) => {
+                let arranged = sandbox.arrange(cwd, true)?;
+                return Ok(Wrapped {
+                    argv: arranged.argv,
+                    env: arranged.env,
+                    namespaced: arranged.namespaced,
+                    open: arranged.open,
+                    held: Some(arranged.view),
+                });
+            }
             Containment::Auto => bubblewrap(mark_dir),
             Containment::Group => None,
         };
-        let Some(program) = program else { return Vec::new() };
+        let Some(program) = program else { return Ok(Wrapped::default()) };
         let mut argv: Vec<OsString> = vec![program.into()];
         argv.extend(NAMESPACE.iter().map(OsString::from));
         if let Some(cwd) = cwd {
@@ -48,25 +80,28 @@ impl Containment {
         }
         argv.push("--".into());
         argv.extend(["/bin/sh", "-c", GUARD, "guard"].map(OsString::from));
-        argv
+        Ok(Wrapped { argv, namespaced: true, ..Wrapped::default() })
     }
 
-    /// Whether commands run in a PID namespace, behind a guard that waits to be let go.
-    pub(super) fn is_namespaced(self, mark_dir: Option<&Path>) -> bool {
-        self == Containment::Auto && bubblewrap(mark_dir).is_some()
+    /// Whether a command is behind a guard that waits to be let go.
+    pub(super) fn is_guarded(&self, mark_dir: Option<&Path>) -> bool {
+        match self {
+            Containment::Sandbox(_) => true,
+            Containment::Auto => bubblewrap(mark_dir).is_some(),
+            Containment::Group => false,
+        }
+    }
+
+    /// Whether there are walls.
+    pub(super) fn is_sandbox(&self) -> bool {
+        matches!(self, Containment::Sandbox(_))
     }
 }
 
-/// Runs first inside the namespace. Bubblewrap asks the kernel to end the namespace with its parent only
+/// Runs first inside a namespace without walls; says and waits for what the sandbox's helper does. Bubblewrap asks the kernel to end the namespace with its parent only
 /// after it has made it: if the runtime dies in between, nothing would end the command. So the guard says
 /// that it is there and becomes the command only when the runtime answers; a dead one never does.
 const GUARD: &str = r#"printf '\006'; IFS= read -r go || exit 125; exec "$@""#;
-
-/// What the guard says, as the first byte of standard output.
-pub(super) const READY: u8 = 0x06;
-
-/// What lets the guard go, as the first line of standard input.
-pub(super) const GO: &[u8] = b"\n";
 
 const NAMESPACE: [&str; 7] =
     ["--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent"];

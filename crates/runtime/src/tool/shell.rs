@@ -37,7 +37,7 @@ pub(super) fn run(
         timeout: Some(Duration::from_millis(timeout.0)),
         mark: format!("tool-{}", call.call),
         mark_dir: services.mark_dir.clone(),
-        containment: services.containment,
+        containment: services.containment_of(&call.sandbox, &call.workspace),
         ..ProcessSpec::new(["sh", "-c", command])
     };
     let finished = match run_process(spec, cancel) {

@@ -76,7 +76,7 @@ pub(super) fn run(
             timeout: Some(limit),
             mark: format!("tool-{}", call.call),
             mark_dir: services.mark_dir.clone(),
-            containment: services.containment,
+            containment: services.containment_of(&call.sandbox, &call.workspace),
             ..ProcessSpec::new(["sh", "-c", check.command.as_str()])
         };
         let finished = match run_process(spec, cancel) {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use machine::effect::ToolCall;
 use machine::id::CallId;
+use machine::policy::sandbox::SandboxSpec;
 use machine::server::{ServerCall, ServerSpec, ServerTools};
 use machine::time::{Span, Timestamp};
 use machine::tool::{EffectClass, Status, ToolResult};
@@ -121,7 +122,14 @@ impl Rig {
         let project = self.project();
         let folder = project.to_str().unwrap();
         let workspace = in_place(&project);
-        let mut opened = self.mcp.open("t1", &self.specs(), &workspace, folder, &Cancel::new());
+        let mut opened = self.mcp.open(
+            "t1",
+            &self.specs(),
+            &workspace,
+            folder,
+            &SandboxSpec::off(),
+            &Cancel::new(),
+        );
         self.mcp.answered("t1");
         assert_eq!(opened.len(), 1);
         opened.remove(0)
@@ -155,6 +163,7 @@ impl Rig {
             class: EffectClass::Unsafe,
             timeout,
             workspace: in_place(&self.project()),
+            sandbox: SandboxSpec::off(),
             repeated: false,
             server: Some(behind.clone()),
         };
@@ -326,7 +335,14 @@ fn a_list_that_changes_before_the_answer_is_handed_on_is_told_after_it() {
     let rig = Rig::with(&[], "");
     let project = rig.project();
     let folder = project.to_str().unwrap();
-    let opened = rig.mcp.open("t1", &rig.specs(), &in_place(&project), folder, &Cancel::new());
+    let opened = rig.mcp.open(
+        "t1",
+        &rig.specs(),
+        &in_place(&project),
+        folder,
+        &SandboxSpec::off(),
+        &Cancel::new(),
+    );
     assert!(!names(&opened[0]).contains(&"jump"));
     let lists = || rig.log().lines().filter(|line| line.contains("tools/list")).count();
     let before = lists();
@@ -460,7 +476,14 @@ fn nothing_starts_before_the_file_is_trusted_and_nothing_after_it_changed() {
     assert!(servers::of(&rig.home, &rig.project()).unwrap().untrusted[0].changed);
     let project = rig.project();
     let folder = project.to_str().unwrap();
-    let opened = rig.mcp.open("t1", &specs, &in_place(&project), folder, &Cancel::new());
+    let opened = rig.mcp.open(
+        "t1",
+        &specs,
+        &in_place(&project),
+        folder,
+        &SandboxSpec::off(),
+        &Cancel::new(),
+    );
     assert!(opened[0].problem.as_ref().unwrap().contains("has changed since it was trusted"));
     assert!(!proof.exists());
     // The counter-proof: trusted again, it runs.

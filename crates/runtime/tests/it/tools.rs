@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use machine::effect::ToolCall;
 use machine::id::CallId;
+use machine::policy::sandbox::SandboxSpec;
 use machine::task::{Workspace, WorkspaceKind};
 use machine::tool::{Status, ToolResult, find};
 use runtime::process::{Cancel, Containment};
@@ -43,6 +44,7 @@ pub(crate) fn services(containment: Containment) -> ToolServices {
         env: Vec::new(),
         containment,
         memory: None,
+        state: None,
     }
 }
 
@@ -67,6 +69,7 @@ fn call(folder: &Path, tool: &str, input: Value) -> ToolCall {
         class: find(tool).unwrap().class,
         timeout: None,
         workspace: in_place(folder),
+        sandbox: SandboxSpec::off(),
         repeated: false,
         server: None,
     }

@@ -126,6 +126,7 @@ fn plan(number: u64, turns: u64, random: &mut Random) -> Plan {
         acceptance: Vec::new(),
         workspace: WorkspaceSpec { kind: None, protect: Vec::new() },
         policy: policy(random),
+        sandbox: machine::policy::sandbox::SandboxSpec::off(),
         folder: "/project".to_owned(),
         servers: Vec::new(),
     };
@@ -264,6 +265,7 @@ pub(crate) fn steady(number: u64, turns: u64) -> Plan {
             acceptance: Vec::new(),
             workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), protect: Vec::new() },
             policy: Policy::default(),
+            sandbox: machine::policy::sandbox::SandboxSpec::off(),
             folder: "/project".to_owned(),
             servers: Vec::new(),
         },

@@ -249,6 +249,7 @@ impl Task {
             acceptance: Vec::new(),
             workspace: WorkspaceSpec { kind: Some(WorkspaceKind::InPlace), protect: Vec::new() },
             policy: Policy::default(),
+            sandbox: machine::policy::sandbox::SandboxSpec::off(),
             folder: self.folder.to_str().unwrap().to_owned(),
             servers: Vec::new(),
         }

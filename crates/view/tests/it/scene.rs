@@ -36,6 +36,7 @@ pub(crate) fn spec(driver: &str, config: Value) -> TaskSpec {
         acceptance: Vec::new(),
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::InPlace), protect: Vec::new() },
         policy: Policy::default(),
+        sandbox: machine::policy::sandbox::SandboxSpec::default(),
         folder: "/work".to_owned(),
         servers: Vec::new(),
     }

@@ -134,6 +134,7 @@ fn task() -> TaskSpec {
         }],
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::Worktree), protect: Vec::new() },
         policy: Policy::default(),
+        sandbox: machine::policy::sandbox::SandboxSpec::default(),
         folder: "/project".to_owned(),
         servers: Vec::new(),
     }

@@ -61,6 +61,7 @@ impl Place {
             acceptance: Vec::new(),
             workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), protect: Vec::new() },
             policy: Policy::default(),
+            sandbox: machine::policy::sandbox::SandboxSpec::off(),
             folder: self.folder.path().join("project").to_str().unwrap().to_owned(),
             servers: Vec::new(),
         }

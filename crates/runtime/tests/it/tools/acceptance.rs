@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use machine::policy::sandbox::SandboxSpec;
 use machine::task::{Criterion, CriterionResult, Workspace, WorkspaceKind};
 use machine::time::Span;
 use runtime::acceptance::verify;
@@ -27,7 +28,9 @@ fn file(path: &str, pattern: Option<&str>, forbidden: bool) -> Criterion {
 
 fn check(folder: &Path, criterion: Criterion) -> CriterionResult {
     let services = services(Containment::Auto);
-    let results = verify(&[criterion], &in_place(folder), &services, &Cancel::new()).unwrap();
+    let results =
+        verify(&[criterion], &in_place(folder), &SandboxSpec::off(), &services, &Cancel::new())
+            .unwrap();
     results.into_iter().next().unwrap()
 }
 
@@ -91,7 +94,14 @@ fn a_command_that_hangs_or_is_killed_has_failed() {
     for containment in [Containment::Auto, Containment::Group] {
         let services = services(containment);
         let killed = [shell("kill -9 $$")];
-        let results = verify(&killed, &in_place(place.path()), &services, &Cancel::new()).unwrap();
+        let results = verify(
+            &killed,
+            &in_place(place.path()),
+            &SandboxSpec::off(),
+            &services,
+            &Cancel::new(),
+        )
+        .unwrap();
         assert!(
             !results[0].passed && results[0].evidence.contains("signal 9"),
             "{}",
@@ -159,12 +169,21 @@ fn every_criterion_has_a_result_in_order_and_cancelling_gives_none() {
     let place = folder();
     let criteria = [shell("touch made"), file("made", None, false), shell("false")];
     let services = services(Containment::Auto);
-    let results = verify(&criteria, &in_place(place.path()), &services, &Cancel::new()).unwrap();
+    let results =
+        verify(&criteria, &in_place(place.path()), &SandboxSpec::off(), &services, &Cancel::new())
+            .unwrap();
     assert_eq!(results.iter().map(|result| result.passed).collect::<Vec<_>>(), [true, true, false]);
     let cancel = Cancel::new();
     cancel.trigger();
-    assert!(verify(&criteria, &in_place(place.path()), &services, &cancel).is_err());
+    assert!(
+        verify(&criteria, &in_place(place.path()), &SandboxSpec::off(), &services, &cancel)
+            .is_err()
+    );
     let none = Workspace { kind: WorkspaceKind::None, path: None, branch: None, base: None };
-    assert!(verify(&criteria, &none, &services, &Cancel::new()).unwrap_err().contains("\"none\""));
-    assert_eq!(verify(&[], &none, &services, &Cancel::new()), Ok(Vec::new()));
+    assert!(
+        verify(&criteria, &none, &SandboxSpec::off(), &services, &Cancel::new())
+            .unwrap_err()
+            .contains("\"none\"")
+    );
+    assert_eq!(verify(&[], &none, &SandboxSpec::off(), &services, &Cancel::new()), Ok(Vec::new()));
 }

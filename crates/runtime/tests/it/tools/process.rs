@@ -30,10 +30,12 @@ fn daemons(number: &str) -> String {
 #[test]
 fn output_comes_in_the_order_of_the_writes_with_the_exit_code() {
     for containment in BOTH {
-        let finished = finish(sh("echo a; echo b >&2; echo c; exit 7", containment));
+        let finished = finish(sh("echo a; echo b >&2; echo c; exit 7", containment.clone()));
         assert_eq!((finished.exit, finished.output.text().as_str()), (Some(7), "a\nb\nc\n"));
-        let spec =
-            ProcessSpec { streams: Streams::Separate, ..sh("echo a; echo b >&2", containment) };
+        let spec = ProcessSpec {
+            streams: Streams::Separate,
+            ..sh("echo a; echo b >&2", containment.clone())
+        };
         let finished = finish(spec);
         assert_eq!(finished.stdout.text(), "a\n");
         assert_eq!(finished.stderr.text(), "b\n");
@@ -54,11 +56,11 @@ fn standard_output_is_captured_alone_after_standard_error_was_closed() {
 fn input_is_handed_over_whole_and_an_early_end_of_the_reader_is_no_error() {
     for containment in BOTH {
         let bytes = vec![b'x'; 3_000_000];
-        let spec = ProcessSpec { stdin: Some(bytes.clone()), ..sh("wc -c", containment) };
+        let spec = ProcessSpec { stdin: Some(bytes.clone()), ..sh("wc -c", containment.clone()) };
         assert_eq!(finish(spec).output.text().trim(), "3000000");
-        let spec = ProcessSpec { stdin: Some(bytes), ..sh("exit 3", containment) };
+        let spec = ProcessSpec { stdin: Some(bytes), ..sh("exit 3", containment.clone()) };
         assert_eq!(finish(spec).exit, Some(3));
-        assert_eq!(finish(sh("cat", containment)).exit, Some(0));
+        assert_eq!(finish(sh("cat", containment.clone())).exit, Some(0));
     }
 }
 
@@ -69,7 +71,7 @@ fn a_timeout_ends_the_whole_tree_with_its_daemons() {
         let spec = ProcessSpec {
             timeout: Some(Duration::from_millis(500)),
             grace: Duration::from_millis(200),
-            ..sh(&daemons(&number), containment)
+            ..sh(&daemons(&number), containment.clone())
         };
         let finished = finish(spec);
         assert!(finished.timed_out && !finished.cancelled);
@@ -87,7 +89,7 @@ fn cancelling_ends_the_whole_tree_with_its_daemons() {
             eventually("four sleepers", || running(&seen).len() == 4);
             handle.trigger();
         });
-        let finished = run(sh(&daemons(&number), containment), &cancel).unwrap();
+        let finished = run(sh(&daemons(&number), containment.clone()), &cancel).unwrap();
         watcher.join().unwrap();
         assert!(finished.cancelled && !finished.timed_out);
         assert!(finished.duration < Duration::from_secs(8));
@@ -102,7 +104,7 @@ fn a_command_that_ends_takes_its_daemons_with_it() {
         let command = format!(
             "(setsid sleep {number} >/dev/null 2>&1 &); sleep {number} >/dev/null 2>&1 & echo ok"
         );
-        let finished = finish(sh(&command, containment));
+        let finished = finish(sh(&command, containment.clone()));
         assert_eq!((finished.exit, finished.output.text().as_str()), (Some(0), "ok\n"));
         assert_eq!(running(&number), NONE, "{containment:?}");
     }
@@ -112,8 +114,10 @@ fn a_command_that_ends_takes_its_daemons_with_it() {
 fn a_command_is_asked_to_end_before_it_is_killed() {
     for containment in BOTH {
         let command = "trap 'echo asked; exit 5' TERM; echo ready; while :; do sleep 0.05; done";
-        let spec =
-            ProcessSpec { timeout: Some(Duration::from_millis(400)), ..sh(command, containment) };
+        let spec = ProcessSpec {
+            timeout: Some(Duration::from_millis(400)),
+            ..sh(command, containment.clone())
+        };
         let finished = finish(spec);
         assert!(finished.timed_out);
         let text = finished.output.text();
@@ -125,7 +129,7 @@ fn a_command_is_asked_to_end_before_it_is_killed() {
         let spec = ProcessSpec {
             timeout: Some(Duration::from_millis(300)),
             grace: Duration::from_millis(300),
-            ..sh(&format!("trap '' TERM; sleep {number}; sleep {number}"), containment)
+            ..sh(&format!("trap '' TERM; sleep {number}; sleep {number}"), containment.clone())
         };
         assert!(finish(spec).duration < Duration::from_secs(4));
         assert_eq!(running(&number), NONE, "{containment:?}");
@@ -136,7 +140,7 @@ fn a_command_is_asked_to_end_before_it_is_killed() {
 fn a_grandchild_that_keeps_the_output_open_does_not_hang_the_call() {
     for containment in BOTH {
         let number = unique();
-        let finished = finish(sh(&format!("sleep {number} & echo done"), containment));
+        let finished = finish(sh(&format!("sleep {number} & echo done"), containment.clone()));
         assert_eq!(finished.output.text(), "done\n");
         assert!(finished.duration < Duration::from_secs(3));
         assert_eq!(running(&number), NONE, "{containment:?}");
@@ -185,10 +189,14 @@ fn the_environment_holds_no_key_and_a_listed_one_is_refused() {
 #[test]
 fn a_missing_program_or_folder_is_named() {
     for containment in BOTH {
-        let spec = ProcessSpec { containment, ..ProcessSpec::new(["no-such-program-here"]) };
+        let spec = ProcessSpec {
+            containment: containment.clone(),
+            ..ProcessSpec::new(["no-such-program-here"])
+        };
         let error = run(spec, &Cancel::new()).unwrap_err();
         assert!(error.to_string().contains("no-such-program-here"), "{error}");
-        let spec = ProcessSpec { cwd: Some("/no/such/folder".into()), ..sh("true", containment) };
+        let spec =
+            ProcessSpec { cwd: Some("/no/such/folder".into()), ..sh("true", containment.clone()) };
         let error = run(spec, &Cancel::new()).unwrap_err();
         assert!(error.to_string().contains("/no/such/folder"), "{error}");
     }
@@ -198,7 +206,7 @@ fn a_missing_program_or_folder_is_named() {
 fn commands_have_no_terminal() {
     for containment in BOTH {
         let finished =
-            finish(sh("(: </dev/tty) 2>/dev/null && echo has || echo none", containment));
+            finish(sh("(: </dev/tty) 2>/dev/null && echo has || echo none", containment.clone()));
         assert_eq!(finished.output.text(), "none\n");
     }
 }
@@ -228,7 +236,11 @@ fn helper() {
             let (marks, number) = rest.split_once(' ').unwrap();
             let containment = if task == "auto" { Containment::Auto } else { Containment::Group };
             let mark_dir = Some(marks.into());
-            ProcessSpec { mark_dir, mark: "killed".to_owned(), ..sh(&daemons(number), containment) }
+            ProcessSpec {
+                mark_dir,
+                mark: "killed".to_owned(),
+                ..sh(&daemons(number), containment.clone())
+            }
         }
     };
     println!("{}", finish(spec).output.text());
@@ -302,7 +314,8 @@ fn soon() -> Instant {
 #[test]
 fn a_child_is_talked_to_line_by_line_from_any_thread() {
     for containment in BOTH {
-        let spec = sh("while read line; do echo \"got $line\"; done; echo bye >&2", containment);
+        let spec =
+            sh("while read line; do echo \"got $line\"; done; echo bye >&2", containment.clone());
         // Started by a thread that is gone when the first line is written.
         let mut child = std::thread::spawn(|| Child::spawn(spec).unwrap()).join().unwrap();
         let cancel = Cancel::new();
@@ -348,7 +361,7 @@ fn a_child_that_is_silent_endless_or_garbled_is_a_typed_error() {
 fn dropping_a_child_ends_its_whole_tree() {
     for containment in BOTH {
         let number = unique();
-        let child = Child::spawn(sh(&daemons(&number), containment)).unwrap();
+        let child = Child::spawn(sh(&daemons(&number), containment.clone())).unwrap();
         eventually("four sleepers", || running(&number).len() == 4);
         drop(child);
         assert_eq!(running(&number), NONE, "{containment:?}");

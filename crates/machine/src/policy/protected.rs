@@ -1,0 +1,60 @@
+//! Names that steer other programs: what is planted there runs later, outside of any sandbox. File tools do not write
+//! them and the sandbox masks them, whether they exist or not: one list for both.
+
+/// Names that are protected wherever they stand in a path.
+pub const NAMES: [&str; 12] = [
+    ".git",
+    "git~1",
+    ".drivetrain",
+    ".cursor",
+    ".codex",
+    ".gemini",
+    ".claude",
+    ".vscode",
+    ".idea",
+    ".mcp.json",
+    ".env",
+    ".envrc",
+];
+
+/// Names that are protected beside [`NAMES`] and are not one word each; see [`part`].
+pub const MORE: [&str; 3] = [".cargo", "rust-toolchain", "rust-toolchain.toml"];
+
+/// What follows `.env.` in files that are read by people only.
+const HARMLESS_ENV: [&str; 3] = ["example", "sample", "template"];
+
+/// The part of a relative path that is protected, if one is. Names are compared as any file system would see them:
+/// case, trailing dots and spaces and stream names make no difference.
+pub fn part(path: &str) -> Option<&str> {
+    let mut above = String::new();
+    for name in path.split('/') {
+        let plain = name.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']);
+        let plain = plain.to_lowercase();
+        let steers_cargo = above == ".cargo" && plain.starts_with("config");
+        if NAMES.contains(&plain.as_str())
+            || plain.strip_prefix(".env.").is_some_and(|rest| !HARMLESS_ENV.contains(&rest))
+            || plain.starts_with("rust-toolchain")
+            || steers_cargo
+        {
+            return Some(name);
+        }
+        above = plain;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_protected_name_is_found_anywhere_and_in_any_spelling() {
+        let found = |path| part(path).unwrap_or("-");
+        assert_eq!(found("a/.GIT/hooks"), ".GIT");
+        assert_eq!(found("a/.git. /x"), ".git. ");
+        assert_eq!(found(".cargo/config.toml"), "config.toml");
+        assert_eq!(found(".env.local"), ".env.local");
+        assert_eq!(found(".env.example"), "-");
+        assert_eq!(found("src/.gitignore"), "-");
+    }
+}

@@ -1,0 +1,306 @@
+//! The walls around every process that is started for a task.
+//!
+//! On the outside, bubblewrap makes namespaces in which only some of the file system is seen (`view`), with the names
+//! that steer other programs covered (`masks`). On the inside, this program itself, started again, sets limits, closes
+//! the doors that are left (`helper`, `filter`) and becomes the command. Whether that works here is found out by trying
+//! to get out (`probe`), once; where it does not, nothing runs.
+
+mod filter;
+mod git;
+pub mod helper;
+pub(crate) mod masks;
+mod probe;
+mod view;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use machine::policy::sandbox::{Level, Needs, Network, SandboxSpec};
+use machine::task::Workspace;
+
+use crate::process::Containment;
+use filter::Sockets;
+use helper::Orders;
+pub use probe::{Machine, Unavailable, machine, require};
+pub use view::Mount;
+use view::View;
+
+/// What can be done with the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It is worked in.
+    Write,
+    /// It is only looked at.
+    Read,
+}
+
+/// A sandbox for one kind of process of a task.
+#[derive(Debug, Clone)]
+pub struct Sandbox {
+    /// What is wanted.
+    pub spec: SandboxSpec,
+    /// The task's folder.
+    pub workspace: Option<PathBuf>,
+    /// What may be done there.
+    pub access: Access,
+    /// Folders that nothing inside sees, wherever they are: this program's own state.
+    pub hidden: Vec<PathBuf>,
+    /// Folders that are shown read-only beside what everybody sees.
+    pub shown: Vec<PathBuf>,
+    probe: Option<probe::Targets>,
+}
+
+/// A program of its own beside a task: a plugin, a server of tools.
+#[derive(Debug, Clone, Copy)]
+pub struct Program<'a> {
+    /// The task's sandbox.
+    pub task: &'a SandboxSpec,
+    /// What its file says it needs.
+    pub needs: &'a Needs,
+    /// Where the task works.
+    pub workspace: &'a Workspace,
+    /// The folder that it is named from; shown, and what its paths begin at.
+    pub folder: Option<&'a Path>,
+    /// What it may do in the workspace.
+    pub access: Access,
+    /// The folder of this program's own state.
+    pub state: Option<&'a Path>,
+}
+
+impl Program<'_> {
+    /// How its processes are held.
+    pub fn containment(&self, without: &Containment) -> Containment {
+        let mut spec = self.needs.within(self.task);
+        if spec.level == Level::Off {
+            return without.clone();
+        }
+        let base = self.folder.unwrap_or(Path::new("/"));
+        spec.read = resolve(&spec.read, base);
+        spec.write = resolve(&spec.write, base);
+        Containment::Sandbox(Arc::new(Sandbox {
+            workspace: self.workspace.path.as_deref().map(PathBuf::from),
+            access: self.access,
+            hidden: self.state.map(Path::to_owned).into_iter().collect(),
+            shown: self.folder.map(Path::to_owned).into_iter().collect(),
+            ..Sandbox::new(spec)
+        }))
+    }
+}
+
+/// Paths as people write them, made absolute: `~/` is the user's home, the rest begins at `base`.
+pub fn resolve(paths: &[String], base: &Path) -> Vec<String> {
+    let home = view::home();
+    let absolute = |path: &String| {
+        let whole = match (path.strip_prefix("~/"), &home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => base.join(path),
+        };
+        whole.to_string_lossy().into_owned()
+    };
+    paths.iter().map(absolute).collect()
+}
+
+/// How to start a command inside.
+pub(crate) struct Arranged {
+    /// What goes before the command's own words.
+    pub(crate) argv: Vec<OsString>,
+    /// Variables it gets.
+    pub(crate) env: Vec<(OsString, OsString)>,
+    /// Whether it is the first in a PID namespace.
+    pub(crate) namespaced: bool,
+    /// Descriptors to be left open for the command's first steps.
+    pub(crate) open: Vec<i32>,
+    /// What was put in place outside; to be dropped when nothing of the command is left.
+    pub(crate) view: Held,
+}
+
+/// What is in place outside for as long as something runs inside.
+#[derive(Debug)]
+pub(crate) struct Held {
+    _masks: masks::Masks,
+    _texts: Vec<OwnedFd>,
+    scratch: Option<PathBuf>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(scratch) = &self.scratch {
+            let _ = std::fs::remove_dir_all(scratch);
+        }
+    }
+}
+
+impl Sandbox {
+    /// A sandbox without a workspace.
+    pub fn new(spec: SandboxSpec) -> Sandbox {
+        Sandbox {
+            spec,
+            workspace: None,
+            access: Access::Write,
+            hidden: Vec::new(),
+            shown: Vec::new(),
+            probe: None,
+        }
+    }
+
+    /// How the processes of a task are held: in its sandbox, or, where that is off, as `without` says.
+    pub fn containment(
+        spec: &SandboxSpec,
+        workspace: &Workspace,
+        state: Option<&Path>,
+        without: &Containment,
+    ) -> Containment {
+        if spec.level == Level::Off {
+            return without.clone();
+        }
+        Containment::Sandbox(Arc::new(Sandbox {
+            workspace: workspace.path.as_deref().map(PathBuf::from),
+            hidden: state.map(Path::to_owned).into_iter().collect(),
+            ..Sandbox::new(spec.clone())
+        }))
+    }
+
+    /// What the inside would look like.
+    pub fn mounts(&self) -> Result<Vec<Mount>, String> {
+        Ok(View::of(self)?.mounts)
+    }
+
+    /// Puts everything in place for one command. Nothing is started yet.
+    pub(crate) fn arrange(&self, cwd: Option<&Path>, ask: bool) -> Result<Arranged, String> {
+        if self.probe.is_none() {
+            require(self.spec.level).map_err(|unavailable| unavailable.to_string())?;
+        }
+        if let Network::Hosts(hosts) = &self.spec.network {
+            return Err(format!(
+                "only {} may be reached, which takes the egress proxy, and none is at work here; use network = \
+                 \"none\" or \"open\"",
+                hosts.join(", ")
+            ));
+        }
+        let mut view = View::of(self)?;
+        let mut env = self.environment(&view);
+        let (program, helper) = this_program()?;
+        let mut orders = Orders::new(self.spec.limits);
+        orders.ask = ask;
+        orders.probe = self.probe.clone();
+        if matches!(self.spec.network, Network::Loopback | Network::Open) {
+            orders.sockets = Sockets::Internet;
+            orders.refuse_tcp = false;
+        }
+        let namespaced = self.spec.level == Level::Full;
+        let (mut open, mut texts) = (vec![program], Vec::new());
+        let mut scratch = None;
+        let mut argv: Vec<OsString> = Vec::new();
+        if namespaced {
+            orders.write = view.write.clone();
+            (argv, texts) = self.bubblewrap(&view, cwd)?;
+            open.extend(texts.iter().map(AsRawFd::as_raw_fd));
+        } else {
+            if self.spec.network != Network::None {
+                return Err("the reduced sandbox has no network; use network = \"none\"".to_owned());
+            }
+            let folder = scratch_folder()?;
+            orders.read = view.read.clone();
+            orders.write = view.write_reduced(&folder);
+            for name in ["HOME", "TMPDIR"] {
+                env.push((name.into(), folder.clone().into()));
+            }
+            scratch = Some(folder);
+        }
+        let orders = serde_json::to_string(&orders)
+            .map_err(|error| format!("a path of the sandbox is not UTF-8: {error}"))?;
+        argv.extend([helper, helper::WORD.into(), orders.into()]);
+        let held = Held { _masks: std::mem::take(&mut view.masks), _texts: texts, scratch };
+        Ok(Arranged { argv, env, namespaced, open, view: held })
+    }
+
+    fn bubblewrap(
+        &self,
+        view: &View,
+        cwd: Option<&Path>,
+    ) -> Result<(Vec<OsString>, Vec<OwnedFd>), String> {
+        let (path, _) = found_bubblewrap().map_err(|unavailable| unavailable.to_string())?;
+        let mut argv: Vec<OsString> = vec![path.into()];
+        argv.extend(NAMESPACES.iter().map(OsString::from));
+        if self.spec.network != Network::Open {
+            argv.push("--unshare-net".into());
+        }
+        argv.extend(ROOT.iter().map(OsString::from));
+        let (mounts, texts) = view.arguments(self.spec.limits.file_size)?;
+        argv.extend(mounts);
+        let folder = cwd.or(self.workspace.as_deref()).unwrap_or(Path::new("/"));
+        argv.extend(["--chdir".into(), folder.into(), "--".into()]);
+        Ok((argv, texts))
+    }
+
+    /// What a command is told of where it is.
+    fn environment(&self, view: &View) -> Vec<(OsString, OsString)> {
+        let mut env: Vec<(OsString, OsString)> = vec![("TMPDIR".into(), "/tmp".into())];
+        let mut set = |name: &str, value: &str| env.push((name.into(), value.into()));
+        if let Some(repository) = &view.repository {
+            let (name, email) = git::identity(&repository.top);
+            for whose in ["AUTHOR", "COMMITTER"] {
+                set(&format!("GIT_{whose}_NAME"), &name);
+                set(&format!("GIT_{whose}_EMAIL"), &email);
+            }
+        }
+        // Files of other owners look as if they were nobody's, and what cannot be written needs no upkeep.
+        let mut settings =
+            vec![("safe.directory", "*"), ("gc.auto", "0"), ("maintenance.auto", "false")];
+        if view.repository.is_some() && self.access == Access::Write {
+            settings.push(("core.excludesFile", view::IGNORED));
+        }
+        set("GIT_CONFIG_COUNT", &settings.len().to_string());
+        for (number, (name, value)) in settings.iter().enumerate() {
+            set(&format!("GIT_CONFIG_KEY_{number}"), name);
+            set(&format!("GIT_CONFIG_VALUE_{number}"), value);
+        }
+        env
+    }
+}
+
+const NAMESPACES: [&str; 8] = [
+    "--unshare-user",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+    "--die-with-parent",
+    "--cap-drop",
+    "ALL",
+];
+
+const ROOT: [&str; 7] = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"];
+
+/// Looked for once: what was tried out is what is used.
+fn found_bubblewrap() -> Result<(PathBuf, String), Unavailable> {
+    static FOUND: OnceLock<Result<(PathBuf, String), Unavailable>> = OnceLock::new();
+    FOUND.get_or_init(probe::bubblewrap).clone()
+}
+
+/// This program as a descriptor, and the name by which the inside can start it: it need not be seen there, and may even
+/// have been replaced since.
+fn this_program() -> Result<(i32, OsString), String> {
+    static PROGRAM: OnceLock<Result<File, String>> = OnceLock::new();
+    let opened = PROGRAM.get_or_init(|| {
+        File::open("/proc/self/exe").map_err(|error| format!("/proc/self/exe: {error}"))
+    });
+    let number = opened.as_ref().map_err(Clone::clone)?.as_raw_fd();
+    Ok((number, format!("/proc/self/fd/{number}").into()))
+}
+
+/// A folder for temporary files of one command, where there is no private one.
+fn scratch_folder() -> Result<PathBuf, String> {
+    let failed = |error: String| format!("no folder for temporary files can be made: {error}");
+    let mut random = [0u8; 8];
+    getrandom::fill(&mut random).map_err(|error| failed(error.to_string()))?;
+    let name = format!("drivetrain-box-{:016x}", u64::from_ne_bytes(random));
+    let folder = std::env::temp_dir().join(name);
+    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
+        .create(&folder)
+        .map_err(|error| failed(error.to_string()))?;
+    folder.canonicalize().map_err(|error| failed(error.to_string()))
+}

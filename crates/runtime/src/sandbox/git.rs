@@ -1,0 +1,173 @@
+//! What of a repository a worker's own git needs, found as data: git itself is not asked, and nothing is believed that
+//! the workspace alone says. Commits work; what makes git run programs (settings, hooks, filters) stays as it is.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::process::{Cancel, Containment, ProcessSpec, Streams, run};
+
+/// The repository that a folder is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Repository {
+    /// The folder that holds `.git`.
+    pub(super) top: PathBuf,
+    /// Where this working tree's own state is.
+    pub(super) own: PathBuf,
+    /// Where everything is that all working trees share.
+    pub(super) common: PathBuf,
+}
+
+impl Repository {
+    /// The repository of a folder, if it is one that can be written safely: a folder `.git`, or a file `.git` of a
+    /// working tree that its repository knows. A forged `.git` leads nowhere.
+    pub(super) fn find(folder: &Path) -> Option<Repository> {
+        let top =
+            folder.ancestors().find(|above| fs::symlink_metadata(above.join(".git")).is_ok())?;
+        let owner = fs::metadata(folder).ok()?.uid();
+        let git = top.join(".git");
+        let meta = fs::symlink_metadata(&git).ok()?;
+        // Somebody else's repository around a shared folder is not this folder's.
+        if meta.uid() != owner || fs::metadata(top).ok()?.uid() != owner {
+            return None;
+        }
+        if meta.is_dir() {
+            let own = git.canonicalize().ok()?;
+            return Some(Repository { top: top.to_owned(), common: own.clone(), own });
+        }
+        if !meta.is_file() {
+            return None;
+        }
+        let own = follow(&git, "gitdir: ", top)?;
+        let common = follow(&own.join("commondir"), "", &own)?;
+        // The repository must name this very working tree, and have its state where it keeps such state.
+        let back = fs::read_to_string(own.join("gitdir")).ok()?;
+        let back = Path::new(back.trim_end_matches('\n')).canonicalize().ok()?;
+        let known = back == git.canonicalize().ok()?
+            && own.parent() == Some(common.join("worktrees").as_path())
+            && fs::metadata(&common).ok()?.uid() == owner;
+        known.then(|| Repository { top: top.to_owned(), own, common })
+    }
+
+    /// Whether `.git` is a folder of the working tree itself.
+    pub(super) fn is_main(&self) -> bool {
+        self.own == self.common
+    }
+
+    /// The folders that a commit writes to, links excluded. Of a linked working tree only its own branches: the user's
+    /// branches are not a worker's to move.
+    pub(super) fn writable(&self) -> Vec<PathBuf> {
+        if self.is_main() {
+            return vec![self.own.clone()];
+        }
+        let mut folders = vec![self.own.clone(), self.common.join("objects")];
+        if real_folder(&self.common.join("reftable")) {
+            folders.push(self.common.join("reftable"));
+        }
+        for branches in ["refs/heads/drivetrain", "logs/refs/heads/drivetrain"] {
+            let folder = self.common.join(branches);
+            let all_real = folder
+                .ancestors()
+                .take_while(|above| *above != self.common)
+                .all(|above| fs::symlink_metadata(above).map_or(true, |meta| meta.is_dir()));
+            if all_real && fs::create_dir_all(&folder).is_ok() {
+                folders.push(folder);
+            }
+        }
+        folders.retain(|folder| real_folder(folder));
+        folders
+    }
+
+    /// What stays as it is in folders that are writable.
+    pub(super) fn frozen(&self) -> Vec<PathBuf> {
+        let own = ["commondir", "gitdir", "config.worktree"].map(|name| self.own.join(name));
+        let mut frozen = own.to_vec();
+        frozen.push(self.common.join("objects/info"));
+        if self.is_main() {
+            let names = ["config", "hooks", "info", "worktrees", "modules", "description"];
+            frozen.extend(names.map(|name| self.own.join(name)));
+        }
+        frozen
+    }
+}
+
+/// Reads the path that a file holds, as git does, and where it really leads.
+fn follow(file: &Path, before: &str, base: &Path) -> Option<PathBuf> {
+    if fs::symlink_metadata(file).ok()?.len() > 8192 {
+        return None;
+    }
+    let text = fs::read_to_string(file).ok()?;
+    base.join(text.strip_prefix(before)?.trim_end_matches('\n')).canonicalize().ok()
+}
+
+fn real_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
+}
+
+/// Who commits are by: what git itself would say, since the user's own settings are not seen inside.
+pub(super) fn identity(folder: &Path) -> (String, String) {
+    static KNOWN: Mutex<BTreeMap<PathBuf, (String, String)>> = Mutex::new(BTreeMap::new());
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = known().get(folder) {
+        return found.clone();
+    }
+    let asked = ["git", "config", "--get-regexp", r"^user\.(name|email)$"];
+    let spec = ProcessSpec {
+        cwd: Some(folder.to_owned()),
+        timeout: Some(Duration::from_secs(10)),
+        streams: Streams::Separate,
+        mark: "git".to_owned(),
+        containment: Containment::Group,
+        ..ProcessSpec::new(asked)
+    };
+    let said = run(spec, &Cancel::new()).map(|ended| ended.stdout.text()).unwrap_or_default();
+    let value = |key: &str| {
+        let lines = said.lines().filter_map(|line| line.strip_prefix(key));
+        lines.last().map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned)
+    };
+    let found = (
+        value("user.name ").unwrap_or_else(|| "drivetrain".to_owned()),
+        value("user.email ").unwrap_or_else(|| "drivetrain@localhost".to_owned()),
+    );
+    known().insert(folder.to_owned(), found.clone());
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn git(folder: &Path, arguments: &[&str]) {
+        let done = std::process::Command::new("git")
+            .args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"])
+            .args(arguments)
+            .current_dir(folder)
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    #[test]
+    fn a_working_tree_leads_to_its_repository_and_a_forged_one_does_not() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let (main, linked, forged) =
+            (place.join("main"), place.join("linked"), place.join("forged"));
+        fs::create_dir_all(main.join("sub")).unwrap();
+        fs::create_dir(&forged).unwrap();
+        git(&main, &["init", "-q"]);
+        git(&main, &["commit", "-q", "--allow-empty", "-m", "x"]);
+        git(&main, &["worktree", "add", "-q", linked.to_str().unwrap()]);
+        let found = Repository::find(&main.join("sub")).unwrap();
+        assert!(found.is_main() && found.top == main);
+        let found = Repository::find(&linked).unwrap();
+        assert_eq!((found.is_main(), found.common.clone()), (false, main.join(".git")));
+        assert!(found.writable().contains(&main.join(".git/objects")));
+        assert!(!found.writable().contains(&main.join(".git")));
+        fs::copy(linked.join(".git"), forged.join(".git")).unwrap();
+        assert_eq!(Repository::find(&forged), None);
+    }
+}

@@ -1,0 +1,250 @@
+//! Names that steer other programs, made unwritable whether they exist or not.
+//!
+//! Something can only be mounted on a name that exists, so a missing one gets an empty stand-in for as long as a
+//! sandbox needs it. It carries a lock and a mode that nobody else uses: whoever is the last to need it removes it,
+//! and one that a killed process left behind is known as such. A name that is a link cannot be covered: it is looked at
+//! afterwards and put back.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use machine::policy::protected;
+use rustix::fs::{FlockOperation, flock};
+
+/// Only its owner can read it, and the sticky bit means nothing for a file: no tool makes one like it.
+const STAND_IN: u32 = 0o1400;
+
+/// What was put in place for one sandbox; dropping it clears up.
+#[derive(Debug, Default)]
+pub(super) struct Masks {
+    stand_ins: Vec<StandIn>,
+    folders: Vec<PathBuf>,
+    links: Vec<(PathBuf, PathBuf)>,
+    absent: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+struct StandIn {
+    path: PathBuf,
+    /// Holds a shared lock.
+    file: File,
+}
+
+/// How a name is covered.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Cover {
+    /// It exists: mounted on itself, read-only.
+    Frozen,
+    /// It does not: something that cannot be opened is mounted on its stand-in.
+    Closed,
+    /// It cannot be mounted on.
+    Watched,
+    /// Nobody can make it here.
+    Needless,
+}
+
+impl Masks {
+    /// Makes sure that a name can be mounted on, and says how to.
+    pub(super) fn cover(&mut self, path: &Path) -> io::Result<Cover> {
+        match fs::symlink_metadata(path) {
+            Ok(meta) if meta.is_symlink() => {
+                self.links.push((path.to_owned(), fs::read_link(path)?));
+                Ok(Cover::Watched)
+            }
+            Ok(meta) if !is_stand_in(&meta) => Ok(Cover::Frozen),
+            Ok(_) => self.stand_in(path),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let nobody_can = |kind| {
+                    matches!(
+                        kind,
+                        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                    )
+                };
+                match rustix::fs::access(
+                    path.parent().unwrap_or(path),
+                    rustix::fs::Access::WRITE_OK,
+                ) {
+                    Err(error) if nobody_can(io::Error::from(error).kind()) => Ok(Cover::Needless),
+                    _ => self.stand_in(path),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// An empty folder of that name for as long as the sandbox lives.
+    pub(super) fn folder(&mut self, path: &Path) -> io::Result<()> {
+        match fs::create_dir(path) {
+            Ok(()) => self.folders.push(path.to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// What must not be there afterwards, and cannot have a stand-in because it would be believed.
+    pub(super) fn keep_absent(&mut self, path: PathBuf) {
+        if fs::symlink_metadata(&path).is_err() {
+            self.absent.push(path);
+        }
+    }
+
+    fn stand_in(&mut self, path: &Path) -> io::Result<Cover> {
+        // Whoever removes one holds its lock alone; the one that was locked here may be gone from its name by then.
+        for _ in 0..100 {
+            let opened = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(STAND_IN)
+                .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
+                .open(path)
+                .or_else(|_| {
+                    let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
+                    OpenOptions::new().read(true).custom_flags(flags).open(path)
+                })?;
+            flock(&opened, FlockOperation::LockShared)?;
+            let held = opened.metadata()?;
+            match fs::symlink_metadata(path) {
+                Ok(named) if (named.dev(), named.ino()) == (held.dev(), held.ino()) => {
+                    if !is_stand_in(&named) {
+                        // Somebody wrote a real file meanwhile; or the mode was narrowed by a mask.
+                        if named.len() > 0 {
+                            return Ok(Cover::Frozen);
+                        }
+                        opened.set_permissions(fs::Permissions::from_mode(STAND_IN))?;
+                    }
+                    self.stand_ins.push(StandIn { path: path.to_owned(), file: opened });
+                    return Ok(Cover::Closed);
+                }
+                _ => continue,
+            }
+        }
+        Err(io::Error::other("it is made and removed over and over"))
+    }
+}
+
+impl Drop for Masks {
+    fn drop(&mut self) {
+        for stand_in in &self.stand_ins {
+            let alone = flock(&stand_in.file, FlockOperation::NonBlockingLockExclusive).is_ok();
+            let same = match (fs::symlink_metadata(&stand_in.path), stand_in.file.metadata()) {
+                (Ok(named), Ok(held)) => {
+                    (named.dev(), named.ino()) == (held.dev(), held.ino()) && is_stand_in(&named)
+                }
+                _ => false,
+            };
+            if alone && same {
+                let _ = fs::remove_file(&stand_in.path);
+            }
+        }
+        for folder in &self.folders {
+            // Fails if it is not empty or somebody else needs it, which is as well.
+            let _ = fs::remove_dir(folder);
+        }
+        for path in &self.absent {
+            remove(path);
+        }
+        for (path, target) in &self.links {
+            if fs::read_link(path).ok().as_deref() != Some(target) {
+                remove(path);
+                let _ = std::os::unix::fs::symlink(target, path);
+            }
+        }
+    }
+}
+
+fn remove(path: &Path) {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => {
+            let _ = fs::remove_dir_all(path);
+        }
+        Ok(_) => {
+            let _ = fs::remove_file(path);
+        }
+        Err(_) => {}
+    }
+}
+
+fn is_stand_in(meta: &fs::Metadata) -> bool {
+    meta.is_file() && meta.len() == 0 && meta.mode() & 0o7777 == STAND_IN
+}
+
+/// The protected names of a folder that are covered: those that are known, and what there is of the others.
+pub(super) fn names(folder: &Path) -> Vec<PathBuf> {
+    let known = protected::NAMES.iter().chain(&protected::MORE);
+    let mut names: Vec<PathBuf> =
+        known.filter(|name| **name != "git~1").map(|name| folder.join(name)).collect();
+    if let Ok(entries) = fs::read_dir(folder) {
+        for entry in entries.filter_map(Result::ok) {
+            let name = entry.file_name();
+            let is_protected = name.to_str().is_some_and(|name| protected::part(name).is_some());
+            let path = entry.path();
+            if is_protected && !names.contains(&path) {
+                names.push(path);
+            }
+        }
+    }
+    names
+}
+
+/// The names of a folder that are not there, or only as a stand-in: whatever a look in passing sees of them is nobody's
+/// work, so they are in no checkpoint.
+pub(crate) fn not_there(folder: &Path) -> Vec<PathBuf> {
+    let known = protected::NAMES.iter().chain(&protected::MORE).map(|name| folder.join(name));
+    known
+        .filter(|path| fs::symlink_metadata(path).map_or(true, |meta| is_stand_in(&meta)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stand_in_is_removed_by_the_last_who_needs_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(".mcp.json");
+        let (mut first, mut second) = (Masks::default(), Masks::default());
+        assert_eq!(first.cover(&path).unwrap(), Cover::Closed);
+        assert_eq!(second.cover(&path).unwrap(), Cover::Closed);
+        drop(first);
+        assert!(path.exists() && not_there(folder.path()).contains(&path));
+        drop(second);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn one_that_was_left_behind_is_cleared_up_and_a_real_file_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let (left, real) = (folder.path().join(".claude"), folder.path().join(".env"));
+        fs::write(&left, "").unwrap();
+        fs::set_permissions(&left, fs::Permissions::from_mode(STAND_IN)).unwrap();
+        fs::write(&real, "").unwrap();
+        let mut masks = Masks::default();
+        assert_eq!(masks.cover(&left).unwrap(), Cover::Closed);
+        assert_eq!(masks.cover(&real).unwrap(), Cover::Frozen);
+        drop(masks);
+        assert!(real.exists() && !left.exists());
+    }
+
+    #[test]
+    fn a_link_is_put_back_and_what_must_be_absent_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, absent) = (folder.path().join(".claude"), folder.path().join("commondir"));
+        std::os::unix::fs::symlink("elsewhere", &link).unwrap();
+        let mut masks = Masks::default();
+        assert_eq!(masks.cover(&link).unwrap(), Cover::Watched);
+        masks.keep_absent(absent.clone());
+        fs::remove_file(&link).unwrap();
+        fs::create_dir(&link).unwrap();
+        fs::write(link.join("settings.json"), "{}").unwrap();
+        fs::write(&absent, "/evil").unwrap();
+        drop(masks);
+        assert_eq!(fs::read_link(&link).unwrap(), Path::new("elsewhere"));
+        assert!(!absent.exists());
+    }
+}

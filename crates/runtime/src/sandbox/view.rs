@@ -1,0 +1,456 @@
+//! What the inside looks like: the whole file system read-only, without homes, sockets and this program's own state,
+//! with the workspace in it. A list of mounts, each laid over those before it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Seek, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use machine::policy::protected;
+use machine::policy::sandbox::Network;
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::git::Repository;
+use super::masks::{Cover, Masks, names};
+use super::{Access, Sandbox};
+
+/// Folders of a home that hold programs and no secrets. Shown read-only where they exist.
+const TOOLCHAINS: [&str; 32] = [
+    ".asdf",
+    ".bun",
+    ".cargo/bin",
+    ".cargo/config.toml",
+    ".cargo/env",
+    ".cargo/git",
+    ".cargo/registry",
+    ".deno",
+    ".dotnet",
+    ".elan",
+    ".fnm",
+    ".ghcup",
+    ".juliaup",
+    ".local/bin",
+    ".local/lib",
+    ".local/share/fnm",
+    ".local/share/mise",
+    ".local/share/pnpm",
+    ".local/share/rtx",
+    ".local/share/uv",
+    ".m2/repository",
+    ".nix-profile",
+    ".nodenv",
+    ".nvm",
+    ".opam",
+    ".pyenv",
+    ".rbenv",
+    ".rustup",
+    ".rvm",
+    ".sdkman",
+    ".volta",
+    "go",
+];
+
+/// Folders that hold other people's files, sockets or what nobody else shall see.
+const HIDDEN: [&str; 7] = ["/home", "/root", "/run", "/tmp", "/var/run", "/var/tmp", "/lost+found"];
+
+/// Files that only root can read: nobody misses them, and a runtime of root would show them.
+const SECRETS: [&str; 8] = [
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/ssl/private",
+    "/etc/wireguard",
+    "/var/spool/cron",
+];
+
+/// Folders that every program needs: nothing that is hidden may hold one of them.
+const SYSTEM: [&str; 11] =
+    ["/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr", "/var"];
+
+/// Folders whose other entries are no strangers to what lies in them.
+const SHARED: [&str; 9] =
+    ["/", "/opt", "/srv", "/usr", "/usr/local", "/usr/src", "/var", "/var/lib", "/mnt"];
+
+/// One step in laying out the inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mount {
+    /// As it is outside, but read-only.
+    Show(PathBuf),
+    /// As it is outside, writable.
+    Write(PathBuf),
+    /// An empty folder of its own.
+    Hide(PathBuf),
+    /// Nothing that could be opened.
+    Close(PathBuf),
+    /// A file with this text, read-only.
+    Fill(PathBuf, String),
+}
+
+/// The inside, laid out.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    pub(super) mounts: Vec<Mount>,
+    /// What can be written, for the second wall.
+    pub(super) write: Vec<PathBuf>,
+    /// Which of it is private to the inside.
+    private: Vec<PathBuf>,
+    /// What can be read where nothing is hidden by mounts.
+    pub(super) read: Vec<PathBuf>,
+    /// The repository, if there is one that can be written.
+    pub(super) repository: Option<Repository>,
+    pub(super) masks: Masks,
+}
+
+impl View {
+    /// Lays out the inside for a sandbox. The error says what cannot be had.
+    pub(super) fn of(sandbox: &Sandbox) -> Result<View, String> {
+        let mut view = View::default();
+        let home = home();
+        view.hide_strangers(sandbox, home.as_deref())?;
+        view.show_tools(home.as_deref(), &sandbox.spec.network);
+        for path in &sandbox.spec.read {
+            view.show(&asked_for(path)?);
+        }
+        for path in &sandbox.spec.write {
+            let path = asked_for(path)?;
+            check_writable(&path, home.as_deref())?;
+            view.write(path);
+        }
+        for path in &sandbox.shown {
+            if let Ok(path) = path.canonicalize() {
+                view.show(&path);
+            }
+        }
+        view.place_workspace(sandbox, home.as_deref())?;
+        Ok(view)
+    }
+
+    /// Homes, sockets, temporary files, and what lies beside the workspace.
+    fn hide_strangers(&mut self, sandbox: &Sandbox, home: Option<&Path>) -> Result<(), String> {
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let beside = sandbox.workspace.as_deref().and_then(|workspace| {
+            let top = Repository::find(workspace).map(|found| found.top);
+            let parent = top.as_deref().unwrap_or(workspace).parent()?;
+            (!SHARED.iter().any(|shared| Path::new(shared) == parent)).then(|| parent.to_owned())
+        });
+        let named = HIDDEN.iter().map(PathBuf::from).chain(home.map(Path::to_owned));
+        let mut hidden: Vec<PathBuf> = named
+            .chain(runtime)
+            .chain(beside)
+            .filter_map(|path| path.canonicalize().ok().filter(|path| path.is_dir()))
+            .collect();
+        hidden.sort();
+        hidden.dedup();
+        for path in hidden {
+            if SYSTEM.iter().any(|system| Path::new(system).starts_with(&path)) {
+                if Some(path.as_path()) == home {
+                    return Err(format!(
+                        "your home folder is {}, which cannot be hidden from commands; set HOME to a folder of your own",
+                        path.display()
+                    ));
+                }
+                continue;
+            }
+            self.mounts.push(Mount::Hide(path.clone()));
+            self.private.push(path.clone());
+            self.write.push(path);
+        }
+        for path in SECRETS.iter().map(Path::new).filter(|path| path.exists()) {
+            let closed = if path.is_dir() { Mount::Hide } else { Mount::Close };
+            self.mounts.push(closed(path.to_owned()));
+        }
+        self.read.extend(
+            [
+                "/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/nix", "/opt", "/proc",
+                "/sbin", "/sys", "/usr",
+            ]
+            .map(PathBuf::from),
+        );
+        self.write.extend(["/dev", "/proc"].map(PathBuf::from));
+        Ok(())
+    }
+
+    /// Programs that live in hidden places.
+    fn show_tools(&mut self, home: Option<&Path>, network: &Network) {
+        if let Some(home) = home {
+            for name in TOOLCHAINS {
+                let path = home.join(name);
+                // The place for tokens is another file, but some write them here.
+                let holds_token = name.ends_with("config.toml")
+                    && fs::read_to_string(&path).is_ok_and(|text| text.contains("token"));
+                if let (Ok(path), false) = (path.canonicalize(), holds_token) {
+                    self.show(&path);
+                }
+            }
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        for folder in std::env::split_paths(&path).filter(|folder| folder.is_absolute()) {
+            let Ok(folder) = folder.canonicalize() else { continue };
+            let is_home = home.is_some_and(|home| home.starts_with(&folder));
+            if folder.is_dir() && self.hides(&folder) && !is_home {
+                self.show(&folder);
+            }
+        }
+        let mut more = vec![PathBuf::from("/run/current-system")];
+        if *network == Network::Open {
+            more.extend(["/etc/resolv.conf", "/etc/hosts"].map(PathBuf::from));
+        }
+        for path in more.iter().filter_map(|path| path.canonicalize().ok()) {
+            if self.hides(&path) {
+                self.show(&path);
+            }
+        }
+    }
+
+    /// The workspace, its repository, this program's own state, and the names that nobody writes.
+    fn place_workspace(&mut self, sandbox: &Sandbox, home: Option<&Path>) -> Result<(), String> {
+        let workspace = match &sandbox.workspace {
+            Some(path) => Some(path.canonicalize().map_err(|error| {
+                format!("the workspace {} cannot be used: {error}", path.display())
+            })?),
+            None => None,
+        };
+        let state: Vec<PathBuf> =
+            sandbox.hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let repository = workspace.as_deref().and_then(Repository::find);
+        let top = match (&workspace, &repository) {
+            // A working tree in this program's own state was made for the task: all of it is the worker's.
+            (Some(path), Some(found)) if state.iter().any(|state| found.top.starts_with(state)) => {
+                Some((path.clone(), found.top.clone()))
+            }
+            (Some(path), _) => Some((path.clone(), path.clone())),
+            (None, _) => None,
+        };
+        if let (Some(found), Some((_, top))) = (&repository, &top)
+            && found.top != *top
+        {
+            self.show(&found.top);
+        }
+        if let Some((path, _)) = &top {
+            check_writable(path, home)?;
+        }
+        let inside_state =
+            top.as_ref().is_some_and(|(_, top)| state.iter().any(|state| top.starts_with(state)));
+        let place = |view: &mut View| match (&top, sandbox.access) {
+            (Some((_, top)), Access::Write) => view.write(top.clone()),
+            (Some((_, top)), Access::Read) => view.show(top),
+            (None, _) => {}
+        };
+        if !inside_state {
+            place(self);
+        }
+        for path in &state {
+            self.mounts.push(Mount::Hide(path.clone()));
+        }
+        if inside_state {
+            place(self);
+        }
+        if let Some(found) = repository {
+            self.place_repository(&found, sandbox.access)?;
+            self.repository = Some(found);
+        }
+        match (top, sandbox.access) {
+            (Some((path, top)), Access::Write) => self.close_names(&path, &top),
+            _ => Ok(()),
+        }
+    }
+
+    fn place_repository(&mut self, found: &Repository, access: Access) -> Result<(), String> {
+        if access == Access::Read {
+            self.show(&found.common);
+            return Ok(());
+        }
+        self.mounts.push(Mount::Fill(IGNORED.into(), ignored()));
+        if !found.is_main() {
+            self.show_shared(&found.common)?;
+        }
+        for folder in found.writable() {
+            self.write(folder);
+        }
+        for path in found.frozen() {
+            if path.ends_with("commondir") {
+                // Git would believe an empty one.
+                self.masks.keep_absent(path.clone());
+            }
+            if path.ends_with("hooks") {
+                self.masks.folder(&path).map_err(|error| unprotected(&path, &error))?;
+            }
+            match fs::symlink_metadata(&path) {
+                Ok(meta) if !meta.is_symlink() => self.mounts.push(Mount::Show(path)),
+                Ok(_) => {
+                    self.masks.cover(&path).map_err(|error| unprotected(&path, &error))?;
+                }
+                Err(_) if path.ends_with("config.worktree") => {
+                    self.masks.keep_absent(path);
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What all working trees of a repository share, read-only, in a folder of its own: git locks what it does not
+    /// change, and complains where it cannot.
+    fn show_shared(&mut self, common: &Path) -> Result<(), String> {
+        let failed = |error| format!("the repository {} cannot be read: {error}", common.display());
+        self.mounts.push(Mount::Hide(common.to_owned()));
+        self.write.push(common.to_owned());
+        for entry in fs::read_dir(common).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
+                self.show(&entry.path());
+            }
+        }
+        // Branches that are packed away inside would be gone outside.
+        let packed = common.join("packed-refs");
+        if !packed.exists() {
+            self.mounts.push(Mount::Fill(packed, String::new()));
+        }
+        Ok(())
+    }
+
+    /// Makes the names that steer other programs unwritable, from the top of what is writable down to the folder that
+    /// commands run in.
+    fn close_names(&mut self, folder: &Path, top: &Path) -> Result<(), String> {
+        let mut levels: Vec<&Path> =
+            folder.ancestors().take_while(|above| above.starts_with(top)).collect();
+        levels.reverse();
+        for level in levels {
+            if level != top {
+                // A folder that is mounted on cannot be renamed away from what is closed in it.
+                self.mounts.push(Mount::Write(level.to_owned()));
+            }
+            for path in names(level) {
+                // The repository in it has been placed already.
+                let is_repository = self.repository.as_ref().is_some_and(|found| found.own == path);
+                if is_repository {
+                    continue;
+                }
+                let cover = self.masks.cover(&path).map_err(|error| unprotected(&path, &error))?;
+                match cover {
+                    Cover::Frozen => self.mounts.push(Mount::Show(path)),
+                    Cover::Closed => self.mounts.push(Mount::Close(path)),
+                    Cover::Watched | Cover::Needless => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, path: &Path) {
+        self.mounts.push(Mount::Show(path.to_owned()));
+        self.read.push(path.to_owned());
+    }
+
+    fn write(&mut self, path: PathBuf) {
+        self.mounts.push(Mount::Write(path.clone()));
+        self.read.push(path.clone());
+        self.write.push(path);
+    }
+
+    fn hides(&self, path: &Path) -> bool {
+        self.mounts.iter().any(|mount| match mount {
+            Mount::Hide(hidden) => path.starts_with(hidden),
+            Mount::Show(_) | Mount::Write(_) | Mount::Close(_) | Mount::Fill(..) => false,
+        })
+    }
+
+    /// What can be written where nothing is private: the workspace, and a folder for temporary files.
+    pub(super) fn write_reduced(&self, scratch: &Path) -> Vec<PathBuf> {
+        let shared = |path: &&PathBuf| !self.private.contains(path) && !path.starts_with("/proc");
+        let mut write: Vec<PathBuf> = self.write.iter().filter(shared).cloned().collect();
+        write.push(scratch.to_owned());
+        write
+    }
+
+    /// The mounts as bubblewrap takes them, after the root and before the command; and the descriptors that they name.
+    pub(super) fn arguments(
+        &self,
+        private_size: u64,
+    ) -> Result<(Vec<OsString>, Vec<OwnedFd>), String> {
+        let (mut arguments, mut texts): (Vec<OsString>, Vec<OwnedFd>) = (Vec::new(), Vec::new());
+        let size = private_size.to_string();
+        for mount in &self.mounts {
+            match mount {
+                Mount::Show(path) => {
+                    arguments.extend(["--ro-bind".into(), path.into(), path.into()])
+                }
+                Mount::Write(path) => arguments.extend(["--bind".into(), path.into(), path.into()]),
+                Mount::Hide(path) => {
+                    arguments.extend([
+                        "--size".into(),
+                        (&size).into(),
+                        "--tmpfs".into(),
+                        path.into(),
+                    ]);
+                }
+                Mount::Close(path) => {
+                    arguments.extend(["--ro-bind".into(), "/dev/null".into(), path.into()]);
+                }
+                Mount::Fill(path, text) => {
+                    let held = memory_file(text).map_err(|error| format!("no memory: {error}"))?;
+                    let number = held.as_raw_fd().to_string();
+                    arguments.extend(["--ro-bind-data".into(), number.into(), path.into()]);
+                    texts.push(held);
+                }
+            }
+        }
+        Ok((arguments, texts))
+    }
+}
+
+/// A file without a name, at its beginning.
+fn memory_file(text: &str) -> io::Result<OwnedFd> {
+    let held = memfd_create("drivetrain", MemfdFlags::CLOEXEC)?;
+    let mut file = fs::File::from(held);
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(file.into())
+}
+
+/// Where git inside is told what to ignore.
+pub(super) const IGNORED: &str = "/run/drivetrain/ignored";
+
+/// Stand-ins for missing files are seen by a worker's git, and are not for it.
+fn ignored() -> String {
+    let names = protected::NAMES.iter().chain(&protected::MORE);
+    names.map(|name| format!("{name}\n")).collect()
+}
+
+/// The user's home as it really is.
+pub(super) fn home() -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)?;
+    home.canonicalize().ok()
+}
+
+/// A path that somebody asked for must be there.
+fn asked_for(path: &str) -> Result<PathBuf, String> {
+    Path::new(path).canonicalize().map_err(|error| {
+        format!("the sandbox cannot open {path}: {error}; make it, or take it out of [sandbox]")
+    })
+}
+
+/// Nobody can have all of a home or of the system writable.
+fn check_writable(path: &Path, home: Option<&Path>) -> Result<(), String> {
+    let holds = |what: &Path| what.starts_with(path);
+    if home.is_some_and(holds) {
+        return Err(format!(
+            "{} holds your home folder, which is hidden from commands; work in a folder below it",
+            path.display()
+        ));
+    }
+    if SYSTEM.iter().map(Path::new).any(holds) {
+        return Err(format!(
+            "{} holds the system itself and is not made writable; work in a folder of your own",
+            path.display()
+        ));
+    }
+    Ok(())
+}
+
+fn unprotected(path: &Path, error: &std::io::Error) -> String {
+    format!("{} cannot be protected: {error}", path.display())
+}
