@@ -14,6 +14,7 @@ mod mcp;
 mod model;
 mod outcomes;
 mod pty;
+mod sandbox;
 mod signals;
 mod stream;
 mod traffic;
