@@ -15,6 +15,7 @@ mod model;
 mod network;
 mod outcomes;
 mod pty;
+mod sandbox;
 mod signals;
 mod stream;
 mod traffic;
