@@ -143,7 +143,7 @@ EXAMPLES:
     /// The journal is read and folded again; what is shown is what happened. Works for running tasks too.
     #[command(
         after_long_help = "EXAMPLES:\n  drivetrain log 7k3\n  drivetrain log 7k3 --follow\n  \
-        drivetrain log 7k3 --decisions\n  \
+        drivetrain log 7k3 --decisions\n  drivetrain log 7k3 --network\n  \
         drivetrain log 7k3 --json | jq 'select(.type == \"tool_ended\")'"
     )]
     Log(LogArgs),
@@ -757,6 +757,10 @@ pub(crate) struct LogArgs {
     /// Only who decided what about which call, one line a decision
     #[arg(long)]
     pub(crate) decisions: bool,
+
+    /// Show instead which hosts its sandboxes have reached for, and what became of it
+    #[arg(long, conflicts_with_all = ["follow", "decisions"])]
+    pub(crate) network: bool,
 }
 
 /// Arguments of `cancel`.

@@ -5,6 +5,7 @@ pub mod budget;
 pub mod call_hash;
 pub mod decider;
 pub mod grant;
+pub mod hosts;
 pub mod permission;
 pub mod price;
 pub mod protected;

@@ -577,6 +577,7 @@ fn check_text(path: &str) -> Result<(), Reason> {
         (path.contains("://"), "a URL"),
         (path.starts_with("file:"), "a URL"),
         (path.starts_with(':'), "git pathspec magic"),
+        (path.starts_with('-'), "an option of a command; write ./ in front if it is a name"),
         (path.contains("@{"), "git revision syntax"),
         (path.contains("${") || path.contains("$("), "a shell expansion"),
         (path.starts_with('$'), "a variable"),
@@ -593,6 +594,10 @@ fn check_text(path: &str) -> Result<(), Reason> {
         }
         if name.len() > 2 && name.bytes().all(|byte| byte == b'.') {
             return Err(Reason::Suspicious("a name of dots alone"));
+        }
+        // Servers have cut such a name at the semicolon and found the folder above.
+        if name.starts_with("..;") {
+            return Err(Reason::Suspicious("a name that begins with \"..;\""));
         }
         if name.strip_prefix('$').is_some_and(|rest| !rest.is_empty() && capitals(rest)) {
             return Err(Reason::Suspicious("a variable"));

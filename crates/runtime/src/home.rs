@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use machine::id::TaskId;
 use rustix::fs::{FlockOperation, flock};
 
 /// The folder of all state: `DRIVETRAIN_HOME`, else `drivetrain` in the XDG state folder.
@@ -85,6 +86,11 @@ impl Home {
     /// Notes about projects.
     pub fn memory(&self) -> PathBuf {
         self.root.join("memory")
+    }
+
+    /// Which hosts the sandboxes of a task have reached for.
+    pub fn passages(&self, task: &TaskId) -> PathBuf {
+        self.root.join("network").join(format!("{task}.jsonl"))
     }
 
     /// The control socket of a process.

@@ -10,6 +10,7 @@ pub mod beneath;
 pub mod checkpoint;
 pub mod clock;
 pub mod control;
+pub mod egress;
 pub mod fake;
 pub mod gate;
 mod git;

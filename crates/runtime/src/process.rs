@@ -226,7 +226,7 @@ pub fn run_here(sandbox: &Sandbox, argv: &[OsString], cwd: &Path) -> Result<u8, 
     let mut command = Command::new(&arranged.argv[0]);
     command.args(&arranged.argv[1..]).arg(program).args(&argv[1..]);
     command.env_clear().envs(environment(&[], &stamp)?).envs(arranged.env).current_dir(cwd);
-    leave_open(&mut command, arranged.open);
+    prepare_box(&mut command, arranged.open, arranged.join);
     let status = command.status().map_err(refused)?;
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     drop(arranged.view);
@@ -423,7 +423,7 @@ fn launch(
         .containment
         .wrap(spec.cwd.as_deref(), spec.mark_dir.as_deref())
         .map_err(|reason| SpawnError::Sandbox { reason })?;
-    let Wrapped { mut argv, namespaced, env, open, held } = wrapped;
+    let Wrapped { mut argv, namespaced, env, open, join, held } = wrapped;
     environment.extend(env);
     argv.push(program.into());
     argv.extend(spec.argv.iter().skip(1).cloned());
@@ -434,7 +434,7 @@ fn launch(
     if let Some(cwd) = &spec.cwd {
         command.current_dir(cwd);
     }
-    leave_open(&mut command, open);
+    prepare_box(&mut command, open, join);
     detach(&mut command);
     let folder = spec.mark_dir.as_deref();
     let mark = folder.map(|folder| MarkFile::create(folder, &stamp, &spec.mark)).transpose();
@@ -473,16 +473,22 @@ fn detach(command: &mut Command) {
     }
 }
 
-/// Leaves descriptors open for a command.
+/// Leaves descriptors open for a command, and has it counted.
 #[allow(unsafe_code)]
-fn leave_open(command: &mut Command, numbers: Vec<i32>) {
-    if numbers.is_empty() {
+fn prepare_box(command: &mut Command, open: Vec<i32>, join: Option<i32>) {
+    if open.is_empty() && join.is_none() {
         return;
     }
     let prepare = move || {
-        for number in &numbers {
+        for number in &open {
             // SAFETY: a flag of a descriptor by its number; this process holds it open until the command has ended.
             if unsafe { libc::fcntl(*number, libc::F_SETFD, 0) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        if let Some(number) = join {
+            // SAFETY: one byte of a constant is written to a descriptor that is held open.
+            if unsafe { libc::write(number, b"0".as_ptr().cast(), 1) } != 1 {
                 return Err(io::Error::last_os_error());
             }
         }

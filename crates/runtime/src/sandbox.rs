@@ -5,6 +5,7 @@
 //! the doors that are left (`helper`, `filter`) and becomes the command. Whether that works here is found out by trying
 //! to get out (`probe`), once; where it does not, nothing runs.
 
+mod cgroup;
 mod filter;
 mod git;
 pub mod helper;
@@ -113,6 +114,8 @@ pub(crate) struct Arranged {
     pub(crate) namespaced: bool,
     /// Descriptors to be left open for the command's first steps.
     pub(crate) open: Vec<i32>,
+    /// Where the command's first process writes `0` to be counted.
+    pub(crate) join: Option<i32>,
     /// What was put in place outside; to be dropped when nothing of the command is left.
     pub(crate) view: Held,
 }
@@ -122,6 +125,7 @@ pub(crate) struct Arranged {
 pub(crate) struct Held {
     _masks: masks::Masks,
     _texts: Vec<OwnedFd>,
+    _group: Option<cgroup::Group>,
     scratch: Option<PathBuf>,
 }
 
@@ -208,13 +212,24 @@ impl Sandbox {
             for name in ["HOME", "TMPDIR"] {
                 env.push((name.into(), folder.clone().into()));
             }
+            // Programs that look for themselves in a home that is another one now.
+            for (name, place) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
+                if let Some(place) =
+                    view::home().map(|home| home.join(place)).filter(|p| p.is_dir())
+                {
+                    env.push((name.into(), place.into()));
+                }
+            }
             scratch = Some(folder);
         }
         let orders = serde_json::to_string(&orders)
             .map_err(|error| format!("a path of the sandbox is not UTF-8: {error}"))?;
         argv.extend([helper, helper::WORD.into(), orders.into()]);
-        let held = Held { _masks: std::mem::take(&mut view.masks), _texts: texts, scratch };
-        Ok(Arranged { argv, env, namespaced, open, view: held })
+        let group = cgroup::Group::limiting(self.spec.limits.processes);
+        let join = group.as_ref().map(|group| group.door.as_raw_fd());
+        let masks = std::mem::take(&mut view.masks);
+        let held = Held { _masks: masks, _texts: texts, _group: group, scratch };
+        Ok(Arranged { argv, env, namespaced, open, join, view: held })
     }
 
     fn bubblewrap(

@@ -71,7 +71,10 @@ fn refused(path: &Path, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, format!("{}: {why}", path.display()))
 }
 
-fn with_short_path<T>(path: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn with_short_path<T>(
+    path: &Path,
+    act: impl FnOnce(&Path) -> io::Result<T>,
+) -> io::Result<T> {
     if path.as_os_str().len() < SHORT {
         return act(path);
     }

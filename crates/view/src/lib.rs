@@ -2,6 +2,7 @@
 
 pub mod approvals;
 pub mod decisions;
+pub mod network;
 pub mod policy;
 pub mod scripts;
 pub mod spend;

@@ -4,4 +4,5 @@ pub mod diagnostics;
 pub mod gate;
 pub mod jsonrpc;
 pub mod model;
+pub mod proxy;
 pub mod sse;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use journal::sqlite::SqliteJournal;
 use runtime::acting;
 use runtime::home::Home;
-use runtime::process::{Cancel, Containment, ProcessSpec, namespaces_work, run as run_process};
+use runtime::process::{Cancel, Containment, ProcessSpec, run as run_process};
 use runtime::trust::TrustState;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use serde::Serialize;
@@ -42,7 +42,8 @@ struct Check {
 
 /// Runs the command.
 pub(crate) fn run(json: bool) -> Result<u8, CommandError> {
-    let mut checks = vec![shell(), git(), bubblewrap(), openat2_works()];
+    let mut checks = vec![shell(), git(), openat2_works()];
+    checks.extend(walls());
     match locate::home() {
         Ok(home) => checks.extend([home_writable(&home), journal(&home)]),
         Err(error) => checks.push(check(
@@ -120,23 +121,59 @@ fn git() -> Check {
     }
 }
 
-fn bubblewrap() -> Check {
-    match ask(&["bwrap", "--version"]) {
-        Ok(version) if namespaces_work() => check("bubblewrap", Health::Good, version, ""),
-        Ok(version) => check(
-            "bubblewrap",
-            Health::Less,
-            format!("{version} is there, but namespaces do not work; process groups are used"),
-            "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1 (and \
-             kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu)",
+/// What the sandbox is made of, and whether it holds: tried, not believed.
+fn walls() -> Vec<Check> {
+    let machine = runtime::sandbox::machine();
+    let bubblewrap = match &machine.bubblewrap {
+        Ok((path, version)) => {
+            check("bubblewrap", Health::Good, format!("{version}, {}", path.display()), "")
+        }
+        Err(unavailable) => {
+            check("bubblewrap", Health::Broken, &unavailable.reason, &unavailable.mend)
+        }
+    };
+    let namespaces = match &machine.namespaces {
+        Ok(()) => check("namespaces", Health::Good, "the kernel's settings allow them", ""),
+        Err(reason) => check(
+            "namespaces",
+            Health::Broken,
+            reason,
+            "sysctl user.max_user_namespaces=10000 kernel.unprivileged_userns_clone=1",
         ),
-        Err(_) => check(
-            "bubblewrap",
-            Health::Less,
-            "there is no bubblewrap: a command that starts a session of its own may outlive its task",
-            "install bubblewrap (Debian: apt install bubblewrap)",
+    };
+    let landlock = match machine.landlock {
+        0 => check(
+            "landlock",
+            Health::Broken,
+            "this kernel does not have it",
+            "use Linux 5.13 or newer, with landlock in the boot parameter lsm=",
         ),
-    }
+        version => check("landlock", Health::Good, format!("version {version}"), ""),
+    };
+    let seccomp = match machine.seccomp {
+        true => check("seccomp", Health::Good, "system calls can be filtered", ""),
+        false => check(
+            "seccomp",
+            Health::Broken,
+            "this kernel cannot filter system calls",
+            "use a kernel with CONFIG_SECCOMP_FILTER",
+        ),
+    };
+    vec![bubblewrap, namespaces, landlock, seccomp, sandbox()]
+}
+
+fn sandbox() -> Check {
+    use machine::policy::sandbox::Level;
+    let full = match runtime::sandbox::require(Level::Full) {
+        Ok(()) => return check("sandbox", Health::Good, "full: tried to get out, and it held", ""),
+        Err(unavailable) => unavailable,
+    };
+    let reduced = match runtime::sandbox::require(Level::Reduced) {
+        Ok(()) => "the reduced one works (drivetrain run --sandbox reduced)".to_owned(),
+        Err(unavailable) => format!("nor the reduced one: {}", unavailable.reason),
+    };
+    let found = format!("no full sandbox, so tasks do not start: {}; {reduced}", full.reason);
+    check("sandbox", Health::Broken, found, &full.mend)
 }
 
 fn openat2_works() -> Check {

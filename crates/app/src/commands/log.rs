@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use journal::{Journal, Loaded};
+use machine::id::TaskId;
 use machine::input::Stamped;
 use machine::state::Standing;
 use machine::time::Timestamp;
 use machine::{Output, step};
+use runtime::egress::read_log;
 use runtime::host::{self, Host};
 use view::transcript::{Detail, Transcript};
 use view::{Line, Tone, decisions};
@@ -25,6 +27,9 @@ const GLANCE: Duration = Duration::from_millis(150);
 pub(crate) fn run(args: &LogArgs, json: bool) -> Result<u8, CommandError> {
     let records = Records::open()?;
     let id = records.find(&args.id)?;
+    if args.network {
+        return network(&records, &id, json);
+    }
     let loaded = Loaded { snapshot: None, records: records.journal.records(id.as_str(), 0)? };
     let mut printer = Printer::new(json, args.decisions);
     let mut host = Host::fold(&id, &loaded, Arc::clone(&records.registry), false, |output| {
@@ -42,6 +47,36 @@ pub(crate) fn run(args: &LogArgs, json: bool) -> Result<u8, CommandError> {
             })?;
             printer.print(&step(&mut host.state, Stamped { time: Timestamp(record.time), input }));
             host.last = record.n;
+        }
+    }
+    Ok(0)
+}
+
+/// Which hosts the sandboxes of the task have reached for.
+fn network(records: &Records, id: &TaskId, json: bool) -> Result<u8, CommandError> {
+    let path = records.home.passages(id);
+    let entries = read_log(&path).map_err(|error| {
+        CommandError::environment(format!("cannot read {}: {error}", path.display()))
+    })?;
+    if entries.is_empty() && !json {
+        output::lines(&[Line::new(Tone::Faint, "no sandbox of this task has reached for a host")]);
+    }
+    for entry in entries {
+        match entry {
+            Ok(entry) if json => output::json(&entry),
+            Ok(entry) => {
+                let line = view::network::line(&entry.passage);
+                output::lines(&[Line::new(
+                    line.tone,
+                    format!("{}  {}", moment(entry.time), line.text),
+                )]);
+            }
+            // The process may have been killed in the middle of a line.
+            Err(text) if !json => {
+                let text = format!("not an entry: {}", view::text::short(&text, 200));
+                output::lines(&[Line::new(Tone::Bad, text)]);
+            }
+            Err(_) => {}
         }
     }
     Ok(0)

@@ -186,7 +186,14 @@ impl TestEnvironment {
         lines.join("\n")
     }
 
-    fn ran(&self, output: Output) -> Ran {
+    /// What the step of this name printed.
+    pub(crate) fn result(&self, label: &str) -> String {
+        let events = self.events(&self.id());
+        let ended = |event: &&Value| event["type"] == "tool_ended" && event["label"] == label;
+        events.iter().find(ended).unwrap()["result"]["text"].as_str().unwrap_or_default().to_owned()
+    }
+
+    pub(crate) fn ran(&self, output: Output) -> Ran {
         Ran {
             code: output.status.code().unwrap_or(-1),
             out: String::from_utf8(output.stdout).unwrap(),

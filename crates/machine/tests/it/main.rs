@@ -4,6 +4,7 @@
 
 mod decisions;
 mod gate;
+mod hosts;
 mod laws;
 mod llm;
 mod records;

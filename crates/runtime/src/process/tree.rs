@@ -47,6 +47,8 @@ pub(super) struct Wrapped {
     pub(super) namespaced: bool,
     /// Descriptors that stay open for it.
     pub(super) open: Vec<i32>,
+    /// Where its first process writes `0` to be counted.
+    pub(super) join: Option<i32>,
     /// What is in place outside.
     pub(super) held: Option<Held>,
 }
@@ -66,6 +68,7 @@ impl Containment {
                     env: arranged.env,
                     namespaced: arranged.namespaced,
                     open: arranged.open,
+                    join: arranged.join,
                     held: Some(arranged.view),
                 });
             }

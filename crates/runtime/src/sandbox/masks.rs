@@ -84,6 +84,19 @@ impl Masks {
         Ok(())
     }
 
+    /// As `cover` where nothing can be mounted: what is missing must be missing afterwards, and links stay.
+    pub(super) fn watch(&mut self, path: PathBuf) -> io::Result<()> {
+        match fs::symlink_metadata(&path) {
+            Ok(meta) if meta.is_symlink() => {
+                let target = fs::read_link(&path)?;
+                self.links.push((path, target));
+            }
+            Ok(_) => {}
+            Err(_) => self.absent.push(path),
+        }
+        Ok(())
+    }
+
     /// What must not be there afterwards, and cannot have a stand-in because it would be believed.
     pub(super) fn keep_absent(&mut self, path: PathBuf) {
         if fs::symlink_metadata(&path).is_err() {

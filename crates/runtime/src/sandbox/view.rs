@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use machine::policy::protected;
-use machine::policy::sandbox::Network;
+use machine::policy::sandbox::{Level, Network};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::git::Repository;
@@ -102,12 +102,15 @@ pub(super) struct View {
     /// The repository, if there is one that can be written.
     pub(super) repository: Option<Repository>,
     pub(super) masks: Masks,
+    /// Whether anything can be mounted: else what must not be there is removed afterwards.
+    can_mount: bool,
 }
 
 impl View {
     /// Lays out the inside for a sandbox. The error says what cannot be had.
     pub(super) fn of(sandbox: &Sandbox) -> Result<View, String> {
-        let mut view = View::default();
+        let can_mount = sandbox.spec.level == Level::Full;
+        let mut view = View { can_mount, ..View::default() };
         let home = home();
         view.hide_strangers(sandbox, home.as_deref())?;
         view.show_tools(home.as_deref(), &sandbox.spec.network);
@@ -188,7 +191,17 @@ impl View {
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
         for folder in std::env::split_paths(&path).filter(|folder| folder.is_absolute()) {
-            let Ok(folder) = folder.canonicalize() else { continue };
+            let Ok(mut folder) = folder.canonicalize() else { continue };
+            // Programs of a toolchain need the rest of it.
+            let root = folder.ancestors().find(|above| {
+                TOOLCHAINS.iter().any(|name| name.starts_with('.') && above.ends_with(name))
+            });
+            if let Some(root) = root.map(Path::to_owned) {
+                folder = root;
+            }
+            if self.mounts.contains(&Mount::Show(folder.clone())) {
+                continue;
+            }
             let is_home = home.is_some_and(|home| home.starts_with(&folder));
             if folder.is_dir() && self.hides(&folder) && !is_home {
                 self.show(&folder);
@@ -275,7 +288,7 @@ impl View {
                 // Git would believe an empty one.
                 self.masks.keep_absent(path.clone());
             }
-            if path.ends_with("hooks") {
+            if path.ends_with("hooks") && self.can_mount {
                 self.masks.folder(&path).map_err(|error| unprotected(&path, &error))?;
             }
             match fs::symlink_metadata(&path) {
@@ -327,6 +340,10 @@ impl View {
                 // The repository in it has been placed already.
                 let is_repository = self.repository.as_ref().is_some_and(|found| found.own == path);
                 if is_repository {
+                    continue;
+                }
+                if !self.can_mount {
+                    self.masks.watch(path).map_err(|error| unprotected(level, &error))?;
                     continue;
                 }
                 let cover = self.masks.cover(&path).map_err(|error| unprotected(&path, &error))?;

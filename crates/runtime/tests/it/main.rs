@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic where it stands")]
 
+mod egress;
 mod gate;
 mod mcp;
 mod model;

@@ -15,6 +15,7 @@ mod fuzz;
 mod histories;
 #[path = "../../src/model/order.rs"]
 mod order;
+mod proxy;
 mod recording;
 mod rig;
 mod sse;

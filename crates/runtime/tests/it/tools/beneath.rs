@@ -153,7 +153,7 @@ fn protected_names_are_found_in_any_spelling_and_behind_links() {
             "env",
             "routes/$id.tsx",
             "grüße/ß.txt",
-            "-x",
+            "./-x",
         ] {
             assert_eq!(root.write(path, b"x", None).unwrap(), Written::Created, "{path}");
         }
@@ -190,6 +190,9 @@ fn odd_texts_are_refused_with_a_reason() {
         above.as_str(),
         "%2E%2e/x",
         ":!x",
+        "-rf",
+        "--help",
+        "..;/x",
         "/dev/stdin",
         "/dev/null",
     ] {

@@ -1,0 +1,342 @@
+//! The walls, each tried by the real binary: a command inside does its worst, and the outside looks whether it arrived.
+
+mod broken;
+mod limits;
+mod programs;
+mod repository;
+
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::environment::{Ran, TestEnvironment};
+use crate::pty::Screen;
+
+impl TestEnvironment {
+    /// Runs a script inside, as a person would try it.
+    pub(crate) fn inside(&self, script: &str) -> Ran {
+        self.run(&["sandbox", "run", "--", "sh", "-c", script])
+    }
+
+    /// The same for a script in Perl.
+    pub(crate) fn inside_perl(&self, script: &str) -> Ran {
+        self.run(&["sandbox", "run", "--", "/usr/bin/perl", "-e", script])
+    }
+}
+
+#[test]
+fn a_command_works_in_its_workspace_and_its_exit_code_is_kept() {
+    let environment = TestEnvironment::new();
+    environment.write("given.txt", "here\n");
+    let ran = environment.inside("cat given.txt; echo more > made.txt; pwd; exit 7");
+    assert_eq!((ran.code, ran.err.as_str()), (7, ""));
+    assert_eq!(ran.out, format!("here\n{}\n", environment.folder().display()));
+    assert_eq!(environment.read("made.txt"), "more\n");
+    let ran = environment
+        .inside("echo x > /tmp/private && cat /tmp/private && echo y > ~/cache && cat ~/cache");
+    assert_eq!((ran.code, ran.out.as_str()), (0, "x\ny\n"), "{}", ran.err);
+    assert!(!environment.folder().join("../cache").exists());
+    let ran = environment.run(&["sandbox", "run", "--", "no-such-program-here"]);
+    assert_eq!(ran.code, 20);
+}
+
+#[test]
+fn nothing_is_written_outside() {
+    let environment = TestEnvironment::new();
+    let beside = environment.folder().join("../beside");
+    std::fs::create_dir(&beside).unwrap();
+    std::fs::write(beside.join("kept"), "kept").unwrap();
+    let script = "mkdir -p ../beside; echo x > ../beside/kept; echo x > ../beside/new; ln -s / out; \
+        echo x > out/drivetrain-escaped; echo x > /etc/drivetrain-escaped; echo x > /usr/drivetrain-escaped; \
+        echo x > /var/drivetrain-escaped; rm -rf /usr/bin/env; exit 0";
+    let ran = environment.inside(script);
+    assert_eq!(ran.code, 0);
+    assert!(ran.err.contains("Read-only file system"), "{}", ran.err);
+    assert_eq!(std::fs::read_to_string(beside.join("kept")).unwrap(), "kept");
+    assert!(!beside.join("new").exists());
+    for folder in ["/", "/etc", "/usr", "/var"] {
+        assert!(!std::path::Path::new(folder).join("drivetrain-escaped").exists());
+    }
+    assert!(std::path::Path::new("/usr/bin/env").exists());
+}
+
+#[test]
+fn secrets_of_the_home_and_what_lies_beside_are_not_seen() {
+    let environment = TestEnvironment::new();
+    let home = environment.folder().join("..");
+    std::fs::create_dir_all(home.join(".ssh")).unwrap();
+    std::fs::create_dir_all(home.join(".cargo/bin")).unwrap();
+    std::fs::write(home.join(".ssh/id"), "secret-mark").unwrap();
+    std::fs::write(home.join(".cargo/credentials.toml"), "secret-mark").unwrap();
+    std::fs::write(home.join(".netrc"), "secret-mark").unwrap();
+    let script = "cat ~/.ssh/id ~/.netrc ~/.cargo/credentials.toml ../.netrc; grep -r secret-mark ~ ..; \
+        ls -A ~ /home /root/.ssh; cat /etc/shadow";
+    let ran = environment.inside(script);
+    assert!(!ran.out.contains("secret-mark") && !ran.err.contains("secret-mark"), "{}", ran.out);
+    assert!(!ran.out.contains(".ssh") && !ran.out.contains("root:"), "{}", ran.out);
+}
+
+#[test]
+fn what_is_asked_for_is_opened_and_nothing_else() {
+    let environment = TestEnvironment::new();
+    let data = environment.folder().join("../data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("a"), "asked\n").unwrap();
+    let script = "cat ../data/a; echo x > ../data/b";
+    let ran = environment.run(&["sandbox", "run", "--read", "../data", "--", "sh", "-c", script]);
+    assert_eq!(ran.out, "asked\n");
+    assert!(!data.join("b").exists());
+    let ran = environment.run(&["sandbox", "run", "--write", "../data", "--", "sh", "-c", script]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "asked\n"), "{}", ran.err);
+    assert!(data.join("b").exists());
+    for path in ["..", "/", "../no-such-folder"] {
+        let ran = environment.run(&["sandbox", "run", "--write", path, "--", "true"]);
+        assert_eq!(ran.code, 20, "{path}: {}", ran.err);
+    }
+}
+
+#[test]
+fn the_journal_and_its_sockets_are_not_seen() {
+    let environment = TestEnvironment::new();
+    let look = "find \"$DRIVETRAIN_HOME\" 2>&1; find ../home 2>&1";
+    environment.steps("task.toml", &[look, "true"], "[sandbox]\nread = [\"..\"]\n");
+    assert_eq!(environment.run(&["run", "task.toml"]).code, 0);
+    let result = environment.result("s1");
+    assert!(result.contains("home") && !result.contains("journal"), "{result}");
+    assert!(environment.home().join("journal").exists());
+}
+
+#[test]
+fn other_processes_are_neither_seen_nor_reached() {
+    let environment = TestEnvironment::new();
+    let mut victim = Command::new("sleep").arg("600").env("MARK", "secret-mark").spawn().unwrap();
+    let pid = victim.id();
+    let script = format!(
+        "kill -9 {pid}; cat /proc/{pid}/environ; ls -d /proc/{pid}; ls /proc | grep -c '^[0-9]'; kill -9 -1"
+    );
+    let ran = environment.inside(&script);
+    assert!(!ran.out.contains("secret-mark"));
+    assert!(ran.err.contains("No such process"), "{}", ran.err);
+    assert!(ran.out.trim().parse::<u32>().unwrap() < 10, "{}", ran.out);
+    assert!(victim.try_wait().unwrap().is_none());
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+}
+
+#[test]
+fn no_variable_of_the_runtime_is_handed_on() {
+    let environment = TestEnvironment::new();
+    let mut command = environment.command(&[
+        "sandbox",
+        "run",
+        "--",
+        "sh",
+        "-c",
+        "env; cat /proc/self/environ /proc/1/environ /proc/1/cmdline; export -p",
+    ]);
+    let output = command
+        .env("ANTHROPIC_API_KEY", "secret-mark")
+        .env("CANARY_KEY", "secret-mark")
+        .env("OTHER", "secret-mark")
+        .output()
+        .unwrap();
+    let ran = environment.ran(output);
+    assert!(ran.out.contains("TMPDIR=/tmp"), "{}", ran.out);
+    assert!(!ran.out.contains("secret-mark"));
+}
+
+#[test]
+fn no_socket_leads_out() {
+    let environment = TestEnvironment::new();
+    let path = environment.folder().join("socket");
+    let _listener = UnixListener::bind(&path).unwrap();
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = tcp.local_addr().unwrap().port();
+    // Families: UNIX, INET, NETLINK, PACKET, VSOCK; kinds: stream, datagrams.
+    let script = format!(
+        "use Socket; $| = 1;
+        for my $f (1, 2, 10, 16, 17, 40) {{ for my $k (1, 2) {{
+            print socket(my $s, $f, $k, 0) ? \"made $f $k\\n\" : \"no\\n\"; }} }}
+        socket(my $u, PF_UNIX, SOCK_STREAM, 0) and connect($u, pack_sockaddr_un('socket')) and print \"unix\\n\";
+        socket(my $t, PF_INET, SOCK_STREAM, 0)
+            and connect($t, pack_sockaddr_in({port}, inet_aton('127.0.0.1'))) and print \"tcp\\n\";
+        print socketpair(my $a, my $b, PF_UNIX, SOCK_DGRAM, 0) ? \"datagram pair\\n\" : \"no\\n\";
+        print socketpair(my $c, my $d, PF_UNIX, SOCK_STREAM, 0) ? \"pair\\n\" : \"no pair\\n\";"
+    );
+    let ran = environment.inside_perl(&script);
+    assert_eq!(ran.out, format!("{}pair\n", "no\n".repeat(13)), "{}", ran.err);
+    // Inside the network of its own, only the inside is reached.
+    let script = format!(
+        "use Socket; socket(my $l, PF_INET, SOCK_STREAM, 0) and bind($l, pack_sockaddr_in(0, inet_aton('127.0.0.1')))
+            and listen($l, 1) and print \"listens\\n\";
+        my ($p) = unpack_sockaddr_in(getsockname($l));
+        socket(my $t, PF_INET, SOCK_STREAM, 0);
+        connect($t, pack_sockaddr_in($p, inet_aton('127.0.0.1'))) and print \"inner\\n\";
+        socket(my $o, PF_INET, SOCK_STREAM, 0);
+        connect($o, pack_sockaddr_in({port}, inet_aton('127.0.0.1'))) and print \"outer\\n\";
+        socket(my $u, PF_UNIX, SOCK_STREAM, 0) and print \"unix\\n\";"
+    );
+    let args = ["sandbox", "run", "--network", "loopback", "--", "/usr/bin/perl", "-e", &script];
+    assert_eq!(environment.run(&args).out, "listens\ninner\n");
+    let args = ["sandbox", "run", "--network", "open", "--", "/usr/bin/perl", "-e", &script];
+    assert_eq!(environment.run(&args).out, "listens\ninner\nouter\n");
+}
+
+#[test]
+fn hosts_are_refused_as_long_as_no_proxy_is_at_work() {
+    let environment = TestEnvironment::new();
+    let ran = environment.run(&["sandbox", "run", "--network", "example.org", "--", "true"]);
+    assert_eq!(ran.code, 20);
+    assert!(ran.err.contains("proxy"), "{}", ran.err);
+    let ran = environment.run(&["sandbox", "run", "--network", "a b", "--", "true"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+}
+
+#[test]
+fn doors_in_the_kernel_are_closed() {
+    let environment = TestEnvironment::new();
+    // Numbers of x86-64: ptrace, process_vm_readv, io_uring_setup, keyctl, bpf, userfaultfd, perf_event_open, mount,
+    // unshare(NEWUSER), setns, clone3, open_by_handle_at, pidfd_getfd.
+    let script = "for my $c ([101, 0], [310, 1], [425, 1], [250, 0], [321, 0], [323, 0], [298, 0], [165, 0],
+            [272, 0x10000000], [308, 0], [435, 0], [304, 0], [438, 0]) {
+            my $r = syscall($c->[0], $c->[1], 0, 0, 0, 0, 0); print \"$c->[0] \", $r, ' ', $! + 0, \"\\n\"; }";
+    let ran = environment.inside_perl(script);
+    let expected: Vec<String> = [101, 310, 425, 250, 321, 323, 298, 165, 272, 308, 435, 304, 438]
+        .iter()
+        .map(|call| format!("{call} -1 {}", if [425, 435].contains(call) { 38 } else { 1 }))
+        .collect();
+    assert_eq!(ran.out.lines().collect::<Vec<_>>(), expected, "{}", ran.err);
+    let ran = environment
+        .inside("unshare -U true; unshare -n true; mount -t tmpfs x /mnt; chroot / true");
+    assert!(ran.err.matches("Operation not permitted").count() >= 4, "{}", ran.err);
+    let ran = environment
+        .inside("sed -n 's/^\\(Cap[A-Za-z]*\\|NoNewPrivs\\):\\s*//p' /proc/self/status | sort -u");
+    assert_eq!(ran.out, "0000000000000000\n1\n");
+}
+
+#[test]
+fn nobody_types_into_the_terminal() {
+    let environment = TestEnvironment::new();
+    let script = "for my $request (0x5412, 0x541C) { my $c = 'x';
+        print ioctl(STDIN, $request, $c) ? \"typed\\n\" : 'errno ' . ($! + 0) . \"\\n\"; }";
+    let args = ["sandbox", "run", "--", "/usr/bin/perl", "-e", script];
+    let mut screen = Screen::start(&environment, &args);
+    screen.until("errno 1").until("errno 1");
+    assert!(!screen.shown().contains("typed"));
+    assert_eq!(screen.end(), 0);
+}
+
+#[test]
+fn nothing_outlives_its_call() {
+    let environment = TestEnvironment::new();
+    let late =
+        "setsid sh -c 'sleep 1; touch late' >/dev/null 2>&1 & (sh -c '(sleep 1; touch later) &')";
+    environment.steps("task.toml", &[late, "sleep 2"], "");
+    assert_eq!(environment.run(&["run", "task.toml"]).code, 0);
+    assert!(
+        !environment.folder().join("late").exists() && !environment.folder().join("later").exists()
+    );
+}
+
+#[test]
+fn names_that_steer_other_programs_cannot_be_written_whether_they_exist_or_not() {
+    let environment = TestEnvironment::new();
+    environment.write(".vscode/settings.json", "{}");
+    environment.write(".env.local", "A=1");
+    std::os::unix::fs::symlink("elsewhere", environment.folder().join(".codex")).unwrap();
+    let script = "mkdir -p .claude; echo x > .claude/settings.json; echo x > .mcp.json; echo x > .envrc;
+        echo x > .vscode/settings.json; echo x > .vscode/tasks.json; echo x > .env.local; rm -rf .vscode .mcp.json;
+        mv .vscode gone; mv .claude gone; mkdir .drivetrain; mkdir .cargo; echo x > rust-toolchain;
+        rm .codex; mkdir .codex; echo x > .codex/config; mkdir .git; ln -s /etc .gemini; touch ok; true";
+    let names = || {
+        let entries = std::fs::read_dir(environment.folder()).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    for level in ["full", "reduced"] {
+        let _ = std::fs::remove_file(environment.folder().join("ok"));
+        let args = ["sandbox", "run", "--level", level, "--", "sh", "-c", script];
+        let script = "mkdir -p .claude; echo x > .claude/a; echo x > .mcp.json; rm .codex; mkdir .codex; touch ok";
+        // The weaker walls cannot hold what exists; what does not exist is gone again afterwards.
+        let reduced = ["sandbox", "run", "--level", level, "--", "sh", "-c", script];
+        let ran = environment.run(if level == "full" { &args } else { &reduced });
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert_eq!(names(), [".codex", ".env.local", ".vscode", "ok"], "{level}");
+    }
+    assert_eq!(environment.read(".vscode/settings.json"), "{}");
+    assert_eq!(environment.read(".env.local"), "A=1");
+    let link = std::fs::read_link(environment.folder().join(".codex")).unwrap();
+    assert_eq!(link, std::path::Path::new("elsewhere"));
+}
+
+#[test]
+fn checks_are_run_inside_as_well() {
+    let environment = TestEnvironment::new();
+    let check = "[[acceptance]]\nkind = \"shell\"\ncommand = \"test ! -e ../home && ! touch /usr/x && ! ls ~/.ssh\"\n";
+    std::fs::create_dir_all(environment.folder().join("../.ssh")).unwrap();
+    environment.steps("task.toml", &["true"], check);
+    let ran = environment.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 0, "{}", ran.out);
+}
+
+#[test]
+fn a_task_without_a_sandbox_says_so_everywhere() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["echo out > ../escaped"], "");
+    let ran = environment.run(&["run", "task.toml", "--no-sandbox"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(environment.folder().join("../escaped").exists());
+    assert_eq!(ran.out.matches("sandbox off").count(), 1, "{}", ran.out);
+    assert!(ran.out.contains("sandbox    off: commands had all the rights of your user"));
+    let id = environment.id();
+    for command in ["show", "why", "log"] {
+        assert!(environment.ok(&[command, &id]).contains("off"), "{command}");
+    }
+    assert_eq!(environment.show(&id)["sandbox"]["level"], "off");
+    let events = environment.events(&id);
+    let of =
+        |kind: &str| events.iter().find(|event| event["type"] == kind).unwrap()["sandbox"].clone();
+    assert_eq!((of("task_started"), of("task_finished")), (Value::from("off"), Value::from("off")));
+}
+
+#[test]
+fn a_file_cannot_switch_it_off() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["true"], "[sandbox]\nlevel = \"off\"\n");
+    let ran = environment.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("--no-sandbox"), "{}", ran.err);
+    environment.steps("task.toml", &["true"], "");
+    environment.write(".drivetrain/policy.toml", "[sandbox]\nlevel = \"reduced\"\n");
+    let ran = environment.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 2, "{}", ran.out);
+    assert!(ran.err.contains("--sandbox reduced"), "{}", ran.err);
+}
+
+#[test]
+fn the_reduced_walls_hold_what_they_promise() {
+    let environment = TestEnvironment::new();
+    std::fs::create_dir_all(environment.folder().join("../.ssh")).unwrap();
+    std::fs::write(environment.folder().join("../.ssh/id"), "secret-mark").unwrap();
+    let pid = std::process::id();
+    let script = format!(
+        "cat ../.ssh/id; ls ~ ..; echo x > ../escaped; echo x > /usr/escaped; kill -0 {pid}; cat /proc/{pid}/environ; \
+         echo y > inside; echo z > $TMPDIR/t; cat inside $TMPDIR/t; \
+         /usr/bin/perl -e 'use Socket; print socket(my $s, PF_INET, SOCK_STREAM, 0) ? \"net\" : \"\"'"
+    );
+    environment.steps("task.toml", &[&script], "");
+    let ran = environment.run(&["run", "task.toml", "--sandbox", "reduced"]);
+    assert_eq!(ran.code, 0, "{}", ran.out);
+    let result = environment.result("s1");
+    assert!(result.contains("y\nz\n") && !result.contains("secret-mark"), "{result}");
+    assert!(!result.contains("net") && !result.contains("PATH="), "{result}");
+    assert!(
+        result.contains("Operation not permitted") || result.contains("No permission"),
+        "{result}"
+    );
+    assert!(!environment.folder().join("../escaped").exists());
+    assert_eq!(environment.show(&environment.id())["sandbox"]["level"], "reduced");
+}

@@ -1,0 +1,48 @@
+//! Programs of their own beside a task: plugins and servers of tools are inside as well.
+
+use crate::environment::TestEnvironment;
+
+/// A driver that says what it could do, as its reason to give up.
+const PLUGIN: &str = r#"
+while read -r line; do
+    n=${line#*\"id\":}; n=${n%%,*}
+    case "$line" in
+    *'"method":"initialize"'*) r='{"name":"t","version":"1","capabilities":{}}';;
+    *)
+        seen=
+        touch "$W/planted" 2>/dev/null && seen="$seen wrote"
+        cat "$W/given" >/dev/null 2>&1 && seen="$seen read"
+        cat "$W/../.ssh/id" >/dev/null 2>&1 && seen="$seen secret"
+        ls "$W/../home" >/dev/null 2>&1 && [ "$(ls -A "$W/../home")" ] && seen="$seen journal"
+        r="{\"decision\":\"fail\",\"reason\":\"seen:$seen.\"}";;
+    esac
+    printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$n" "$r"
+done
+"#;
+
+fn gave_up(needs: &str) -> String {
+    let environment = TestEnvironment::new();
+    environment.write("given", "x");
+    std::fs::create_dir_all(environment.folder().join("../.ssh")).unwrap();
+    std::fs::write(environment.folder().join("../.ssh/id"), "secret").unwrap();
+    environment.write("plugin.sh", PLUGIN);
+    environment.write(
+        ".drivetrain/drivers/looker.toml",
+        &format!(
+            "[driver]\nname = \"looker\"\ncommand = [\"sh\", \"plugin.sh\"]\nenv = {{ W = {:?} }}\n{needs}",
+            environment.folder().to_str().unwrap()
+        ),
+    );
+    let ran = environment.run(&["run", "look around", "--driver", "external:looker", "--in-place"]);
+    assert_eq!(ran.code, 10, "{}{}", ran.out, ran.err);
+    assert_eq!(environment.folder().join("planted").exists(), ran.out.contains("wrote"));
+    ran.out
+}
+
+#[test]
+fn a_plugin_looks_at_the_workspace_and_at_nothing_else() {
+    let out = gave_up("");
+    assert!(out.contains("seen: read."), "{out}");
+    let out = gave_up("workspace = \"write\"\n");
+    assert!(out.contains("seen: wrote read."), "{out}");
+}

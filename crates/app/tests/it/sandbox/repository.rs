@@ -1,0 +1,147 @@
+//! A worker's own git works inside; what makes git run programs outside cannot be touched.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::environment::TestEnvironment;
+
+fn git(folder: &Path, arguments: &[&str]) -> String {
+    let done = Command::new("git")
+        .args([
+            "-c",
+            "user.name=person",
+            "-c",
+            "user.email=p@example.org",
+            "-c",
+            "init.defaultBranch=main",
+        ])
+        .args(arguments)
+        .current_dir(folder)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+fn repository(environment: &TestEnvironment) {
+    environment.write("a.txt", "a\n");
+    git(&environment.folder(), &["init", "-q"]);
+    git(&environment.folder(), &["add", "-A"]);
+    git(&environment.folder(), &["commit", "-qm", "first"]);
+}
+
+/// What a worker would plant.
+const PLANT: &str = "printf '#!/bin/sh\\ntouch ran\\n' > $G/hooks/post-checkout; echo x > $G/hooks/pre-commit; \
+    git config core.fsmonitor 'touch ran'; echo '[core]' >> $G/config; echo /evil > $G/commondir; \
+    echo '* filter=x' > $G/info/attributes; mv $G/hooks $G/h2; mv $G/config $G/c2; \
+    echo '[core]' > $G/config.worktree; echo /x > $G/objects/info/alternates; rm -rf .git/config; true";
+
+#[test]
+fn commits_work_in_place_and_nothing_is_planted() {
+    let environment = TestEnvironment::new();
+    repository(&environment);
+    let folder = environment.folder();
+    let config = environment.read(".git/config");
+    let script = format!(
+        "echo b > b.txt; git add -A && git commit -qm second && git log --format=%s:%an; git status --short; G=.git; {PLANT}"
+    );
+    let ran = environment.inside(&script);
+    assert!(ran.out.starts_with("second:drivetrain\nfirst:person\n"), "{}{}", ran.out, ran.err);
+    assert_eq!(ran.out.lines().count(), 2, "{}", ran.out);
+    assert_eq!(git(&folder, &["log", "--format=%s"]), "second\nfirst\n");
+    assert_eq!(git(&folder, &["show", "--stat", "--format=", "--name-only"]), "b.txt\n");
+    assert_eq!(environment.read(".git/config"), config);
+    for name in [
+        "hooks/post-checkout",
+        "hooks/pre-commit",
+        "commondir",
+        "info/attributes",
+        "config.worktree",
+        "h2",
+    ] {
+        assert!(!folder.join(".git").join(name).exists(), "{name}");
+    }
+    git(&folder, &["fsck"]);
+    git(&folder, &["status"]);
+}
+
+#[test]
+fn commits_work_in_a_worktree_and_the_users_branches_stay() {
+    let environment = TestEnvironment::new();
+    repository(&environment);
+    let folder = environment.folder();
+    let config = environment.read(".git/config");
+    let tip = git(&folder, &["rev-parse", "main"]);
+    let script = format!(
+        "echo b > b.txt; git add -A && git commit -qm second && git log --format=%s:%an && git status --short; \
+         G=$(git rev-parse --git-common-dir); git branch -f main HEAD; git update-ref refs/heads/main HEAD; \
+         git tag evil; {PLANT}"
+    );
+    let mut task = environment.folder();
+    task.pop();
+    environment.steps("task.toml", &[&script], "");
+    let text = environment.read("task.toml").replace("in_place", "worktree");
+    std::fs::remove_file(folder.join("task.toml")).unwrap();
+    std::fs::write(task.join("task.toml"), text).unwrap();
+    let ran = environment.run(&["run", "../task.toml"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let result = environment.result("s1");
+    assert!(result.contains("second:drivetrain\nfirst:person\n"), "{result}");
+    assert!(!result.contains("packed-refs"), "{result}");
+    assert_eq!(git(&folder, &["rev-parse", "main"]), tip);
+    let branch = format!("drivetrain/{}", environment.id());
+    assert_eq!(git(&folder, &["log", "--format=%s", &branch]), "second\nfirst\n");
+    assert_eq!(git(&folder, &["tag"]), "");
+    assert_eq!(environment.read(".git/config"), config);
+    for name in [
+        "hooks/post-checkout",
+        "hooks/pre-commit",
+        "commondir",
+        "info/attributes",
+        "config.worktree",
+        "h2",
+    ] {
+        assert!(!folder.join(".git").join(name).exists(), "{name}");
+    }
+    git(&folder, &["fsck"]);
+}
+
+#[test]
+fn a_forged_worktree_opens_no_other_repository() {
+    let environment = TestEnvironment::new();
+    let other = environment.folder().join("../other");
+    std::fs::create_dir(&other).unwrap();
+    git(&other, &["init", "-q"]);
+    git(&other, &["commit", "-q", "--allow-empty", "-m", "x"]);
+    environment
+        .write(".git", &format!("gitdir: {}/.git\n", other.canonicalize().unwrap().display()));
+    let ran = environment.inside(
+        "git log; G=../other/.git; touch $G/hooks/evil; touch $G/objects/evil; cat $G/config",
+    );
+    assert!(!other.join(".git/hooks/evil").exists() && !other.join(".git/objects/evil").exists());
+    assert!(!ran.out.contains("core"), "{}", ran.out);
+}
+
+#[test]
+fn stand_ins_are_in_no_checkpoint() {
+    let environment = TestEnvironment::new();
+    repository(&environment);
+    // A checkpoint is made while a server of tools is inside, and with it the stand-ins.
+    environment.write(".vscode/kept.json", "{}");
+    let mut task = environment.folder();
+    task.pop();
+    environment.steps(
+        "task.toml",
+        &["echo b > b.txt"],
+        "[[acceptance]]\nkind = \"shell\"\ncommand = \"test -e b.txt\"\n",
+    );
+    let text = environment.read("task.toml").replace("in_place", "worktree");
+    std::fs::remove_file(environment.folder().join("task.toml")).unwrap();
+    std::fs::write(task.join("task.toml"), text).unwrap();
+    assert_eq!(environment.run(&["run", "../task.toml"]).code, 0);
+    let id = environment.id();
+    let store = environment.home().join("checkpoints").join(format!("{id}.git"));
+    let listed = git(&store, &["ls-tree", "-r", "--name-only", "checkpoints"]);
+    assert_eq!(listed, "a.txt\nb.txt\n");
+}
