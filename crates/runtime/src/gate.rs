@@ -291,7 +291,7 @@ impl Door {
 /// Connects to a gate as its worker and says the token: what follows is MCP, both ways.
 pub fn connect(path: &Path, token: &str) -> io::Result<UnixStream> {
     use std::io::Write;
-    let stream = socket::connect(path)?;
+    let stream = socket::connect_from_box(path)?;
     (&stream).write_all(format!("{}\n", token.trim()).as_bytes())?;
     Ok(stream)
 }

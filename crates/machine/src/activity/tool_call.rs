@@ -39,6 +39,9 @@ impl Step<'_> {
     }
 
     pub(crate) fn start_call(&mut self, index: usize, approved: bool, repeated: bool) {
+        if approved {
+            self.accept_changed(index);
+        }
         let call = &self.state.data.calls[index];
         let id = call.id;
         if let Err(reason) = self.check_call(&call.action.tool, &call.action.input) {
@@ -63,6 +66,7 @@ impl Step<'_> {
                     workspace: workspace.path.as_deref(),
                 },
             );
+            let judgement = self.distrust_changed(index, judgement);
             match judgement.approval() {
                 Some(approval) => approval,
                 None if judgement.decide == Decide::Ask => {
