@@ -15,8 +15,7 @@ fn names(tools: &[ToolOffer]) -> Vec<&str> {
 #[test]
 fn names_fit_every_provider_and_are_told_apart() {
     let long = "x".repeat(200);
-    let claims =
-        ["a b", "a.b", "a_b", "äö", &long, &format!("{long}y")].map(claim).to_vec();
+    let claims = ["a b", "a.b", "a_b", "äö", &long, &format!("{long}y")].map(claim).to_vec();
     let offered = offers("my server", claims, ALL);
     let fits = |name: &str| {
         name.len() <= MAX_NAME
