@@ -225,7 +225,7 @@ impl Play<'_> {
                     .take_while(|at| at.starts_with(&ours))
                     .for_each(|at| widen(at, 0o055));
             }
-            let program = "use Socket; socket(S, PF_UNIX, SOCK_STREAM, 0); connect(S, sockaddr_un($ARGV[0])) or exit 7;\
+            let program = "$SIG{PIPE} = 'IGNORE'; use Socket; socket(S, PF_UNIX, SOCK_STREAM, 0); connect(S, sockaddr_un($ARGV[0])) or exit 7;\
                            syswrite(S, $ARGV[1]); my $n = sysread(S, my $said, 100); exit($n ? 42 : 7);";
             let status = Command::new("setpriv")
                 .args(["--reuid=65534", "--clear-groups", "perl", "-e", program])
