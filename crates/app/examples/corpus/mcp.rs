@@ -90,10 +90,6 @@ fn bytes(case: &Case, rig: &Rig) -> Tried {
         bytes.split(|byte| *byte == b'\n').filter(|line| contains(line, b"\"id\"")).count();
     let silent = ["ignore", "ignored", "close"].iter().any(|word| case.expect.starts_with(word));
     let answers = client.answers(if silent { 0 } else { expected.max(1) });
-    let is_call = |event: &Value| {
-        let kind = event["type"].as_str().unwrap_or_default();
-        matches!(kind, "tool_started" | "tool_ended" | "approval_requested")
-    };
     let seen = Seen {
         answers,
         closed: client.closed,
@@ -107,6 +103,11 @@ fn bytes(case: &Case, rig: &Rig) -> Tried {
     }
     let holds = alternatives(&case.expect).any(|expect| holds(expect, &seen));
     Ok(if holds { Verdict::Pass } else { Verdict::Fail(format!("{seen:?}")) })
+}
+
+fn is_call(event: &Value) -> bool {
+    let kind = event["type"].as_str().unwrap_or_default();
+    matches!(kind, "tool_started" | "tool_ended" | "approval_requested")
 }
 
 /// The outcomes of which any will do, without a bound on the time.

@@ -170,6 +170,7 @@ impl<'a> Runtime<'a> {
         let mut client = self.enter()?;
         client.send(format!("{INIT}\n").as_bytes());
         client.answer(PATIENCE);
+        client.greeted = true;
         Ok(client)
     }
 }
@@ -202,13 +203,15 @@ pub(crate) struct Client {
     stream: BufReader<UnixStream>,
     /// Whether the other end closed it.
     pub(crate) closed: bool,
+    /// Whether the greeting was said.
+    pub(crate) greeted: bool,
 }
 
 impl Client {
     fn to(path: &Path) -> std::io::Result<Client> {
         let stream = UnixStream::connect(path)?;
         stream.set_write_timeout(Some(Duration::from_secs(2)))?;
-        Ok(Client { stream: BufReader::new(stream), closed: false })
+        Ok(Client { stream: BufReader::new(stream), closed: false, greeted: false })
     }
 
     /// Sends bytes; false if they were not taken.

@@ -23,11 +23,12 @@ while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case "$line" in
     *'"initialize"'*) echo '{{"jsonrpc":"2.0","id":'"$id"',"result":{{"protocolVersion":"2025-06-18","capabilities":{{"tools":{{"listChanged":true}}}},"serverInfo":{{"name":"test","version":"1"}}}}}}';;
-    *'"tools/list"'*) echo '{{"jsonrpc":"2.0","id":'"$id"',"result":'"$(cat '{list}')"'}}';;
+    *'"tools/list"'*) if [ -e '{raw}' ]; then cat '{raw}'; echo; else echo '{{"jsonrpc":"2.0","id":'"$id"',"result":'"$(cat '{list}')"'}}'; fi;;
     *'"tools/call"'*) echo '{{"jsonrpc":"2.0","id":'"$id"',"result":{{"content":[{{"type":"text","text":"done"}}]}}}}';;
   esac
 done"#,
         list = list.display(),
+        raw = list.with_file_name("raw").display(),
         changed = changed.display(),
     )
 }
@@ -42,10 +43,14 @@ fn shown(client: &mut Client, id: u64) -> Vec<Value> {
 
 pub(super) fn reply(case: &Case, rig: &Rig) -> Tried {
     let bytes = case.bytes().ok_or_else(|| Verdict::Skip("an unknown generator".to_owned()))?;
-    let said: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| Verdict::Skip(format!("the reply is no JSON: {error}")))?;
     let list = rig.worktree().join("list.json");
-    std::fs::write(&list, said["result"].to_string()).unwrap();
+    let said: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    if said["result"].is_object() {
+        std::fs::write(&list, said["result"].to_string()).unwrap();
+    } else {
+        // It is no answer that anybody could take: it is said as it is.
+        std::fs::write(rig.worktree().join("raw"), &bytes).unwrap();
+    }
     let server = Some(program(&list, &rig.worktree().join("changed")));
     let runtime = Runtime::start(rig, "waits", &Setup { allow: Vec::new(), server })
         .map_err(Verdict::Fail)?;
