@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use machine::message::{Message, Part, Reply, Role, StopReason, conversation};
+use wire::gate;
 use wire::jsonrpc::{self, Incoming};
 use wire::model::anthropic_messages::AnthropicMessages;
 use wire::model::assemble::Limits;
@@ -92,6 +93,42 @@ pub(crate) fn jsonrpc(bytes: &[u8]) {
         }
         Ok(Incoming::Response { .. }) => {}
     }
+}
+
+/// A gate reads the same lines however they are cut, and asks for a call only if the line is one request that every
+/// reader reads in the same way.
+pub(crate) fn gate_frame(bytes: &[u8]) {
+    let whole = gate_lines([bytes]);
+    assert_eq!(gate_lines(bytes.chunks(1)), whole, "byte by byte");
+    assert_eq!(gate_lines(pieces(bytes)), whole, "in pieces");
+    let toolbox = gate::Toolbox::new(&[], Some("/w".to_owned()));
+    let mut session = gate::Session::default();
+    for line in &whole {
+        match session.take(line, &toolbox) {
+            gate::Reaction::Call { tool, input, .. } => {
+                let value: serde_json::Value = serde_json::from_slice(line).unwrap();
+                assert_eq!(value["method"], "tools/call");
+                assert_eq!(value["params"]["name"], *machine::tool::model_name(&tool));
+                assert_eq!(
+                    value["params"].get("arguments").unwrap_or(&serde_json::json!({})),
+                    &input
+                );
+            }
+            gate::Reaction::Answer(text) | gate::Reaction::Close(Some(text)) => {
+                assert!(!text.contains('\n'));
+                serde_json::from_str::<serde_json::Value>(&text).unwrap();
+            }
+            gate::Reaction::Close(None) | gate::Reaction::Ignore | gate::Reaction::Withdraw(_) => {}
+        }
+    }
+}
+
+fn gate_lines<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
+    let (mut frames, mut lines) = (gate::Frames::default(), Vec::new());
+    for chunk in chunks {
+        let _ = frames.push(chunk, |line| lines.push(line.to_vec()));
+    }
+    lines
 }
 
 type Frames = (Vec<(String, String, String)>, Option<sse::Error>, bool);

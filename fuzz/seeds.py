@@ -20,6 +20,14 @@ LINES = [
     '{"jsonrpc":"2.0","id":4,"error":{"code":-32601,"message":"no"}}',
 ]
 
+GATE = [
+    '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{}}}',
+    '{"jsonrpc":"2.0","method":"notifications/initialized"}',
+    '{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"shell","arguments":{"command":"ls"},'
+    '"_meta":{"drivetrain/key":"k"}}}',
+    '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}',
+]
+
 
 def streams():
     for line in (FIXTURES / "sse.jsonl").read_text().splitlines():
@@ -33,6 +41,9 @@ def streams():
 def seeds(target):
     if target == "jsonrpc":
         return {str(at): line.encode() for at, line in enumerate(LINES)}
+    if target == "gate_frame":
+        lines = {str(at): f"{GATE[0]}\n{line}\n".encode() for at, line in enumerate(GATE)}
+        return lines | {"all": "\n".join(GATE).encode()}
     if target == "script_file":
         text = (ROOT / "crates/wire/src/model/script.rs").read_text()
         block = text.split("```toml")[1].split("```")[0]

@@ -69,6 +69,8 @@ pub enum Effect {
         id: EffectId,
         /// What it asked with.
         key: String,
+        /// Of the call that it asked for under this key: [`crate::request::digest`].
+        digest: u64,
         /// The call's one result, or why there is no call.
         answer: Result<ToolResult, String>,
     },

@@ -69,6 +69,21 @@ pub struct ToolOffer {
     pub class: EffectClass,
     /// The server.
     pub source: String,
+    /// It is no longer what it was when the task first had it, and nobody has allowed it as it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changed: bool,
+}
+
+impl ToolOffer {
+    /// Whether both are one tool of one server, whatever it is called here.
+    pub(crate) fn is_same_tool(&self, other: &ToolOffer) -> bool {
+        self.source == other.source && self.tool == other.tool
+    }
+
+    /// Whether both say the same of what the tool does and takes.
+    pub(crate) fn says_the_same(&self, other: &ToolOffer) -> bool {
+        self.summary == other.summary && self.schema == other.schema && self.class == other.class
+    }
 }
 
 /// What a server offers at the moment, or why it offers nothing.
@@ -129,6 +144,11 @@ pub fn offers(server: &str, claims: Vec<Claim>, limits: Limits<'_>) -> ServerToo
             left_out.push(format!("{shown:?}: its name is empty or too long"));
             continue;
         }
+        if is_offered(&claim.name) || claim.name.chars().any(hides) {
+            let why = "its name pretends to be another server's or hides characters";
+            left_out.push(format!("{shown:?}: {why}"));
+            continue;
+        }
         let Some(schema) = checked_schema(claim.schema) else {
             left_out.push(format!("{shown:?}: its schema is too large or no table"));
             continue;
@@ -141,10 +161,11 @@ pub fn offers(server: &str, claims: Vec<Claim>, limits: Limits<'_>) -> ServerToo
         tools.push(ToolOffer {
             name: name_of(server, &claim.name),
             tool: claim.name,
-            summary: clean(&claim.description, MAX_SUMMARY),
+            summary: without_tags(&clean(&claim.description, MAX_SUMMARY)),
             schema,
             class,
             source: server.to_owned(),
+            changed: false,
         });
     }
     if let Some(only) = limits.only {
@@ -340,9 +361,18 @@ pub fn clean(text: &str, most: usize) -> String {
     shown
 }
 
-/// Control characters, those that reorder text, those without width, and the invisible copies of ASCII.
+/// Words of a server must not look like marks of ours or of a model's: angle brackets become quotation marks.
+fn without_tags(text: &str) -> String {
+    text.replace('<', "\u{2039}").replace('>', "\u{203a}")
+}
+
+/// Control characters, those that reorder text, those without width, those that fill without being seen, and the
+/// invisible copies of ASCII.
 fn hides(c: char) -> bool {
     c.is_control()
+        || matches!(c, '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}')
+        || matches!(c, '\u{180b}'..='\u{180f}' | '\u{3164}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}')
+        || matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{2028}' | '\u{2029}' | '\u{2800}')
         || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
         || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }
@@ -378,6 +408,11 @@ fn tidy(value: &mut Value, depth: usize) -> bool {
         Value::Array(items) => items.iter_mut().all(|item| tidy(item, depth + 1)),
         Value::Object(fields) => {
             fields.retain(|key, _| !key.chars().any(hides));
+            for key in ["description", "title"] {
+                if let Some(Value::String(text)) = fields.get_mut(key) {
+                    *text = without_tags(text);
+                }
+            }
             fields.values_mut().all(|value| tidy(value, depth + 1))
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => true,

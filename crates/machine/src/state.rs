@@ -57,6 +57,9 @@ pub struct Data {
     /// Tools beside the built-in ones, as their servers last offered them.
     #[serde(default, skip_serializing_if = "no_tools")]
     pub tools: Arc<Vec<ToolOffer>>,
+    /// Tools that servers offered once and do no longer, as they were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_tools: Vec<ToolOffer>,
     /// Whether the process that drives the task has its servers running.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tools_open: bool,
@@ -378,6 +381,7 @@ impl State {
                 phase: Phase::New,
                 workspace: None,
                 tools: Arc::default(),
+                former_tools: Vec::new(),
                 tools_open: false,
                 calls: Vec::new(),
                 held: None,

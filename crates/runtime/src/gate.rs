@@ -75,11 +75,17 @@ impl Gates {
         lock(&self.doors).get(&TaskId(task.to_owned())).map(Arc::clone)
     }
 
-    /// Answers everybody who asked with this key. Never waits.
-    pub fn answer(&self, task: &TaskId, key: &str, answer: &Result<ToolResult, String>) {
+    /// Answers everybody who asked for this call with this key. Never waits.
+    pub fn answer(
+        &self,
+        task: &TaskId,
+        key: &str,
+        digest: u64,
+        answer: &Result<ToolResult, String>,
+    ) {
         let door = lock(&self.doors).get(task).map(Arc::clone);
         if let Some(door) = door {
-            door.answer(key, answer);
+            door.answer(key, digest, answer);
         }
     }
 
@@ -130,6 +136,8 @@ struct Open {
 struct Waiter {
     connection: u64,
     id: RequestId,
+    /// Of the call: another one under the same key is answered otherwise.
+    digest: u64,
     outbox: Arc<Outbox>,
 }
 
@@ -256,13 +264,19 @@ impl Door {
         self.inbox.signal(self.task.clone(), withdrawn.into());
     }
 
-    fn answer(&self, key: &str, answer: &Result<ToolResult, String>) {
-        let waiters = {
+    fn answer(&self, key: &str, digest: u64, answer: &Result<ToolResult, String>) {
+        let answered = {
             let mut open = lock(&self.open);
             open.answered = Some(Instant::now());
-            open.waiting.remove(key).unwrap_or_default()
+            let waiters = open.waiting.remove(key).unwrap_or_default();
+            let (answered, others): (Vec<_>, Vec<_>) =
+                waiters.into_iter().partition(|waiter| waiter.digest == digest);
+            if !others.is_empty() {
+                open.waiting.insert(key.to_owned(), others);
+            }
+            answered
         };
-        for waiter in waiters {
+        for waiter in answered {
             waiter.outbox.push(match answer {
                 Ok(result) => wire::gate::result(&waiter.id, result),
                 Err(reason) => wire::gate::refused(&waiter.id, reason),
@@ -291,7 +305,7 @@ impl Door {
 /// Connects to a gate as its worker and says the token: what follows is MCP, both ways.
 pub fn connect(path: &Path, token: &str) -> io::Result<UnixStream> {
     use std::io::Write;
-    let stream = socket::connect(path)?;
+    let stream = socket::connect_from_box(path)?;
     (&stream).write_all(format!("{}\n", token.trim()).as_bytes())?;
     Ok(stream)
 }

@@ -275,7 +275,9 @@ impl Perform for World {
                     move |reason| Signal::Consulted(id, Err(reason)).into(),
                 );
             }
-            Effect::AnswerRequest { key, answer, .. } => self.gates.answer(task, &key, &answer),
+            Effect::AnswerRequest { key, digest, answer, .. } => {
+                self.gates.answer(task, &key, digest, &answer);
+            }
             Effect::CallModel { id, call, folder } if Models::is_remote(&call.model) => {
                 self.call_model(task, id, call, folder);
             }

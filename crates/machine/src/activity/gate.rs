@@ -15,7 +15,7 @@ use crate::tool::{Status, ToolResult};
 impl Step<'_> {
     /// Judges a call. The proof that it may run, if it may at once; else it has been refused, or somebody is asked.
     pub(crate) fn pass_gate(&mut self, index: usize) -> Option<Approval> {
-        let judged = self.judge_call(index);
+        let judged = self.distrust_changed(index, self.judge_call(index));
         let would_ask = judged.decide == Decide::Ask || judged.nobody;
         if !would_ask {
             self.tell_decision(index, judged.decide, &judged.by, &judged.reason, &judged);

@@ -30,9 +30,6 @@ const MOST_ANSWERS: usize = 32;
 /// Requests of a task that may be open at once.
 const MOST_OPEN: usize = 64;
 
-/// The longest key, in bytes.
-pub const MAX_KEY: usize = 256;
-
 /// The keys that workers used, oldest first.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -42,7 +39,7 @@ pub struct Requests(VecDeque<Request>);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Request {
     key: String,
-    /// Of tool and parameters. A worker that makes two calls meet hurts itself: the second does not run.
+    /// Of tool and parameters.
     digest: u64,
     #[serde(default, skip_serializing_if = "Given::is_gone")]
     answer: Given,
@@ -108,13 +105,13 @@ impl Step<'_> {
                     "the call of the key {key:?} was answered before, and the answer is kept no longer"
                 )),
             };
-            return self.answer(key, answer);
+            return self.answer(key, digest, answer);
         }
         let path = match self.driver_at_work() {
             Ok(path) => path,
             Err(reason) => {
                 self.event(|| EventKind::Rejected { reason: reason.clone() });
-                return self.answer(key, Err(reason));
+                return self.answer(key, digest, Err(reason));
             }
         };
         let class = self.class_of(&tool);
@@ -282,20 +279,22 @@ impl Step<'_> {
         let Some(index) = calls.iter().position(asked) else { return };
         let call = calls.remove(index);
         if let (Some(key), CallStatus::Done(result)) = (call.request, call.status) {
+            let digest = digest(&call.action.tool, &call.action.input);
             self.state.data.requests.settle(&key, Given::Answer(result.clone()));
-            self.answer(key, Ok(result));
+            self.answer(key, digest, Ok(result));
         }
     }
 
-    fn answer(&mut self, key: String, answer: Result<ToolResult, String>) {
+    fn answer(&mut self, key: String, digest: u64, answer: Result<ToolResult, String>) {
         self.state.data.last_effect += 1;
         let id = EffectId(self.state.data.last_effect);
-        self.output.effects.push(Effect::AnswerRequest { id, key, answer });
+        self.output.effects.push(Effect::AnswerRequest { id, key, digest, answer });
     }
 }
 
-/// FNV-1a over tool and parameters: stable across runs and platforms.
-fn digest(tool: &str, input: &Value) -> u64 {
+/// Tells one call from another under the same key. FNV-1a, stable across runs and platforms; nothing is kept safe by
+/// it, since a worker that makes two calls meet only gets the first one's answer twice.
+pub fn digest(tool: &str, input: &Value) -> u64 {
     let text = input.to_string();
     let bytes = tool.bytes().chain([0]).chain(text.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

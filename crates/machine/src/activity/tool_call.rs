@@ -43,6 +43,9 @@ impl Step<'_> {
     }
 
     pub(crate) fn start_call(&mut self, index: usize, approved: bool, repeated: bool, by: String) {
+        if approved {
+            self.accept_changed(index);
+        }
         let call = &self.state.data.calls[index];
         let id = call.id;
         if let Err(reason) = self.check_call(&call.action.tool, &call.action.input) {

@@ -7,11 +7,15 @@ use serde_json::Value;
 
 use crate::effect::Effect;
 use crate::event::EventKind;
+use crate::policy::permission::{Decide, Judgement, Layer, Unattended};
 use crate::server::{self, ServerCall, ServerTools, ToolOffer};
 use crate::state::{Pending, Phase};
 use crate::step::Step;
 use crate::task::Workspace;
 use crate::tool::{self, EffectClass};
+
+/// Tools that servers no longer offer and that a task remembers.
+const MOST_FORMER: usize = 256;
 
 impl Step<'_> {
     /// Whether servers are to be asked before the driver is.
@@ -50,11 +54,79 @@ impl Step<'_> {
         if !servers.iter().any(|server| server.name == changed.server) {
             return self.drop_signal();
         }
-        let (server, problem) = (changed.server.clone(), changed.problem.clone());
+        let server = changed.server.clone();
+        let mut changed = changed;
+        let now_other = self.mark_changed(&mut changed);
+        let problem = match (changed.problem.clone(), now_other) {
+            (problem, None) => problem,
+            (None, now_other) => now_other,
+            (Some(problem), Some(now_other)) => Some(format!("{problem}; {now_other}")),
+        };
+        let servers = &self.state.data.spec.servers;
         self.state.data.tools = Arc::new(server::replace(&self.state.data.tools, servers, changed));
         let mine = self.state.data.tools.iter().filter(|tool| tool.source == server);
         let tools: Vec<String> = mine.map(|tool| tool.name.clone()).collect();
         self.event(|| EventKind::ToolsOpened { server, tools, problem });
+    }
+
+    /// Marks the tools that are no longer what this task knew under their name; in words, if there are any. What a
+    /// server stops offering is remembered, so that a tool cannot come back as another.
+    fn mark_changed(&mut self, offered: &mut ServerTools) -> Option<String> {
+        let data = &mut self.state.data;
+        let mut others = Vec::new();
+        for offer in &mut offered.tools {
+            let known = data.tools.iter().chain(&data.former_tools);
+            let Some(former) = known.into_iter().find(|former| former.is_same_tool(offer)) else {
+                continue;
+            };
+            let differs = !former.says_the_same(offer);
+            offer.changed = former.changed || differs;
+            if differs {
+                others.push(offer.name.clone());
+            }
+        }
+        let again = |former: &ToolOffer| offered.tools.iter().any(|now| now.is_same_tool(former));
+        data.former_tools.retain(|former| !again(former));
+        let gone = data.tools.iter().filter(|tool| tool.source == offered.server && !again(tool));
+        data.former_tools.extend(gone.cloned());
+        let over = data.former_tools.len().saturating_sub(MOST_FORMER);
+        data.former_tools.drain(..over);
+        (!others.is_empty()).then(|| {
+            format!(
+                "changed since they were first offered, and asked about anew: {}",
+                others.join(", ")
+            )
+        })
+    }
+
+    /// What a rule or a class allows is allowed of the tool as it was: one that has changed is asked about.
+    pub(crate) fn distrust_changed(&self, index: usize, judgement: Judgement) -> Judgement {
+        let data = &self.state.data;
+        let changed = self.offer(&data.calls[index].action.tool).is_some_and(|tool| tool.changed);
+        if !changed || judgement.decide != Decide::Allow {
+            return judgement;
+        }
+        let attended = data.attachment.as_ref().is_some_and(|by| by.attended);
+        let nobody = !attended && data.spec.policy.unattended == Unattended::Deny;
+        Judgement {
+            decide: if nobody { Decide::Deny } else { Decide::Ask },
+            by: "changed tool".to_owned(),
+            layer: Layer::Tool,
+            reason: "its server changed what it says it does or takes since it was first offered"
+                .to_owned(),
+            nobody,
+            ..judgement
+        }
+    }
+
+    /// A person has let a call pass: the tool is known as it is now.
+    pub(crate) fn accept_changed(&mut self, index: usize) {
+        let name = &self.state.data.calls[index].action.tool;
+        if self.offer(name).is_some_and(|tool| tool.changed) {
+            let name = name.clone();
+            let tools = Arc::make_mut(&mut self.state.data.tools);
+            tools.iter_mut().filter(|tool| tool.name == name).for_each(|tool| tool.changed = false);
+        }
     }
 
     /// The tool of a server by its name.

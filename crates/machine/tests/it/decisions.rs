@@ -35,7 +35,7 @@ pub(crate) fn attended(task: TaskSpec) -> Rig {
 }
 
 fn rule(tool: &str, decide: Decide) -> Rule {
-    Rule { tool: tool.to_owned(), decide, reason: String::new() }
+    Rule { tool: tool.to_owned(), decide, ..Rule::default() }
 }
 
 /// The hash of what is asked.
@@ -332,6 +332,7 @@ fn a_program_decides_by_the_same_answers() {
         timeout: None,
         folder: None,
         env: Default::default(),
+        needs: Default::default(),
     };
     let kind = DeciderKind::Program { plugin };
     let decider = Decider { name: "judge".to_owned(), kind, timeout: None };

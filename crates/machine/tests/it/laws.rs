@@ -74,7 +74,14 @@ fn deciders(seed: u16) -> Vec<Decider> {
     let model = || DeciderKind::Model { model: "script/x".to_owned(), rubric: "r".to_owned() };
     let command = vec!["judge".to_owned()];
     let env = BTreeMap::new();
-    let plugin = PluginSpec { name: "p".to_owned(), command, timeout: None, folder: None, env };
+    let plugin = PluginSpec {
+        name: "p".to_owned(),
+        command,
+        timeout: None,
+        folder: None,
+        env,
+        needs: Default::default(),
+    };
     let kinds = [model(), DeciderKind::Program { plugin }, DeciderKind::Person, model()];
     let chosen = kinds.into_iter().enumerate().filter(|(n, _)| (seed >> (n + 2)) & 1 == 0);
     let decider = |(n, kind)| Decider {

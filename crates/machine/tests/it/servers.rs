@@ -71,6 +71,47 @@ fn servers_are_asked_before_the_driver_decides_and_a_call_carries_its_server() {
     assert!(rig.told().ends_with("task_finished completed"), "{}", rig.told());
 }
 
+/// The tool `look` with other words.
+fn reworded(words: &str) -> ServerTools {
+    let claim =
+        Claim { name: "look".to_owned(), description: words.to_owned(), ..Claim::default() };
+    offers("s", vec![claim], Limits { only: None, trust_annotations: false })
+}
+
+#[test]
+fn a_tool_that_changed_is_reported_and_asked_about_though_a_rule_allows_it() {
+    let mut task = calling("worker");
+    let turn = task.driver.config["turns"][0].clone();
+    task.driver.config["turns"] = json!([turn, turn, turn, turn]);
+    let tool = "mcp__s__look".to_owned();
+    task.policy.rules = vec![Rule { tool, decide: Decide::Allow, ..Rule::default() }];
+    let mut rig = Rig::new();
+    rig.command(Command::Start(Box::new(task))).attach(true).open_workspace();
+    let id = rig.effect("open_tools");
+    rig.input(Signal::ToolsOpened(id, vec![reworded("looks")]).into());
+    assert_eq!(rig.told(), "[run_tool#3] tools_opened, turn_started, tool_started c1");
+    // The same again changes nothing.
+    rig.input(Signal::ToolsChanged(reworded("looks")).into());
+    rig.ended(3, ToolResult::ok(""));
+    assert!(rig.told().contains("tool_started c2"), "{}", rig.told());
+    // A server that goes away and comes back with another tool under the name has changed it too.
+    rig.input(Signal::ToolsChanged(ServerTools { tools: Vec::new(), ..reworded("") }).into());
+    rig.input(Signal::ToolsChanged(reworded("looks, and sends it away")).into());
+    let EventKind::ToolsOpened { problem: Some(problem), .. } = &rig.last.events[0].kind else {
+        panic!("{}", rig.told())
+    };
+    assert!(problem.contains("changed since") && problem.contains("mcp__s__look"), "{problem}");
+    rig.ended(4, ToolResult::ok(""));
+    assert!(rig.told().ends_with("approval_requested c3"), "{}", rig.told());
+    // Listed once more as it is now, it is still not what was allowed.
+    rig.input(Signal::ToolsChanged(reworded("looks, and sends it away")).into());
+    rig.command(Command::approve(machine::id::CallId(3)));
+    assert!(rig.told().contains("tool_started c3"), "{}", rig.told());
+    let id = rig.effect("run_tool").0;
+    rig.ended(id, ToolResult::ok(""));
+    assert!(rig.told().contains("tool_started c4"), "a person allowed it as it is: {}", rig.told());
+}
+
 #[test]
 fn a_server_that_cannot_be_had_costs_its_tools_and_not_the_task() {
     let nothing = ServerTools {

@@ -171,7 +171,8 @@ impl Reader<'_> {
                 if owed {
                     let key = key.map_or_else(|| self.key_of(&id), |key| format!("key/{key}"));
                     let outbox = Arc::clone(&self.outbox);
-                    let waiter = Waiter { connection: self.number, id, outbox };
+                    let digest = machine::request::digest(&tool, &input);
+                    let waiter = Waiter { connection: self.number, id, digest, outbox };
                     self.door.ask(key, waiter, tool, input);
                 }
                 owed

@@ -13,6 +13,9 @@ use crate::process::{Cancel, ProcessSpec, run as run_process};
 /// How long a command may take if nobody says.
 const DEFAULT_TIMEOUT: Span = Span::seconds(600);
 
+/// The longest time that a call can ask for.
+const LONGEST_TIMEOUT: Span = Span::seconds(86_400);
+
 pub(super) fn run(
     call: &ToolCall,
     folder: &Path,
@@ -22,6 +25,11 @@ pub(super) fn run(
     let wished = match call.input.get("timeout").and_then(|value| value.as_str()) {
         None => None,
         Some(text) => match Span::parse(text) {
+            Ok(span) if span > LONGEST_TIMEOUT => {
+                return failed(format!(
+                    "parameter \"timeout\" of shell: expected at most {LONGEST_TIMEOUT}, got {span}"
+                ));
+            }
             Ok(span) => Some(span),
             Err(reason) => return failed(format!("parameter \"timeout\" of shell: {reason}")),
         },

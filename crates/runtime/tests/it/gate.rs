@@ -68,6 +68,11 @@ impl Rig {
         signals.collect()
     }
 
+    /// Answers the call that was asked for with this key.
+    fn answer(&self, key: &str, tool: &str, input: &Value, answer: Result<ToolResult, String>) {
+        self.gates.answer(&task(), key, machine::request::digest(tool, input), &answer);
+    }
+
     fn requested(&self) -> (String, String, Value) {
         match self.signals().remove(0) {
             Signal::Requested { key, tool, input } => (key, tool, (*input).clone()),
@@ -125,14 +130,14 @@ fn a_call_becomes_an_input_and_its_answer_goes_back() {
     let mut client = rig.enter();
     client.call(1, "ls");
     let (key, tool, input) = rig.requested();
-    assert_eq!((tool.as_str(), input), ("shell", json!({ "command": "ls" })));
+    assert_eq!((tool.as_str(), &input), ("shell", &json!({ "command": "ls" })));
     assert!(rig.door.last_owed().is_some_and(|owed| owed.elapsed() < Duration::from_secs(1)));
-    rig.gates.answer(&task(), &key, &Ok(ToolResult::ok("files")));
+    rig.answer(&key, &tool, &input, Ok(ToolResult::ok("files")));
     let said = client.hear().unwrap();
     assert_eq!((&said["id"], &said["result"]["content"][0]["text"]), (&json!(1), &json!("files")));
     client.call(2, "rm");
-    let (key, ..) = rig.requested();
-    rig.gates.answer(&task(), &key, &Err("not now".to_owned()));
+    let (key, tool, input) = rig.requested();
+    rig.answer(&key, &tool, &input, Err("not now".to_owned()));
     assert_eq!(client.hear().unwrap()["error"]["message"], "not now");
 }
 
@@ -178,7 +183,7 @@ fn another_user_is_not_heard() {
         let mode = std::fs::metadata(&folder).unwrap().mode() | 0o055;
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
     }
-    let script = "use Socket; socket(S, PF_UNIX, SOCK_STREAM, 0); connect(S, sockaddr_un($ARGV[0])) or die $!;\n\
+    let script = "$SIG{PIPE} = 'IGNORE'; use Socket; socket(S, PF_UNIX, SOCK_STREAM, 0); connect(S, sockaddr_un($ARGV[0])) or die $!;\n\
                   syswrite(S, \"$ARGV[1]\\n$ARGV[2]\\n\"); my $n = sysread(S, my $said, 100); print $n || 0;";
     let run = |user: &str| {
         let mut command = std::process::Command::new("setpriv");
@@ -201,14 +206,18 @@ fn a_request_that_is_repeated_has_the_same_key_and_each_connection_its_own() {
     let rig = Rig::new();
     let (mut one, mut two) = (rig.enter(), rig.enter());
     one.call(1, "ls");
-    let (first, ..) = rig.requested();
+    let (first, tool, input) = rig.requested();
     one.call(1, "ls");
     assert_eq!(rig.requested().0, first);
     two.call(1, "ls");
     let (other, ..) = rig.requested();
     assert_ne!(other, first);
-    // Both who asked are told.
-    rig.gates.answer(&task(), &first, &Ok(ToolResult::ok("once")));
+    // Another call under the key is refused alone; both who asked for the first are told of its end.
+    one.call(1, "rm");
+    let (_, tool_of_other, other_input) = rig.requested();
+    rig.answer(&first, &tool_of_other, &other_input, Err("used for another call".to_owned()));
+    assert_eq!(one.hear().unwrap()["error"]["message"], "used for another call");
+    rig.answer(&first, &tool, &input, Ok(ToolResult::ok("once")));
     for _ in 0..2 {
         assert_eq!(one.hear().unwrap()["result"]["content"][0]["text"], "once");
     }
@@ -224,11 +233,11 @@ fn what_a_worker_takes_back_or_leaves_behind_is_withdrawn() {
     let rig = Rig::new();
     let mut client = rig.enter();
     client.call(1, "ls");
-    let (key, ..) = rig.requested();
+    let (key, tool, input) = rig.requested();
     client.say(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
     let cancelled = Signal::Withdrawn { key: key.clone(), how: Withdrawal::Cancelled };
     assert_eq!(rig.signals(), [cancelled]);
-    rig.gates.answer(&task(), &key, &Ok(ToolResult::ended(Status::Aborted, "taken back")));
+    rig.answer(&key, &tool, &input, Ok(ToolResult::ended(Status::Aborted, "taken back")));
     client.call(2, "ls");
     let (key, ..) = rig.requested();
     drop(client);
@@ -241,9 +250,9 @@ fn a_worker_that_has_said_all_still_gets_its_answers() {
     let mut client = rig.enter();
     client.call(1, "ls");
     client.reader.get_ref().shutdown(std::net::Shutdown::Write).unwrap();
-    let (key, ..) = rig.requested();
+    let (key, tool, input) = rig.requested();
     std::thread::sleep(Duration::from_millis(250));
-    rig.gates.answer(&task(), &key, &Ok(ToolResult::ended(Status::Denied, "no")));
+    rig.answer(&key, &tool, &input, Ok(ToolResult::ended(Status::Denied, "no")));
     assert_eq!(client.hear().unwrap()["result"]["isError"], true);
     assert_eq!(client.hear(), None);
 }

@@ -51,6 +51,12 @@ const LINES: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":4,"error":{"code":-32601,"message":"no"}}"#,
 ];
 
+const GATE: &[&str] = &[
+    r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}"#,
+    r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"shell","arguments":{"command":"ls"}}}"#,
+    r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#,
+];
+
 /// Pieces of what the formats are made of: a mutation that knows them goes deeper.
 const WORDS: &[&str] = &[
     "\n\n",
@@ -160,10 +166,12 @@ fn mutations_of_the_corpus_break_nothing() {
     let scripts: Vec<Vec<u8>> =
         SCRIPT.split("\n\n").chain([SCRIPT]).map(|part| part.as_bytes().to_vec()).collect();
     let lines: Vec<Vec<u8>> = LINES.iter().map(|line| line.as_bytes().to_vec()).collect();
+    let gate = vec![(GATE.join("\n") + "\n").into_bytes()];
     for _ in 0..each {
         checks::sse(&mutated(&mut random, &seeds));
         checks::script_file(&mutated(&mut random, &scripts));
         checks::jsonrpc(&mutated(&mut random, &lines));
+        checks::gate_frame(&mutated(&mut random, &gate));
     }
 }
 
