@@ -23,6 +23,7 @@ pub mod perform;
 pub mod plugin;
 pub mod process;
 pub mod providers;
+pub mod redact;
 pub mod servers;
 pub mod station;
 pub mod supervisor;

@@ -3,4 +3,5 @@
 pub mod diagnostics;
 pub mod jsonrpc;
 pub mod model;
+pub mod redact;
 pub mod sse;
