@@ -97,7 +97,7 @@ fn models(place: &Place) {
     place.run(&["run", "do it", "--model", "quotes/m", "--record", "../recorded2", "--in-place"]);
     place.run(&["run", "do it", "--model", "quotes/m", "--in-place", "--max-turns", "2"]);
     place.run(&["run", "do it", "--model", "gone/m", "--in-place", "--max-time", "2s"]);
-    place.run(&["run", "do it", "--model", "broken/m", "--in-place"]);
+    place.run(&["run", "do it", "--model", "broken/m", "--in-place", "--max-time", "2s"]);
 }
 
 /// Plugins, servers, people, and everything that is typed wrong.

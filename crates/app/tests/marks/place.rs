@@ -32,6 +32,13 @@ fn mark(name: &str) -> String {
     format!("mk-{name}-{}", random.trim().replace('-', ""))
 }
 
+/// The interpreter itself: what is on the PATH may be a wrapper that starts others with the server's variables.
+fn python() -> String {
+    let program = "import sys; print(sys.executable)";
+    let asked = Command::new("python3").args(["-c", program]).output().unwrap();
+    String::from_utf8(asked.stdout).unwrap().trim().to_owned()
+}
+
 /// A server that plays a script in every dialect.
 fn serve(script: &str) -> String {
     let script = Script::parse(script, "script").unwrap();
@@ -124,7 +131,8 @@ impl Place {
         std::fs::write(
             user.join("mcp.toml"),
             format!(
-                "[server.test]\ncommand = [\"python3\", \"{}\"]\nenv = {{ A_TOKEN = \"${{MCP_TOKEN}}\" }}\n",
+                "[server.test]\ncommand = [\"{}\", \"{}\"]\nenv = {{ A_TOKEN = \"${{MCP_TOKEN}}\" }}\n",
+                python(),
                 program.display()
             ),
         )

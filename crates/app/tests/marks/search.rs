@@ -16,7 +16,7 @@ fn holds(bytes: &[u8], mark: &str) -> bool {
     let hex: String = mark.bytes().map(|byte| format!("{byte:02x}")).collect();
     let has = |form: &[u8]| memchr(bytes, form[0]).any(|at| bytes[at..].starts_with(form));
     // The middle of its base64, wherever it begins.
-    let base64 = [&mark[..], &format!("x{mark}"), &format!("xy{mark}")].map(|text| {
+    let base64 = [mark, &format!("x{mark}"), &format!("xy{mark}")].map(|text| {
         let encoded = base64(text.as_bytes());
         encoded[8..encoded.len() - 8].to_owned()
     });
