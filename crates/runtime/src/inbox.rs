@@ -12,7 +12,7 @@ use machine::stream::StreamEvent;
 use tokio::sync::Notify;
 
 use crate::live::{Feed, Streamed};
-use crate::network;
+use crate::{network, redact};
 
 /// Commands that may wait at once; beyond it a sender is told to come back.
 const MAX_COMMANDS: usize = 4096;
@@ -98,8 +98,10 @@ impl Inbox {
         Ok(())
     }
 
-    /// Brings an effect's report. Never refused: there is at most one for each effect under way.
+    /// Brings an effect's report, without the secrets that this process knows. Never refused: there is at most one for
+    /// each effect under way.
     pub fn signal(&self, task: TaskId, input: Input) {
+        let input = redact::input(input);
         let mut queues = self.lock();
         queues.signals.push_back(Delivery { task, input, reply: None });
         self.wake(queues);

@@ -30,7 +30,8 @@ use crate::network;
 use crate::perform::Perform;
 use crate::plugin::{Plugins, Walls};
 use crate::process::{Cancel, Containment};
-use crate::providers::Environment;
+use crate::providers::{Environment, Providers};
+use crate::redact;
 use crate::tool::{self, BlobSink, ToolServices};
 use crate::workspace;
 
@@ -60,6 +61,7 @@ struct Running {
 impl World {
     /// A performer that reports to `inbox`; `marks` is where child processes are noted.
     pub fn new(inbox: Inbox, home: &Home, marks: PathBuf) -> World {
+        redact::learn_environment();
         let blobs: Arc<dyn BlobSink> =
             Arc::new(JournalBlobs(Blobs::new(home.journal().join("blobs"))));
         let changed = inbox.clone();
@@ -372,6 +374,12 @@ impl Perform for World {
 /// Models whose keys are this process's own. A project's file says nothing about them unless the user trusts it.
 fn own_models(home: &Home) -> Models {
     let environment = Environment::default().judged_by(home);
+    // The user's own file may keep keys in variables of any name.
+    if let Ok(providers) = Providers::of(Path::new("/"), &environment) {
+        for name in providers.iter().flat_map(|provider| &provider.key_variables) {
+            redact::learn(name, &std::env::var(name).unwrap_or_default());
+        }
+    }
     Models::new(environment, http::Limits::default()).keeping(home.answers())
 }
 
@@ -460,7 +468,7 @@ struct JournalBlobs(Blobs);
 
 impl BlobSink for JournalBlobs {
     fn put(&self, bytes: &[u8]) -> Result<String, String> {
-        self.0.put(bytes).map_err(|error| error.to_string())
+        self.0.put(&redact::bytes(bytes)).map_err(|error| error.to_string())
     }
 }
 

@@ -5,4 +5,5 @@ pub mod gate;
 pub mod jsonrpc;
 pub mod model;
 pub mod proxy;
+pub mod redact;
 pub mod sse;

@@ -142,7 +142,8 @@ fn on_pipes(bytes: &[u8], text: &str, rig: &Rig) -> Vec<Vec<String>> {
     ] {
         commands.push(of(&args));
     }
-    for args in commands[..4].to_vec() {
+    let begun = commands[..4].to_vec();
+    for args in &begun {
         let words: Vec<&str> = args.iter().map(String::as_str).collect();
         let _ = drivetrain(rig, &words);
         if let Some(id) = task(rig) {

@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::environment::TestEnvironment;
+use crate::pty::Screen;
 
 const ALLOW: &str = "[[rule]]\ntool = \"shell\"\ndecide = \"allow\"\n";
 const STEP: &str = "[workflow]\n[[workflow.steps]]\nname = \"one\"\ntool = \"shell\"\n\
@@ -191,6 +192,36 @@ fn trust_shows_the_content_and_no_control_character() {
     assert!(shown.contains("  | be kind\\x1b[2K\\rrm -rf\\u{202e}"), "{shown}");
     assert!(shown.contains("page, sha256 "), "{shown}");
     assert_eq!(place.run(&["trust", "--yes", "--only", "other.md"]).code, 2);
+}
+
+#[test]
+fn on_a_terminal_the_files_are_shown_and_asked_about() {
+    let place = TestEnvironment::new();
+    place.write("AGENTS.md", "Obey\u{1b}[2J this.\n");
+    place.write(".drivetrain/policy.toml", ALLOW);
+    place.write("replies.toml", "[[reply]]\ntext = \"ok\"\nrepeat = true\n");
+    let run = ["run", "x y", "--model", "script/replies.toml", "--in-place"];
+    // No: the policy keeps the task from beginning.
+    let mut screen = Screen::start(&place, &run);
+    screen.until("| Obey\\x1b[2J this.").until("[N]o: ");
+    screen.enter("");
+    screen.until("policy.toml is not trusted, so the task does not begin");
+    assert_eq!(screen.end(), 2);
+    // For this task only: the page is given, and nothing is remembered.
+    let mut screen = Screen::start(&place, &run);
+    screen.until("[N]o: ");
+    screen.enter("o");
+    screen.until("completed");
+    assert_eq!(screen.end(), 0);
+    assert!(place.ok(&["journal", "export", &place.id()]).contains("The project's AGENTS.md"));
+    assert!(!place.home().join("trust.json").exists());
+    // Yes: the next one is not asked about.
+    let mut screen = Screen::start(&place, &run);
+    screen.until("[N]o: ");
+    screen.enter("y");
+    screen.until("completed");
+    assert_eq!(screen.end(), 0);
+    place.ok(&run);
 }
 
 fn git(folder: &Path, args: &[&str]) {

@@ -29,6 +29,7 @@ use crate::process::Cancel;
 use crate::providers::{
     Decisions, Environment, KeyError, KeyState, Provider, ProviderError, Providers, Secret,
 };
+use crate::redact;
 
 /// How long what the files say of providers is believed.
 const BELIEVED: Duration = Duration::from_secs(1);
@@ -150,6 +151,7 @@ impl Remote {
         let (answer, recorded) = self.ask(sending, stop).await;
         admission.ended(&answer);
         let answer = charged(answer, price);
+        let answer = answer.map(redact::value);
         if let Ok(reply) = &answer {
             self.answers.keep(asked, reply);
         }
@@ -280,6 +282,7 @@ impl Remote {
             }
         };
         if let Some(key) = &key {
+            redact::learn(&format!("key of {}", provider.name), key.reveal());
             self.lock().keys.insert(provider.key_command.clone(), key.clone());
         }
         Ok(key)

@@ -37,6 +37,8 @@ impl Place {
             server.url()
         );
         std::fs::write(settings.join("models.toml"), file).unwrap();
+        let read = runtime::trust::read_file(&settings.join("models.toml"), 1 << 20);
+        runtime::trust::grant(read.unwrap().unwrap().0);
         let home = Home::at(folder.path().join("home"));
         home.create().unwrap();
         Place { folder, home }

@@ -1,0 +1,96 @@
+//! The secrets that this process knows, kept out of everything that it writes down.
+//!
+//! What comes from outside (output of tools, answers and errors of models, plugins and servers) passes here before it is a
+//! signal, a blob or an answer on disk. So the journal holds the name of a key in its place, and so does the next prompt.
+
+use std::borrow::Cow;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+use machine::Input;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use wire::redact::Redactor;
+
+/// One process has one environment.
+static KNOWN: RwLock<Option<Redactor>> = RwLock::new(None);
+
+/// Words in the names of variables that hold secrets.
+const NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
+
+/// Learns the secrets of this process's environment: every variable whose name says that it is one.
+pub fn learn_environment() {
+    for (name, value) in std::env::vars() {
+        let upper = name.to_uppercase();
+        // A path to a key is no key.
+        if NAMES.iter().any(|word| upper.contains(word)) && !value.starts_with('/') {
+            learn(&name, &value);
+        }
+    }
+}
+
+/// Learns one secret under its name.
+pub fn learn(name: &str, value: &str) {
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    known.get_or_insert_default().add(name, value);
+}
+
+/// What enters the loop, without secrets. Commands are people's own words and stay as they are.
+pub(crate) fn input(input: Input) -> Input {
+    match input {
+        Input::Command(_) => input,
+        Input::ToolEnded(..) | Input::Signal(_) => value(input),
+    }
+}
+
+/// A value without secrets in its texts.
+pub(crate) fn value<T: Serialize + DeserializeOwned>(value: T) -> T {
+    let known = known();
+    let Some(redactor) = known.as_ref().filter(|redactor| !redactor.is_empty()) else {
+        return value;
+    };
+    // Inside JSON a secret stands in one of the forms that are looked for.
+    let Ok(text) = serde_json::to_string(&value) else { return value };
+    if !redactor.finds(&text) {
+        return value;
+    }
+    let covered = serde_json::from_str(&text).map(|parsed| redactor.json(parsed));
+    covered.and_then(serde_json::from_value).unwrap_or(value)
+}
+
+/// Bytes without secrets.
+pub(crate) fn bytes(bytes: &[u8]) -> Cow<'_, [u8]> {
+    match known().as_ref() {
+        Some(redactor) => Cow::Owned(redactor.bytes(bytes).into_owned()),
+        None => Cow::Borrowed(bytes),
+    }
+}
+
+/// A text without secrets.
+pub fn text(text: &str) -> String {
+    known().as_ref().map_or_else(|| text.to_owned(), |redactor| redactor.text(text).into_owned())
+}
+
+fn known() -> RwLockReadGuard<'static, Option<Redactor>> {
+    KNOWN.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::Signal;
+    use machine::id::EffectId;
+    use machine::tool::ToolResult;
+
+    use super::*;
+
+    #[test]
+    fn a_report_holds_the_name_of_a_secret_in_its_place() {
+        learn("TEST_KEY", "of-this-test-0815");
+        let ended = Input::ToolEnded(EffectId(1), ToolResult::ok("it is of-this-test-0815!"));
+        let Input::ToolEnded(_, result) = input(ended) else { panic!("another input") };
+        assert_eq!(result.text, "it is [redacted: TEST_KEY]!");
+        let failed = Signal::Consulted(EffectId(2), Err("no: of-this-test-0815".to_owned()));
+        let shown = format!("{:?}", input(failed.into()));
+        assert!(shown.contains("no: [redacted: TEST_KEY]"), "{shown}");
+        assert_eq!(bytes(b"of-this-test-0815").as_ref(), b"[redacted: TEST_KEY]");
+    }
+}
