@@ -43,5 +43,12 @@ fn put(path: &Path, bytes: &[u8], lasting: Lasting) -> io::Result<()> {
 
 /// The SHA-256 of some bytes, in hexadecimal.
 pub(super) fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digest = Sha256::digest(bytes);
+    let mut text = String::with_capacity(2 * digest.len());
+    for byte in digest {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
 }

@@ -85,6 +85,11 @@ impl Remote {
         self.answers = Answers::in_folder(folder);
     }
 
+    /// Takes note of a task that did not exist before.
+    pub(super) fn begun(&self, task: &str) {
+        self.answers.begun(task);
+    }
+
     /// Forgets the answer of a task that has ended.
     pub(super) fn finished(&self, task: &str) {
         self.answers.forget(task);
@@ -169,8 +174,9 @@ impl Remote {
         })
     }
 
-    /// Forgets what was written of the task's conversations.
+    /// Forgets what was written of the task's conversations: this process no longer drives it.
     pub(super) fn close(&self, task: &str) {
+        self.answers.release(task);
         let mut known = self.lock();
         let from = (task.to_owned(), String::new());
         while let Some(key) = known.written.range(from.clone()..).next().map(|(key, _)| key.clone())
@@ -394,9 +400,13 @@ fn unrecorded(answer: &Answer, reason: String) -> ModelError {
 
 /// Tells questions apart that a task asks under one number, which happens only if its journal was cut.
 fn digest(call: &ModelCall) -> String {
-    let last = serde_json::to_vec(&call.messages.last()).unwrap_or_default();
-    let length = call.messages.len().to_le_bytes();
-    file::digest(&[call.model.as_bytes(), b"\n", &length, &last].concat())
+    let mut bytes = Vec::with_capacity(2 << 10);
+    bytes.extend_from_slice(call.model.as_bytes());
+    bytes.push(b'\n');
+    bytes.extend_from_slice(&call.messages.len().to_le_bytes());
+    // Into memory, where nothing fails.
+    let _ = serde_json::to_writer(&mut bytes, &call.messages.last());
+    file::digest(&bytes)
 }
 
 /// What the answer cost, or what came of it before it failed.
