@@ -534,12 +534,22 @@ fn unchunk(buffer: &mut Vec<u8>, mut state: Chunks) -> Result<(usize, Option<Chu
 
 /// The size of a chunk; what stands after it means nothing.
 fn chunk_size(line: &[u8]) -> Option<u64> {
-    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-    let is_end = line[digits..].first().is_none_or(|byte| matches!(byte, b';' | b' ' | b'\t'));
-    if !is_end || !(1..=15).contains(&digits) {
-        return None;
+    let (mut size, mut digits) = (0_u64, 0);
+    for byte in line {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            b'A'..=b'F' => byte - b'A' + 10,
+            b';' | b' ' | b'\t' => break,
+            _ => return None,
+        };
+        digits += 1;
+        if digits > 15 {
+            return None;
+        }
+        size = (size << 4) | u64::from(digit);
     }
-    u64::from_str_radix(std::str::from_utf8(&line[..digits]).ok()?, 16).ok()
+    (digits > 0).then_some(size)
 }
 
 #[cfg(test)]
