@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use machine::message::{ModelCall, Reply};
 use machine::policy::price::Price;
+use machine::server::ToolOffer;
 use machine::tool;
 use wire::model::assemble::Limits;
 use wire::model::constrained::{Choices, constrain};
 use wire::model::recording::{Cover, Question};
 use wire::model::{
     Answer, Dialect, ErrorKind, HttpRequest, ModelError, ModelRequest, Stream, StreamEvent,
-    ToolChoice, ToolDeclaration, Written,
+    ToolChoice, ToolDeclaration, ToolList, Written,
 };
 
 use super::answers::{Answers, Asked};
@@ -35,6 +36,9 @@ const BELIEVED: Duration = Duration::from_secs(1);
 
 /// The most bytes of conversations that are kept in wire form.
 const MAX_WRITTEN: usize = 64 << 20;
+
+/// How many lists of tools are kept.
+const MAX_DECLARED: usize = 16;
 
 /// Reaches models over the network.
 #[derive(Debug, Default)]
@@ -58,6 +62,16 @@ struct Known {
     written: BTreeMap<(String, String), Written>,
     /// Their size.
     size: usize,
+    /// The tools that were declared last: most tasks have the same.
+    declared: Vec<Declared>,
+}
+
+/// The tools of a call, and how a model is told of them.
+#[derive(Debug)]
+struct Declared {
+    tools: Arc<[String]>,
+    offers: Arc<Vec<ToolOffer>>,
+    list: ToolList,
 }
 
 /// A question on its way, and what its answer needs.
@@ -116,7 +130,7 @@ impl Remote {
         let (request, choices) = match facts.decisions.unwrap_or(provider.decisions) {
             Decisions::Native => (self.encode(task, &*dialect, model, &call), None),
             Decisions::Constrained => {
-                let (question, choices) = constrain(question(model, &call));
+                let (question, choices) = constrain(self.question(model, &call));
                 (dialect.encode(&question), Some(choices))
             }
         };
@@ -230,7 +244,7 @@ impl Remote {
         model: &str,
         call: &ModelCall,
     ) -> HttpRequest {
-        let question = question(model, call);
+        let question = self.question(model, call);
         let key = (task.to_owned(), call.model.clone());
         let mut written = {
             let mut known = self.lock();
@@ -251,6 +265,41 @@ impl Remote {
             }
         }
         request
+    }
+
+    /// The call as a dialect wants it.
+    fn question(&self, model: &str, call: &ModelCall) -> ModelRequest {
+        ModelRequest {
+            model: model.to_owned(),
+            system: call.system.to_string(),
+            messages: Arc::clone(&call.messages),
+            tools: self.declare(call),
+            tool_choice: ToolChoice::Auto,
+            max_tokens: None,
+            temperature: None,
+            effort: None,
+            output_schema: None,
+            cache: true,
+        }
+    }
+
+    /// The tools of a call, the same list for all calls that have the same.
+    fn declare(&self, call: &ModelCall) -> ToolList {
+        let mut known = self.lock();
+        let same = |declared: &&Declared| {
+            declared.tools == call.tools
+                && (Arc::ptr_eq(&declared.offers, &call.offers) || declared.offers == call.offers)
+        };
+        if let Some(declared) = known.declared.iter().find(same) {
+            return declared.list.clone();
+        }
+        let list = declarations(call);
+        if known.declared.len() >= MAX_DECLARED {
+            known.declared.remove(0);
+        }
+        let (tools, offers) = (Arc::clone(&call.tools), Arc::clone(&call.offers));
+        known.declared.push(Declared { tools, offers, list: list.clone() });
+        list
     }
 
     fn providers(&self, folder: &Path) -> Result<Arc<Providers>, ProviderError> {
@@ -419,8 +468,7 @@ fn charged(mut answer: Answer, price: Option<&Price>) -> Answer {
     answer
 }
 
-/// The call as a dialect wants it.
-fn question(model: &str, call: &ModelCall) -> ModelRequest {
+fn declarations(call: &ModelCall) -> ToolList {
     let declare = |tool: &tool::ToolSpec| ToolDeclaration {
         name: tool::model_name(tool.name).into_owned(),
         description: tool.summary.to_owned(),
@@ -432,18 +480,7 @@ fn question(model: &str, call: &ModelCall) -> ModelRequest {
         description: offer.summary.clone(),
         schema: offer.schema.clone(),
     });
-    ModelRequest {
-        model: model.to_owned(),
-        system: call.system.to_string(),
-        messages: Arc::clone(&call.messages),
-        tools: built_in.chain(offered).collect(),
-        tool_choice: ToolChoice::Auto,
-        max_tokens: None,
-        temperature: None,
-        effort: None,
-        output_schema: None,
-        cache: true,
-    }
+    built_in.chain(offered).collect()
 }
 
 /// What a chunk meant. The beginning of an answer and its counters say nothing yet: many servers send them at
