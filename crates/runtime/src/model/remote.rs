@@ -449,13 +449,13 @@ fn unrecorded(answer: &Answer, reason: String) -> ModelError {
 
 /// Tells questions apart that a task asks under one number, which happens only if its journal was cut.
 fn digest(call: &ModelCall) -> String {
-    let mut bytes = Vec::with_capacity(2 << 10);
-    bytes.extend_from_slice(call.model.as_bytes());
-    bytes.push(b'\n');
-    bytes.extend_from_slice(&call.messages.len().to_le_bytes());
-    // Into memory, where nothing fails.
-    let _ = serde_json::to_writer(&mut bytes, &call.messages.last());
-    file::digest(&bytes)
+    let mut digest = file::Digest::default();
+    digest.add(call.model.as_bytes());
+    digest.add(b"\n");
+    digest.add(&call.messages.len().to_le_bytes());
+    // Nothing of it is a writer that fails.
+    let _ = serde_json::to_writer(&mut digest, &call.messages.last());
+    digest.text()
 }
 
 /// What the answer cost, or what came of it before it failed.
