@@ -225,7 +225,7 @@ fn check_history(reply: &Reply) {
             reply.message.clone(),
             Message { role: Role::User, blocks },
         ]),
-        tools: vec![tool],
+        tools: vec![tool].into(),
         tool_choice: ToolChoice::Auto,
         max_tokens: None,
         temperature: None,

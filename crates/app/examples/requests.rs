@@ -13,7 +13,7 @@ use wire::model::google_generate::GoogleGenerate;
 use wire::model::openai_chat::OpenAiChat;
 use wire::model::openai_responses::OpenAiResponses;
 use wire::model::script::{Mode, Outcome, Player, Script, Served, render};
-use wire::model::{Dialect, Effort, ModelRequest, Stream, ToolChoice, ToolDeclaration};
+use wire::model::{Dialect, Effort, ModelRequest, Stream, ToolChoice, ToolDeclaration, ToolList};
 
 /// A picture of one point.
 const PNG: &str =
@@ -106,7 +106,7 @@ fn requests(
             message(Role::User, results.to_vec()),
         ])
     };
-    let tools_gone = ModelRequest { tools: Vec::new(), ..replayed.clone() };
+    let tools_gone = ModelRequest { tools: Default::default(), ..replayed.clone() };
     let foreign = told(another(served), &*of(another(served)), "other").message;
     let adopted = ModelRequest {
         tools: tools(),
@@ -176,7 +176,7 @@ fn asks(messages: Vec<Message>) -> ModelRequest {
         model: String::new(),
         system: String::new(),
         messages: machine::message::conversation(messages),
-        tools: Vec::new(),
+        tools: Default::default(),
         tool_choice: ToolChoice::Auto,
         max_tokens: None,
         temperature: None,
@@ -186,7 +186,7 @@ fn asks(messages: Vec<Message>) -> ModelRequest {
     }
 }
 
-fn tools() -> Vec<ToolDeclaration> {
+fn tools() -> ToolList {
     let declare = |tool: &tool::ToolSpec| ToolDeclaration {
         name: tool.name.to_owned(),
         description: tool.summary.to_owned(),

@@ -110,6 +110,11 @@ impl Models {
         self.remote.call(task, call, folder, stop, hear).await.map_err(failure)
     }
 
+    /// A task comes into being: no answer for it can be anywhere.
+    pub fn begun(&self, task: &str) {
+        self.remote.begun(task);
+    }
+
     /// Forgets how far the task's scripts were played, and what was written of its conversations.
     pub fn close(&self, task: &str) {
         let mut players = self.lock();

@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Notify, Semaphore};
 
 /// Descriptors that are left to everything else: the journal, processes, files.
@@ -66,8 +66,14 @@ pub(crate) fn descriptors_of_children() -> Option<Rlimit> {
 
 /// Runs a future on the loop, without waiting for it. It makes way only while somebody waits.
 pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Result<(), String> {
+    let runtime = &network()?.runtime;
     // Whoever wants to know how it ends is told by the future itself.
-    drop(network()?.runtime.spawn(future));
+    if Handle::try_current().is_ok() {
+        drop(runtime.spawn(future));
+    } else {
+        // From inside of the loop nobody has to be woken for it, which would be a system call each time.
+        runtime.block_on(async { drop(tokio::spawn(future)) });
+    }
     Ok(())
 }
 

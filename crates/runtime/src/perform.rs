@@ -14,6 +14,9 @@ pub trait Perform {
     /// Stops an effect and everything it started. Harmless for one that has ended.
     fn cancel(&mut self, task: &TaskId, target: EffectId);
 
+    /// A task comes into being here: nothing was done for it before, by anybody.
+    fn begun(&mut self, _task: &TaskId) {}
+
     /// Stops all effects of a task and frees what it held. Returns when they have ended.
     fn release(&mut self, task: &TaskId);
 

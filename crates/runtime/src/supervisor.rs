@@ -204,6 +204,7 @@ impl<P: Perform> Supervisor<P> {
         let mut host = Host::new(id.clone(), Arc::clone(&self.registry));
         host.state.set_quiet(self.observers.is_empty());
         self.hosts.insert(id.clone(), host);
+        self.perform.begun(&id);
         self.backlog.push(delivery(&id, Command::Start(Box::new(spec)).into()));
         self.backlog.push(delivery(&id, attach.into()));
         Ok(())

@@ -49,7 +49,7 @@ pub fn open(
 }
 
 fn in_place(folder: &Path) -> Result<Workspace, String> {
-    let base = Repository::find(folder).ok().map(|repository| repository.head);
+    let base = Repository::look(folder).ok().map(|repository| repository.head);
     Ok(Workspace { kind: WorkspaceKind::InPlace, path: Some(text(folder)?), branch: None, base })
 }
 
@@ -116,7 +116,16 @@ fn create(task: &str, repository: &Repository, state_home: &Path) -> Result<Work
         ready: false,
     };
     record.write(&Record::path(task, state_home))?;
-    complete(task, record, repository, state_home)
+    complete(task, record, repository, state_home, Branch::Absent)
+}
+
+/// Whether the task's branch is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Branch {
+    /// It was not a moment ago.
+    Absent,
+    /// It may be: an earlier call made it, or not.
+    Unknown,
 }
 
 /// Finds the worktree of an earlier call, and completes or repairs it.
@@ -141,7 +150,7 @@ fn reopen(
             folder.display()
         ));
     }
-    complete(task, record, &repository, state_home)
+    complete(task, record, &repository, state_home, Branch::Unknown)
 }
 
 /// Brings a recorded worktree to its end state, from whatever state it is in.
@@ -150,6 +159,7 @@ fn complete(
     mut record: Record,
     repository: &Repository,
     state_home: &Path,
+    known: Branch,
 ) -> Result<Workspace, String> {
     let (branch, path) = (branch_of(task), worktree_of(task, state_home));
     if record.ready && path.exists() {
@@ -175,7 +185,7 @@ fn complete(
         }
         let mut arguments: Vec<OsString> =
             ["worktree", "add", "--quiet", "--force", "--force"].map(OsString::from).to_vec();
-        if repository.has_branch(&branch)? {
+        if known == Branch::Unknown && repository.has_branch(&branch)? {
             arguments.extend([path.clone().into(), branch.clone().into()]);
         } else {
             arguments.extend(["-b".into(), branch.clone().into(), path.clone().into()]);
@@ -238,13 +248,50 @@ struct Repository {
 }
 
 impl Repository {
-    /// The repository that a folder is in; the error says why there is none to use.
+    /// The repository that a folder is in, ready for a checkout; the error says why there is none to use.
     fn find(folder: &Path) -> Result<Repository, String> {
+        let mut found = Repository::look(folder)?;
+        // Filters named in the repository's own settings would run at checkout.
+        let names =
+            found.git(["config".into(), "--list".into(), "--name-only".into(), "-z".into()])?;
+        for name in names.split('\0').filter(|name| name.starts_with("filter.")) {
+            let value = if name.ends_with(".required") { "false" } else { "" };
+            found.git.settings.push(format!("{name}={value}"));
+        }
+        Ok(found)
+    }
+
+    /// The same for whoever only reads.
+    fn look(folder: &Path) -> Result<Repository, String> {
+        let place: [OsString; 4] =
+            ["-C".into(), folder.into(), "rev-parse".into(), "--show-toplevel".into()];
+        // Each question is a process. The folder's own name may have line ends in it, the commit's has none.
+        let both = Git::default().run(place.into_iter().chain(["HEAD^{commit}".into()]));
+        let both = both.ok().and_then(|both| {
+            let (top, head) = both.strip_suffix('\n')?.rsplit_once('\n')?;
+            // A file of that name would be given as it is.
+            let is_commit = head.bytes().all(|byte| byte.is_ascii_hexdigit());
+            is_commit.then(|| (PathBuf::from(top), head.to_owned()))
+        });
+        let (git, top, head) = match both {
+            Some((top, head)) => (Git::default(), top, head),
+            None => Repository::ask(folder)?,
+        };
+        let folder = folder.canonicalize().map_err(|error| error.to_string())?;
+        let prefix = folder.strip_prefix(&top).map_err(|_| {
+            format!("the repository's settings claim that its files are in {}", top.display())
+        })?;
+        let prefix = text(prefix)?;
+        Ok(Repository { top, prefix, head, git })
+    }
+
+    /// One by one, with the trust that the user gave in the settings of git: the folder may be another's.
+    fn ask(folder: &Path) -> Result<(Git, PathBuf, String), String> {
         let trusted = Git::default()
             .run(["config".into(), "--global".into(), "--get-all".into(), "safe.directory".into()])
             .unwrap_or_default();
         let trust = trusted.lines().map(|folder| format!("safe.directory={folder}"));
-        let mut git = Git { settings: trust.collect(), ..Git::default() };
+        let git = Git { settings: trust.collect(), ..Git::default() };
         let inside = |git: &Git, arguments: &[&str]| {
             let place: [OsString; 2] = ["-C".into(), folder.into()];
             git.run(place.into_iter().chain(arguments.iter().map(OsString::from)))
@@ -252,20 +299,9 @@ impl Repository {
         let top = inside(&git, &["rev-parse", "--show-toplevel"])
             .map_err(|reason| format!("it is in no git repository ({reason})"))?;
         let top = PathBuf::from(top.strip_suffix('\n').unwrap_or(&top));
-        let folder = folder.canonicalize().map_err(|error| error.to_string())?;
-        let prefix = folder.strip_prefix(&top).map_err(|_| {
-            format!("the repository's settings claim that its files are in {}", top.display())
-        })?;
-        let prefix = text(prefix)?;
         let head = inside(&git, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])
             .map_err(|_| "the repository has no commit".to_owned())?;
-        // Filters named in the repository's own settings would run at checkout.
-        let names = inside(&git, &["config", "--list", "--name-only", "-z"])?;
-        for name in names.split('\0').filter(|name| name.starts_with("filter.")) {
-            let value = if name.ends_with(".required") { "false" } else { "" };
-            git.settings.push(format!("{name}={value}"));
-        }
-        Ok(Repository { top, prefix, head: head.trim_end().to_owned(), git })
+        Ok((git, top, head.trim_end().to_owned()))
     }
 
     fn git(&self, arguments: impl IntoIterator<Item = OsString>) -> Result<String, String> {

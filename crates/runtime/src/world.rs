@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -56,6 +57,8 @@ pub struct World {
 struct Running {
     effects: Mutex<BTreeMap<(TaskId, EffectId), Stop>>,
     ended: Condvar,
+    /// How many wait for an end: waking nobody costs a system call.
+    waiting: AtomicUsize,
 }
 
 impl World {
@@ -352,18 +355,24 @@ impl Perform for World {
                 effects = self.running.lock();
                 continue;
             }
+            self.running.waiting.fetch_add(1, Ordering::Relaxed);
             effects = self
                 .running
                 .ended
                 .wait_timeout(effects, left)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
+            self.running.waiting.fetch_sub(1, Ordering::Relaxed);
         }
         drop(effects);
         self.plugins.close(task.as_str());
         self.gates.close(task);
         self.models.close(task.as_str());
         self.servers.close(task.as_str());
+    }
+
+    fn begun(&mut self, task: &TaskId) {
+        self.models.begun(task.as_str());
     }
 
     fn finished(&mut self, task: &TaskId) {
@@ -451,8 +460,14 @@ struct Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.running.lock().remove(&self.key);
-        self.running.ended.notify_all();
+        let mut effects = self.running.lock();
+        effects.remove(&self.key);
+        // Read under the lock, with which whoever waits has counted itself.
+        let is_awaited = self.running.waiting.load(Ordering::Relaxed) > 0;
+        drop(effects);
+        if is_awaited {
+            self.running.ended.notify_all();
+        }
     }
 }
 

@@ -29,6 +29,7 @@ mod order;
 mod quick;
 pub mod recording;
 pub mod script;
+pub mod tools;
 pub mod written;
 
 use std::sync::Arc;
@@ -39,6 +40,7 @@ use serde_json::Value;
 pub use assemble::Stream;
 pub use error::{ErrorKind, ModelError, Retry};
 pub use machine::stream::StreamEvent;
+pub use tools::{ToolDeclaration, ToolList};
 pub use written::Written;
 
 /// What a model is asked.
@@ -52,7 +54,7 @@ pub struct ModelRequest {
     /// or turned into text when the request is built, never in stored history.
     pub messages: Conversation,
     /// The tools it may ask for.
-    pub tools: Vec<ToolDeclaration>,
+    pub tools: ToolList,
     /// Whether it may or must ask for one.
     pub tool_choice: ToolChoice,
     /// The limit of output tokens; the dialect's default if absent.
@@ -65,17 +67,6 @@ pub struct ModelRequest {
     pub output_schema: Option<Value>,
     /// Whether the provider shall cache what does not change (system, tools, all but the last message).
     pub cache: bool,
-}
-
-/// A tool as a model sees it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ToolDeclaration {
-    /// Its name.
-    pub name: String,
-    /// What it does.
-    pub description: String,
-    /// A JSON schema of its parameters.
-    pub schema: Value,
 }
 
 /// Whether a model may ask for tools.

@@ -89,15 +89,25 @@ impl Parser {
         mut chunk: &[u8],
         mut on_frame: impl FnMut(Frame<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
+        // What is known to be text of what comes next: many events are checked at once.
+        let mut sound = "";
         while !chunk.is_empty() {
-            if let Some(rest) = self.take_whole(chunk, &mut on_frame)? {
-                chunk = rest;
-                continue;
+            if self.is_between() {
+                if sound.is_empty() {
+                    sound = sound_start(chunk);
+                }
+                if let Some(rest) = self.take_whole(sound, &mut on_frame)? {
+                    chunk = &chunk[sound.len() - rest.len()..];
+                    sound = rest;
+                    continue;
+                }
             }
+            let before = chunk.len();
             if self.after_return {
                 self.after_return = false;
                 if let [b'\n', rest @ ..] = chunk {
                     chunk = rest;
+                    sound = sound.get(1..).unwrap_or_default();
                     continue;
                 }
             }
@@ -118,8 +128,18 @@ impl Parser {
                 self.line = line;
             }
             chunk = &chunk[end + 1..];
+            sound = sound.get(before - chunk.len()..).unwrap_or_default();
         }
         Ok(())
+    }
+
+    /// Whether the next byte begins an event, and nothing of it is kept yet.
+    fn is_between(&self) -> bool {
+        self.begun
+            && self.line.is_empty()
+            && self.event.is_empty()
+            && !self.has_data
+            && !self.after_return
     }
 
     /// Whether what came so far can be a stream of events at all: some line was a field or a comment, or the
@@ -131,25 +151,14 @@ impl Parser {
         self.has_field || (!self.has_other && STARTS.iter().any(may_become))
     }
 
-    /// Takes an event that is at the start of the chunk, whole and in the form that most have, without keeping
-    /// anything of it; what comes after it.
+    /// Takes an event that is at the start of the text, whole and in the form that most have, without keeping
+    /// anything of it; what comes after it. Only between events.
     fn take_whole<'c, E: From<Error>>(
         &mut self,
-        chunk: &'c [u8],
+        sound: &'c str,
         on_frame: &mut impl FnMut(Frame<'_>) -> Result<(), E>,
-    ) -> Result<Option<&'c [u8]>, E> {
-        let between = self.begun
-            && self.line.is_empty()
-            && self.event.is_empty()
-            && !self.has_data
-            && !self.after_return;
-        if !between {
-            return Ok(None);
-        }
-        let Some((event, lines, data, rest)) = whole(chunk) else { return Ok(None) };
-        // What is wrong with a line is found in the order of its bytes, below.
-        let Ok(lines) = std::str::from_utf8(lines) else { return Ok(None) };
-        let (event, data) = (&lines[..event], &lines[data..]);
+    ) -> Result<Option<&'c str>, E> {
+        let Some((event, data, rest)) = whole(sound) else { return Ok(None) };
         if event.len() + 7 > self.limits.line
             || data.len() + 6 > self.limits.line.min(self.limits.event)
         {
@@ -237,18 +246,26 @@ impl Parser {
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// An event of one line of data, with its type before it or without one: how long its type is, both lines from the
-/// type to the end of the data, where in them the data begins, and what follows.
-fn whole(chunk: &[u8]) -> Option<(usize, &[u8], usize, &[u8])> {
-    let (lines, event) = match chunk.strip_prefix(b"event: ") {
-        Some(lines) => (lines, find_line_end(lines)?),
-        None => (chunk, 0),
+/// An event of one line of data, with its type before it or without one: its type, its data, and what follows.
+fn whole(text: &str) -> Option<(&str, &str, &str)> {
+    let (event, line) = match text.strip_prefix("event: ") {
+        Some(lines) => {
+            let (event, rest) = lines.split_at(find_line_end(lines.as_bytes())?);
+            (event, rest.strip_prefix('\n')?)
+        }
+        None => ("", text),
     };
-    let between: &[u8] = if lines.len() < chunk.len() { b"\ndata: " } else { b"data: " };
-    let value = lines[event..].strip_prefix(between)?;
-    let data = event + between.len();
-    let end = find_line_end(value)?;
-    Some((event, &lines[..data + end], data, value[end..].strip_prefix(b"\n\n")?))
+    let value = line.strip_prefix("data: ")?;
+    let (data, rest) = value.split_at(find_line_end(value.as_bytes())?);
+    Some((event, data, rest.strip_prefix("\n\n")?))
+}
+
+/// The beginning of some bytes, as far as it is text.
+fn sound_start(bytes: &[u8]) -> &str {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+    }
 }
 
 /// A field's value: one space after the colon is not part of it.
@@ -256,20 +273,37 @@ fn text(value: &[u8]) -> Result<&str, Error> {
     std::str::from_utf8(value.strip_prefix(b" ").unwrap_or(value)).map_err(|_| Error::NotUtf8)
 }
 
-/// Where the first line feed or carriage return is. Eight bytes at a time: a byte that equals the sought one
-/// is zero after the exclusive or, and only a zero byte (or one above it) borrows into its highest bit.
+/// Where the first line feed or carriage return is. Eight bytes at a time: no other byte below the two is common, and
+/// only a byte below (or one above it) borrows into its highest bit.
 fn find_line_end(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGHS: u64 = ONES << 7;
-    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (at, word) in words.iter().enumerate() {
+    const LAST: u64 = ONES * (b'\r' as u64 + 1);
+    let (words, _) = bytes.as_chunks::<8>();
+    let low = words.iter().position(|word| {
         let word = u64::from_le_bytes(*word);
-        let found = zeros(word ^ (ONES * 0x0a)) | zeros(word ^ (ONES * 0x0d));
-        if found != 0 {
-            return Some(at * 8 + found.trailing_zeros() as usize / 8);
+        word.wrapping_sub(LAST) & !word & HIGHS != 0
+    });
+    let from = low.unwrap_or(words.len()) * 8;
+    let at = bytes[from..].iter().position(|b| *b == b'\n' || *b == b'\r')?;
+    Some(from + at)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_first_line_end_is_found(
+            bytes in proptest::collection::vec(prop_oneof![1 => 0_u8..20, 4 => any::<u8>()], 0..60),
+        ) {
+            let first = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            prop_assert_eq!(find_line_end(&bytes), first);
         }
     }
-    let at = rest.iter().position(|b| *b == b'\n' || *b == b'\r')?;
-    Some(words.len() * 8 + at)
 }

@@ -40,7 +40,7 @@ fn request(messages: Vec<Message>, max_tokens: u64) -> ModelRequest {
         model: "smol".to_owned(),
         system: "Answer briefly.".to_owned(),
         messages: conversation(messages),
-        tools: Vec::new(),
+        tools: Default::default(),
         tool_choice: ToolChoice::Auto,
         max_tokens: Some(max_tokens),
         temperature: Some(0.0),
@@ -138,7 +138,8 @@ fn a_forced_tool_is_called_and_its_result_is_taken() {
                 "required": ["city"],
                 "additionalProperties": false
             }),
-        }];
+        }]
+        .into();
         asked.tool_choice = match dialect.name() {
             "anthropic_messages" => ToolChoice::Tool("weather".to_owned()),
             // A choice by name is not read in OpenAI's dialects; there is only one.

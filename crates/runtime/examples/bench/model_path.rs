@@ -40,7 +40,7 @@ struct Seen {
     heard: u64,
     last_text: String,
     probes: u64,
-    /// Digest of the last tool's `content`.
+    /// The last tool's `content`.
     content: String,
     /// Bytes of new messages, as JSON.
     new_bytes: u64,
@@ -53,6 +53,7 @@ pub(crate) fn w1(folder: &Path, dialect: &str, mode: &str, turns: u64) -> Value 
     let bench = Bench::new(folder, dialect);
     let (mut supervisor, seen) = bench.supervisor(true);
     let (mut cpus, mut walls, mut firsts, mut ok) = (Vec::new(), Vec::new(), Vec::new(), true);
+    let mut first = (String::new(), String::new());
     for turn in 0..turns {
         let (c0, w0) = (cpu(), Instant::now());
         supervisor.begin(TaskId(format!("t{turn}")), bench.spec("w1", mode), false).unwrap();
@@ -60,7 +61,12 @@ pub(crate) fn w1(folder: &Path, dialect: &str, mode: &str, turns: u64) -> Value 
         cpus.push(cpu() - c0);
         walls.push(w0.elapsed().as_secs_f64());
         let mut seen = seen.lock().unwrap();
-        ok &= digest(&seen.last_text) == TEXT && seen.content == CONTENT && seen.heard == turn + 1;
+        // Digests are the harness's business, not the path's: later answers are compared with the first.
+        if turn == 0 {
+            ok &= digest(&seen.last_text) == TEXT && digest(&seen.content) == CONTENT;
+            first = (seen.last_text.clone(), seen.content.clone());
+        }
+        ok &= seen.last_text == first.0 && seen.content == first.1 && seen.heard == turn + 1;
         firsts.push(seen.first.take().map_or(0.0, |at| (at - w0).as_secs_f64() * 1e3));
     }
     let warm = &cpus[3.min(cpus.len() - 1)..];
@@ -187,7 +193,9 @@ impl Seen {
             }
             Notice::Event(event) => {
                 if let EventKind::ModelReplied { text, .. } = &event.kind {
-                    self.marks.push(cpu());
+                    if each {
+                        self.marks.push(cpu());
+                    }
                     self.heard += u64::from(self.said == *text);
                     self.said.clear();
                     self.last_text.clone_from(text);
@@ -245,7 +253,7 @@ impl Driver for Probing {
                 if action.tool == "write_file" {
                     self.wrote = true;
                     let content = action.input["content"].as_str().unwrap_or_default();
-                    self.seen.lock().unwrap().content = digest(content);
+                    self.seen.lock().unwrap().content = content.to_owned();
                 }
                 action.tool = "say".to_owned();
                 action.input = Arc::clone(&self.result);

@@ -1,6 +1,7 @@
 //! HTTP/1.1 in the clear: models on this machine and gateways to others. A waiting call holds a socket and no
 //! buffer; what comes is read in large pieces and handed on as it stands, all that came at once in one go.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice};
@@ -22,9 +23,13 @@ use super::{
 /// How long a connection that nobody uses is kept.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// What is read at once at first, and at most.
-const FIRST_READ: usize = 4 << 10;
+/// What is read at once at most.
 const MOST_READ: usize = 64 << 10;
+
+thread_local! {
+    /// Where all calls read to, one after the other: nothing stays in it.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// The largest head of an answer, and the longest line between two chunks.
 const MAX_HEAD: usize = 64 << 10;
@@ -236,10 +241,6 @@ struct Answer<'c> {
     stream: TcpStream,
     /// What was read and not yet understood.
     buffer: Vec<u8>,
-    /// Where it is read to; a call that waits for its answer has none.
-    scratch: Vec<u8>,
-    /// Whether the last read filled it, so that a larger one is worth it.
-    reads_full: bool,
     framing: Framing,
     is_kept: bool,
     waiting: super::Waiting,
@@ -251,9 +252,8 @@ impl<'c> Answer<'c> {
     fn new(call: &'c Call, stream: TcpStream) -> Answer<'c> {
         let waiting = super::Waiting { since: call.started, limit: call.limits.first };
         let timer = Box::pin(tokio::time::sleep(waiting.limit.min(call.limits.total)));
-        let (buffer, scratch, framing) = (Vec::new(), Vec::new(), Framing::Close);
-        let (reads_full, is_kept) = (false, true);
-        Answer { call, stream, buffer, scratch, reads_full, framing, is_kept, waiting, timer }
+        let (buffer, framing, is_kept) = (Vec::new(), Framing::Close, true);
+        Answer { call, stream, buffer, framing, is_kept, waiting, timer }
     }
 
     /// Writes everything. The inner error is the connection's.
@@ -384,23 +384,16 @@ impl<'c> Answer<'c> {
     /// Reads what is there, once something is; 0 at the end.
     async fn read(&mut self) -> Result<usize, Ended> {
         poll_fn(|context| {
-            // The room is made once something is there: a call that waits holds no buffer.
-            let ready = self.stream.poll_read_ready(context);
-            if ready.is_pending() {
-                return self.poll_late(context);
-            }
-            let size = if self.scratch.is_empty() { FIRST_READ } else { MOST_READ };
-            if self.reads_full || self.scratch.is_empty() {
-                self.scratch.resize(size, 0);
-            }
-            let mut room = ReadBuf::new(&mut self.scratch);
-            match Pin::new(&mut self.stream).poll_read(context, &mut room) {
-                Poll::Ready(Ok(())) => {
-                    let read = room.filled();
-                    self.buffer.extend_from_slice(read);
-                    self.reads_full = read.len() == room.capacity();
-                    Poll::Ready(Ok(read.len()))
-                }
+            // What came is copied once it is there: a call that waits holds no buffer.
+            let read = SCRATCH.with_borrow_mut(|scratch| {
+                scratch.resize(MOST_READ, 0);
+                let mut room = ReadBuf::new(scratch);
+                let read = Pin::new(&mut self.stream).poll_read(context, &mut room);
+                self.buffer.extend_from_slice(room.filled());
+                read.map_ok(|()| room.filled().len())
+            });
+            match read {
+                Poll::Ready(Ok(bytes)) => Poll::Ready(Ok(bytes)),
                 Poll::Ready(Err(error)) => Poll::Ready(Err(Ended::Broken(error.to_string()))),
                 Poll::Pending => self.poll_late(context),
             }
@@ -534,12 +527,22 @@ fn unchunk(buffer: &mut Vec<u8>, mut state: Chunks) -> Result<(usize, Option<Chu
 
 /// The size of a chunk; what stands after it means nothing.
 fn chunk_size(line: &[u8]) -> Option<u64> {
-    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-    let is_end = line[digits..].first().is_none_or(|byte| matches!(byte, b';' | b' ' | b'\t'));
-    if !is_end || !(1..=15).contains(&digits) {
-        return None;
+    let (mut size, mut digits) = (0_u64, 0);
+    for byte in line {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            b'A'..=b'F' => byte - b'A' + 10,
+            b';' | b' ' | b'\t' => break,
+            _ => return None,
+        };
+        digits += 1;
+        if digits > 15 {
+            return None;
+        }
+        size = (size << 4) | u64::from(digit);
     }
-    u64::from_str_radix(std::str::from_utf8(&line[..digits]).ok()?, 16).ok()
+    (digits > 0).then_some(size)
 }
 
 #[cfg(test)]

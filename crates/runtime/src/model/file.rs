@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 
 /// Whether a file must outlive a loss of power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,5 +43,39 @@ fn put(path: &Path, bytes: &[u8], lasting: Lasting) -> io::Result<()> {
 
 /// The SHA-256 of some bytes, in hexadecimal.
 pub(super) fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut digest = Digest::default();
+    digest.add(bytes);
+    digest.text()
+}
+
+/// The same of bytes that come in pieces.
+#[derive(Default)]
+pub(super) struct Digest(Sha256);
+
+impl Digest {
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(super) fn text(self) -> String {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let digest = self.0.finalize();
+        let mut text = String::with_capacity(2 * digest.len());
+        for byte in digest {
+            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            text.push(char::from(DIGITS[usize::from(byte & 15)]));
+        }
+        text
+    }
+}
+
+impl Write for Digest {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.add(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use machine::message::{ModelCall, Reply};
 use machine::policy::price::Price;
+use machine::server::ToolOffer;
 use machine::tool;
 use wire::model::assemble::Limits;
 use wire::model::constrained::{Choices, constrain};
 use wire::model::recording::{Cover, Question};
 use wire::model::{
     Answer, Dialect, ErrorKind, HttpRequest, ModelError, ModelRequest, Stream, StreamEvent,
-    ToolChoice, ToolDeclaration, Written,
+    ToolChoice, ToolDeclaration, ToolList, Written,
 };
 
 use super::answers::{Answers, Asked};
@@ -36,6 +37,9 @@ const BELIEVED: Duration = Duration::from_secs(1);
 
 /// The most bytes of conversations that are kept in wire form.
 const MAX_WRITTEN: usize = 64 << 20;
+
+/// How many lists of tools are kept.
+const MAX_DECLARED: usize = 16;
 
 /// Reaches models over the network.
 #[derive(Debug, Default)]
@@ -59,6 +63,16 @@ struct Known {
     written: BTreeMap<(String, String), Written>,
     /// Their size.
     size: usize,
+    /// The tools that were declared last: most tasks have the same.
+    declared: Vec<Declared>,
+}
+
+/// The tools of a call, and how a model is told of them.
+#[derive(Debug)]
+struct Declared {
+    tools: Arc<[String]>,
+    offers: Arc<Vec<ToolOffer>>,
+    list: ToolList,
 }
 
 /// A question on its way, and what its answer needs.
@@ -84,6 +98,11 @@ impl Remote {
     /// Says where answers are kept until they are journaled.
     pub(super) fn keep_answers_in(&mut self, folder: PathBuf) {
         self.answers = Answers::in_folder(folder);
+    }
+
+    /// Takes note of a task that did not exist before.
+    pub(super) fn begun(&self, task: &str) {
+        self.answers.begun(task);
     }
 
     /// Forgets the answer of a task that has ended.
@@ -112,7 +131,7 @@ impl Remote {
         let (request, choices) = match facts.decisions.unwrap_or(provider.decisions) {
             Decisions::Native => (self.encode(task, &*dialect, model, &call), None),
             Decisions::Constrained => {
-                let (question, choices) = constrain(question(model, &call));
+                let (question, choices) = constrain(self.question(model, &call));
                 (dialect.encode(&question), Some(choices))
             }
         };
@@ -171,8 +190,9 @@ impl Remote {
         })
     }
 
-    /// Forgets what was written of the task's conversations.
+    /// Forgets what was written of the task's conversations: this process no longer drives it.
     pub(super) fn close(&self, task: &str) {
+        self.answers.release(task);
         let mut known = self.lock();
         let from = (task.to_owned(), String::new());
         while let Some(key) = known.written.range(from.clone()..).next().map(|(key, _)| key.clone())
@@ -226,7 +246,7 @@ impl Remote {
         model: &str,
         call: &ModelCall,
     ) -> HttpRequest {
-        let question = question(model, call);
+        let question = self.question(model, call);
         let key = (task.to_owned(), call.model.clone());
         let mut written = {
             let mut known = self.lock();
@@ -247,6 +267,41 @@ impl Remote {
             }
         }
         request
+    }
+
+    /// The call as a dialect wants it.
+    fn question(&self, model: &str, call: &ModelCall) -> ModelRequest {
+        ModelRequest {
+            model: model.to_owned(),
+            system: call.system.to_string(),
+            messages: Arc::clone(&call.messages),
+            tools: self.declare(call),
+            tool_choice: ToolChoice::Auto,
+            max_tokens: None,
+            temperature: None,
+            effort: None,
+            output_schema: None,
+            cache: true,
+        }
+    }
+
+    /// The tools of a call, the same list for all calls that have the same.
+    fn declare(&self, call: &ModelCall) -> ToolList {
+        let mut known = self.lock();
+        let same = |declared: &&Declared| {
+            declared.tools == call.tools
+                && (Arc::ptr_eq(&declared.offers, &call.offers) || declared.offers == call.offers)
+        };
+        if let Some(declared) = known.declared.iter().find(same) {
+            return declared.list.clone();
+        }
+        let list = declarations(call);
+        if known.declared.len() >= MAX_DECLARED {
+            known.declared.remove(0);
+        }
+        let (tools, offers) = (Arc::clone(&call.tools), Arc::clone(&call.offers));
+        known.declared.push(Declared { tools, offers, list: list.clone() });
+        list
     }
 
     fn providers(&self, folder: &Path) -> Result<Arc<Providers>, ProviderError> {
@@ -397,9 +452,13 @@ fn unrecorded(answer: &Answer, reason: String) -> ModelError {
 
 /// Tells questions apart that a task asks under one number, which happens only if its journal was cut.
 fn digest(call: &ModelCall) -> String {
-    let last = serde_json::to_vec(&call.messages.last()).unwrap_or_default();
-    let length = call.messages.len().to_le_bytes();
-    file::digest(&[call.model.as_bytes(), b"\n", &length, &last].concat())
+    let mut digest = file::Digest::default();
+    digest.add(call.model.as_bytes());
+    digest.add(b"\n");
+    digest.add(&call.messages.len().to_le_bytes());
+    // Nothing of it is a writer that fails.
+    let _ = serde_json::to_writer(&mut digest, &call.messages.last());
+    digest.text()
 }
 
 /// What the answer cost, or what came of it before it failed.
@@ -412,8 +471,7 @@ fn charged(mut answer: Answer, price: Option<&Price>) -> Answer {
     answer
 }
 
-/// The call as a dialect wants it.
-fn question(model: &str, call: &ModelCall) -> ModelRequest {
+fn declarations(call: &ModelCall) -> ToolList {
     let declare = |tool: &tool::ToolSpec| ToolDeclaration {
         name: tool::model_name(tool.name).into_owned(),
         description: tool.summary.to_owned(),
@@ -425,18 +483,7 @@ fn question(model: &str, call: &ModelCall) -> ModelRequest {
         description: offer.summary.clone(),
         schema: offer.schema.clone(),
     });
-    ModelRequest {
-        model: model.to_owned(),
-        system: call.system.to_string(),
-        messages: Arc::clone(&call.messages),
-        tools: built_in.chain(offered).collect(),
-        tool_choice: ToolChoice::Auto,
-        max_tokens: None,
-        temperature: None,
-        effort: None,
-        output_schema: None,
-        cache: true,
-    }
+    built_in.chain(offered).collect()
 }
 
 /// What a chunk meant. The beginning of an answer and its counters say nothing yet: many servers send them at

@@ -278,8 +278,16 @@ impl Perform for Watched {
         self.world.cancel(task, target);
     }
 
+    fn begun(&mut self, task: &TaskId) {
+        self.world.begun(task);
+    }
+
     fn release(&mut self, task: &TaskId) {
         self.world.release(task);
+    }
+
+    fn finished(&mut self, task: &TaskId) {
+        self.world.finished(task);
     }
 }
 

@@ -253,12 +253,13 @@ impl Assembler {
                 events.remove(at);
                 continue;
             }
-            let owed = std::mem::take(&mut self.owed);
-            at += owed.len() + 1;
-            if !owed.is_empty() {
-                let before = at - owed.len() - 1;
+            if !self.owed.is_empty() {
+                let owed = std::mem::take(&mut self.owed);
+                let before = at;
+                at += owed.len();
                 events.splice(before..before, owed);
             }
+            at += 1;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use machine::message::{Block, Message, Part, Reply, Role, StopReason, conversati
 use serde_json::{Map, Value, json};
 
 use super::assemble::strict_json;
-use super::{ErrorKind, ModelError, ModelRequest, ToolChoice, ToolDeclaration};
+use super::{ErrorKind, ModelError, ModelRequest, ToolChoice, ToolDeclaration, ToolList};
 
 /// The keys of a decision. A server writes keys in the order of the schema, and ours are sorted: these two let the
 /// model name the tool before its parameters.
@@ -37,7 +37,7 @@ pub fn constrain(mut request: ModelRequest) -> (ModelRequest, Choices) {
     request.messages = conversation(request.messages.iter().filter_map(|m| choices.rewrite(m)));
     request.system = choices.instructions(&request.system);
     request.output_schema = Some(choices.schema());
-    request.tools.clear();
+    request.tools = ToolList::default();
     request.tool_choice = ToolChoice::Auto;
     (request, choices)
 }

@@ -64,7 +64,7 @@ fn plain() {
 fn everything_that_can_be_asked() {
     let mut asked = request(MODEL, vec![user([text("Hi")])]);
     asked.system = "Be kind.".to_owned();
-    asked.tools = tools();
+    asked.tools = tools().into();
     asked.tool_choice = ToolChoice::None;
     asked.max_tokens = Some(900);
     asked.temperature = Some(0.5);
@@ -113,7 +113,7 @@ fn thinking_is_asked_for_as_the_model_wants_it() {
         }
     }
     let mut forced = request(MODEL, vec![user([text("Hi")])]);
-    forced.tools = tools();
+    forced.tools = tools().into();
     forced.tool_choice = ToolChoice::Tool("read".to_owned());
     forced.effort = Some(Effort::Low);
     let body = body(&forced);
@@ -194,7 +194,7 @@ fn what_does_not_change_is_marked_for_the_cache() {
         ],
     );
     asked.system = "Be kind.".to_owned();
-    asked.tools = tools();
+    asked.tools = tools().into();
     asked.cache = true;
     insta::assert_snapshot!(show(&asked), @r#"
     max_tokens: 32000

@@ -56,7 +56,7 @@ fn texts(message: &Message) -> Vec<String> {
 fn the_tools_become_one_schema_and_a_few_lines_of_text() {
     let mut request = request("small", vec![user([text("Look around.")])]);
     request.system = "Be brief.".to_owned();
-    request.tools = ["read", "say"].map(|name| declared(tool::find(name).unwrap())).to_vec();
+    request.tools = ["read", "say"].map(|name| declared(tool::find(name).unwrap())).to_vec().into();
     let (asked, _) = constrain(request);
     assert_eq!((asked.tools.len(), asked.tool_choice), (0, ToolChoice::Auto));
     insta::assert_snapshot!(asked.system, @r#"
@@ -115,7 +115,7 @@ fn calls_and_results_of_the_past_become_text() {
         user([text("More?")]),
     ];
     let mut request = request("small", history);
-    request.tools = vec![declared(tool::find("glob").unwrap())];
+    request.tools = vec![declared(tool::find("glob").unwrap())].into();
     let (asked, _) = constrain(request);
     let told: Vec<String> =
         asked.messages.iter().map(|m| format!("{:?} {}", m.role, texts(m).join(" | "))).collect();
@@ -198,7 +198,8 @@ fn a_tool_of_any_name_and_schema_finds_its_place() {
     });
     let mut request = request("small", vec![user([text("Go.")])]);
     request.tools =
-        vec![ToolDeclaration { name: "answer".to_owned(), description: String::new(), schema }];
+        vec![ToolDeclaration { name: "answer".to_owned(), description: String::new(), schema }]
+            .into();
     let (asked, choices) = constrain(request);
     let schema = asked.output_schema.unwrap();
     let at = schema["anyOf"][0]["properties"]["with"]["properties"]["at"]["$ref"].as_str().unwrap();
@@ -215,7 +216,7 @@ fn a_tool_of_any_name_and_schema_finds_its_place() {
 #[test]
 fn an_answer_under_a_schema_of_the_callers_own_is_that_json() {
     let mut request = request("small", vec![user([text("Go.")])]);
-    request.tools = vec![declared(tool::find("say").unwrap())];
+    request.tools = vec![declared(tool::find("say").unwrap())].into();
     request.output_schema = Some(
         json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
     );

@@ -209,7 +209,7 @@ impl Rig {
         });
         let model = model(u16::from(self.questions.is_multiple_of(2)));
         let request = ModelRequest {
-            tools: tools.to_vec(),
+            tools: tools.to_vec().into(),
             cache: true,
             messages,
             ..request(model, Vec::new())

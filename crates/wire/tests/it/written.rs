@@ -29,7 +29,7 @@ fn asking(model: &str, messages: &[Arc<Message>]) -> ModelRequest {
     request.system = "Be brief.".to_owned();
     let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
     let (name, description) = ("probe".to_owned(), "Looks.".to_owned());
-    request.tools = vec![ToolDeclaration { name, description, schema }];
+    request.tools = vec![ToolDeclaration { name, description, schema }].into();
     request.cache = true;
     request
 }
@@ -158,6 +158,22 @@ fn block() -> impl Strategy<Value = Block> {
         });
         Block { part, native }
     })
+}
+
+#[test]
+fn tools_that_all_requests_share_are_written_for_each_dialect_as_if_they_were_its_own() {
+    let shared = asking("m", &[]).tools;
+    for round in 0..2 {
+        for (dialect, model) in dialects() {
+            for cache in [true, false] {
+                let mut alone = asking(model, &[Arc::new(Message::user("go"))]);
+                alone.cache = cache;
+                let joint = ModelRequest { tools: shared.clone(), ..alone.clone() };
+                let (alone, joint) = (dialect.encode(&alone), dialect.encode(&joint));
+                assert_eq!(alone, joint, "{} {cache} {round}", dialect.name());
+            }
+        }
+    }
 }
 
 fn message() -> impl Strategy<Value = Message> {

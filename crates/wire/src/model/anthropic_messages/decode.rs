@@ -62,6 +62,15 @@ impl Decode for Decoder {
         if let Some((index, piece, text)) = quick_piece(data) {
             return self.add_piece(index, piece, text, out);
         }
+        match quick_mark(data) {
+            Some(Mark::BlockStop(index)) => return self.stop_block(index, out),
+            Some(Mark::MessageStop) => return self.stop(out),
+            Some(Mark::Ping) => {
+                out.push(StreamEvent::Ping);
+                return Ok(());
+            }
+            None => {}
+        }
         let mut data: Value = serde_json::from_str(data).map_err(|error| {
             ModelError::new(ErrorKind::MalformedStream, format!("a frame is no JSON: {error}"))
         })?;
@@ -86,14 +95,7 @@ impl Decode for Decoder {
                 out.push(StreamEvent::MessageDelta { usage, stop: known });
                 stop?;
             }
-            "message_stop" => {
-                self.must_have_begun()?;
-                if let Some((index, _)) = self.blocks.iter().find(|(_, block)| block.is_some()) {
-                    return Err(protocol(format!("the answer ends inside block {index}")));
-                }
-                self.ended = true;
-                out.push(StreamEvent::MessageStop);
-            }
+            "message_stop" => self.stop(out)?,
             "ping" => out.push(StreamEvent::Ping),
             "error" => return Err(failure::of_event(&data)),
             _ => {}
@@ -279,6 +281,16 @@ impl Decoder {
         Ok(())
     }
 
+    fn stop(&mut self, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
+        self.must_have_begun()?;
+        if let Some((index, _)) = self.blocks.iter().find(|(_, block)| block.is_some()) {
+            return Err(protocol(format!("the answer ends inside block {index}")));
+        }
+        self.ended = true;
+        out.push(StreamEvent::MessageStop);
+        Ok(())
+    }
+
     fn open(&mut self, index: usize) -> Result<&mut Open, ModelError> {
         self.must_have_begun()?;
         match self.blocks.get_mut(&index) {
@@ -353,12 +365,8 @@ fn protocol(message: impl Into<String>) -> ModelError {
 /// most of a stream is made of these. Whatever looks different in any way is left to the parser.
 fn quick_piece(data: &str) -> Option<(usize, Piece, String)> {
     let rest = data.strip_prefix(r#"{"type":"content_block_delta","index":"#)?;
-    let digits = rest.bytes().take(6).take_while(u8::is_ascii_digit).count();
-    if digits == 0 || (digits > 1 && rest.starts_with('0')) {
-        return None;
-    }
-    let index = rest[..digits].parse().ok()?;
-    let rest = rest[digits..].strip_prefix(r#","delta":{"type":""#)?;
+    let (index, rest) = quick_index(rest)?;
+    let rest = rest.strip_prefix(r#","delta":{"type":""#)?;
     let (piece, literal) = if let Some(rest) = rest.strip_prefix(r#"text_delta","text":"#) {
         (Piece::Text, rest)
     } else if let Some(rest) = rest.strip_prefix(r#"input_json_delta","partial_json":"#) {
@@ -370,4 +378,34 @@ fn quick_piece(data: &str) -> Option<(usize, Piece, String)> {
     // Between the braces the provider puts a random number of spaces.
     let rest = rest.strip_prefix('}')?.trim_start_matches(' ').strip_prefix('}')?;
     rest.trim_start_matches(' ').is_empty().then(|| (index, piece, text.into_owned()))
+}
+
+/// Frames that say nothing but that something ends, or that the connection lives.
+enum Mark {
+    BlockStop(usize),
+    MessageStop,
+    Ping,
+}
+
+/// Reads a mark as the provider writes it; see [`quick_piece`].
+fn quick_mark(data: &str) -> Option<Mark> {
+    let rest = data.strip_prefix(r#"{"type":""#)?;
+    let (mark, rest) = if let Some(rest) = rest.strip_prefix(r#"content_block_stop","index":"#) {
+        let (index, rest) = quick_index(rest)?;
+        (Mark::BlockStop(index), rest)
+    } else if let Some(rest) = rest.strip_prefix(r#"message_stop""#) {
+        (Mark::MessageStop, rest)
+    } else {
+        (Mark::Ping, rest.strip_prefix(r#"ping""#)?)
+    };
+    (rest.trim_matches(' ') == "}").then_some(mark)
+}
+
+/// A number of a block, and what comes after it.
+fn quick_index(text: &str) -> Option<(usize, &str)> {
+    let digits = text.bytes().take(6).take_while(u8::is_ascii_digit).count();
+    if digits == 0 || (digits > 1 && text.starts_with('0')) {
+        return None;
+    }
+    Some((text[..digits].parse().ok()?, &text[digits..]))
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use machine::message::{Block, Message, Native, Part, Role};
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::NAME;
 use crate::model::written::{Ids, Written};
@@ -39,21 +40,21 @@ pub(super) fn encode(request: &ModelRequest, written: &mut Written) -> HttpReque
     let is_forced = matches!(request.tool_choice, ToolChoice::Any | ToolChoice::Tool(_));
     let (thinking, effort) = thinking(request, max_tokens, &history, is_forced);
     let cache = request.cache.then_some(Ephemeral::DEFAULT);
-    let mut tools: Vec<Tool<'_>> = request.tools.iter().map(Tool::of).collect();
+    let form = if request.cache { "anthropic_messages, cached" } else { NAME };
+    let mut tools = request.tools.written(form, |tools| declare(tools.iter().map(Tool::of), cache));
     let mut tool_choice = match &request.tool_choice {
-        _ if tools.is_empty() => None,
+        _ if tools.is_none() => None,
         ToolChoice::Auto => None,
         ToolChoice::None => Some(Choice::None),
         ToolChoice::Any => Some(Choice::Any),
         ToolChoice::Tool(name) => Some(Choice::Tool { name }),
     };
-    if tools.is_empty() && !history.tools.is_empty() {
+    if tools.is_none() && !history.tools.is_empty() {
         // Calls in the history need declarations, even where no further call is wanted.
-        tools = history.tools.iter().map(|name| Tool::named(name.clone())).collect();
+        let named = declare(history.tools.iter().map(|name| Tool::named(name.clone())), cache);
+        // Structs of texts and values: writing them to memory cannot fail.
+        tools = to_raw_value(&named).ok().map(Cow::Owned);
         tool_choice = Some(Choice::None);
-    }
-    if let Some(last) = tools.last_mut() {
-        last.cache_control = cache;
     }
     let mut system = Vec::new();
     if !request.system.trim().is_empty() {
@@ -106,8 +107,8 @@ struct Head<'a> {
     thinking: Option<Thinking>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<OutputConfig<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Cow<'a, RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<Choice<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -164,6 +165,18 @@ impl<'a> Tool<'a> {
         let input_schema = Cow::Owned(serde_json::json!({"type": "object"}));
         Tool { name, description: "", input_schema, cache_control: None }
     }
+}
+
+/// All tools, the last with the mark of what is cached.
+fn declare<'a>(
+    tools: impl Iterator<Item = Tool<'a>>,
+    cache_control: Option<Ephemeral>,
+) -> Vec<Tool<'a>> {
+    let mut tools: Vec<Tool<'a>> = tools.collect();
+    if let Some(last) = tools.last_mut() {
+        last.cache_control = cache_control;
+    }
+    tools
 }
 
 #[derive(Serialize)]

@@ -15,7 +15,7 @@ fn asks(model: &str, messages: Vec<Message>) -> ModelRequest {
         model: model.to_owned(),
         system: String::new(),
         messages: machine::message::conversation(messages),
-        tools: Vec::new(),
+        tools: Default::default(),
         tool_choice: ToolChoice::Auto,
         max_tokens: None,
         temperature: None,
@@ -106,7 +106,8 @@ fn tools_choices_and_limits_are_said_in_googles_words() {
             description: "The time.".to_owned(),
             schema: json!({"type": "object", "properties": {}}),
         },
-    ];
+    ]
+    .into();
     request.tool_choice = ToolChoice::Tool("shell".to_owned());
     request.max_tokens = Some(100);
     request.temperature = Some(0.5);
@@ -146,7 +147,7 @@ fn tools_choices_and_limits_are_said_in_googles_words() {
         request.tool_choice = choice;
         assert_eq!(body(&request)["toolConfig"]["functionCallingConfig"], calling);
     }
-    request.tools.clear();
+    request.tools = Default::default();
     assert_eq!(body(&request).get("toolConfig"), None);
 }
 
@@ -193,7 +194,7 @@ fn an_output_schema_is_set_or_asked_for_where_tools_forbid_it() {
         },
     });
     assert_eq!(body(&request)["generationConfig"], config);
-    request.tools = vec![shell()];
+    request.tools = vec![shell()].into();
     let sent = body(&request);
     assert_eq!(sent.get("generationConfig"), None);
     let system = sent["systemInstruction"]["parts"][0]["text"].as_str().unwrap();

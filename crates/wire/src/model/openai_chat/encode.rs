@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use machine::message::Part;
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::NAME;
 use super::history::{self, Heard, History, IdForm, Said, Turn};
@@ -42,7 +43,7 @@ pub(super) fn request(
         stream: true,
         stream_options: (!vendor.no_stream_options)
             .then_some(StreamOptions { include_usage: true }),
-        tools: request.tools.iter().map(Tool::new).collect(),
+        tools: request.tools.written(NAME, |tools| tools.iter().map(Tool::new).collect::<Vec<_>>()),
         tool_choice: has_tools.then(|| Choice::new(vendor, &request.tool_choice)),
         max_tokens: limit(!vendor.max_completion_tokens),
         max_completion_tokens: limit(vendor.max_completion_tokens),
@@ -190,8 +191,8 @@ struct Rest<'a> {
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Cow<'a, RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<Choice<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]

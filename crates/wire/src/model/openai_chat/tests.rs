@@ -105,7 +105,7 @@ pub(in crate::model) fn ask(messages: Vec<Message>) -> ModelRequest {
         model: "m".to_owned(),
         system: String::new(),
         messages: machine::message::conversation(messages),
-        tools: Vec::new(),
+        tools: Default::default(),
         tool_choice: ToolChoice::Auto,
         max_tokens: None,
         temperature: None,

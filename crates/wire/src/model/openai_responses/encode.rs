@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use machine::message::Part;
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::NAME;
 use crate::model::openai_chat::encode::{effort, headers};
@@ -28,7 +29,7 @@ pub(super) fn request(request: &ModelRequest, written: &mut Written) -> HttpRequ
     let items = input(&request.model, history.turns);
     let has_tools = !request.tools.is_empty();
     let rest = Rest {
-        tools: request.tools.iter().map(Tool::new).collect(),
+        tools: request.tools.written(NAME, |tools| tools.iter().map(Tool::new).collect::<Vec<_>>()),
         tool_choice: has_tools.then(|| Choice::new(&request.tool_choice)),
         max_output_tokens: request.max_tokens,
         temperature: request.temperature,
@@ -157,8 +158,8 @@ struct Head<'a> {
 /// What comes after it.
 #[derive(Serialize)]
 struct Rest<'a> {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Cow<'a, RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<Choice<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]

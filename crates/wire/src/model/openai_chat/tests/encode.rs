@@ -53,7 +53,7 @@ fn a_plain_request_asks_for_a_stream_with_usage() {
 #[test]
 fn tools_and_their_choice_are_said_in_the_vendors_words() {
     let choice = |dialect: OpenAiChat, tool_choice: ToolChoice| {
-        let request = ModelRequest { tools: vec![bash()], tool_choice, ..ask(vec![]) };
+        let request = ModelRequest { tools: vec![bash()].into(), tool_choice, ..ask(vec![]) };
         body(&dialect, &request)["tool_choice"].take()
     };
     assert_eq!(choice(OpenAiChat::openai(), ToolChoice::Auto), "auto");
@@ -62,7 +62,7 @@ fn tools_and_their_choice_are_said_in_the_vendors_words() {
     assert_eq!(choice(OpenAiChat::mistral(), ToolChoice::Any), "any");
     let forced = json!({ "type": "function", "function": { "name": "bash" } });
     assert_eq!(choice(OpenAiChat::mistral(), ToolChoice::Tool("bash".to_owned())), forced);
-    let request = ModelRequest { tools: vec![bash()], ..ask(vec![]) };
+    let request = ModelRequest { tools: vec![bash()].into(), ..ask(vec![]) };
     assert_eq!(
         body(&OpenAiChat::openai(), &request)["tools"],
         json!([{
@@ -338,7 +338,7 @@ fn pictures_and_documents_are_parts() {
 
 #[test]
 fn the_same_request_gives_the_same_bytes() {
-    let request = ModelRequest { tools: vec![bash()], ..ask(vec![calls(&["x!", "y!"])]) };
+    let request = ModelRequest { tools: vec![bash()].into(), ..ask(vec![calls(&["x!", "y!"])]) };
     let dialect = OpenAiChat { vendor: Vendor::default() };
     assert_eq!(dialect.encode(&request), dialect.encode(&request));
 }

@@ -29,7 +29,7 @@ fn a_request_is_stateless_and_asks_for_encrypted_reasoning() {
     let schema = json!({ "type": "object", "properties": {}, "additionalProperties": false });
     let request = ModelRequest {
         system: "Be brief.".to_owned(),
-        tools: vec![bash()],
+        tools: vec![bash()].into(),
         tool_choice: ToolChoice::Tool("bash".to_owned()),
         max_tokens: Some(100),
         temperature: Some(0.5),
