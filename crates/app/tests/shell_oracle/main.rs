@@ -29,7 +29,7 @@ struct Tally {
     generated: usize,
     clear: usize,
     started: usize,
-    failures: Vec<String>,
+    failures: usize,
 }
 
 fn main() {
@@ -56,18 +56,10 @@ fn main() {
         "{} lines generated, {} of them clear and run in each shell, {} programs started",
         tally.generated, tally.clear, tally.started
     );
-    for failure in tally.failures.iter().take(10) {
-        println!("\n{failure}");
-    }
     assert!(tally.started > 1000 || cases < CASES, "hardly anything ran: the oracle sees nothing");
-    let failed = tally.failures.len();
-    println!(
-        "\ntest result: {}. {} passed; {} failed;",
-        if failed == 0 { "ok" } else { "FAILED" },
-        usize::from(failed == 0),
-        usize::from(failed > 0)
-    );
-    if failed > 0 {
+    let (word, passed) = if tally.failures == 0 { ("ok", 1) } else { ("FAILED", 0) };
+    println!("\ntest result: {word}. {passed} passed; {} failed;", 1 - passed);
+    if passed == 0 {
         std::process::exit(101);
     }
 }
@@ -84,7 +76,7 @@ fn explore(
     let mut made = 0;
     while made < cases
         && deadline.is_none_or(|end| Instant::now() < end)
-        && tally.failures.len() < 50
+        && tally.failures < 20
     {
         let mut batch: Vec<(String, Reading)> = Vec::new();
         while batch.len() < BATCH && made < cases {
@@ -102,10 +94,9 @@ fn explore(
                 tally.started += 1;
                 let (line, reading) = &batch[index];
                 if !check::is_foreseen(reading, &argv) {
-                    tally.failures.push(format!(
-                        "{shell:?} runs {argv:?}\nseed {seed}, line: {line:?}\nreading: {:#?}",
-                        reading.runs
-                    ));
+                    tally.failures += 1;
+                    println!("\n{shell:?} runs {argv:?}\nseed {seed}, line: {line:?}\nreading: {:#?}", reading.runs);
+
                 }
             }
         }

@@ -101,6 +101,14 @@ fn judge(run: &Run) -> Result<Deeds, String> {
         "sed" => scripted(script::sed(arguments)),
         "awk" | "gawk" | "mawk" => scripted(script::awk(arguments)),
         "jq" => text::jq(arguments),
+        "cd" => text::cd(arguments),
+        "env"
+            if arguments
+                .iter()
+                .all(|word| word.text().contains('=') || word.text().starts_with('-')) =>
+        {
+            Err("it prints the environment".to_owned())
+        }
         "test" | "[" => Ok(tested(arguments)),
         "git" => git::git(arguments),
         "cargo" => cargo::cargo(arguments),
@@ -116,6 +124,9 @@ fn judge(run: &Run) -> Result<Deeds, String> {
         }
         "sh" | "bash" | "dash" if script_file(name, arguments).is_none() => {
             Ok(Deeds::of(Kind::Look))
+        }
+        "bun" | "deno" | "expect" | "fish" | "ghci" | "irb" | "osascript" | "scala" => {
+            Err("what it runs is not certain".to_owned())
         }
         _ if is_interpreter(name) || matches!(name, "sh" | "bash" | "dash") => {
             interpreted(name, arguments)

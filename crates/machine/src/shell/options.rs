@@ -75,6 +75,9 @@ impl Options {
                 Some(long) => self.long(long, arguments.get(index), &mut parsed)?,
                 None => self.short(&text[1..], arguments.get(index), &mut parsed)?,
             };
+            if let (Word::Pattern(_), Some((_, Some(value)))) = (word, parsed.options.last_mut()) {
+                *value = Word::Pattern(value.text().to_owned());
+            }
         }
         Ok(parsed)
     }

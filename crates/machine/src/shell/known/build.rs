@@ -85,6 +85,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     Program {
         names: &["meson"],
         options: Options { values: "C", ..Options::NONE },
+        operands: Operands::Verb(&["compile", "test", "setup", "configure"]),
         reads: &["-C"],
         writes: &["-C"],
         ..BUILD
@@ -115,6 +116,9 @@ pub(super) const PROGRAMS: &[Program] = &[
             long_values: &["configuration", "framework", "filter", "verbosity"],
             ..Options::NONE
         },
+        operands: Operands::Verb(&[
+            "build", "test", "run", "clean", "format", "restore", "publish",
+        ]),
         ..BUILD
     },
     Program {
@@ -225,6 +229,7 @@ const GO_COMMANDS: &[Program] = &[
     Program {
         names: &["build", "test", "vet", "run", "fmt", "generate"],
         options: GO,
+        operands: Operands::Read,
         writes: &["--o", "--coverprofile"],
         ..BUILD
     },

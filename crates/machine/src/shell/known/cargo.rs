@@ -7,7 +7,7 @@ use crate::shell::options::Options;
 
 const COMMON: Options = Options {
     flags: "qvrhe",
-    values: "pjFZ",
+    values: "pjF",
     long: &[
         "workspace",
         "all",

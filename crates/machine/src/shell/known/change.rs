@@ -52,7 +52,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     Program {
         names: &["cp"],
         options: Options {
-            flags: "adfilHLPnprRTuvx",
+            flags: "adfiHLPnprRTuvx",
             values: "t",
             long: &[
                 "archive",

@@ -1,7 +1,7 @@
 //! git: its commands by what they touch. Aliases and settings on the command line are not known.
 
 use super::program::{Operands, Program, command};
-use super::reach::host_of;
+use super::reach::remote_host;
 use super::{Deeds, Kind};
 use crate::shell::Word;
 use crate::shell::options::Options;
@@ -62,7 +62,6 @@ const SHOW: Options = Options {
         "binary",
         "merge-base",
         "no-prefix",
-        "show-signature",
         "no-decorate",
         "left-right",
         "cherry-pick",
@@ -515,7 +514,7 @@ const COMMIT: Options = Options {
         "reset-author",
         "no-gpg-sign",
     ],
-    long_values: &["message", "file", "fixup", "author", "date", "reuse-message", "trailer"],
+    long_values: &["message", "file", "fixup", "author", "date", "reuse-message"],
     long_attached: &["cleanup"],
     ..Options::NONE
 };
@@ -798,7 +797,11 @@ fn reach(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
         {
             return Err("a remote that can run a program".to_owned());
         }
-        deeds.hosts.extend(host_of(word));
+        match remote_host(word) {
+            Some(host) => deeds.hosts.push(host),
+            None if name == "clone" => deeds.reads.push(word.clone()),
+            None => {}
+        }
     }
     if name == "clone" {
         deeds.writes.push(operands.get(1).cloned().unwrap_or(Word::Plain(".".to_owned())));

@@ -144,7 +144,8 @@ pub(super) const RUFF: Program = Program {
 pub(super) const BLACK: Program = Program {
     names: &["black", "isort"],
     options: Options {
-        flags: "qvlc",
+        flags: "qv",
+        values: "l",
         long: &["check", "diff", "check-only", "quiet", "verbose", "version", "color", "fast"],
         long_values: &["line-length", "target-version", "profile", "exclude"],
         ..Options::NONE

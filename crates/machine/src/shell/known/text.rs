@@ -364,7 +364,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         ..LOOK
     },
     Program {
-        names: &["paste", "fold", "expand", "unexpand", "fmt", "comm", "join", "column"],
+        names: &["paste", "fold", "expand", "unexpand", "fmt", "comm", "join"],
         options: Options { flags: "123aisztx", values: "cdjoew", ..HARMLESS },
         ..LOOK
     },
@@ -431,7 +431,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     Program {
         names: &["file"],
         options: Options {
-            flags: "bhiLkprsz0",
+            flags: "bhiLkprs0",
             long: &["brief", "mime", "mime-type", "mime-encoding", "dereference"],
             ..Options::NONE
         },
@@ -513,9 +513,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         ..LOOK
     },
     Program {
-        names: &["cd"],
-        options: Options { flags: "LP", ..Options::NONE },
-        operands: Operands::Read,
+        names: &["column"],
+        options: Options { flags: "tx", values: "cosN", ..HARMLESS },
         ..LOOK
     },
     Program {
@@ -586,4 +585,16 @@ pub(super) fn jq(arguments: &[Word]) -> Result<Deeds, String> {
         return Err(format!("a filter with {word}"));
     }
     Ok(Deeds { reads: files.to_vec(), ..Deeds::of(Kind::Look) })
+}
+
+/// `cd`: the folder counts as read. Without one it is the home folder, and with a dash the one before.
+pub(super) fn cd(arguments: &[Word]) -> Result<Deeds, String> {
+    let options = Options { flags: "LP", ..Options::NONE };
+    let folder = match options.parse(arguments)?.operands.as_slice() {
+        [] => Word::Unknown("~".to_owned()),
+        [Word::Plain(text)] if text == "-" => Word::Unknown("-".to_owned()),
+        [folder] => folder.clone(),
+        _ => return Err("more than one folder".to_owned()),
+    };
+    Ok(Deeds { reads: vec![folder], ..Deeds::of(Kind::Look) })
 }
