@@ -402,6 +402,7 @@ fn options_that_do_more_are_not_known() {
         "git diff $x",
         "cp $x b",
         "printenv",
+        "xargs -a x cat",
         "docker run a",
         "dotnet tool install a",
     ];

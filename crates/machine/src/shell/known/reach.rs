@@ -19,47 +19,11 @@ pub(super) const PROGRAMS: &[Program] = &[
 const CURL: Options = Options {
     flags: "sSfLkIiOvJNgGq046#",
     values: "oXHdAemuwbr",
-    long: &[
-        "silent",
-        "show-error",
-        "fail",
-        "location",
-        "head",
-        "include",
-        "verbose",
-        "compressed",
-        "remote-name",
-        "get",
-        "fail-with-body",
-        "http1.1",
-        "http2",
-        "globoff",
-        "insecure",
-        "no-progress-meter",
-        "create-dirs",
-    ],
-    long_values: &[
-        "output",
-        "request",
-        "header",
-        "data",
-        "data-raw",
-        "data-urlencode",
-        "user-agent",
-        "referer",
-        "max-time",
-        "connect-timeout",
-        "retry",
-        "retry-delay",
-        "user",
-        "write-out",
-        "cookie",
-        "range",
-        "output-dir",
-        "url",
-        "json",
-        "data-binary",
-    ],
+    long: "silent show-error fail location head include verbose compressed remote-name get \
+        fail-with-body http1.1 http2 globoff insecure no-progress-meter create-dirs",
+    long_values: "output request header data data-raw data-urlencode user-agent referer max-time \
+        connect-timeout retry retry-delay user write-out cookie range output-dir url json \
+        data-binary",
     ..Options::NONE
 };
 
@@ -101,23 +65,8 @@ pub(super) fn wget(arguments: &[Word]) -> Result<Deeds, String> {
     let options = Options {
         flags: "qvcSN",
         values: "OPtTU",
-        long: &[
-            "quiet",
-            "verbose",
-            "continue",
-            "no-verbose",
-            "spider",
-            "no-check-certificate",
-            "timestamping",
-        ],
-        long_values: &[
-            "output-document",
-            "directory-prefix",
-            "tries",
-            "timeout",
-            "user-agent",
-            "header",
-        ],
+        long: "quiet verbose continue no-verbose spider no-check-certificate timestamping",
+        long_values: "output-document directory-prefix tries timeout user-agent header",
         ..Options::NONE
     };
     let parsed = options.parse(arguments)?;
@@ -126,7 +75,7 @@ pub(super) fn wget(arguments: &[Word]) -> Result<Deeds, String> {
     if deeds.writes.is_empty() {
         deeds.writes.push(Word::Plain(".".to_owned()));
     }
-    deeds.hosts = parsed.operands.iter().map(|word| address_host(word)).collect();
+    deeds.hosts = parsed.operands.iter().map(address_host).collect();
     Ok(deeds)
 }
 
@@ -137,22 +86,10 @@ pub(super) fn remote(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
         "scp" => Options { flags: "346qrvpC", values: "Pil", ..Options::NONE },
         _ => Options {
             flags: "avzrtpogluhnPcHLxDAX",
-            long: &[
-                "archive",
-                "verbose",
-                "compress",
-                "delete",
-                "dry-run",
-                "progress",
-                "recursive",
-                "stats",
-                "partial",
-                "checksum",
-                "update",
-                "human-readable",
-            ],
-            long_values: &["exclude", "include"],
-            long_attached: &["exclude", "include", "info"],
+            long: "archive verbose compress delete dry-run progress recursive stats partial \
+                checksum update human-readable",
+            long_values: "exclude include",
+            long_attached: "exclude include info",
             ..Options::NONE
         },
     };
@@ -160,7 +97,7 @@ pub(super) fn remote(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
     let mut deeds = Deeds::of(Kind::Reach);
     deeds.reads = parsed.values(&["-i"]);
     if name == "ssh" {
-        deeds.hosts.extend(parsed.operands.first().map(|word| address_host(word)));
+        deeds.hosts.extend(parsed.operands.first().map(address_host));
         return Ok(deeds);
     }
     let Some((target, sources)) = parsed.operands.split_last() else {
