@@ -92,12 +92,8 @@ const WRAPPERS: &[Wrapper] = &[
         before: 1,
         transparent: true,
     },
-    Wrapper {
-        name: "time",
-        options: Options { flags: "p", ..ORDERED },
-        before: 0,
-        transparent: true,
-    },
+    // `time -p` is read by the shell or by the program, and each takes other words for options.
+    Wrapper { name: "time", options: ORDERED, before: 0, transparent: true },
     Wrapper {
         name: "timeout",
         options: Options {
@@ -165,6 +161,10 @@ pub(super) fn open(reading: &mut Reading, run: &Run, base: &str, depth: usize) -
         "busybox" | "toybox" => start(reading, run, "busybox", run.argv[1..].to_vec(), depth),
         _ => {
             let wrapper = WRAPPERS.iter().find(|wrapper| wrapper.name == base)?;
+            if base == "time" && run.argv.get(1).is_some_and(|word| word.text().starts_with('-')) {
+                reading
+                    .doubt(&shown(&run.argv), "an option that the shell or the program may take");
+            }
             if let Some(parsed) = parse(reading, run, &wrapper.options, depth)
                 && !parsed.operands.is_empty()
             {
@@ -252,9 +252,6 @@ fn env(reading: &mut Reading, run: &Run, depth: usize) {
 /// What the input holds becomes words of the command.
 fn xargs(reading: &mut Reading, run: &Run, depth: usize) {
     let Some(parsed) = parse(reading, run, &XARGS, depth) else { return };
-    if parsed.operands.is_empty() {
-        return;
-    }
     let replaced = match parsed
         .options
         .iter()
@@ -266,6 +263,9 @@ fn xargs(reading: &mut Reading, run: &Run, depth: usize) {
         None => None,
     };
     let mut argv = parsed.operands;
+    if argv.is_empty() {
+        argv.push(Word::Plain("echo".to_owned()));
+    }
     match &replaced {
         Some(mark) => {
             for word in &mut argv {
