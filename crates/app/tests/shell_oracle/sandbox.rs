@@ -88,7 +88,9 @@ impl Sandbox {
                 .map(|folder| Path::new(folder).join(name))
                 .find(|path| path.exists());
             let Some(found) = found else {
-                panic!("{name} is not on this machine; the oracle needs it")
+                let needed = matches!(*name, "bash" | "dash");
+                assert!(!needed, "{name} is not on this machine; the oracle needs it");
+                continue;
             };
             fs::copy(fs::canonicalize(found).unwrap(), at("real").join(name)).unwrap();
         }

@@ -459,7 +459,7 @@ fn depth_is_followed_so_far_and_no_further() {
         ("( ", "a", ")>b"),
     ];
     for (open, inner, close) in nested {
-        for times in [1000, 100_000] {
+        for times in [100, 20_000] {
             let text = format!("{}{inner}{}", open.repeat(times), close.repeat(times));
             assert!(!read(&text).unclear.is_empty(), "{open} {times}");
         }
