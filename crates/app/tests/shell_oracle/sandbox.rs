@@ -64,7 +64,7 @@ pub(crate) fn record() -> ! {
         .write_all(b"-v a[$(canary)]\n; canary ; `canary` $(canary) * -exec canary\n");
     // Loops end, whichever way they ask: by the clock, since the numbers of processes alternate.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    std::process::exit(i32::from((now.subsec_nanos() / 1024) % 2 == 0));
+    std::process::exit(i32::from((now.subsec_nanos() / 1024).is_multiple_of(2)));
 }
 
 impl Sandbox {
