@@ -139,7 +139,7 @@ impl Sandbox {
         let mut command = Command::new("bwrap");
         command
             .args(["--unshare-all", "--die-with-parent", "--new-session", "--clearenv"])
-            .args(["--setenv", "PATH", "/usr/bin", "--setenv", "HOME", "/home/someone"])
+            .args(["--setenv", "PATH", "/usr/bin", "--setenv", "HOME", "/nobody"])
             .args([
                 "--ro-bind",
                 "/usr/lib",
