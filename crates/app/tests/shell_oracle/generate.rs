@@ -168,7 +168,7 @@ impl Generator {
     fn wrapped(&mut self, depth: usize) -> String {
         let inner = self.simple(depth);
         let text = self.list(depth.min(1)).replace('\'', "");
-        match self.below(16) {
+        match self.below(24) {
             0 => format!("env {inner}"),
             1 => format!("env LANG=C {inner}"),
             2 => format!("nice -n 5 {inner}"),
@@ -213,6 +213,14 @@ impl Generator {
                 ]);
                 format!("awk '{script}' a.txt")
             }
+            15 => format!("eval \"{}\"", text.replace(['"', '\\'], "")),
+            16 => format!("sh -c \"{}\"", text.replace(['"', '\\'], "")),
+            17 => format!("env -i nice {inner}"),
+            18 => format!("find . -maxdepth 0 -name a -o -exec sh -c '{text}' {{}} \\;"),
+            19 => format!("echo a | xargs -n1 sh -c '{text}'"),
+            20 => format!("taskset 1 ionice -c 3 {inner}"),
+            21 => format!("time -p {inner}"),
+            22 => format!("cat $(cat <<E\n$({inner})\nE\n)"),
             _ => format!("nohup stdbuf -oL setsid {inner}"),
         }
     }
@@ -261,6 +269,35 @@ impl Generator {
                     "export LANG=C;",
                     "shift",
                     "unset x",
+                    "jobs -x",
+                    "wait -p x -n",
+                    "printf -v",
+                    "test -v",
+                    "[ -v",
+                    "let",
+                    "hash -p ./x.sh",
+                    "trap",
+                    "exec",
+                    ". ./a.txt",
+                    "source",
+                    "unset",
+                    "read",
+                    "read -r",
+                    "readonly",
+                    "declare",
+                    "typeset",
+                    "getopts",
+                    "local",
+                    "mapfile",
+                    "enable",
+                    "shopt",
+                    "set -a;",
+                    "set -f;",
+                    "alias",
+                    "jobs",
+                    "umask",
+                    "type",
+                    "command -v",
                     "command",
                 ])
                 .to_owned(),
@@ -361,6 +398,14 @@ impl Generator {
                     "'a\nb'",
                     "\"a\nb\"",
                     "~root",
+                    "'a[$(canary)]'",
+                    "\"a[\\$(canary)]\"",
+                    "'$(canary)'",
+                    "'`canary`'",
+                    "a[1]=2",
+                    "-v",
+                    "-x",
+                    "-p",
                     "'",
                     "\"",
                 ])
@@ -414,6 +459,10 @@ impl Generator {
 
     /// A line with a few characters removed, doubled, inserted or moved.
     fn mutated(&mut self, line: String) -> String {
+        if line.contains("while") || line.contains("until") {
+            // Changed, a loop might not end.
+            return line;
+        }
         let mut characters: Vec<char> = line.chars().collect();
         for _ in 0..self.below(3) {
             if characters.is_empty() {

@@ -64,7 +64,7 @@ pub(crate) fn record() -> ! {
         .write_all(b"-v a[$(canary)]\n; canary ; `canary` $(canary) * -exec canary\n");
     // Loops end, whichever way they ask: by the clock, since the numbers of processes alternate.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    std::process::exit(i32::from((now.subsec_nanos() / 1024) % 2 == 0));
+    std::process::exit(i32::from((now.subsec_nanos() / 1024).is_multiple_of(2)));
 }
 
 impl Sandbox {
@@ -88,7 +88,9 @@ impl Sandbox {
                 .map(|folder| Path::new(folder).join(name))
                 .find(|path| path.exists());
             let Some(found) = found else {
-                panic!("{name} is not on this machine; the oracle needs it")
+                let needed = matches!(*name, "bash" | "dash");
+                assert!(!needed, "{name} is not on this machine; the oracle needs it");
+                continue;
             };
             fs::copy(fs::canonicalize(found).unwrap(), at("real").join(name)).unwrap();
         }
@@ -137,7 +139,7 @@ impl Sandbox {
         let mut command = Command::new("bwrap");
         command
             .args(["--unshare-all", "--die-with-parent", "--new-session", "--clearenv"])
-            .args(["--setenv", "PATH", "/usr/bin", "--setenv", "HOME", "/home/someone"])
+            .args(["--setenv", "PATH", "/usr/bin", "--setenv", "HOME", "/nobody"])
             .args([
                 "--ro-bind",
                 "/usr/lib",

@@ -16,6 +16,7 @@ impl Scanner<'_, '_> {
         let empty = run.argv.is_empty() && run.assignments.is_empty() && self.at == start;
         let depth = self.depth;
         if empty {
+            self.reading.runs.truncate(index);
             read?;
             return Err(self.stop("a command was expected"));
         }
