@@ -55,6 +55,8 @@ pub(super) fn check(reading: &mut Reading, run: &Run, name: &str) {
         "read" => read(arguments),
         "unset" => unset(arguments),
         "set" => set(arguments),
+        "jobs" => jobs(arguments),
+        "wait" => wait(arguments),
         "printf" => printf(arguments),
         "test" => test(arguments),
         "[" => match arguments.split_last() {
@@ -139,6 +141,23 @@ fn set(arguments: &[Word]) -> Option<&'static str> {
         }
     }
     (arguments.is_empty()).then_some("it prints every variable")
+}
+
+/// `jobs -x` runs a command.
+fn jobs(arguments: &[Word]) -> Option<&'static str> {
+    let fine =
+        |word: &Word| word.plain().is_some_and(|text| matches!(text, "-l" | "-p" | "-r" | "-s"));
+    (!arguments.iter().all(fine)).then_some("an option by which it can run a command")
+}
+
+/// `wait -p` sets a variable, and evaluates its index.
+fn wait(arguments: &[Word]) -> Option<&'static str> {
+    let fine = |word: &Word| match word {
+        Word::Plain(text) => text.bytes().all(|byte| byte.is_ascii_digit()),
+        Word::Pattern(_) => false,
+        Word::Unknown(text) => matches!(text.as_str(), "$!" | "\"$!\""),
+    };
+    (!arguments.iter().all(fine)).then_some("an option by which it can set a variable")
 }
 
 /// `-v` and `%n` set variables.

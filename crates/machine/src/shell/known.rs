@@ -66,10 +66,10 @@ impl Deeds {
 /// Folders whose programs are the ones that their names say.
 const SYSTEM: &[&str] = &["/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/"];
 
-/// Built-in commands of the shell that were checked when the line was read.
+/// Commands that the shell carries out itself, and that were checked when the line was read.
 const BUILT_IN: &[&str] = &[
-    ":", "break", "continue", "eval", "exit", "export", "false", "jobs", "read", "readonly",
-    "return", "set", "shift", "times", "true", "umask", "unset", "wait",
+    "echo", "printf", ":", "break", "continue", "eval", "exit", "export", "false", "jobs", "read",
+    "readonly", "return", "set", "shift", "times", "true", "umask", "unset", "wait",
 ];
 
 /// What an invocation of a well-known program does.
@@ -101,6 +101,17 @@ fn judge(run: &Run) -> Result<Deeds, String> {
         "sed" => scripted(script::sed(arguments)),
         "awk" | "gawk" | "mawk" => scripted(script::awk(arguments)),
         "jq" => text::jq(arguments),
+        "cd" => text::cd(arguments),
+        "xargs" if arguments.iter().any(|word| names_file(word.text())) => {
+            Err("words from a file".to_owned())
+        }
+        "env"
+            if arguments
+                .iter()
+                .all(|word| word.text().contains('=') || word.text().starts_with('-')) =>
+        {
+            Err("it prints the environment".to_owned())
+        }
         "test" | "[" => Ok(tested(arguments)),
         "git" => git::git(arguments),
         "cargo" => cargo::cargo(arguments),
@@ -116,6 +127,9 @@ fn judge(run: &Run) -> Result<Deeds, String> {
         }
         "sh" | "bash" | "dash" if script_file(name, arguments).is_none() => {
             Ok(Deeds::of(Kind::Look))
+        }
+        "bun" | "deno" | "expect" | "fish" | "ghci" | "irb" | "osascript" | "scala" => {
+            Err("what it runs is not certain".to_owned())
         }
         _ if is_interpreter(name) || matches!(name, "sh" | "bash" | "dash") => {
             interpreted(name, arguments)
@@ -160,23 +174,23 @@ fn interpreted(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
     }
 }
 
-/// A test looks at the files that it names; words that are no files do no harm among them.
-fn tested(arguments: &[Word]) -> Deeds {
-    Deeds { reads: Vec::new(), ..Deeds::of(Kind::Look) }.reading(arguments)
+/// Whether an option of xargs names a file that it reads.
+fn names_file(option: &str) -> bool {
+    let letters = option.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
+    option.starts_with("--arg") || letters.is_some_and(|letters| letters.contains('a'))
 }
 
-impl Deeds {
-    /// Adds the values of tests on files.
-    fn reading(mut self, arguments: &[Word]) -> Deeds {
-        let tests = [
-            "-e", "-f", "-d", "-r", "-w", "-x", "-s", "-L", "-h", "-b", "-c", "-p", "-S", "-k",
-            "-u", "-g", "-O", "-G", "-N", "-nt", "-ot", "-ef",
-        ];
-        for pair in arguments.windows(2) {
-            if pair[0].plain().is_some_and(|text| tests.contains(&text)) {
-                self.reads.push(pair[1].clone());
-            }
+/// A test looks at the files that it names; words that are no files do no harm among them.
+fn tested(arguments: &[Word]) -> Deeds {
+    let mut deeds = Deeds::of(Kind::Look);
+    let tests = [
+        "-e", "-f", "-d", "-r", "-w", "-x", "-s", "-L", "-h", "-b", "-c", "-p", "-S", "-k", "-u",
+        "-g", "-O", "-G", "-N", "-nt", "-ot", "-ef",
+    ];
+    for pair in arguments.windows(2) {
+        if pair[0].plain().is_some_and(|text| tests.contains(&text)) {
+            deeds.reads.push(pair[1].clone());
         }
-        self
     }
+    deeds
 }

@@ -11,12 +11,12 @@ pub(super) struct Options {
     pub(super) values: &'static str,
     /// Letters whose value, if there is one, is in the same word.
     pub(super) attached: &'static str,
-    /// Words behind `--` without a value.
-    pub(super) long: &'static [&'static str],
+    /// Words behind `--` without a value, with blanks between them.
+    pub(super) long: &'static str,
     /// Words behind `--` with a value, behind `=` or in the next word.
-    pub(super) long_values: &'static [&'static str],
+    pub(super) long_values: &'static str,
     /// Words behind `--` whose value, if there is one, is behind `=`.
-    pub(super) long_attached: &'static [&'static str],
+    pub(super) long_attached: &'static str,
     /// Whether `-20` is an option.
     pub(super) number: bool,
     /// Whether the first operand ends the options.
@@ -31,9 +31,9 @@ impl Options {
         flags: "",
         values: "",
         attached: "",
-        long: &[],
-        long_values: &[],
-        long_attached: &[],
+        long: "",
+        long_values: "",
+        long_attached: "",
         number: false,
         ordered: false,
         harmless: false,
@@ -75,6 +75,9 @@ impl Options {
                 Some(long) => self.long(long, arguments.get(index), &mut parsed)?,
                 None => self.short(&text[1..], arguments.get(index), &mut parsed)?,
             };
+            if let (Word::Pattern(_), Some((_, Some(value)))) = (word, parsed.options.last_mut()) {
+                *value = Word::Pattern(value.text().to_owned());
+            }
         }
         Ok(parsed)
     }
@@ -84,7 +87,7 @@ impl Options {
         name.is_some_and(|(name, value)| {
             !name.contains(['*', '?', '['])
                 && !value.is_empty()
-                && (self.long_values.contains(&name) || self.long_attached.contains(&name))
+                && (has(self.long_values, name) || has(self.long_attached, name))
         })
     }
 
@@ -94,11 +97,11 @@ impl Options {
             None => (text, None),
         };
         let option = format!("--{name}");
-        if self.long_attached.contains(&name) || (value.is_none() && self.long.contains(&name)) {
+        if has(self.long_attached, name) || (value.is_none() && has(self.long, name)) {
             parsed.options.push((option, value));
             return Ok(0);
         }
-        if !self.long_values.contains(&name) {
+        if !has(self.long_values, name) {
             return Err(format!("{option} is not known"));
         }
         match value {
@@ -159,6 +162,11 @@ impl Options {
         }
         Ok(0)
     }
+}
+
+/// Whether a word is in a list with blanks between its words.
+fn has(list: &str, name: &str) -> bool {
+    list.split_ascii_whitespace().any(|word| word == name)
 }
 
 /// Arguments, sorted.

@@ -63,10 +63,8 @@ pub(super) fn start_with(
     let mut through = outer.through.clone();
     through.push(wrapper.to_owned());
     let run = Run { argv, assignments, redirects: outer.redirects.clone(), through };
-    let index = reading.runs.len();
     reading.runs.push(run.clone());
     settle(reading, &run, depth + 1);
-    reading.runs[index] = run;
 }
 
 /// Adds the commands of a text that another one gives to a shell.

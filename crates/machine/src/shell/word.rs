@@ -27,6 +27,8 @@ struct Building {
     quoted_special: bool,
     continued: bool,
     brace: Brace,
+    /// Whether an equals sign has been seen: only the first can end a name.
+    equalled: bool,
     /// Where the value begins, in the value and in the text, if it has the form of an assignment.
     assigned: Option<(usize, usize)>,
 }
@@ -125,8 +127,11 @@ impl Scanner<'_, '_> {
         match character {
             '*' | '?' | '[' => building.pattern = true,
             '{' | '}' => building.brace(character),
-            '=' if building.assigned.is_none() && is_name(&self.text[start..self.at]) => {
-                building.assigned = Some((building.value.len() + 1, self.at + 1));
+            '=' if !building.equalled => {
+                building.equalled = true;
+                if is_name(&self.text[start..self.at]) {
+                    building.assigned = Some((building.value.len() + 1, self.at + 1));
+                }
             }
             _ => {}
         }

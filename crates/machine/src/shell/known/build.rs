@@ -20,19 +20,10 @@ pub(super) const PROGRAMS: &[Program] = &[
             flags: "Bknqstiw",
             values: "Cf",
             attached: "jl",
-            long: &[
-                "always-make",
-                "keep-going",
-                "dry-run",
-                "just-print",
-                "silent",
-                "quiet",
-                "no-print-directory",
-                "question",
-                "version",
-            ],
-            long_values: &["directory", "file", "makefile"],
-            long_attached: &["jobs"],
+            long: "always-make keep-going dry-run just-print silent quiet no-print-directory \
+                question version",
+            long_values: "directory file makefile",
+            long_attached: "jobs",
             ..Options::NONE
         },
         reads: &["-C", "--directory", "-f", "--file", "--makefile"],
@@ -43,10 +34,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         names: &["just"],
         options: Options {
             flags: "lnqv",
-            long: &[
-                "list", "dry-run", "quiet", "verbose", "summary", "evaluate", "fmt", "check",
-                "version",
-            ],
+            long: "list dry-run quiet verbose summary evaluate fmt check version",
             ..Options::NONE
         },
         ..BUILD
@@ -55,8 +43,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         names: &["cmake"],
         options: Options {
             values: "SBGj",
-            long: &["version"],
-            long_values: &["build", "target", "config", "parallel"],
+            long: "version",
+            long_values: "build target config parallel",
             ..Options::NONE
         },
         reads: &["-S"],
@@ -69,8 +57,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         options: Options {
             flags: "VN",
             values: "jRE",
-            long: &["output-on-failure", "verbose"],
-            long_values: &["test-dir", "parallel"],
+            long: "output-on-failure verbose",
+            long_values: "test-dir parallel",
             ..Options::NONE
         },
         ..BUILD
@@ -85,6 +73,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     Program {
         names: &["meson"],
         options: Options { values: "C", ..Options::NONE },
+        operands: Operands::Verb(&["compile", "test", "setup", "configure"]),
         reads: &["-C"],
         writes: &["-C"],
         ..BUILD
@@ -93,16 +82,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         names: &["gradle", "mvn"],
         options: Options {
             flags: "qeoBUX",
-            long: &[
-                "quiet",
-                "offline",
-                "info",
-                "stacktrace",
-                "no-daemon",
-                "continue",
-                "batch-mode",
-                "version",
-            ],
+            long: "quiet offline info stacktrace no-daemon continue batch-mode version",
             ..Options::NONE
         },
         ..BUILD
@@ -111,10 +91,13 @@ pub(super) const PROGRAMS: &[Program] = &[
         names: &["dotnet"],
         options: Options {
             values: "cfrv",
-            long: &["no-restore", "no-build", "nologo", "version"],
-            long_values: &["configuration", "framework", "filter", "verbosity"],
+            long: "no-restore no-build nologo version",
+            long_values: "configuration framework filter verbosity",
             ..Options::NONE
         },
+        operands: Operands::Verb(&[
+            "build", "test", "run", "clean", "format", "restore", "publish",
+        ]),
         ..BUILD
     },
     Program {
@@ -122,8 +105,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         options: Options {
             flags: "bw",
             values: "p",
-            long: &["noEmit", "build", "watch", "strict", "pretty", "version", "skipLibCheck"],
-            long_values: &["project", "target", "module"],
+            long: "noEmit build watch strict pretty version skipLibCheck",
+            long_values: "project target module",
             ..Options::NONE
         },
         reads: &["-p", "--project"],
@@ -132,8 +115,8 @@ pub(super) const PROGRAMS: &[Program] = &[
     Program {
         names: &["eslint"],
         options: Options {
-            long: &["fix", "quiet", "cache", "version"],
-            long_values: &["ext", "format", "max-warnings"],
+            long: "fix quiet cache version",
+            long_values: "ext format max-warnings",
             ..Options::NONE
         },
         ..CHECK
@@ -142,7 +125,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         names: &["prettier"],
         options: Options {
             flags: "wcl",
-            long: &["write", "check", "list-different", "version"],
+            long: "write check list-different version",
             ..Options::NONE
         },
         operands: Operands::Write,
@@ -152,8 +135,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         names: &["jest", "vitest", "mocha"],
         options: Options {
             flags: "tiuv",
-            long: &["coverage", "verbose", "run", "watch", "ci", "bail", "silent", "version"],
-            long_values: &["testNamePattern", "grep", "reporter"],
+            long: "coverage verbose run watch ci bail silent version",
+            long_values: "testNamePattern grep reporter",
             ..Options::NONE
         },
         ..CHECK
@@ -163,8 +146,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         names: &["rustfmt"],
         options: Options {
             flags: "lqv",
-            long: &["check", "quiet", "verbose", "version"],
-            long_values: &["edition", "emit", "color"],
+            long: "check quiet verbose version",
+            long_values: "edition emit color",
             ..Options::NONE
         },
         operands: Operands::Write,
@@ -180,8 +163,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         names: &["rustc"],
         options: Options {
             flags: "vV",
-            long: &["version"],
-            long_values: &["explain", "print"],
+            long: "version",
+            long_values: "explain print",
             ..Options::NONE
         },
         operands: Operands::None,
@@ -198,26 +181,8 @@ pub(super) const PROGRAMS: &[Program] = &[
 
 /// go takes its options with one dash.
 const GO: Options = Options {
-    long: &[
-        "v", "race", "short", "cover", "x", "n", "a", "json", "failfast", "benchmem", "trimpath",
-        "m", "u",
-    ],
-    long_values: &[
-        "run",
-        "count",
-        "timeout",
-        "bench",
-        "tags",
-        "p",
-        "parallel",
-        "cpu",
-        "skip",
-        "o",
-        "coverprofile",
-        "f",
-        "mod",
-        "benchtime",
-    ],
+    long: "v race short cover x n a json failfast benchmem trimpath m u",
+    long_values: "run count timeout bench tags p parallel cpu skip o coverprofile f mod benchtime",
     ..Options::NONE
 };
 
@@ -225,6 +190,7 @@ const GO_COMMANDS: &[Program] = &[
     Program {
         names: &["build", "test", "vet", "run", "fmt", "generate"],
         options: GO,
+        operands: Operands::Read,
         writes: &["--o", "--coverprofile"],
         ..BUILD
     },

@@ -7,89 +7,20 @@ use crate::shell::options::Options;
 
 const COMMON: Options = Options {
     flags: "qvrhe",
-    values: "pjFZ",
-    long: &[
-        "workspace",
-        "all",
-        "all-targets",
-        "all-features",
-        "no-default-features",
-        "release",
-        "lib",
-        "bins",
-        "examples",
-        "tests",
-        "benches",
-        "doc",
-        "no-run",
-        "no-fail-fast",
-        "keep-going",
-        "locked",
-        "offline",
-        "frozen",
-        "quiet",
-        "verbose",
-        "future-incompat-report",
-        "no-deps",
-        "document-private-items",
-        "check",
-        "fix",
-        "allow-dirty",
-        "allow-staged",
-        "broken-code",
-        "help",
-        "ignore-rust-version",
-        "unit-graph",
-        "timings",
-        "invert",
-        "duplicates",
-    ],
-    long_values: &[
-        "package",
-        "exclude",
-        "bin",
-        "example",
-        "test",
-        "bench",
-        "features",
-        "jobs",
-        "profile",
-        "target",
-        "message-format",
-        "color",
-        "edges",
-        "depth",
-        "format-version",
-        "prefix",
-        "filter-platform",
-    ],
-    long_attached: &["timings"],
+    values: "pjF",
+    long: "workspace all all-targets all-features no-default-features release lib bins examples \
+        tests benches doc no-run no-fail-fast keep-going locked offline frozen quiet verbose \
+        future-incompat-report no-deps document-private-items check fix allow-dirty allow-staged broken-code help ignore-rust-version unit-graph timings invert duplicates",
+    long_values: "package exclude bin example test bench features jobs profile target message-format \
+        color edges depth format-version prefix filter-platform",
+    long_attached: "timings",
     ..Options::NONE
 };
 
 /// With folders that are named.
 const BUILD: Options = Options {
-    long_values: &[
-        "package",
-        "exclude",
-        "bin",
-        "example",
-        "test",
-        "bench",
-        "features",
-        "jobs",
-        "profile",
-        "target",
-        "message-format",
-        "color",
-        "edges",
-        "depth",
-        "format-version",
-        "prefix",
-        "filter-platform",
-        "manifest-path",
-        "target-dir",
-    ],
+    long_values: "package exclude bin example test bench features jobs profile target message-format \
+        color edges depth format-version prefix filter-platform manifest-path target-dir",
     ..COMMON
 };
 
@@ -130,31 +61,9 @@ const COMMANDS: &[Program] = &[
         options: Options {
             flags: "qvwn",
             values: "pF",
-            long: &[
-                "dev",
-                "build",
-                "optional",
-                "no-default-features",
-                "default-features",
-                "workspace",
-                "dry-run",
-                "quiet",
-                "verbose",
-                "locked",
-                "offline",
-                "recursive",
-                "aggressive",
-            ],
-            long_values: &[
-                "features",
-                "package",
-                "rename",
-                "precise",
-                "target",
-                "manifest-path",
-                "limit",
-                "color",
-            ],
+            long: "dev build optional no-default-features default-features workspace dry-run \
+                quiet verbose locked offline recursive aggressive",
+            long_values: "features package rename precise target manifest-path limit color",
             ..Options::NONE
         },
         ..ROW
@@ -165,8 +74,8 @@ const COMMANDS: &[Program] = &[
         options: Options {
             flags: "qvf",
             values: "Fj",
-            long: &["locked", "force", "quiet", "verbose", "all-features", "no-default-features"],
-            long_values: &["version", "features", "bin", "jobs", "profile"],
+            long: "locked force quiet verbose all-features no-default-features",
+            long_values: "version features bin jobs profile",
             ..Options::NONE
         },
         ..ROW

@@ -12,8 +12,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         options: Options {
             flags: "pv",
             values: "m",
-            long: &["parents", "verbose"],
-            long_values: &["mode"],
+            long: "parents verbose",
+            long_values: "mode",
             ..Options::NONE
         },
         ..CHANGE
@@ -22,7 +22,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         names: &["rmdir"],
         options: Options {
             flags: "pv",
-            long: &["parents", "verbose", "ignore-fail-on-non-empty"],
+            long: "parents verbose ignore-fail-on-non-empty",
             ..Options::NONE
         },
         ..CHANGE
@@ -32,8 +32,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         options: Options {
             flags: "acm",
             values: "dtr",
-            long: &["no-create"],
-            long_values: &["date", "reference"],
+            long: "no-create",
+            long_values: "date reference",
             ..Options::NONE
         },
         reads: &["-r", "--reference"],
@@ -43,7 +43,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         names: &["rm"],
         options: Options {
             flags: "dfiIrRv",
-            long: &["force", "recursive", "dir", "verbose", "one-file-system", "preserve-root"],
+            long: "force recursive dir verbose one-file-system preserve-root",
             ..Options::NONE
         },
         ..CHANGE
@@ -52,24 +52,12 @@ pub(super) const PROGRAMS: &[Program] = &[
     Program {
         names: &["cp"],
         options: Options {
-            flags: "adfilHLPnprRTuvx",
+            flags: "adfiHLPnprRTuvx",
             values: "t",
-            long: &[
-                "archive",
-                "force",
-                "interactive",
-                "no-clobber",
-                "no-dereference",
-                "dereference",
-                "recursive",
-                "update",
-                "verbose",
-                "no-target-directory",
-                "one-file-system",
-                "parents",
-            ],
-            long_values: &["target-directory"],
-            long_attached: &["preserve", "reflink", "sparse"],
+            long: "archive force interactive no-clobber no-dereference dereference recursive \
+                update verbose no-target-directory one-file-system parents",
+            long_values: "target-directory",
+            long_attached: "preserve reflink sparse",
             ..Options::NONE
         },
         operands: Operands::ReadThenWrite,
@@ -81,15 +69,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         options: Options {
             flags: "finTuv",
             values: "t",
-            long: &[
-                "force",
-                "interactive",
-                "no-clobber",
-                "update",
-                "verbose",
-                "no-target-directory",
-            ],
-            long_values: &["target-directory"],
+            long: "force interactive no-clobber update verbose no-target-directory",
+            long_values: "target-directory",
             ..Options::NONE
         },
         writes: &["-t", "--target-directory"],
@@ -97,14 +78,14 @@ pub(super) const PROGRAMS: &[Program] = &[
     },
     Program {
         names: &["tee"],
-        options: Options { flags: "aip", long: &["append", "ignore-interrupts"], ..Options::NONE },
+        options: Options { flags: "aip", long: "append ignore-interrupts", ..Options::NONE },
         ..CHANGE
     },
     Program {
         names: &["chmod"],
         options: Options {
             flags: "cfRv",
-            long: &["changes", "recursive", "verbose", "silent"],
+            long: "changes recursive verbose silent",
             ..Options::NONE
         },
         operands: Operands::TextThenWrite,
@@ -115,8 +96,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         options: Options {
             flags: "c",
             values: "s",
-            long: &["no-create"],
-            long_values: &["size"],
+            long: "no-create",
+            long_values: "size",
             ..Options::NONE
         },
         ..CHANGE
@@ -125,11 +106,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         // A hard link has the rights of its file, and a link that leads out makes later writes leave the folder:
         // both ends count as written.
         names: &["ln"],
-        options: Options {
-            flags: "fnrTv",
-            long: &["force", "relative", "verbose"],
-            ..Options::NONE
-        },
+        options: Options { flags: "fnrTv", long: "force relative verbose", ..Options::NONE },
         ..CHANGE
     },
 ];

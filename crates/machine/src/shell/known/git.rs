@@ -1,7 +1,7 @@
 //! git: its commands by what they touch. Aliases and settings on the command line are not known.
 
 use super::program::{Operands, Program, command};
-use super::reach::host_of;
+use super::reach::remote_host;
 use super::{Deeds, Kind};
 use crate::shell::Word;
 use crate::shell::options::Options;
@@ -15,137 +15,19 @@ const SHOW: Options = Options {
     flags: "abcdghilmopqrstuvwzBRE0",
     values: "nLSGUO",
     attached: "MCDX",
-    long: &[
-        "stat",
-        "shortstat",
-        "numstat",
-        "dirstat",
-        "summary",
-        "patch",
-        "no-patch",
-        "raw",
-        "name-only",
-        "name-status",
-        "cached",
-        "staged",
-        "oneline",
-        "graph",
-        "all",
-        "branches",
-        "tags",
-        "remotes",
-        "merges",
-        "no-merges",
-        "reverse",
-        "follow",
-        "first-parent",
-        "full-history",
-        "abbrev-commit",
-        "no-abbrev-commit",
-        "no-color",
-        "no-ext-diff",
-        "no-textconv",
-        "no-renames",
-        "minimal",
-        "patience",
-        "histogram",
-        "ignore-all-space",
-        "ignore-space-change",
-        "ignore-space-at-eol",
-        "ignore-blank-lines",
-        "ignore-cr-at-eol",
-        "text",
-        "exit-code",
-        "quiet",
-        "check",
-        "full-index",
-        "binary",
-        "merge-base",
-        "no-prefix",
-        "show-signature",
-        "no-decorate",
-        "left-right",
-        "cherry-pick",
-        "cherry-mark",
-        "topo-order",
-        "date-order",
-        "author-date-order",
-        "no-walk",
-        "source",
-        "cc",
-        "compact-summary",
-        "function-context",
-        "ita-invisible-in-index",
-        "no-notes",
-        "relative-date",
-        "walk-reflogs",
-        "boundary",
-        "simplify-by-decoration",
-        "regexp-ignore-case",
-        "extended-regexp",
-        "fixed-strings",
-        "all-match",
-        "invert-grep",
-        "perl-regexp",
-        "root",
-        "no-index-filter",
-        "summary-only",
-        "numbered",
-        "email",
-        "count",
-        "no-mailmap",
-        "use-mailmap",
-        "not",
-        "single-worktree",
-        "color-words",
-    ],
-    long_values: &[
-        "max-count",
-        "skip",
-        "since",
-        "after",
-        "until",
-        "before",
-        "author",
-        "committer",
-        "grep",
-        "date",
-        "diff-filter",
-    ],
-    long_attached: &[
-        "stat",
-        "pretty",
-        "format",
-        "abbrev",
-        "color",
-        "color-words",
-        "word-diff",
-        "word-diff-regex",
-        "unified",
-        "find-renames",
-        "find-copies",
-        "decorate",
-        "decorate-refs",
-        "inter-hunk-context",
-        "diff-algorithm",
-        "submodule",
-        "ignore-submodules",
-        "color-moved",
-        "relative",
-        "max-count",
-        "since",
-        "until",
-        "author",
-        "date",
-        "glob",
-        "exclude",
-        "branches",
-        "tags",
-        "remotes",
-        "stat-width",
-        "ws-error-highlight",
-        "diff-merges",
-    ],
+    long: "stat shortstat numstat dirstat summary patch no-patch raw name-only name-status \
+        cached staged oneline graph all branches tags remotes merges no-merges reverse \
+        follow first-parent full-history abbrev-commit no-abbrev-commit no-color no-ext-diff \
+        no-textconv no-renames minimal patience histogram ignore-all-space ignore-space-change ignore-space-at-eol ignore-blank-lines ignore-cr-at-eol text exit-code quiet \
+        check full-index binary merge-base no-prefix no-decorate left-right cherry-pick \
+        cherry-mark topo-order date-order author-date-order no-walk source cc compact-summary function-context ita-invisible-in-index no-notes relative-date walk-reflogs \
+        boundary simplify-by-decoration regexp-ignore-case extended-regexp fixed-strings \
+        all-match invert-grep perl-regexp root numbered email \
+        count no-mailmap use-mailmap not single-worktree color-words",
+    long_values: "max-count skip since after until before author committer grep date diff-filter",
+    long_attached: "stat pretty format abbrev color color-words word-diff word-diff-regex unified find-renames find-copies decorate decorate-refs inter-hunk-context diff-algorithm \
+        submodule ignore-submodules color-moved relative max-count since until author date \
+        glob exclude branches tags remotes stat-width ws-error-highlight diff-merges",
     number: true,
     ..Options::NONE
 };
@@ -153,17 +35,8 @@ const SHOW: Options = Options {
 const STATUS: Options = Options {
     flags: "sbvzu",
     attached: "u",
-    long: &[
-        "short",
-        "branch",
-        "show-stash",
-        "long",
-        "verbose",
-        "no-renames",
-        "ignored",
-        "ahead-behind",
-    ],
-    long_attached: &["porcelain", "untracked-files", "ignored", "ignore-submodules", "column"],
+    long: "short branch show-stash long verbose no-renames ignored ahead-behind",
+    long_attached: "porcelain untracked-files ignored ignore-submodules column",
     ..Options::NONE
 };
 
@@ -190,25 +63,9 @@ const COMMANDS: &[Program] = &[
         names: &["rev-parse"],
         options: Options {
             flags: "q",
-            long: &[
-                "show-toplevel",
-                "show-prefix",
-                "show-cdup",
-                "git-dir",
-                "git-common-dir",
-                "absolute-git-dir",
-                "verify",
-                "quiet",
-                "symbolic",
-                "symbolic-full-name",
-                "is-inside-work-tree",
-                "is-inside-git-dir",
-                "is-bare-repository",
-                "is-shallow-repository",
-                "all",
-                "branches",
-            ],
-            long_attached: &["abbrev-ref", "short"],
+            long: "show-toplevel show-prefix show-cdup git-dir git-common-dir absolute-git-dir \
+                verify quiet symbolic symbolic-full-name is-inside-work-tree is-inside-git-dir is-bare-repository is-shallow-repository all branches",
+            long_attached: "abbrev-ref short",
             ..Options::NONE
         },
         ..LOOK
@@ -218,26 +75,10 @@ const COMMANDS: &[Program] = &[
         options: Options {
             flags: "cdmostuvzrtl",
             values: "x",
-            long: &[
-                "cached",
-                "deleted",
-                "modified",
-                "others",
-                "ignored",
-                "stage",
-                "exclude-standard",
-                "full-name",
-                "name-only",
-                "name-status",
-                "long",
-                "error-unmatch",
-                "directory",
-                "unmerged",
-                "eol",
-                "full-tree",
-            ],
-            long_values: &["exclude"],
-            long_attached: &["abbrev", "format"],
+            long: "cached deleted modified others ignored stage exclude-standard full-name \
+                name-only name-status long error-unmatch directory unmerged eol full-tree",
+            long_values: "exclude",
+            long_attached: "abbrev format",
             ..Options::NONE
         },
         ..LOOK
@@ -248,15 +89,8 @@ const COMMANDS: &[Program] = &[
             flags: "westlnpcb",
             values: "L",
             attached: "MC",
-            long: &[
-                "porcelain",
-                "line-porcelain",
-                "show-email",
-                "show-name",
-                "show-number",
-                "root",
-            ],
-            long_attached: &["abbrev", "date", "since"],
+            long: "porcelain line-porcelain show-email show-name show-number root",
+            long_attached: "abbrev date since",
             ..Options::NONE
         },
         ..LOOK
@@ -266,34 +100,11 @@ const COMMANDS: &[Program] = &[
         options: Options {
             flags: "aEFGhHiIlLnopPqrvwWzc",
             values: "ABCem",
-            long: &[
-                "cached",
-                "untracked",
-                "no-index-filter",
-                "count",
-                "ignore-case",
-                "line-number",
-                "name-only",
-                "files-with-matches",
-                "word-regexp",
-                "fixed-strings",
-                "extended-regexp",
-                "perl-regexp",
-                "all-match",
-                "and",
-                "or",
-                "not",
-                "heading",
-                "break",
-                "show-function",
-                "function-context",
-                "only-matching",
-                "column",
-                "quiet",
-                "text",
-            ],
-            long_values: &["max-depth", "max-count", "context"],
-            long_attached: &["color"],
+            long: "cached untracked count ignore-case line-number name-only \
+                files-with-matches word-regexp fixed-strings extended-regexp perl-regexp \
+                all-match and or not heading break show-function function-context only-matching column quiet text",
+            long_values: "max-depth max-count context",
+            long_attached: "color",
             number: true,
             ..Options::NONE
         },
@@ -304,9 +115,9 @@ const COMMANDS: &[Program] = &[
     Program {
         names: &["describe"],
         options: Options {
-            long: &["tags", "all", "always", "long", "exact-match", "contains", "first-parent"],
-            long_values: &["match", "exclude"],
-            long_attached: &["dirty", "broken", "abbrev"],
+            long: "tags all always long exact-match contains first-parent",
+            long_values: "match exclude",
+            long_attached: "dirty broken abbrev",
             ..Options::NONE
         },
         ..LOOK
@@ -315,7 +126,7 @@ const COMMANDS: &[Program] = &[
         names: &["merge-base"],
         options: Options {
             flags: "a",
-            long: &["all", "is-ancestor", "fork-point", "octopus"],
+            long: "all is-ancestor fork-point octopus",
             ..Options::NONE
         },
         ..LOOK
@@ -334,7 +145,7 @@ const COMMANDS: &[Program] = &[
         ],
         options: Options {
             flags: "avqs",
-            long: &["short", "heads", "tags", "verbose", "all", "human-readable"],
+            long: "short heads tags verbose all human-readable",
             ..Options::NONE
         },
         operands: Operands::Text,
@@ -343,7 +154,7 @@ const COMMANDS: &[Program] = &[
     Program {
         names: &["for-each-ref"],
         options: Options {
-            long_values: &["sort", "format", "count", "contains", "merged", "points-at"],
+            long_values: "sort format count contains merged points-at",
             ..Options::NONE
         },
         operands: Operands::Text,
@@ -353,17 +164,8 @@ const COMMANDS: &[Program] = &[
         names: &["add"],
         options: Options {
             flags: "AufvnN",
-            long: &[
-                "all",
-                "update",
-                "force",
-                "verbose",
-                "dry-run",
-                "intent-to-add",
-                "no-all",
-                "refresh",
-            ],
-            long_attached: &["chmod"],
+            long: "all update force verbose dry-run intent-to-add no-all refresh",
+            long_attached: "chmod",
             ..Options::NONE
         },
         ..RECORD
@@ -372,7 +174,7 @@ const COMMANDS: &[Program] = &[
         names: &["mv", "rm"],
         options: Options {
             flags: "fknqrv",
-            long: &["cached", "force", "dry-run", "quiet", "verbose", "ignore-unmatch"],
+            long: "cached force dry-run quiet verbose ignore-unmatch",
             ..Options::NONE
         },
         operands: Operands::Write,
@@ -383,8 +185,8 @@ const COMMANDS: &[Program] = &[
         options: Options {
             flags: "SWqm",
             values: "s",
-            long: &["staged", "worktree", "quiet", "ours", "theirs", "merge"],
-            long_values: &["source"],
+            long: "staged worktree quiet ours theirs merge",
+            long_values: "source",
             ..Options::NONE
         },
         operands: Operands::Write,
@@ -395,19 +197,15 @@ const COMMANDS: &[Program] = &[
         options: Options {
             flags: "qdftmp",
             values: "bBcC",
-            long: &["quiet", "detach", "track", "no-track", "ours", "theirs", "guess", "no-guess"],
-            long_values: &["orphan", "create"],
+            long: "quiet detach track no-track ours theirs guess no-guess",
+            long_values: "orphan create",
             ..Options::NONE
         },
         ..RECORD
     },
     Program {
         names: &["reset"],
-        options: Options {
-            flags: "qN",
-            long: &["quiet", "soft", "mixed", "keep"],
-            ..Options::NONE
-        },
+        options: Options { flags: "qN", long: "quiet soft mixed keep", ..Options::NONE },
         ..RECORD
     },
     Program {
@@ -415,8 +213,8 @@ const COMMANDS: &[Program] = &[
         options: Options {
             flags: "q",
             values: "b",
-            long: &["quiet"],
-            long_values: &["initial-branch"],
+            long: "quiet",
+            long_values: "initial-branch",
             ..Options::NONE
         },
         operands: Operands::Write,
@@ -426,22 +224,9 @@ const COMMANDS: &[Program] = &[
         names: &["push"],
         options: Options {
             flags: "uqvnfd",
-            long: &[
-                "set-upstream",
-                "quiet",
-                "verbose",
-                "dry-run",
-                "force",
-                "tags",
-                "all",
-                "delete",
-                "atomic",
-                "follow-tags",
-                "no-verify",
-                "prune",
-                "progress",
-            ],
-            long_attached: &["force-with-lease"],
+            long: "set-upstream quiet verbose dry-run force tags all delete atomic follow-tags \
+                no-verify prune progress",
+            long_attached: "force-with-lease",
             ..Options::NONE
         },
         ..REACH
@@ -451,25 +236,8 @@ const COMMANDS: &[Program] = &[
         options: Options {
             flags: "qvnptaf",
             values: "",
-            long: &[
-                "quiet",
-                "verbose",
-                "all",
-                "prune",
-                "tags",
-                "no-tags",
-                "rebase",
-                "no-rebase",
-                "ff-only",
-                "no-edit",
-                "dry-run",
-                "unshallow",
-                "heads",
-                "refs",
-                "force",
-                "progress",
-            ],
-            long_values: &["depth", "deepen", "jobs"],
+            long: "quiet verbose all prune tags no-tags rebase no-rebase ff-only no-edit dry-run unshallow heads refs force progress",
+            long_values: "depth deepen jobs",
             ..Options::NONE
         },
         ..REACH
@@ -479,17 +247,9 @@ const COMMANDS: &[Program] = &[
         options: Options {
             flags: "qvnl",
             values: "bo",
-            long: &[
-                "quiet",
-                "verbose",
-                "no-checkout",
-                "bare",
-                "single-branch",
-                "no-tags",
-                "progress",
-            ],
-            long_values: &["depth", "branch", "origin"],
-            long_attached: &["filter"],
+            long: "quiet verbose no-checkout bare single-branch no-tags progress",
+            long_values: "depth branch origin",
+            long_attached: "filter",
             ..Options::NONE
         },
         ..REACH
@@ -499,24 +259,10 @@ const COMMANDS: &[Program] = &[
 const COMMIT: Options = Options {
     flags: "aqsnev",
     values: "mFC",
-    long: &[
-        "all",
-        "quiet",
-        "signoff",
-        "no-verify",
-        "amend",
-        "no-edit",
-        "allow-empty",
-        "allow-empty-message",
-        "dry-run",
-        "only",
-        "include",
-        "no-status",
-        "reset-author",
-        "no-gpg-sign",
-    ],
-    long_values: &["message", "file", "fixup", "author", "date", "reuse-message", "trailer"],
-    long_attached: &["cleanup"],
+    long: "all quiet signoff no-verify amend no-edit allow-empty allow-empty-message dry-run \
+        only include no-status reset-author no-gpg-sign",
+    long_values: "message file fixup author date reuse-message",
+    long_attached: "cleanup",
     ..Options::NONE
 };
 
@@ -595,34 +341,10 @@ fn commit(arguments: &[Word]) -> Result<Deeds, String> {
 fn branch(arguments: &[Word]) -> Result<Deeds, String> {
     let options = Options {
         flags: "arvqldDmMcCifut",
-        long: &[
-            "list",
-            "all",
-            "remotes",
-            "verbose",
-            "show-current",
-            "delete",
-            "move",
-            "copy",
-            "force",
-            "quiet",
-            "ignore-case",
-            "no-column",
-            "no-color",
-            "unset-upstream",
-            "no-track",
-        ],
-        long_values: &["sort", "format", "points-at", "set-upstream-to"],
-        long_attached: &[
-            "contains",
-            "no-contains",
-            "merged",
-            "no-merged",
-            "color",
-            "column",
-            "abbrev",
-            "track",
-        ],
+        long: "list all remotes verbose show-current delete move copy force quiet ignore-case \
+            no-column no-color unset-upstream no-track",
+        long_values: "sort format points-at set-upstream-to",
+        long_attached: "contains no-contains merged no-merged color column abbrev track",
         ..Options::NONE
     };
     let parsed = options.parse(arguments)?;
@@ -663,9 +385,9 @@ fn tag(arguments: &[Word]) -> Result<Deeds, String> {
     let options = Options {
         flags: "adflni",
         values: "mF",
-        long: &["list", "annotate", "delete", "force", "ignore-case", "no-sign"],
-        long_values: &["message", "file", "sort", "format", "points-at"],
-        long_attached: &["contains", "no-contains", "merged", "no-merged"],
+        long: "list annotate delete force ignore-case no-sign",
+        long_values: "message file sort format points-at",
+        long_attached: "contains no-contains merged no-merged",
         number: true,
         ..Options::NONE
     };
@@ -698,16 +420,8 @@ fn stash(arguments: &[Word]) -> Result<Deeds, String> {
     let options = Options {
         flags: "akuqS",
         values: "m",
-        long: &[
-            "all",
-            "keep-index",
-            "no-keep-index",
-            "include-untracked",
-            "quiet",
-            "index",
-            "staged",
-        ],
-        long_values: &["message"],
+        long: "all keep-index no-keep-index include-untracked quiet index staged",
+        long_values: "message",
         ..Options::NONE
     };
     let parsed = options.parse(rest)?;
@@ -719,19 +433,7 @@ fn join(arguments: &[Word]) -> Result<Deeds, String> {
     let options = Options {
         flags: "qnx",
         values: "m",
-        long: &[
-            "no-edit",
-            "ff-only",
-            "ff",
-            "no-ff",
-            "no-commit",
-            "squash",
-            "abort",
-            "continue",
-            "quit",
-            "quiet",
-            "skip",
-        ],
+        long: "no-edit ff-only ff no-ff no-commit squash abort continue quit quiet skip",
         ..Options::NONE
     };
     let parsed = options.parse(arguments)?;
@@ -798,7 +500,11 @@ fn reach(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
         {
             return Err("a remote that can run a program".to_owned());
         }
-        deeds.hosts.extend(host_of(word));
+        match remote_host(word) {
+            Some(host) => deeds.hosts.push(host),
+            None if name == "clone" => deeds.reads.push(word.clone()),
+            None => {}
+        }
     }
     if name == "clone" {
         deeds.writes.push(operands.get(1).cloned().unwrap_or(Word::Plain(".".to_owned())));

@@ -7,45 +7,18 @@ use crate::shell::options::Options;
 const SCRIPT: Options = Options {
     flags: "s",
     values: "w",
-    long: &[
-        "silent",
-        "if-present",
-        "workspaces",
-        "include-workspace-root",
-        "recursive",
-        "parallel",
-    ],
-    long_values: &["workspace", "loglevel", "filter"],
+    long: "silent if-present workspaces include-workspace-root recursive parallel",
+    long_values: "workspace loglevel filter",
     ..Options::NONE
 };
 
 const INSTALL: Options = Options {
     flags: "DEPOgSf",
     values: "w",
-    long: &[
-        "save-dev",
-        "save-exact",
-        "save",
-        "save-prod",
-        "save-optional",
-        "no-save",
-        "ignore-scripts",
-        "no-audit",
-        "no-fund",
-        "legacy-peer-deps",
-        "force",
-        "production",
-        "dev",
-        "exact",
-        "frozen-lockfile",
-        "prefer-offline",
-        "offline",
-        "silent",
-        "immutable",
-        "workspaces",
-    ],
-    long_values: &["workspace", "omit", "include", "loglevel"],
-    long_attached: &["omit", "include", "loglevel"],
+    long: "save-dev save-exact save save-prod save-optional no-save ignore-scripts no-audit no-fund legacy-peer-deps force production dev exact frozen-lockfile prefer-offline \
+        offline silent immutable workspaces",
+    long_values: "workspace omit include loglevel",
+    long_attached: "omit include loglevel",
     ..Options::NONE
 };
 
@@ -83,8 +56,8 @@ pub(super) fn node_package(name: &str, arguments: &[Word]) -> Result<Deeds, Stri
         "ls" | "list" | "ll" | "why" | "explain" => {
             let options = Options {
                 flags: "ag",
-                long: &["all", "json", "long", "parseable", "prod", "dev"],
-                long_values: &["depth"],
+                long: "all json long parseable prod dev",
+                long_values: "depth",
                 ..SCRIPT
             };
             options.parse(rest).map(|_| Deeds::of(Kind::Look))
@@ -123,8 +96,8 @@ fn npx(arguments: &[Word]) -> Result<Deeds, String> {
 /// `node --test`: the project's tests.
 pub(super) fn node_test(arguments: &[Word]) -> Result<Deeds, String> {
     let options = Options {
-        long: &["test", "experimental-test-coverage", "test-only", "no-warnings"],
-        long_values: &["test-reporter", "test-name-pattern", "test-concurrency"],
+        long: "test experimental-test-coverage test-only no-warnings",
+        long_values: "test-reporter test-name-pattern test-concurrency",
         ..Options::NONE
     };
     let parsed = options.parse(arguments)?;

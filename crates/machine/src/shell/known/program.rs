@@ -38,6 +38,8 @@ pub(super) enum Operands {
     ReadThenWrite,
     /// A format that begins with a plus sign.
     Format,
+    /// One of these commands of the tool, then words that name no file.
+    Verb(&'static [&'static str]),
     /// Hosts.
     Host,
 }
@@ -100,6 +102,12 @@ impl Program {
                 let format = |word: &Word| word.text().starts_with(['+', '"', '\'']);
                 if let Some(word) = parsed.operands.iter().find(|word| !format(word)) {
                     return Err(format!("{} is no format", word.text()));
+                }
+            }
+            Operands::Verb(verbs) => {
+                let known = |word: &Word| word.plain().is_some_and(|text| verbs.contains(&text));
+                if let Some(word) = parsed.operands.first().filter(|word| !known(word)) {
+                    return Err(format!("{} is not known", word.text()));
                 }
             }
             Operands::Host => deeds.hosts.extend(operands),

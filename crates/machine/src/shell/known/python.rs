@@ -12,47 +12,9 @@ pub(super) const PYTEST: Program = Program {
     options: Options {
         flags: "xvqslh",
         values: "kmnWr",
-        long: &[
-            "verbose",
-            "quiet",
-            "lf",
-            "last-failed",
-            "ff",
-            "failed-first",
-            "nf",
-            "sw",
-            "stepwise",
-            "collect-only",
-            "co",
-            "no-header",
-            "no-summary",
-            "disable-warnings",
-            "showlocals",
-            "exitfirst",
-            "strict-markers",
-            "setup-show",
-            "fixtures",
-            "markers",
-            "version",
-            "help",
-            "no-cov",
-            "cache-clear",
-            "full-trace",
-        ],
-        long_values: &[
-            "maxfail",
-            "durations",
-            "tb",
-            "timeout",
-            "numprocesses",
-            "ignore",
-            "deselect",
-            "color",
-            "capture",
-            "cov-report",
-            "dist",
-        ],
-        long_attached: &["cov", "tb"],
+        long: "verbose quiet lf last-failed ff failed-first nf sw stepwise collect-only co no-header no-summary disable-warnings showlocals exitfirst strict-markers setup-show fixtures markers version help no-cov cache-clear full-trace",
+        long_values: "maxfail durations tb timeout numprocesses ignore deselect color capture cov-report dist",
+        long_attached: "cov tb",
         ..Options::NONE
     },
     operands: Operands::Read,
@@ -70,8 +32,8 @@ const MODULES: &[Program] = &[
         options: Options {
             flags: "vqfbc",
             values: "kspt",
-            long: &["verbose", "quiet", "failfast", "buffer", "locals"],
-            long_values: &["start-directory", "pattern", "top-level-directory"],
+            long: "verbose quiet failfast buffer locals",
+            long_values: "start-directory pattern top-level-directory",
             ..Options::NONE
         },
         operands: Operands::Text,
@@ -84,8 +46,8 @@ const MODULES: &[Program] = &[
         names: &["json.tool"],
         kind: Kind::Look,
         options: Options {
-            long: &["sort-keys", "json-lines", "compact", "no-ensure-ascii"],
-            long_values: &["indent"],
+            long: "sort-keys json-lines compact no-ensure-ascii",
+            long_values: "indent",
             ..Options::NONE
         },
         operands: Operands::ReadOne,
@@ -103,8 +65,8 @@ pub(super) const MYPY: Program = Program {
     names: &["mypy", "pyright", "flake8", "pylint"],
     options: Options {
         flags: "v",
-        long: &["strict", "pretty", "show-error-codes", "ignore-missing-imports", "version"],
-        long_values: &["max-line-length", "python-version", "output-format"],
+        long: "strict pretty show-error-codes ignore-missing-imports version",
+        long_values: "max-line-length python-version output-format",
         ..Options::NONE
     },
     ..CHECKER
@@ -114,28 +76,9 @@ pub(super) const RUFF: Program = Program {
     names: &["ruff"],
     options: Options {
         flags: "qvn",
-        long: &[
-            "fix",
-            "check",
-            "diff",
-            "no-cache",
-            "quiet",
-            "verbose",
-            "statistics",
-            "unsafe-fixes",
-            "version",
-            "no-fix",
-            "show-fixes",
-        ],
-        long_values: &[
-            "select",
-            "ignore",
-            "extend-select",
-            "output-format",
-            "line-length",
-            "target-version",
-            "exclude",
-        ],
+        long: "fix check diff no-cache quiet verbose statistics unsafe-fixes version no-fix \
+            show-fixes",
+        long_values: "select ignore extend-select output-format line-length target-version exclude",
         ..Options::NONE
     },
     ..CHECKER
@@ -144,9 +87,10 @@ pub(super) const RUFF: Program = Program {
 pub(super) const BLACK: Program = Program {
     names: &["black", "isort"],
     options: Options {
-        flags: "qvlc",
-        long: &["check", "diff", "check-only", "quiet", "verbose", "version", "color", "fast"],
-        long_values: &["line-length", "target-version", "profile", "exclude"],
+        flags: "qv",
+        values: "l",
+        long: "check diff check-only quiet verbose version color fast",
+        long_values: "line-length target-version profile exclude",
         ..Options::NONE
     },
     operands: Operands::Write,
@@ -185,17 +129,8 @@ pub(super) fn installer(arguments: &[Word]) -> Result<Deeds, String> {
     let options = Options {
         flags: "qUe",
         values: "rc",
-        long: &[
-            "quiet",
-            "upgrade",
-            "user",
-            "no-deps",
-            "pre",
-            "no-cache-dir",
-            "outdated",
-            "no-input",
-        ],
-        long_values: &["requirement", "constraint", "format"],
+        long: "quiet upgrade user no-deps pre no-cache-dir outdated no-input",
+        long_values: "requirement constraint format",
         ..Options::NONE
     };
     match first.plain() {

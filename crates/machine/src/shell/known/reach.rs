@@ -19,47 +19,11 @@ pub(super) const PROGRAMS: &[Program] = &[
 const CURL: Options = Options {
     flags: "sSfLkIiOvJNgGq046#",
     values: "oXHdAemuwbr",
-    long: &[
-        "silent",
-        "show-error",
-        "fail",
-        "location",
-        "head",
-        "include",
-        "verbose",
-        "compressed",
-        "remote-name",
-        "get",
-        "fail-with-body",
-        "http1.1",
-        "http2",
-        "globoff",
-        "insecure",
-        "no-progress-meter",
-        "create-dirs",
-    ],
-    long_values: &[
-        "output",
-        "request",
-        "header",
-        "data",
-        "data-raw",
-        "data-urlencode",
-        "user-agent",
-        "referer",
-        "max-time",
-        "connect-timeout",
-        "retry",
-        "retry-delay",
-        "user",
-        "write-out",
-        "cookie",
-        "range",
-        "output-dir",
-        "url",
-        "json",
-        "data-binary",
-    ],
+    long: "silent show-error fail location head include verbose compressed remote-name get \
+        fail-with-body http1.1 http2 globoff insecure no-progress-meter create-dirs",
+    long_values: "output request header data data-raw data-urlencode user-agent referer max-time \
+        connect-timeout retry retry-delay user write-out cookie range output-dir url json \
+        data-binary",
     ..Options::NONE
 };
 
@@ -88,10 +52,10 @@ pub(super) fn curl(arguments: &[Word]) -> Result<Deeds, String> {
     let mut addresses = parsed.values(&["--url"]);
     addresses.extend(parsed.operands);
     for word in &addresses {
-        if word.text().starts_with("file:") {
+        if word.text().to_ascii_lowercase().contains("file:") {
             return Err("a file in place of a host".to_owned());
         }
-        deeds.hosts.push(host_of(word).unwrap_or_else(|| first_part(word)));
+        deeds.hosts.push(address_host(word));
     }
     Ok(deeds)
 }
@@ -101,23 +65,8 @@ pub(super) fn wget(arguments: &[Word]) -> Result<Deeds, String> {
     let options = Options {
         flags: "qvcSN",
         values: "OPtTU",
-        long: &[
-            "quiet",
-            "verbose",
-            "continue",
-            "no-verbose",
-            "spider",
-            "no-check-certificate",
-            "timestamping",
-        ],
-        long_values: &[
-            "output-document",
-            "directory-prefix",
-            "tries",
-            "timeout",
-            "user-agent",
-            "header",
-        ],
+        long: "quiet verbose continue no-verbose spider no-check-certificate timestamping",
+        long_values: "output-document directory-prefix tries timeout user-agent header",
         ..Options::NONE
     };
     let parsed = options.parse(arguments)?;
@@ -126,11 +75,7 @@ pub(super) fn wget(arguments: &[Word]) -> Result<Deeds, String> {
     if deeds.writes.is_empty() {
         deeds.writes.push(Word::Plain(".".to_owned()));
     }
-    deeds.hosts = parsed
-        .operands
-        .iter()
-        .map(|word| host_of(word).unwrap_or_else(|| first_part(word)))
-        .collect();
+    deeds.hosts = parsed.operands.iter().map(address_host).collect();
     Ok(deeds)
 }
 
@@ -141,22 +86,10 @@ pub(super) fn remote(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
         "scp" => Options { flags: "346qrvpC", values: "Pil", ..Options::NONE },
         _ => Options {
             flags: "avzrtpogluhnPcHLxDAX",
-            long: &[
-                "archive",
-                "verbose",
-                "compress",
-                "delete",
-                "dry-run",
-                "progress",
-                "recursive",
-                "stats",
-                "partial",
-                "checksum",
-                "update",
-                "human-readable",
-            ],
-            long_values: &["exclude", "include"],
-            long_attached: &["exclude", "include", "info"],
+            long: "archive verbose compress delete dry-run progress recursive stats partial \
+                checksum update human-readable",
+            long_values: "exclude include",
+            long_attached: "exclude include info",
             ..Options::NONE
         },
     };
@@ -164,58 +97,58 @@ pub(super) fn remote(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
     let mut deeds = Deeds::of(Kind::Reach);
     deeds.reads = parsed.values(&["-i"]);
     if name == "ssh" {
-        deeds.hosts.extend(
-            parsed.operands.first().map(|word| host_of(word).unwrap_or_else(|| first_part(word))),
-        );
+        deeds.hosts.extend(parsed.operands.first().map(address_host));
         return Ok(deeds);
     }
     let Some((target, sources)) = parsed.operands.split_last() else {
         return Err("no files".to_owned());
     };
     for source in sources {
-        match host_of(source) {
+        match remote_host(source) {
             Some(host) => deeds.hosts.push(host),
             None => deeds.reads.push(source.clone()),
         }
     }
-    match host_of(target) {
+    match remote_host(target) {
         Some(host) => deeds.hosts.push(host),
         None => deeds.writes.push(target.clone()),
     }
     Ok(deeds)
 }
 
-/// The host of an address or of `host:path`; nothing if none is named, and the word itself if it is not certain.
-pub(super) fn host_of(word: &Word) -> Option<Word> {
+/// The host of `scheme://host/path` or `host:path`; nothing if none is named, and the word itself if it is not
+/// certain.
+pub(super) fn remote_host(word: &Word) -> Option<Word> {
     let Word::Plain(text) = word else {
         return Some(word.clone());
     };
-    if let Some((_, rest)) = text.split_once("://") {
-        let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or(rest);
-        let host = authority.rsplit('@').next().unwrap_or(authority);
-        return Some(Word::Plain(without_port(host)));
+    if text.contains("://") {
+        return Some(address_host(word));
     }
     let (before, _) = text.split_once(':')?;
     if before.is_empty() || before.contains('/') {
         return None;
     }
-    Some(Word::Plain(before.rsplit('@').next().unwrap_or(before).to_owned()))
+    Some(certain(before.rsplit('@').next().unwrap_or(before), word))
 }
 
-/// An address without a scheme: what stands before the first slash.
-fn first_part(word: &Word) -> Word {
-    match word {
-        Word::Plain(text) => {
-            let part = text.split(['/', '?', '#', '\\']).next().unwrap_or(text);
-            Word::Plain(without_port(part.rsplit('@').next().unwrap_or(part)))
-        }
-        other => other.clone(),
+/// The host of an address, with or without a scheme.
+fn address_host(word: &Word) -> Word {
+    let Word::Plain(text) = word else { return word.clone() };
+    let rest = text.split_once("://").map_or(text.as_str(), |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    let host = authority.rsplit('@').next().unwrap_or(authority);
+    match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((number, _)) => certain(number, word),
+        None => certain(host.split(':').next().unwrap_or(host), word),
     }
 }
 
-fn without_port(host: &str) -> String {
-    if host.starts_with('[') {
-        return host.split(']').next().unwrap_or(host).trim_start_matches('[').to_owned();
+/// A host if it is written as one; programs make several addresses of braces and brackets, and differ about the rest.
+fn certain(host: &str, word: &Word) -> Word {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte);
+    match !host.is_empty() && !host.starts_with('-') && host.bytes().all(plain) {
+        true => Word::Plain(host.to_ascii_lowercase()),
+        false => Word::Unknown(word.text().to_owned()),
     }
-    host.split(':').next().unwrap_or(host).to_owned()
 }

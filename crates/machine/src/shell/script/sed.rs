@@ -8,18 +8,9 @@ const OPTIONS: Options = Options {
     flags: "nErsuz",
     values: "e",
     attached: "i",
-    long: &[
-        "quiet",
-        "silent",
-        "regexp-extended",
-        "separate",
-        "unbuffered",
-        "null-data",
-        "posix",
-        "debug",
-    ],
-    long_values: &["expression"],
-    long_attached: &["in-place"],
+    long: "quiet silent regexp-extended separate unbuffered null-data posix debug",
+    long_values: "expression",
+    long_attached: "in-place",
     ..Options::NONE
 };
 

@@ -22,7 +22,7 @@ const INTERPRETERS: &[Interpreter] = &[
         options: Options {
             flags: "bBdEIOqsSuvxVh",
             values: "mWX",
-            long: &["version", "help"],
+            long: "version help",
             ..ORDERED
         },
         about: &["-V", "-h", "--version", "--help"],
@@ -32,15 +32,7 @@ const INTERPRETERS: &[Interpreter] = &[
         names: &["node", "nodejs"],
         options: Options {
             flags: "vhc",
-            long: &[
-                "version",
-                "help",
-                "check",
-                "test",
-                "no-warnings",
-                "trace-warnings",
-                "enable-source-maps",
-            ],
+            long: "version help check test no-warnings trace-warnings enable-source-maps",
             ..ORDERED
         },
         about: &["-v", "-h", "--version", "--help", "--test"],
@@ -48,19 +40,19 @@ const INTERPRETERS: &[Interpreter] = &[
     },
     Interpreter {
         names: &["perl"],
-        options: Options { flags: "vwcW", long: &["version", "help"], ..ORDERED },
+        options: Options { flags: "vwcW", long: "version help", ..ORDERED },
         about: &["-v", "--version", "--help"],
         module: &[],
     },
     Interpreter {
         names: &["ruby"],
-        options: Options { flags: "vwcW", long: &["version", "help"], ..ORDERED },
+        options: Options { flags: "vwcW", long: "version help", ..ORDERED },
         about: &["-v", "--version", "--help"],
         module: &[],
     },
     Interpreter {
         names: &["php", "lua", "luajit", "Rscript", "tclsh", "guile", "julia", "elixir", "groovy"],
-        options: Options { flags: "v", long: &["version", "help"], ..ORDERED },
+        options: Options { flags: "v", long: "version help", ..ORDERED },
         about: &["-v", "--version", "--help"],
         module: &[],
     },
@@ -80,7 +72,7 @@ const INTERPRETERS: &[Interpreter] = &[
             "tcsh",
             "pwsh",
         ],
-        options: Options { long: &["version", "help"], ..ORDERED },
+        options: Options { long: "version help", ..ORDERED },
         about: &["--version", "--help"],
         module: &[],
     },

@@ -21,7 +21,7 @@ const WRAPPERS: &[Wrapper] = &[
     Wrapper { name: "builtin", options: ORDERED, before: 0, transparent: false },
     Wrapper {
         name: "chroot",
-        options: Options { long_values: &["userspec", "groups"], long: &["skip-chdir"], ..ORDERED },
+        options: Options { long_values: "userspec groups", long: "skip-chdir", ..ORDERED },
         before: 1,
         transparent: false,
     },
@@ -42,8 +42,8 @@ const WRAPPERS: &[Wrapper] = &[
         options: Options {
             flags: "t",
             values: "cn",
-            long: &["ignore"],
-            long_values: &["class", "classdata"],
+            long: "ignore",
+            long_values: "class classdata",
             ..ORDERED
         },
         before: 0,
@@ -51,20 +51,20 @@ const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper {
         name: "nice",
-        options: Options { values: "n", number: true, long_values: &["adjustment"], ..ORDERED },
+        options: Options { values: "n", number: true, long_values: "adjustment", ..ORDERED },
         before: 0,
         transparent: true,
     },
     Wrapper { name: "nohup", options: ORDERED, before: 0, transparent: false },
     Wrapper {
         name: "setsid",
-        options: Options { flags: "cfw", long: &["ctty", "fork", "wait"], ..ORDERED },
+        options: Options { flags: "cfw", long: "ctty fork wait", ..ORDERED },
         before: 0,
         transparent: false,
     },
     Wrapper {
         name: "stdbuf",
-        options: Options { values: "ioe", long_values: &["input", "output", "error"], ..ORDERED },
+        options: Options { values: "ioe", long_values: "input output error", ..ORDERED },
         before: 0,
         transparent: true,
     },
@@ -79,8 +79,8 @@ const WRAPPERS: &[Wrapper] = &[
         options: Options {
             flags: "AbEeHiKklnPSsVv",
             values: "CDghpRrTtUu",
-            long: &["non-interactive", "preserve-env", "login", "shell", "stdin"],
-            long_values: &["user", "group", "chdir", "prompt"],
+            long: "non-interactive preserve-env login shell stdin",
+            long_values: "user group chdir prompt",
             ..ORDERED
         },
         before: 0,
@@ -88,23 +88,19 @@ const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper {
         name: "taskset",
-        options: Options { flags: "ac", long: &["all-tasks", "cpu-list"], ..ORDERED },
+        options: Options { flags: "ac", long: "all-tasks cpu-list", ..ORDERED },
         before: 1,
         transparent: true,
     },
-    Wrapper {
-        name: "time",
-        options: Options { flags: "p", ..ORDERED },
-        before: 0,
-        transparent: true,
-    },
+    // `time -p` is read by the shell or by the program, and each takes other words for options.
+    Wrapper { name: "time", options: ORDERED, before: 0, transparent: true },
     Wrapper {
         name: "timeout",
         options: Options {
             flags: "v",
             values: "ks",
-            long: &["preserve-status", "foreground", "verbose"],
-            long_values: &["kill-after", "signal"],
+            long: "preserve-status foreground verbose",
+            long_values: "kill-after signal",
             ..ORDERED
         },
         before: 1,
@@ -114,17 +110,7 @@ const WRAPPERS: &[Wrapper] = &[
         name: "unshare",
         options: Options {
             flags: "mnipuUCTfrc",
-            long: &[
-                "mount",
-                "net",
-                "ipc",
-                "pid",
-                "uts",
-                "user",
-                "fork",
-                "map-root-user",
-                "mount-proc",
-            ],
+            long: "mount net ipc pid uts user fork map-root-user mount-proc",
             ..ORDERED
         },
         before: 0,
@@ -135,8 +121,8 @@ const WRAPPERS: &[Wrapper] = &[
 const ENV: Options = Options {
     flags: "i0v",
     values: "uSC",
-    long: &["ignore-environment", "null", "debug"],
-    long_values: &["unset", "split-string", "chdir"],
+    long: "ignore-environment null debug",
+    long_values: "unset split-string chdir",
     ..ORDERED
 };
 
@@ -144,17 +130,17 @@ const XARGS: Options = Options {
     flags: "0rtxopo",
     values: "nPLIsdaE",
     attached: "iel",
-    long: &["null", "no-run-if-empty", "verbose", "exit", "open-tty", "interactive"],
-    long_values: &["max-args", "max-procs", "max-chars", "delimiter", "arg-file"],
-    long_attached: &["replace", "max-lines", "eof"],
+    long: "null no-run-if-empty verbose exit open-tty interactive",
+    long_values: "max-args max-procs max-chars delimiter arg-file",
+    long_attached: "replace max-lines eof",
     ..ORDERED
 };
 
 const FLOCK: Options = Options {
     flags: "sxeunoFv",
     values: "wE",
-    long: &["shared", "exclusive", "unlock", "nonblock", "close", "no-fork", "verbose"],
-    long_values: &["timeout", "conflict-exit-code"],
+    long: "shared exclusive unlock nonblock close no-fork verbose",
+    long_values: "timeout conflict-exit-code",
     ..ORDERED
 };
 
@@ -167,7 +153,7 @@ pub(in crate::shell) fn is_transparent(name: &str) -> bool {
 /// Adds what a wrapper starts; nothing if it is none.
 pub(super) fn open(reading: &mut Reading, run: &Run, base: &str, depth: usize) -> Option<()> {
     match base {
-        "env" => env(reading, run, depth, 0),
+        "env" => env(reading, run, depth),
         "xargs" => xargs(reading, run, depth),
         "command" => command(reading, run, depth),
         "flock" => flock(reading, run, depth),
@@ -175,7 +161,11 @@ pub(super) fn open(reading: &mut Reading, run: &Run, base: &str, depth: usize) -
         "busybox" | "toybox" => start(reading, run, "busybox", run.argv[1..].to_vec(), depth),
         _ => {
             let wrapper = WRAPPERS.iter().find(|wrapper| wrapper.name == base)?;
-            if let Some(parsed) = parse(reading, run, &wrapper.options)
+            if base == "time" && run.argv.get(1).is_some_and(|word| word.text().starts_with('-')) {
+                reading
+                    .doubt(&shown(&run.argv), "an option that the shell or the program may take");
+            }
+            if let Some(parsed) = parse(reading, run, &wrapper.options, depth)
                 && !parsed.operands.is_empty()
             {
                 begin(reading, run, base, &parsed.operands, wrapper.before, depth);
@@ -185,12 +175,20 @@ pub(super) fn open(reading: &mut Reading, run: &Run, base: &str, depth: usize) -
     Some(())
 }
 
-fn parse(reading: &mut Reading, run: &Run, options: &Options) -> Option<Parsed> {
+/// Sorts the arguments. Where that fails, the first word that is no option may be what it starts: it is read too, so
+/// that a rule that forbids a program finds it.
+fn parse(reading: &mut Reading, run: &Run, options: &Options, depth: usize) -> Option<Parsed> {
     match options.parse(&run.argv[1..]) {
         Ok(parsed) => Some(parsed),
         Err(problem) => {
             reading.doubt(&shown(&run.argv), problem);
-            // Something further right may be what it starts: a rule that forbids a program should see it.
+            let words = &run.argv[1..];
+            let at = words
+                .iter()
+                .position(|word| word.plain().is_some_and(|text| !text.starts_with('-')));
+            if let Some(at) = at {
+                start(reading, run, "?", words[at..].to_vec(), depth);
+            }
             None
         }
     }
@@ -213,8 +211,8 @@ fn begin(
     }
 }
 
-fn env(reading: &mut Reading, run: &Run, depth: usize, _level: usize) {
-    let Some(parsed) = parse(reading, run, &ENV) else { return };
+fn env(reading: &mut Reading, run: &Run, depth: usize) {
+    let Some(parsed) = parse(reading, run, &ENV, depth) else { return };
     if parsed.has(&["-C", "--chdir"]) {
         reading.doubt(&shown(&run.argv), "it starts in another folder");
     }
@@ -253,10 +251,7 @@ fn env(reading: &mut Reading, run: &Run, depth: usize, _level: usize) {
 
 /// What the input holds becomes words of the command.
 fn xargs(reading: &mut Reading, run: &Run, depth: usize) {
-    let Some(parsed) = parse(reading, run, &XARGS) else { return };
-    if parsed.operands.is_empty() {
-        return;
-    }
+    let Some(parsed) = parse(reading, run, &XARGS, depth) else { return };
     let replaced = match parsed
         .options
         .iter()
@@ -268,6 +263,9 @@ fn xargs(reading: &mut Reading, run: &Run, depth: usize) {
         None => None,
     };
     let mut argv = parsed.operands;
+    if argv.is_empty() {
+        argv.push(Word::Plain("echo".to_owned()));
+    }
     match &replaced {
         Some(mark) => {
             for word in &mut argv {
@@ -284,7 +282,7 @@ fn xargs(reading: &mut Reading, run: &Run, depth: usize) {
 /// `command -v` looks a name up, `command name` runs it.
 fn command(reading: &mut Reading, run: &Run, depth: usize) {
     let options = Options { flags: "pvV", ..ORDERED };
-    if let Some(parsed) = parse(reading, run, &options)
+    if let Some(parsed) = parse(reading, run, &options, depth)
         && !parsed.has(&["-v", "-V"])
         && !parsed.operands.is_empty()
     {
@@ -293,7 +291,7 @@ fn command(reading: &mut Reading, run: &Run, depth: usize) {
 }
 
 fn flock(reading: &mut Reading, run: &Run, depth: usize) {
-    let Some(parsed) = parse(reading, run, &FLOCK) else { return };
+    let Some(parsed) = parse(reading, run, &FLOCK, depth) else { return };
     match parsed.operands.as_slice() {
         [] => {}
         [_, Word::Plain(option), Word::Plain(text)] if option == "-c" || option == "--command" => {
