@@ -1,6 +1,8 @@
 //! Names that steer other programs: what is planted there runs later, outside of any sandbox. File tools do not write
 //! them and the sandbox masks them, whether they exist or not: one list for both.
 
+use std::borrow::Cow;
+
 /// Names that are protected wherever they stand in a path.
 pub const NAMES: [&str; 12] = [
     ".git",
@@ -26,12 +28,11 @@ const HARMLESS_ENV: [&str; 3] = ["example", "sample", "template"];
 /// The part of a relative path that is protected, if one is. Names are compared as any file system would see them:
 /// case, trailing dots and spaces and stream names make no difference.
 pub fn part(path: &str) -> Option<&str> {
-    let mut above = String::new();
+    let mut above: Cow<'_, str> = Cow::Borrowed("");
     for name in path.split('/') {
-        let plain = name.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']);
-        let plain = plain.to_lowercase();
+        let plain = plain(name);
         let steers_cargo = above == ".cargo" && plain.starts_with("config");
-        if NAMES.contains(&plain.as_str())
+        if NAMES.contains(&&*plain)
             || plain.strip_prefix(".env.").is_some_and(|rest| !HARMLESS_ENV.contains(&rest))
             || plain.starts_with("rust-toolchain")
             || steers_cargo
@@ -41,6 +42,13 @@ pub fn part(path: &str) -> Option<&str> {
         above = plain;
     }
     None
+}
+
+/// A name as any file system would see it.
+pub(crate) fn plain(name: &str) -> Cow<'_, str> {
+    let plain = name.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']);
+    let is_plain = plain.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
+    if is_plain { Cow::Borrowed(plain) } else { Cow::Owned(plain.to_lowercase()) }
 }
 
 #[cfg(test)]

@@ -7,7 +7,10 @@ use machine::policy::permission::{Author, Decide, Policy, Question, judge};
 use machine::tool::EffectClass;
 use serde_json::{Value, json};
 
-/// The mean of so many decisions for lines of 1, 10 and 60 commands, in nanoseconds.
+/// The best batch counts: on a machine with neighbours the others measure them.
+const BATCHES: u64 = 100;
+
+/// Nanoseconds of a decision for lines of 1, 10 and 60 commands, over so many of them.
 pub(crate) fn decisions(count: u64) -> Value {
     let policy = fifty_rules();
     let ten = [
@@ -34,14 +37,17 @@ pub(crate) fn decisions(count: u64) -> Value {
             workspace: Some("/home/user/project"),
             sandboxed: true,
         };
-        let begun = Instant::now();
-        let mut allowed = 0u64;
-        for _ in 0..count {
-            let judgement = judge(&policy, std::hint::black_box(&question));
-            allowed += u64::from(judgement.decide == Decide::Allow);
+        let (mut best, mut allowed) = (f64::INFINITY, true);
+        for _ in 0..BATCHES {
+            let begun = Instant::now();
+            for _ in 0..count / BATCHES {
+                let judgement = judge(&policy, std::hint::black_box(&question));
+                allowed &= judgement.decide == Decide::Allow;
+            }
+            let nanos = begun.elapsed().as_nanos() as f64 / (count / BATCHES) as f64;
+            best = best.min(nanos);
         }
-        let nanos = begun.elapsed().as_nanos() as f64 / count as f64;
-        report[name] = json!({ "ns": nanos.round(), "allowed": allowed == count });
+        report[name] = json!({ "ns": best.round(), "allowed": allowed });
     }
     report
 }

@@ -46,18 +46,15 @@ const PLAIN_VARIABLES: [&str; 17] = [
 #[serde(from = "String", into = "String")]
 pub struct CommandPattern {
     words: Vec<String>,
+    /// Whether the program is named without a wildcard: most are, and then one comparison is enough.
+    is_named: bool,
 }
 
 impl From<String> for CommandPattern {
     fn from(text: String) -> CommandPattern {
-        let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        if let Some(program) = words.first_mut()
-            && let Some(rest) = program.strip_prefix("./")
-            && !rest.contains('/')
-        {
-            *program = format!("./{rest}");
-        }
-        CommandPattern { words }
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        let is_named = words.first().is_some_and(|name| !name.contains(['*', '?', '[']));
+        CommandPattern { words, is_named }
     }
 }
 
@@ -116,6 +113,7 @@ impl CommandPattern {
         let Some(name) = self.words.first() else { return Fit::No };
         let program = match run.argv.first() {
             None => Fit::No,
+            Some(Word::Plain(text)) if self.is_named => Fit::from(ends_in(text, name)),
             Some(Word::Plain(text)) => {
                 Fit::from(glob::matches(name, base_name(text)) || glob::matches(name, text))
             }
@@ -199,6 +197,11 @@ impl CommandPattern {
 pub(super) fn program_name(text: &str) -> &str {
     let inside = |folder: &&str| text.strip_prefix(*folder).is_some_and(|rest| !rest.contains('/'));
     if SYSTEM_FOLDERS.iter().any(inside) { base_name(text) } else { text }
+}
+
+/// Whether a program's path is this name, or ends in it.
+fn ends_in(path: &str, name: &str) -> bool {
+    path.strip_suffix(name).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
 }
 
 fn base_name(text: &str) -> &str {

@@ -14,45 +14,48 @@ pub(super) enum Reach {
 /// Longer texts are not compared with each other pattern by pattern.
 const MAX_MEETING: usize = 512;
 
-/// Whether a text matches a pattern of one name.
+/// Whether a text matches a pattern of one name. Nothing is allocated: this is compared for every word and rule.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
-    if !pattern.contains(['*', '?', '[']) {
-        return pattern == text;
+    let Some(plain) = pattern.find(['*', '?', '[']) else { return pattern == text };
+    if !text.starts_with(&pattern[..plain]) {
+        return false;
     }
-    let (pattern, text): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), text.chars().collect());
-    let (mut p, mut t) = (0, 0);
-    // Where to go on if the last `*` has to take one more character.
-    let mut retry: Option<(usize, usize)> = None;
-    while t < text.len() {
-        if pattern.get(p) == Some(&'*') {
-            retry = Some((p + 1, t + 1));
+    let (mut p, mut t) = (plain, plain);
+    // Where the last `*` stands, and how far it reaches in the text so far.
+    let mut star: Option<(usize, usize)> = None;
+    while let Some(c) = text[t..].chars().next() {
+        if pattern[p..].starts_with('*') {
             p += 1;
-        } else if let Some(length) = pattern.get(p..).and_then(|rest| one(rest, text[t])) {
+            star = Some((p, t));
+        } else if let Some(length) = one(&pattern[p..], c) {
             p += length;
-            t += 1;
-        } else if let Some((again, taken)) = retry {
-            (p, t) = (again, taken);
-            retry = Some((again, taken + 1));
+            t += c.len_utf8();
+        } else if let Some((after, reached)) = star {
+            let more = text[reached..].chars().next().map_or(1, char::len_utf8);
+            (p, t) = (after, reached + more);
+            star = Some((after, t));
         } else {
             return false;
         }
     }
-    pattern[p..].iter().all(|c| *c == '*')
+    pattern[p..].bytes().all(|byte| byte == b'*')
 }
 
-/// How many characters of the pattern stand for this one, if they do.
-fn one(pattern: &[char], c: char) -> Option<usize> {
-    match pattern.first()? {
+/// How many bytes of the pattern stand for this character, if they do.
+fn one(pattern: &str, c: char) -> Option<usize> {
+    match pattern.chars().next()? {
         '?' => Some(1),
         '[' => {
-            let end = 2 + pattern.get(2..)?.iter().position(|c| *c == ']')?;
-            let negated = matches!(pattern[1], '!' | '^');
-            let set = &pattern[if negated { 2 } else { 1 }..end];
-            let ranged = set.windows(3).any(|r| r[1] == '-' && r[0] <= c && c <= r[2]);
-            ((set.contains(&c) || ranged) != negated).then_some(end + 1)
+            let body = &pattern[1..];
+            let first = body.chars().next()?.len_utf8();
+            let end = first + body[first..].find(']')?;
+            let set = &body[..end];
+            let inner = set.strip_prefix(['!', '^']);
+            let chars: Vec<char> = inner.unwrap_or(set).chars().collect();
+            let ranged = chars.windows(3).any(|r| r[1] == '-' && r[0] <= c && c <= r[2]);
+            ((chars.contains(&c) || ranged) != inner.is_some()).then_some(end + 2)
         }
-        first => (*first == c).then_some(1),
+        first => (first == c).then_some(first.len_utf8()),
     }
 }
 
@@ -167,42 +170,48 @@ impl PathPattern {
         self.anchor
     }
 
-    /// Whether a path of these names, from the anchor on, matches.
-    pub(super) fn takes(&self, names: &[&str], reach: Reach, by: fn(&str, &str) -> bool) -> bool {
+    /// Whether a path, from the anchor on and without a slash in front, matches.
+    pub(super) fn takes(&self, path: &str, reach: Reach, by: fn(&str, &str) -> bool) -> bool {
+        let mut names = path.split('/').filter(|name| !name.is_empty());
         match (self.anchor, self.segments.first(), reach) {
             (Anchor::Name, Some(name), Reach::Narrow) => {
-                names.last().is_some_and(|last| by(name, last))
+                names.next_back().is_some_and(|last| by(name, last))
             }
-            (Anchor::Name, Some(name), Reach::Wide) => names.iter().any(|part| by(name, part)),
+            (Anchor::Name, Some(name), Reach::Wide) => names.any(|part| by(name, part)),
             (Anchor::Name, None, _) => false,
-            _ => walk(&self.segments, names, reach, by),
+            _ => walk(&self.segments, path, reach, by),
         }
     }
 
-    /// Whether something that matches can lie below a path of these names.
-    pub(super) fn lies_below(&self, names: &[&str]) -> bool {
-        let plain = self.segments.iter().take_while(|name| !name.contains(['*', '?', '[']));
-        let plain: Vec<&str> = plain.map(String::as_str).collect();
-        let shared = plain.len().min(names.len());
-        self.anchor != Anchor::Name && names[..shared] == plain[..shared] && {
-            names.len() < self.segments.len() && (shared == names.len() || shared == plain.len())
+    /// Whether something that matches can lie below a path.
+    pub(super) fn lies_below(&self, path: &str) -> bool {
+        if self.anchor == Anchor::Name {
+            return false;
         }
+        let mut segments = self.segments.iter();
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            match segments.next() {
+                None => return false,
+                // From the first wildcard on, anything may be meant.
+                Some(segment) if segment.contains(['*', '?', '[']) => return true,
+                Some(segment) if segment != name => return false,
+                Some(_) => {}
+            }
+        }
+        segments.next().is_some()
     }
 }
 
-fn walk(pattern: &[String], names: &[&str], reach: Reach, by: fn(&str, &str) -> bool) -> bool {
-    match (pattern.split_first(), names.split_first()) {
-        (None, None) => true,
-        (None, Some(_)) => reach == Reach::Wide,
-        (Some((first, rest)), _) if first == "**" => {
-            walk(rest, names, reach, by)
-                || names.split_first().is_some_and(|(_, names)| walk(pattern, names, reach, by))
-        }
-        (Some(_), None) => false,
-        (Some((first, pattern)), Some((name, names))) => {
-            by(first, name) && walk(pattern, names, reach, by)
-        }
+fn walk(pattern: &[String], path: &str, reach: Reach, by: fn(&str, &str) -> bool) -> bool {
+    let Some((first, rest)) = pattern.split_first() else {
+        return path.is_empty() || reach == Reach::Wide;
+    };
+    let (name, below) = path.split_once('/').unwrap_or((path, ""));
+    if first == "**" {
+        return walk(rest, path, reach, by)
+            || (!path.is_empty() && walk(pattern, below, reach, by));
     }
+    !path.is_empty() && by(first, name) && walk(rest, below, reach, by)
 }
 
 #[cfg(test)]
@@ -235,8 +244,7 @@ mod tests {
     #[test]
     fn paths_match_from_their_anchor() {
         let takes = |pattern: &str, path: &str, reach| {
-            let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
-            PathPattern::from(pattern).takes(&names, reach, matches)
+            PathPattern::from(pattern).takes(path, reach, matches)
         };
         assert!(takes("src/**", "src/a/b.rs", Reach::Narrow));
         assert!(takes("src/**", "src", Reach::Narrow));
@@ -251,10 +259,7 @@ mod tests {
 
     #[test]
     fn what_lies_below_a_folder_is_seen_from_it() {
-        let below = |pattern: &str, path: &str| {
-            let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
-            PathPattern::from(pattern).lies_below(&names)
-        };
+        let below = |pattern: &str, path: &str| PathPattern::from(pattern).lies_below(path);
         assert!(below("a/secrets/**", "a"));
         assert!(below("a/secrets/**", ""));
         assert!(!below("a/secrets/**", "b"));

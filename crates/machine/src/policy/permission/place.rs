@@ -169,16 +169,15 @@ impl Place {
             },
         };
         let Some(path) = from_anchor else { return Fit::No };
-        let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
         if self.is_pattern {
-            let may = reach == Reach::Wide && pattern.takes(&names, reach, glob::meets);
+            let may = reach == Reach::Wide && pattern.takes(path, reach, glob::meets);
             return if may { Fit::Maybe } else { Fit::No };
         }
-        if pattern.takes(&names, reach, glob::matches) {
+        if pattern.takes(path, reach, glob::matches) {
             return Fit::Yes;
         }
         // To write a folder may be to write all that is in it.
-        let holds = reach == Reach::Wide && access == Access::Write && pattern.lies_below(&names);
+        let holds = reach == Reach::Wide && access == Access::Write && pattern.lies_below(path);
         if holds { Fit::Maybe } else { Fit::No }
     }
 }

@@ -1,7 +1,10 @@
 //! Names that steer other programs, and names that hold secrets. Both are known by their text alone, as any file
 //! system would see them: case, trailing dots and spaces and stream names make no difference.
 
+use std::borrow::Cow;
+
 use super::glob;
+use crate::policy::protected::plain;
 pub use crate::policy::protected::{NAMES as PROTECTED, part as protected_name};
 
 /// What follows `.env.` in files that are read by people only.
@@ -58,13 +61,13 @@ pub(super) fn may_be_protected(pattern: &str) -> bool {
 /// Whether the path's text is that of a file that holds secrets.
 pub(super) fn is_secret(path: &str) -> bool {
     let mut names = path.split('/').filter(|name| !name.is_empty()).peekable();
-    let mut above = String::new();
+    let mut above: Cow<'_, str> = Cow::Borrowed("");
     while let Some(name) = names.next() {
         let plain = plain(name);
         let is_last = names.peek().is_none();
-        let config = matches!(plain.as_str(), "gcloud" | "gh") && above == ".config";
+        let config = matches!(&*plain, "gcloud" | "gh") && above == ".config";
         let docker = plain == "config.json" && above == ".docker";
-        let state = plain == "drivetrain" && matches!(above.as_str(), "state" | ".config");
+        let state = plain == "drivetrain" && matches!(&*above, "state" | ".config");
         if config || docker || state || SECRET_FOLDERS.iter().any(|known| same(name, &plain, known))
         {
             return true;
@@ -106,19 +109,16 @@ fn is_environment(plain: &str) -> bool {
 
 fn is_below(path: &str, place: &str) -> bool {
     let mut names = path.split('/').filter(|name| !name.is_empty());
-    place
-        .split('/')
-        .filter(|name| !name.is_empty())
-        .all(|part| names.next().is_some_and(|name| glob::meets(part, name)))
+    place.split('/').filter(|name| !name.is_empty()).all(|part| {
+        names.next().is_some_and(|name| match has_wildcard(name) {
+            true => glob::meets(part, name),
+            false => glob::matches(part, name),
+        })
+    })
 }
 
 fn has_wildcard(name: &str) -> bool {
     name.contains(['*', '?', '['])
-}
-
-fn plain(name: &str) -> String {
-    let plain = name.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']);
-    plain.to_lowercase()
 }
 
 #[cfg(test)]

@@ -485,9 +485,11 @@ mod laws {
         }
 
         #[test]
-        fn a_line_is_never_allowed_more_than_a_line_that_it_begins_with(
+        fn a_line_is_never_allowed_more_than_a_whole_line_that_it_begins_with(
             policy in policies(), first in commands(), second in commands()
         ) {
+            // A quote that is open at the end is closed by what follows, and then means something else.
+            prop_assume!(crate::shell::read(&first).unclear.is_empty());
             let both = format!("{first}\n{second}");
             prop_assert!(decided(&policy, &both) >= decided(&policy, &first), "{both}");
         }

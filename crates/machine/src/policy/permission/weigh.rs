@@ -10,6 +10,7 @@ use super::{
     Access, Author, Decide, Fit, Judgement, Layer, Policy, Question, Rule, Unattended, command,
 };
 use crate::server;
+use crate::shell::Run;
 use crate::shell::known::Kind;
 use crate::tool::EffectClass;
 
@@ -135,31 +136,65 @@ fn weigh(policy: &Policy, question: &Question<'_>, mut take: impl FnMut(&Part<'_
     let looks_inside = policy.profile.is_some() && question.author == Author::Worker
         || policy.rules.iter().any(|rule| !rule.is_bare());
     let call = if looks_inside { Call::read(question) } else { Call::default() };
+    let mut rules: Vec<Active<'_>> = Vec::new();
+    for (index, rule) in policy.rules.iter().enumerate() {
+        if is_about(rule, question) {
+            let reach = if rule.decide == Decide::Allow { Reach::Narrow } else { Reach::Wide };
+            rules.push(Active { index, rule, reach, of_command: Fit::No });
+        }
+    }
+    let mut last: Option<Option<&Run>> = None;
     call.each(folders, |part| {
-        let opinion = opinion(policy, question, &part, folders);
+        // The parts of a command come one after the other: it is compared with the patterns once.
+        let is_same = match (last, part.run) {
+            (Some(Some(last)), Some(run)) => std::ptr::eq(last, run),
+            (Some(None), None) => true,
+            _ => false,
+        };
+        if !is_same {
+            last = Some(part.run);
+            rules.iter_mut().for_each(|active| active.of_command = command_fit(active, &part));
+        }
+        let opinion = opinion(policy, question, &part, &rules, folders);
         take(&part, opinion);
     });
+}
+
+/// A rule that is about calls of this tool, driver and attendance.
+struct Active<'p> {
+    index: usize,
+    rule: &'p Rule,
+    reach: Reach,
+    /// Whether its commands mean the command that is looked at; yes if it names none.
+    of_command: Fit,
+}
+
+fn is_about(rule: &Rule, question: &Question<'_>) -> bool {
+    server::names(&rule.tool, question.tool)
+        && rule.attended.is_none_or(|attended| attended == question.attended)
+        && (rule.driver.is_empty() || rule.driver.iter().any(|name| name == question.driver))
 }
 
 fn opinion(
     policy: &Policy,
     question: &Question<'_>,
     part: &Part<'_>,
+    rules: &[Active<'_>],
     folders: Folders<'_>,
 ) -> Opinion {
     let guard = guard(policy, question, part);
     // The word of a rule that may mean the part: it is not more than asked about.
     let mut doubt: Option<Opinion> = None;
     let mut said: Option<Opinion> = None;
-    for (index, rule) in policy.rules.iter().enumerate() {
+    for active in rules {
+        let (rule, by) = (active.rule, By::Rule(active.index));
         let layer = if rule.is_bare() { Layer::Tool } else { layer_of(part) };
-        match fit(rule, question, part, folders) {
+        match fit(active, part, folders) {
             Fit::No => {}
             Fit::Maybe => {
                 if doubt.is_none() && rule.decide != Decide::Allow {
                     let reason = doubt_text(rule, part);
-                    doubt =
-                        Some(Opinion { decide: Decide::Ask, by: By::Rule(index), layer, reason });
+                    doubt = Some(Opinion { decide: Decide::Ask, by, layer, reason });
                 }
             }
             Fit::Yes => {
@@ -169,7 +204,7 @@ fn opinion(
                     || (guard == Guard::Secret && !rule.path.is_empty());
                 if covered {
                     let (decide, reason) = (rule.decide, rule.reason.clone());
-                    said = Some(Opinion { decide, by: By::Rule(index), layer, reason });
+                    said = Some(Opinion { decide, by, layer, reason });
                     break;
                 }
             }
@@ -220,30 +255,22 @@ fn guard(policy: &Policy, question: &Question<'_>, part: &Part<'_>) -> Guard {
 }
 
 /// Whether a rule means a part.
-fn fit(rule: &Rule, question: &Question<'_>, part: &Part<'_>, folders: Folders<'_>) -> Fit {
-    if !server::names(&rule.tool, question.tool)
-        || rule.attended.is_some_and(|attended| attended != question.attended)
-        || (!rule.driver.is_empty() && !rule.driver.iter().any(|name| name == question.driver))
-    {
-        return Fit::No;
-    }
+fn fit(active: &Active<'_>, part: &Part<'_>, folders: Folders<'_>) -> Fit {
+    let Active { rule, reach, of_command, .. } = *active;
     if rule.is_bare() {
         return Fit::Yes;
     }
-    let reach = if rule.decide == Decide::Allow { Reach::Narrow } else { Reach::Wide };
     match &part.subject {
         Subject::Call => Fit::No,
         Subject::Unclear(_) => match reach {
             Reach::Narrow => Fit::No,
             Reach::Wide => Fit::Maybe,
         },
-        Subject::Command(_) if rule.path.is_empty() && rule.host.is_empty() => {
-            command_fit(rule, part, reach)
-        }
+        _ if of_command == Fit::No => Fit::No,
+        Subject::Command(_) if rule.path.is_empty() && rule.host.is_empty() => of_command,
         Subject::Command(_) => Fit::No,
         Subject::Path { place, access, named, .. } => {
-            let of_command = command_fit(rule, part, reach);
-            if !rule.host.is_empty() || of_command == Fit::No {
+            if !rule.host.is_empty() {
                 return Fit::No;
             }
             if rule.path.is_empty() {
@@ -257,23 +284,21 @@ fn fit(rule: &Rule, question: &Question<'_>, part: &Part<'_>, folders: Folders<'
             let fits = rule.path.iter().map(|path| place.fits(path, reach, *access, folders));
             fits.max().unwrap_or(Fit::No).min(of_command)
         }
+        Subject::Host(_) if !rule.path.is_empty() => Fit::No,
+        Subject::Host(_) if rule.host.is_empty() => of_command,
         Subject::Host(host) => {
-            let of_command = command_fit(rule, part, reach);
-            if !rule.path.is_empty() || rule.host.is_empty() {
-                return if rule.path.is_empty() { of_command } else { Fit::No };
-            }
             let fits = rule.host.iter().map(|name| command::host_fits(name, host, reach));
             fits.max().unwrap_or(Fit::No).min(of_command)
         }
     }
 }
 
-fn command_fit(rule: &Rule, part: &Part<'_>, reach: Reach) -> Fit {
-    if rule.command.is_empty() {
+fn command_fit(active: &Active<'_>, part: &Part<'_>) -> Fit {
+    if active.rule.command.is_empty() {
         return Fit::Yes;
     }
     let Some(run) = part.run else { return Fit::No };
-    let fits = rule.command.iter().map(|pattern| match reach {
+    let fits = active.rule.command.iter().map(|pattern| match active.reach {
         Reach::Narrow => pattern.allows(run),
         Reach::Wide => pattern.reaches(run, part.opaque),
     });
