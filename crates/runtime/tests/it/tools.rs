@@ -45,6 +45,7 @@ pub(crate) fn services(containment: Containment) -> ToolServices {
         containment,
         memory: None,
         state: None,
+        passages: None,
     }
 }
 
