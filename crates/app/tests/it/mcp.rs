@@ -281,7 +281,8 @@ fn a_new_tool_is_in_the_models_next_question() {
             server.port
         ),
     );
-    place.ok(&["run", "use the server", "--model", "fake/m", "--in-place"]);
+    // What it waits for is in the journal, which no sandbox shows.
+    place.ok(&["run", "use the server", "--model", "fake/m", "--in-place", "--no-sandbox"]);
     let tools = |request: &Value| -> Vec<String> {
         let tools = request["body"]["tools"].as_array().unwrap().iter();
         tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
