@@ -2,7 +2,7 @@
 
 use crate::environment::TestEnvironment;
 
-const COMMANDS: [&str; 31] = [
+const COMMANDS: [&str; 34] = [
     "run",
     "chat",
     "resume",
@@ -24,6 +24,7 @@ const COMMANDS: [&str; 31] = [
     "hand-over",
     "init",
     "doctor",
+    "sandbox",
     "trust",
     "journal",
     "completions",
@@ -34,6 +35,8 @@ const COMMANDS: [&str; 31] = [
     "journal verify",
     "journal export",
     "fake model",
+    "sandbox run",
+    "sandbox show",
 ];
 
 #[test]
@@ -69,6 +72,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       hand-over    Let another driver decide from here on; workspace, history and budget stay
       init         Write a commented .drivetrain/ for this project; nothing is overwritten
       doctor       Say what is missing on this machine and how to mend it
+      sandbox      Try the sandbox by hand, or see what it shows
       trust        Look at the project's files that start programs, and say that you trust them
       journal      Check, mend or export the journal
       completions  Print a completion script for a shell
@@ -215,6 +219,15 @@ fn every_command_describes_itself_with_an_example() {
 
           --worktree
               Work in a git worktree of its own; the default in a repository
+
+    Sandbox:
+          --sandbox <LEVEL>
+              How strong: full, or reduced where the system has no namespaces
+              
+              [possible values: full, reduced]
+
+          --no-sandbox
+              Run without a sandbox: commands can do all that you can; every summary says so
 
     Model traffic:
           --record <DIR>

@@ -153,29 +153,22 @@ fn no_socket_leads_out() {
     let _listener = UnixListener::bind(&path).unwrap();
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = tcp.local_addr().unwrap().port();
-    // Families: UNIX, INET, NETLINK, PACKET, VSOCK; kinds: stream, datagrams.
-    let script = format!(
-        "use Socket; $| = 1;
-        for my $f (1, 2, 10, 16, 17, 40) {{ for my $k (1, 2) {{
-            print socket(my $s, $f, $k, 0) ? \"made $f $k\\n\" : \"no\\n\"; }} }}
-        socket(my $u, PF_UNIX, SOCK_STREAM, 0) and connect($u, pack_sockaddr_un('socket')) and print \"unix\\n\";
-        socket(my $t, PF_INET, SOCK_STREAM, 0)
-            and connect($t, pack_sockaddr_in({port}, inet_aton('127.0.0.1'))) and print \"tcp\\n\";
-        print socketpair(my $a, my $b, PF_UNIX, SOCK_DGRAM, 0) ? \"datagram pair\\n\" : \"no\\n\";
-        print socketpair(my $c, my $d, PF_UNIX, SOCK_STREAM, 0) ? \"pair\\n\" : \"no pair\\n\";"
-    );
-    let ran = environment.inside_perl(&script);
+    // Families: UNIX, INET, INET6, NETLINK, PACKET, VSOCK; kinds: stream, datagrams.
+    let script = "use Socket; my ($s, $a, $b);
+        for my $f (1, 2, 10, 16, 17, 40) { for my $k (1, 2) {
+            print socket($s, $f, $k, 0) ? \"made $f $k\\n\" : \"no\\n\"; } }
+        print socketpair($a, $b, PF_UNIX, SOCK_DGRAM, 0) ? \"datagram pair\\n\" : \"no\\n\";
+        print socketpair($a, $b, PF_UNIX, SOCK_STREAM, 0) ? \"pair\\n\" : \"no pair\\n\";";
+    let ran = environment.inside_perl(script);
     assert_eq!(ran.out, format!("{}pair\n", "no\n".repeat(13)), "{}", ran.err);
-    // Inside the network of its own, only the inside is reached.
+    // With a network of its own, only the inside is reached; with the user's, no socket of the file system is.
     let script = format!(
-        "use Socket; socket(my $l, PF_INET, SOCK_STREAM, 0) and bind($l, pack_sockaddr_in(0, inet_aton('127.0.0.1')))
-            and listen($l, 1) and print \"listens\\n\";
+        "use Socket; my ($l, $t, $o, $u); my $here = inet_aton('127.0.0.1');
+        socket($l, PF_INET, SOCK_STREAM, 0); bind($l, pack_sockaddr_in(0, $here)) and listen($l, 1) and print \"listens\\n\";
         my ($p) = unpack_sockaddr_in(getsockname($l));
-        socket(my $t, PF_INET, SOCK_STREAM, 0);
-        connect($t, pack_sockaddr_in($p, inet_aton('127.0.0.1'))) and print \"inner\\n\";
-        socket(my $o, PF_INET, SOCK_STREAM, 0);
-        connect($o, pack_sockaddr_in({port}, inet_aton('127.0.0.1'))) and print \"outer\\n\";
-        socket(my $u, PF_UNIX, SOCK_STREAM, 0) and print \"unix\\n\";"
+        socket($t, PF_INET, SOCK_STREAM, 0); connect($t, pack_sockaddr_in($p, $here)) and print \"inner\\n\";
+        socket($o, PF_INET, SOCK_STREAM, 0); connect($o, pack_sockaddr_in({port}, $here)) and print \"outer\\n\";
+        socket($u, PF_UNIX, SOCK_STREAM, 0); connect($u, pack_sockaddr_un('socket')) and print \"unix\\n\";"
     );
     let args = ["sandbox", "run", "--network", "loopback", "--", "/usr/bin/perl", "-e", &script];
     assert_eq!(environment.run(&args).out, "listens\ninner\n");
@@ -193,6 +186,8 @@ fn hosts_are_refused_as_long_as_no_proxy_is_at_work() {
     assert_eq!(ran.code, 2, "{}", ran.err);
 }
 
+// The calls are named by their numbers, which are those of this processor.
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn doors_in_the_kernel_are_closed() {
     let environment = TestEnvironment::new();
@@ -209,7 +204,8 @@ fn doors_in_the_kernel_are_closed() {
     assert_eq!(ran.out.lines().collect::<Vec<_>>(), expected, "{}", ran.err);
     let ran = environment
         .inside("unshare -U true; unshare -n true; mount -t tmpfs x /mnt; chroot / true");
-    assert!(ran.err.matches("Operation not permitted").count() >= 4, "{}", ran.err);
+    assert_eq!(ran.err.matches("Operation not permitted").count(), 3, "{}", ran.err);
+    assert!(ran.err.contains("mount: /mnt: permission denied"), "{}", ran.err);
     let ran = environment
         .inside("sed -n 's/^\\(Cap[A-Za-z]*\\|NoNewPrivs\\):\\s*//p' /proc/self/status | sort -u");
     assert_eq!(ran.out, "0000000000000000\n1\n");
@@ -275,7 +271,7 @@ fn names_that_steer_other_programs_cannot_be_written_whether_they_exist_or_not()
 #[test]
 fn checks_are_run_inside_as_well() {
     let environment = TestEnvironment::new();
-    let check = "[[acceptance]]\nkind = \"shell\"\ncommand = \"test ! -e ../home && ! touch /usr/x && ! ls ~/.ssh\"\n";
+    let check = "[[acceptance]]\nkind = \"shell\"\ncommand = \"test -z \\\"$(ls ../home)\\\" && ! touch /usr/x && ! ls ~/.ssh\"\n";
     std::fs::create_dir_all(environment.folder().join("../.ssh")).unwrap();
     environment.steps("task.toml", &["true"], check);
     let ran = environment.run(&["run", "task.toml"]);

@@ -7,6 +7,7 @@
 //!   bench step [STEPS]            one `step`, early and late in a long history
 //!   bench parked TASKS            memory of tasks that wait, driven and put down
 //!   bench start TASKS             opening a journal that holds that many finished tasks
+//!   bench sandbox COUNT           a command's start behind the walls, beside a plain one
 //!   bench w1 DIALECT MODE TURNS   one long streamed answer (DIALECT: anthropic, chat, responses)
 //!   bench w2 DIALECT TURNS        a loop of tool calls, the whole history in each request
 //!   bench w4 DIALECT TASKS DELAY  that many tasks at once; the server answers after DELAY ms
@@ -18,6 +19,7 @@
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on has nothing to say")]
 
 mod model_path;
+mod sandbox;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -45,6 +47,7 @@ use runtime::world::World;
 use serde_json::{Value, json};
 
 fn main() {
+    runtime::sandbox::helper::enter();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let number =
@@ -61,6 +64,7 @@ fn main() {
         "w4" => print(model_path::w4(folder.path(), word(1), number(2, 1_000), word(3))),
         "step" => print(pure_step(number(1, 200_000))),
         "parked" => print(parked(folder.path(), number(1, 10_000))),
+        "sandbox" => print(sandbox::starts(folder.path(), number(1, 100))),
         "start" => print(start(folder.path(), number(1, 100_000))),
         _ => all(folder.path()),
     }
@@ -96,6 +100,7 @@ fn all(folder: &Path) {
     print(resume(&fresh("resume-snapshot"), 10_000, true));
     print(parked(&fresh("parked"), 10_000));
     print(start(&fresh("start"), 100_000));
+    print(sandbox::starts(&fresh("sandbox"), 100));
     table.into_iter().for_each(print);
 }
 

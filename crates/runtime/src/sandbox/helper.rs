@@ -14,6 +14,10 @@ use landlock::{
 };
 use machine::policy::sandbox::Limits;
 use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities,
+};
 use serde::{Deserialize, Serialize};
 
 use super::filter::{self, Sockets};
@@ -110,6 +114,7 @@ fn work(mut arguments: Vec<OsString>) -> Result<i32, String> {
     }
     keep_descriptors()?;
     limit(&orders.limits)?;
+    drop_rights()?;
     // Before the walls: the command must not reach what carries its bytes.
     let port = orders.bridge.map(way::begin).transpose()?;
     wall(&orders)?;
@@ -186,6 +191,26 @@ fn limit(limits: &Limits) -> Result<(), String> {
         setrlimit(resource, limit).map_err(|error| format!("cannot limit {what}: {error}"))?;
     }
     Ok(())
+}
+
+/// Rights of root, which see through some of the walls: other processes' memory, for one. Namespaces took them already.
+fn drop_rights() -> Result<(), String> {
+    let failed = |error| format!("cannot give up the rights of root: {error}");
+    let own = capabilities(None).map_err(failed)?;
+    if own.permitted.is_empty() {
+        return Ok(());
+    }
+    for right in CapabilitySet::all().iter() {
+        // Rights that this kernel does not know are no rights.
+        match remove_capability_from_bounding_set(right) {
+            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    clear_ambient_capability_set().map_err(failed)?;
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    set_capabilities(None, sets).map_err(failed)
 }
 
 /// The second wall: even where the first has a gap, nothing but these paths is written.

@@ -14,7 +14,7 @@ use rustix::process::{Pid, getpid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
 use super::{Access, Sandbox};
-use crate::process::{Cancel, Containment, ProcessSpec, Streams, run};
+use crate::process::{Cancel, Containment, ProcessSpec, SpawnError, Streams, run};
 
 /// Where bubblewrap is looked for: places that no workspace and no user's PATH decides about.
 const PLACES: [&str; 6] = [
@@ -213,7 +213,13 @@ impl Place {
             containment: Containment::Sandbox(std::sync::Arc::new(sandbox)),
             ..ProcessSpec::new(["true"])
         };
-        let ended = run(spec, &Cancel::new()).map_err(|error| error.to_string())?;
+        let ended = run(spec, &Cancel::new()).map_err(|error| match error {
+            SpawnError::Sandbox { reason } if reason.is_empty() => {
+                "the sandbox ended without a word when it was tried".to_owned()
+            }
+            SpawnError::Sandbox { reason } => format!("the sandbox cannot be set up: {reason}"),
+            error => error.to_string(),
+        })?;
         let said = ended.stdout.text();
         let complaint = ended.stderr.text();
         let held = said.lines().any(|line| line == HELD);
@@ -285,6 +291,11 @@ pub(super) fn inside(targets: &Targets) -> i32 {
         && Pid::from_raw(targets.process).is_some_and(|pid| test_kill_process(pid).is_ok())
     {
         broken.push("send signals to the runtime".to_owned());
+    }
+    if targets.process > 8
+        && fs::read(format!("/proc/{}/environ", targets.process)).is_ok_and(|text| !text.is_empty())
+    {
+        broken.push("read the variables of the runtime".to_owned());
     }
     for (name, link) in &targets.namespaces {
         if fs::read_link(Path::new("/proc/self/ns").join(name)).ok().as_ref() == Some(link) {

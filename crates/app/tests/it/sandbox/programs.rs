@@ -14,7 +14,7 @@ while read -r line; do
         cat "$W/given" >/dev/null 2>&1 && seen="$seen read"
         cat "$W/../.ssh/id" >/dev/null 2>&1 && seen="$seen secret"
         ls "$W/../home" >/dev/null 2>&1 && [ "$(ls -A "$W/../home")" ] && seen="$seen journal"
-        r="{\"decision\":\"fail\",\"reason\":\"seen:$seen.\"}";;
+        r="{\"decision\":\"give_up\",\"reason\":\"seen:$seen.\"}";;
     esac
     printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$n" "$r"
 done

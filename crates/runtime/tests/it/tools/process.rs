@@ -217,7 +217,7 @@ fn many_commands_at_once_end_in_any_order() {
         for number in 0..8 {
             scope.spawn(move || {
                 let command = format!("sleep 0.{}; echo {number}", 8 - number);
-                let finished = finish(sh(&command, BOTH[number % 2]));
+                let finished = finish(sh(&command, BOTH[number % 2].clone()));
                 assert_eq!(finished.output.text(), format!("{number}\n"));
             });
         }
