@@ -202,6 +202,7 @@ impl Plugins {
             folder: spec.cwd.as_deref(),
             access: if writes { Access::Write } else { Access::Read },
             state: self.state.as_deref(),
+            name: question.task,
         };
         spec.containment = program.containment(&Containment::Auto);
         let child = Child::spawn(spec).map_err(|why| why.to_string())?;

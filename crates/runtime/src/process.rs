@@ -185,6 +185,7 @@ pub fn run(spec: ProcessSpec, cancel: &Cancel) -> Result<Finished, SpawnError> {
         input: launched.child.stdin.take().map(OwnedFd::from),
         to_write,
         held: guarded,
+        output_limit: spec.output_limit,
         written: 0,
         output: Capture::new(spec.output_limit),
         stdout: Capture::new(spec.output_limit),
@@ -294,6 +295,7 @@ struct Pipes {
     written: usize,
     /// Whether the guard has not said that it is there; until then nothing is written.
     held: bool,
+    output_limit: u64,
     output: Capture,
     stdout: Capture,
     stderr: Capture,
@@ -361,9 +363,14 @@ impl Pipes {
                 };
                 any = true;
                 let mut bytes = &buffer[..count];
-                if self.held && from_out && bytes[0] == READY {
+                if self.held
+                    && from_out
+                    && let Some(at) = bytes.iter().position(|byte| *byte == READY)
+                {
+                    // What was said before it, by whoever makes the namespace, is no part of the output.
                     self.held = false;
-                    bytes = &bytes[1..];
+                    bytes = &bytes[at + 1..];
+                    self.output = Capture::new(self.output_limit);
                 }
                 self.output.push(bytes);
                 if self.streams == Streams::Separate {

@@ -12,6 +12,7 @@ pub mod helper;
 pub(crate) mod masks;
 mod probe;
 mod view;
+mod way;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -19,15 +20,18 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use machine::id::TaskId;
 use machine::policy::sandbox::{Level, Needs, Network, SandboxSpec};
 use machine::task::Workspace;
 
+use crate::home::Home;
 use crate::process::Containment;
 use filter::Sockets;
 use helper::Orders;
 pub use probe::{Machine, Unavailable, machine, require};
 pub use view::Mount;
 use view::View;
+use way::Way;
 
 /// What can be done with the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +55,8 @@ pub struct Sandbox {
     pub hidden: Vec<PathBuf>,
     /// Folders that are shown read-only beside what everybody sees.
     pub shown: Vec<PathBuf>,
+    /// Where it is told which hosts were reached for.
+    pub passages: Option<PathBuf>,
     probe: Option<probe::Targets>,
 }
 
@@ -69,6 +75,8 @@ pub struct Program<'a> {
     pub access: Access,
     /// The folder of this program's own state.
     pub state: Option<&'a Path>,
+    /// The task's id.
+    pub name: &'a str,
 }
 
 impl Program<'_> {
@@ -86,6 +94,9 @@ impl Program<'_> {
             access: self.access,
             hidden: self.state.map(Path::to_owned).into_iter().collect(),
             shown: self.folder.map(Path::to_owned).into_iter().collect(),
+            passages: self
+                .state
+                .map(|state| Home::at(state).passages(&TaskId(self.name.to_owned()))),
             ..Sandbox::new(spec)
         }))
     }
@@ -126,6 +137,7 @@ pub(crate) struct Held {
     _masks: masks::Masks,
     _texts: Vec<OwnedFd>,
     _group: Option<cgroup::Group>,
+    _way: Option<Way>,
     scratch: Option<PathBuf>,
 }
 
@@ -146,6 +158,7 @@ impl Sandbox {
             access: Access::Write,
             hidden: Vec::new(),
             shown: Vec::new(),
+            passages: None,
             probe: None,
         }
     }
@@ -155,6 +168,7 @@ impl Sandbox {
         spec: &SandboxSpec,
         workspace: &Workspace,
         state: Option<&Path>,
+        passages: Option<&Path>,
         without: &Containment,
     ) -> Containment {
         if spec.level == Level::Off {
@@ -163,6 +177,7 @@ impl Sandbox {
         Containment::Sandbox(Arc::new(Sandbox {
             workspace: workspace.path.as_deref().map(PathBuf::from),
             hidden: state.map(Path::to_owned).into_iter().collect(),
+            passages: passages.map(Path::to_owned),
             ..Sandbox::new(spec.clone())
         }))
     }
@@ -177,31 +192,30 @@ impl Sandbox {
         if self.probe.is_none() {
             require(self.spec.level).map_err(|unavailable| unavailable.to_string())?;
         }
-        if let Network::Hosts(hosts) = &self.spec.network {
-            return Err(format!(
-                "only {} may be reached, which takes the egress proxy, and none is at work here; use network = \
-                 \"none\" or \"open\"",
-                hosts.join(", ")
-            ));
-        }
         let mut view = View::of(self)?;
         let mut env = self.environment(&view);
         let (program, helper) = this_program()?;
         let mut orders = Orders::new(self.spec.limits);
         orders.ask = ask;
         orders.probe = self.probe.clone();
-        if matches!(self.spec.network, Network::Loopback | Network::Open) {
+        if self.spec.network != Network::None {
             orders.sockets = Sockets::Internet;
             orders.refuse_tcp = false;
         }
         let namespaced = self.spec.level == Level::Full;
         let (mut open, mut texts) = (vec![program], Vec::new());
-        let mut scratch = None;
+        let (mut scratch, mut way) = (None, None);
         let mut argv: Vec<OsString> = Vec::new();
         if namespaced {
             orders.write = view.write.clone();
             (argv, texts) = self.bubblewrap(&view, cwd)?;
             open.extend(texts.iter().map(AsRawFd::as_raw_fd));
+            if let Network::Hosts(hosts) = &self.spec.network {
+                let opened = Way::open(hosts, scratch_folder()?, self.passages.as_deref())?;
+                orders.bridge = Some(opened.descriptor());
+                open.push(opened.descriptor());
+                way = Some(opened);
+            }
         } else {
             if self.spec.network != Network::None {
                 return Err("the reduced sandbox has no network; use network = \"none\"".to_owned());
@@ -228,7 +242,7 @@ impl Sandbox {
         let group = cgroup::Group::limiting(self.spec.limits.processes);
         let join = group.as_ref().map(|group| group.door.as_raw_fd());
         let masks = std::mem::take(&mut view.masks);
-        let held = Held { _masks: masks, _texts: texts, _group: group, scratch };
+        let held = Held { _masks: masks, _texts: texts, _group: group, _way: way, scratch };
         Ok(Arranged { argv, env, namespaced, open, join, view: held })
     }
 

@@ -48,6 +48,8 @@ pub struct ToolServices {
     pub containment: Containment,
     /// The folder of this program's own state, which no sandbox shows.
     pub state: Option<PathBuf>,
+    /// Where it is told which hosts the task's sandboxes have reached for.
+    pub passages: Option<PathBuf>,
     /// Where notes about projects are kept; without it there are none.
     pub memory: Option<PathBuf>,
     /// Whose record of trust decides about the project's own checks; without one they are believed.
@@ -57,7 +59,8 @@ pub struct ToolServices {
 impl ToolServices {
     /// How the commands of a task are held.
     pub(crate) fn containment_of(&self, spec: &SandboxSpec, workspace: &Workspace) -> Containment {
-        Sandbox::containment(spec, workspace, self.state.as_deref(), &self.containment)
+        let (state, passages) = (self.state.as_deref(), self.passages.as_deref());
+        Sandbox::containment(spec, workspace, state, passages, &self.containment)
     }
 }
 

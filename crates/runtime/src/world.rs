@@ -92,6 +92,7 @@ impl World {
                 env: Vec::new(),
                 containment: Containment::Auto,
                 state: Some(home.root().to_owned()),
+                passages: None,
                 memory: Some(home.memory()),
                 judge: Some(home.clone()),
             }),
@@ -184,13 +185,19 @@ impl World {
         }
     }
 
+    /// What the tools of a task need.
+    fn tools_of(&self, task: &TaskId) -> ToolServices {
+        let passages = Some(self.home.passages(task));
+        ToolServices { passages, ..ToolServices::clone(&self.tools) }
+    }
+
     fn run_tool(&mut self, task: &TaskId, id: EffectId, call: ToolCall) {
         // Saying something takes no time and touches nothing.
         if call.tool == "say" {
             let text = call.input["text"].as_str().unwrap_or_default();
             return self.inbox.signal(task.clone(), Input::ToolEnded(id, ToolResult::ok(text)));
         }
-        let tools = Arc::clone(&self.tools);
+        let tools = self.tools_of(task);
         let (name, servers) = (task.clone(), Arc::clone(&self.servers));
         self.spawn(
             task,
@@ -315,7 +322,7 @@ impl Perform for World {
                 );
             }
             Effect::Verify { id, criteria, workspace, sandbox } => {
-                let tools = Arc::clone(&self.tools);
+                let tools = self.tools_of(task);
                 self.spawn(
                     task,
                     id,

@@ -51,6 +51,7 @@ fn a_task_is_shown_whole() {
     spent      1 turn, 1 tool call, TIME
     folder     FOLDER
     workspace  FOLDER (in place)
+    sandbox    full, network none
     records    5
     criteria
       passed: shell: true (TIME)

@@ -2,7 +2,7 @@
 
 use crate::environment::TestEnvironment;
 
-const COMMANDS: [&str; 35] = [
+const COMMANDS: [&str; 36] = [
     "run",
     "chat",
     "resume",
@@ -24,6 +24,7 @@ const COMMANDS: [&str; 35] = [
     "hand-over",
     "init",
     "doctor",
+    "sandbox",
     "trust",
     "policy",
     "policy check",
@@ -38,6 +39,8 @@ const COMMANDS: [&str; 35] = [
     "journal verify",
     "journal export",
     "fake model",
+    "sandbox run",
+    "sandbox show",
 ];
 
 #[test]
@@ -73,6 +76,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       hand-over    Let another driver decide from here on; workspace, history and budget stay
       init         Write a commented .drivetrain/ for this project; nothing is overwritten
       doctor       Say what is missing on this machine and how to mend it
+      sandbox      Try the sandbox by hand, or see what it shows
       trust        Look at the project's files that can act, and say that you trust them
       policy       Say what tasks may do here, and why
       journal      Check, mend or export the journal
@@ -228,6 +232,15 @@ fn every_command_describes_itself_with_an_example() {
 
           --trust
               Let the project's own files count for this task, without trusting them for good
+
+    Sandbox:
+          --sandbox <LEVEL>
+              How strong: full, or reduced where the system has no namespaces
+              
+              [possible values: full, reduced]
+
+          --no-sandbox
+              Run without a sandbox: commands can do all that you can; every summary says so
 
     Model traffic:
           --record <DIR>

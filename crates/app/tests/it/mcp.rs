@@ -30,9 +30,13 @@ fn log(place: &TestEnvironment) -> String {
 /// A project whose `.mcp.json` declares the server `test`.
 fn project() -> TestEnvironment {
     let place = TestEnvironment::new();
+    // The server's log and its script are outside of the workspace: its entry says that it needs them.
+    std::fs::write(log_file(&place), "").unwrap();
     let server = json!({
         "command": python(),
         "args": [script()],
+        "read": [script().parent().unwrap()],
+        "write": [log_file(&place)],
         "env": { "MCP_LOG": log_file(&place), "SOME_TOKEN": "hush-hush-4711" },
     });
     place.write(".mcp.json", &json!({ "mcpServers": { "test": server } }).to_string());
@@ -306,7 +310,8 @@ fn a_new_tool_is_in_the_models_next_question() {
             server.port
         ),
     );
-    place.ok(&["run", "use the server", "--model", "fake/m", "--in-place"]);
+    // What it waits for is in the journal, which no sandbox shows.
+    place.ok(&["run", "use the server", "--model", "fake/m", "--in-place", "--no-sandbox"]);
     let tools = |request: &Value| -> Vec<String> {
         let tools = request["body"]["tools"].as_array().unwrap().iter();
         tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()

@@ -46,6 +46,7 @@ fn a_verified_task_ends_with_0_and_says_what_was_checked() {
     spent      2 turns, 2 tool calls, TIME
     driver     workflow
     workspace  FOLDER (in place)
+    sandbox    full, network none
     last news  WHEN
 
     next
@@ -133,6 +134,7 @@ fn a_reached_limit_ends_with_11_and_goes_on_when_raised() {
     spent      1 turn of 1, 1 tool call, TIME
     driver     workflow
     workspace  FOLDER (in place)
+    sandbox    full, network none
     last news  WHEN
 
     next
@@ -258,6 +260,7 @@ fn an_approval_that_waits_is_given_from_outside() {
     spent      1 turn, TIME
     driver     workflow
     workspace  FOLDER (in place)
+    sandbox    full, network none
     last news  WHEN
 
     next

@@ -51,6 +51,7 @@ fn the_second_signal_stops_at_once_and_leaves_the_step_in_doubt() {
     spent      1 turn, 1 tool call, TIME
     driver     workflow
     workspace  FOLDER (in place)
+    sandbox    full, network none
     last news  WHEN
 
     next

@@ -5,6 +5,7 @@
 use super::check::{Cursor, Problems};
 use super::source::Source;
 use super::{Format, SourceError};
+use crate::policy::hosts::Allowed;
 use crate::policy::sandbox::{Level, Needs, Network, Wishes};
 
 /// Whose file it is.
@@ -126,24 +127,9 @@ pub(crate) fn read_network(at: &Cursor<'_>, problems: &mut Problems) -> Option<N
     })
 }
 
-/// Whether a name can be the name of a host, with `*.` before it for all names below it.
+/// Whether this is an entry of a list of hosts; see `docs/network.md`.
 pub fn check_host(name: &str) -> Result<(), String> {
-    let plain = name.strip_prefix("*.").unwrap_or(name);
-    let (host, port) = match plain.rsplit_once(':') {
-        Some((host, port)) => (host, Some(port)),
-        None => (plain, None),
-    };
-    let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
-    let good = !host.is_empty()
-        && host.len() <= 253
-        && host.chars().all(letters)
-        && !host.split('.').any(str::is_empty)
-        && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
-    if good {
-        Ok(())
-    } else {
-        Err(format!("{name:?} is no host: expected a name such as example.org or *.example.org"))
-    }
+    Allowed::parse(&[name.to_owned()]).map(|_| ())
 }
 
 fn read_path(at: &Cursor<'_>, problems: &mut Problems) -> Option<String> {

@@ -8,6 +8,7 @@
 //!   bench gate [COUNT]            one decision of the gate: lines of 1, 10 and 60 commands, fifty rules
 //!   bench parked TASKS            memory of tasks that wait, driven and put down
 //!   bench start TASKS             opening a journal that holds that many finished tasks
+//!   bench sandbox COUNT           a command's start behind the walls, beside a plain one
 //!   bench w1 DIALECT MODE TURNS   one long streamed answer (DIALECT: anthropic, chat, responses)
 //!   bench w2 DIALECT TURNS        a loop of tool calls, the whole history in each request
 //!   bench w4 DIALECT TASKS DELAY  that many tasks at once; the server answers after DELAY ms
@@ -20,6 +21,7 @@
 
 mod gate;
 mod model_path;
+mod sandbox;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -47,6 +49,7 @@ use runtime::world::World;
 use serde_json::{Value, json};
 
 fn main() {
+    runtime::sandbox::helper::enter();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let number =
@@ -64,6 +67,7 @@ fn main() {
         "gate" => print(gate::decisions(number(1, 20_000))),
         "step" => print(pure_step(number(1, 200_000))),
         "parked" => print(parked(folder.path(), number(1, 10_000))),
+        "sandbox" => print(sandbox::starts(folder.path(), number(1, 100))),
         "start" => print(start(folder.path(), number(1, 100_000))),
         _ => all(folder.path()),
     }
@@ -100,6 +104,7 @@ fn all(folder: &Path) {
     print(resume(&fresh("resume-snapshot"), 10_000, true));
     print(parked(&fresh("parked"), 10_000));
     print(start(&fresh("start"), 100_000));
+    print(sandbox::starts(&fresh("sandbox"), 100));
     table.into_iter().for_each(print);
 }
 

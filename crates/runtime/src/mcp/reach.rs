@@ -153,6 +153,7 @@ fn spawn(
         folder: Some(place.folder),
         access: if needs.writes_workspace == Some(false) { Access::Read } else { Access::Write },
         state: Some(place.state),
+        name: place.task,
     };
     let spec = ProcessSpec {
         cwd: Some(cwd.to_owned()),

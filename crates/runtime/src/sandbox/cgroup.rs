@@ -3,7 +3,8 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::time::Duration;
 
 /// Removed when dropped, after its processes have ended.
@@ -22,7 +23,11 @@ impl Group {
         }
         let mut random = [0u8; 8];
         getrandom::fill(&mut random).ok()?;
-        let folder = above()?.join(format!("drivetrain-{:016x}", u64::from_ne_bytes(random)));
+        let above = above()?;
+        static SWEPT: Once = Once::new();
+        SWEPT.call_once(|| sweep(&above));
+        let name = format!("{NAME}{}-{:016x}", std::process::id(), u64::from_ne_bytes(random));
+        let folder = above.join(name);
         fs::create_dir(&folder).ok()?;
         let open = || -> io::Result<File> {
             fs::write(folder.join("pids.max"), processes.to_string())?;
@@ -48,6 +53,20 @@ impl Drop for Group {
                 }
                 Ok(()) | Err(_) => return,
             }
+        }
+    }
+}
+
+/// What groups are called, before the number of the process that made them.
+const NAME: &str = "drivetrain-";
+
+/// Removes empty groups of processes that are gone.
+fn sweep(above: &Path) {
+    for entry in fs::read_dir(above).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(NAME)?.split('-').next());
+        if owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists()) {
+            let _ = fs::remove_dir(entry.path());
         }
     }
 }

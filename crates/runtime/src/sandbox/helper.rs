@@ -21,7 +21,8 @@ use rustix::thread::{
 use serde::{Deserialize, Serialize};
 
 use super::filter::{self, Sockets};
-use super::probe;
+use super::{probe, way};
+use crate::egress;
 
 /// The first argument of a start as helper. No command has this name.
 pub(super) const WORD: &str = "--as-sandbox-helper";
@@ -53,6 +54,8 @@ pub(super) struct Orders {
     pub(super) refuse_tcp: bool,
     /// How much may be taken.
     pub(super) limits: Limits,
+    /// The descriptor of the folder with the egress proxy's socket, if there is a way out.
+    pub(super) bridge: Option<i32>,
     /// Whether the runtime is asked before the command begins.
     pub(super) ask: bool,
     /// Whether the walls are tried instead of running a command.
@@ -68,6 +71,7 @@ impl Orders {
             sockets: Sockets::None,
             refuse_tcp: true,
             limits,
+            bridge: None,
             ask: true,
             probe: None,
         }
@@ -80,7 +84,11 @@ impl Orders {
 /// its memory.
 pub fn enter() {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_none_or(|first| first != WORD) {
+    let first = arguments.next().unwrap_or_default();
+    if let Some(word) = way::WORDS.iter().find(|word| first == **word) {
+        std::process::exit(way::continue_as(word));
+    }
+    if first != WORD {
         return;
     }
     let failed = match work(arguments.collect()) {
@@ -107,6 +115,8 @@ fn work(mut arguments: Vec<OsString>) -> Result<i32, String> {
     keep_descriptors()?;
     limit(&orders.limits)?;
     drop_rights()?;
+    // Before the walls: the command must not reach what carries its bytes.
+    let port = orders.bridge.map(way::begin).transpose()?;
     wall(&orders)?;
     filter::apply(orders.sockets)?;
     if orders.ask {
@@ -116,7 +126,8 @@ fn work(mut arguments: Vec<OsString>) -> Result<i32, String> {
         return Ok(probe::inside(targets));
     }
     let Some(program) = arguments.first() else { return Err("there is no command".to_owned()) };
-    let error = Command::new(program).args(&arguments[1..]).exec();
+    let variables = port.map(egress::variables).unwrap_or_default();
+    let error = Command::new(program).args(&arguments[1..]).envs(variables).exec();
     let shown = program.to_string_lossy().into_owned();
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     let _ = writeln!(

@@ -47,6 +47,7 @@ pub(crate) fn services(containment: Containment) -> ToolServices {
         containment,
         memory: None,
         state: None,
+        passages: None,
     }
 }
 

@@ -1,0 +1,113 @@
+//! The way out of a sandbox whose network is limited to named hosts: a proxy outside, a bridge inside.
+//!
+//! The proxy's socket is not in the sandbox's view. Its folder comes in as a descriptor, which only the bridge gets: the
+//! command sees a port of its own loopback and nothing else.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use machine::policy::hosts::Allowed;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+use crate::egress::{self, PassageLog, Proxy};
+
+/// The first argument of a start as the process that leaves the bridge behind, and of the bridge itself.
+pub(super) const WORDS: [&str; 2] = ["--as-sandbox-bridge-starter", "--as-sandbox-bridge"];
+
+/// The outer side, for as long as something runs inside.
+#[derive(Debug)]
+pub(super) struct Way {
+    proxy: Option<Proxy>,
+    folder: File,
+    path: PathBuf,
+}
+
+impl Way {
+    /// Starts a proxy for one sandbox in an empty folder of its own, which goes with it. What is reached is told in
+    /// the file `passages`.
+    pub(super) fn open(
+        hosts: &[String],
+        path: PathBuf,
+        passages: Option<&Path>,
+    ) -> Result<Way, String> {
+        let allowed = Allowed::parse(hosts)?;
+        let failed = |error: std::io::Error| format!("the egress proxy cannot be started: {error}");
+        let log = passages.map(PassageLog::open).transpose().map_err(failed)?;
+        let proxy = Proxy::start(&path, allowed, move |passage| {
+            if let Some(log) = &log {
+                log.write(passage);
+            }
+        });
+        let opened = proxy.and_then(|proxy| Ok((proxy, File::open(&path)?)));
+        match opened {
+            Ok((proxy, folder)) => Ok(Way { proxy: Some(proxy), folder, path }),
+            Err(error) => {
+                let _ = std::fs::remove_dir_all(&path);
+                Err(failed(error))
+            }
+        }
+    }
+
+    /// The descriptor that the bridge needs.
+    pub(super) fn descriptor(&self) -> i32 {
+        self.folder.as_raw_fd()
+    }
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        self.proxy = None;
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Inside: starts the bridge to the proxy whose folder is open as `descriptor`; gives the port that the command uses.
+///
+/// The bridge is nobody's child: a command that waits for all of its children would otherwise wait for ever.
+pub(super) fn begin(descriptor: i32) -> Result<u16, String> {
+    let failed =
+        |error: std::io::Error| format!("the way to the network cannot be opened: {error}");
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+    let port = listener.local_addr().map_err(failed)?.port();
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat(CWD, format!("/proc/self/fd/{descriptor}"), flags, Mode::empty());
+    let folder = folder.map_err(|error| failed(error.into()))?;
+    let started =
+        start(WORDS[0], OwnedFd::from(listener), folder).and_then(|mut child| child.wait());
+    if started.map_err(failed)?.success() {
+        Ok(port)
+    } else {
+        Err("the bridge to the network did not start".to_owned())
+    }
+}
+
+/// Starts this program again with two descriptors and nothing else, out of reach of what is typed at the terminal.
+fn start(word: &str, listener: OwnedFd, folder: OwnedFd) -> std::io::Result<std::process::Child> {
+    Command::new("/proc/self/exe")
+        .arg(word)
+        .env_clear()
+        .current_dir("/")
+        .process_group(0)
+        .stdin(Stdio::from(listener))
+        .stdout(Stdio::from(folder))
+        .stderr(Stdio::null())
+        .spawn()
+}
+
+/// The two further starts of this program. The exit code.
+pub(super) fn continue_as(word: &str) -> i32 {
+    let listener = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3);
+    let folder = rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), 3);
+    let (Ok(listener), Ok(folder)) = (listener, folder) else { return 1 };
+    if word == WORDS[0] {
+        return i32::from(start(WORDS[1], listener, folder).is_err());
+    }
+    let socket =
+        Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(egress::SOCKET);
+    let _ = egress::bridge(&socket, TcpListener::from(listener));
+    1
+}
