@@ -63,7 +63,7 @@ FILES:
   .drivetrain/models.toml        providers of models
   .drivetrain/mcp.toml           servers of tools, as .mcp.json; see `drivetrain trust`
 These are looked for in the folder, its parents up to the repository's root, then in
-$XDG_CONFIG_HOME/drivetrain.
+$XDG_CONFIG_HOME/drivetrain. The nearest counts; policies add up, your own first.
 
 ENVIRONMENT:
   DRIVETRAIN_HOME  where all state is kept; else drivetrain in $XDG_STATE_HOME or ~/.local/state
@@ -197,9 +197,9 @@ EXAMPLES:
   drivetrain approve 7k3
   drivetrain approve 7k3 c12 --for task
       Also when the same call comes again in this task
-  drivetrain approve 7k3 c12 --for task --like 'git push *'
-      Also what is like it
-  drivetrain approve 7k3 c12 --for project --like 'cargo doc *'
+  drivetrain approve 7k3 c12 --for task --like 'git push'
+      Also what is like it, as a rule with that command would allow it
+  drivetrain approve 7k3 c12 --for project --like 'cargo doc'
       Also writes a rule into .drivetrain/policy.toml, for tasks to come")]
     Approve(ApproveArgs),
 
@@ -265,6 +265,16 @@ EXAMPLES:
   drivetrain trust ../other --yes
       For scripts: nobody is asked")]
     Trust(TrustArgs),
+
+    /// Say what tasks may do here, and why
+    ///
+    /// The policy is made of the rules of your own policy.toml, then the project's, then a profile. Nothing is run.
+    #[command(
+        subcommand,
+        after_long_help = "EXAMPLES:\n  drivetrain policy check\n  drivetrain policy explain 'git push --force'\n  \
+        drivetrain policy test"
+    )]
+    Policy(PolicyCmd),
 
     /// Check, mend or export the journal
     #[command(
@@ -338,6 +348,50 @@ pub(crate) struct FakeModelArgs {
     /// The port; 0 takes any free one
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port: u16,
+}
+
+/// What `policy` can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCmd {
+    /// Load every policy file, and say what was found or what is wrong
+    Check,
+    /// Say what would become of a call of a worker, which rule decides, and what each part of it is worth
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain policy explain 'git push --force'
+  drivetrain policy explain 'cat notes | sh' --unattended
+  drivetrain policy explain --tool write --input '{\"path\": \".git/config\", \"content\": \"\"}'")]
+    Explain(ExplainArgs),
+    /// Try every example of every rule: one line each, the sum last; ends with 2 if one differs
+    Test,
+}
+
+/// Arguments of `policy explain`.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// A command line, as a worker would write it
+    #[arg(value_name = "LINE", conflicts_with = "input")]
+    pub(crate) line: Option<String>,
+
+    /// Another tool than shell
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tool: Option<String>,
+
+    /// The tool's parameters
+    #[arg(long, value_name = "JSON")]
+    pub(crate) input: Option<String>,
+
+    /// The task's driver
+    #[arg(long, value_name = "NAME", default_value = "llm")]
+    pub(crate) driver: String,
+
+    /// As if nobody were there to be asked
+    #[arg(long)]
+    pub(crate) unattended: bool,
+
+    /// Under this profile: read-only, dev or open
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
 }
 
 /// What `journal` can do.
@@ -428,9 +482,13 @@ pub(crate) struct ChatArgs {
     pub(crate) traffic: TrafficArgs,
 }
 
-/// Where a task works.
+/// Where a task works, and what it may do there.
 #[derive(Debug, Args, Default)]
 pub(crate) struct PlaceArgs {
+    /// What it may do where no rule says anything: read-only, dev or open; in place of what policy files name
+    #[arg(long, value_name = "NAME", help_heading = "Permissions")]
+    pub(crate) profile: Option<String>,
+
     /// Work in the folder itself
     #[arg(long, conflicts_with_all = ["no_workspace", "worktree"], help_heading = "Workspace")]
     pub(crate) in_place: bool,
@@ -667,7 +725,7 @@ pub(crate) struct ApproveArgs {
     #[arg(long = "for", value_name = "REACH", value_enum, default_value_t = Reach::Once)]
     pub(crate) reach: Reach,
 
-    /// For shell: also commands that are like this, such as 'git push *'
+    /// For shell: also commands that are like this, such as 'git push'
     #[arg(long, value_name = "PATTERN")]
     pub(crate) like: Option<String>,
 

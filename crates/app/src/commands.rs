@@ -11,6 +11,7 @@ pub(crate) mod journal;
 pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod models;
+pub(crate) mod policy;
 pub(crate) mod prepare;
 pub(crate) mod reply;
 pub(crate) mod resume;

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Cmd, FakeCmd, JournalCmd};
+use args::{Cli, Cmd, FakeCmd, JournalCmd, PolicyCmd};
 use error::CommandError;
 
 fn main() -> ExitCode {
@@ -83,6 +83,9 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
         Cmd::Init => commands::init::run(json),
         Cmd::Doctor => commands::doctor::run(json),
         Cmd::Trust(args) => commands::trust::run(args, json),
+        Cmd::Policy(PolicyCmd::Check) => commands::policy::check(json),
+        Cmd::Policy(PolicyCmd::Explain(args)) => commands::policy::explained(args, json),
+        Cmd::Policy(PolicyCmd::Test) => commands::policy::test(json),
         Cmd::Journal(JournalCmd::Verify) => commands::journal::verify(json),
         Cmd::Journal(JournalCmd::Rebuild) => commands::journal::rebuild(json),
         Cmd::Journal(JournalCmd::Export(args)) => commands::journal::export(&args.id),

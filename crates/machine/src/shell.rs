@@ -1,6 +1,21 @@
 //! What a shell command line runs, as far as its text tells. Reading is total and has no opinion: what may run is
 //! decided by `policy::permission`, and what is not understood is named, so that it can be refused.
 
+mod builtin;
+mod characters;
+mod compound;
+mod dollar;
+mod here;
+pub mod known;
+mod options;
+mod scan;
+mod script;
+mod settle;
+mod simple;
+mod variable;
+mod word;
+mod wrap;
+
 use serde::{Deserialize, Serialize};
 
 /// A command line as read.
@@ -64,8 +79,98 @@ pub struct Unclear {
     pub why: String,
 }
 
+impl Word {
+    /// The exact text, if it is certain.
+    pub fn plain(&self) -> Option<&str> {
+        match self {
+            Word::Plain(text) => Some(text),
+            Word::Pattern(_) | Word::Unknown(_) => None,
+        }
+    }
+
+    /// The text to show, whatever it stands for.
+    pub fn text(&self) -> &str {
+        match self {
+            Word::Plain(text) | Word::Pattern(text) | Word::Unknown(text) => text,
+        }
+    }
+
+    /// Whether it is one argument, and not an option, whatever happens when it runs.
+    pub fn is_operand(&self) -> bool {
+        match self {
+            Word::Plain(text) => !text.starts_with('-'),
+            // A pattern stands for any number of names, all of which begin as it does.
+            Word::Pattern(text) => !text.starts_with(['-', '*', '?', '[']),
+            Word::Unknown(text) => {
+                self.is_single() && !text.starts_with(['-', '$', '`']) && !begins_open(text)
+            }
+        }
+    }
+
+    /// Whether it is exactly one argument, whatever happens when it runs.
+    pub fn is_single(&self) -> bool {
+        match self {
+            Word::Plain(_) => true,
+            Word::Pattern(_) => false,
+            Word::Unknown(text) => one_quoted(text) || home_path(text),
+        }
+    }
+}
+
+/// Whether the text is one pair of double quotes and what is between them.
+fn one_quoted(text: &str) -> bool {
+    let Some(inner) = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
+        return false;
+    };
+    !inner.contains(['"', '\\', '@', '*'])
+}
+
+/// Whether the text is a path below the home folder, with nothing else to expand.
+fn home_path(text: &str) -> bool {
+    text.starts_with("~/") && !text.contains(['$', '`', '*', '?', '[', '"', '\'', '\\'])
+}
+
+/// Whether the first character inside the quotes is not known, or is a dash.
+fn begins_open(text: &str) -> bool {
+    text.strip_prefix('"').is_some_and(|inner| inner.starts_with(['-', '$', '`', '"']))
+}
+
 /// Reads a command line. Takes time in proportion to its length, and never panics.
+///
+/// The line is for `sh`, which is dash on some machines and bash on others: what the two would read differently is
+/// unclear. Where something is unclear the rest is still read as far as it can be, so that a rule that forbids a
+/// program finds it.
 pub fn read(text: &str) -> Reading {
-    let unclear = Unclear { text: text.to_owned(), why: "it is not read yet".to_owned() };
-    Reading { runs: Vec::new(), unclear: vec![unclear] }
+    let mut reading = Reading::default();
+    characters::check(text, &mut reading);
+    scan::Scanner::new(text, 0, &mut reading).whole();
+    reading
+}
+
+impl Reading {
+    /// Notes something that is not understood. The first few are enough to say why a line is not clear.
+    fn doubt(&mut self, text: &str, why: impl Into<String>) {
+        if self.unclear.len() < MOST_DOUBTS {
+            self.unclear.push(Unclear { text: excerpt(text), why: why.into() });
+        }
+    }
+}
+
+/// How many doubts are kept.
+const MOST_DOUBTS: usize = 16;
+
+/// How many characters of the text a doubt shows.
+const EXCERPT: usize = 80;
+
+/// How deep quotes, groups, substitutions and wrappers may be nested.
+const DEEPEST: usize = 24;
+
+/// How many redirections of a group or a wrapper are passed on to what runs inside.
+const MOST_SHARED_REDIRECTS: usize = 8;
+
+fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
 }

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use machine::policy::permission::protected_name;
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RawMode, ResolveFlags, Stat, fstat, mkdirat, openat, openat2,
     readlinkat, renameat, statat, unlinkat,
@@ -600,40 +601,12 @@ fn check_text(path: &str) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Names that are protected wherever they stand in a path.
-const PROTECTED: [&str; 10] = [
-    ".git",
-    "git~1",
-    ".drivetrain",
-    ".cursor",
-    ".codex",
-    ".gemini",
-    ".claude",
-    ".vscode",
-    ".mcp.json",
-    ".env",
-];
-/// What follows `.env.` in files that are read by people only.
-const HARMLESS_ENV: [&str; 3] = ["example", "sample", "template"];
-
-/// Refuses names that steer other programs, as any file system would see them: case, trailing dots and spaces
-/// and stream names make no difference.
+/// Refuses names that steer other programs.
 fn check_protected(clean: &str) -> Result<(), Reason> {
-    let mut above = String::new();
-    for name in clean.split('/') {
-        let plain = name.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']);
-        let plain = plain.to_lowercase();
-        let steers_cargo = above == ".cargo" && plain.starts_with("config");
-        if PROTECTED.contains(&plain.as_str())
-            || plain.strip_prefix(".env.").is_some_and(|rest| !HARMLESS_ENV.contains(&rest))
-            || plain.starts_with("rust-toolchain")
-            || steers_cargo
-        {
-            return Err(Reason::Protected(name.to_owned()));
-        }
-        above = plain;
+    match protected_name(clean) {
+        Some(name) => Err(Reason::Protected(name.to_owned())),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn join(above: &str, name: &str) -> String {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use machine::driver::external::PluginSpec;
 use machine::driver::{Registry, composite};
 use machine::file::plugin::Plugin;
+use machine::file::policy::Combined;
 use machine::file::task::TaskFile;
 use machine::file::workflow::Workflow;
 use machine::file::{self, Format, SourceError};
@@ -108,16 +109,40 @@ impl Library {
         &self.folders
     }
 
-    /// The policy of the nearest `policy.toml`; the default one if there is none.
+    /// The policy: the user's own rules, then the project's, then a profile. Every example in it comes out as it
+    /// says.
     pub fn policy(&self) -> Result<Policy, LibraryError> {
-        let Some(path) = self.policy_file() else { return Ok(Policy::default()) };
-        let (text, name) = read(&path)?;
-        file::policy::parse(&text, &name).map_err(LibraryError::Source)
+        let combined = self.policies()?;
+        let checked = file::policy::check(&combined.policy, &combined.examples);
+        let wrong: Vec<SourceError> = checked.into_iter().filter_map(|one| one.error).collect();
+        if wrong.is_empty() { Ok(combined.policy) } else { Err(LibraryError::Source(wrong)) }
     }
 
-    /// Where the policy comes from.
-    pub fn policy_file(&self) -> Option<PathBuf> {
-        self.folders.iter().map(|folder| folder.join("policy.toml")).find(|path| path.exists())
+    /// All policy files as one, with their examples, which are not tried here.
+    pub fn policies(&self) -> Result<Combined, LibraryError> {
+        let home = std::env::var_os("HOME").and_then(|home| home.into_string().ok());
+        let home = home.filter(|home| home.starts_with('/') && home.len() > 1);
+        let (mut files, mut wrong) = (Vec::new(), Vec::new());
+        for path in self.policy_files() {
+            let (text, _) = read(&path)?;
+            let shown = policy_name(&path, home.as_deref());
+            match file::policy::parse(&text, &shown) {
+                Ok(file) => files.push(file),
+                Err(errors) => wrong.extend(errors),
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(LibraryError::Source(wrong));
+        }
+        Ok(file::policy::combine(files, home))
+    }
+
+    /// The policy files, in the order in which their rules count: the user's own, the repository's, the nearest.
+    /// Policies add up. If the nearest took the place of the others, a file in a folder that somebody else wrote
+    /// would be enough to lose what the user forbids everywhere.
+    pub fn policy_files(&self) -> Vec<PathBuf> {
+        let files = self.folders.iter().rev().map(|folder| folder.join("policy.toml"));
+        files.filter(|path| path.exists()).collect()
     }
 
     /// The workflows there are, by name.
@@ -401,6 +426,20 @@ fn read(path: &Path) -> Result<(String, String), LibraryError> {
     Ok((text.to_owned(), shown))
 }
 
+/// What a person calls a policy file: from the repository's root on, or from the user's own folder on.
+fn policy_name(path: &Path, home: Option<&str>) -> String {
+    let place = path.parent().and_then(Path::parent).unwrap_or(path);
+    let is_project = path.parent().is_some_and(|folder| folder.ends_with(".drivetrain"));
+    let root = project_places(place).pop().filter(|_| is_project);
+    if let Some(short) = root.and_then(|root| path.strip_prefix(root).ok().map(Path::to_owned)) {
+        return short.to_string_lossy().into_owned();
+    }
+    match home.and_then(|home| path.strip_prefix(home).ok()) {
+        Some(short) => format!("~/{}", short.to_string_lossy()),
+        None => path.to_string_lossy().into_owned(),
+    }
+}
+
 /// The error without its number, which says nothing to a person.
 fn plain(error: &std::io::Error) -> String {
     match error.kind() {
@@ -478,6 +517,41 @@ mod tests {
         assert_eq!(library.folders(), [folder.path().join(".drivetrain")]);
         fs::create_dir(folder.path().join("deep/.git")).unwrap();
         assert!(project_folders(&folder.path().join("deep/er")).is_empty());
+    }
+
+    #[test]
+    fn policies_add_up_and_the_user_comes_first() {
+        let folder = project();
+        let (user, nested) = (folder.path().join("user"), folder.path().join("deep/.drivetrain"));
+        for (place, text) in [
+            (&user, "[[rule]]\ncommand = \"git push\"\ndecide = \"deny\"\n"),
+            (&folder.path().join(".drivetrain"), "profile = \"open\"\nunattended = \"wait\"\n"),
+            (&nested, "[[rule]]\ncommand = \"git\"\ndecide = \"allow\"\n"),
+        ] {
+            fs::create_dir_all(place).unwrap();
+            fs::write(place.join("policy.toml"), text).unwrap();
+        }
+        let mut folders = project_folders(&folder.path().join("deep/er"));
+        folders.push(user);
+        let library = Library::at(folders);
+        let policy = library.policy().unwrap();
+        assert_eq!(policy.profile.map(|profile| profile.word()), Some("open"));
+        assert_eq!(policy.unattended, machine::policy::permission::Unattended::Wait);
+        let files: Vec<&str> =
+            policy.rules.iter().map(|rule| rule.from.as_ref().unwrap().file.as_str()).collect();
+        assert!(files[0].ends_with("user/policy.toml"), "{files:?}");
+        assert_eq!(files[1], "deep/.drivetrain/policy.toml");
+    }
+
+    #[test]
+    fn an_example_that_comes_out_otherwise_is_an_error_before_anything_starts() {
+        let folder = project();
+        let text = "[[rule]]\ncommand = \"git push\"\ndecide = \"deny\"\nallow = [\"git push\"]\n";
+        fs::write(folder.path().join(".drivetrain/policy.toml"), text).unwrap();
+        let library = Library::at(project_folders(folder.path()));
+        let error = library.policy().unwrap_err().to_string();
+        assert!(error.contains("must be allowed"), "{error}");
+        assert!(error.contains("--> .drivetrain/policy.toml:4:"), "{error}");
     }
 
     #[test]

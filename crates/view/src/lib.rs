@@ -2,6 +2,7 @@
 
 pub mod approvals;
 pub mod decisions;
+pub mod policy;
 pub mod scripts;
 pub mod spend;
 pub mod story;

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a rig that cannot be set up has failed")]
 
 mod case;
+mod gate;
 mod injection;
 mod mcp;
 mod paths;

@@ -76,7 +76,8 @@ pub(crate) fn complete(
     library.settle_models(&mut task.driver, task.budget.max_usd, &folder)?;
     task.workspace.kind = kind_of(options.place).or(task.workspace.kind);
     check_workspace(&task.workspace, &folder)?;
-    let policy = library.policy()?;
+    let mut policy = library.policy()?;
+    super::policy::choose_profile(&mut policy, options.place.profile.as_deref())?;
     let servers = trust::servers_for(options.home, &folder, &task.driver, options.json)?;
     let TaskFile { goal, driver, budget, acceptance, workspace } = task;
     let folder = folder.into_os_string().into_string().map_err(|folder| {

@@ -260,7 +260,7 @@ fn in_a_pipe_nothing_is_approved_by_a_message_and_no_message_is_lost() {
         shell("I run more.", "touch second", "Ran"),
     );
     let place = place(&script.replace("match = \"Ran\"", "match = \"more\""));
-    let ran = place.run_with(&chat(&["begin"]), "yes, the next line\n");
+    let ran = place.run_with(&chat(&["begin", "--profile", "read-only"]), "yes, the next line\n");
     assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
     assert!(ran.out.contains("says: I heard it."), "{}", ran.out);
     assert!(!place.folder().join("first").exists(), "it was refused");
@@ -332,7 +332,7 @@ fn at_a_terminal_y_approves_and_a_line_typed_meanwhile_steers() {
         shell("I wait.", WAIT, "begin")
     );
     let place = place(&script);
-    let mut screen = Screen::start(&place, &chat(&["begin"]));
+    let mut screen = Screen::start(&place, &chat(&["begin", "--profile", "read-only"]));
     screen.until("? c1 wants to run shell").until("y lets c1 run").until("> ").enter("y");
     screen.until("c1 approved").until("c1 shell").until("> ");
     place.until_file("begun");
@@ -354,7 +354,7 @@ fn at_a_terminal_a_line_begun_before_the_question_is_no_answer_to_it() {
         shell("I run it.", "touch made", "begun").replace("match = \"begun\"\n", ""),
     );
     let place = place(&script);
-    let mut screen = Screen::start(&place, &chat(&["begin"]));
+    let mut screen = Screen::start(&place, &chat(&["begin", "--profile", "read-only"]));
     screen.until("? c1 wants to run").until("> ").enter("y");
     screen.until("c1 shell").until("> ").keys("y");
     screen.until("y");

@@ -121,7 +121,7 @@ fn a_wrong_policy_pattern_or_workspace_is_found_first() {
     environment.write(".drivetrain/policy.toml", "[[rule]]\ntool = \"shell\"\ndecide = \"alow\"\n");
     insta::assert_snapshot!(refused(&environment, &["run", "task.toml"]), @r#"
     error: "alow" must be one of allow, ask, deny
-     --> FOLDER/.drivetrain/policy.toml:3:10
+     --> .drivetrain/policy.toml:3:10
       |
     3 | decide = "alow"
       |          ^^^^^^

@@ -2,7 +2,7 @@
 
 use crate::environment::TestEnvironment;
 
-const COMMANDS: [&str; 31] = [
+const COMMANDS: [&str; 35] = [
     "run",
     "chat",
     "resume",
@@ -25,6 +25,10 @@ const COMMANDS: [&str; 31] = [
     "init",
     "doctor",
     "trust",
+    "policy",
+    "policy check",
+    "policy explain",
+    "policy test",
     "journal",
     "completions",
     "tools",
@@ -70,6 +74,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       init         Write a commented .drivetrain/ for this project; nothing is overwritten
       doctor       Say what is missing on this machine and how to mend it
       trust        Look at the project's files that start programs, and say that you trust them
+      policy       Say what tasks may do here, and why
       journal      Check, mend or export the journal
       completions  Print a completion script for a shell
       tools        List the tools that steps, people and models can use
@@ -116,7 +121,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       .drivetrain/models.toml        providers of models
       .drivetrain/mcp.toml           servers of tools, as .mcp.json; see `drivetrain trust`
     These are looked for in the folder, its parents up to the repository's root, then in
-    $XDG_CONFIG_HOME/drivetrain.
+    $XDG_CONFIG_HOME/drivetrain. The nearest counts; policies add up, your own first.
 
     ENVIRONMENT:
       DRIVETRAIN_HOME  where all state is kept; else drivetrain in $XDG_STATE_HOME or ~/.local/state
@@ -205,6 +210,11 @@ fn every_command_describes_itself_with_an_example() {
 
           --max-context-overflows <N>
               Overflows of the model's context in a row
+
+    Permissions:
+          --profile <NAME>
+              What it may do where no rule says anything: read-only, dev or open; in place of what
+              policy files name
 
     Workspace:
           --in-place

@@ -14,6 +14,7 @@ mod help;
 mod mcp;
 mod model;
 mod outcomes;
+mod policy;
 mod pty;
 mod signals;
 mod stream;

@@ -250,7 +250,7 @@ fn an_approval_that_waits_is_given_from_outside() {
     task ID: make the numbers add up
 
     It waits for a person.
-      ? c1 wants to run shell (asked by rule 1: look first)
+      ? c1 wants to run shell (asked by rule 1 of .drivetrain/policy.toml:2: look first)
           command: echo 1 >> out.txt
           hash: 739a9bc19079
 

@@ -1,6 +1,7 @@
 //! What loads, what does not, and what a person sees then.
 
 mod corpus;
+mod policy;
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -463,15 +464,15 @@ fn a_tree_deeper_than_the_stack_is_refused() {
 #[test]
 fn a_policy_says_who_may_do_what() {
     let text = "unattended = \"wait\"\n[[rule]]\ntool = \"shell\"\ndecide = \"ask\"\nreason = \"look\"\n[[rule]]\ntool = \"*\"\ndecide = \"deny\"\n";
-    let read = policy::parse(text, "policy.toml").unwrap();
-    assert_eq!(read.unattended, Unattended::Wait);
+    let read = super::policy::parse(text, "policy.toml").unwrap();
+    assert_eq!(read.unattended, Some(Unattended::Wait));
     assert_eq!(
         read.rules.iter().map(|rule| rule.decide).collect::<Vec<_>>(),
         [Decide::Ask, Decide::Deny]
     );
-    assert_eq!(policy::parse("# nothing\n", "policy.toml").unwrap().rules, []);
+    assert_eq!(super::policy::parse("# nothing\n", "policy.toml").unwrap().rules, []);
     let wrong = "[[rule]]\ntool = \"shel\"\ndecide = \"alow\"\n[[rules]]\n";
-    insta::assert_snapshot!(shown(policy::parse(wrong, "policy.toml")), @r#"
+    insta::assert_snapshot!(shown(super::policy::parse(wrong, "policy.toml")), @r#"
     error: there is no tool "shel"
      --> policy.toml:2:8
       |

@@ -1,16 +1,41 @@
-//! The first gate: may this call run? Rules by tool, the first that matches decides.
+//! The first gate: may this call run? Rules in order, then a profile.
+//!
+//! A call is taken apart (`parts`): a shell line into every command that it can run, every path and every host. Each
+//! part is weighed alone (`weigh`): the first rule that means it decides, else the profile. The strictest word of all
+//! parts is the answer. What is not understood is never more than asked about, unless nothing is forbidden at all.
+//!
+//! A policy is plain data and frozen with its task. Patterns are split when they are read, not when they are used.
+
+mod command;
+mod glob;
+mod parts;
+mod place;
+mod profile;
+mod protected;
+#[cfg(test)]
+mod tests;
+mod weigh;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::policy::decider::Decider;
-use crate::server;
 use crate::tool::EffectClass;
+
+pub use command::CommandPattern;
+pub use glob::PathPattern;
+pub use profile::Profile;
+pub use protected::{PROTECTED, protected_name};
+pub use weigh::{PartJudgement, explain, judge};
 
 /// The rules of a task, frozen at its start.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Policy {
-    /// In order; the first that names the tool decides.
+    /// What is allowed where no rule says anything. Without one only the tool's class counts, as in tasks that were
+    /// started before there were profiles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
+    /// In order; the first that means a part decides on it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Rule>,
     /// What becomes of a question to a person when nobody attends.
@@ -20,22 +45,92 @@ pub struct Policy {
     /// decides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deciders: Vec<Decider>,
+    /// The user's own folder, absolute: what `~` means in paths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<String>,
 }
 
-/// One rule.
+/// One rule. All matchers that are given must match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// The tool it is about; `*` for every tool, `mcp__SERVER__*` for every tool of a server.
     pub tool: String,
+    /// Commands, as parsed; any of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<CommandPattern>,
+    /// Paths that are read or written; any of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<PathPattern>,
+    /// Only for paths: what is done with them; either if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<Access>,
+    /// Hosts that are spoken to, by name; any of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host: Vec<String>,
+    /// The task's driver; any of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub driver: Vec<String>,
+    /// Whether somebody attends; either if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attended: Option<bool>,
     /// What it says.
     pub decide: Decide,
     /// Shown to the person and to the worker.
     #[serde(default)]
     pub reason: String,
+    /// Where it stands, for a person who looks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Origin>,
 }
 
-/// What a rule can say.
+impl Default for Rule {
+    /// A rule that asks about everything.
+    fn default() -> Rule {
+        Rule {
+            tool: "*".to_owned(),
+            command: Vec::new(),
+            path: Vec::new(),
+            access: None,
+            host: Vec::new(),
+            driver: Vec::new(),
+            attended: None,
+            decide: Decide::Ask,
+            reason: String::new(),
+            from: None,
+        }
+    }
+}
+
+impl Rule {
+    /// Whether it looks at the tool's name alone, and not at what a call does.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.command.is_empty() && self.path.is_empty() && self.host.is_empty()
+    }
+}
+
+/// Where a rule stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The file, as a person names it.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// Which rule of the file, from 1.
+    pub number: usize,
+}
+
+/// What is done with a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// It is read.
+    Read,
+    /// It is written, made or removed.
+    Write,
+}
+
+/// What a rule can say; the later, the stricter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decide {
     /// It may run.
@@ -44,6 +139,34 @@ pub enum Decide {
     Ask,
     /// It may not run.
     Deny,
+}
+
+impl Decide {
+    /// The word people and JSON see.
+    pub fn word(self) -> &'static str {
+        match self {
+            Decide::Allow => "allow",
+            Decide::Ask => "ask",
+            Decide::Deny => "deny",
+        }
+    }
+}
+
+/// Whether a pattern means something; the later, the surer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    /// It does not.
+    No,
+    /// Only the run can tell.
+    Maybe,
+    /// It does.
+    Yes,
+}
+
+impl From<bool> for Fit {
+    fn from(yes: bool) -> Fit {
+        if yes { Fit::Yes } else { Fit::No }
+    }
 }
 
 /// The declared end of an approval that nobody is there to give.
@@ -55,8 +178,19 @@ pub enum Unattended {
     Deny,
     /// The task waits, durably, until a person answers.
     Wait,
-    /// The deciders of the policy are asked, one after the other; if none decides, it is refused.
+    /// A decider is asked in the person's place.
     Escalate,
+}
+
+impl Unattended {
+    /// The word people write.
+    pub fn word(self) -> &'static str {
+        match self {
+            Unattended::Deny => "deny",
+            Unattended::Wait => "wait",
+            Unattended::Escalate => "escalate",
+        }
+    }
 }
 
 /// Who wrote the call that is judged.
@@ -86,6 +220,8 @@ pub struct Question<'a> {
     pub attended: bool,
     /// The folder that it works in, absolute; none for a task without one.
     pub workspace: Option<&'a str>,
+    /// Whether a sandbox holds what it starts.
+    pub sandboxed: bool,
 }
 
 /// Proof that the gate let a call pass. Only the gate can make one, and the effect that runs a tool demands it.
@@ -121,7 +257,7 @@ impl Approval {
 pub struct Judgement {
     /// What becomes of the call.
     pub decide: Decide,
-    /// Which rule decided: `rule 3`, `profile dev`, `default`.
+    /// Which rule decided: `rule 3 of .drivetrain/policy.toml:17`, `profile dev`, `protected names`, `default`.
     pub by: String,
     /// Which layer saw what was decisive: the tool's name, the parsed command, a path, a host.
     pub layer: Layer,
@@ -150,10 +286,27 @@ pub enum Layer {
     Host,
 }
 
+impl Layer {
+    /// The word people and JSON see.
+    pub fn word(self) -> &'static str {
+        match self {
+            Layer::Tool => "tool",
+            Layer::Command => "command",
+            Layer::Path => "path",
+            Layer::Host => "host",
+        }
+    }
+}
+
 impl Judgement {
     /// The proof that the call may run, if it may.
     pub(crate) fn approval(&self) -> Option<Approval> {
         (self.decide == Decide::Allow).then(|| Approval { by: self.by.clone() })
+    }
+
+    /// What the rules and the profile say, whether or not somebody is there to be asked.
+    pub fn meant(&self) -> Decide {
+        if self.nobody { Decide::Ask } else { self.decide }
     }
 
     /// The judgement in one line, for the worker and for the person who is asked.
@@ -169,79 +322,5 @@ impl Judgement {
         let reason =
             if self.reason.is_empty() { String::new() } else { format!(": {}", self.reason) };
         format!("{verb} {}{part}{reason}", self.by)
-    }
-}
-
-/// Judges one call.
-///
-/// Without a rule, what changes nothing outside the workspace is allowed, and so is what the operator wrote.
-/// An unsafe call of a worker is asked about when somebody attends, and refused when nobody does.
-pub fn judge(policy: &Policy, question: &Question<'_>) -> Judgement {
-    let rule = policy.rules.iter().position(|rule| server::names(&rule.tool, question.tool));
-    let (decide, by, reason) = match rule {
-        Some(n) => {
-            let rule = &policy.rules[n];
-            (rule.decide, format!("rule {}", n + 1), rule.reason.clone())
-        }
-        None if question.class == EffectClass::Unsafe && question.author == Author::Worker => {
-            (Decide::Ask, "default".to_owned(), format!("no rule allows {}", question.tool))
-        }
-        None => (Decide::Allow, "default".to_owned(), String::new()),
-    };
-    let unanswerable = !question.attended && policy.unattended == Unattended::Deny;
-    let nobody = decide == Decide::Ask && unanswerable;
-    let decide = if nobody { Decide::Deny } else { decide };
-    Judgement { decide, by, layer: Layer::Tool, reason, part: String::new(), nobody }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(policy: &Policy, author: Author, attended: bool) -> &'static str {
-        let question = Question {
-            tool: "shell",
-            input: &serde_json::json!({ "command": "true" }),
-            class: EffectClass::Unsafe,
-            author,
-            driver: "llm",
-            attended,
-            workspace: None,
-        };
-        match judge(policy, &question).decide {
-            Decide::Allow => "allow",
-            Decide::Ask => "ask",
-            Decide::Deny => "deny",
-        }
-    }
-
-    #[test]
-    fn an_unsafe_call_of_a_worker_is_asked_about_or_refused_by_default() {
-        let policy = Policy::default();
-        assert_eq!(check(&policy, Author::Worker, true), "ask");
-        assert_eq!(check(&policy, Author::Worker, false), "deny");
-        assert_eq!(check(&policy, Author::Operator, false), "allow");
-    }
-
-    #[test]
-    fn the_first_matching_rule_decides_for_everybody() {
-        let rule =
-            |tool: &str, decide| Rule { tool: tool.to_owned(), decide, reason: String::new() };
-        let mut policy = Policy {
-            rules: vec![rule("shell", Decide::Deny), rule("*", Decide::Allow)],
-            ..Policy::default()
-        };
-        assert_eq!(check(&policy, Author::Operator, true), "deny");
-        policy.rules.reverse();
-        assert_eq!(check(&policy, Author::Worker, false), "allow");
-    }
-
-    #[test]
-    fn an_unattended_question_ends_as_declared() {
-        let ask = Rule { tool: "shell".to_owned(), decide: Decide::Ask, reason: String::new() };
-        let mut policy = Policy { rules: vec![ask], ..Policy::default() };
-        assert_eq!(check(&policy, Author::Operator, false), "deny");
-        policy.unattended = Unattended::Wait;
-        assert_eq!(check(&policy, Author::Operator, false), "ask");
     }
 }

@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod decisions;
+mod gate;
 mod laws;
 mod llm;
 mod records;
 mod rig;
 mod scenarios;
 mod servers;
+mod shell;
 mod shortcuts;

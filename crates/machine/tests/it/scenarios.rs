@@ -233,6 +233,7 @@ fn a_denied_call_has_the_persons_reason_as_its_result() {
         tool: "shell".to_owned(),
         decide: Decide::Ask,
         reason: "it is a shell".to_owned(),
+        ..Rule::default()
     }];
     let mut rig = Rig::new();
     rig.command(Command::Start(Box::new(task)));

@@ -102,7 +102,7 @@ fn a_worker_is_asked_about_a_servers_tool_like_about_any_unsafe_one() {
     assert!(refused.told().contains("tool_ended c1 denied"), "{}", refused.told());
 
     let mut allowed = calling("worker");
-    let rule = |tool: &str, decide| Rule { tool: tool.to_owned(), decide, reason: String::new() };
+    let rule = |tool: &str, decide| Rule { tool: tool.to_owned(), decide, ..Rule::default() };
     allowed.policy.rules = vec![rule("mcp__s__*", Decide::Allow)];
     let rig = opened(allowed, vec![offered("s", &["look"], false)]);
     assert!(rig.told().contains("tool_started c1"), "{}", rig.told());
@@ -115,8 +115,7 @@ fn a_worker_is_asked_about_a_servers_tool_like_about_any_unsafe_one() {
 #[test]
 fn a_rule_for_one_server_says_nothing_about_another() {
     let mut spec = calling("operator");
-    let deny =
-        |tool: &str| Rule { tool: tool.to_owned(), decide: Decide::Deny, reason: String::new() };
+    let deny = |tool: &str| Rule { tool: tool.to_owned(), decide: Decide::Deny, ..Rule::default() };
     spec.policy.rules = vec![deny("mcp__other__*"), deny("mcp__s__loo")];
     let rig = opened(spec, vec![offered("s", &["look"], false)]);
     assert!(rig.told().contains("tool_started c1"), "{}", rig.told());

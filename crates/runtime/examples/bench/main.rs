@@ -5,6 +5,7 @@
 //!   bench w3 STEPS TASKS          durable steps: machine, journal and supervisor together
 //!   bench w3r STEPS snapshot|log  resume of a task with that many steps behind it
 //!   bench step [STEPS]            one `step`, early and late in a long history
+//!   bench gate [COUNT]            one decision of the gate: lines of 1, 10 and 60 commands, fifty rules
 //!   bench parked TASKS            memory of tasks that wait, driven and put down
 //!   bench start TASKS             opening a journal that holds that many finished tasks
 //!   bench w1 DIALECT MODE TURNS   one long streamed answer (DIALECT: anthropic, chat, responses)
@@ -17,6 +18,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on has nothing to say")]
 
+mod gate;
 mod model_path;
 
 use std::path::Path;
@@ -59,6 +61,7 @@ fn main() {
         "w1" => print(model_path::w1(folder.path(), word(1), word(2), number(3, 10))),
         "w2" => print(model_path::w2(folder.path(), word(1), number(2, 100))),
         "w4" => print(model_path::w4(folder.path(), word(1), number(2, 1_000), word(3))),
+        "gate" => print(gate::decisions(number(1, 20_000))),
         "step" => print(pure_step(number(1, 200_000))),
         "parked" => print(parked(folder.path(), number(1, 10_000))),
         "start" => print(start(folder.path(), number(1, 100_000))),
@@ -73,6 +76,7 @@ fn all(folder: &Path) {
         path
     };
     print(pure_step(200_000));
+    print(gate::decisions(20_000));
     let mut table = Vec::new();
     for (tasks, steps) in [(1, 20_000), (100, 200_000), (1_000, 500_000)] {
         // Raw before and after: the disk may change its mood in between.

@@ -158,7 +158,7 @@ fn budget(random: &mut Random) -> Budget {
 }
 
 fn policy(random: &mut Random) -> Policy {
-    let rule = |tool: &str, decide| Rule { tool: tool.to_owned(), decide, reason: String::new() };
+    let rule = |tool: &str, decide| Rule { tool: tool.to_owned(), decide, ..Rule::default() };
     let (unattended, deciders) = match random.below(3) {
         0 => (Unattended::Deny, Vec::new()),
         1 => (Unattended::Escalate, deciders(random)),
@@ -170,7 +170,7 @@ fn policy(random: &mut Random) -> Policy {
         2 => vec![rule("edit", Decide::Deny)],
         _ => Vec::new(),
     };
-    Policy { rules, unattended, deciders }
+    Policy { rules, unattended, deciders, ..Policy::default() }
 }
 
 /// A chain of any length: models, and at its end perhaps a person with or without patience.

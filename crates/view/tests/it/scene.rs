@@ -6,7 +6,7 @@ use machine::driver::Registry;
 use machine::id::{EffectId, TaskId};
 use machine::input::{Command, Input, Signal, Stamped};
 use machine::policy::budget::Budget;
-use machine::policy::permission::{Decide, Policy, Rule, Unattended};
+use machine::policy::permission::{Policy, Rule, Unattended};
 use machine::state::State;
 use machine::task::{Criterion, DriverSpec, TaskSpec, Workspace, WorkspaceKind, WorkspaceSpec};
 use machine::time::Timestamp;
@@ -64,7 +64,7 @@ pub(crate) fn shell(command: &str) -> Criterion {
 /// A policy that asks about every shell command, and waits for the answer.
 pub(crate) fn asking() -> Policy {
     let rule =
-        Rule { tool: "shell".to_owned(), decide: Decide::Ask, reason: "look first".to_owned() };
+        Rule { tool: "shell".to_owned(), reason: "look first".to_owned(), ..Rule::default() };
     Policy { rules: vec![rule], unattended: Unattended::Wait, ..Policy::default() }
 }
 

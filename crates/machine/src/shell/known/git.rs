@@ -1,0 +1,807 @@
+//! git: its commands by what they touch. Aliases and settings on the command line are not known.
+
+use super::program::{Operands, Program, command};
+use super::reach::host_of;
+use super::{Deeds, Kind};
+use crate::shell::Word;
+use crate::shell::options::Options;
+
+const LOOK: Program = Program { kind: Kind::Look, operands: Operands::Read, ..Program::PLAIN };
+const RECORD: Program = Program { kind: Kind::Record, operands: Operands::Read, ..Program::PLAIN };
+const REACH: Program = Program { kind: Kind::Reach, operands: Operands::Text, ..Program::PLAIN };
+
+/// Options of the commands that show history or differences, but for those that write a file or run a program.
+const SHOW: Options = Options {
+    flags: "abcdghilmopqrstuvwzBRE0",
+    values: "nLSGUO",
+    attached: "MCDX",
+    long: &[
+        "stat",
+        "shortstat",
+        "numstat",
+        "dirstat",
+        "summary",
+        "patch",
+        "no-patch",
+        "raw",
+        "name-only",
+        "name-status",
+        "cached",
+        "staged",
+        "oneline",
+        "graph",
+        "all",
+        "branches",
+        "tags",
+        "remotes",
+        "merges",
+        "no-merges",
+        "reverse",
+        "follow",
+        "first-parent",
+        "full-history",
+        "abbrev-commit",
+        "no-abbrev-commit",
+        "no-color",
+        "no-ext-diff",
+        "no-textconv",
+        "no-renames",
+        "minimal",
+        "patience",
+        "histogram",
+        "ignore-all-space",
+        "ignore-space-change",
+        "ignore-space-at-eol",
+        "ignore-blank-lines",
+        "ignore-cr-at-eol",
+        "text",
+        "exit-code",
+        "quiet",
+        "check",
+        "full-index",
+        "binary",
+        "merge-base",
+        "no-prefix",
+        "show-signature",
+        "no-decorate",
+        "left-right",
+        "cherry-pick",
+        "cherry-mark",
+        "topo-order",
+        "date-order",
+        "author-date-order",
+        "no-walk",
+        "source",
+        "cc",
+        "compact-summary",
+        "function-context",
+        "ita-invisible-in-index",
+        "no-notes",
+        "relative-date",
+        "walk-reflogs",
+        "boundary",
+        "simplify-by-decoration",
+        "regexp-ignore-case",
+        "extended-regexp",
+        "fixed-strings",
+        "all-match",
+        "invert-grep",
+        "perl-regexp",
+        "root",
+        "no-index-filter",
+        "summary-only",
+        "numbered",
+        "email",
+        "count",
+        "no-mailmap",
+        "use-mailmap",
+        "not",
+        "single-worktree",
+        "color-words",
+    ],
+    long_values: &[
+        "max-count",
+        "skip",
+        "since",
+        "after",
+        "until",
+        "before",
+        "author",
+        "committer",
+        "grep",
+        "date",
+        "diff-filter",
+    ],
+    long_attached: &[
+        "stat",
+        "pretty",
+        "format",
+        "abbrev",
+        "color",
+        "color-words",
+        "word-diff",
+        "word-diff-regex",
+        "unified",
+        "find-renames",
+        "find-copies",
+        "decorate",
+        "decorate-refs",
+        "inter-hunk-context",
+        "diff-algorithm",
+        "submodule",
+        "ignore-submodules",
+        "color-moved",
+        "relative",
+        "max-count",
+        "since",
+        "until",
+        "author",
+        "date",
+        "glob",
+        "exclude",
+        "branches",
+        "tags",
+        "remotes",
+        "stat-width",
+        "ws-error-highlight",
+        "diff-merges",
+    ],
+    number: true,
+    ..Options::NONE
+};
+
+const STATUS: Options = Options {
+    flags: "sbvzu",
+    attached: "u",
+    long: &[
+        "short",
+        "branch",
+        "show-stash",
+        "long",
+        "verbose",
+        "no-renames",
+        "ignored",
+        "ahead-behind",
+    ],
+    long_attached: &["porcelain", "untracked-files", "ignored", "ignore-submodules", "column"],
+    ..Options::NONE
+};
+
+/// Commands with one meaning.
+const COMMANDS: &[Program] = &[
+    Program { names: &["status"], options: STATUS, ..LOOK },
+    Program {
+        names: &[
+            "diff",
+            "log",
+            "show",
+            "whatchanged",
+            "diff-tree",
+            "diff-index",
+            "diff-files",
+            "shortlog",
+            "range-diff",
+            "rev-list",
+        ],
+        options: SHOW,
+        ..LOOK
+    },
+    Program {
+        names: &["rev-parse"],
+        options: Options {
+            flags: "q",
+            long: &[
+                "show-toplevel",
+                "show-prefix",
+                "show-cdup",
+                "git-dir",
+                "git-common-dir",
+                "absolute-git-dir",
+                "verify",
+                "quiet",
+                "symbolic",
+                "symbolic-full-name",
+                "is-inside-work-tree",
+                "is-inside-git-dir",
+                "is-bare-repository",
+                "is-shallow-repository",
+                "all",
+                "branches",
+            ],
+            long_attached: &["abbrev-ref", "short"],
+            ..Options::NONE
+        },
+        ..LOOK
+    },
+    Program {
+        names: &["ls-files", "ls-tree"],
+        options: Options {
+            flags: "cdmostuvzrtl",
+            values: "x",
+            long: &[
+                "cached",
+                "deleted",
+                "modified",
+                "others",
+                "ignored",
+                "stage",
+                "exclude-standard",
+                "full-name",
+                "name-only",
+                "name-status",
+                "long",
+                "error-unmatch",
+                "directory",
+                "unmerged",
+                "eol",
+                "full-tree",
+            ],
+            long_values: &["exclude"],
+            long_attached: &["abbrev", "format"],
+            ..Options::NONE
+        },
+        ..LOOK
+    },
+    Program {
+        names: &["blame", "annotate"],
+        options: Options {
+            flags: "westlnpcb",
+            values: "L",
+            attached: "MC",
+            long: &[
+                "porcelain",
+                "line-porcelain",
+                "show-email",
+                "show-name",
+                "show-number",
+                "root",
+            ],
+            long_attached: &["abbrev", "date", "since"],
+            ..Options::NONE
+        },
+        ..LOOK
+    },
+    Program {
+        names: &["grep"],
+        options: Options {
+            flags: "aEFGhHiIlLnopPqrvwWzc",
+            values: "ABCem",
+            long: &[
+                "cached",
+                "untracked",
+                "no-index-filter",
+                "count",
+                "ignore-case",
+                "line-number",
+                "name-only",
+                "files-with-matches",
+                "word-regexp",
+                "fixed-strings",
+                "extended-regexp",
+                "perl-regexp",
+                "all-match",
+                "and",
+                "or",
+                "not",
+                "heading",
+                "break",
+                "show-function",
+                "function-context",
+                "only-matching",
+                "column",
+                "quiet",
+                "text",
+            ],
+            long_values: &["max-depth", "max-count", "context"],
+            long_attached: &["color"],
+            number: true,
+            ..Options::NONE
+        },
+        operands: Operands::PatternThenRead,
+        ..LOOK
+    },
+    Program { names: &["cat-file"], options: Options { flags: "tspe", ..Options::NONE }, ..LOOK },
+    Program {
+        names: &["describe"],
+        options: Options {
+            long: &["tags", "all", "always", "long", "exact-match", "contains", "first-parent"],
+            long_values: &["match", "exclude"],
+            long_attached: &["dirty", "broken", "abbrev"],
+            ..Options::NONE
+        },
+        ..LOOK
+    },
+    Program {
+        names: &["merge-base"],
+        options: Options {
+            flags: "a",
+            long: &["all", "is-ancestor", "fork-point", "octopus"],
+            ..Options::NONE
+        },
+        ..LOOK
+    },
+    Program {
+        names: &[
+            "name-rev",
+            "symbolic-ref",
+            "show-ref",
+            "count-objects",
+            "check-ignore",
+            "check-attr",
+            "show-branch",
+            "var",
+            "version",
+        ],
+        options: Options {
+            flags: "avqs",
+            long: &["short", "heads", "tags", "verbose", "all", "human-readable"],
+            ..Options::NONE
+        },
+        operands: Operands::Text,
+        ..LOOK
+    },
+    Program {
+        names: &["for-each-ref"],
+        options: Options {
+            long_values: &["sort", "format", "count", "contains", "merged", "points-at"],
+            ..Options::NONE
+        },
+        operands: Operands::Text,
+        ..LOOK
+    },
+    Program {
+        names: &["add"],
+        options: Options {
+            flags: "AufvnN",
+            long: &[
+                "all",
+                "update",
+                "force",
+                "verbose",
+                "dry-run",
+                "intent-to-add",
+                "no-all",
+                "refresh",
+            ],
+            long_attached: &["chmod"],
+            ..Options::NONE
+        },
+        ..RECORD
+    },
+    Program {
+        names: &["mv", "rm"],
+        options: Options {
+            flags: "fknqrv",
+            long: &["cached", "force", "dry-run", "quiet", "verbose", "ignore-unmatch"],
+            ..Options::NONE
+        },
+        operands: Operands::Write,
+        ..RECORD
+    },
+    Program {
+        names: &["restore"],
+        options: Options {
+            flags: "SWqm",
+            values: "s",
+            long: &["staged", "worktree", "quiet", "ours", "theirs", "merge"],
+            long_values: &["source"],
+            ..Options::NONE
+        },
+        operands: Operands::Write,
+        ..RECORD
+    },
+    Program {
+        names: &["checkout", "switch"],
+        options: Options {
+            flags: "qdftmp",
+            values: "bBcC",
+            long: &["quiet", "detach", "track", "no-track", "ours", "theirs", "guess", "no-guess"],
+            long_values: &["orphan", "create"],
+            ..Options::NONE
+        },
+        ..RECORD
+    },
+    Program {
+        names: &["reset"],
+        options: Options {
+            flags: "qN",
+            long: &["quiet", "soft", "mixed", "keep"],
+            ..Options::NONE
+        },
+        ..RECORD
+    },
+    Program {
+        names: &["init"],
+        options: Options {
+            flags: "q",
+            values: "b",
+            long: &["quiet"],
+            long_values: &["initial-branch"],
+            ..Options::NONE
+        },
+        operands: Operands::Write,
+        ..RECORD
+    },
+    Program {
+        names: &["push"],
+        options: Options {
+            flags: "uqvnfd",
+            long: &[
+                "set-upstream",
+                "quiet",
+                "verbose",
+                "dry-run",
+                "force",
+                "tags",
+                "all",
+                "delete",
+                "atomic",
+                "follow-tags",
+                "no-verify",
+                "prune",
+                "progress",
+            ],
+            long_attached: &["force-with-lease"],
+            ..Options::NONE
+        },
+        ..REACH
+    },
+    Program {
+        names: &["fetch", "pull", "ls-remote"],
+        options: Options {
+            flags: "qvnptaf",
+            values: "",
+            long: &[
+                "quiet",
+                "verbose",
+                "all",
+                "prune",
+                "tags",
+                "no-tags",
+                "rebase",
+                "no-rebase",
+                "ff-only",
+                "no-edit",
+                "dry-run",
+                "unshallow",
+                "heads",
+                "refs",
+                "force",
+                "progress",
+            ],
+            long_values: &["depth", "deepen", "jobs"],
+            ..Options::NONE
+        },
+        ..REACH
+    },
+    Program {
+        names: &["clone"],
+        options: Options {
+            flags: "qvnl",
+            values: "bo",
+            long: &[
+                "quiet",
+                "verbose",
+                "no-checkout",
+                "bare",
+                "single-branch",
+                "no-tags",
+                "progress",
+            ],
+            long_values: &["depth", "branch", "origin"],
+            long_attached: &["filter"],
+            ..Options::NONE
+        },
+        ..REACH
+    },
+];
+
+const COMMIT: Options = Options {
+    flags: "aqsnev",
+    values: "mFC",
+    long: &[
+        "all",
+        "quiet",
+        "signoff",
+        "no-verify",
+        "amend",
+        "no-edit",
+        "allow-empty",
+        "allow-empty-message",
+        "dry-run",
+        "only",
+        "include",
+        "no-status",
+        "reset-author",
+        "no-gpg-sign",
+    ],
+    long_values: &["message", "file", "fixup", "author", "date", "reuse-message", "trailer"],
+    long_attached: &["cleanup"],
+    ..Options::NONE
+};
+
+/// What a git command line does.
+pub(super) fn git(arguments: &[Word]) -> Result<Deeds, String> {
+    let mut reads = Vec::new();
+    let mut rest = arguments;
+    let name = loop {
+        let Some((word, others)) = rest.split_first() else { return Err("no command".to_owned()) };
+        rest = others;
+        match word.plain() {
+            Some("--no-pager" | "-P" | "--no-optional-locks" | "--literal-pathspecs") => {}
+            Some("--version" | "--help") if others.is_empty() => return Ok(Deeds::of(Kind::Look)),
+            Some("-C") => match rest.split_first() {
+                Some((folder, others)) if folder.is_single() => {
+                    reads.push(folder.clone());
+                    rest = others;
+                }
+                _ => return Err("the folder of -C is not certain".to_owned()),
+            },
+            Some(text) if text.starts_with('-') => return Err(format!("{text} is not known")),
+            Some(text) => break text,
+            None => return Err("which command it is depends on what happens".to_owned()),
+        }
+    };
+    let mut deeds = judge(name, rest).map_err(|why| format!("{name}: {why}"))?;
+    if !reads.is_empty() && deeds.kind != Kind::Look {
+        // Paths are named from the other folder, and where it is decides which repository is changed.
+        deeds.writes.extend(reads.iter().cloned());
+    }
+    deeds.reads.extend(reads);
+    Ok(deeds)
+}
+
+fn judge(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
+    match name {
+        "commit" => commit(arguments),
+        "branch" => branch(arguments),
+        "tag" => tag(arguments),
+        "stash" => stash(arguments),
+        "merge" | "cherry-pick" | "revert" => join(arguments),
+        "remote" => remote(arguments),
+        "config" => config(arguments),
+        "worktree" | "reflog" | "submodule" => listing(name, arguments),
+        "push" | "fetch" | "pull" | "clone" | "ls-remote" => reach(name, arguments),
+        _ => match command(COMMANDS, name) {
+            Some(row) => row.judge(arguments),
+            None => Err("a command or an alias that is not known".to_owned()),
+        },
+    }
+}
+
+/// Without a message git starts an editor.
+fn commit(arguments: &[Word]) -> Result<Deeds, String> {
+    let parsed = COMMIT.parse(arguments)?;
+    let messages = [
+        "-m",
+        "--message",
+        "-F",
+        "--file",
+        "-C",
+        "--reuse-message",
+        "--no-edit",
+        "--fixup",
+        "--dry-run",
+    ];
+    if !parsed.has(&messages) || parsed.has(&["-e"]) {
+        return Err("it starts an editor".to_owned());
+    }
+    let mut deeds = Deeds::of(Kind::Record);
+    deeds.reads = parsed.values(&["-F", "--file"]);
+    deeds.reads.extend(parsed.operands);
+    Ok(deeds)
+}
+
+fn branch(arguments: &[Word]) -> Result<Deeds, String> {
+    let options = Options {
+        flags: "arvqldDmMcCifut",
+        long: &[
+            "list",
+            "all",
+            "remotes",
+            "verbose",
+            "show-current",
+            "delete",
+            "move",
+            "copy",
+            "force",
+            "quiet",
+            "ignore-case",
+            "no-column",
+            "no-color",
+            "unset-upstream",
+            "no-track",
+        ],
+        long_values: &["sort", "format", "points-at", "set-upstream-to"],
+        long_attached: &[
+            "contains",
+            "no-contains",
+            "merged",
+            "no-merged",
+            "color",
+            "column",
+            "abbrev",
+            "track",
+        ],
+        ..Options::NONE
+    };
+    let parsed = options.parse(arguments)?;
+    let lists = parsed.has(&[
+        "-l",
+        "--list",
+        "-a",
+        "-r",
+        "--all",
+        "--remotes",
+        "--show-current",
+        "--contains",
+        "--merged",
+        "--no-merged",
+        "--points-at",
+    ]);
+    let changes = parsed.has(&[
+        "-d",
+        "-D",
+        "-m",
+        "-M",
+        "-c",
+        "-C",
+        "-f",
+        "--delete",
+        "--move",
+        "--copy",
+        "--force",
+        "-u",
+        "--set-upstream-to",
+        "--unset-upstream",
+    ]);
+    let looks = !changes && (lists || parsed.operands.is_empty());
+    Ok(Deeds::of(if looks { Kind::Look } else { Kind::Record }))
+}
+
+fn tag(arguments: &[Word]) -> Result<Deeds, String> {
+    let options = Options {
+        flags: "adflni",
+        values: "mF",
+        long: &["list", "annotate", "delete", "force", "ignore-case", "no-sign"],
+        long_values: &["message", "file", "sort", "format", "points-at"],
+        long_attached: &["contains", "no-contains", "merged", "no-merged"],
+        number: true,
+        ..Options::NONE
+    };
+    let parsed = options.parse(arguments)?;
+    let lists =
+        parsed.has(&["-l", "--list", "-n", "--contains", "--merged", "--points-at", "--sort"]);
+    if parsed.operands.is_empty()
+        || (lists && !parsed.has(&["-d", "--delete", "-f", "--force", "-a", "-m"]))
+    {
+        return Ok(Deeds::of(Kind::Look));
+    }
+    if parsed.has(&["-a", "--annotate"]) && !parsed.has(&["-m", "-F", "--message", "--file"]) {
+        return Err("it starts an editor".to_owned());
+    }
+    Ok(Deeds { reads: parsed.values(&["-F", "--file"]), ..Deeds::of(Kind::Record) })
+}
+
+fn stash(arguments: &[Word]) -> Result<Deeds, String> {
+    let command = arguments.first().and_then(Word::plain).unwrap_or("push");
+    if command == "list" || command == "show" {
+        return SHOW.parse(&arguments[1..]).map(|_| Deeds::of(Kind::Look));
+    }
+    let (command, rest) = match arguments.split_first() {
+        Some((word, rest)) if !word.text().starts_with('-') => (command, rest),
+        _ => ("push", arguments),
+    };
+    if !matches!(command, "push" | "pop" | "apply" | "drop" | "save") {
+        return Err(format!("{command} is not known"));
+    }
+    let options = Options {
+        flags: "akuqS",
+        values: "m",
+        long: &[
+            "all",
+            "keep-index",
+            "no-keep-index",
+            "include-untracked",
+            "quiet",
+            "index",
+            "staged",
+        ],
+        long_values: &["message"],
+        ..Options::NONE
+    };
+    let parsed = options.parse(rest)?;
+    Ok(Deeds { reads: parsed.operands, ..Deeds::of(Kind::Record) })
+}
+
+/// Joins commits without starting an editor.
+fn join(arguments: &[Word]) -> Result<Deeds, String> {
+    let options = Options {
+        flags: "qnx",
+        values: "m",
+        long: &[
+            "no-edit",
+            "ff-only",
+            "ff",
+            "no-ff",
+            "no-commit",
+            "squash",
+            "abort",
+            "continue",
+            "quit",
+            "quiet",
+            "skip",
+        ],
+        ..Options::NONE
+    };
+    let parsed = options.parse(arguments)?;
+    if !parsed.has(&[
+        "--no-edit",
+        "--ff-only",
+        "--abort",
+        "--quit",
+        "-m",
+        "--no-commit",
+        "-n",
+        "--squash",
+    ]) {
+        return Err("it may start an editor".to_owned());
+    }
+    Ok(Deeds::of(Kind::Record))
+}
+
+fn remote(arguments: &[Word]) -> Result<Deeds, String> {
+    let words: Option<Vec<&str>> = arguments.iter().map(Word::plain).collect();
+    match words.as_deref() {
+        Some([] | ["-v" | "--verbose"] | ["get-url", _]) => Ok(Deeds::of(Kind::Look)),
+        _ => Err("it changes or reaches a remote".to_owned()),
+    }
+}
+
+fn config(arguments: &[Word]) -> Result<Deeds, String> {
+    let words: Option<Vec<&str>> = arguments.iter().map(Word::plain).collect();
+    match words.as_deref() {
+        Some(["--get", _] | ["--get-all", _] | ["--list" | "-l"] | ["get", _]) => {
+            Ok(Deeds::of(Kind::Look))
+        }
+        _ => Err("it changes settings".to_owned()),
+    }
+}
+
+fn listing(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
+    let words: Option<Vec<&str>> = arguments.iter().map(Word::plain).collect();
+    match (name, words.as_deref()) {
+        ("worktree", Some(["list"] | ["list", "--porcelain"])) => Ok(Deeds::of(Kind::Look)),
+        ("submodule", Some([] | ["status"])) => Ok(Deeds::of(Kind::Look)),
+        ("reflog", _) => {
+            let rest = match arguments.first().and_then(Word::plain) {
+                Some("show") => &arguments[1..],
+                Some("expire" | "delete") => return Err("it removes history".to_owned()),
+                _ => arguments,
+            };
+            SHOW.parse(rest).map(|_| Deeds::of(Kind::Look))
+        }
+        // What it runs are runs of their own.
+        ("submodule", Some(["foreach", ..])) => Ok(Deeds::of(Kind::Look)),
+        _ => Err("it changes more than this folder".to_owned()),
+    }
+}
+
+fn reach(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
+    let Some(row) = command(COMMANDS, name) else { return Err("not known".to_owned()) };
+    let mut deeds = row.judge(arguments)?;
+    let operands = row.options.parse(arguments)?.operands;
+    if let Some(word) = operands.first() {
+        if word.text().starts_with("ext::")
+            || word.text().starts_with("fd::")
+            || word.plain().is_none()
+        {
+            return Err("a remote that can run a program".to_owned());
+        }
+        deeds.hosts.extend(host_of(word));
+    }
+    if name == "clone" {
+        deeds.writes.push(operands.get(1).cloned().unwrap_or(Word::Plain(".".to_owned())));
+    }
+    Ok(deeds)
+}

@@ -1,0 +1,221 @@
+//! Programs that need the network, and the hosts that their arguments name.
+
+use super::program::{Operands, Program};
+use super::{Deeds, Kind};
+use crate::shell::Word;
+use crate::shell::options::Options;
+
+const REACH: Program = Program { kind: Kind::Reach, operands: Operands::Host, ..Program::PLAIN };
+
+pub(super) const PROGRAMS: &[Program] = &[
+    Program {
+        names: &["ping"],
+        options: Options { flags: "46nqv", values: "ciwWI", ..Options::NONE },
+        ..REACH
+    },
+    Program { names: &["host", "nslookup", "dig"], ..REACH },
+];
+
+const CURL: Options = Options {
+    flags: "sSfLkIiOvJNgGq046#",
+    values: "oXHdAemuwbr",
+    long: &[
+        "silent",
+        "show-error",
+        "fail",
+        "location",
+        "head",
+        "include",
+        "verbose",
+        "compressed",
+        "remote-name",
+        "get",
+        "fail-with-body",
+        "http1.1",
+        "http2",
+        "globoff",
+        "insecure",
+        "no-progress-meter",
+        "create-dirs",
+    ],
+    long_values: &[
+        "output",
+        "request",
+        "header",
+        "data",
+        "data-raw",
+        "data-urlencode",
+        "user-agent",
+        "referer",
+        "max-time",
+        "connect-timeout",
+        "retry",
+        "retry-delay",
+        "user",
+        "write-out",
+        "cookie",
+        "range",
+        "output-dir",
+        "url",
+        "json",
+        "data-binary",
+    ],
+    ..Options::NONE
+};
+
+/// What a curl command line does. Values that begin with `@` name a file.
+pub(super) fn curl(arguments: &[Word]) -> Result<Deeds, String> {
+    let parsed = CURL.parse(arguments)?;
+    let mut deeds = Deeds::of(Kind::Reach);
+    for (_, value) in &parsed.options {
+        match value {
+            Some(Word::Plain(text)) if text.contains('@') => {
+                let file = text.split_once('@').map_or("", |(_, file)| file);
+                deeds.reads.push(Word::Plain(file.to_owned()));
+            }
+            Some(other @ (Word::Unknown(_) | Word::Pattern(_))) => deeds.reads.push(other.clone()),
+            _ => {}
+        }
+    }
+    // A cookie without `=` is a file.
+    deeds.reads.extend(
+        parsed.values(&["-b", "--cookie"]).into_iter().filter(|value| !value.text().contains('=')),
+    );
+    deeds.writes = parsed.values(&["-o", "--output", "--output-dir"]);
+    if parsed.has(&["-O", "--remote-name", "-J"]) {
+        deeds.writes.push(Word::Plain(".".to_owned()));
+    }
+    let mut addresses = parsed.values(&["--url"]);
+    addresses.extend(parsed.operands);
+    for word in &addresses {
+        if word.text().starts_with("file:") {
+            return Err("a file in place of a host".to_owned());
+        }
+        deeds.hosts.push(host_of(word).unwrap_or_else(|| first_part(word)));
+    }
+    Ok(deeds)
+}
+
+/// What a wget command line does.
+pub(super) fn wget(arguments: &[Word]) -> Result<Deeds, String> {
+    let options = Options {
+        flags: "qvcSN",
+        values: "OPtTU",
+        long: &[
+            "quiet",
+            "verbose",
+            "continue",
+            "no-verbose",
+            "spider",
+            "no-check-certificate",
+            "timestamping",
+        ],
+        long_values: &[
+            "output-document",
+            "directory-prefix",
+            "tries",
+            "timeout",
+            "user-agent",
+            "header",
+        ],
+        ..Options::NONE
+    };
+    let parsed = options.parse(arguments)?;
+    let mut deeds = Deeds::of(Kind::Reach);
+    deeds.writes = parsed.values(&["-O", "--output-document", "-P", "--directory-prefix"]);
+    if deeds.writes.is_empty() {
+        deeds.writes.push(Word::Plain(".".to_owned()));
+    }
+    deeds.hosts = parsed
+        .operands
+        .iter()
+        .map(|word| host_of(word).unwrap_or_else(|| first_part(word)))
+        .collect();
+    Ok(deeds)
+}
+
+/// What ssh, scp or rsync does: where a host is named, it is reached.
+pub(super) fn remote(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
+    let options = match name {
+        "ssh" => Options { flags: "46qTtvnNxX", values: "pil", ordered: true, ..Options::NONE },
+        "scp" => Options { flags: "346qrvpC", values: "Pil", ..Options::NONE },
+        _ => Options {
+            flags: "avzrtpogluhnPcHLxDAX",
+            long: &[
+                "archive",
+                "verbose",
+                "compress",
+                "delete",
+                "dry-run",
+                "progress",
+                "recursive",
+                "stats",
+                "partial",
+                "checksum",
+                "update",
+                "human-readable",
+            ],
+            long_values: &["exclude", "include"],
+            long_attached: &["exclude", "include", "info"],
+            ..Options::NONE
+        },
+    };
+    let parsed = options.parse(arguments)?;
+    let mut deeds = Deeds::of(Kind::Reach);
+    deeds.reads = parsed.values(&["-i"]);
+    if name == "ssh" {
+        deeds.hosts.extend(
+            parsed.operands.first().map(|word| host_of(word).unwrap_or_else(|| first_part(word))),
+        );
+        return Ok(deeds);
+    }
+    let Some((target, sources)) = parsed.operands.split_last() else {
+        return Err("no files".to_owned());
+    };
+    for source in sources {
+        match host_of(source) {
+            Some(host) => deeds.hosts.push(host),
+            None => deeds.reads.push(source.clone()),
+        }
+    }
+    match host_of(target) {
+        Some(host) => deeds.hosts.push(host),
+        None => deeds.writes.push(target.clone()),
+    }
+    Ok(deeds)
+}
+
+/// The host of an address or of `host:path`; nothing if none is named, and the word itself if it is not certain.
+pub(super) fn host_of(word: &Word) -> Option<Word> {
+    let Word::Plain(text) = word else {
+        return Some(word.clone());
+    };
+    if let Some((_, rest)) = text.split_once("://") {
+        let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or(rest);
+        let host = authority.rsplit('@').next().unwrap_or(authority);
+        return Some(Word::Plain(without_port(host)));
+    }
+    let (before, _) = text.split_once(':')?;
+    if before.is_empty() || before.contains('/') {
+        return None;
+    }
+    Some(Word::Plain(before.rsplit('@').next().unwrap_or(before).to_owned()))
+}
+
+/// An address without a scheme: what stands before the first slash.
+fn first_part(word: &Word) -> Word {
+    match word {
+        Word::Plain(text) => {
+            let part = text.split(['/', '?', '#', '\\']).next().unwrap_or(text);
+            Word::Plain(without_port(part.rsplit('@').next().unwrap_or(part)))
+        }
+        other => other.clone(),
+    }
+}
+
+fn without_port(host: &str) -> String {
+    if host.starts_with('[') {
+        return host.split(']').next().unwrap_or(host).trim_start_matches('[').to_owned();
+    }
+    host.split(':').next().unwrap_or(host).to_owned()
+}

@@ -1,0 +1,318 @@
+//! Wrappers of the form `wrapper [options] [operands] command`.
+
+use crate::shell::options::{Options, Parsed};
+use crate::shell::settle::{shown, start, start_text, start_with};
+use crate::shell::variable::is_name;
+use crate::shell::{Reading, Run, Word};
+
+/// One wrapper.
+struct Wrapper {
+    name: &'static str,
+    options: Options,
+    /// How many operands come before the command.
+    before: usize,
+    /// Whether the command does the same as without the wrapper, but for priority, time and where output goes.
+    transparent: bool,
+}
+
+const ORDERED: Options = Options { ordered: true, ..Options::NONE };
+
+const WRAPPERS: &[Wrapper] = &[
+    Wrapper { name: "builtin", options: ORDERED, before: 0, transparent: false },
+    Wrapper {
+        name: "chroot",
+        options: Options { long_values: &["userspec", "groups"], long: &["skip-chdir"], ..ORDERED },
+        before: 1,
+        transparent: false,
+    },
+    Wrapper {
+        name: "doas",
+        options: Options { flags: "nLs", values: "uCa", ..ORDERED },
+        before: 0,
+        transparent: false,
+    },
+    Wrapper {
+        name: "exec",
+        options: Options { flags: "cl", values: "a", ..ORDERED },
+        before: 0,
+        transparent: false,
+    },
+    Wrapper {
+        name: "ionice",
+        options: Options {
+            flags: "t",
+            values: "cn",
+            long: &["ignore"],
+            long_values: &["class", "classdata"],
+            ..ORDERED
+        },
+        before: 0,
+        transparent: true,
+    },
+    Wrapper {
+        name: "nice",
+        options: Options { values: "n", number: true, long_values: &["adjustment"], ..ORDERED },
+        before: 0,
+        transparent: true,
+    },
+    Wrapper { name: "nohup", options: ORDERED, before: 0, transparent: false },
+    Wrapper {
+        name: "setsid",
+        options: Options { flags: "cfw", long: &["ctty", "fork", "wait"], ..ORDERED },
+        before: 0,
+        transparent: false,
+    },
+    Wrapper {
+        name: "stdbuf",
+        options: Options { values: "ioe", long_values: &["input", "output", "error"], ..ORDERED },
+        before: 0,
+        transparent: true,
+    },
+    Wrapper {
+        name: "strace",
+        options: Options { flags: "fFqrtTvxycCk", values: "eosapuIPSX", ..ORDERED },
+        before: 0,
+        transparent: false,
+    },
+    Wrapper {
+        name: "sudo",
+        options: Options {
+            flags: "AbEeHiKklnPSsVv",
+            values: "CDghpRrTtUu",
+            long: &["non-interactive", "preserve-env", "login", "shell", "stdin"],
+            long_values: &["user", "group", "chdir", "prompt"],
+            ..ORDERED
+        },
+        before: 0,
+        transparent: false,
+    },
+    Wrapper {
+        name: "taskset",
+        options: Options { flags: "ac", long: &["all-tasks", "cpu-list"], ..ORDERED },
+        before: 1,
+        transparent: true,
+    },
+    Wrapper {
+        name: "time",
+        options: Options { flags: "p", ..ORDERED },
+        before: 0,
+        transparent: true,
+    },
+    Wrapper {
+        name: "timeout",
+        options: Options {
+            flags: "v",
+            values: "ks",
+            long: &["preserve-status", "foreground", "verbose"],
+            long_values: &["kill-after", "signal"],
+            ..ORDERED
+        },
+        before: 1,
+        transparent: true,
+    },
+    Wrapper {
+        name: "unshare",
+        options: Options {
+            flags: "mnipuUCTfrc",
+            long: &[
+                "mount",
+                "net",
+                "ipc",
+                "pid",
+                "uts",
+                "user",
+                "fork",
+                "map-root-user",
+                "mount-proc",
+            ],
+            ..ORDERED
+        },
+        before: 0,
+        transparent: false,
+    },
+];
+
+const ENV: Options = Options {
+    flags: "i0v",
+    values: "uSC",
+    long: &["ignore-environment", "null", "debug"],
+    long_values: &["unset", "split-string", "chdir"],
+    ..ORDERED
+};
+
+const XARGS: Options = Options {
+    flags: "0rtxopo",
+    values: "nPLIsdaE",
+    attached: "iel",
+    long: &["null", "no-run-if-empty", "verbose", "exit", "open-tty", "interactive"],
+    long_values: &["max-args", "max-procs", "max-chars", "delimiter", "arg-file"],
+    long_attached: &["replace", "max-lines", "eof"],
+    ..ORDERED
+};
+
+const FLOCK: Options = Options {
+    flags: "sxeunoFv",
+    values: "wE",
+    long: &["shared", "exclusive", "unlock", "nonblock", "close", "no-fork", "verbose"],
+    long_values: &["timeout", "conflict-exit-code"],
+    ..ORDERED
+};
+
+/// Whether a command that this wrapper starts is all there is to judge.
+pub(in crate::shell) fn is_transparent(name: &str) -> bool {
+    let listed = WRAPPERS.iter().any(|wrapper| wrapper.name == name && wrapper.transparent);
+    listed || matches!(name, "env" | "xargs" | "command" | "sh" | "bash" | "dash" | "eval")
+}
+
+/// Adds what a wrapper starts; nothing if it is none.
+pub(super) fn open(reading: &mut Reading, run: &Run, base: &str, depth: usize) -> Option<()> {
+    match base {
+        "env" => env(reading, run, depth, 0),
+        "xargs" => xargs(reading, run, depth),
+        "command" => command(reading, run, depth),
+        "flock" => flock(reading, run, depth),
+        "eval" => eval(reading, run, depth),
+        "busybox" | "toybox" => start(reading, run, "busybox", run.argv[1..].to_vec(), depth),
+        _ => {
+            let wrapper = WRAPPERS.iter().find(|wrapper| wrapper.name == base)?;
+            if let Some(parsed) = parse(reading, run, &wrapper.options)
+                && !parsed.operands.is_empty()
+            {
+                begin(reading, run, base, &parsed.operands, wrapper.before, depth);
+            }
+        }
+    }
+    Some(())
+}
+
+fn parse(reading: &mut Reading, run: &Run, options: &Options) -> Option<Parsed> {
+    match options.parse(&run.argv[1..]) {
+        Ok(parsed) => Some(parsed),
+        Err(problem) => {
+            reading.doubt(&shown(&run.argv), problem);
+            // Something further right may be what it starts: a rule that forbids a program should see it.
+            None
+        }
+    }
+}
+
+/// Adds the command behind so many operands, each of which must be one word.
+fn begin(
+    reading: &mut Reading,
+    run: &Run,
+    base: &str,
+    words: &[Word],
+    before: usize,
+    depth: usize,
+) {
+    if words.len() < before || !words[..before].iter().all(Word::is_single) {
+        return reading.doubt(&shown(&run.argv), "where its command begins is not certain");
+    }
+    if words.len() > before {
+        start(reading, run, base, words[before..].to_vec(), depth);
+    }
+}
+
+fn env(reading: &mut Reading, run: &Run, depth: usize, _level: usize) {
+    let Some(parsed) = parse(reading, run, &ENV) else { return };
+    if parsed.has(&["-C", "--chdir"]) {
+        reading.doubt(&shown(&run.argv), "it starts in another folder");
+    }
+    let mut words = Vec::new();
+    for text in parsed.values(&["-S", "--split-string"]) {
+        match text.plain() {
+            Some(text) if !text.contains(['\\', '$', '"', '\'', '#']) => {
+                words.extend(text.split_whitespace().map(|word| Word::Plain(word.to_owned())));
+            }
+            _ => reading.doubt(text.text(), "a text that is split in a way that is not followed"),
+        }
+    }
+    let split = !words.is_empty();
+    words.extend(parsed.operands.iter().cloned());
+    if words.first().and_then(Word::plain) == Some("-") {
+        words.remove(0);
+    }
+    let mut assignments = Vec::new();
+    let mut rest = words.as_slice();
+    while let Some((Word::Plain(text), others)) = rest.split_first() {
+        let Some((name, value)) = text.split_once('=') else { break };
+        if !is_name(name) {
+            reading.doubt(text, "a variable with a name that is not plain");
+        }
+        assignments.push((name.to_owned(), Word::Plain(value.to_owned())));
+        rest = others;
+    }
+    let dashed = rest.first().and_then(Word::plain).is_some_and(|text| text.starts_with('-'));
+    if split && dashed {
+        reading.doubt(&shown(&run.argv), "options inside a text that is split");
+    }
+    if !rest.is_empty() {
+        start_with(reading, run, "env", rest.to_vec(), assignments, depth);
+    }
+}
+
+/// What the input holds becomes words of the command.
+fn xargs(reading: &mut Reading, run: &Run, depth: usize) {
+    let Some(parsed) = parse(reading, run, &XARGS) else { return };
+    if parsed.operands.is_empty() {
+        return;
+    }
+    let replaced = match parsed
+        .options
+        .iter()
+        .rev()
+        .find(|(name, _)| ["-I", "-i", "--replace"].contains(&name.as_str()))
+    {
+        Some((_, Some(value))) => value.plain().map(str::to_owned),
+        Some((_, None)) => Some("{}".to_owned()),
+        None => None,
+    };
+    let mut argv = parsed.operands;
+    match &replaced {
+        Some(mark) => {
+            for word in &mut argv {
+                if word.text().contains(mark.as_str()) {
+                    *word = Word::Unknown(word.text().to_owned());
+                }
+            }
+        }
+        None => argv.push(Word::Unknown("…".to_owned())),
+    }
+    start(reading, run, "xargs", argv, depth);
+}
+
+/// `command -v` looks a name up, `command name` runs it.
+fn command(reading: &mut Reading, run: &Run, depth: usize) {
+    let options = Options { flags: "pvV", ..ORDERED };
+    if let Some(parsed) = parse(reading, run, &options)
+        && !parsed.has(&["-v", "-V"])
+        && !parsed.operands.is_empty()
+    {
+        start(reading, run, "command", parsed.operands, depth);
+    }
+}
+
+fn flock(reading: &mut Reading, run: &Run, depth: usize) {
+    let Some(parsed) = parse(reading, run, &FLOCK) else { return };
+    match parsed.operands.as_slice() {
+        [] => {}
+        [_, Word::Plain(option), Word::Plain(text)] if option == "-c" || option == "--command" => {
+            start_text(reading, run, "flock", text, depth);
+        }
+        words if words.get(1).is_some_and(|word| word.text().starts_with('-')) => {
+            reading.doubt(&shown(&run.argv), "an option that is not known");
+        }
+        words => begin(reading, run, "flock", words, 1, depth),
+    }
+}
+
+/// `eval` joins its words with blanks and reads them again.
+fn eval(reading: &mut Reading, run: &Run, depth: usize) {
+    let words: Option<Vec<&str>> = run.argv[1..].iter().map(Word::plain).collect();
+    match words {
+        Some(words) if !words.first().is_some_and(|word| word.starts_with('-')) => {
+            start_text(reading, run, "eval", &words.join(" "), depth);
+        }
+        _ => reading.doubt(&shown(&run.argv), "a text that is not certain is read as commands"),
+    }
+}

@@ -1,0 +1,290 @@
+//! Programs that start others by one of their own options or in a language of their own.
+
+use crate::shell::script::{self, Verdict};
+use crate::shell::settle::{shown, start, start_text};
+use crate::shell::{Reading, Run, Word};
+
+/// Adds or doubts what such a program starts; nothing if it is none.
+pub(super) fn open(reading: &mut Reading, run: &Run, base: &str, depth: usize) -> Option<()> {
+    match base {
+        "find" | "gfind" => find(reading, run, depth),
+        "git" => git(reading, run, depth),
+        "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => {
+            judge(reading, run, script::awk(&run.argv[1..]).verdict);
+        }
+        "sed" | "gsed" => judge(reading, run, script::sed(&run.argv[1..]).verdict),
+        "make" | "gmake" => make(reading, run),
+        "tar" | "gtar" | "bsdtar" => tar(reading, run),
+        "rsync" => options(reading, run, &["-e", "--rsh", "--rsync-path"]),
+        "ssh" | "scp" | "sftp" => {
+            options(reading, run, &["-o", "-F", "-S", "-J", "-w", "-D", "-L", "-R", "-W"])
+        }
+        "watch" => watch(reading, run, depth),
+        "script" => script_command(reading, run, depth),
+        "parallel"
+        | "entr"
+        | "gdb"
+        | "lldb"
+        | "perf"
+        | "valgrind"
+        | "ltrace"
+        | "systemd-run"
+        | "at"
+        | "batch"
+        | "crontab"
+        | "screen"
+        | "tmux"
+        | "socat"
+        | "nc"
+        | "ncat"
+        | "netcat"
+        | "expect"
+        | "vi"
+        | "vim"
+        | "nvim"
+        | "emacs"
+        | "ed"
+        | "ex"
+        | "less"
+        | "more"
+        | "man"
+        | "docker"
+        | "podman"
+        | "kubectl"
+        | "nsenter"
+        | "bwrap"
+        | "firejail"
+        | "runuser"
+        | "su"
+        | "pkexec"
+        | "run-parts"
+        | "start-stop-daemon"
+        | "ld.so"
+        | "ld-linux-x86-64.so.2"
+        | "zip"
+        | "rlwrap"
+        | "unbuffer"
+        | "dbus-run-session"
+        | "faketime"
+        | "capsh"
+        | "setpriv"
+        | "prlimit"
+        | "numactl"
+        | "chrt"
+        | "cpulimit"
+        | "proot"
+        | "fakeroot" => {
+            reading.doubt(&shown(&run.argv), "a program that can run others");
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn judge(reading: &mut Reading, run: &Run, verdict: Verdict) {
+    match verdict {
+        Verdict::Prints | Verdict::Writes | Verdict::NotKnown => {}
+        Verdict::MayRun => reading.doubt(&shown(&run.argv), "a script that may run commands"),
+    }
+}
+
+/// Doubts options by which a program starts another one.
+fn options(reading: &mut Reading, run: &Run, starting: &[&str]) {
+    let found = run.argv[1..].iter().any(|word| {
+        let text = word.text();
+        starting.iter().any(|option| text.starts_with(option)) || !word.is_single()
+    });
+    if found {
+        reading.doubt(&shown(&run.argv), "an option by which it can run another program");
+    }
+}
+
+fn find(reading: &mut Reading, run: &Run, depth: usize) {
+    let mut words = run.argv[1..].iter();
+    while let Some(word) = words.next() {
+        let Some(text) = word.plain() else {
+            if !word.is_operand() {
+                reading.doubt(word.text(), "it could be an action that runs commands");
+            }
+            continue;
+        };
+        if !matches!(text, "-exec" | "-execdir" | "-ok" | "-okdir") {
+            continue;
+        }
+        let mut argv = Vec::new();
+        let mut ended = false;
+        for word in words.by_ref() {
+            let together = matches!(argv.last(), Some(Word::Unknown(mark)) if mark == "{}");
+            match word {
+                Word::Plain(text) if text == ";" || (text == "+" && together) => {
+                    ended = true;
+                    break;
+                }
+                Word::Plain(text) if text.contains("{}") => argv.push(Word::Unknown(text.clone())),
+                other => argv.push(other.clone()),
+            }
+        }
+        if !ended || argv.is_empty() {
+            return reading.doubt(&shown(&run.argv), "an action without its end");
+        }
+        start(reading, run, "find", argv, depth);
+    }
+}
+
+fn git(reading: &mut Reading, run: &Run, depth: usize) {
+    let words = &run.argv[1..];
+    let mut index = 0;
+    while let Some(text) = words.get(index).map(Word::text) {
+        match text {
+            "-C" | "--git-dir" | "--work-tree" | "--namespace" => index += 2,
+            "-c" | "--config-env" | "--exec-path" => {
+                reading.doubt(&shown(&run.argv), "a setting by which git can run another program");
+                index += 2;
+            }
+            _ if text.starts_with("-c")
+                || text.starts_with("--config-env")
+                || text.starts_with("--exec-path=") =>
+            {
+                reading.doubt(&shown(&run.argv), "a setting by which git can run another program");
+                index += 1;
+            }
+            _ if text.starts_with('-') => index += 1,
+            _ => break,
+        }
+    }
+    let Some(command) = words.get(index) else { return };
+    let Some(command) = command.plain() else {
+        return reading
+            .doubt(&shown(&run.argv), "which command of git it is depends on what happens");
+    };
+    let rest = &words[index + 1..];
+    let at = |position: usize| rest.get(position).and_then(Word::plain);
+    match command {
+        "submodule" if rest.iter().any(|word| word.plain() == Some("foreach")) => {
+            let behind = rest.iter().skip_while(|word| word.plain() != Some("foreach")).skip(1);
+            let behind: Vec<&Word> =
+                behind.skip_while(|word| word.text().starts_with('-')).collect();
+            let texts: Option<Vec<&str>> = behind.iter().map(|word| word.plain()).collect();
+            match texts {
+                Some(texts) => {
+                    start_text(reading, run, "git submodule foreach", &texts.join(" "), depth)
+                }
+                None => reading.doubt(&shown(&run.argv), "commands that are not certain"),
+            }
+        }
+        "bisect" if at(0) == Some("run") => {
+            start(reading, run, "git bisect run", rest[1..].to_vec(), depth);
+        }
+        "rebase" => rebase(reading, run, rest, depth),
+        "filter-branch" | "difftool" | "mergetool" | "daemon" | "instaweb" | "send-email"
+        | "hook" => {
+            reading.doubt(&shown(&run.argv), "a command of git that runs others");
+        }
+        _ => {
+            let starting = [
+                "--upload-pack",
+                "--receive-pack",
+                "--exec",
+                "--ext-diff",
+                "--extcmd",
+                "--textconv",
+                "--open-files-in-pager",
+            ];
+            let found = rest
+                .iter()
+                .any(|word| starting.iter().any(|option| word.text().starts_with(option)));
+            if found {
+                reading.doubt(&shown(&run.argv), "an option by which git can run another program");
+            }
+        }
+    }
+}
+
+fn rebase(reading: &mut Reading, run: &Run, rest: &[Word], depth: usize) {
+    let mut words = rest.iter();
+    while let Some(word) = words.next() {
+        let text = word.text();
+        let given = text.strip_prefix("--exec=").or_else(|| text.strip_prefix("-x"));
+        let inner = match given {
+            Some(inner) if !inner.is_empty() => word.plain().map(|_| inner),
+            Some(_) => words.next().and_then(Word::plain),
+            None if text == "--exec" => words.next().and_then(Word::plain),
+            None => continue,
+        };
+        match inner {
+            Some(inner) => start_text(reading, run, "git rebase --exec", inner, depth),
+            None => reading.doubt(&shown(&run.argv), "commands that are not certain"),
+        }
+    }
+}
+
+/// Variables and texts on the command line can run anything.
+fn make(reading: &mut Reading, run: &Run) {
+    let mut words = run.argv[1..].iter().map(Word::text).peekable();
+    while let Some(text) = words.next() {
+        let from_input =
+            matches!(text, "-f" | "--file") && words.peek().is_some_and(|file| !is_file_name(file));
+        let attached =
+            text.strip_prefix("-f").is_some_and(|file| !file.is_empty() && !is_file_name(file));
+        if text.contains('=')
+            || text.starts_with("--eval")
+            || text.starts_with("-E")
+            || from_input
+            || attached
+        {
+            return reading
+                .doubt(&shown(&run.argv), "a variable or a text by which make can run anything");
+        }
+    }
+}
+
+fn is_file_name(text: &str) -> bool {
+    text != "-" && !text.starts_with("/dev/") && !text.starts_with("/proc/")
+}
+
+fn tar(reading: &mut Reading, run: &Run) {
+    let starting =
+        ["--checkpoint-", "--to-", "--use-", "--rmt", "--rsh", "--info-", "--new-", "-I", "-F"];
+    let found = run.argv[1..].iter().any(|word| {
+        let text = word.text();
+        starting.iter().any(|option| text.starts_with(option))
+            || !(word.is_operand() || word.plain().is_some())
+    });
+    if found {
+        reading.doubt(&shown(&run.argv), "an option by which it can run another program");
+    }
+}
+
+/// `watch` gives its words to a shell.
+fn watch(reading: &mut Reading, run: &Run, depth: usize) {
+    let options = crate::shell::options::Options {
+        flags: "bcdegtwx",
+        values: "n",
+        ordered: true,
+        ..crate::shell::options::Options::NONE
+    };
+    let words: Option<Vec<String>> = options.parse(&run.argv[1..]).ok().and_then(|parsed| {
+        parsed.operands.iter().map(|word| word.plain().map(str::to_owned)).collect()
+    });
+    match words {
+        Some(words) => start_text(reading, run, "watch", &words.join(" "), depth),
+        None => reading.doubt(&shown(&run.argv), "commands that are not certain"),
+    }
+}
+
+fn script_command(reading: &mut Reading, run: &Run, depth: usize) {
+    reading.doubt(&shown(&run.argv), "a program that can run others");
+    let mut words = run.argv[1..].iter();
+    while let Some(word) = words.next() {
+        let text = word.text();
+        let short = text.starts_with('-') && !text.starts_with("--") && text.ends_with('c');
+        let inner = match text.strip_prefix("--command=") {
+            Some(inner) => Some(inner),
+            None if short || text == "--command" => words.next().and_then(Word::plain),
+            None => continue,
+        };
+        if let Some(inner) = inner {
+            start_text(reading, run, "script", inner, depth);
+        }
+    }
+}
