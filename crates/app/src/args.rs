@@ -197,9 +197,9 @@ EXAMPLES:
   drivetrain approve 7k3
   drivetrain approve 7k3 c12 --for task
       Also when the same call comes again in this task
-  drivetrain approve 7k3 c12 --for task --like 'git push *'
-      Also what is like it
-  drivetrain approve 7k3 c12 --for project --like 'cargo doc *'
+  drivetrain approve 7k3 c12 --for task --like 'git push'
+      Also what is like it, as a rule with that command would allow it
+  drivetrain approve 7k3 c12 --for project --like 'cargo doc'
       Also writes a rule into .drivetrain/policy.toml, for tasks to come")]
     Approve(ApproveArgs),
 
@@ -826,7 +826,7 @@ pub(crate) struct ApproveArgs {
     #[arg(long = "for", value_name = "REACH", value_enum, default_value_t = Reach::Once)]
     pub(crate) reach: Reach,
 
-    /// For shell: also commands that are like this, such as 'git push *'
+    /// For shell: also commands that are like this, such as 'git push'
     #[arg(long, value_name = "PATTERN")]
     pub(crate) like: Option<String>,
 

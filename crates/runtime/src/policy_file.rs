@@ -104,9 +104,13 @@ impl Addition {
 
 /// Whether a policy with this text lets the call pass, whoever attends.
 fn decides(text: &str, name: &str, approved: &Approved<'_>) -> Result<(), String> {
-    let read = file::policy::parse(text, name)
+    let parsed = file::policy::parse(text, name)
         .map_err(|errors| errors.first().map_or_else(String::new, |error| error.message.clone()))?;
-    let policy = file::policy::combine(vec![read], None).policy;
+    let combined = file::policy::combine(vec![parsed], None);
+    let wrong = file::policy::check(&combined.policy, &combined.examples);
+    if let Some(error) = wrong.into_iter().find_map(|checked| checked.error) {
+        return Err(error.message);
+    }
     let question = Question {
         tool: approved.tool,
         input: approved.input,
@@ -117,7 +121,7 @@ fn decides(text: &str, name: &str, approved: &Approved<'_>) -> Result<(), String
         workspace: approved.folder.to_str(),
         sandboxed: true,
     };
-    let judged = judge(&policy, &question);
+    let judged = judge(&combined.policy, &question);
     match judged.decide {
         Decide::Allow => Ok(()),
         Decide::Ask | Decide::Deny => Err(format!("the call would still be {}", judged.said())),

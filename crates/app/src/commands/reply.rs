@@ -4,7 +4,7 @@ use machine::Command;
 use machine::id::{CallId, TaskId};
 use machine::input::{Channel, Resolution};
 use machine::policy::call_hash::CallHash;
-use machine::policy::grant::{Scope, is_like};
+use machine::policy::grant::Scope;
 use machine::state::{Ask, State};
 use serde_json::json;
 
@@ -27,7 +27,10 @@ pub(crate) fn approve(args: &ApproveArgs, json: bool) -> Result<u8, CommandError
         Reach::Task => (Scope::Task, " for the rest of the task"),
         Reach::Project => (Scope::Project, " for the project"),
     };
-    check_pattern(args, &asks, call)?;
+    if args.like.is_some() && args.reach == Reach::Once {
+        return Err(CommandError::usage("--like is about more than this call")
+            .hint("add --for task or --for project"));
+    }
     let rule = match scope {
         Scope::Project => Some(
             ProjectRule::prepare(&state, call, args.like.as_deref())
@@ -63,26 +66,6 @@ fn named(state: &State, call: CallId) -> Option<String> {
     let open = state.data().calls.iter().find(|open| open.id == call)?;
     let title = view::story::title(&open.action.tool, &open.action.label, &open.action.input);
     Some(format!(": {title} ({})", open.hash()))
-}
-
-fn check_pattern(args: &ApproveArgs, asks: &[Ask], call: CallId) -> Result<(), CommandError> {
-    let Some(like) = &args.like else { return Ok(()) };
-    if args.reach == Reach::Once {
-        return Err(CommandError::usage("--like is about more than this call")
-            .hint("add --for task or --for project"));
-    }
-    let covers = |ask: &Ask| match ask {
-        Ask::Approval { call: asked, tool, input, .. } if *asked == call => {
-            tool == "shell" && is_like(like, input)
-        }
-        _ => false,
-    };
-    if asks.iter().any(covers) {
-        return Ok(());
-    }
-    Err(CommandError::usage(format!("{like:?} does not mean {call}: nothing was approved"))
-        .hint("a pattern is the program and its words; * is any word, and a last * any words")
-        .hint("every command of the line must be like it, without redirections and variables"))
 }
 
 /// The hash of what is asked, if that is what the person saw.

@@ -51,10 +51,10 @@ fn an_answer_for_the_task_covers_the_same_call_and_every_decision_is_logged() {
     assert_eq!((&answer["ok"], &answer["call"]), (&true.into(), &3.into()));
     assert_eq!(place.run(&["resume", &id]).code, 0);
     insta::assert_snapshot!(decisions(&place, &id), @"
-    c1 ask 739a9bc19079 shell: echo 1 >> out.txt [rule 1, tool]
+    c1 ask 739a9bc19079 shell: echo 1 >> out.txt [rule 1 of .drivetrain/policy.toml:2, tool]
     c1 allow 739a9bc19079 shell: echo 1 >> out.txt [person (command), tool: for this task]
     c2 allow 739a9bc19079 shell: echo 1 >> out.txt [grant c1, tool]
-    c3 ask 57b0b031eb57 shell: echo 2 >> out.txt [rule 1, tool]
+    c3 ask 57b0b031eb57 shell: echo 2 >> out.txt [rule 1 of .drivetrain/policy.toml:2, tool]
     c3 allow 57b0b031eb57 shell: echo 2 >> out.txt [person (command), tool]
     ");
     let judged: Vec<Value> = place
@@ -75,8 +75,8 @@ fn a_pattern_must_mean_the_call_that_is_asked_about() {
     let id = place.id();
     for (args, said) in [
         (&["--like", "echo *"][..], "--like is about more than this call"),
-        (&["--for", "task", "--like", "rm *"], "does not mean c1"),
-        (&["--for", "project"], "no rule can mean exactly it"),
+        (&["--for", "task", "--like", "rm *"], "is not about all of call c1"),
+        (&["--for", "project"], "a rule for shell is a pattern"),
         (&["--for", "ever"], "invalid value"),
     ] {
         let mut all = vec!["approve", id.as_str()];
@@ -87,6 +87,36 @@ fn a_pattern_must_mean_the_call_that_is_asked_about() {
     }
     assert_eq!(place.read(".drivetrain/policy.toml"), ASK);
     assert_eq!(place.show(&id)["phase"], "waiting");
+}
+
+#[test]
+fn a_pattern_reaches_the_task_or_the_project_and_no_further() {
+    let place = asking(&["true one", "true two", "touch three"]);
+    assert_eq!(place.run(&["run", "task.toml"]).code, 13);
+    let id = place.id();
+    place.ok(&["approve", &id, "--for", "task", "--like", "true"]);
+    assert_eq!(place.run(&["resume", &id]).code, 13);
+    let said = decisions(&place, &id);
+    assert!(said.contains("shell: true two [grant c1, tool]"), "{said}");
+    assert!(said.lines().last().unwrap().starts_with("c3 ask "), "{said}");
+
+    let place = TestEnvironment::new();
+    place.write(".drivetrain/policy.toml", "unattended = \"wait\"\n");
+    let replies = "[[reply]]\ntool_calls = [{ tool = \"shell\", input = { command = \"git push\" } }]\n\
+         [[reply]]\ntext = \"Done.\"\n";
+    place.write("replies.toml", replies);
+    let run = ["run", "publish it", "--model", "script/replies.toml", "--in-place"];
+    assert_eq!(place.run(&run).code, 13);
+    let id = place.id();
+    let ran = place.ok(&["approve", &id, "--for", "project", "--like", "git push"]);
+    assert!(ran.contains("added to ") && ran.contains("  command = \"git push\""), "{ran}");
+    let written = place.read(".drivetrain/policy.toml");
+    assert!(written.starts_with("unattended = \"wait\"\n\n# approved at c1"), "{written}");
+    assert_eq!(place.run(&["resume", &id]).code, 0);
+    assert_eq!(place.run(&run).code, 0, "nobody is asked again");
+    let newest = place.tasks()[0]["id"].as_str().unwrap().to_owned();
+    let said = decisions(&place, &newest);
+    assert!(newest != id && said.contains("allow") && said.contains("rule 1 of"), "{said}");
 }
 
 #[test]

@@ -248,7 +248,8 @@ fn an_answer_for_the_project_is_a_rule_that_the_next_task_finds() {
     assert_ne!(newest, id);
     let events = place.events(&newest);
     assert_eq!(of(&events, "tool_ended")[0]["result"]["text"], "hello", "nobody was asked");
-    assert_eq!(of(&events, "tool_started")[0]["allowed_by"], "rule 1");
+    let by = of(&events, "tool_started")[0]["allowed_by"].as_str().unwrap().to_owned();
+    assert!(by.starts_with("rule 1 of"), "{by}");
 }
 
 #[test]

@@ -64,6 +64,13 @@ impl Step<'_> {
                 "call {id} cannot be approved by a pattern: expected a call of shell, for the task or the project"
             ));
         }
+        if let Some(like) = &reach.like
+            && !self.is_like(index, &[like])
+        {
+            return self.reject(format!(
+                "the pattern {like:?} is not about all of call {id}: expected a program and its words, such as \"git push\""
+            ));
+        }
         let hash = self.state.data.calls[index].hash();
         self.state.data.denials.retain(|denial| denial.hash != hash);
         let said = match reach.scope {

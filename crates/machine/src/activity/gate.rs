@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::event::EventKind;
 use crate::policy::call_hash::CallHash;
-use crate::policy::grant::Grant;
-use crate::policy::permission::{Approval, Decide, Judgement, Question, Unattended, judge};
+use crate::policy::grant::{Grant, is_like};
+use crate::policy::permission::{Approval, Decide, Judgement, Policy, Question, Unattended, judge};
 use crate::policy::sandbox::Level;
 use crate::policy::shortcut::Denial;
 use crate::step::Step;
@@ -48,21 +48,28 @@ impl Step<'_> {
 
     /// What the rules say.
     fn judge_call(&self, index: usize) -> Judgement {
+        self.with_question(index, judge)
+    }
+
+    /// Whether a call passes with these patterns.
+    pub(crate) fn is_like(&self, index: usize, patterns: &[&str]) -> bool {
+        self.with_question(index, |policy, question| is_like(policy, question, patterns))
+    }
+
+    fn with_question<T>(&self, index: usize, ask: impl FnOnce(&Policy, &Question<'_>) -> T) -> T {
         let call = &self.state.data.calls[index];
         let workspace = self.workspace();
-        judge(
-            &self.state.data.spec.policy,
-            &Question {
-                tool: &call.action.tool,
-                input: &call.action.input,
-                class: call.class,
-                author: call.action.author,
-                driver: self.state.driver_name(),
-                attended: self.is_attended(),
-                workspace: workspace.path.as_deref(),
-                sandboxed: self.state.data.spec.sandbox.level != Level::Off,
-            },
-        )
+        let question = Question {
+            tool: &call.action.tool,
+            input: &call.action.input,
+            class: call.class,
+            author: call.action.author,
+            driver: self.state.driver_name(),
+            attended: self.is_attended(),
+            workspace: workspace.path.as_deref(),
+            sandboxed: self.state.data.spec.sandbox.level != Level::Off,
+        };
+        ask(&self.state.data.spec.policy, &question)
     }
 
     pub(crate) fn is_attended(&self) -> bool {
@@ -78,8 +85,19 @@ impl Step<'_> {
         }
         let hash = data.calls[index].hash();
         let offer = self.offer(&action.tool);
-        let covers = |grant: &&Grant| grant.covers(&action.tool, &action.input, hash, offer);
-        data.grants.iter().find(covers).cloned()
+        let same = data.grants.iter().find(|grant| grant.is_for(&action.tool, hash, offer));
+        if same.is_some() {
+            return same.cloned();
+        }
+        let mut with = data.grants.iter().filter_map(|grant| Some((grant, grant.like.as_deref()?)));
+        let patterns: Vec<&str> = with.clone().map(|(_, like)| like).collect();
+        if patterns.is_empty() || !self.is_like(index, &patterns) {
+            return None;
+        }
+        // Named after the one that would do alone; if it takes several, after the last of them.
+        let last = with.clone().next_back();
+        let one = with.find(|(_, like)| self.is_like(index, &[*like]));
+        one.or(last).map(|(grant, _)| grant.clone())
     }
 
     /// What a person denied before, if it is this very call, and for how many more turns that stands.

@@ -9,7 +9,7 @@ mod shadow;
 use super::check::{Cursor, Problems, suggest};
 use super::sandbox::{self, Says};
 use super::source::Source;
-use super::{Format, SourceError};
+use super::{Format, SourceError, deciders};
 use crate::driver::Registry;
 use crate::policy::decider::Decider;
 use crate::policy::permission::{
@@ -87,8 +87,10 @@ pub fn parse(text: &str, file: &str) -> Result<PolicyFile, Vec<SourceError>> {
     let profile = top.get("profile").and_then(|word| word.choice(&mut problems, &words));
     let words = ["deny", "wait", "escalate"];
     let unattended = top.get("unattended").and_then(|word| word.choice(&mut problems, &words));
+    let deciders = deciders::read(&top, unattended == Some("escalate"), &mut problems);
     let mut read = PolicyFile {
         file: file.to_owned(),
+        deciders,
         profile: profile.and_then(Profile::named),
         unattended: unattended.map(|word| match word {
             "wait" => Unattended::Wait,
@@ -97,8 +99,6 @@ pub fn parse(text: &str, file: &str) -> Result<PolicyFile, Vec<SourceError>> {
         }),
         ..PolicyFile::default()
     };
-    let escalates = read.unattended == Some(Unattended::Escalate);
-    read.deciders = super::deciders::read(&top, escalates, &mut problems);
     let wishes = top.get("sandbox");
     read.sandbox =
         wishes.map(|at| sandbox::read(&at, Says::Policy, &mut problems)).unwrap_or_default();

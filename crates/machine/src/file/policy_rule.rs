@@ -3,8 +3,12 @@
 
 use serde_json::Value;
 
+use crate::tool;
+
 /// What a command's words may be made of: anything else would mean something to a shell or to a pattern.
 const PLAIN: &str = "-_./:=@%+,^";
+
+const NEEDS_PATTERN: &str = "a rule for shell is a pattern, which covers whatever arguments follow it: say which, such as \"git push\"";
 
 /// A rule that allows what was approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,11 +20,13 @@ pub struct Draft {
 /// error says what cannot be written as one.
 pub fn draft(tool: &str, input: &Value, like: Option<&str>) -> Result<Draft, String> {
     let mut keys = vec![("tool", tool.to_owned())];
-    match (tool, like, input["command"].as_str(), input["path"].as_str()) {
-        ("shell", Some(like), ..) => keys.push(("command", pattern(like)?)),
-        ("shell", None, Some(command), _) => keys.push(("command", exact(command)?)),
-        (_, Some(_), ..) => return Err(format!("a pattern is for shell, and this is {tool}")),
-        (_, None, _, Some(path)) => keys.push(("path", exact_path(path)?)),
+    let is_file_tool = tool::find(tool).is_some();
+    match (tool, like, input["path"].as_str()) {
+        ("shell", Some(like), _) => keys.push(("command", pattern(like)?)),
+        // A rule means the words and whatever arguments follow: how many of them is for the person to say.
+        ("shell", None, _) => return Err(NEEDS_PATTERN.to_owned()),
+        (_, Some(_), _) => return Err(format!("a pattern is for shell, and this is {tool}")),
+        (_, None, Some(path)) if is_file_tool => keys.push(("path", exact_path(path)?)),
         _ => {}
     }
     Ok(Draft { keys })
@@ -39,14 +45,6 @@ fn pattern(like: &str) -> Result<String, String> {
     Err(format!(
         "{like:?} is not a pattern for a rule: expected a program and plain words, such as \"git push *\""
     ))
-}
-
-fn exact(command: &str) -> Result<String, String> {
-    if words(command, " ") {
-        return Ok(command.split_whitespace().collect::<Vec<_>>().join(" "));
-    }
-    Err("this command is more than plain words, so no rule can mean exactly it: say a pattern, or approve it for the task"
-        .to_owned())
 }
 
 fn exact_path(path: &str) -> Result<String, String> {
@@ -131,25 +129,23 @@ mod tests {
     fn a_rule_means_exactly_the_call_or_the_pattern_that_was_said() {
         let rule = |tool, input, like| draft(tool, &input, like).map(|draft| draft.toml("c"));
         let push = json!({ "command": "git push  origin" });
+        assert_eq!(rule("shell", push.clone(), None).unwrap_err(), NEEDS_PATTERN);
         assert_eq!(
-            rule("shell", push.clone(), None).unwrap(),
-            "# c\n[[rule]]\ntool = \"shell\"\ncommand = \"git push origin\"\ndecide = \"allow\"\nreason = \"approved for the project\"\n"
+            rule("shell", push, Some("git  push")).unwrap(),
+            "# c\n[[rule]]\ntool = \"shell\"\ncommand = \"git push\"\ndecide = \"allow\"\nreason = \"approved for the project\"\n"
         );
-        assert!(rule("shell", push, Some("git push *")).unwrap().contains("\"git push *\""));
         assert!(
             rule("write", json!({ "path": "./a b.txt" }), None)
                 .unwrap()
                 .contains("path = \"a b.txt\"")
         );
         assert!(
-            rule("mcp__s__t", json!({ "x": 1 }), None)
+            rule("mcp__s__t", json!({ "path": "x" }), None)
                 .unwrap()
                 .contains("tool = \"mcp__s__t\"\ndecide")
         );
         for (tool, input, like) in [
-            ("shell", json!({ "command": "make; rm -rf /" }), None),
-            ("shell", json!({ "command": "ls *" }), None),
-            ("shell", json!({ "command": "echo \"x\"\n[[rule]]" }), None),
+            ("shell", json!({ "command": "make" }), Some("make\n[[rule]]")),
             ("shell", json!({ "command": "make" }), Some("*")),
             ("shell", json!({ "command": "make" }), Some("make $(x)")),
             ("write", json!({ "path": "../x" }), None),

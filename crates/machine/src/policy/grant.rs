@@ -3,12 +3,11 @@
 //! A grant only ever answers a question that would otherwise be asked. It never passes what a rule denies.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::id::CallId;
 use crate::policy::call_hash::CallHash;
+use crate::policy::permission::{Author, CommandPattern, Decide, Policy, Question, Rule, judge};
 use crate::server::ToolOffer;
-use crate::shell::{self, Run, Word};
 
 /// The most grants that a task keeps; the oldest go first.
 pub const MOST_GRANTS: usize = 256;
@@ -52,17 +51,9 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Whether it lets this call pass.
-    pub fn covers(
-        &self,
-        tool: &str,
-        input: &Value,
-        hash: CallHash,
-        offer: Option<&ToolOffer>,
-    ) -> bool {
-        self.tool == tool
-            && self.schema == offer.map(schema_hash)
-            && (self.hash == hash || self.like.as_ref().is_some_and(|like| is_like(like, input)))
+    /// Whether it is about this very call.
+    pub fn is_for(&self, tool: &str, hash: CallHash, offer: Option<&ToolOffer>) -> bool {
+        self.tool == tool && self.hash == hash && self.schema == offer.map(schema_hash)
     }
 }
 
@@ -71,76 +62,90 @@ pub fn schema_hash(offer: &ToolOffer) -> CallHash {
     CallHash::of(&offer.tool, &offer.schema)
 }
 
-/// Whether a call of `shell` runs nothing but what is like the pattern: words, `*` for any one word, and a last `*`
-/// for any number of them. What is not understood, goes through a wrapper, or writes to a file, is not like anything.
-pub fn is_like(pattern: &str, input: &Value) -> bool {
-    let Some(command) = input["command"].as_str() else { return false };
-    let words: Vec<&str> = pattern.split_whitespace().collect();
-    // A program that may be any is no pattern.
-    if words.first().is_none_or(|program| program.contains('*')) {
+/// Whether a call of `shell` that the policy asks about passes with these patterns: as if each were a rule before all
+/// others. A rule that asks about the whole tool is answered by them if they cover every command of the line.
+///
+/// The caller makes sure that the policy asks: what it denies is not looked at here.
+pub fn is_like(policy: &Policy, question: &Question<'_>, patterns: &[&str]) -> bool {
+    let as_rule = |pattern: &&str| Rule {
+        tool: "shell".to_owned(),
+        command: vec![CommandPattern::from(*pattern)],
+        decide: Decide::Allow,
+        ..Rule::default()
+    };
+    let said: Vec<Rule> = patterns.iter().filter(|like| is_pattern(like)).map(as_rule).collect();
+    if question.tool != "shell" || said.is_empty() {
         return false;
     }
-    let reading = shell::read(command);
-    reading.unclear.is_empty()
-        && !reading.runs.is_empty()
-        && reading.runs.iter().all(|run| runs_like(&words, run))
+    let allows =
+        |policy: &Policy, question: &Question<'_>| judge(policy, question).decide == Decide::Allow;
+    let before = |keeps: fn(&Rule) -> bool| {
+        let kept = policy.rules.iter().filter(|rule| keeps(rule));
+        Policy { rules: said.iter().chain(kept).cloned().collect(), ..policy.clone() }
+    };
+    if allows(&before(|_| true), question) {
+        return true;
+    }
+    let alone = Policy { rules: said.clone(), ..Policy::default() };
+    let narrower = before(|rule| !(rule.is_bare() && rule.decide == Decide::Ask));
+    allows(&alone, &Question { author: Author::Worker, ..*question }) && allows(&narrower, question)
 }
 
-fn runs_like(words: &[&str], run: &Run) -> bool {
-    if !run.assignments.is_empty() || !run.redirects.is_empty() || !run.through.is_empty() {
-        return false;
-    }
-    let plain = |word: &Word| match word {
-        Word::Plain(text) => Some(text.clone()),
-        Word::Pattern(_) | Word::Unknown(_) => None,
-    };
-    let Some(argv) = run.argv.iter().map(plain).collect::<Option<Vec<String>>>() else {
-        return false;
-    };
-    let fits = |words: &[&str], argv: &[String]| {
-        words.len() == argv.len()
-            && words.iter().zip(argv).all(|(word, given)| *word == "*" || word == given)
-    };
-    match words.split_last() {
-        Some((&"*", first)) => argv.len() >= first.len() && fits(first, &argv[..first.len()]),
-        _ => fits(words, &argv),
-    }
+/// Whether it names a program.
+pub fn is_pattern(like: &str) -> bool {
+    like.split_whitespace().next().is_some_and(|program| !program.contains('*'))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::policy::permission::Profile;
+    use crate::tool::EffectClass;
 
-    fn check(pattern: &str, argv: &[&str]) -> bool {
-        let words: Vec<&str> = pattern.split_whitespace().collect();
-        let argv = argv.iter().map(|word| Word::Plain((*word).to_owned())).collect();
-        runs_like(&words, &Run { argv, ..Run::default() })
-    }
-
-    #[test]
-    fn a_pattern_is_words_and_a_last_star_is_the_rest() {
-        assert!(check("git push *", &["git", "push", "origin", "main"]));
-        assert!(check("git push *", &["git", "push"]));
-        assert!(check("git * origin", &["git", "push", "origin"]));
-        assert!(!check("git * origin", &["git", "push", "--force", "origin"]));
-        assert!(!check("git push", &["git", "push", "--force"]));
-        assert!(!check("git push *", &["git", "-c", "x=y", "push"]));
-    }
-
-    #[test]
-    fn what_is_not_plain_is_like_nothing() {
-        let words = ["git", "push", "*"];
-        let run = |last: Word| Run {
-            argv: vec![Word::Plain("git".to_owned()), Word::Plain("push".to_owned()), last],
-            ..Run::default()
+    fn check(policy: &Policy, pattern: &str, command: &str) -> bool {
+        let question = Question {
+            tool: "shell",
+            input: &json!({ "command": command }),
+            class: EffectClass::Unsafe,
+            author: Author::Worker,
+            driver: "llm",
+            attended: true,
+            workspace: Some("/w"),
+            sandboxed: true,
         };
-        assert!(runs_like(&words, &run(Word::Plain("x".to_owned()))));
-        assert!(!runs_like(&words, &run(Word::Unknown("$(x)".to_owned()))));
-        assert!(!runs_like(&words, &run(Word::Pattern("*".to_owned()))));
-        let wrapped = Run { through: vec!["sudo".to_owned()], ..run(Word::Plain("x".to_owned())) };
-        assert!(!runs_like(&words, &wrapped));
-        for pattern in ["", " ", "*", "* push", "g*t push"] {
-            assert!(!is_like(pattern, &serde_json::json!({ "command": "git push" })), "{pattern}");
+        is_like(policy, &question, &[pattern])
+    }
+
+    #[test]
+    fn a_pattern_is_matched_as_a_rule_would_be() {
+        let policy = Policy { profile: Some(Profile::Dev), ..Policy::default() };
+        assert!(check(&policy, "git push *", "git push origin main"));
+        assert!(check(&policy, "git push", "cd below && git push"), "the profile allows the rest");
+        for other in [
+            "git pull",
+            "git push origin; curl example.org",
+            "sudo git push origin",
+            "git -c core.sshCommand=x push origin",
+            "git push origin > .git/config",
+        ] {
+            assert!(!check(&policy, "git push *", other), "{other}");
+        }
+        assert!(!check(&policy, "cat *", "cat ~/.ssh/id_rsa"), "secrets need a rule of their own");
+        for pattern in ["", " ", "*", "* push"] {
+            assert!(!check(&policy, pattern, "git push origin"), "{pattern:?}");
+        }
+    }
+
+    #[test]
+    fn a_rule_about_the_whole_tool_is_answered_for_what_is_like_the_pattern_alone() {
+        let ask = Rule { tool: "shell".to_owned(), decide: Decide::Ask, ..Rule::default() };
+        for profile in [None, Some(Profile::Dev), Some(Profile::Open)] {
+            let policy = Policy { profile, rules: vec![ask.clone()], ..Policy::default() };
+            assert!(check(&policy, "git push", "git push origin main"), "{profile:?}");
+            assert!(!check(&policy, "git push", "touch x"), "{profile:?}");
+            assert!(!check(&policy, "git push", "touch x && git push"), "{profile:?}");
         }
     }
 }

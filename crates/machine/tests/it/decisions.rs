@@ -158,7 +158,7 @@ fn a_grant_ends_with_the_tool_it_was_given_for() {
 
 #[test]
 fn a_pattern_is_for_the_shell_and_for_more_than_one_call() {
-    let mut rig = attended(worker(&["a"]));
+    let mut rig = attended(worker(&["a x", "a y", "a x; b"]));
     let like = |scope| Command::Approve {
         call: call(1),
         scope,
@@ -170,6 +170,18 @@ fn a_pattern_is_for_the_shell_and_for_more_than_one_call() {
     assert!(rig.last.rejected.clone().unwrap().contains("cannot be approved by a pattern"));
     rig.command(like(Scope::Task));
     assert_eq!(rig.state.data().grants[0].like.as_deref(), Some("a *"));
+    end(&mut rig);
+    assert_eq!(rig.decisions(), "c2 allow by grant c1");
+    end(&mut rig);
+    assert!(rig.told().ends_with("approval_requested c3"), "{}", rig.told());
+    rig.command(Command::Approve {
+        call: call(3),
+        scope: Scope::Task,
+        like: Some("a *".to_owned()),
+        hash: None,
+        via: None,
+    });
+    assert!(rig.last.rejected.clone().unwrap().contains("is not about all of call c3"));
 }
 
 fn model(name: &str) -> Decider {

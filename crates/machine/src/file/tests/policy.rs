@@ -37,8 +37,12 @@ decide = "allow"
 [[rule]]
 host = "*.example.com"
 decide = "allow"
+
+[[decider]]
+kind = "person"
 "#);
     let policy = combined.policy;
+    assert_eq!(policy.deciders.len(), 1);
     assert_eq!(
         (policy.profile, policy.unattended),
         (Some(Profile::ReadOnly), Unattended::Escalate)
