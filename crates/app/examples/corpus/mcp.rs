@@ -126,7 +126,7 @@ fn holds(expect: &str, seen: &Seen) -> bool {
         ("ok", _) => last.is_some_and(|answer| !is_error(answer) && shows_no_other(answer, seen)),
         ("error", "") => last.is_some_and(is_error),
         ("error", code) => {
-            seen.answers.iter().any(|answer| answer["error"]["code"].to_string() == code)
+            seen.answers.iter().any(|answer| answer["error"]["code"].as_i64() == code.parse().ok())
         }
         ("close", _) => seen.closed,
         ("ignore" | "ignored", _) => {
