@@ -6,6 +6,7 @@ use journal::sqlite::SqliteJournal;
 use runtime::acting;
 use runtime::home::Home;
 use runtime::process::{Cancel, Containment, ProcessSpec, run as run_process};
+use runtime::servers;
 use runtime::trust::TrustState;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use serde::Serialize;
@@ -243,15 +244,14 @@ fn journal(home: &Home) -> Check {
     }
 }
 
-/// Files of the project that act without being named; nothing to say if there is none.
+/// Files of the project that act without being named, and servers that may be started; nothing to say if there is none.
 fn trusted(home: &Home) -> Option<Check> {
     let folder = std::env::current_dir().ok()?;
-    let files = match acting::unnamed(&folder) {
-        Ok(files) if files.is_empty() => return None,
-        Ok(files) => files,
-        Err(error) => {
-            return Some(check("trust", Health::Less, error.to_string(), "mend the file"));
-        }
+    let less = |found: String, mend: &str| Some(check("trust", Health::Less, found, mend));
+    let read = acting::unnamed(&folder).and_then(|files| Ok((files, servers::of(home, &folder)?)));
+    let (files, servers) = match read {
+        Ok((files, found)) => (files, found.servers),
+        Err(error) => return less(error.to_string(), "mend the file"),
     };
     let mut untrusted = Vec::new();
     for file in &files {
@@ -260,20 +260,22 @@ fn trusted(home: &Home) -> Option<Check> {
             Ok(TrustState::Untrusted { .. }) => {
                 untrusted.push(file.seen.path.display().to_string())
             }
-            Err(reason) => return Some(check("trust", Health::Less, reason, "")),
+            Err(reason) => return less(reason, ""),
         }
     }
-    Some(if untrusted.is_empty() {
-        check(
-            "trust",
-            Health::Good,
-            format!("{} files of the project are trusted", files.len()),
-            "",
-        )
-    } else {
+    if !untrusted.is_empty() {
         let found = format!("not trusted, so they have no say: {}", untrusted.join(", "));
-        check("trust", Health::Less, found, "drivetrain trust shows the files and asks")
-    })
+        return less(found, "drivetrain trust shows the files and asks");
+    }
+    let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+    let servers = format!("servers: {}", names.join(", "));
+    let count = format!("{} of the project's files act, all trusted", files.len());
+    match (files.is_empty(), names.is_empty()) {
+        (true, true) => None,
+        (true, false) => Some(check("trust", Health::Good, servers, "")),
+        (false, true) => Some(check("trust", Health::Good, count, "")),
+        (false, false) => Some(check("trust", Health::Good, format!("{count}; {servers}"), "")),
+    }
 }
 
 fn broken(found: String) -> Check {
