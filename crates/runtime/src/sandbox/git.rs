@@ -125,8 +125,8 @@ pub(super) fn identity(folder: &Path) -> (String, String) {
     };
     let said = run(spec, &Cancel::new()).map(|ended| ended.stdout.text()).unwrap_or_default();
     let value = |key: &str| {
-        let lines = said.lines().filter_map(|line| line.strip_prefix(key));
-        lines.last().map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned)
+        let mut lines = said.lines().filter_map(|line| line.strip_prefix(key));
+        lines.next_back().map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned)
     };
     let found = (
         value("user.name ").unwrap_or_else(|| "drivetrain".to_owned()),

@@ -19,6 +19,7 @@ fn a_running_task_names_what_runs_and_for_how_long() {
     spent      1 turn of 2, 1 tool call, 5.1s
     driver     workflow
     workspace  /work (in place)
+    sandbox    full, network none
     last news  5.0s ago
 
     next
@@ -42,6 +43,7 @@ fn an_interrupted_task_names_what_will_be_in_doubt() {
     spent      1 turn of 2, 1 tool call, 100ms
     driver     workflow
     workspace  /work (in place)
+    sandbox    full, network none
     last news  5.0s ago
 
     next
@@ -70,6 +72,7 @@ fn an_approval_is_shown_whole_with_the_commands_that_answer() {
     spent      1 turn of 2, 200ms
     driver     workflow
     workspace  /work (in place)
+    sandbox    full, network none
     last news  5.0s ago
 
     next
@@ -97,6 +100,7 @@ fn a_question_and_a_call_in_doubt_have_their_answers() {
     spent      1 turn of 2, 100ms
     driver     workflow
     workspace  /work (in place)
+    sandbox    full, network none
     last news  5.0s ago
 
     next
@@ -116,6 +120,7 @@ fn a_question_and_a_call_in_doubt_have_their_answers() {
     spent      1 turn of 2, 1 tool call, 100ms
     driver     workflow
     workspace  /work (in place)
+    sandbox    full, network none
     last news  5.0s ago
 
     next
@@ -141,6 +146,7 @@ fn an_exhausted_budget_says_how_to_raise_it() {
     spent      2 turns of 2, 2 tool calls, 300ms
     driver     workflow
     workspace  /work (in place)
+    sandbox    full, network none
     last news  5.0s ago
 
     next
@@ -167,6 +173,7 @@ fn a_failed_step_shows_the_end_of_its_output() {
     spent      1 turn of 2, 1 tool call, 200ms, 1 error in a row
     driver     workflow
     workspace  /work (in place)
+    sandbox    full, network none
     last news  5.0s ago
 
     next
@@ -197,6 +204,7 @@ fn a_verified_task_shows_its_criteria() {
     spent      1 turn of 2, 1 tool call, 300ms
     driver     workflow
     workspace  /work (in place)
+    sandbox    full, network none
     last news  5.0s ago
 
     next
@@ -217,6 +225,7 @@ fn a_paused_task_and_one_that_a_person_drives_say_how_to_go_on() {
     spent      1 turn of 2, 1 tool call, 200ms
     driver     workflow
     workspace  /work (in place)
+    sandbox    full, network none
     last news  5.0s ago
 
     next
@@ -235,6 +244,7 @@ fn a_paused_task_and_one_that_a_person_drives_say_how_to_go_on() {
     spent      0 turns of 2, 200ms
     driver     user
     workspace  /work (in place)
+    sandbox    full, network none
     last news  5.0s ago
 
     next
