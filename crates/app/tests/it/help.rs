@@ -2,7 +2,7 @@
 
 use crate::environment::TestEnvironment;
 
-const COMMANDS: [&str; 36] = [
+const COMMANDS: [&str; 38] = [
     "run",
     "chat",
     "resume",
