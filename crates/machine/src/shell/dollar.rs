@@ -70,6 +70,7 @@ impl Scanner<'_, '_> {
     pub(super) fn enclosed(&mut self) -> Step<()> {
         let outside = std::mem::take(&mut self.pending);
         let owed = self.owed;
+        let (start, heres, runs) = (self.at, self.heres, self.reading.runs.len());
         self.owed |= !outside.is_empty();
         self.deeper(|scanner| {
             scanner.list()?;
@@ -82,6 +83,10 @@ impl Scanner<'_, '_> {
         })?;
         self.owed = owed;
         self.pending = outside;
+        // Bash 5.2 writes a substitution down and reads that again; behind a here-document it loses a semicolon.
+        if self.heres > heres && self.reading.runs.len() != runs + 1 {
+            self.doubt(start, "a here-document beside other commands in a substitution");
+        }
         Ok(())
     }
 

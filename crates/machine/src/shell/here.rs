@@ -61,6 +61,7 @@ impl Scanner<'_, '_> {
         if self.at == start || delimiter.is_empty() || delimiter.starts_with('\t') {
             return Err(self.stop("a here-document without a delimiter"));
         }
+        self.heres += 1;
         self.pending.push(Pending { delimiter, plain, strip });
         Ok(())
     }

@@ -19,12 +19,14 @@ pub(super) struct Scanner<'t, 'r> {
     pub(super) pending: Vec<Pending>,
     /// Whether a here-document of an enclosing command waits for its text.
     pub(super) owed: bool,
+    /// How many here-documents were met.
+    pub(super) heres: usize,
     pub(super) reading: &'r mut Reading,
 }
 
 impl<'t, 'r> Scanner<'t, 'r> {
     pub(super) fn new(text: &'t str, depth: usize, reading: &'r mut Reading) -> Self {
-        Scanner { text, at: 0, depth, pending: Vec::new(), owed: false, reading }
+        Scanner { text, at: 0, depth, pending: Vec::new(), owed: false, heres: 0, reading }
     }
 
     /// Reads the text as a list of commands up to its end. Where that fails, the doubt says why.
