@@ -34,7 +34,7 @@ fn policy_of(name: &str) -> Policy {
         other => panic!("unknown policy {other:?}"),
     };
     let file = policy::parse(text, "policy.toml").unwrap();
-    policy::combine(vec![file], Some("/home/u".to_owned())).policy
+    policy::combine(vec![file], Some("/users/u".to_owned())).policy
 }
 
 fn line_of(case: &Value) -> String {

@@ -34,7 +34,7 @@ pub(crate) fn decisions(count: u64) -> Value {
             author: Author::Worker,
             driver: "llm",
             attended: true,
-            workspace: Some("/home/user/project"),
+            workspace: Some("/users/u/project"),
             sandboxed: true,
         };
         let (mut best, mut allowed) = (f64::INFINITY, true);
@@ -67,5 +67,5 @@ fn fifty_rules() -> Policy {
         }
     }
     let file = policy::parse(&text, "policy.toml").unwrap();
-    policy::combine(vec![file], Some("/home/user".to_owned())).policy
+    policy::combine(vec![file], Some("/users/u".to_owned())).policy
 }

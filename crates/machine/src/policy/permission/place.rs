@@ -230,7 +230,7 @@ fn home_path(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    const FOLDERS: Folders<'_> = Folders { workspace: Some("/home/u/p"), home: Some("/home/u") };
+    const FOLDERS: Folders<'_> = Folders { workspace: Some("/users/u/p"), home: Some("/users/u") };
 
     fn place(text: &str) -> Place {
         let word = if text.contains(['$', '~']) {
@@ -245,14 +245,14 @@ mod tests {
 
     #[test]
     fn only_plain_text_below_the_workspace_is_inside() {
-        for text in ["a", "./a//b", "/home/u/p/a", "src/*.rs", ".", "$HOME/p/a"] {
+        for text in ["a", "./a//b", "/users/u/p/a", "src/*.rs", ".", "$HOME/p/a"] {
             assert!(place(text).is_inside(), "{text}");
         }
         for text in [
             "..",
             "a/../b",
-            "/home/u/pp",
-            "/home/u/p/../x",
+            "/users/u/pp",
+            "/users/u/p/../x",
             "~/x",
             "$x",
             "$x/a",
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_relative_path_is_read_where_the_line_has_gone() {
         let word = Word::Plain("hooks/x".to_owned());
-        let there = Place::of_word(&word, Some("/home/u/p/.git"), FOLDERS);
+        let there = Place::of_word(&word, Some("/users/u/p/.git"), FOLDERS);
         assert!(there.is_protected());
         assert!(!Place::of_word(&word, None, FOLDERS).is_known());
     }
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(fits("s/**", "$x", Access::Read), (Fit::No, Fit::Maybe));
         assert_eq!(fits("s/x/**", "s", Access::Write), (Fit::No, Fit::Maybe));
         assert_eq!(fits("s/x/**", "s", Access::Read), (Fit::No, Fit::No));
-        assert_eq!(fits("~/.ssh/**", "/home/u/.ssh/x", Access::Read), (Fit::Yes, Fit::Yes));
+        assert_eq!(fits("~/.ssh/**", "/users/u/.ssh/x", Access::Read), (Fit::Yes, Fit::Yes));
         assert_eq!(fits("~/.ssh/**", "$HOME/.ssh/x", Access::Read), (Fit::Yes, Fit::Yes));
         assert_eq!(fits("/etc/**", "/etc/hosts", Access::Read), (Fit::Yes, Fit::Yes));
     }

@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn secrets_are_known_by_their_names() {
         for path in [
-            "/home/u/.ssh/id_ed25519",
+            "/users/u/.ssh/id_ed25519",
             "~/.aws/credentials",
             ".env",
             "deploy/server.pem",
@@ -167,7 +167,7 @@ mod tests {
             "/proc/*/environ",
             ".e*",
             "id_*",
-            "/home/u/.local/state/drivetrain/journal",
+            "/users/u/.local/state/drivetrain/journal",
         ] {
             assert!(is_secret(path), "{path}");
         }

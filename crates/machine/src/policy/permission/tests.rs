@@ -19,7 +19,7 @@ fn question<'a>(tool: &'a str, input: &'a Value) -> Question<'a> {
 }
 
 fn of_profile(profile: Profile) -> Policy {
-    Policy { profile: Some(profile), home: Some("/home/u".to_owned()), ..Policy::default() }
+    Policy { profile: Some(profile), home: Some("/users/u".to_owned()), ..Policy::default() }
 }
 
 fn rule(tool: &str, decide: Decide) -> Rule {
