@@ -203,6 +203,7 @@ impl Plugins {
             access: if writes { Access::Write } else { Access::Read },
             state: self.state.as_deref(),
             name: question.task,
+            gate: door.as_ref().map(|door| door.path()),
         };
         spec.containment = program.containment(&Containment::Auto);
         let child = Child::spawn(spec).map_err(|why| why.to_string())?;

@@ -55,6 +55,8 @@ pub struct Sandbox {
     pub hidden: Vec<PathBuf>,
     /// Folders that are shown read-only beside what everybody sees.
     pub shown: Vec<PathBuf>,
+    /// The folder of the socket at which it can ask for calls, if it can; nothing else of this program's state is seen.
+    pub gate: Option<PathBuf>,
     /// Where it is told which hosts were reached for.
     pub passages: Option<PathBuf>,
     probe: Option<probe::Targets>,
@@ -77,6 +79,8 @@ pub struct Program<'a> {
     pub state: Option<&'a Path>,
     /// The task's id.
     pub name: &'a str,
+    /// The socket at which it can ask for calls.
+    pub gate: Option<&'a Path>,
 }
 
 impl Program<'_> {
@@ -94,6 +98,7 @@ impl Program<'_> {
             access: self.access,
             hidden: self.state.map(Path::to_owned).into_iter().collect(),
             shown: self.folder.map(Path::to_owned).into_iter().collect(),
+            gate: self.gate.and_then(Path::parent).map(Path::to_owned),
             passages: self
                 .state
                 .map(|state| Home::at(state).passages(&TaskId(self.name.to_owned()))),
@@ -158,6 +163,7 @@ impl Sandbox {
             access: Access::Write,
             hidden: Vec::new(),
             shown: Vec::new(),
+            gate: None,
             passages: None,
             probe: None,
         }
@@ -198,10 +204,13 @@ impl Sandbox {
         let mut orders = Orders::new(self.spec.limits);
         orders.ask = ask;
         orders.probe = self.probe.clone();
-        if self.spec.network != Network::None {
-            orders.sockets = Sockets::Internet;
-            orders.refuse_tcp = false;
-        }
+        orders.sockets = match (self.spec.network != Network::None, self.gate.is_some()) {
+            (false, false) => Sockets::None,
+            (true, false) => Sockets::Internet,
+            (false, true) => Sockets::Local,
+            (true, true) => Sockets::LocalAndInternet,
+        };
+        orders.refuse_tcp = self.spec.network == Network::None;
         let namespaced = self.spec.level == Level::Full;
         let (mut open, mut texts) = (vec![program], Vec::new());
         let (mut scratch, mut way) = (None, None);

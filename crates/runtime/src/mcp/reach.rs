@@ -154,6 +154,7 @@ fn spawn(
         access: if needs.writes_workspace == Some(false) { Access::Read } else { Access::Write },
         state: Some(place.state),
         name: place.task,
+        gate: None,
     };
     let spec = ProcessSpec {
         cwd: Some(cwd.to_owned()),

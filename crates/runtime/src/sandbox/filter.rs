@@ -19,6 +19,22 @@ pub(super) enum Sockets {
     None,
     /// IPv4 and IPv6.
     Internet,
+    /// Those of this machine: only for programs that are shown a socket to ask at.
+    Local,
+    /// All of these.
+    LocalAndInternet,
+}
+
+impl Sockets {
+    /// The families that can be used.
+    fn families(self) -> &'static [i32] {
+        match self {
+            Sockets::None => &[],
+            Sockets::Internet => &[libc::AF_INET, libc::AF_INET6],
+            Sockets::Local => &[libc::AF_UNIX],
+            Sockets::LocalAndInternet => &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6],
+        }
+    }
 }
 
 /// Puts all filters in force for this process and what it becomes. There is no way back.
@@ -131,12 +147,13 @@ fn programs(sockets: Sockets) -> Result<Vec<BpfProgram>, seccompiler::BackendErr
     let unknown = UNKNOWN.iter().map(|call| (*call, Vec::new())).collect();
 
     let mut unserved: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    let others: Result<Vec<SeccompCondition>, _> =
+        sockets.families().iter().map(|family| word(0, Ne, *family as u64)).collect();
     let socket = match sockets {
         Sockets::None => Vec::new(),
-        Sockets::Internet => vec![SeccompRule::new(vec![
-            word(0, Ne, libc::AF_INET as u64)?,
-            word(0, Ne, libc::AF_INET6 as u64)?,
-        ])?],
+        Sockets::Internet | Sockets::Local | Sockets::LocalAndInternet => {
+            vec![SeccompRule::new(others?)?]
+        }
     };
     unserved.insert(libc::SYS_socket, socket);
     // A pair of connected sockets leads nowhere else, but one for datagrams can be pointed at any address.
@@ -180,7 +197,8 @@ mod tests {
 
     #[test]
     fn the_filters_can_be_made_for_this_processor() {
-        for sockets in [Sockets::None, Sockets::Internet] {
+        for sockets in [Sockets::None, Sockets::Internet, Sockets::Local, Sockets::LocalAndInternet]
+        {
             assert_eq!(
                 programs(sockets).unwrap().len(),
                 3 + usize::from(other_numbers().is_some())

@@ -261,6 +261,9 @@ impl View {
         if inside_state {
             place(self);
         }
+        if let Some(gate) = sandbox.gate.as_ref().and_then(|gate| gate.canonicalize().ok()) {
+            self.show(&gate);
+        }
         if let Some(found) = repository {
             self.place_repository(&found, sandbox.access)?;
             self.repository = Some(found);
