@@ -31,6 +31,9 @@ const MAX_CONNECTIONS: usize = 64;
 /// How long a client may take to send its request, and a server to journal it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a process that ends waits for the answers it owes.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// How long a listener rests after the system refused it a connection.
 const REST: Duration = Duration::from_millis(50);
 
@@ -78,6 +81,8 @@ pub enum ControlError {
 pub struct Control {
     path: PathBuf,
     closing: Arc<AtomicBool>,
+    /// Requests that were read and not answered yet.
+    owed: Arc<AtomicUsize>,
 }
 
 impl Control {
@@ -87,6 +92,8 @@ impl Control {
         let closing = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&closing);
         let connections = Arc::new(AtomicUsize::new(0));
+        let owed = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&owed);
         std::thread::Builder::new().name("control".to_owned()).spawn(move || {
             for stream in listener.incoming() {
                 if stop.load(Ordering::Relaxed) {
@@ -101,10 +108,11 @@ impl Control {
                     continue;
                 }
                 let (inbox, open) = (inbox.clone(), Arc::clone(&connections));
+                let owed = Arc::clone(&counted);
                 let served = std::thread::Builder::new().name("control-client".to_owned()).spawn(
                     move || {
                         // A broken client is its own loss: there is nobody to tell.
-                        let _ = serve(stream, &inbox);
+                        let _ = serve(stream, &inbox, &owed);
                         open.fetch_sub(1, Ordering::Relaxed);
                     },
                 );
@@ -113,7 +121,7 @@ impl Control {
                 }
             }
         })?;
-        Ok(Control { path: path.to_owned(), closing })
+        Ok(Control { path: path.to_owned(), closing, owed })
     }
 }
 
@@ -123,17 +131,29 @@ impl Drop for Control {
         // Wakes the listener so that it sees the flag.
         let _ = socket::connect(&self.path);
         let _ = fs::remove_file(&self.path);
+        // A command may end the task and with it this process: whoever gave it is told before.
+        let until = Instant::now() + LAST_WORDS;
+        while self.owed.load(Ordering::Acquire) > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
-fn serve(stream: UnixStream, inbox: &Inbox) -> io::Result<()> {
+fn serve(stream: UnixStream, inbox: &Inbox, owed: &AtomicUsize) -> io::Result<()> {
     if !socket::is_ours(&stream) {
         return Ok(());
     }
     stream.set_write_timeout(Some(PATIENCE))?;
     let line = read_request(&stream, Instant::now() + PATIENCE)?;
+    owed.fetch_add(1, Ordering::AcqRel);
+    let answered = answer(&stream, &line, inbox);
+    owed.fetch_sub(1, Ordering::AcqRel);
+    answered
+}
+
+fn answer(stream: &UnixStream, line: &[u8], inbox: &Inbox) -> io::Result<()> {
     let refused = |reason: String| Err(Refusal::Rejected(reason));
-    let answer = match read(&line) {
+    let answer = match read(line) {
         Ok(request) if request.v == 1 => ask(inbox, request),
         Ok(request) => {
             refused(format!("protocol version {} is not spoken here: expected 1", request.v))
@@ -147,7 +167,7 @@ fn serve(stream: UnixStream, inbox: &Inbox) -> io::Result<()> {
     };
     let mut text = serde_json::to_string(&answer)?;
     text.push('\n');
-    (&stream).write_all(text.as_bytes())
+    (&*stream).write_all(text.as_bytes())
 }
 
 /// Reads the one line, within the time for all of it and up to the largest request.
@@ -261,6 +281,29 @@ mod tests {
             assert!(said.contains("\"ok\":false") && said.contains(expected), "{bytes}: {said}");
         }
         assert_eq!(says(&path, &vec![b'a'; MAX_REQUEST + 8192]), None);
+    }
+
+    #[test]
+    fn what_was_journaled_is_answered_before_the_process_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let path = folder.path().join("1.sock");
+        let inbox = Inbox::default();
+        let control = Control::listen(&path, inbox.clone()).unwrap();
+        let client = {
+            let path = path.clone();
+            std::thread::spawn(move || {
+                send(&path, &TaskId("t1".to_owned()), Command::Cancel { reason: String::new() })
+            })
+        };
+        let delivery = inbox.take(None, 0).deliveries.into_iter().next().unwrap();
+        let late = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            delivery.reply.unwrap().send(Ok(())).unwrap();
+        });
+        drop(control);
+        assert!(late.is_finished(), "the answer was owed");
+        client.join().unwrap().unwrap();
     }
 
     #[test]

@@ -14,6 +14,7 @@ const ASK: &str = "unattended = \"wait\"\n[[rule]]\ntool = \"shell\"\ndecide = \
 fn asking(commands: &[&str]) -> TestEnvironment {
     let place = TestEnvironment::new();
     place.write(".drivetrain/policy.toml", ASK);
+    place.trust();
     place.steps("task.toml", commands, "");
     place
 }
@@ -102,6 +103,7 @@ fn a_pattern_reaches_the_task_or_the_project_and_no_further() {
 
     let place = TestEnvironment::new();
     place.write(".drivetrain/policy.toml", "unattended = \"wait\"\n");
+    place.trust();
     let replies = "[[reply]]\ntool_calls = [{ tool = \"shell\", input = { command = \"git push\" } }]\n\
          [[reply]]\ntext = \"Done.\"\n";
     place.write("replies.toml", replies);
@@ -128,6 +130,7 @@ fn a_model_decides_when_nobody_attends_and_says_why() {
          [[decider]]\nname = \"careful\"\nkind = \"model\"\nmodel = \"script/judge.toml\"\n\
          rubric = \"Files may be made. Nothing may be removed.\"\n",
     );
+    place.trust();
     place.write(
         "judge.toml",
         "[[reply]]\nmatch = \"touch\"\ntext = '{\"decision\": \"allow\", \"reason\": \"it makes a file\"}'\n\
@@ -155,6 +158,7 @@ fn a_program_decides_and_one_that_dies_passes_on_to_a_person() {
          [[decider]]\nname = \"judge\"\nkind = \"program\"\ncommand = [\"sh\", \"judge.sh\"]\n\
          [[decider]]\nkind = \"person\"\n",
     );
+    place.trust();
     place.write(
         "judge.sh",
         "while read -r line; do\n\

@@ -21,9 +21,10 @@ fn project(body: &str, policy: &str) -> TestEnvironment {
     place.write("asker.py", &text);
     place.write(
         ".drivetrain/drivers/asker.toml",
-        "[driver]\nname = \"asker\"\ncommand = [\"python3\", \"asker.py\"]\ntimeout = \"3s\"\n",
+        "[driver]\nname = \"asker\"\ncommand = [\"python3\", \"asker.py\"]\ntimeout = \"3s\"\nworkspace = \"write\"\n",
     );
     place.write(".drivetrain/policy.toml", policy);
+    place.trust();
     place.write(
         "task.toml",
         "[task]\ngoal = \"use tools\"\ndriver = \"external:asker\"\n[workspace]\nkind = \"in_place\"\n",
@@ -68,8 +69,8 @@ fn a_call_through_the_gate_is_judged_journaled_and_answered() {
     assert_eq!(of(&events, "tool_started").len(), 2);
     assert!(place.read("made.txt").contains("made"));
 
-    // Nobody attends and no rule allows it.
-    let place = project(body, "");
+    // Nobody attends and a rule wants somebody to be asked.
+    let place = project(body, "[[rule]]\ntool = \"shell\"\ndecide = \"ask\"\n");
     let (_, events) = run(&place);
     assert_eq!(of(&events, "tool_ended")[0]["result"]["status"], "denied", "{events:#?}");
     assert_eq!(place.read("made.txt"), "");

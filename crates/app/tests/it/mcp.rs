@@ -230,6 +230,7 @@ fn an_answer_for_the_project_is_a_rule_that_the_next_task_finds() {
     calls(&place, "mcp__test__echo", "{ text = \"hello\" }");
     let policy = "# mine\nunattended = \"wait\"\n\n[[rule]]\ntool = \"*\" # all\ndecide = \"ask\"";
     place.write(".drivetrain/policy.toml", policy);
+    place.trust();
     assert_eq!(place.run(&RUN).code, 13);
     let id = place.id();
     let ran = place.ok(&["approve", &id, "--for", "project"]);

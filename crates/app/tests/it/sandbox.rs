@@ -74,7 +74,8 @@ fn secrets_of_the_home_and_what_lies_beside_are_not_seen() {
         ls -A ~ /home /root; cat /etc/shadow";
     let ran = environment.inside(script);
     assert!(!ran.out.contains("secret-mark") && !ran.err.contains("secret-mark"), "{}", ran.out);
-    assert!(!ran.out.contains(".ssh") && !ran.out.contains("root:"), "{}", ran.out);
+    assert!(!ran.out.contains(".ssh"), "{}", ran.out);
+    assert!(!ran.out.lines().any(|line| line.starts_with("root:")), "{}", ran.out);
 }
 
 #[test]
@@ -177,11 +178,8 @@ fn no_socket_leads_out() {
 }
 
 #[test]
-fn hosts_are_refused_as_long_as_no_proxy_is_at_work() {
+fn a_network_that_is_none_is_refused() {
     let environment = TestEnvironment::new();
-    let ran = environment.run(&["sandbox", "run", "--network", "example.org", "--", "true"]);
-    assert_eq!(ran.code, 20);
-    assert!(ran.err.contains("proxy"), "{}", ran.err);
     let ran = environment.run(&["sandbox", "run", "--network", "a b", "--", "true"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
 }
@@ -307,6 +305,7 @@ fn a_file_cannot_switch_it_off() {
     assert!(ran.err.contains("--no-sandbox"), "{}", ran.err);
     environment.steps("task.toml", &["true"], "");
     environment.write(".drivetrain/policy.toml", "[sandbox]\nlevel = \"reduced\"\n");
+    environment.trust();
     let ran = environment.run(&["run", "task.toml"]);
     assert_eq!(ran.code, 2, "{}", ran.out);
     assert!(ran.err.contains("--sandbox reduced"), "{}", ran.err);

@@ -38,7 +38,10 @@ fn recorded() -> (TestEnvironment, Vec<String>) {
     assert_eq!(ran.status.code(), Some(0), "{}", String::from_utf8_lossy(&ran.stderr));
     let told = story(&place.events(&place.id()));
     let answers = std::fs::read_dir(place.home().join("answers")).unwrap();
-    assert_eq!(answers.count(), 0, "the task has ended");
+    let kept = answers.filter(|entry| entry.as_ref().unwrap().file_type().unwrap().is_file());
+    assert_eq!(kept.count(), 0, "the task has ended");
+    let under_way = std::fs::read_dir(place.home().join("answers/under-way")).unwrap();
+    assert_eq!(under_way.count(), 0, "the process has ended");
     drop(server);
     (place, told)
 }

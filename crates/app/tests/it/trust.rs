@@ -140,7 +140,7 @@ fn a_program_that_changed_since_the_task_began_is_not_run_without_a_word() {
     let place = TestEnvironment::new();
     place.write(
         ".drivetrain/drivers/asks.toml",
-        "[driver]\nname = \"asks\"\ncommand = [\"sh\", \"plugin.sh\"]\n",
+        "[driver]\nname = \"asks\"\ncommand = [\"sh\", \"plugin.sh\"]\nworkspace = \"write\"\n",
     );
     // It answers the greeting and ends: the task fails or waits, and can go on later.
     let plugin = "read line; echo '{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}'; sleep 60\n";

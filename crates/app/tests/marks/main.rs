@@ -104,7 +104,7 @@ fn models(place: &Place) {
 fn others(place: &Place) {
     place.write(
         ".drivetrain/drivers/dumps.toml",
-        "[driver]\nname = \"dumps\"\ncommand = [\"sh\", \"dump.sh\"]\n",
+        "[driver]\nname = \"dumps\"\ncommand = [\"sh\", \"dump.sh\"]\nworkspace = \"write\"\n",
     );
     place.write("dump.sh", "env > plugin-env.txt; env >&2; echo 'no json'; exit 4\n");
     place.run(&["run", "consult", "--driver", "external:dumps", "--in-place"]);

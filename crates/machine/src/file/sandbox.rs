@@ -212,7 +212,7 @@ mod tests {
             ("[sandbox]\nlevel = \"none\"", "full"),
             ("[sandbox]\nwrite = [\"/\"]", "everything"),
             ("[sandbox]\nread = [\"~\"]", "everything"),
-            ("[sandbox]\nnetwork = [\"a b\"]", "no host"),
+            ("[sandbox]\nnetwork = [\"a b\"]", "no plain host"),
             ("[sandbox]\nnetwork = [\"evil\\u0000.org\"]", "NUL"),
             ("[sandbox]\nnetwork = \"all\"", "none, loopback, open"),
             ("[sandbox]\nmemory = \"lots\"", "a size"),

@@ -13,7 +13,8 @@ while read -r line; do
         touch "$W/planted" 2>/dev/null && seen="$seen wrote"
         cat "$W/given" >/dev/null 2>&1 && seen="$seen read"
         cat "$W/../.ssh/id" >/dev/null 2>&1 && seen="$seen secret"
-        ls "$W/../home" >/dev/null 2>&1 && [ "$(ls -A "$W/../home")" ] && seen="$seen journal"
+        [ "$(find "$W/../home" -type f 2>/dev/null)" ] && seen="$seen journal"
+        [ "$(find "$W/../home" -type s ! -name gate.sock 2>/dev/null)" ] && seen="$seen control"
         r="{\"decision\":\"give_up\",\"reason\":\"seen:$seen.\"}";;
     esac
     printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$n" "$r"

@@ -142,6 +142,6 @@ fn stand_ins_are_in_no_checkpoint() {
     assert_eq!(environment.run(&["run", "../task.toml"]).code, 0);
     let id = environment.id();
     let store = environment.home().join("checkpoints").join(format!("{id}.git"));
-    let listed = git(&store, &["ls-tree", "-r", "--name-only", "checkpoints"]);
+    let listed = git(&store, &["ls-tree", "-r", "--name-only", "checkpoints:files"]);
     assert_eq!(listed, "a.txt\nb.txt\n");
 }
