@@ -282,8 +282,8 @@ enum Outcome {
 }
 
 fn outcome(code: i32, ran: &Ran) -> Outcome {
-    let events = ran.out.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let ended = events.filter(|event| event["type"] == "tool_ended").next_back();
+    let mut events = ran.out.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let ended = events.rfind(|event| event["type"] == "tool_ended");
     match ended {
         // The file with the task was refused before anything began.
         None if code == 2 && ran.err.contains("\"error\"") => Outcome::Refused(ran.err.clone()),

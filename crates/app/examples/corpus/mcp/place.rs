@@ -55,7 +55,7 @@ impl<'a> Runtime<'a> {
         std::fs::create_dir_all(config.join("drivers")).unwrap();
         let told = rig.worktree().join(format!("{name}.gate"));
         let driver = format!(
-            "[driver]\nname = \"{name}\"\ncommand = {}\ntimeout = \"1h\"\n",
+            "[driver]\nname = \"{name}\"\ncommand = {}\ntimeout = \"1h\"\nworkspace = \"write\"\n",
             json!(["sh", "-c", WAITS, told])
         );
         std::fs::write(config.join(format!("drivers/{name}.toml")), driver).unwrap();
