@@ -79,6 +79,29 @@ fn secrets_of_the_home_and_what_lies_beside_are_not_seen() {
 }
 
 #[test]
+fn a_home_can_be_worked_in_and_what_is_the_users_own_in_it_stays_out_of_reach() {
+    let environment = TestEnvironment::new();
+    let home = environment.folder();
+    std::fs::create_dir(home.join(".ssh")).unwrap();
+    std::fs::write(home.join(".ssh/id"), "secret-mark").unwrap();
+    std::fs::write(home.join(".bashrc"), "# secret-mark\n").unwrap();
+    let script = "cat .ssh/id .bashrc; echo evil >> .bashrc; echo evil > .zshrc; mkdir -p .config/x; \
+        echo evil > .ssh/authorized_keys; echo made > made.txt; cat made.txt";
+    let mut command = environment.command(&["sandbox", "run", "--", "sh", "-c", script]);
+    let ran = command.env("HOME", &home).output().unwrap();
+    let out = String::from_utf8_lossy(&ran.stdout);
+    assert_eq!(out, "made\n", "{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(std::fs::read_to_string(home.join(".bashrc")).unwrap(), "# secret-mark\n");
+    let mut names: Vec<String> = std::fs::read_dir(&home)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, [".bashrc", ".ssh", "made.txt"], "nothing is left behind");
+    assert_eq!(std::fs::read_dir(home.join(".ssh")).unwrap().count(), 1);
+}
+
+#[test]
 fn what_is_asked_for_is_opened_and_nothing_else() {
     let environment = TestEnvironment::new();
     let data = environment.folder().join("../data");

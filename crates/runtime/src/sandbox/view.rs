@@ -51,6 +51,30 @@ const TOOLCHAINS: [&str; 32] = [
     "go",
 ];
 
+/// Names in a home that programs read when they start.
+const STARTS: [&str; 20] = [
+    ".bash_login",
+    ".bash_logout",
+    ".bash_profile",
+    ".bashrc",
+    ".config",
+    ".gitconfig",
+    ".inputrc",
+    ".kshrc",
+    ".local",
+    ".netrc",
+    ".npmrc",
+    ".pam_environment",
+    ".profile",
+    ".ssh",
+    ".tmux.conf",
+    ".vimrc",
+    ".zlogin",
+    ".zprofile",
+    ".zshenv",
+    ".zshrc",
+];
+
 /// Folders that hold other people's files, sockets or what nobody else shall see.
 const HIDDEN: [&str; 7] = ["/home", "/root", "/run", "/tmp", "/var/run", "/var/tmp", "/lost+found"];
 
@@ -242,7 +266,9 @@ impl View {
         {
             self.show(&found.top);
         }
-        if let Some((path, _)) = &top {
+        let is_home = |path: &Path| self.can_mount && home == Some(path);
+        let works_at_home = top.as_ref().is_some_and(|(path, _)| is_home(path));
+        if let (Some((path, _)), false) = (&top, works_at_home) {
             check_writable(path, home)?;
         }
         let inside_state =
@@ -261,6 +287,10 @@ impl View {
         if inside_state {
             place(self);
         }
+        if let (Some(home), true) = (home, works_at_home) {
+            self.close_home(home)?;
+            self.show_tools(Some(home), &sandbox.spec.network);
+        }
         if let Some(gate) = sandbox.gate.as_ref().and_then(|gate| gate.canonicalize().ok()) {
             self.show(&gate);
         }
@@ -272,6 +302,35 @@ impl View {
             (Some((path, top)), Access::Write) => self.close_names(&path, &top),
             _ => Ok(()),
         }
+    }
+
+    /// Where the home itself is worked in, all that is the user's own in it is out of sight, and what would start with the
+    /// user's next shell cannot be made.
+    fn close_home(&mut self, home: &Path) -> Result<(), String> {
+        let failed = |error: &io::Error| unprotected(home, error);
+        for entry in fs::read_dir(home).map_err(|error| failed(&error))? {
+            let entry = entry.map_err(|error| failed(&error))?;
+            let (path, name) = (entry.path(), entry.file_name());
+            let name = name.to_string_lossy();
+            if !name.starts_with('.') || protected::part(&name).is_some() {
+                continue;
+            }
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => self.mounts.push(Mount::Hide(path)),
+                Ok(kind) if kind.is_file() => self.mounts.push(Mount::Close(path)),
+                _ => {
+                    self.masks.cover(&path).map_err(|error| unprotected(&path, &error))?;
+                }
+            }
+        }
+        for path in STARTS.iter().map(|name| home.join(name)).filter(|path| !path.exists()) {
+            match self.masks.cover(&path).map_err(|error| unprotected(&path, &error))? {
+                Cover::Frozen => self.mounts.push(Mount::Show(path)),
+                Cover::Closed => self.mounts.push(Mount::Close(path)),
+                Cover::Watched | Cover::Needless => {}
+            }
+        }
+        Ok(())
     }
 
     fn place_repository(&mut self, found: &Repository, access: Access) -> Result<(), String> {
@@ -443,7 +502,8 @@ fn ignored() -> String {
 /// The user's home as it really is.
 pub(super) fn home() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)?;
-    home.canonicalize().ok()
+    // Where nobody has a home, the root of the file system is named: there is nothing of a user's own to hide.
+    home.canonicalize().ok().filter(|home| home != Path::new("/"))
 }
 
 /// A path that somebody asked for must be there.
