@@ -194,6 +194,8 @@ pub enum FileStanding {
     Trusted,
     /// It was trusted for this task alone.
     Once,
+    /// Nobody trusts it: models are told what it says as information, not as instructions.
+    Quoted,
     /// Nobody trusts it: it has no say.
     LeftOut,
 }
@@ -205,6 +207,7 @@ impl FileStanding {
             FileStanding::Named => "named",
             FileStanding::Trusted => "trusted",
             FileStanding::Once => "trusted this once",
+            FileStanding::Quoted => "quoted",
             FileStanding::LeftOut => "left out",
         }
     }

@@ -347,14 +347,18 @@ pub(crate) fn said(text: &str, from_start: bool) -> Vec<Line> {
     }
 }
 
-/// What was left out or let in just once is always told; the rest to those who want to know.
+/// What was left out, quoted or let in just once is always told; the rest to those who want to know.
 fn files_judged(files: &[ProjectFile], inner: bool) -> Vec<Line> {
     let told = files.iter().filter(|file| {
-        inner || matches!(file.standing, FileStanding::LeftOut | FileStanding::Once)
+        inner
+            || matches!(
+                file.standing,
+                FileStanding::LeftOut | FileStanding::Quoted | FileStanding::Once
+            )
     });
     told.map(|file| {
         let tone = match file.standing {
-            FileStanding::LeftOut => Tone::Ask,
+            FileStanding::LeftOut | FileStanding::Quoted => Tone::Ask,
             FileStanding::Named | FileStanding::Trusted | FileStanding::Once => Tone::Faint,
         };
         let (standing, role) = (file.standing.word(), file.role.word());

@@ -75,7 +75,10 @@ pub(crate) fn files(
             FileStanding::LeftOut
         }
     };
-    files.extend(untrusted.iter().map(|(file, _)| file.recorded(standing)));
+    files.extend(untrusted.iter().map(|(file, _)| match (standing, file.role) {
+        (FileStanding::LeftOut, FileRole::Page) => file.recorded(FileStanding::Quoted),
+        _ => file.recorded(standing),
+    }));
     Ok(files)
 }
 
@@ -87,7 +90,7 @@ pub(crate) fn go_on(data: &Data, change: Change, json: bool) -> Result<(), Comma
         if matches!(file.standing, FileStanding::Named | FileStanding::Once) {
             trust::grant(Seen { path: path.clone(), sha256: file.sha256.clone() });
         }
-        if file.standing == FileStanding::LeftOut {
+        if matches!(file.standing, FileStanding::LeftOut | FileStanding::Quoted) {
             continue;
         }
         let now = trust::read_file(&path, u64::MAX >> 1).ok().flatten();
@@ -189,15 +192,24 @@ fn refused(untrusted: &[(Acting, bool)]) -> CommandError {
 
 /// Servers have a notice of their own, which says what is missing with them.
 fn notice(untrusted: &[(Acting, bool)], json: bool) {
-    let others: Vec<(Acting, bool)> =
-        untrusted.iter().filter(|(file, _)| file.role != FileRole::Servers).cloned().collect();
+    let (pages, others): (Vec<_>, Vec<_>) = untrusted
+        .iter()
+        .filter(|(file, _)| file.role != FileRole::Servers)
+        .cloned()
+        .partition(|(file, _)| file.role == FileRole::Page);
+    tell(&others, "left out, because not trusted", json);
+    tell(
+        &pages,
+        "told to models as information and not as instructions, because not trusted",
+        json,
+    );
+}
+
+fn tell(others: &[(Acting, bool)], what: &str, json: bool) {
     if others.is_empty() {
         return;
     }
-    let message = format!(
-        "left out, because not trusted: {}; drivetrain trust shows and asks",
-        shown(&others)
-    );
+    let message = format!("{what}: {}; drivetrain trust shows and asks", shown(others));
     let files: Vec<&Path> = others.iter().map(|(file, _)| file.seen.path.as_path()).collect();
     let notice = json!({ "v": 1, "notice": message, "files": files });
     output::error(&if json { notice.to_string() } else { format!("note: {message}") });
