@@ -21,7 +21,12 @@ fn project(body: &str, policy: &str) -> TestEnvironment {
     place.write("asker.py", &text);
     place.write(
         ".drivetrain/drivers/asker.toml",
-        "[driver]\nname = \"asker\"\ncommand = [\"python3\", \"asker.py\"]\ntimeout = \"3s\"\nworkspace = \"write\"\n",
+        // Wherever this is built, the folder of the program may be hidden from a plugin that does not ask for it.
+        &format!(
+            "[driver]\nname = \"asker\"\ncommand = [\"python3\", \"asker.py\"]\ntimeout = \"3s\"\n\
+             workspace = \"write\"\nread = [{:?}]\n",
+            Path::new(env!("CARGO_BIN_EXE_drivetrain")).parent().unwrap()
+        ),
     );
     place.write(".drivetrain/policy.toml", policy);
     place.trust();

@@ -16,7 +16,9 @@ fn python() -> String {
 }
 
 fn script() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/tests/fixtures/mcp_server.py")
+    let script =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/tests/fixtures/mcp_server.py");
+    script.canonicalize().unwrap()
 }
 
 fn log_file(place: &TestEnvironment) -> PathBuf {
