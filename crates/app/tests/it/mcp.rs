@@ -348,10 +348,12 @@ fn the_users_own_file_needs_no_trust_and_may_hand_over_a_key() {
     let own = place.home().with_file_name(".config").join("drivetrain");
     std::fs::create_dir_all(&own).unwrap();
     let command = json!([python(), script()]);
+    let read = json!([script().parent().unwrap()]);
     std::fs::write(
         own.join("mcp.toml"),
         format!(
-            "[server.test]\ncommand = {command}\nenv = {{ KEY = \"${{ANTHROPIC_API_KEY}}\" }}\n"
+            "[server.test]\ncommand = {command}\nread = {read}\n\
+             env = {{ KEY = \"${{ANTHROPIC_API_KEY}}\" }}\n"
         ),
     )
     .unwrap();
