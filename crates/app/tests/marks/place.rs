@@ -128,12 +128,15 @@ impl Place {
         std::fs::write(user.join("models.toml"), models.join("\n")).unwrap();
         let program =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/tests/fixtures/mcp_server.py");
+        let program = program.canonicalize().unwrap();
         std::fs::write(
             user.join("mcp.toml"),
             format!(
-                "[server.test]\ncommand = [\"{}\", \"{}\"]\nenv = {{ A_TOKEN = \"${{MCP_TOKEN}}\" }}\n",
+                "[server.test]\ncommand = [\"{}\", \"{}\"]\nread = [{:?}]\n\
+                 env = {{ A_TOKEN = \"${{MCP_TOKEN}}\" }}\n",
                 python(),
-                program.display()
+                program.display(),
+                program.parent().unwrap()
             ),
         )
         .unwrap();
