@@ -162,6 +162,11 @@ fn look(marks: &Marks, found: &mut Vec<String>) {
         let handed =
             ["drivetrain", "timeout"].contains(&name.as_str()) || name.starts_with("marks");
         let Ok(variables) = std::fs::read(folder.join("environ")) else { continue };
+        // One that becomes another program meanwhile is looked at again: its variables and its name must be of one moment.
+        let same = std::fs::read(folder.join("cmdline")).is_ok_and(|again| again == arguments);
+        if arguments.is_empty() || !same {
+            continue;
+        }
         for (mark_name, mark) in marks.iter().filter(|_| !handed && !name.is_empty()) {
             let is_server = *mark_name == "server" && shown.contains("mcp_server.py");
             if has(&variables, mark) && !is_server {
