@@ -110,6 +110,7 @@ impl Rig {
             ("{{GATE_SOCKET}}", self.home().join("run/gate.sock").display().to_string()),
             ("{{GOAL}}", "a".to_owned()),
             ("{{CLI}}", self.binary().display().to_string()),
+            ("{{PROC_ROOT}}", "/proc/self/root".to_owned()),
             ("{{PRODUCT}}", "drivetrain".to_owned()),
             ("{{JOURNAL}}", self.home().join("journal/journal.db").display().to_string()),
             ("{{CANARY_REV}}", canary.chars().rev().collect()),

@@ -184,7 +184,7 @@ impl Step<'_> {
     /// up; once a person has said what became of them it is told and decides anew. True if there is more to do at
     /// once.
     pub(crate) fn attend_requests(&mut self) -> bool {
-        self.start_requests();
+        self.start_calls();
         let data = &self.state.data;
         // A limit that a refusal or a failure has just reached is seen before anything else begins.
         let reached = !data.budget.forbids(&data.spend, Purchase::Time).is_empty();
@@ -203,43 +203,6 @@ impl Step<'_> {
         self.state.data.calls.clear();
         self.state.data.phase = Phase::Ready;
         true
-    }
-
-    fn start_requests(&mut self) {
-        let queued = |call: &&Call| {
-            matches!(
-                call.status,
-                CallStatus::Queued { .. } | CallStatus::AwaitingDecider { effect: None, .. }
-            )
-        };
-        let ids: Vec<CallId> =
-            self.state.data.calls.iter().filter(queued).map(|call| call.id).collect();
-        for id in ids {
-            let calls = &self.state.data.calls;
-            let Some(index) = calls.iter().position(|call| call.id == id) else { continue };
-            let (approved, repeated, by) = match &calls[index].status {
-                CallStatus::Queued { approved, repeated, by } => (*approved, *repeated, by.clone()),
-                CallStatus::AwaitingDecider { effect: None, .. } => {
-                    self.ask_decider(index);
-                    continue;
-                }
-                _ => continue,
-            };
-            let forbidden =
-                self.state.data.budget.forbids(&self.state.data.spend, Purchase::ToolCall);
-            if !forbidden.is_empty() && !repeated {
-                // What runs may end first: its result is not lost to the limit.
-                let running = |call: &Call| matches!(call.status, CallStatus::Running { .. });
-                if !self.state.data.calls.iter().any(running) {
-                    self.exhaust(forbidden);
-                }
-                return;
-            }
-            self.start_call(index, approved, repeated, by);
-            if !matches!(self.state.data.phase, Phase::Consulting { .. }) {
-                return;
-            }
-        }
     }
 
     /// The driver's work outside is over: whatever it asked for and has not ended is stopped or skipped.

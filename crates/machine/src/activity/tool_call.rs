@@ -8,41 +8,47 @@ use crate::id::{CallId, EffectId};
 use crate::input::Resolution;
 use crate::policy::budget::Purchase;
 use crate::policy::permission::Approval;
-use crate::state::{CallStatus, Pending, Phase};
+use crate::state::{Call, CallStatus, Pending, Phase};
 use crate::step::Step;
 use crate::tool::{Status, ToolResult};
 
 impl Step<'_> {
-    /// Starts every call that has not been started and may be.
+    /// Starts every call that has not been started and may be, whether the driver decided on it or a worker asked for
+    /// it. A call that a worker asked for is gone once it has its result.
     pub(crate) fn start_calls(&mut self) {
-        for index in 0..self.state.data.calls.len() {
-            let (approved, repeated, by) = match &self.state.data.calls[index].status {
-                CallStatus::Queued { approved, repeated, by } => (*approved, *repeated, by.clone()),
-                CallStatus::AwaitingDecider { effect: None, .. } => {
-                    self.ask_decider(index);
-                    continue;
+        let phase = std::mem::discriminant(&self.state.data.phase);
+        let mut index = 0;
+        while let Some(call) = self.state.data.calls.get(index) {
+            let id = call.id;
+            match &call.status {
+                CallStatus::Queued { approved, repeated, by } => {
+                    let (approved, repeated, by) = (*approved, *repeated, by.clone());
+                    let forbidden =
+                        self.state.data.budget.forbids(&self.state.data.spend, Purchase::ToolCall);
+                    if !forbidden.is_empty() && !repeated {
+                        // What runs may end first: its result is not lost to the limit.
+                        let running =
+                            |call: &Call| matches!(call.status, CallStatus::Running { .. });
+                        if !self.state.data.calls.iter().any(running) {
+                            self.exhaust(forbidden);
+                        }
+                        return;
+                    }
+                    self.start_call(index, approved, repeated, by);
+                    if std::mem::discriminant(&self.state.data.phase) != phase {
+                        return;
+                    }
                 }
-                _ => continue,
-            };
-            let forbidden =
-                self.state.data.budget.forbids(&self.state.data.spend, Purchase::ToolCall);
-            if !forbidden.is_empty() && !repeated {
-                // What runs may end first: its result is not lost to the limit.
-                let running =
-                    |call: &crate::state::Call| matches!(call.status, CallStatus::Running { .. });
-                if !self.state.data.calls.iter().any(running) {
-                    self.exhaust(forbidden);
-                }
-                return;
+                CallStatus::AwaitingDecider { effect: None, .. } => self.ask_decider(index),
+                _ => {}
             }
-            self.start_call(index, approved, repeated, by);
-            if self.state.data.phase != Phase::Acting {
-                return;
+            if self.state.data.calls.get(index).is_some_and(|call| call.id == id) {
+                index += 1;
             }
         }
     }
 
-    pub(crate) fn start_call(&mut self, index: usize, approved: bool, repeated: bool, by: String) {
+    fn start_call(&mut self, index: usize, approved: bool, repeated: bool, by: String) {
         if approved {
             self.accept_changed(index);
         }

