@@ -1,22 +1,26 @@
 //! `drivetrain policy`: what the rules say, before anything asks them.
 
+use std::path::Path;
+
 use machine::file::policy::{self, Checked, Combined};
 use machine::policy::permission::{Author, Policy, Profile, Question, explain, judge};
 use machine::server;
 use machine::tool::{self, EffectClass};
-use runtime::library::Library;
+use runtime::library::{Library, LibraryError};
 use serde_json::{Value, json};
 
 use super::prepare;
 use crate::args::ExplainArgs;
 use crate::error::{CommandError, Kind, near};
-use crate::output;
+use crate::{locate, output};
 
 /// Loads everything and says what was found; what is wrong is an error.
 pub(crate) fn check(json: bool) -> Result<u8, CommandError> {
-    let library = Library::of(&prepare::folder()?);
+    let folder = prepare::folder()?;
+    let library = Library::of(&folder);
     library.policy()?;
     let combined = library.policies()?;
+    tell_untrusted(&folder, json);
     if json {
         let file = |file: &policy::FileSummary| json!({ "file": file.file, "rules": file.rules, "examples": file.examples });
         let files: Vec<Value> = combined.files.iter().map(file).collect();
@@ -35,7 +39,9 @@ pub(crate) fn check(json: bool) -> Result<u8, CommandError> {
 
 /// Tries every example of every rule.
 pub(crate) fn test(json: bool) -> Result<u8, CommandError> {
-    let Combined { policy, examples, .. } = Library::of(&prepare::folder()?).policies()?;
+    let folder = prepare::folder()?;
+    let Combined { policy, examples, .. } = Library::of(&folder).policies()?;
+    tell_untrusted(&folder, json);
     let checked = policy::check(&policy, &examples);
     let failed = checked.iter().filter(|one| one.error.is_some()).count();
     if json {
@@ -46,6 +52,17 @@ pub(crate) fn test(json: bool) -> Result<u8, CommandError> {
         output::lines(&view::policy::tested(&checked));
     }
     Ok(if failed == 0 { 0 } else { 2 })
+}
+
+/// What is shown here counts for a task only once it is trusted; whoever asks what would happen is told so.
+fn tell_untrusted(folder: &Path, json: bool) {
+    let Ok(home) = locate::home() else { return };
+    let judged = Library::of(folder).judged_by(&home, folder).policies();
+    let Err(LibraryError::Untrusted(path)) = judged else { return };
+    let path = view::text::visible(&path.to_string_lossy());
+    let message = format!("{path} is not trusted: no task begins here before drivetrain trust");
+    let notice = json!({ "v": 1, "notice": message });
+    output::error(&if json { notice.to_string() } else { format!("note: {message}") });
 }
 
 fn example_json(one: &Checked) -> Value {
@@ -65,6 +82,7 @@ fn example_json(one: &Checked) -> Value {
 pub(crate) fn explained(args: &ExplainArgs, json: bool) -> Result<u8, CommandError> {
     let folder = prepare::folder()?;
     let mut policy = Library::of(&folder).policies()?.policy;
+    tell_untrusted(&folder, json);
     choose_profile(&mut policy, args.profile.as_deref())?;
     let (name, input) = call_of(args)?;
     let class = tool::find(&name).map_or(EffectClass::Unsafe, |tool| tool.class);

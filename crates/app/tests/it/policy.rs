@@ -22,6 +22,10 @@ ask = ["echo x > docs/a", 'write: {"path": "docs/a", "content": ""}']
 fn place() -> TestEnvironment {
     let place = TestEnvironment::new();
     place.write(".drivetrain/policy.toml", POLICY);
+    let ran = place.run(&["policy", "explain", "git push"]);
+    assert!(ran.err.contains("policy.toml is not trusted"), "{}", ran.err);
+    place.trust();
+    assert_eq!(place.run(&["policy", "explain", "git push"]).err, "");
     place
 }
 
