@@ -13,6 +13,7 @@ use crate::server::{ServerCall, ServerSpec, ToolOffer};
 use crate::task::{Criterion, Workspace, WorkspaceSpec};
 use crate::time::{Span, Timestamp};
 use crate::tool::{EffectClass, ToolResult};
+use crate::verdict::Checkpoint;
 
 /// One piece of work. All but `Cancel` and `AnswerRequest` are answered by exactly one signal that carries the id.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,6 +90,17 @@ pub enum Effect {
         id: EffectId,
         /// What to keep.
         workspace: Workspace,
+        /// Why, for a person.
+        reason: String,
+    },
+    /// Give the workspace the state of a checkpoint. The state before is kept first.
+    Restore {
+        /// Answered by `Restored`.
+        id: EffectId,
+        /// What changes.
+        workspace: Workspace,
+        /// The name of the checkpoint.
+        to: String,
     },
     /// Run the criteria.
     Verify {
@@ -96,8 +108,16 @@ pub enum Effect {
         id: EffectId,
         /// As frozen at the start.
         criteria: Vec<Criterion>,
-        /// Where.
+        /// Where the worker worked.
         workspace: Workspace,
+        /// How a checkout is made ready.
+        spec: WorkspaceSpec,
+        /// The folder the task was started in.
+        folder: String,
+        /// The state before the worker changed anything.
+        base: Option<Checkpoint>,
+        /// The state that is handed over; criteria run in the workspace itself without it.
+        frozen: Option<Checkpoint>,
         /// The walls around what they run.
         sandbox: SandboxSpec,
     },
@@ -149,6 +169,7 @@ impl Effect {
             | Effect::AnswerRequest { id, .. }
             | Effect::CallModel { id, .. }
             | Effect::Checkpoint { id, .. }
+            | Effect::Restore { id, .. }
             | Effect::Verify { id, .. }
             | Effect::SetTimer { id, .. } => *id,
             Effect::Cancel { target } => *target,

@@ -299,6 +299,13 @@ pub enum EventKind {
         /// Its name.
         checkpoint: String,
     },
+    /// The workspace was given the state of a checkpoint.
+    RolledBack {
+        /// The checkpoint.
+        to: String,
+        /// What it was before: going back to this undoes it.
+        undo: String,
+    },
     /// The driver says that it is finished.
     Claimed {
         /// In its words.

@@ -15,9 +15,10 @@ use crate::policy::budget::Budget;
 use crate::policy::call_hash::CallHash;
 use crate::policy::grant::Scope;
 use crate::server::ServerTools;
-use crate::task::{CriterionResult, DriverSpec, TaskSpec, Workspace};
+use crate::task::{DriverSpec, TaskSpec, Workspace};
 use crate::time::Timestamp;
 use crate::tool::ToolResult;
+use crate::verdict::{Checkpoint, Verdict};
 
 /// The version of inputs and state that this machine writes.
 pub const MACHINE_VERSION: u32 = 1;
@@ -194,6 +195,11 @@ pub enum Command {
         /// What the person knows or wants.
         how: Resolution,
     },
+    /// Give the workspace the state of a checkpoint; the driver is told.
+    RollBack {
+        /// The name of the checkpoint.
+        to: String,
+    },
     /// Let somebody else decide from here on; workspace, history and budget stay.
     HandOver(DriverSpec),
 }
@@ -253,13 +259,15 @@ pub enum Signal {
     /// A server has other tools now, at no one's asking.
     ToolsChanged(ServerTools),
     /// The criteria ran, or could not be.
-    Verified(EffectId, Result<Vec<CriterionResult>, String>),
+    Verified(EffectId, Result<Verdict, String>),
     /// The decider outside answered, or could not.
     Consulted(EffectId, Result<Value, String>),
     /// The model answered, or could not.
     ModelReplied(EffectId, Box<Result<Reply, ModelFailure>>),
-    /// A checkpoint of the workspace was made (its name), or could not be.
-    Checkpointed(EffectId, Result<String, String>),
+    /// A checkpoint of the workspace was made, or could not be.
+    Checkpointed(EffectId, Result<Checkpoint, String>),
+    /// The workspace has the state of a checkpoint, and what it was before is kept as this one; or it could not be.
+    Restored(EffectId, Result<Checkpoint, String>),
     /// A worker asks for a call through the gate, while it decides.
     Requested {
         /// Stands for this one call.

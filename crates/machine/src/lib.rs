@@ -5,6 +5,7 @@
 //! folding the recorded inputs gives the live state, always.
 
 mod activity;
+pub mod agent;
 pub mod driver;
 pub mod effect;
 pub mod event;
@@ -24,6 +25,7 @@ pub mod task;
 pub mod time;
 pub mod tool;
 mod turn;
+pub mod verdict;
 
 pub use effect::Effect;
 pub use event::{Event, EventKind};

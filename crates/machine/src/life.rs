@@ -161,6 +161,7 @@ impl Step<'_> {
             Phase::Consulting { .. }
             | Phase::Checkpointing { .. }
             | Phase::Verifying { .. }
+            | Phase::RollingBack { .. }
             | Phase::Waiting(_) => self.state.data.phase = Phase::Ready,
             Phase::New
             | Phase::OpeningWorkspace
@@ -240,6 +241,7 @@ impl Step<'_> {
                 | Phase::Consulting { .. }
                 | Phase::Checkpointing { .. }
                 | Phase::Verifying { .. }
+                | Phase::RollingBack { .. }
         ) {
             self.close_requests("somebody else decides");
             self.stop(|pending| !matches!(pending, Pending::Deadline));

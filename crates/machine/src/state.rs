@@ -25,6 +25,7 @@ use crate::server::ToolOffer;
 use crate::task::{DriverSpec, Outcome, TaskSpec, Workspace};
 use crate::time::{Span, Timestamp};
 use crate::tool::{EffectClass, Status, ToolResult};
+use crate::verdict::Checkpoint;
 
 /// A task's state. Only `step` changes it.
 #[derive(Debug)]
@@ -54,6 +55,12 @@ pub struct Data {
     pub phase: Phase,
     /// Its place to work, once opened.
     pub workspace: Option<Workspace>,
+    /// The state of the workspace before anything changed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Checkpoint>,
+    /// The state that was last handed over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frozen: Option<Checkpoint>,
     /// Tools beside the built-in ones, as their servers last offered them.
     #[serde(default, skip_serializing_if = "no_tools")]
     pub tools: Arc<Vec<ToolOffer>>,
@@ -163,6 +170,11 @@ pub enum Phase {
         /// The claim, in the driver's words.
         summary: String,
     },
+    /// The workspace is given the state of a checkpoint.
+    RollingBack {
+        /// The name of the checkpoint.
+        to: String,
+    },
     /// It ended.
     Finished {
         /// How.
@@ -196,6 +208,8 @@ pub enum Pending {
     Checkpoint,
     /// Checking the claim.
     Verify,
+    /// Giving the workspace an earlier state.
+    Restore,
     /// Waking the driver.
     Alarm,
     /// Ending the task when its time is up.
@@ -380,6 +394,8 @@ impl State {
                 paused: false,
                 phase: Phase::New,
                 workspace: None,
+                base: None,
+                frozen: None,
                 tools: Arc::default(),
                 former_tools: Vec::new(),
                 tools_open: false,

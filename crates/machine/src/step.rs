@@ -72,6 +72,7 @@ impl Step<'_> {
             Command::Answer { call, text } => self.on_answer(call, text),
             Command::Tell { line } => self.on_tell(line),
             Command::Resolve { call, how } => self.on_resolve(call, how),
+            Command::RollBack { to } => self.on_roll_back(to),
             Command::HandOver(driver) => self.on_hand_over(driver),
         }
     }
@@ -115,6 +116,11 @@ impl Step<'_> {
             Signal::Checkpointed(id, made) => {
                 if self.take(id, Pending::Checkpoint) {
                     self.on_checkpointed(made);
+                }
+            }
+            Signal::Restored(id, restored) => {
+                if self.take(id, Pending::Restore) {
+                    self.on_restored(restored);
                 }
             }
             Signal::Requested { key, tool, input } => self.on_requested(key, tool, input),

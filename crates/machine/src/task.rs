@@ -41,6 +41,21 @@ pub struct TaskSpec {
     pub files: Vec<ProjectFile>,
 }
 
+impl TaskSpec {
+    /// Everything that a claim is checked by: what was asked for, and what must not be touched.
+    pub fn criteria(&self) -> Vec<Criterion> {
+        let mut criteria = self.acceptance.clone();
+        let workspace = &self.workspace;
+        if !workspace.protect.is_empty() || workspace.protect_framework {
+            criteria.push(Criterion::Protect {
+                paths: workspace.protect.clone(),
+                framework: workspace.protect_framework,
+            });
+        }
+        criteria
+    }
+}
+
 /// A driver by name, with its configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DriverSpec {
@@ -68,6 +83,12 @@ pub enum Criterion {
         /// How long it may take.
         #[serde(default = "default_check_timeout")]
         timeout: Span,
+        /// How often it runs; it must pass each time.
+        #[serde(default = "once", skip_serializing_if = "is_once")]
+        repeat: u32,
+        /// Whether it must also fail on the base.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        red_first: bool,
     },
     /// A file that must, or must not, have some content.
     File {
@@ -80,6 +101,73 @@ pub enum Criterion {
         #[serde(default)]
         forbidden: bool,
     },
+    /// Something that drivetrain itself, or a plugin, looks at.
+    Custom(CustomCheck),
+    /// A model's opinion.
+    Judge {
+        /// The model.
+        model: String,
+        /// What it is to judge by.
+        rubric: String,
+        /// Whether its no fails the verdict; it is only told otherwise.
+        #[serde(default)]
+        decides: bool,
+    },
+    /// Paths that must be as they were.
+    Protect {
+        /// Patterns of paths.
+        paths: Vec<String>,
+        /// Whether files that steer the tests and the build count too, wherever they are.
+        #[serde(default)]
+        framework: bool,
+    },
+}
+
+/// A criterion that is no command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "snake_case")]
+pub enum CustomCheck {
+    /// Everything in the workspace is committed on the task's branch.
+    GitClean,
+    /// None of these paths differs from the base.
+    NoPathsTouched {
+        /// Patterns of paths.
+        paths: Vec<String>,
+    },
+    /// Only these paths differ from the base.
+    OnlyPathsTouched {
+        /// Patterns of paths.
+        paths: Vec<String>,
+    },
+    /// No more lines than this were added and removed.
+    MaxDiffLines {
+        /// The most lines.
+        lines: u64,
+    },
+    /// The command counts at least as many tests as on the base.
+    TestsNotFewer {
+        /// Prints one test a line, or text with the numbers that common frameworks print.
+        command: String,
+        /// How long it may take.
+        #[serde(default = "default_check_timeout")]
+        timeout: Span,
+    },
+    /// A plugin answers.
+    Plugin {
+        /// Its configuration, as for a driver of the kind `external`.
+        plugin: Value,
+        /// What the task file says to it.
+        #[serde(default)]
+        config: Value,
+    },
+}
+
+fn once() -> u32 {
+    1
+}
+
+fn is_once(times: &u32) -> bool {
+    *times == 1
 }
 
 /// Ten minutes: long enough for most test suites, short enough to end unattended.
@@ -88,6 +176,18 @@ pub fn default_check_timeout() -> Span {
 }
 
 impl Criterion {
+    /// A command that must succeed.
+    pub fn shell(command: impl Into<String>) -> Criterion {
+        Criterion::Shell {
+            command: command.into(),
+            exit: 0,
+            stdout: None,
+            timeout: default_check_timeout(),
+            repeat: 1,
+            red_first: false,
+        }
+    }
+
     /// The criterion in one line.
     pub fn title(&self) -> String {
         match self {
@@ -97,12 +197,41 @@ impl Criterion {
                 if *forbidden { " must not exist" } else { "" },
                 pattern.as_ref().map(|p| format!(" =~ {p}")).unwrap_or_default()
             ),
+            Criterion::Custom(check) => format!("custom: {}", check.title()),
+            Criterion::Judge { model, rubric, .. } => {
+                format!("judge: {model}: {}", rubric.lines().next().unwrap_or_default())
+            }
+            Criterion::Protect { paths, framework } => format!(
+                "protect: {}{}",
+                paths.join(" "),
+                if *framework { " and what steers the tests" } else { "" }
+            ),
+        }
+    }
+}
+
+impl CustomCheck {
+    /// The check in one line.
+    pub fn title(&self) -> String {
+        match self {
+            CustomCheck::GitClean => "git_clean".to_owned(),
+            CustomCheck::NoPathsTouched { paths } => {
+                format!("no_paths_touched {}", paths.join(" "))
+            }
+            CustomCheck::OnlyPathsTouched { paths } => {
+                format!("only_paths_touched {}", paths.join(" "))
+            }
+            CustomCheck::MaxDiffLines { lines } => format!("max_diff_lines {lines}"),
+            CustomCheck::TestsNotFewer { command, .. } => format!("tests_not_fewer {command}"),
+            CustomCheck::Plugin { plugin, .. } => {
+                format!("plugin {}", plugin["name"].as_str().unwrap_or("without a name"))
+            }
         }
     }
 }
 
 /// The result of one criterion.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CriterionResult {
     /// The criterion in one line.
     pub title: String,
@@ -117,6 +246,25 @@ pub struct CriterionResult {
     /// How long it took, in milliseconds.
     #[serde(default)]
     pub millis: u64,
+    /// SHA-256 of all that it printed, in hex.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// True if it decides nothing: a failure is told, and no more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub advisory: bool,
+    /// The exit code on the base, for one that must fail there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_base: Option<i32>,
+    /// How often it ran, where that is more than once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<u32>,
+}
+
+impl CriterionResult {
+    /// Whether the verdict fails by it.
+    pub fn fails(&self) -> bool {
+        !self.passed && !self.advisory
+    }
 }
 
 /// Where a task works.
@@ -128,6 +276,18 @@ pub struct WorkspaceSpec {
     /// Patterns of paths that the worker must not touch; kept for the verdict.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protect: Vec<String>,
+    /// Whether files that steer the tests and the build are protected too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub protect_framework: bool,
+    /// Commands that make a fresh checkout ready: run in the new worktree, and before the criteria.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub setup: Vec<String>,
+    /// Ignored folders of the user's own checkout that criteria see, read-only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub share: Vec<String>,
+    /// When the workspace is kept; decided from who drives if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Checkpoints>,
 }
 
 /// A file of the project that had a say when the task was made, as it was read then.
@@ -211,6 +371,16 @@ impl FileStanding {
             FileStanding::LeftOut => "left out",
         }
     }
+}
+
+/// When the workspace is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Checkpoints {
+    /// At the start and with every claim.
+    Claims,
+    /// Also before every turn that may change something.
+    Turns,
 }
 
 /// The kinds of workspace.

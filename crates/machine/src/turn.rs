@@ -30,7 +30,9 @@ impl Step<'_> {
                         return;
                     }
                 }
-                Phase::Checkpointing { .. } | Phase::Verifying { .. } => return,
+                Phase::Checkpointing { .. }
+                | Phase::Verifying { .. }
+                | Phase::RollingBack { .. } => return,
                 Phase::Waiting(_) if self.state.data.notes.is_empty() => return,
                 Phase::Waiting(_) => {
                     self.stop(|pending| *pending == crate::state::Pending::Alarm);

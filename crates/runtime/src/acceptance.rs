@@ -41,7 +41,7 @@ pub fn verify(
     for criterion in criteria {
         let started = Instant::now();
         let outcome = match criterion {
-            Criterion::Shell { command, exit, stdout, timeout } => {
+            Criterion::Shell { command, exit, stdout, timeout, .. } => {
                 let containment = services.containment_of(sandbox, workspace);
                 let stdout = stdout.as_deref();
                 check_command(
@@ -58,6 +58,9 @@ pub fn verify(
             Criterion::File { path, pattern, forbidden } => {
                 check_file(path, pattern.as_deref(), *forbidden, &root)
             }
+            Criterion::Custom(_) | Criterion::Judge { .. } | Criterion::Protect { .. } => {
+                Outcome::failed("nothing here can check this criterion")
+            }
         };
         if cancel.is_triggered() {
             return Err("stopped before all criteria had run".to_owned());
@@ -68,6 +71,7 @@ pub fn verify(
             exit: outcome.exit,
             evidence: outcome.evidence,
             millis: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            ..CriterionResult::default()
         });
     }
     Ok(results)

@@ -12,6 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use machine::task::Workspace;
+use machine::verdict::Checkpoint;
 
 use crate::git::Git;
 use crate::process::Cancel;
@@ -19,13 +20,37 @@ use crate::sandbox::masks;
 use crate::workspace::{absolute, check_task, text, worktree_of};
 use extra::Extra;
 
-/// Keeps the state of a task's workspace and gives the checkpoint's name.
+/// Keeps the state of a task's workspace and gives the checkpoint.
 pub fn checkpoint(
     task: &str,
     workspace: &Workspace,
+    reason: &str,
     state_home: &Path,
     cancel: &Cancel,
-) -> Result<String, String> {
+) -> Result<Checkpoint, String> {
+    let (store, folder) = of_workspace(task, workspace, state_home, cancel)?;
+    store.named(store.keep(&folder, reason)?)
+}
+
+/// Gives a task's workspace the state of a checkpoint; what it was before is kept as the one that is returned.
+pub fn restore(
+    task: &str,
+    workspace: &Workspace,
+    to: &str,
+    state_home: &Path,
+    cancel: &Cancel,
+) -> Result<Checkpoint, String> {
+    let (store, folder) = of_workspace(task, workspace, state_home, cancel)?;
+    store.named(store.restore(&folder, to)?.undo)
+}
+
+/// The store of a task and the folder that is kept in it.
+fn of_workspace<'a>(
+    task: &str,
+    workspace: &Workspace,
+    state_home: &Path,
+    cancel: &'a Cancel,
+) -> Result<(Store<'a>, PathBuf), String> {
     let mut store = Store::open(task, state_home, cancel)?;
     let folder = store.folder(workspace)?;
     if let Some(path) = &workspace.path {
@@ -36,7 +61,7 @@ pub fn checkpoint(
             }
         }
     }
-    store.keep(&folder, "checkpoint")
+    Ok((store, folder))
 }
 
 /// The checkpoints of one task.
@@ -264,6 +289,10 @@ impl Store<'_> {
         let git = self.git(folder, &index)?;
         quiet(&git, &["read-tree", "-u", "--reset", &self.tree(commit)?])?;
         self.extra(commit)?.apply(folder, &Extra::default())
+    }
+
+    fn named(&self, name: String) -> Result<Checkpoint, String> {
+        Ok(Checkpoint { tree: self.tree(&name)?, name })
     }
 
     fn index(&self) -> PathBuf {

@@ -523,6 +523,7 @@ pub fn check(
         let pattern = match criterion {
             Criterion::Shell { stdout, .. } => stdout,
             Criterion::File { pattern, .. } => pattern,
+            Criterion::Custom(_) | Criterion::Judge { .. } | Criterion::Protect { .. } => continue,
         };
         if let Some(pattern) = pattern {
             regex::Regex::new(pattern).map_err(|error| {

@@ -35,6 +35,7 @@ use crate::providers::{Environment, Providers};
 use crate::redact;
 use crate::tool::{self, BlobSink, ToolServices};
 use crate::workspace;
+use machine::verdict::Verdict;
 
 /// How long `release` waits for stopped work to end; a process tree is killed well within it.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
@@ -308,20 +309,43 @@ impl Perform for World {
                     move |message| no_reply(id, message),
                 );
             }
-            Effect::Checkpoint { id, workspace } => {
+            Effect::Checkpoint { id, workspace, reason } => {
                 let (name, home) = (task.clone(), self.home.clone());
                 self.spawn(
                     task,
                     id,
                     move |cancel| {
-                        let made =
-                            checkpoint::checkpoint(name.as_str(), &workspace, home.root(), cancel);
+                        let made = checkpoint::checkpoint(
+                            name.as_str(),
+                            &workspace,
+                            &reason,
+                            home.root(),
+                            cancel,
+                        );
                         Signal::Checkpointed(id, made).into()
                     },
                     move |reason| Signal::Checkpointed(id, Err(reason)).into(),
                 );
             }
-            Effect::Verify { id, criteria, workspace, sandbox } => {
+            Effect::Restore { id, workspace, to } => {
+                let (name, home) = (task.clone(), self.home.clone());
+                self.spawn(
+                    task,
+                    id,
+                    move |cancel| {
+                        let restored = checkpoint::restore(
+                            name.as_str(),
+                            &workspace,
+                            &to,
+                            home.root(),
+                            cancel,
+                        );
+                        Signal::Restored(id, restored).into()
+                    },
+                    move |reason| Signal::Restored(id, Err(reason)).into(),
+                );
+            }
+            Effect::Verify { id, criteria, workspace, sandbox, .. } => {
                 let tools = self.tools_of(task);
                 self.spawn(
                     task,
@@ -329,7 +353,7 @@ impl Perform for World {
                     move |cancel| {
                         let verdict =
                             acceptance::verify(&criteria, &workspace, &sandbox, &tools, cancel);
-                        Signal::Verified(id, verdict).into()
+                        Signal::Verified(id, verdict.map(Verdict::of)).into()
                     },
                     move |reason| Signal::Verified(id, Err(reason)).into(),
                 );

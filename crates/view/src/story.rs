@@ -118,6 +118,7 @@ impl Story {
             | EventKind::BudgetRaised { .. }
             | EventKind::DriverChanged { .. }
             | EventKind::Checkpointed { .. }
+            | EventKind::RolledBack { .. }
             | EventKind::BudgetExhausted { .. }
             | EventKind::Rejected { .. }
             | EventKind::SignalDropped { .. } => {}

@@ -165,6 +165,11 @@ impl Transcript {
             EventKind::Checkpointed { checkpoint } => {
                 inner(format!("checkpoint {}", text::visible(checkpoint)))
             }
+            EventKind::RolledBack { to, undo } => inner(format!(
+                "went back to checkpoint {}; {} is what it was before",
+                text::visible(to),
+                text::visible(undo)
+            )),
             EventKind::Claimed { summary } if summary.is_empty() || *summary == self.said => {
                 one(Tone::Plain, "claims to be finished".to_owned())
             }

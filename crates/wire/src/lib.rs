@@ -1,5 +1,6 @@
 //! Bytes to values and back, without transport: nothing here opens, reads, writes or waits.
 
+pub mod agent;
 pub mod diagnostics;
 pub mod gate;
 pub mod jsonrpc;

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use machine::file::task::TaskFile;
 use machine::policy::budget::Budget;
 use machine::policy::sandbox::{Level, SandboxSpec, Wishes};
-use machine::task::{
-    Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec, default_check_timeout,
-};
+use machine::task::{Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec};
 use runtime::home::Home;
 use runtime::library::Library;
 
@@ -66,12 +64,7 @@ pub(crate) fn complete(
     library: &Library,
     folder: PathBuf,
 ) -> Result<TaskSpec, CommandError> {
-    task.acceptance.extend(options.check.iter().map(|command| Criterion::Shell {
-        command: command.clone(),
-        exit: 0,
-        stdout: None,
-        timeout: default_check_timeout(),
-    }));
+    task.acceptance.extend(options.check.iter().map(Criterion::shell));
     if options.check.iter().any(|command| command.trim().is_empty()) {
         return Err(CommandError::usage("--check needs a command"));
     }

@@ -1,11 +1,11 @@
 //! Done is a claim: criteria frozen at the start decide, and what failed goes back to the driver.
 
-use crate::driver::Fact;
 use crate::effect::Effect;
 use crate::event::EventKind;
 use crate::state::{Pending, Phase};
 use crate::step::Step;
 use crate::task::{CriterionResult, Outcome, WorkspaceKind};
+use crate::verdict::{Checkpoint, Verdict};
 
 impl Step<'_> {
     pub(crate) fn on_claim(&mut self, summary: String) {
@@ -14,7 +14,7 @@ impl Step<'_> {
         }
         let said = summary.clone();
         self.event(|| EventKind::Claimed { summary: said });
-        if self.state.data.spec.acceptance.is_empty() {
+        if self.state.data.spec.criteria().is_empty() {
             return self.finish(Outcome::Completed, summary);
         }
         self.check_claim(summary);
@@ -32,18 +32,20 @@ impl Step<'_> {
         match self.state.data.workspace.clone() {
             Some(workspace) if workspace.kind == WorkspaceKind::Worktree => {
                 let id = self.expect(Pending::Checkpoint);
-                self.output.effects.push(Effect::Checkpoint { id, workspace });
+                let reason = "handed over".to_owned();
+                self.output.effects.push(Effect::Checkpoint { id, workspace, reason });
                 self.state.data.phase = Phase::Checkpointing { summary };
             }
             _ => self.verify(summary),
         }
     }
 
-    pub(crate) fn on_checkpointed(&mut self, made: Result<String, String>) {
+    pub(crate) fn on_checkpointed(&mut self, made: Result<Checkpoint, String>) {
         let Phase::Checkpointing { summary } = self.state.data.phase.clone() else { return };
         match made {
             Ok(checkpoint) => {
-                self.event(|| EventKind::Checkpointed { checkpoint });
+                self.event(|| EventKind::Checkpointed { checkpoint: checkpoint.name.clone() });
+                self.state.data.frozen = Some(checkpoint);
                 self.verify(summary);
             }
             Err(reason) => {
@@ -55,19 +57,27 @@ impl Step<'_> {
     fn verify(&mut self, summary: String) {
         let Some(workspace) = self.state.data.workspace.clone() else { return };
         let id = self.expect(Pending::Verify);
-        let criteria = self.state.data.spec.acceptance.clone();
-        let sandbox = self.state.data.spec.sandbox.clone();
-        self.output.effects.push(Effect::Verify { id, criteria, workspace, sandbox });
+        let data = &self.state.data;
+        self.output.effects.push(Effect::Verify {
+            id,
+            criteria: data.spec.criteria(),
+            workspace,
+            spec: data.spec.workspace.clone(),
+            folder: data.spec.folder.clone(),
+            base: data.base.clone(),
+            frozen: data.frozen.clone(),
+            sandbox: data.spec.sandbox.clone(),
+        });
         self.state.data.phase = Phase::Verifying { summary };
     }
 
-    pub(crate) fn on_verified(&mut self, verdict: Result<Vec<CriterionResult>, String>) {
+    pub(crate) fn on_verified(&mut self, verdict: Result<Verdict, String>) {
         let summary = match &self.state.data.phase {
             Phase::Verifying { summary } => summary.clone(),
             _ => String::new(),
         };
-        let results = match verdict {
-            Ok(results) => results,
+        let verdict = match verdict {
+            Ok(verdict) => verdict,
             Err(reason) => {
                 return self.finish(
                     Outcome::Failed,
@@ -75,26 +85,21 @@ impl Step<'_> {
                 );
             }
         };
-        for result in &results {
+        for result in &verdict.results {
             self.event(|| EventKind::CriterionChecked { result: result.clone() });
         }
         // A verdict over fewer criteria than were frozen proves nothing.
-        let complete = results.len() == self.state.data.spec.acceptance.len();
-        let failed = results.iter().filter(|result| !result.passed).count();
-        if complete && failed == 0 {
-            if self.has_more_to_say() {
-                // It was said while the claim was checked.
-                self.state.data.phase = Phase::Ready;
-                return;
-            }
-            return self.finish(Outcome::Verified, summary);
+        let complete = verdict.results.len() == self.state.data.spec.criteria().len();
+        if !complete || verdict.results.iter().any(CriterionResult::fails) {
+            return self.on_verdict_failed(&verdict.results);
         }
-        self.event(|| EventKind::VerdictFailed { failed });
-        if let Some(reason) = self.state.data.streak.on_verdict_failed(&results) {
-            return self.finish(Outcome::Stuck, reason);
+        if self.has_more_to_say() {
+            // It was said while the claim was checked.
+            self.state.data.phase = Phase::Ready;
+            return;
         }
-        self.state.data.phase = Phase::Ready;
-        let (driver, situation) = self.driver();
-        driver.observe(&situation, &Fact::VerdictFailed(&results));
+        // What was protected stayed so; that alone proves nothing.
+        let proven = !self.state.data.spec.acceptance.is_empty();
+        self.finish(if proven { Outcome::Verified } else { Outcome::Completed }, summary);
     }
 }

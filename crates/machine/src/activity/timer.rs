@@ -75,6 +75,7 @@ impl Step<'_> {
             Phase::Checkpointing { summary } | Phase::Verifying { summary } => {
                 self.check_claim(summary)
             }
+            Phase::RollingBack { to } => self.roll_back(to),
             Phase::Waiting(Wait::Until { at, .. }) => self.set_alarm(at),
             Phase::New
             | Phase::Ready

@@ -277,5 +277,5 @@ fn read_workspace(at: &Cursor<'_>, problems: &mut Problems) -> WorkspaceSpec {
     let patterns = at.get("protect").map(|list| list.items(problems)).unwrap_or_default();
     let protect =
         patterns.iter().filter_map(|pattern| criteria::inside(pattern, problems)).collect();
-    WorkspaceSpec { kind, protect }
+    WorkspaceSpec { kind, protect, ..WorkspaceSpec::default() }
 }

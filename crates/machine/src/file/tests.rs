@@ -84,6 +84,8 @@ fn every_key_of_a_task_file_arrives() {
         exit,
         stdout: stdout.map(str::to_owned),
         timeout,
+        repeat: 1,
+        red_first: false,
     };
     let file = Criterion::File {
         path: "src/lib.rs".to_owned(),

@@ -64,6 +64,7 @@ mod tests {
             exit: Some(1),
             evidence: evidence.to_owned(),
             millis: 5,
+            ..CriterionResult::default()
         }]
     }
 

@@ -25,6 +25,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::rig::{check_of, read, registry, shell, spec};
+use machine::verdict::{Checkpoint, Verdict};
 
 /// One random number pair decides an input, given the state: mostly fitting ones, some that do not fit.
 type Seed = (u8, u16);
@@ -189,6 +190,7 @@ fn report(state: &State, seed: u16) -> Input {
         exit: Some(0),
         evidence: String::new(),
         millis: 1,
+        ..CriterionResult::default()
     };
     match kind {
         Pending::Call(_) => Input::ToolEnded(id, result(seed / 11)),
@@ -203,8 +205,17 @@ fn report(state: &State, seed: u16) -> Input {
         }
         Pending::Decider(_) => Signal::ModelReplied(id, Box::new(judged(seed / 2))).into(),
         Pending::Model => Signal::ModelReplied(id, Box::new(replied(seed))).into(),
-        Pending::Checkpoint => Signal::Checkpointed(id, Ok("abc".to_owned())).into(),
-        Pending::Verify => Signal::Verified(id, Ok(vec![checked])).into(),
+        Pending::Checkpoint => Signal::Checkpointed(
+            id,
+            Ok(Checkpoint { name: "abc".to_owned(), tree: "tree".to_owned() }),
+        )
+        .into(),
+        Pending::Restore if seed % 5 == 1 => Signal::Restored(id, Err("no".to_owned())).into(),
+        Pending::Restore => {
+            let undo = Checkpoint { name: "before".to_owned(), tree: "tree".to_owned() };
+            Signal::Restored(id, Ok(undo)).into()
+        }
+        Pending::Verify => Signal::Verified(id, Ok(Verdict::of(vec![checked]))).into(),
         Pending::Alarm | Pending::Deadline | Pending::Retry | Pending::DeciderTimer(_) => {
             Signal::TimerFired(id).into()
         }

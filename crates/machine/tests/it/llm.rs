@@ -13,6 +13,7 @@ use machine::tool::{Status, ToolResult};
 use serde_json::{Value, json};
 
 use crate::rig::{Rig, check_of, spec};
+use machine::verdict::Verdict;
 
 fn task() -> TaskSpec {
     let driver = DriverSpec { name: "llm".to_owned(), config: json!({ "model": "script/x" }) };
@@ -120,9 +121,10 @@ fn a_failed_check_with_the_end_of_its_output_is_in_the_next_question() {
         exit: Some(2),
         evidence: "3 tests failed".to_owned(),
         millis: 1,
+        ..CriterionResult::default()
     };
     let verify = rig.effect("verify");
-    rig.input(Signal::Verified(verify, Ok(vec![failed])).into());
+    rig.input(Signal::Verified(verify, Ok(Verdict::of(vec![failed]))).into());
     let last = sent(&rig).pop().unwrap();
     assert_eq!(
         last,
@@ -265,8 +267,9 @@ fn in_a_chat_a_failed_check_goes_back_to_the_model_and_the_chat_goes_on() {
         exit: Some(2),
         evidence: String::new(),
         millis: 1,
+        ..CriterionResult::default()
     };
-    rig.input(Signal::Verified(verify, Ok(vec![failed])).into());
+    rig.input(Signal::Verified(verify, Ok(Verdict::of(vec![failed]))).into());
     assert!(sent(&rig).pop().unwrap().contains("was not accepted"));
     answer(&mut rig, Ok(reply(vec![text("mended")], StopReason::EndTurn)));
     assert!(matches!(rig.state.standing(), Standing::AwaitingPerson { .. }), "not claimed again");
@@ -401,9 +404,10 @@ fn a_full_context_is_summed_up_and_what_must_not_be_lost_is_kept_word_for_word()
         exit: Some(2),
         evidence: "3 tests failed".to_owned(),
         millis: 1,
+        ..CriterionResult::default()
     };
     let verify = rig.effect("verify");
-    rig.input(Signal::Verified(verify, Ok(vec![failed])).into());
+    rig.input(Signal::Verified(verify, Ok(Verdict::of(vec![failed]))).into());
     step(&mut rig, 900, "C");
     answer(&mut rig, Ok(reply(vec![text("second")], StopReason::EndTurn)));
     assert!(sent(&rig)[0].contains("3 tests failed"), "{:?}", sent(&rig));

@@ -29,7 +29,7 @@ pub(crate) fn spec(config: Value) -> TaskSpec {
         driver: DriverSpec { name: "scripted".to_owned(), config },
         budget: Budget::default(),
         acceptance: Vec::new(),
-        workspace: WorkspaceSpec { kind: Some(WorkspaceKind::InPlace), protect: Vec::new() },
+        workspace: WorkspaceSpec { kind: Some(WorkspaceKind::InPlace), ..WorkspaceSpec::default() },
         policy: Policy::default(),
         sandbox: machine::policy::sandbox::SandboxSpec::default(),
         folder: "/project".to_owned(),
@@ -44,6 +44,8 @@ pub(crate) fn check_of(command: &str) -> Criterion {
         exit: 0,
         stdout: None,
         timeout: Span::seconds(60),
+        repeat: 1,
+        red_first: false,
     }
 }
 
@@ -151,6 +153,7 @@ fn name(effect: &Effect) -> &'static str {
         Effect::AnswerRequest { .. } => "answer_request",
         Effect::CallModel { .. } => "call_model",
         Effect::Checkpoint { .. } => "checkpoint",
+        Effect::Restore { .. } => "restore",
         Effect::Verify { .. } => "verify",
         Effect::SetTimer { .. } => "set_timer",
         Effect::Cancel { .. } => "cancel",

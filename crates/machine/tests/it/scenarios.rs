@@ -11,6 +11,7 @@ use machine::tool::{Status, ToolResult};
 use serde_json::json;
 
 use crate::rig::{Rig, call, check_of, read, shell, spec};
+use machine::verdict::Verdict;
 
 fn finished(rig: &Rig) -> Option<Outcome> {
     match rig.state.standing() {
@@ -49,7 +50,7 @@ fn late_doubled_and_foreign_signals_are_dropped_and_counted() {
     rig.ended(2, ToolResult::ok("twice"));
     assert_eq!(rig.told(), "[] signal_dropped");
     rig.ended(77, ToolResult::ok("foreign"));
-    rig.input(Signal::Verified(machine::id::EffectId(3), Ok(Vec::new())).into());
+    rig.input(Signal::Verified(machine::id::EffectId(3), Ok(Verdict::of(Vec::new()))).into());
     assert_eq!(rig.state.data().dropped, 3);
     rig.ended(3, ToolResult::ok(""));
     assert_eq!(finished(&rig), Some(Outcome::Completed));
@@ -68,12 +69,13 @@ fn a_failed_verdict_goes_back_to_the_driver_and_a_passed_one_verifies() {
         exit: Some(i32::from(!passed)),
         evidence: "1 test failed".to_owned(),
         millis: 5,
+        ..CriterionResult::default()
     };
     let verify = rig.effect("verify");
-    rig.input(Signal::Verified(verify, Ok(vec![result(false)])).into());
+    rig.input(Signal::Verified(verify, Ok(Verdict::of(vec![result(false)]))).into());
     assert_eq!(rig.told(), "[verify#4] criterion_checked, verdict_failed, claimed");
     let verify = rig.effect("verify");
-    rig.input(Signal::Verified(verify, Ok(vec![result(true)])).into());
+    rig.input(Signal::Verified(verify, Ok(Verdict::of(vec![result(true)]))).into());
     assert_eq!(rig.told(), "[] criterion_checked, task_finished verified");
 }
 
@@ -83,7 +85,7 @@ fn a_verdict_over_fewer_criteria_than_were_frozen_does_not_verify() {
     task.acceptance = vec![check_of("a"), check_of("b")];
     let mut rig = Rig::started(task);
     let verify = rig.effect("verify");
-    rig.input(Signal::Verified(verify, Ok(Vec::new())).into());
+    rig.input(Signal::Verified(verify, Ok(Verdict::of(Vec::new()))).into());
     assert_eq!(finished(&rig), None);
 }
 

@@ -389,7 +389,7 @@ fn spec(steps: u64) -> TaskSpec {
         },
         budget: Budget::default(),
         acceptance: Vec::new(),
-        workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), protect: Vec::new() },
+        workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), ..WorkspaceSpec::default() },
         policy: Policy::default(),
         sandbox: machine::policy::sandbox::SandboxSpec::off(),
         folder: "/".to_owned(),

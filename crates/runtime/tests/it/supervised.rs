@@ -33,7 +33,7 @@ fn spec(config: Value) -> TaskSpec {
         driver: DriverSpec { name: "scripted".to_owned(), config },
         budget: Budget::default(),
         acceptance: Vec::new(),
-        workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), protect: Vec::new() },
+        workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), ..WorkspaceSpec::default() },
         policy: Policy::default(),
         sandbox: machine::policy::sandbox::SandboxSpec::off(),
         folder: "/".to_owned(),

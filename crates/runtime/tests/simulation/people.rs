@@ -222,6 +222,7 @@ fn is_visible(command: &Command, task: &TaskAudit) -> bool {
         Command::Resolve { call: asked, .. } => {
             some(&|kind| matches!(kind, EventKind::CallResolved { call, .. } if call == asked))
         }
+        Command::RollBack { .. } => some(&|kind| matches!(kind, EventKind::RolledBack { .. })),
         Command::HandOver(driver) => {
             task.state.data().successor.is_some()
                 || task.outcome().is_some()

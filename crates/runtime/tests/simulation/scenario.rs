@@ -125,7 +125,7 @@ fn plan(number: u64, turns: u64, random: &mut Random) -> Plan {
         driver,
         budget: budget(random),
         acceptance: Vec::new(),
-        workspace: WorkspaceSpec { kind: None, protect: Vec::new() },
+        workspace: WorkspaceSpec { kind: None, ..WorkspaceSpec::default() },
         policy: policy(random),
         sandbox: machine::policy::sandbox::SandboxSpec::off(),
         folder: "/project".to_owned(),
@@ -138,6 +138,8 @@ fn plan(number: u64, turns: u64, random: &mut Random) -> Plan {
             exit: 0,
             stdout: None,
             timeout: Span::seconds(9),
+            repeat: 1,
+            red_first: false,
         });
     }
     let kinds = [WorkspaceKind::InPlace, WorkspaceKind::Worktree, WorkspaceKind::None];
@@ -281,7 +283,10 @@ pub(crate) fn steady(number: u64, turns: u64) -> Plan {
             driver: DriverSpec { name: "scripted".to_owned(), config: json!({ "turns": turns }) },
             budget: Budget::default(),
             acceptance: Vec::new(),
-            workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), protect: Vec::new() },
+            workspace: WorkspaceSpec {
+                kind: Some(WorkspaceKind::None),
+                ..WorkspaceSpec::default()
+            },
             policy: Policy::default(),
             sandbox: machine::policy::sandbox::SandboxSpec::off(),
             folder: "/project".to_owned(),

@@ -249,7 +249,10 @@ impl Task {
             driver: DriverSpec { name: "llm".to_owned(), config },
             budget: Budget::default(),
             acceptance: Vec::new(),
-            workspace: WorkspaceSpec { kind: Some(WorkspaceKind::InPlace), protect: Vec::new() },
+            workspace: WorkspaceSpec {
+                kind: Some(WorkspaceKind::InPlace),
+                ..WorkspaceSpec::default()
+            },
             policy: Policy::default(),
             sandbox: machine::policy::sandbox::SandboxSpec::off(),
             folder: self.folder.to_str().unwrap().to_owned(),

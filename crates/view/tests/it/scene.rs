@@ -34,7 +34,7 @@ pub(crate) fn spec(driver: &str, config: Value) -> TaskSpec {
         driver: DriverSpec { name: driver.to_owned(), config },
         budget: Budget { max_turns: Some(2), ..Budget::default() },
         acceptance: Vec::new(),
-        workspace: WorkspaceSpec { kind: Some(WorkspaceKind::InPlace), protect: Vec::new() },
+        workspace: WorkspaceSpec { kind: Some(WorkspaceKind::InPlace), ..WorkspaceSpec::default() },
         policy: Policy::default(),
         sandbox: machine::policy::sandbox::SandboxSpec::default(),
         folder: "/work".to_owned(),
@@ -60,6 +60,8 @@ pub(crate) fn shell(command: &str) -> Criterion {
         exit: 0,
         stdout: None,
         timeout: machine::time::Span::seconds(9),
+        repeat: 1,
+        red_first: false,
     }
 }
 

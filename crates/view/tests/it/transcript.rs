@@ -10,6 +10,7 @@ use machine::tool::{Status, ToolResult};
 use view::transcript::{Detail, Transcript};
 
 use crate::scene::{Scene, asking, shell, workflow};
+use machine::verdict::Verdict;
 
 const DETAIL: Detail = Detail { starts: true, inner: false, output: 2, failure: 5 };
 
@@ -29,8 +30,9 @@ fn a_run_reads_from_the_goal_to_the_verdict() {
         exit: Some(1),
         evidence: "no such file\n".to_owned(),
         millis: 12,
+        ..CriterionResult::default()
     };
-    scene.put(Signal::Verified(id, Ok(vec![result])));
+    scene.put(Signal::Verified(id, Ok(Verdict::of(vec![result]))));
     insta::assert_snapshot!(scene.transcript(DETAIL), @"
     task k3v9: make the numbers add up
       driver workflow, 1 acceptance criterion

@@ -6,6 +6,7 @@ use machine::tool::{Status, ToolResult};
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, asking, shell, spec, workflow};
+use machine::verdict::Verdict;
 
 #[test]
 fn a_running_task_names_what_runs_and_for_how_long() {
@@ -190,9 +191,15 @@ fn a_verified_task_shows_its_criteria() {
     scene.end(ToolResult::ok(""));
     let id = scene.next_effect();
     let title = "shell: test -s out.txt".to_owned();
-    let passed =
-        CriterionResult { title, passed: true, exit: Some(0), evidence: String::new(), millis: 7 };
-    scene.put(Signal::Verified(id, Ok(vec![passed])));
+    let passed = CriterionResult {
+        title,
+        passed: true,
+        exit: Some(0),
+        evidence: String::new(),
+        millis: 7,
+        ..CriterionResult::default()
+    };
+    scene.put(Signal::Verified(id, Ok(Verdict::of(vec![passed]))));
     scene.pid = None;
     insta::assert_snapshot!(scene.why(), @"
     task k3v9: make the numbers add up

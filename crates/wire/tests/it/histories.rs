@@ -33,6 +33,7 @@ use wire::model::script::{Mode, Served, render};
 use wire::model::{Dialect, ErrorKind, ModelRequest, Stream, ToolDeclaration, accepts};
 
 use crate::rig::{assistant, request, text, tool_result, tool_use, user};
+use machine::verdict::{Checkpoint, Verdict};
 
 pub(crate) fn dialect(served: Served) -> Box<dyn Dialect> {
     match served {
@@ -131,8 +132,13 @@ fn task() -> TaskSpec {
             exit: 0,
             stdout: None,
             timeout: Span::seconds(1),
+            repeat: 1,
+            red_first: false,
         }],
-        workspace: WorkspaceSpec { kind: Some(WorkspaceKind::Worktree), protect: Vec::new() },
+        workspace: WorkspaceSpec {
+            kind: Some(WorkspaceKind::Worktree),
+            ..WorkspaceSpec::default()
+        },
         policy: Policy::default(),
         sandbox: machine::policy::sandbox::SandboxSpec::default(),
         folder: "/project".to_owned(),
@@ -241,6 +247,7 @@ impl Rig {
             exit: Some(1),
             evidence: String::new(),
             millis: 1,
+            ..CriterionResult::default()
         };
         let result = match seed / 7 % 4 {
             0 => ToolResult::ok(""),
@@ -256,8 +263,13 @@ impl Rig {
                 let reply = answer(seed);
                 Signal::ModelReplied(id, Box::new(reply)).into()
             }
-            Pending::Checkpoint => Signal::Checkpointed(id, Ok("c".to_owned())).into(),
-            Pending::Verify => Signal::Verified(id, Ok(vec![criterion])).into(),
+            Pending::Checkpoint => Signal::Checkpointed(
+                id,
+                Ok(Checkpoint { name: "c".to_owned(), tree: "tree".to_owned() }),
+            )
+            .into(),
+            Pending::Restore => Signal::Restored(id, Err("no".to_owned())).into(),
+            Pending::Verify => Signal::Verified(id, Ok(Verdict::of(vec![criterion]))).into(),
             Pending::Consult | Pending::Decider(_) => {
                 Signal::Consulted(id, Err("no".to_owned())).into()
             }
@@ -315,6 +327,7 @@ impl Rig {
             Phase::Waiting(_) => "waiting",
             Phase::Checkpointing { .. } => "checkpointing",
             Phase::Verifying { .. } => "verifying",
+            Phase::RollingBack { .. } => "going back",
             Phase::Finished { .. } => "finished",
         }
     }

@@ -260,6 +260,7 @@ impl World {
                         exit: Some(1),
                         evidence: "no".to_owned(),
                         millis: 0,
+                        ..CriterionResult::default()
                     }]));
                 }
                 Decision::GiveUp { reason, stuck } => {

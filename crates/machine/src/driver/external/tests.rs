@@ -121,6 +121,7 @@ fn a_plugin_hears_everything_once_and_gets_its_state_back() {
         exit: Some(2),
         evidence: "no".to_owned(),
         millis: 5,
+        ..CriterionResult::default()
     };
     plugin.tell(&Fact::VerdictFailed(&[failed]));
     let question = plugin.question();

@@ -146,6 +146,7 @@ fn a_failed_verdict_is_in_the_prompt_with_the_end_of_its_evidence() {
         exit: Some(1),
         evidence,
         millis: 3,
+        ..CriterionResult::default()
     };
     let long = format!("{}\nthe end", "x".repeat(3000));
     driver.observe(

@@ -250,6 +250,7 @@ fn a_failed_verdict_ends_it_and_notes_are_ignored() {
             exit: Some(0),
             evidence: String::new(),
             millis: 1,
+            ..CriterionResult::default()
         },
         CriterionResult {
             title: "shell: make".to_owned(),
@@ -257,6 +258,7 @@ fn a_failed_verdict_ends_it_and_notes_are_ignored() {
             exit: Some(2),
             evidence: "no rule".to_owned(),
             millis: 1,
+            ..CriterionResult::default()
         },
     ];
     rig.observe(&Fact::VerdictFailed(&failed));

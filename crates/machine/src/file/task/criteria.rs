@@ -88,6 +88,8 @@ fn read_shell(
         exit: exit.unwrap_or(0),
         stdout,
         timeout: timeout.unwrap_or_else(default_check_timeout),
+        repeat: 1,
+        red_first: false,
     })
 }
 

@@ -61,7 +61,10 @@ impl Place {
             },
             budget: Budget::default(),
             acceptance: Vec::new(),
-            workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), protect: Vec::new() },
+            workspace: WorkspaceSpec {
+                kind: Some(WorkspaceKind::None),
+                ..WorkspaceSpec::default()
+            },
             policy: Policy::default(),
             sandbox: machine::policy::sandbox::SandboxSpec::off(),
             folder: self.folder.path().join("project").to_str().unwrap().to_owned(),

@@ -19,6 +19,8 @@ fn shell(command: &str) -> Criterion {
         exit: 0,
         stdout: None,
         timeout: Span::seconds(30),
+        repeat: 1,
+        red_first: false,
     }
 }
 
@@ -49,6 +51,8 @@ fn a_command_passes_by_its_exit_code_and_its_output() {
         exit,
         stdout: Some(stdout.to_owned()),
         timeout: Span::seconds(30),
+        repeat: 1,
+        red_first: false,
     };
     assert!(check(place.path(), with("echo a; echo 12 passed; exit 2", 2, "^\\d+ passed$")).passed);
     let result = check(place.path(), with("echo 12 passed >&2", 0, "passed"));
@@ -73,6 +77,8 @@ fn a_megabyte_of_output_passes_with_its_end_as_evidence() {
         exit: 0,
         stdout: Some("needle".to_owned()),
         timeout: Span::seconds(30),
+        repeat: 1,
+        red_first: false,
     };
     assert!(check(place.path(), deep).passed);
 }
@@ -86,6 +92,8 @@ fn a_command_that_hangs_or_is_killed_has_failed() {
         exit: 0,
         stdout: None,
         timeout: Span(300),
+        repeat: 1,
+        red_first: false,
     };
     let result = check(place.path(), hanging);
     assert!(!result.passed && result.exit.is_none());

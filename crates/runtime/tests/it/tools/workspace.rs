@@ -158,11 +158,12 @@ fn without_a_repository_or_a_commit_the_folder_itself_is_the_workspace() {
         let workspace = open("t", &WorkspaceSpec::default(), folder, &state).unwrap();
         assert_eq!(workspace.kind, WorkspaceKind::InPlace);
         assert_eq!(path_of(&workspace), folder.canonicalize().unwrap());
-        let wanted = WorkspaceSpec { kind: Some(WorkspaceKind::Worktree), protect: Vec::new() };
+        let wanted =
+            WorkspaceSpec { kind: Some(WorkspaceKind::Worktree), ..WorkspaceSpec::default() };
         let reason = open("t", &wanted, folder, &state).unwrap_err();
         assert!(reason.contains("make a commit, or set kind = \"in_place\""), "{reason}");
     }
-    let none = WorkspaceSpec { kind: Some(WorkspaceKind::None), protect: Vec::new() };
+    let none = WorkspaceSpec { kind: Some(WorkspaceKind::None), ..WorkspaceSpec::default() };
     assert_eq!(open("t", &none, &plain, &state).unwrap().path, None);
     assert!(open("../t", &none, &plain, &state).unwrap_err().contains("is not a task id"));
     assert!(open("t", &WorkspaceSpec::default(), Path::new("/no/such"), &state).is_err());
@@ -215,8 +216,8 @@ fn a_hostile_repository_runs_nothing() {
     plant(&top, &canary);
     let workspace = opened(&top, &state);
     assert_eq!(fs::read_to_string(path_of(&workspace).join("file")).unwrap(), "committed\n");
-    checkpoint("t1", &workspace, &state, &Cancel::new()).unwrap();
-    checkpoint("t2", &in_place(&top), &state, &Cancel::new()).unwrap();
+    checkpoint("t1", &workspace, "kept", &state, &Cancel::new()).unwrap();
+    checkpoint("t2", &in_place(&top), "kept", &state, &Cancel::new()).unwrap();
     assert!(!canary.exists(), "{}", fs::read_to_string(&canary).unwrap());
 }
 
@@ -243,7 +244,7 @@ fn a_checkpoint_holds_every_file_byte_for_byte_and_touches_nothing() {
     fs::write(nested.join("new"), "not committed there").unwrap();
 
     let cancel = Cancel::new();
-    let first = checkpoint("t", &in_place(&top), &state, &cancel).unwrap();
+    let first = checkpoint("t", &in_place(&top), "kept", &state, &cancel).unwrap().name;
     let store = state.join("checkpoints/t.git");
     let shown = |what: &str| {
         let output = Command::new("git")
@@ -272,7 +273,7 @@ fn a_checkpoint_holds_every_file_byte_for_byte_and_touches_nothing() {
     }
     fs::remove_file(top.join("untracked")).unwrap();
     fs::write(store.join("index.lock"), "").unwrap();
-    let second = checkpoint("t", &in_place(&top), &state, &cancel).unwrap();
+    let second = checkpoint("t", &in_place(&top), "kept", &state, &cancel).unwrap().name;
     let listed = git(
         all.path(),
         &[
@@ -296,7 +297,7 @@ fn a_checkpoint_of_a_worktree_covers_it_whole() {
     let (all, top, state) = repository();
     let workspace = opened(&top.join("sub/deep"), &state);
     fs::write(path_of(&workspace).join("../../above"), "x").unwrap();
-    let commit = checkpoint("t1", &workspace, &state, &Cancel::new()).unwrap();
+    let commit = checkpoint("t1", &workspace, "kept", &state, &Cancel::new()).unwrap();
     let store = state.join("checkpoints/t1.git");
     let listed = git(
         all.path(),
@@ -306,10 +307,10 @@ fn a_checkpoint_of_a_worktree_covers_it_whole() {
             "ls-tree",
             "-r",
             "--name-only",
-            &format!("{commit}:files"),
+            &format!("{}:files", commit.name),
         ],
     );
     assert_eq!(listed, "above\nfile\nsub/deep/inner");
     let none = Workspace { kind: WorkspaceKind::None, path: None, branch: None, base: None };
-    assert!(checkpoint("t1", &none, &state, &Cancel::new()).is_err());
+    assert!(checkpoint("t1", &none, "kept", &state, &Cancel::new()).is_err());
 }

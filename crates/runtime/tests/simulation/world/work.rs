@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::{Happening, World, brief};
 use crate::audit::Check;
 use crate::bug::Bug;
+use machine::verdict::{Checkpoint, Verdict};
 
 /// One attempt at an effect.
 #[derive(Debug)]
@@ -282,11 +283,17 @@ impl World {
             Effect::CallModel { id, call, .. } => {
                 Signal::ModelReplied(id, Box::new(think(&call))).into()
             }
-            Effect::Checkpoint { id, .. } => {
-                Signal::Checkpointed(id, Ok(format!("tree-{}", id.0))).into()
+            Effect::Checkpoint { id, .. } => Signal::Checkpointed(
+                id,
+                Ok(Checkpoint { name: format!("tree-{}", id.0), tree: "tree".to_owned() }),
+            )
+            .into(),
+            Effect::Restore { id, to, .. } => {
+                let name = format!("before-{to}");
+                Signal::Restored(id, Ok(Checkpoint { name, tree: "tree".to_owned() })).into()
             }
             Effect::Verify { id, criteria, .. } => {
-                Signal::Verified(id, Ok(self.verdict(task, id, &criteria))).into()
+                Signal::Verified(id, Ok(Verdict::of(self.verdict(task, id, &criteria)))).into()
             }
             // The supervisor keeps timers and turns cancels into calls; nobody asks through a gate.
             Effect::SetTimer { id, .. }
@@ -308,7 +315,14 @@ impl World {
                 let passed = !self.chance(4);
                 let evidence = format!("seen by effect {}", id.0);
                 let exit = Some(i32::from(!passed));
-                CriterionResult { title: criterion.title(), passed, exit, evidence, millis: 3 }
+                CriterionResult {
+                    title: criterion.title(),
+                    passed,
+                    exit,
+                    evidence,
+                    millis: 3,
+                    ..CriterionResult::default()
+                }
             })
             .collect();
         if results.iter().all(|result| result.passed) {
@@ -346,6 +360,7 @@ fn name(effect: &Effect) -> String {
         Effect::AnswerRequest { .. } => "answer a worker".to_owned(),
         Effect::CallModel { .. } => "call a model".to_owned(),
         Effect::Checkpoint { .. } => "checkpoint".to_owned(),
+        Effect::Restore { .. } => "restore".to_owned(),
         Effect::Verify { .. } => "verify".to_owned(),
         Effect::SetTimer { .. } => "timer".to_owned(),
         Effect::Cancel { .. } => "cancel".to_owned(),

@@ -1,0 +1,266 @@
+//! Coding agents: programs with a loop of their own, driven from outside. What one says and what it can be told is the
+//! same for all of them; the bytes of each are in `wire::agent`.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::message::Usage;
+use crate::stream::StreamEvent;
+
+/// Something an agent said. Exhaustive on purpose: a new one must break every performer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AgentEvent {
+    /// It is there and can be asked; nothing but orders to open may be sent before.
+    Ready(AgentFacts),
+    /// Its conversation has this id; said again when the id changes.
+    Session {
+        /// What it is resumed by.
+        id: String,
+    },
+    /// Text, thinking and tool calls as they stream by; for observers.
+    Stream(StreamEvent),
+    /// It asks whether it may use one of its own tools. It waits for [`AgentOrder::Answer`].
+    Asks(AgentAsk),
+    /// It wants no answer to what it asked any more.
+    Withdrawn {
+        /// What it asked with.
+        key: String,
+    },
+    /// One of its tools ended.
+    ToolEnded {
+        /// The agent's id of the call.
+        id: Arc<str>,
+        /// The tool.
+        tool: String,
+        /// Whether it went well.
+        ok: bool,
+        /// What came of it; the beginning, if it is long.
+        text: String,
+    },
+    /// It calls a tool that drivetrain offers. It waits for [`AgentOrder::ToolResult`].
+    Calls {
+        /// What the result is sent with.
+        key: String,
+        /// The tool.
+        tool: String,
+        /// Its parameters.
+        input: Arc<Value>,
+    },
+    /// It says that it is finished, and waits for [`AgentOrder::MayStop`] before its turn ends.
+    WouldStop {
+        /// What it asked with.
+        key: String,
+        /// Its last words.
+        summary: String,
+    },
+    /// What its models cost since the last time it said so.
+    Spent {
+        /// Tokens.
+        usage: Usage,
+        /// Dollars, where the agent counts them itself.
+        usd: Option<f64>,
+    },
+    /// Its model could not be had and will be asked again.
+    Retries {
+        /// The kind in one word.
+        kind: String,
+        /// In how many milliseconds, where it says so.
+        again_in: Option<u64>,
+    },
+    /// It wrote a summary in place of its conversation.
+    Compacted {
+        /// The size before, in tokens, where it says so.
+        before: Option<u64>,
+        /// The size after.
+        after: Option<u64>,
+    },
+    /// A turn began that nobody ordered, such as after a task in its background ended.
+    TurnBegan,
+    /// A turn ended.
+    TurnEnded(AgentTurn),
+    /// It said something that nobody knows. Kept and counted, never acted on.
+    Unknown {
+        /// What kind of message it is, as far as can be seen.
+        kind: String,
+    },
+    /// A line could not be understood.
+    Malformed {
+        /// Why.
+        reason: String,
+        /// The beginning of the line.
+        line: String,
+    },
+}
+
+/// What an agent says of itself at the start.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AgentFacts {
+    /// Its version, as it says.
+    pub version: String,
+    /// What it can do, as it says.
+    pub can: AgentAbilities,
+    /// The modes of permission that it has, the one in force first.
+    pub modes: Vec<String>,
+}
+
+/// What can be done with an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AgentAbilities {
+    /// A conversation can go on in another process.
+    pub resume: bool,
+    /// A conversation can be copied.
+    pub fork: bool,
+    /// It can be told something in the middle of a turn.
+    pub steer: bool,
+    /// A turn can be stopped without ending the process.
+    pub interrupt: bool,
+    /// How much of what it does is asked about.
+    pub gate: GateDepth,
+    /// It says what its models cost.
+    pub usage: bool,
+    /// It says what that is in money.
+    pub cost: bool,
+    /// Its conversation can be made shorter on demand.
+    pub compact: bool,
+}
+
+/// How much of what an agent does goes through the gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateDepth {
+    /// Nothing: only the walls of the sandbox hold it.
+    #[default]
+    Sandbox,
+    /// What its protocol lets it ask about.
+    Protocol,
+    /// What the agent itself would ask a person about.
+    Ask,
+    /// Every call of every tool, and what cannot be asked is refused.
+    Hook,
+}
+
+/// A question of an agent about one of its own tools.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgentAsk {
+    /// What the answer is sent with.
+    pub key: String,
+    /// The agent's id of the call.
+    pub id: Arc<str>,
+    /// The tool, as the agent names it.
+    pub tool: String,
+    /// Its parameters, as the agent has them.
+    pub input: Arc<Value>,
+    /// What it is in words that the gate knows, where that is certain.
+    pub means: AgentMeans,
+}
+
+/// What a call of an agent's own tool does, as far as the gate can judge it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AgentMeans {
+    /// Runs a command line.
+    Command(String),
+    /// Reads below this path.
+    Read(String),
+    /// Changes this file.
+    Write(Vec<String>),
+    /// Fetches from this address.
+    Fetch(String),
+    /// Keeps to the agent itself: plans, lists, its own helpers, whose calls are asked about one by one.
+    Inner,
+    /// Something else.
+    Other,
+}
+
+/// How a turn of an agent ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentTurn {
+    /// How.
+    pub end: AgentEnd,
+    /// Its last words, or what is wrong.
+    pub text: String,
+    /// Whether drivetrain ordered it; not for one that began by itself.
+    pub ordered: bool,
+    /// How many calls of its own tools were refused.
+    pub refused: u64,
+}
+
+/// The ways a turn can end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentEnd {
+    /// It has nothing more to do, it says.
+    Done,
+    /// It was stopped from outside.
+    Interrupted,
+    /// A limit of the agent's own was reached.
+    Limit,
+    /// Its model refused.
+    Refused,
+    /// Its conversation is longer than its model takes.
+    ContextOverflow,
+    /// Its model could not be had.
+    Model {
+        /// The kind in one word, as for models that drivetrain asks itself.
+        kind: String,
+        /// The status of the answer, where there is one.
+        status: Option<u16>,
+        /// Whether the same may go well later.
+        again: bool,
+        /// In how many milliseconds, where that is known.
+        after: Option<u64>,
+    },
+    /// The conversation that was to be resumed is not there.
+    NoSession,
+    /// Something else went wrong.
+    Failed,
+}
+
+/// What an agent can be told. What an adapter cannot say gives an error that names it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AgentOrder {
+    /// Begin a turn.
+    Prompt {
+        /// What it is asked.
+        text: String,
+    },
+    /// Say something in the middle of a turn.
+    Steer {
+        /// What it is told.
+        text: String,
+    },
+    /// Answer a question about a tool.
+    Answer {
+        /// What it asked with.
+        key: String,
+        /// The call may run, with these parameters if they are others; or the reason why not.
+        may: Result<Option<Value>, String>,
+    },
+    /// Give the result of a tool that drivetrain offers.
+    ToolResult {
+        /// What it asked with.
+        key: String,
+        /// What came of it, or what is wrong.
+        result: Result<String, String>,
+    },
+    /// Answer [`AgentEvent::WouldStop`].
+    MayStop {
+        /// What it asked with.
+        key: String,
+        /// What is missing; it may stop if nothing is.
+        missing: Option<String>,
+    },
+    /// Stop the turn.
+    Interrupt,
+    /// Ask this model from here on.
+    SetModel {
+        /// The model, as the agent names it.
+        model: String,
+    },
+    /// Write a summary in place of the conversation.
+    Compact {
+        /// What to keep in mind; may be empty.
+        focus: String,
+    },
+}
