@@ -87,6 +87,13 @@ pub enum AgentEvent {
     TurnBegan,
     /// A turn ended.
     TurnEnded(AgentTurn),
+    /// It refused an order that it had been sent, or the order came too late for it.
+    OrderFailed {
+        /// The order in one word, such as `steer`.
+        order: String,
+        /// Why, as the agent says.
+        reason: String,
+    },
     /// It said something that nobody knows. Kept and counted, never acted on.
     Unknown {
         /// What kind of message it is, as far as can be seen.
