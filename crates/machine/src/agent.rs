@@ -286,6 +286,9 @@ pub struct AgentTurn {
     /// How many tasks of its own still run in its background; each may begin a turn when it ends.
     #[serde(default)]
     pub background: u64,
+    /// How many prompts came too late for this turn and will be answered by another one, which begins by itself.
+    #[serde(default)]
+    pub queued: u64,
 }
 
 /// The ways a turn can end.
