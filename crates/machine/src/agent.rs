@@ -146,6 +146,13 @@ pub enum AgentEvent {
     },
     /// Text, thinking and tool calls as they stream by; for observers.
     Stream(StreamEvent),
+    /// The same from a helper that it started; the helper's answers are told apart by the call that started it.
+    Helper {
+        /// The agent's id of the call that started the helper.
+        parent: Arc<str>,
+        /// What the helper's model says.
+        event: StreamEvent,
+    },
     /// It asks whether it may use one of its own tools. It waits for [`AgentOrder::Answer`].
     Asks(AgentAsk),
     /// It wants no answer to what it asked any more.
@@ -205,6 +212,13 @@ pub enum AgentEvent {
     TurnBegan,
     /// A turn ended.
     TurnEnded(AgentTurn),
+    /// It refused an order that it had been sent, or the order came too late for it.
+    OrderFailed {
+        /// The order in one word, such as `steer`.
+        order: String,
+        /// Why, as the agent says.
+        reason: String,
+    },
     /// It said something that nobody knows. Kept and counted, never acted on.
     Unknown {
         /// What kind of message it is, as far as can be seen.
@@ -228,6 +242,27 @@ pub struct AgentFacts {
     pub can: AgentAbilities,
     /// The modes of permission that it has, the one in force first.
     pub modes: Vec<String>,
+    /// Whether this version is one that was tried.
+    #[serde(default)]
+    pub support: AgentSupport,
+    /// What this version lacks, and what is done about it; one sentence each.
+    #[serde(default)]
+    pub limits: Vec<String>,
+}
+
+/// Whether a version of an agent is one that drivetrain was tried with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentSupport {
+    /// It does not say its version, or not in a form that can be compared.
+    #[default]
+    Unknown,
+    /// Older than the oldest that was tried.
+    Older,
+    /// Within what was tried.
+    Tested,
+    /// Newer than the newest that was tried.
+    Newer,
 }
 
 /// What can be done with an agent.
@@ -279,6 +314,8 @@ pub struct AgentAsk {
     pub input: Arc<Value>,
     /// What it is in words that the gate knows, where that is certain.
     pub means: AgentMeans,
+    /// The helper of the agent that calls, as the agent names it; nothing for the agent itself.
+    pub helper: Option<Arc<str>>,
 }
 
 /// What a call of an agent's own tool does, as far as the gate can judge it.
@@ -310,6 +347,12 @@ pub struct AgentTurn {
     pub ordered: bool,
     /// How many calls of its own tools were refused.
     pub refused: u64,
+    /// How many tasks of its own still run in its background; each may begin a turn when it ends.
+    #[serde(default)]
+    pub background: u64,
+    /// How many prompts came too late for this turn and will be answered by another one, which begins by itself.
+    #[serde(default)]
+    pub queued: u64,
 }
 
 /// The ways a turn can end.
