@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use wire::gate::Toolbox;
 
 use crate::acceptance;
+use crate::agent::{Agents, Turn};
 use crate::checkpoint;
 use crate::gate::Gates;
 use crate::home::Home;
@@ -50,6 +51,7 @@ pub struct World {
     models: Arc<Models>,
     servers: Arc<Mcp>,
     gates: Arc<Gates>,
+    agents: Arc<Agents>,
     home: Home,
 }
 
@@ -87,6 +89,7 @@ impl World {
             models: Arc::new(own_models(home)),
             servers: Arc::new(servers),
             gates,
+            agents: Arc::new(Agents::new(home.root().to_owned(), Some(marks.clone()))),
             tools: Arc::new(ToolServices {
                 blobs,
                 mark_dir: Some(marks),
@@ -309,6 +312,20 @@ impl Perform for World {
                     move |message| no_reply(id, message),
                 );
             }
+            Effect::AskAgent { id, call, workspace, sandbox, folder: _ } => {
+                let (agents, inbox) = (Arc::clone(&self.agents), self.inbox.clone());
+                let turn = Turn { task: task.clone(), effect: id, call, workspace, sandbox };
+                self.spawn(
+                    task,
+                    id,
+                    move |cancel| {
+                        let ended = agents.turn(&turn, &inbox, cancel);
+                        Signal::AgentEnded(id, ended).into()
+                    },
+                    move |reason| Signal::AgentEnded(id, Err(reason)).into(),
+                );
+            }
+            Effect::TellAgent { turn, order, .. } => self.agents.tell(task, turn, order),
             Effect::Checkpoint { id, workspace, reason } => {
                 let (name, home) = (task.clone(), self.home.clone());
                 self.spawn(
@@ -396,6 +413,7 @@ impl Perform for World {
             self.running.waiting.fetch_sub(1, Ordering::Relaxed);
         }
         drop(effects);
+        self.agents.close(task);
         self.plugins.close(task.as_str());
         self.gates.close(task);
         self.models.close(task.as_str());
