@@ -2,6 +2,7 @@
 
 mod acceptance;
 pub(crate) mod approval;
+mod checkpoint;
 mod consult;
 mod decider;
 mod gate;

@@ -325,6 +325,7 @@ impl Rig {
             }
             Phase::Consulting { .. } => "asking",
             Phase::Waiting(_) => "waiting",
+            Phase::KeepingBase => "keeping_base",
             Phase::Checkpointing { .. } => "checkpointing",
             Phase::Verifying { .. } => "verifying",
             Phase::RollingBack { .. } => "going back",
