@@ -326,6 +326,7 @@ impl Rig {
             }
             Phase::Consulting { .. } => "asking",
             Phase::Waiting(_) => "waiting",
+            Phase::KeepingBase => "keeping_base",
             Phase::Checkpointing { .. } => "checkpointing",
             Phase::Verifying { .. } => "verifying",
             Phase::RollingBack { .. } => "going back",
