@@ -5,6 +5,7 @@ pub(crate) mod approval;
 mod consult;
 mod decider;
 mod gate;
+mod judge;
 mod model_call;
 pub mod request;
 mod rollback;

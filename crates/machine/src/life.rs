@@ -161,6 +161,7 @@ impl Step<'_> {
             Phase::Consulting { .. }
             | Phase::Checkpointing { .. }
             | Phase::Verifying { .. }
+            | Phase::Judging(_)
             | Phase::RollingBack { .. }
             | Phase::Waiting(_) => self.state.data.phase = Phase::Ready,
             Phase::New
@@ -241,6 +242,7 @@ impl Step<'_> {
                 | Phase::Consulting { .. }
                 | Phase::Checkpointing { .. }
                 | Phase::Verifying { .. }
+                | Phase::Judging(_)
                 | Phase::RollingBack { .. }
         ) {
             self.close_requests("somebody else decides");

@@ -109,6 +109,9 @@ impl Step<'_> {
                 }
                 if let Some(call) = self.take_decider(id) {
                     self.on_model_decided(call, *reply);
+                } else if self.state.data.pending.get(&id) == Some(&Pending::Judge) {
+                    self.state.data.pending.remove(&id);
+                    self.on_judged(*reply);
                 } else if self.take(id, Pending::Model) {
                     self.on_model_replied(*reply);
                 }
@@ -184,7 +187,7 @@ impl Step<'_> {
             self.state.data.pending.iter().filter(|(_, p)| which(p)).map(|(id, _)| *id).collect();
         for target in targets {
             // Only models cost: the program of a decider reports what it would have said, and that is dropped.
-            if let Some(Pending::Model | Pending::Decider(_)) =
+            if let Some(Pending::Model | Pending::Decider(_) | Pending::Judge) =
                 self.state.data.pending.remove(&target)
             {
                 self.state.data.unpaid.insert(target);

@@ -188,6 +188,11 @@ impl Criterion {
         }
     }
 
+    /// Whether a task can fail by it: all but an opinion that is only told.
+    pub fn decides(&self) -> bool {
+        !matches!(self, Criterion::Judge { decides: false, .. })
+    }
+
     /// The criterion in one line.
     pub fn title(&self) -> String {
         match self {

@@ -4,7 +4,7 @@ use crate::effect::Effect;
 use crate::event::EventKind;
 use crate::state::{Pending, Phase};
 use crate::step::Step;
-use crate::task::{CriterionResult, Outcome, WorkspaceKind};
+use crate::task::{Criterion, CriterionResult, Outcome, WorkspaceKind};
 use crate::verdict::{Checkpoint, Verdict};
 
 impl Step<'_> {
@@ -76,7 +76,7 @@ impl Step<'_> {
             Phase::Verifying { summary } => summary.clone(),
             _ => String::new(),
         };
-        let verdict = match verdict {
+        let mut verdict = match verdict {
             Ok(verdict) => verdict,
             Err(reason) => {
                 return self.finish(
@@ -85,9 +85,20 @@ impl Step<'_> {
                 );
             }
         };
-        for result in &verdict.results {
-            self.event(|| EventKind::CriterionChecked { result: result.clone() });
+        let criteria = self.state.data.spec.criteria();
+        for (place, result) in verdict.results.iter().enumerate() {
+            if !matches!(criteria.get(place), Some(Criterion::Judge { .. })) {
+                self.event(|| EventKind::CriterionChecked { result: result.clone() });
+            }
         }
+        if self.begin_judging(&summary, &mut verdict) {
+            return;
+        }
+        self.settle_verdict(summary, &verdict);
+    }
+
+    /// Everything was checked and judged: the task ends, or its driver is told.
+    pub(crate) fn settle_verdict(&mut self, summary: String, verdict: &Verdict) {
         // A verdict over fewer criteria than were frozen proves nothing.
         let complete = verdict.results.len() == self.state.data.spec.criteria().len();
         if !complete || verdict.results.iter().any(CriterionResult::fails) {
@@ -98,8 +109,8 @@ impl Step<'_> {
             self.state.data.phase = Phase::Ready;
             return;
         }
-        // What was protected stayed so; that alone proves nothing.
-        let proven = !self.state.data.spec.acceptance.is_empty();
+        // What was protected stayed so, and an opinion was heard; that alone proves nothing.
+        let proven = self.state.data.spec.acceptance.iter().any(Criterion::decides);
         self.finish(if proven { Outcome::Verified } else { Outcome::Completed }, summary);
     }
 }
