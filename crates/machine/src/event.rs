@@ -337,6 +337,23 @@ pub enum EventKind {
         /// How it went.
         result: CriterionResult,
     },
+    /// A judge is asked.
+    JudgeAsked {
+        /// The criterion in one line.
+        criterion: String,
+        /// The model.
+        model: String,
+    },
+    /// A judge answered, or could not. What it means is in the criterion that was checked.
+    JudgeReplied {
+        /// The criterion in one line.
+        criterion: String,
+        /// What the answer cost.
+        usage: Usage,
+        /// Why it is no verdict, if it is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
+    },
     /// The claim did not hold; the driver is told.
     VerdictFailed {
         /// How many criteria failed.

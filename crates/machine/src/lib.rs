@@ -4,6 +4,7 @@
 //! randomness come in with the inputs; work for the world goes out as [`effect::Effect`] values. That is why
 //! folding the recorded inputs gives the live state, always.
 
+pub mod acceptance;
 mod activity;
 pub mod agent;
 pub mod driver;

@@ -162,6 +162,7 @@ impl Step<'_> {
             | Phase::KeepingBase
             | Phase::Checkpointing { .. }
             | Phase::Verifying { .. }
+            | Phase::Judging(_)
             | Phase::RollingBack { .. }
             | Phase::Waiting(_) => self.state.data.phase = Phase::Ready,
             Phase::New
@@ -248,6 +249,7 @@ impl Step<'_> {
                 | Phase::Consulting { .. }
                 | Phase::Checkpointing { .. }
                 | Phase::Verifying { .. }
+                | Phase::Judging(_)
                 | Phase::RollingBack { .. }
         ) {
             self.close_requests("somebody else decides");

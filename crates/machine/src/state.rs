@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::acceptance::judge::Judging;
 use crate::activity::request::Requests;
 use crate::driver::{
     Action, Consultation, Decision, Driver, DriverSlot, Fact, Note, Registry, SavedDriver,
@@ -178,6 +179,8 @@ pub enum Phase {
         /// The claim, in the driver's words.
         summary: String,
     },
+    /// Every other criterion passed, and judges are asked, one after the other.
+    Judging(Box<Judging>),
     /// The workspace is given the state of a checkpoint.
     RollingBack {
         /// The name of the checkpoint.
@@ -218,6 +221,10 @@ pub enum Pending {
     Checkpoint,
     /// Checking the claim.
     Verify,
+    /// Asking a judge.
+    Judge,
+    /// Waiting before a judge is asked again.
+    JudgeTimer,
     /// Giving the workspace an earlier state.
     Restore,
     /// Waking the driver.
@@ -592,7 +599,11 @@ impl State {
         let is_timer = |p: &Pending| {
             matches!(
                 p,
-                Pending::Deadline | Pending::Alarm | Pending::Retry | Pending::DeciderTimer(_)
+                Pending::Deadline
+                    | Pending::Alarm
+                    | Pending::Retry
+                    | Pending::DeciderTimer(_)
+                    | Pending::JudgeTimer
             )
         };
         self.data.pending.values().all(is_timer)

@@ -200,6 +200,11 @@ impl Criterion {
         any
     }
 
+    /// Whether a task can fail by it: all but an opinion that is only told.
+    pub fn decides(&self) -> bool {
+        !matches!(self, Criterion::Judge { decides: false, .. })
+    }
+
     /// The criterion in one line.
     pub fn title(&self) -> String {
         match self {

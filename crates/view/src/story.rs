@@ -107,6 +107,8 @@ impl Story {
             | EventKind::ApprovalRequested { .. }
             | EventKind::ApprovalDecided { .. }
             | EventKind::DeciderAsked { .. }
+            | EventKind::JudgeAsked { .. }
+            | EventKind::JudgeReplied { .. }
             | EventKind::CallJudged { .. }
             | EventKind::QuestionAsked { .. }
             | EventKind::CallInDoubt { .. }

@@ -5,6 +5,7 @@
 mod decisions;
 mod gate;
 mod hosts;
+mod judges;
 mod laws;
 mod llm;
 mod records;
