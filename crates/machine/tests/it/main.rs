@@ -7,6 +7,7 @@ mod gate;
 mod hosts;
 mod laws;
 mod llm;
+mod receipt;
 mod records;
 mod requests;
 mod rig;
