@@ -13,6 +13,7 @@ mod fake;
 mod gate;
 mod help;
 mod hostile;
+mod hostile_worker;
 mod mcp;
 mod model;
 mod network;
