@@ -152,6 +152,17 @@ EXAMPLES:
     #[command(after_long_help = "EXAMPLES:\n  drivetrain why 7k3")]
     Why(TaskArgs),
 
+    /// Show the receipt of a verified task, or write it into a file
+    ///
+    /// What was asked, which files were handed over, what was run on them and what came of it, bound to the record of the
+    /// journal that holds the verdict. It is made of the journal alone. `drivetrain verify` runs it again.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain receipt 7k3
+  drivetrain receipt 7k3 -o 7k3.receipt.json
+  drivetrain receipt 7k3 --json | jq -r .result.tree")]
+    Receipt(ReceiptArgs),
+
     /// Hold a task: what runs may end, nothing new begins
     #[command(after_long_help = "EXAMPLES:\n  drivetrain pause 7k3\n  drivetrain resume 7k3")]
     Pause(TaskArgs),
@@ -489,6 +500,17 @@ pub(crate) enum JournalCmd {
 pub(crate) struct TaskArgs {
     /// The task's id, or the beginning of it
     pub(crate) id: String,
+}
+
+/// Arguments of `receipt`.
+#[derive(Debug, Args)]
+pub(crate) struct ReceiptArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+
+    /// Write it into this new file
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// Arguments of `run`.

@@ -16,6 +16,7 @@ pub mod input;
 mod life;
 pub mod message;
 pub mod policy;
+pub mod receipt;
 pub use activity::request;
 pub mod server;
 pub mod shell;

@@ -8,6 +8,7 @@ mod hosts;
 mod judges;
 mod laws;
 mod llm;
+mod receipt;
 mod records;
 mod requests;
 mod rig;
