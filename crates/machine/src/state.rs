@@ -61,6 +61,9 @@ pub struct Data {
     /// The state that was last handed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen: Option<Checkpoint>,
+    /// The checkpoint that somebody asked the workspace to go back to, until it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub going_back: Option<String>,
     /// Tools beside the built-in ones, as their servers last offered them.
     #[serde(default, skip_serializing_if = "no_tools")]
     pub tools: Arc<Vec<ToolOffer>>,
@@ -399,6 +402,7 @@ impl State {
             folder: String::new(),
             servers: Vec::new(),
             files: Vec::new(),
+            forked_from: None,
         };
         State {
             data: Data {
@@ -412,6 +416,7 @@ impl State {
                 workspace: None,
                 base: None,
                 frozen: None,
+                going_back: None,
                 tools: Arc::default(),
                 former_tools: Vec::new(),
                 tools_open: false,
@@ -522,7 +527,7 @@ impl State {
     /// a person or for a moment that is far away.
     pub fn wants_release(&self) -> bool {
         if matches!(self.data.phase, Phase::Finished { .. }) {
-            return true;
+            return !self.data.pending.values().any(|pending| *pending == Pending::Restore);
         }
         let unattended = self.data.attachment.as_ref().is_some_and(|by| !by.attended);
         let timed = |pending: &Pending| matches!(pending, Pending::DeciderTimer(_));

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use machine::task::Workspace;
 use machine::verdict::Checkpoint;
 
+use crate::clock::{Clock, SystemClock};
 use crate::git::Git;
 use crate::process::Cancel;
 use crate::sandbox::masks;
@@ -260,9 +261,7 @@ impl<'s> Store<'s> {
     /// Gives a content a name: the next checkpoint.
     fn commit(&self, content: &Content, reason: &str) -> Result<String, String> {
         let git = self.git(&self.path, &self.index())?;
-        let time = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs());
+        let time = SystemClock.now().0.max(0) / 1000;
         let mut asked = format!(
             "feature done\ncommit {CHECKPOINTS}\nmark :1\n\
              committer drivetrain <drivetrain@localhost> {time} +0000\ndata {}\n{reason}\n",
@@ -363,6 +362,11 @@ impl<'s> Store<'s> {
 
     fn named(&self, name: String) -> Result<Checkpoint, String> {
         Ok(Checkpoint { tree: self.tree(&name)?, name })
+    }
+
+    /// Where the content of all checkpoints is.
+    pub(crate) fn objects(&self) -> PathBuf {
+        self.path.join("objects")
     }
 
     fn index(&self) -> PathBuf {

@@ -11,7 +11,7 @@ use crate::process::{Cancel, Containment, ProcessSpec, Streams, run};
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How git is called.
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Git {
     /// Settings beside the hardened ones, `name=value`.
     pub(crate) settings: Vec<String>,

@@ -62,6 +62,9 @@ struct Running {
     waiting: AtomicUsize,
 }
 
+/// How long what was stopped may take to end before the files it worked in are touched.
+const STOPPING: Duration = Duration::from_secs(60);
+
 impl World {
     /// A performer that reports to `inbox`; `marks` is where child processes are noted.
     pub fn new(inbox: Inbox, home: &Home, marks: PathBuf) -> World {
@@ -224,14 +227,19 @@ impl Perform for World {
                     Workspace { kind: WorkspaceKind::None, path: None, branch: None, base: None };
                 self.inbox.signal(task.clone(), Signal::WorkspaceOpened(id, Ok(nothing)).into());
             }
-            Effect::OpenWorkspace { id, spec, folder } => {
+            Effect::OpenWorkspace { id, spec, folder, forked_from } => {
                 let (name, home) = (task.clone(), self.home.clone());
                 self.spawn(
                     task,
                     id,
-                    move |_| {
-                        let opened =
-                            workspace::open(name.as_str(), &spec, Path::new(&folder), home.root());
+                    move |cancel| {
+                        let (folder, root) = (Path::new(&folder), home.root());
+                        let opened = match forked_from {
+                            None => workspace::open(name.as_str(), &spec, folder, root),
+                            Some(forked) => {
+                                workspace::open_fork(name.as_str(), &forked, root, cancel)
+                            }
+                        };
                         Signal::WorkspaceOpened(id, opened).into()
                     },
                     move |reason| Signal::WorkspaceOpened(id, Err(reason)).into(),
@@ -329,17 +337,15 @@ impl Perform for World {
             }
             Effect::Restore { id, workspace, to } => {
                 let (name, home) = (task.clone(), self.home.clone());
+                let running = Arc::clone(&self.running);
                 self.spawn(
                     task,
                     id,
                     move |cancel| {
-                        let restored = checkpoint::restore(
-                            name.as_str(),
-                            &workspace,
-                            &to,
-                            home.root(),
-                            cancel,
-                        );
+                        let restored = running.until_alone(&name, id).and_then(|()| {
+                            let (name, root) = (name.as_str(), home.root());
+                            checkpoint::restore(name, &workspace, &to, root, cancel)
+                        });
                         Signal::Restored(id, restored).into()
                     },
                     move |reason| Signal::Restored(id, Err(reason)).into(),
@@ -503,6 +509,33 @@ impl Drop for Ending {
 }
 
 impl Running {
+    /// Waits until nothing of a task has a thread but the effect itself: what was stopped may still write while it dies.
+    fn until_alone(&self, task: &TaskId, id: EffectId) -> Result<(), String> {
+        let deadline = Instant::now() + STOPPING;
+        let of_task = (task.clone(), EffectId(0))..=(task.clone(), EffectId(u64::MAX));
+        let mut effects = self.lock();
+        loop {
+            let others = effects.range(of_task.clone()).filter(|((_, other), stop)| {
+                *other != id && matches!(stop, Stop::Handle(_))
+            });
+            let left = deadline.saturating_duration_since(Instant::now());
+            match others.count() {
+                0 => return Ok(()),
+                _ if left.is_zero() => {
+                    return Err("what ran in it was stopped and does not end".to_owned());
+                }
+                _ => {}
+            }
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            effects = self
+                .ended
+                .wait_timeout(effects, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(TaskId, EffectId), Stop>> {
         // The map is whole after any panic: each change is one insert or one remove.
         self.effects.lock().unwrap_or_else(PoisonError::into_inner)

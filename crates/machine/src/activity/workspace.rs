@@ -14,6 +14,7 @@ impl Step<'_> {
             id,
             spec: spec.workspace.clone(),
             folder: spec.folder.clone(),
+            forked_from: spec.forked_from.clone(),
         });
         self.state.data.phase = Phase::OpeningWorkspace;
     }
@@ -22,6 +23,9 @@ impl Step<'_> {
         match opened {
             Ok(workspace) => {
                 self.state.data.workspace = Some(workspace.clone());
+                if let Some(forked) = &self.state.data.spec.forked_from {
+                    self.state.data.base.clone_from(&forked.base);
+                }
                 self.state.data.phase = Phase::Ready;
                 self.event(|| EventKind::WorkspaceOpened { workspace });
             }

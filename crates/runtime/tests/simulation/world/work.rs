@@ -249,7 +249,7 @@ impl World {
         let effect = self.attempts[number].effect.clone();
         let task = self.attempts[number].task.clone();
         match effect {
-            Effect::OpenWorkspace { id, spec, folder } => {
+            Effect::OpenWorkspace { id, spec, folder, .. } => {
                 let kind = spec.kind.unwrap_or(WorkspaceKind::InPlace);
                 let path = (kind != WorkspaceKind::None).then_some(folder);
                 let branch =
