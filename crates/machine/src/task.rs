@@ -69,9 +69,12 @@ pub struct ForkedFrom {
     pub number: u64,
     /// The state itself.
     pub at: Checkpoint,
-    /// The state that changes are counted from, if that is the other task's base; where the task begins if absent.
+    /// The state that the other task began with; that of its commit if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Checkpoint>,
+    /// Whether changes are counted from where this task begins, not from where the other did.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub here: bool,
     /// The commit that the other task's branch began at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,

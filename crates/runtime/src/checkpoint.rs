@@ -59,6 +59,8 @@ pub struct Store<'a> {
     path: PathBuf,
     /// Paths below the workspace that are nobody's work: what masks left behind.
     left_out: Vec<PathBuf>,
+    /// Objects of the user's repository that are read where they lie.
+    borrowed: Option<PathBuf>,
     cancel: &'a Cancel,
 }
 
@@ -158,7 +160,8 @@ impl<'s> Store<'s> {
         let state_home = absolute(state_home)?;
         let path = state_home.join("checkpoints").join(format!("{task}.git"));
         let left_out = Vec::new();
-        let store = Store { task: task.to_owned(), state_home, path, left_out, cancel };
+        let task = task.to_owned();
+        let store = Store { task, state_home, path, left_out, borrowed: None, cancel };
         let wrong = |error: std::io::Error| format!("cannot use {}: {error}", store.path.display());
         let info = store.path.join("info");
         if !info.join("attributes").exists() {
@@ -438,13 +441,16 @@ impl<'s> Store<'s> {
     }
 
     fn git(&self, folder: &Path, index: &Path) -> Result<Git, String> {
-        let env = vec![
+        let mut env = vec![
             ("GIT_DIR".to_owned(), text(&self.path)?),
             ("GIT_WORK_TREE".to_owned(), text(folder)?),
             ("GIT_INDEX_FILE".to_owned(), text(index)?),
             // Attributes are read from the empty tree: those of the workspace change nothing and break nothing.
             ("GIT_ATTR_SOURCE".to_owned(), EMPTY_TREE.to_owned()),
         ];
+        if let Some(objects) = &self.borrowed {
+            env.push(("GIT_ALTERNATE_OBJECT_DIRECTORIES".to_owned(), text(objects)?));
+        }
         let settings = vec!["core.bare=false".to_owned()];
         Ok(Git { env, settings, cwd: Some(folder.to_owned()), cancel: Some(self.cancel.clone()) })
     }

@@ -24,7 +24,8 @@ impl Step<'_> {
             Ok(workspace) => {
                 self.state.data.workspace = Some(workspace.clone());
                 if let Some(forked) = &self.state.data.spec.forked_from {
-                    self.state.data.base.clone_from(&forked.base);
+                    let base = if forked.here { Some(&forked.at) } else { forked.base.as_ref() };
+                    self.state.data.base = base.cloned();
                 }
                 self.state.data.phase = Phase::Ready;
                 self.event(|| EventKind::WorkspaceOpened { workspace });

@@ -4,6 +4,10 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use machine::verdict::Checkpoint;
+
+use crate::workspace::{Repository, origin};
+
 use super::{Content, Store};
 
 /// One path that differs between two checkpoints.
@@ -83,6 +87,25 @@ impl Store<'_> {
             Content::of_tree(to.files.clone())
         })?;
         Ok(self.beside(from, to, &all))
+    }
+
+    /// The content that a task began with: its base, or, where none was kept, the commit of the user's repository that
+    /// its worktree was made of. That commit is read where it lies.
+    pub fn base(&mut self, base: Option<&Checkpoint>) -> Result<Content, String> {
+        if let Some(base) = base {
+            return self.content(&base.name);
+        }
+        let origin = origin(&self.task, &self.state_home)
+            .ok_or("nothing is known of the state that the task began with")?;
+        let repository = Repository::find(&origin.repository).map_err(|reason| {
+            format!("the repository {} cannot be used: {reason}", origin.repository.display())
+        })?;
+        let objects = repository.git(["rev-parse", "--git-path", "objects"].map(OsString::from))?;
+        let objects = objects.strip_suffix('\n').unwrap_or(&objects);
+        self.borrowed = Some(repository.top.join(objects));
+        let tree = format!("{}^{{tree}}", origin.base);
+        let tree = repository.git(["rev-parse", "--verify", &tree].map(OsString::from))?;
+        Ok(Content::of_tree(tree.trim_end().to_owned()))
     }
 
     fn beside(&self, from: &Content, to: &Content, known: &[Change]) -> Vec<Change> {
