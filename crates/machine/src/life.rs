@@ -165,6 +165,7 @@ impl Step<'_> {
         self.abort_calls("interrupted by the operator");
         match self.state.data.phase {
             Phase::Consulting { .. }
+            | Phase::KeepingBase
             | Phase::Checkpointing { .. }
             | Phase::Verifying { .. }
             | Phase::Waiting(_) => self.state.data.phase = Phase::Ready,
@@ -250,6 +251,7 @@ impl Step<'_> {
         if matches!(
             self.state.data.phase,
             Phase::Waiting(_)
+                | Phase::KeepingBase
                 | Phase::Consulting { .. }
                 | Phase::Checkpointing { .. }
                 | Phase::Verifying { .. }

@@ -124,7 +124,7 @@ pub struct Restored {
 
 const CHECKPOINTS: &str = "refs/heads/checkpoints";
 /// Git knows this tree without having it.
-const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+pub(crate) const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 /// How deep repositories inside repositories are kept.
 const MAX_NESTING: usize = 16;
 

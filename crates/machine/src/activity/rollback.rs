@@ -92,6 +92,7 @@ impl Step<'_> {
     }
 
     fn went_back(&mut self, to: String, undo: Checkpoint) {
+        self.note_change();
         let text = format!(
             "The files of the workspace were put back to an earlier state (checkpoint {}): look again before you \
              rely on what you remember of them.",

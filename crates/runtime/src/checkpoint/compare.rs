@@ -139,6 +139,13 @@ impl Store<'_> {
         Ok(lines)
     }
 
+    /// How many lines were added and removed between two checkpoints; a file that is no text has none.
+    pub fn diff_lines(&self, from: &str, to: &str) -> Result<u64, String> {
+        let lines = self.lines(&self.content(from)?, &self.content(to)?)?;
+        let counts = lines.iter().filter_map(|lines| lines.count);
+        Ok(counts.fold(0, |sum, (added, removed)| sum.saturating_add(added + removed)))
+    }
+
     /// What differs between two contents, as a patch that `git apply` takes.
     pub fn patch_between(&self, from: &Content, to: &Content) -> Result<Vec<u8>, String> {
         let arguments = [
