@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod error;
 mod foreground;
+mod kept;
 mod locate;
 mod output;
 mod project_rule;
@@ -87,6 +88,12 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
         Cmd::Resolve(args) => commands::reply::resolve(args, json),
         Cmd::Approvals(args) => commands::approvals::run(args, json),
         Cmd::HandOver(args) => commands::hand_over::run(args, json),
+        Cmd::Diff(args) => commands::diff::run(args, json),
+        Cmd::Checkpoints(args) => commands::checkpoints::run(args, json),
+        Cmd::Rollback(args) => commands::rollback::run(args, json),
+        Cmd::Apply(args) => commands::apply::run(args, json),
+        Cmd::Fork(args) => commands::fork::run(args, json),
+        Cmd::Worktrees { command } => commands::worktrees::run(command.as_ref(), json),
         Cmd::Init => commands::init::run(json),
         Cmd::Doctor => commands::doctor::run(json),
         Cmd::Sandbox(SandboxCmd::Run(args)) => commands::sandbox::run(args),

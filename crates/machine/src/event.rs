@@ -320,7 +320,19 @@ pub enum EventKind {
         /// Its name.
         checkpoint: String,
     },
-    /// The workspace was given the state of a checkpoint.
+    /// Somebody asked for an earlier state of the workspace.
+    RollBackAsked {
+        /// The checkpoint.
+        to: String,
+    },
+    /// The workspace could not be given the state of a checkpoint.
+    RollBackFailed {
+        /// The checkpoint.
+        to: String,
+        /// Why.
+        reason: String,
+    },
+    /// The workspace has the state of a checkpoint.
     RolledBack {
         /// The checkpoint.
         to: String,

@@ -27,6 +27,7 @@ pub mod task;
 pub mod time;
 pub mod tool;
 mod turn;
+pub mod upkeep;
 pub mod verdict;
 
 pub use effect::Effect;

@@ -62,6 +62,9 @@ pub struct Data {
     /// The state that was last handed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen: Option<Checkpoint>,
+    /// The checkpoint that somebody asked the workspace to go back to, until it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub going_back: Option<String>,
     /// The name of the checkpoint that the workspace certainly still equals, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unchanged_since: Option<String>,
@@ -414,6 +417,7 @@ impl State {
             folder: String::new(),
             servers: Vec::new(),
             files: Vec::new(),
+            forked_from: None,
         };
         State {
             data: Data {
@@ -427,6 +431,7 @@ impl State {
                 workspace: None,
                 base: None,
                 frozen: None,
+                going_back: None,
                 unchanged_since: None,
                 turn_kept: false,
                 tools: Arc::default(),
@@ -539,7 +544,7 @@ impl State {
     /// a person or for a moment that is far away.
     pub fn wants_release(&self) -> bool {
         if matches!(self.data.phase, Phase::Finished { .. }) {
-            return true;
+            return !self.data.pending.values().any(|pending| *pending == Pending::Restore);
         }
         let unattended = self.data.attachment.as_ref().is_some_and(|by| !by.attended);
         let timed = |pending: &Pending| matches!(pending, Pending::DeciderTimer(_));

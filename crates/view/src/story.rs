@@ -123,6 +123,8 @@ impl Story {
             | EventKind::BudgetRaised { .. }
             | EventKind::DriverChanged { .. }
             | EventKind::Checkpointed { .. }
+            | EventKind::RollBackAsked { .. }
+            | EventKind::RollBackFailed { .. }
             | EventKind::RolledBack { .. }
             | EventKind::BudgetExhausted { .. }
             | EventKind::Rejected { .. }

@@ -187,6 +187,18 @@ impl Transcript {
             EventKind::Checkpointed { checkpoint } => {
                 inner(format!("checkpoint {}", text::visible(checkpoint)))
             }
+            EventKind::RollBackAsked { to } => {
+                let to = to.get(..10).unwrap_or(to);
+                one(Tone::Strong, format!("the workspace goes back to checkpoint {to}"))
+            }
+            EventKind::RollBackFailed { to, reason } => one(
+                Tone::Bad,
+                format!(
+                    "the workspace cannot go back to {}: {}",
+                    to.get(..10).unwrap_or(to),
+                    text::visible(reason)
+                ),
+            ),
             EventKind::RolledBack { to, undo } => inner(format!(
                 "went back to checkpoint {}; {} is what it was before",
                 text::visible(to),

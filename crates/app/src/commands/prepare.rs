@@ -99,6 +99,7 @@ pub(crate) fn complete(
         folder,
         servers,
         files,
+        forked_from: None,
     })
 }
 
