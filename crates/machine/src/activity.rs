@@ -6,6 +6,7 @@ mod consult;
 mod decider;
 mod gate;
 mod model_call;
+mod reopen;
 pub mod request;
 mod rollback;
 mod timer;

@@ -6,6 +6,7 @@
 
 mod activity;
 pub mod agent;
+pub mod contest;
 pub mod driver;
 pub mod effect;
 pub mod event;
@@ -15,6 +16,7 @@ pub mod input;
 mod life;
 pub mod message;
 pub mod policy;
+pub mod queue;
 pub use activity::request;
 pub mod server;
 pub mod shell;

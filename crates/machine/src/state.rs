@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::activity::request::Requests;
+use crate::contest::Proof;
 use crate::driver::{
     Action, Consultation, Decision, Driver, DriverSlot, Fact, Note, Registry, SavedDriver,
     Situation, Wait,
@@ -21,6 +22,7 @@ use crate::policy::permission::Judgement;
 use crate::policy::retry::LONGEST_SITTING;
 use crate::policy::shortcut::Denial;
 use crate::policy::stuck::Streak;
+use crate::queue::{Integration, Rebase};
 use crate::server::ToolOffer;
 use crate::task::{DriverSpec, Outcome, TaskSpec, Workspace};
 use crate::time::{Span, Timestamp};
@@ -61,6 +63,15 @@ pub struct Data {
     /// The state that was last handed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen: Option<Checkpoint>,
+    /// What it proved, the first time that it was verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
+    /// On what the work goes on, until the workspace has those files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebase: Option<Rebase>,
+    /// Where its change is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub integrated: Option<Integration>,
     /// Tools beside the built-in ones, as their servers last offered them.
     #[serde(default, skip_serializing_if = "no_tools")]
     pub tools: Arc<Vec<ToolOffer>>,
@@ -383,6 +394,7 @@ impl State {
             folder: String::new(),
             servers: Vec::new(),
             files: Vec::new(),
+            contest: None,
         };
         State {
             data: Data {
@@ -396,6 +408,9 @@ impl State {
                 workspace: None,
                 base: None,
                 frozen: None,
+                proof: None,
+                rebase: None,
+                integrated: None,
                 tools: Arc::default(),
                 former_tools: Vec::new(),
                 tools_open: false,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::contest::Contest;
 use crate::policy::budget::Budget;
 use crate::policy::permission::Policy;
 use crate::policy::sandbox::SandboxSpec;
@@ -39,6 +40,9 @@ pub struct TaskSpec {
     /// Files of the project that had a say in it, or were refused one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ProjectFile>,
+    /// The race that it takes part in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contest: Option<Contest>,
 }
 
 impl TaskSpec {

@@ -98,6 +98,7 @@ pub(crate) fn complete(
         folder,
         servers,
         files,
+        contest: None,
     })
 }
 

@@ -100,6 +100,9 @@ impl Step<'_> {
         }
         // What was protected stayed so; that alone proves nothing.
         let proven = !self.state.data.spec.acceptance.is_empty();
+        if proven {
+            self.note_proof(&verdict);
+        }
         self.finish(if proven { Outcome::Verified } else { Outcome::Completed }, summary);
     }
 }

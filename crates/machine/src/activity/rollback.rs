@@ -37,6 +37,7 @@ impl Step<'_> {
     pub(crate) fn on_restored(&mut self, restored: Result<Checkpoint, String>) {
         let Phase::RollingBack { to } = self.state.data.phase.clone() else { return };
         match restored {
+            Ok(undo) if self.on_rebased(&to, &undo) => {}
             Ok(undo) => {
                 self.event(|| EventKind::RolledBack { to: to.clone(), undo: undo.name });
                 let text = format!(

@@ -15,6 +15,7 @@ use machine::policy::call_hash::CallHash;
 use machine::policy::decider::{Decider, DeciderKind};
 use machine::policy::grant::Scope;
 use machine::policy::permission::Unattended;
+use machine::queue::{Integration, Rebase};
 use machine::server::{Claim, Limits, ServerSpec, ServerTools, offers};
 use machine::state::{CallStatus, Pending, SavedState, State};
 use machine::task::{CriterionResult, DriverSpec, TaskSpec, Workspace, WorkspaceKind};
@@ -307,6 +308,13 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         .into(),
         12 => Command::Resolve { call, how }.into(),
         13 => Command::HandOver(task(seed).driver).into(),
+        24 if seed.is_multiple_of(7) => Command::NoteIntegration(Integration {
+            branch: "main".to_owned(),
+            commit: text(),
+            tree: text(),
+        })
+        .into(),
+        24 => reopen(seed),
         14 => Command::Drain.into(),
         15 => Command::Detach { reason: text() }.into(),
         16 if seed.is_multiple_of(2) => Signal::ToolsChanged(offered(seed)).into(),
@@ -322,6 +330,23 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         .into(),
         _ => report(state, seed),
     }
+}
+
+/// A change that did not hold where it was to go; now and then nothing is said to have failed, or where to go on.
+fn reopen(seed: u16) -> Input {
+    let failed = CriterionResult {
+        title: "c".to_owned(),
+        passed: seed.is_multiple_of(5),
+        ..CriterionResult::default()
+    };
+    let kept = |name: &str| Checkpoint { name: format!("{name}{seed}"), tree: "t".to_owned() };
+    let rebase = (!seed.is_multiple_of(3)).then(|| Rebase {
+        branch: "main".to_owned(),
+        commit: "2".repeat(40),
+        base: kept("b"),
+        combined: kept("c"),
+    });
+    Command::Reopen { reason: "r".to_owned(), results: vec![failed], rebase }.into()
 }
 
 /// A call that a worker asks for: few keys, so that some come twice, with the same call or another.

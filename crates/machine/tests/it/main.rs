@@ -8,6 +8,7 @@ mod hosts;
 mod laws;
 mod llm;
 mod records;
+mod reopen;
 mod requests;
 mod rig;
 mod scenarios;

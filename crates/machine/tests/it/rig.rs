@@ -35,6 +35,7 @@ pub(crate) fn spec(config: Value) -> TaskSpec {
         folder: "/project".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
+        contest: None,
     }
 }
 

@@ -395,6 +395,7 @@ fn spec(steps: u64) -> TaskSpec {
         folder: "/".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
+        contest: None,
     }
 }
 

@@ -39,6 +39,7 @@ fn spec(config: Value) -> TaskSpec {
         folder: "/".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
+        contest: None,
     }
 }
 

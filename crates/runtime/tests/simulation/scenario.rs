@@ -131,6 +131,7 @@ fn plan(number: u64, turns: u64, random: &mut Random) -> Plan {
         folder: "/project".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
+        contest: None,
     };
     for check in 0..random.below(3) {
         spec.acceptance.push(Criterion::Shell {
@@ -292,6 +293,7 @@ pub(crate) fn steady(number: u64, turns: u64) -> Plan {
             folder: "/project".to_owned(),
             servers: Vec::new(),
             files: Vec::new(),
+            contest: None,
         },
         attended: false,
     }

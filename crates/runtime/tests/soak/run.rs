@@ -258,6 +258,7 @@ impl Task {
             folder: self.folder.to_str().unwrap().to_owned(),
             servers: Vec::new(),
             files: Vec::new(),
+            contest: None,
         }
     }
 }

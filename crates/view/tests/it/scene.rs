@@ -40,6 +40,7 @@ pub(crate) fn spec(driver: &str, config: Value) -> TaskSpec {
         folder: "/work".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
+        contest: None,
     }
 }
 

@@ -144,6 +144,7 @@ fn task() -> TaskSpec {
         folder: "/project".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
+        contest: None,
     }
 }
 
