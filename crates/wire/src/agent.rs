@@ -1,6 +1,8 @@
 //! Coding agents: bytes of their programs to events that are the same for all, orders to bytes. One file an agent or
 //! protocol; no process and no clock here.
 
+pub mod table;
+
 use machine::agent::{AgentEvent, AgentOrder};
 
 /// The two directions of one agent's pipe, as a pure machine. Whoever performs writes what it gives and feeds it what
