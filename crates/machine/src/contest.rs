@@ -117,9 +117,16 @@ pub fn judge(pick: Pick, racers: &[Racer]) -> Standing {
     Standing::Won { winner: winner.task.clone(), losers, why }
 }
 
+const LOST: &str = "lost the race: ";
+
 /// Why a loser is cancelled, for those who look later.
 pub fn lost_to(winner: &TaskId) -> String {
-    format!("lost the race: task {winner} was verified first")
+    format!("{LOST}task {winner} was verified first")
+}
+
+/// Whether this is why a loser was cancelled.
+pub fn is_loss(reason: &str) -> bool {
+    reason.starts_with(LOST)
 }
 
 /// The exit code of a race: success is a winner; a race that can still be won waits; otherwise how all of them ended, or

@@ -1,6 +1,7 @@
 //! Folds of events and states into what a person sees. Pure: text in, text out; nothing here prints.
 
 pub mod approvals;
+pub mod contest;
 pub mod decisions;
 pub mod network;
 pub mod policy;

@@ -19,6 +19,7 @@ mod network;
 mod outcomes;
 mod policy;
 mod pty;
+mod race;
 mod sandbox;
 mod signals;
 mod stream;
