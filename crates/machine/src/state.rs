@@ -72,6 +72,12 @@ pub struct Data {
     /// Where its change is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integrated: Option<Integration>,
+    /// The name of the checkpoint that the workspace certainly still equals, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unchanged_since: Option<String>,
+    /// Whether what the open turn may change was kept before it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub turn_kept: bool,
     /// Tools beside the built-in ones, as their servers last offered them.
     #[serde(default, skip_serializing_if = "no_tools")]
     pub tools: Arc<Vec<ToolOffer>>,
@@ -158,6 +164,8 @@ pub enum Phase {
     New,
     /// Its workspace is being opened.
     OpeningWorkspace,
+    /// The workspace is kept as it is before the first decision.
+    KeepingBase,
     /// Servers are being asked for their tools.
     OpeningTools,
     /// Nothing is under way; the driver is to be asked.
@@ -427,6 +435,8 @@ impl State {
                 proof: None,
                 rebase: None,
                 integrated: None,
+                unchanged_since: None,
+                turn_kept: false,
                 tools: Arc::default(),
                 former_tools: Vec::new(),
                 tools_open: false,

@@ -76,6 +76,7 @@ impl Step<'_> {
         else {
             return false;
         };
+        self.note_change();
         let (branch, commit) = (rebase.branch.clone(), rebase.commit.clone());
         self.event(|| EventKind::Rebased { branch, commit, undo: undo.name.clone() });
         let text = format!(

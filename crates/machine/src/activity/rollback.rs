@@ -39,6 +39,7 @@ impl Step<'_> {
         match restored {
             Ok(undo) if self.on_rebased(&to, &undo) => {}
             Ok(undo) => {
+                self.note_change();
                 self.event(|| EventKind::RolledBack { to: to.clone(), undo: undo.name });
                 let text = format!(
                     "The files of the workspace were put back to an earlier state (checkpoint {}): look again \
