@@ -1,11 +1,15 @@
 //! The command line as data: every command with its help and examples. Nothing is done here.
 
+mod race;
+
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use machine::id::CallId;
 use machine::policy::budget::Budget;
 use machine::time::Span;
+
+pub(crate) use race::{Named, RaceArgs};
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -112,6 +116,29 @@ EXAMPLES:
   printf 'what is here?\\n/done\\n' | drivetrain chat --model script/replies.toml
       Without a terminal, each line is said once the model waits; the end of input leaves")]
     Chat(ChatArgs),
+
+    /// Let several drivers work on the same goal, each in a worktree of its own; one of them wins
+    ///
+    /// Each racer is a task like any other, on a branch of its own, and all have the same criteria. The first one whose
+    /// claim is verified wins and the others are cancelled; with --pick smallest all run to their end, and of the
+    /// verified ones the one that changed the fewest lines wins. Nothing of a loser is removed.
+    ///
+    /// Nobody is asked anything here: what a person has to decide is refused or waits, as the policy says. Ctrl-C lets
+    /// running steps end; `race --resume ID` or `resume --all` goes on, by the same rule.
+    ///
+    /// Ends with 0 if somebody won; with 13 if somebody still can, once resumed; otherwise with the code that all racers
+    /// ended with, or 10 if they ended in different ways.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain race 'mend the parser' --drivers anthropic/NAME,openai/NAME --check 'cargo test'
+  drivetrain race 'mend it' --drivers llm:local/NAME,workflow:repair,external:mender --check 'make test'
+  drivetrain race 'mend it' --drivers local/NAME,local/NAME,local/NAME --pick smallest --check 'make test'
+      The same driver several times is fine
+  drivetrain race task.toml --drivers anthropic/NAME,openai/NAME --total-usd 3
+      Three dollars for all together, shared out evenly
+  drivetrain race --resume 7k3
+  drivetrain race task.toml --drivers a/b,c/d --json | jq 'select(.type == \"race_finished\")'")]
+    Race(RaceArgs),
 
     /// Go on with a task that was interrupted, paused or put to rest
     ///
@@ -554,7 +581,7 @@ pub(crate) struct SandboxRunArgs {
 }
 
 /// The walls around what a task starts.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Clone, Args, Default)]
 pub(crate) struct WallArgs {
     /// How strong: full, or reduced where the system has no namespaces
     #[arg(long, value_name = "LEVEL", value_parser = ["full", "reduced"], help_heading = "Sandbox")]
@@ -671,7 +698,7 @@ pub(crate) struct ChatArgs {
 }
 
 /// Where a task works, and what it may do there.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Clone, Args, Default)]
 pub(crate) struct PlaceArgs {
     /// What it may do where no rule says anything: read-only, dev or open; in place of what policy files name
     #[arg(long, value_name = "NAME", help_heading = "Permissions")]
@@ -695,7 +722,7 @@ pub(crate) struct PlaceArgs {
 }
 
 /// Where the answers of models come from.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct TrafficArgs {
     /// Write every exchange with a model's server into this folder, without keys
     #[arg(long, value_name = "DIR", help_heading = "Model traffic")]
@@ -707,7 +734,7 @@ pub(crate) struct TrafficArgs {
 }
 
 /// How a task is watched.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct ScreenArgs {
     /// Ask nobody: what a person would have to decide is refused or waits, as the policy says
     #[arg(long)]
@@ -723,7 +750,7 @@ pub(crate) struct ScreenArgs {
 }
 
 /// Limits.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Clone, Args, Default)]
 pub(crate) struct Limits {
     /// Decisions of the driver
     #[arg(long, value_name = "N", help_heading = "Budget")]
@@ -751,7 +778,7 @@ pub(crate) struct Limits {
     pub(crate) max_context_overflows: Option<u64>,
 }
 
-fn money(text: &str) -> Result<f64, String> {
+pub(crate) fn money(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(amount) if amount.is_finite() && amount >= 0.0 => Ok(amount),
         _ => Err("expected an amount such as 2.50".to_owned()),

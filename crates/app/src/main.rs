@@ -70,6 +70,7 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
     match &cli.command {
         Cmd::Run(args) => commands::run::run(args, json),
         Cmd::Chat(args) => commands::chat::run(args, json),
+        Cmd::Race(args) => commands::race::run(args, json),
         Cmd::Resume(args) => commands::resume::run(args, json),
         Cmd::List(args) => commands::list::run(args, json),
         Cmd::Show(args) => commands::show::run(&args.id, json),

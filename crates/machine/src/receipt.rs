@@ -279,6 +279,8 @@ pub fn not_verified(phase: &Phase) -> Option<String> {
         | Phase::Waiting(_)
         | Phase::Checkpointing { .. }
         | Phase::Verifying { .. }
+        | Phase::KeepingBase
+        | Phase::Judging(_)
         | Phase::RollingBack { .. } => Some("it has not ended".to_owned()),
     }
 }

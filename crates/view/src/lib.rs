@@ -2,6 +2,7 @@
 
 pub mod approvals;
 pub mod checkpoints;
+pub mod contest;
 pub mod decisions;
 pub mod diff;
 pub mod network;

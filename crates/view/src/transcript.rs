@@ -204,6 +204,23 @@ impl Transcript {
                 text::visible(to),
                 text::visible(undo)
             )),
+            EventKind::Reopened { reason } => prefixed(Tone::Bad, "reopened: ", reason),
+            EventKind::Rebased { branch, commit, .. } => one(
+                Tone::Plain,
+                format!(
+                    "goes on together with {} at {}",
+                    text::visible(branch),
+                    text::visible(commit.get(..10).unwrap_or(commit))
+                ),
+            ),
+            EventKind::Integrated { branch, commit, .. } => one(
+                Tone::Good,
+                format!(
+                    "integrated in {} as {}",
+                    text::visible(branch),
+                    text::visible(commit.get(..10).unwrap_or(commit))
+                ),
+            ),
             EventKind::Claimed { summary } if summary.is_empty() || *summary == self.said => {
                 one(Tone::Plain, "claims to be finished".to_owned())
             }

@@ -100,6 +100,7 @@ pub(crate) fn complete(
         servers,
         files,
         forked_from: None,
+        contest: None,
     })
 }
 

@@ -91,6 +91,9 @@ impl Step<'_> {
             return;
         }
         let (outcome, reason) = self.proven(&verdict, summary);
+        if outcome == Outcome::Verified {
+            self.note_proof(&verdict);
+        }
         self.finish(outcome, reason);
     }
 

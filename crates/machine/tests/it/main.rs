@@ -10,6 +10,7 @@ mod laws;
 mod llm;
 mod receipt;
 mod records;
+mod reopen;
 mod requests;
 mod rig;
 mod scenarios;

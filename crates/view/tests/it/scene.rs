@@ -41,6 +41,7 @@ pub(crate) fn spec(driver: &str, config: Value) -> TaskSpec {
         servers: Vec::new(),
         files: Vec::new(),
         forked_from: None,
+        contest: None,
     }
 }
 

@@ -145,6 +145,7 @@ fn task() -> TaskSpec {
         servers: Vec::new(),
         files: Vec::new(),
         forked_from: None,
+        contest: None,
     }
 }
 
