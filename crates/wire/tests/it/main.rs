@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod accepts;
+mod agent_claude;
 mod anthropic_requests;
 mod anthropic_streams;
 mod assembly;
