@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use machine::agent::{AgentEvent, AgentOrder};
 use machine::server::ToolOffer;
@@ -11,23 +12,27 @@ use machine::tool::EffectClass;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wire::agent::AgentCodec;
-use wire::agent::claude::{
-    ClaudeCodec, ClaudeKey, ClaudeOptions, Session, command_line, environment,
-};
+use wire::agent::claude::{ClaudeCodec, ClaudeOptions, Session};
 
 /// One line of a capture.
 #[derive(Debug, Clone)]
-struct Step {
+pub(crate) struct Step {
     /// We said it.
-    is_ours: bool,
-    message: Value,
+    pub(crate) is_ours: bool,
+    pub(crate) message: Value,
 }
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/agents/claude")
 }
 
-fn captures() -> Vec<(String, Vec<Step>)> {
+/// All captures; properties look at them many times.
+pub(crate) fn captures() -> Vec<(String, Vec<Step>)> {
+    static CAPTURES: LazyLock<Vec<(String, Vec<Step>)>> = LazyLock::new(load);
+    CAPTURES.clone()
+}
+
+fn load() -> Vec<(String, Vec<Step>)> {
     let mut names: Vec<PathBuf> =
         std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
@@ -45,7 +50,7 @@ fn captures() -> Vec<(String, Vec<Step>)> {
     names.into_iter().map(read).collect()
 }
 
-fn offers() -> Vec<ToolOffer> {
+pub(crate) fn offers() -> Vec<ToolOffer> {
     let schema = json!({ "type": "object", "properties": { "status": { "type": "string" } } });
     vec![ToolOffer {
         name: "report".to_owned(),
@@ -58,11 +63,11 @@ fn offers() -> Vec<ToolOffer> {
     }]
 }
 
-fn options() -> ClaudeOptions {
+pub(crate) fn options() -> ClaudeOptions {
     ClaudeOptions::new(Session::New("00000000-0000-4000-8000-0000000000aa".to_owned()), "/state")
 }
 
-fn codec() -> ClaudeCodec {
+pub(crate) fn codec() -> ClaudeCodec {
     ClaudeCodec::new(&options(), offers(), 1 << 100)
 }
 
@@ -327,4 +332,166 @@ fn tokens_and_dollars_of_a_capture_are_told_once() {
         assert_eq!((told("input"), told("output")), (input + extra.0, output + extra.1), "{name}");
         assert!((usd - cost).abs() < 1e-9, "{name}: {usd} and {cost}");
     }
+}
+
+/// The capture's lines from the program, with our identifiers, and what was done between: for tests that change them.
+fn lines(steps: &[Step]) -> Vec<Vec<u8>> {
+    let mut lines = Vec::new();
+    Play::run(steps, |line| {
+        lines.push(line.to_vec());
+        Vec::new()
+    });
+    lines
+}
+
+/// Reads lines alone, as if nobody had answered anything.
+fn read(lines: &[Vec<u8>], pieces: &[usize]) -> (Vec<AgentEvent>, Vec<u8>) {
+    let mut codec = codec();
+    codec.order(AgentOrder::Prompt { text: "go".to_owned() }).unwrap();
+    let bytes = lines.concat();
+    let (mut events, mut reply) = (Vec::new(), Vec::new());
+    let mut rest = bytes.as_slice();
+    for size in pieces.iter().cycle() {
+        if rest.is_empty() {
+            break;
+        }
+        let (piece, after) = rest.split_at((*size).clamp(1, rest.len()));
+        events.extend(codec.read(piece, &mut reply));
+        rest = after;
+    }
+    events.extend(codec.end());
+    (events, reply)
+}
+
+fn is_strange(event: &AgentEvent) -> bool {
+    matches!(event, AgentEvent::Unknown { .. } | AgentEvent::Malformed { .. })
+}
+
+fn strange_line() -> impl Strategy<Value = (Vec<u8>, bool)> {
+    let unknown = prop_oneof![
+        Just(r#"{"type":"tomorrow","subtype":"x"}"#),
+        Just(r#"{"type":"system","subtype":"tomorrow"}"#),
+        Just(r#"{"subtype":"no type"}"#),
+        Just(r#"{"type":7}"#),
+        Just(r#"{"type":"control_request","request_id":"t1","request":{"subtype":"tomorrow"}}"#),
+    ];
+    let garbage = prop_oneof![
+        Just("not json at all".to_owned()),
+        Just("[1,2]".to_owned()),
+        Just("{\"type\":\"result\"".to_owned()),
+        Just("[".repeat(5000)),
+        "[^\\n{]{1,40}".prop_filter("something", |text| !text.trim().is_empty()),
+    ];
+    prop_oneof![
+        unknown.prop_map(|line| (format!("{line}\n").into_bytes(), true)),
+        garbage.prop_map(|line| (format!("{line}\n").into_bytes(), false)),
+        Just((b"\xff\xfe{}\n".to_vec(), false)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(96) })]
+
+    #[test]
+    fn any_cuts_come_to_the_same(which in any::<prop::sample::Index>(), sizes in prop::collection::vec(1usize..3000, 1..12)) {
+        let captures = captures();
+        let (name, steps) = &captures[which.index(captures.len())];
+        let lines = lines(steps);
+        prop_assert_eq!(read(&lines, &sizes), read(&lines, &[usize::MAX]), "{}", name);
+    }
+
+    #[test]
+    fn strange_lines_anywhere_and_in_any_order_change_nothing_else(
+        which in any::<prop::sample::Index>(),
+        strange in prop::collection::vec((any::<prop::sample::Index>(), strange_line()), 1..8),
+    ) {
+        let captures = captures();
+        let (name, steps) = &captures[which.index(captures.len())];
+        let lines = lines(steps);
+        let plain = read(&lines, &[usize::MAX]).0;
+        let mut mixed = lines.clone();
+        for (at, (line, _)) in &strange {
+            mixed.insert(at.index(mixed.len() + 1), line.clone());
+        }
+        let events = read(&mixed, &[usize::MAX]).0;
+        let told = |events: &[AgentEvent]| events.iter().filter(|event| is_strange(event)).count();
+        let rest = |events: &[AgentEvent]| events.iter().filter(|event| !is_strange(event)).cloned().collect::<Vec<_>>();
+        prop_assert_eq!(told(&events), told(&plain) + strange.len(), "{}", name);
+        prop_assert_eq!(rest(&events), rest(&plain), "{}", name);
+    }
+
+    #[test]
+    fn an_output_that_ends_anywhere_ends_its_turn(which in any::<prop::sample::Index>(), at in any::<prop::sample::Index>()) {
+        let captures = captures();
+        let (name, steps) = &captures[which.index(captures.len())];
+        let bytes = lines(steps).concat();
+        let cut = bytes[..at.index(bytes.len().max(1)).min(bytes.len())].to_vec();
+        let (events, _) = read(&[cut], &[usize::MAX]);
+        let ended = events.iter().filter(|event| matches!(event, AgentEvent::TurnEnded(_))).count();
+        prop_assert!(ended >= 1, "{}: {:?}", name, events.last());
+        // Nothing is left that waits for an answer.
+        let mut open = std::collections::BTreeSet::new();
+        for event in &events {
+            match event {
+                AgentEvent::Asks(ask) => { open.insert(ask.key.clone()); }
+                AgentEvent::Calls { key, .. } | AgentEvent::WouldStop { key, .. } => { open.insert(key.clone()); }
+                AgentEvent::Withdrawn { key } => { open.remove(key); }
+                _ => {}
+            }
+        }
+        prop_assert!(open.is_empty(), "{}: {:?}", name, open);
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..600), lines in prop::collection::vec(strange_line(), 0..4)) {
+        let mut all = vec![bytes];
+        all.extend(lines.into_iter().map(|(line, _)| line));
+        read(&all, &[7]);
+    }
+
+    #[test]
+    fn a_frame_with_any_values_in_it_is_taken(key in "(type|subtype|request|request_id|message|event|response|uuid|modelUsage|content|tasks|parent_tool_use_id)", which in any::<prop::sample::Index>(), at in any::<prop::sample::Index>(), value in prop_oneof![Just(json!(null)), Just(json!(7)), Just(json!("x")), Just(json!([{}])), Just(json!({"type": 1}))]) {
+        let captures = captures();
+        let (_, steps) = &captures[which.index(captures.len())];
+        let mut lines = lines(steps);
+        if !lines.is_empty() {
+            let at = at.index(lines.len());
+            let mut line: Value = serde_json::from_slice(&lines[at]).unwrap();
+            replace(&mut line, &key, &value);
+            lines[at] = format!("{line}\n").into_bytes();
+            read(&lines, &[usize::MAX]);
+        }
+    }
+}
+
+fn replace(value: &mut Value, key: &str, with: &Value) {
+    match value {
+        Value::Object(map) => {
+            for (name, inner) in map {
+                if name == key {
+                    *inner = with.clone();
+                } else {
+                    replace(inner, key, with);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|inner| replace(inner, key, with)),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_line_that_never_ends_is_told_once_and_the_next_one_is_read() {
+    let mut codec = codec();
+    let mut reply = Vec::new();
+    let mut events = Vec::new();
+    let piece = vec![b'x'; 1 << 20];
+    for _ in 0..70 {
+        events.extend(codec.read(&piece, &mut reply));
+    }
+    events.extend(codec.read(b"\n{\"type\":\"tomorrow\"}\n", &mut reply));
+    assert!(
+        matches!(&events[..], [AgentEvent::Malformed { .. }, AgentEvent::Unknown { kind }] if kind == "tomorrow"),
+        "{events:?}"
+    );
 }

@@ -4,6 +4,7 @@
 
 mod accepts;
 mod agent_claude;
+mod agent_claude_orders;
 mod anthropic_requests;
 mod anthropic_streams;
 mod assembly;

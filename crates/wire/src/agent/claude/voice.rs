@@ -224,8 +224,8 @@ pub(super) fn failure(status: Option<u16>, word: Option<&str>, text: &str) -> Er
         (Some("overloaded"), None) => ErrorKind::Overloaded,
         (Some("invalid_request"), None) => ErrorKind::Client,
         (Some("model_not_found"), None) => ErrorKind::Config,
-        (Some("server_error"), None) => ErrorKind::Server,
         (Some("max_output_tokens"), None) => ErrorKind::Truncated,
+        // Without an answer there is no telling more than that it did not come.
         (_, None) => ErrorKind::Transport,
     }
 }
