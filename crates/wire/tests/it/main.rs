@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod accepts;
+mod agent_codex;
+mod agent_rig;
 mod anthropic_requests;
 mod anthropic_streams;
 mod assembly;
