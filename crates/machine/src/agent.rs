@@ -8,6 +8,68 @@ use serde_json::Value;
 
 use crate::message::Usage;
 use crate::stream::StreamEvent;
+use crate::time::Span;
+
+/// How an agent's program is started and spoken to, as a task freezes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentProgram {
+    /// What people call it, such as `claude`.
+    pub name: String,
+    /// What it speaks.
+    pub protocol: AgentProtocol,
+    /// The program and arguments of its own; those of the protocol are added.
+    pub command: Vec<String>,
+    /// Names of variables that it gets as they are here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pass: Vec<String>,
+    /// Names of variables that hold its keys: given to it alone, or kept from it where a gateway asks in its place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<String>,
+    /// Hosts that it speaks to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// The mode of permission that it is put into; that of its protocol's adapter if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// The model that it asks, as it names it; its own choice if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// How long it may be silent while it is at work; ten minutes if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Span>,
+}
+
+/// What an agent's program speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentProtocol {
+    /// Claude Code's lines of JSON with its control requests.
+    Claude,
+    /// The app server of Codex.
+    Codex,
+    /// The Agent Client Protocol, version 1.
+    Acp,
+}
+
+/// A turn that an agent is asked for, complete in itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentCall {
+    /// Who is asked.
+    pub program: Arc<AgentProgram>,
+    /// What it is asked.
+    pub prompt: String,
+    /// What it is asked if it cannot be told so in the conversation that it had: everything from the start.
+    pub afresh: String,
+    /// Which conversation of the task this is, from 1: a new number is a fresh one.
+    pub conversation: u32,
+    /// What the conversation is resumed by; none if it has not begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The driver's place in a tree of drivers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<u32>,
+}
 
 /// Something an agent said. Exhaustive on purpose: a new one must break every performer.
 #[derive(Debug, Clone, PartialEq)]
@@ -224,6 +286,9 @@ pub struct AgentTurn {
     /// How many tasks of its own still run in its background; each may begin a turn when it ends.
     #[serde(default)]
     pub background: u64,
+    /// How many prompts came too late for this turn and will be answered by another one, which begins by itself.
+    #[serde(default)]
+    pub queued: u64,
 }
 
 /// The ways a turn can end.
