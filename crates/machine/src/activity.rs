@@ -1,6 +1,7 @@
 //! One file for each kind of work: the effect it causes, the reports that answer it and the rules between.
 
 mod acceptance;
+mod agent;
 pub(crate) mod approval;
 mod consult;
 mod decider;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::agent::{AgentCall, AgentOrder};
 use crate::id::{CallId, EffectId};
 use crate::message::ModelCall;
 use crate::policy::permission::Approval;
@@ -15,7 +16,7 @@ use crate::time::{Span, Timestamp};
 use crate::tool::{EffectClass, ToolResult};
 use crate::verdict::Checkpoint;
 
-/// One piece of work. All but `Cancel` and `AnswerRequest` are answered by exactly one signal that carries the id.
+/// One piece of work. All but `Cancel`, `AnswerRequest` and `TellAgent` are answered by exactly one signal that carries the id.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Make or find the task's workspace. Idempotent: the same task gets the same one.
@@ -83,6 +84,28 @@ pub enum Effect {
         call: ModelCall,
         /// The folder that a model of the kind `script` is looked up in.
         folder: String,
+    },
+    /// Ask a coding agent for a turn. It may say things that count meanwhile: `AgentSaid`.
+    AskAgent {
+        /// Answered by `AgentEnded`.
+        id: EffectId,
+        /// What it is asked.
+        call: AgentCall,
+        /// Where it works.
+        workspace: Workspace,
+        /// The walls around it.
+        sandbox: SandboxSpec,
+        /// The folder the task was started in.
+        folder: String,
+    },
+    /// Tell an agent something in the middle of a turn. Has no answer itself; an agent that is gone misses it.
+    TellAgent {
+        /// Of its own.
+        id: EffectId,
+        /// The turn.
+        turn: EffectId,
+        /// What it is told.
+        order: AgentOrder,
     },
     /// Keep the whole state of the workspace, outside of it.
     Checkpoint {
@@ -168,6 +191,8 @@ impl Effect {
             | Effect::Consult { id, .. }
             | Effect::AnswerRequest { id, .. }
             | Effect::CallModel { id, .. }
+            | Effect::AskAgent { id, .. }
+            | Effect::TellAgent { id, .. }
             | Effect::Checkpoint { id, .. }
             | Effect::Restore { id, .. }
             | Effect::Verify { id, .. }

@@ -182,6 +182,11 @@ impl Step<'_> {
             matches!(call.status, CallStatus::Queued { repeated: false, .. })
                 && call.action.author == crate::policy::permission::Author::Worker
         });
+        if self.steer_agent(&text) {
+            let note = Note { kind: NoteKind::Steer, text };
+            self.event(|| EventKind::NoteQueued { note: note.clone() });
+            return self.event(|| EventKind::NoteDelivered { note });
+        }
         self.queue_note(Note { kind: NoteKind::Steer, text });
     }
 

@@ -202,6 +202,8 @@ pub enum Pending {
     Consult,
     /// Asking a model.
     Model,
+    /// A turn of a coding agent.
+    Agent,
     /// Waiting before a model is asked again.
     Retry,
     /// Keeping the workspace's state.
@@ -232,6 +234,20 @@ pub struct Call {
     /// The key of the worker that asked for it through the gate and waits for its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+    /// The agent that performs it itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentSide>,
+}
+
+/// What an agent calls a call of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentSide {
+    /// What the answer is sent with.
+    pub key: String,
+    /// The call.
+    pub id: String,
+    /// The turn it belongs to.
+    pub turn: EffectId,
 }
 
 /// How far a call came.

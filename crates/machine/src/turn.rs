@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::driver::{Action, Decision, Fact, Situation, Wait};
+use crate::driver::{Action, Consultation, Decision, Fact, Situation, Wait};
 use crate::event::EventKind;
 use crate::policy::budget::Purchase;
 use crate::state::{Call, CallStatus, Phase};
@@ -101,6 +101,9 @@ impl Step<'_> {
             Decision::Act(actions) => self.begin_turn(actions),
             Decision::Wait(wait) => self.wait(wait),
             Decision::Consult(mut request) => {
+                if matches!(request, Consultation::Agent(_)) && !self.begin_agent_turn() {
+                    return;
+                }
                 self.begin_question(&mut request);
                 self.consult(request);
             }
@@ -135,6 +138,7 @@ impl Step<'_> {
                 status: CallStatus::Queued { approved: false, repeated: false, by: String::new() },
                 delivered: false,
                 request: None,
+                agent: None,
             });
         }
     }

@@ -54,7 +54,8 @@ impl Step<'_> {
         }
         let call = &self.state.data.calls[index];
         let id = call.id;
-        if let Err(reason) = self.check_call(&call.action.tool, &call.action.input) {
+        let outside = call.agent.is_some();
+        if !outside && let Err(reason) = self.check_call(&call.action.tool, &call.action.input) {
             return self.end_call(id, ToolResult::ended(Status::Error, reason));
         }
         let approval = if repeated {
@@ -69,7 +70,9 @@ impl Step<'_> {
                 None => return,
             }
         };
-        if self.state.data.calls[index].action.tool == "ask" {
+        if outside {
+            self.let_agent_run(index, &approval);
+        } else if self.state.data.calls[index].action.tool == "ask" {
             self.ask_question(index);
         } else {
             self.run_call(index, approval, repeated);
@@ -142,15 +145,18 @@ impl Step<'_> {
         let Some(call) = self.state.data.calls.iter_mut().find(|call| call.id == id) else {
             return;
         };
+        let ran = matches!(call.status, CallStatus::Running { .. });
         if quiet {
             call.status = CallStatus::Done(result);
             self.count_event();
+            self.settle_agent_call(id, ran);
             return self.settle_request(id);
         }
         call.status = CallStatus::Done(result.clone());
         let (tool, label) = (call.action.tool.clone(), call.action.label.clone());
         let tool_use = call.action.tool_use.clone();
         self.event(|| EventKind::ToolEnded { call: id, tool, label, tool_use, result });
+        self.settle_agent_call(id, ran);
         self.settle_request(id);
     }
 
