@@ -289,7 +289,8 @@ impl CodexCodec {
     /// It cannot be used; whoever waits for it is told how it ended.
     fn refuse(&mut self, end: AgentEnd, why: String, out: &mut Vec<AgentEvent>) {
         self.phase = Phase::Refused(why.clone());
-        let turn = AgentTurn { end, text: why, ordered: false, refused: 0, background: 0 };
+        let turn =
+            AgentTurn { end, text: why, ordered: false, refused: 0, background: 0, queued: 0 };
         out.push(AgentEvent::TurnEnded(turn));
     }
 
@@ -401,7 +402,7 @@ impl CodexCodec {
             out.push(AgentEvent::Withdrawn { key });
         }
         let (ordered, refused) = self.turns.end();
-        let turn = AgentTurn { end, text, ordered, refused, background: 0 };
+        let turn = AgentTurn { end, text, ordered, refused, background: 0, queued: 0 };
         out.push(AgentEvent::TurnEnded(turn));
     }
 
