@@ -1,6 +1,7 @@
 //! Coding agents: bytes of their programs to events that are the same for all, orders to bytes. One file an agent or
 //! protocol; no process and no clock here.
 
+pub mod acp;
 mod answer;
 pub mod codex;
 pub mod opening;

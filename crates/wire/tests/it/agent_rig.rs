@@ -7,13 +7,13 @@ use serde_json::Value;
 use wire::agent::AgentCodec;
 
 /// One line of a capture.
-pub enum Frame {
+pub(crate) enum Frame {
     Read(Value),
     Written(Value),
 }
 
 /// The frames of a capture.
-pub fn frames(text: &str) -> Vec<Frame> {
+pub(crate) fn frames(text: &str) -> Vec<Frame> {
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines
         .filter_map(|mut line| {
@@ -29,7 +29,7 @@ pub fn frames(text: &str) -> Vec<Frame> {
 }
 
 /// All that the agent wrote, as bytes.
-pub fn output(text: &str) -> Vec<u8> {
+pub(crate) fn output(text: &str) -> Vec<u8> {
     let read = frames(text).into_iter().filter_map(|frame| match frame {
         Frame::Read(message) => Some(format!("{message}\n")),
         Frame::Written(_) => None,
@@ -38,16 +38,16 @@ pub fn output(text: &str) -> Vec<u8> {
 }
 
 /// What came of a replay: one line an event, and one an order.
-pub struct Replay<'c> {
-    pub codec: &'c mut dyn AgentCodec,
-    pub events: Vec<AgentEvent>,
-    pub lines: Vec<String>,
+pub(crate) struct Replay<'c> {
+    pub(crate) codec: &'c mut dyn AgentCodec,
+    pub(crate) events: Vec<AgentEvent>,
+    pub(crate) lines: Vec<String>,
     /// What the codec wrote and the capture has not shown yet.
-    pub written: Vec<Value>,
+    pub(crate) written: Vec<Value>,
 }
 
 impl<'c> Replay<'c> {
-    pub fn new(codec: &'c mut dyn AgentCodec) -> Replay<'c> {
+    pub(crate) fn new(codec: &'c mut dyn AgentCodec) -> Replay<'c> {
         let opening = codec.open();
         let mut replay =
             Replay { codec, events: Vec::new(), lines: Vec::new(), written: Vec::new() };
@@ -55,19 +55,19 @@ impl<'c> Replay<'c> {
         replay
     }
 
-    pub fn read(&mut self, message: &Value) {
+    pub(crate) fn read(&mut self, message: &Value) {
         let mut reply = Vec::new();
         let events = self.codec.read(format!("{message}\n").as_bytes(), &mut reply);
         self.heard(events);
         self.wrote(&reply);
     }
 
-    pub fn order(&mut self, order: AgentOrder) {
+    pub(crate) fn order(&mut self, order: AgentOrder) {
         let bytes = self.codec.order(order).unwrap();
         self.wrote(&bytes);
     }
 
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         let events = self.codec.end();
         self.heard(events);
     }
@@ -91,7 +91,7 @@ impl<'c> Replay<'c> {
 }
 
 /// Whether everything in `wanted` is in `is` as well; more may be in it.
-pub fn holds(is: &Value, wanted: &Value) -> bool {
+pub(crate) fn holds(is: &Value, wanted: &Value) -> bool {
     match (is, wanted) {
         (Value::Object(is), Value::Object(wanted)) => {
             wanted.iter().all(|(key, wanted)| is.get(key).is_some_and(|is| holds(is, wanted)))
@@ -101,7 +101,7 @@ pub fn holds(is: &Value, wanted: &Value) -> bool {
 }
 
 /// An event in one line.
-pub fn show(event: &AgentEvent) -> String {
+pub(crate) fn show(event: &AgentEvent) -> String {
     match event {
         AgentEvent::Stream(event) => format!("~ {}", show_stream(event)),
         other => format!("{other:?}").chars().take(600).collect(),
@@ -113,7 +113,7 @@ fn show_stream(event: &StreamEvent) -> String {
 }
 
 /// Reads the same bytes cut at these places, and gives all events and everything that was written.
-pub fn in_pieces(
+pub(crate) fn in_pieces(
     mut codec: Box<dyn AgentCodec>,
     bytes: &[u8],
     cuts: &[usize],

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod accepts;
+mod agent_acp;
 mod agent_codex;
 mod agent_rig;
 mod anthropic_requests;
