@@ -3,6 +3,7 @@
 mod acceptance;
 mod agent;
 pub(crate) mod approval;
+mod checkpoint;
 mod consult;
 mod decider;
 mod gate;

@@ -301,7 +301,36 @@ pub struct SavedDriver {
     pub state: Value,
 }
 
+/// Whose decisions a driver brings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hand {
+    /// Whoever wrote the steps down, before the task began.
+    Written,
+    /// A person, move by move.
+    Person,
+    /// A worker: a model, an agent, a program.
+    Worker,
+}
+
 impl DriverSlot {
+    /// Whose decisions it brings; of several, those that are known the least beforehand.
+    pub fn hand(&self) -> Hand {
+        let mut hand = Hand::Written;
+        let mut config = Value::clone(&self.config);
+        // The configuration was walked when the driver was made, so there is no error to speak of.
+        let _ = composite::visit(&self.name, &mut config, &mut |name, config| {
+            hand = hand.max(match name {
+                "workflow" | "state_machine" => Hand::Written,
+                "scripted" if config["author"] != "worker" => Hand::Written,
+                "user" => Hand::Person,
+                name if composite::is_kind(name) => Hand::Written,
+                _ => Hand::Worker,
+            });
+            Ok(())
+        });
+        hand
+    }
+
     /// Makes a driver at its beginning.
     pub fn create(name: &str, config: &Value, registry: &Registry) -> Result<DriverSlot, String> {
         let kind = registry.find(name)?;

@@ -27,6 +27,8 @@ pub enum Effect {
         spec: WorkspaceSpec,
         /// The folder the task was started in.
         folder: String,
+        /// The walls around what makes it ready.
+        sandbox: SandboxSpec,
     },
     /// Start the task's servers, where they do not run, and ask them for their tools.
     OpenTools {
@@ -115,6 +117,8 @@ pub enum Effect {
         workspace: Workspace,
         /// Why, for a person.
         reason: String,
+        /// Whether the worker goes on after it.
+        worker: Worker,
     },
     /// Give the workspace the state of a checkpoint. The state before is kept first.
     Restore {
@@ -156,6 +160,15 @@ pub enum Effect {
         /// The effect to stop.
         target: EffectId,
     },
+}
+
+/// What becomes of the worker when its files are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Worker {
+    /// It goes on.
+    Stays,
+    /// It handed over: nothing that it started runs when its files are looked at, or after.
+    Stops,
 }
 
 /// A tool call, complete.

@@ -159,6 +159,7 @@ impl Step<'_> {
         self.abort_calls("interrupted by the operator");
         match self.state.data.phase {
             Phase::Consulting { .. }
+            | Phase::KeepingBase
             | Phase::Checkpointing { .. }
             | Phase::Verifying { .. }
             | Phase::RollingBack { .. }
@@ -243,6 +244,7 @@ impl Step<'_> {
         if matches!(
             self.state.data.phase,
             Phase::Waiting(_)
+                | Phase::KeepingBase
                 | Phase::Consulting { .. }
                 | Phase::Checkpointing { .. }
                 | Phase::Verifying { .. }

@@ -61,6 +61,12 @@ pub struct Data {
     /// The state that was last handed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen: Option<Checkpoint>,
+    /// The name of the checkpoint that the workspace certainly still equals, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unchanged_since: Option<String>,
+    /// Whether what the open turn may change was kept before it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub turn_kept: bool,
     /// Tools beside the built-in ones, as their servers last offered them.
     #[serde(default, skip_serializing_if = "no_tools")]
     pub tools: Arc<Vec<ToolOffer>>,
@@ -147,6 +153,8 @@ pub enum Phase {
     New,
     /// Its workspace is being opened.
     OpeningWorkspace,
+    /// The workspace is kept as it is before the first decision.
+    KeepingBase,
     /// Servers are being asked for their tools.
     OpeningTools,
     /// Nothing is under way; the driver is to be asked.
@@ -412,6 +420,8 @@ impl State {
                 workspace: None,
                 base: None,
                 frozen: None,
+                unchanged_since: None,
+                turn_kept: false,
                 tools: Arc::default(),
                 former_tools: Vec::new(),
                 tools_open: false,

@@ -24,7 +24,7 @@ impl Step<'_> {
             }
             match &self.state.data.phase {
                 Phase::New | Phase::Finished { .. } => return,
-                Phase::OpeningWorkspace | Phase::OpeningTools => return,
+                Phase::OpeningWorkspace | Phase::KeepingBase | Phase::OpeningTools => return,
                 Phase::Consulting { .. } => {
                     if !self.attend_requests() {
                         return;
@@ -41,6 +41,7 @@ impl Step<'_> {
                 Phase::Ready if self.state.data.workspace.is_none() => {
                     return self.open_workspace();
                 }
+                Phase::Ready if self.wants_base() => return self.keep_base(),
                 Phase::Ready if self.wants_tools() => return self.open_tools(),
                 Phase::Ready => {
                     decisions += 1;
@@ -124,6 +125,7 @@ impl Step<'_> {
         let (turn, count) = (self.state.data.spend.turns, actions.len());
         self.event(|| EventKind::TurnStarted { turn, actions: count });
         self.add_calls(actions);
+        self.state.data.turn_kept = false;
         self.state.data.phase = Phase::Acting;
     }
 
@@ -177,6 +179,7 @@ impl Step<'_> {
                     let (turn, count) = (self.state.data.spend.turns, actions.len());
                     self.event(|| EventKind::TurnStarted { turn, actions: count });
                     self.add_calls(actions);
+                    self.state.data.turn_kept = false;
                 } else {
                     self.state.data.held = Some(actions);
                     self.exhaust(forbidden);

@@ -197,6 +197,9 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
             "the model {} is being asked for the next move",
             text::visible(&call.model)
         )),
+        Phase::KeepingBase => {
+            Some("the workspace is being kept before anything changes it".to_owned())
+        }
         Phase::Consulting { request: Consultation::Agent(call) }
             if data.retry_at.is_some_and(|at| at > subject.now) =>
         {

@@ -65,7 +65,9 @@ impl Step<'_> {
         self.renew_deadline();
         self.renew_decider_timers();
         match self.state.data.phase.clone() {
-            Phase::OpeningWorkspace | Phase::OpeningTools => self.state.data.phase = Phase::Ready,
+            Phase::OpeningWorkspace | Phase::KeepingBase | Phase::OpeningTools => {
+                self.state.data.phase = Phase::Ready;
+            }
             // A call in doubt holds the driver up, whoever asked for it.
             Phase::Consulting { .. } if !self.state.data.calls.is_empty() => {}
             Phase::Consulting { request } => match self.state.data.retry_at {

@@ -10,7 +10,7 @@ use crate::policy::budget::Purchase;
 use crate::policy::permission::Approval;
 use crate::state::{Call, CallStatus, Pending, Phase};
 use crate::step::Step;
-use crate::tool::{Status, ToolResult};
+use crate::tool::{EffectClass, Status, ToolResult};
 
 impl Step<'_> {
     /// Starts every call that has not been started and may be, whether the driver decided on it or a worker asked for
@@ -33,6 +33,11 @@ impl Step<'_> {
                             self.exhaust(forbidden);
                         }
                         return;
+                    }
+                    // An attempt that may have run before had its checkpoint.
+                    if !repeated && self.waits_for_checkpoint(index) {
+                        index += 1;
+                        continue;
                     }
                     self.start_call(index, approved, repeated, by);
                     if std::mem::discriminant(&self.state.data.phase) != phase {
@@ -81,6 +86,9 @@ impl Step<'_> {
 
     fn run_call(&mut self, index: usize, approval: Approval, repeated: bool) {
         let id = self.state.data.calls[index].id;
+        if self.state.data.calls[index].class != EffectClass::Pure {
+            self.note_change();
+        }
         let effect = self.expect(Pending::Call(id));
         self.state.data.spend.tool_calls += 1;
         let workspace = self.workspace();
