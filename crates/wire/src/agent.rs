@@ -8,7 +8,7 @@ pub mod opening;
 mod peer;
 pub mod table;
 
-use machine::agent::{AgentEvent, AgentOrder, AgentProgram};
+use machine::agent::{AgentEvent, AgentOrder, AgentProgram, AgentProtocol};
 
 /// The two directions of one agent's pipe, as a pure machine. Whoever performs writes what it gives and feeds it what
 /// it reads; everything that is said during a conversation is remembered here.
@@ -66,6 +66,12 @@ pub struct Started {
 
 /// How the program of a launch is started and spoken to; the error says what it cannot be started with.
 pub fn start(launch: &Launch<'_>) -> Result<Started, String> {
-    let name = &launch.program.name;
-    Err(format!("there is no adapter for the agent {name:?} yet"))
+    match launch.program.protocol {
+        AgentProtocol::Claude => {
+            let name = &launch.program.name;
+            Err(format!("there is no adapter for the agent {name:?} yet"))
+        }
+        AgentProtocol::Codex => codex::setup::start(launch),
+        AgentProtocol::Acp => acp::setup::start(launch),
+    }
 }

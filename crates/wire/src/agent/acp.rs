@@ -19,6 +19,7 @@ mod means;
 mod mode;
 mod quirks;
 mod session;
+pub mod setup;
 mod updates;
 
 use std::collections::BTreeMap;
@@ -308,13 +309,14 @@ impl AcpCodec {
 
     fn end_turn(&mut self, end: AgentEnd, text: String, out: &mut Vec<AgentEvent>) {
         let Some(turn) = self.turn.take() else { return };
-        match &end {
-            AgentEnd::Done => self.answer.close(out),
-            AgentEnd::Interrupted => self.answer.interrupt(out),
-            _ => self.answer.fail("failed", &text, out),
-        }
         let words = self.answer.take_words();
         let text = if text.is_empty() { words } else { text };
+        match &end {
+            AgentEnd::Done => self.answer.close(out),
+            AgentEnd::Interrupted if turn.is_cancelled => self.answer.interrupt(out),
+            AgentEnd::Interrupted => self.answer.close(out),
+            _ => self.answer.fail("failed", &text, out),
+        }
         self.after_cancel = turn.is_cancelled;
         self.last_message.clear();
         self.tools.clear();

@@ -391,13 +391,13 @@ impl CodexCodec {
     }
 
     fn end_turn(&mut self, end: AgentEnd, text: String, out: &mut Vec<AgentEvent>) {
+        let words = self.answer.take_words();
+        let text = if text.is_empty() { words } else { text };
         match &end {
             AgentEnd::Done => self.answer.close(out),
             AgentEnd::Interrupted => self.answer.interrupt(out),
             _ => self.answer.fail("failed", &text, out),
         }
-        let words = self.answer.take_words();
-        let text = if text.is_empty() { words } else { text };
         for (key, _) in std::mem::take(&mut self.asks) {
             out.push(AgentEvent::Withdrawn { key });
         }
