@@ -113,10 +113,9 @@ impl Transcript {
                 let words = format!("the model failed ({kind}): {message}{again}");
                 prefixed(Tone::Bad, "", &words)
             }
-            EventKind::AgentAsked { agent, conversation } => inner(format!(
-                "{} is asked, in conversation {conversation}",
-                text::visible(agent)
-            )),
+            EventKind::AgentAsked { agent, conversation } => {
+                inner(format!("{} is asked, in conversation {conversation}", text::visible(agent)))
+            }
             EventKind::AgentSaid { text } => said(text, true),
             EventKind::AgentEnded { end: Some(AgentEnd::Done | AgentEnd::Interrupted), .. } => {
                 Vec::new()
