@@ -24,6 +24,7 @@ use crate::sandbox::helper::{GO, READY};
 use crate::sandbox::{Held, Sandbox};
 pub use cancel::Cancel;
 pub use capture::{Capture, HEAD, KEPT, TAIL};
+pub(crate) use child::write_all;
 pub use child::{Child, Exit, ReadError};
 use tree::Wrapped;
 pub use tree::{Containment, Reaped, namespaces_work, reap_leftovers};

@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use wire::gate::Toolbox;
 
 use crate::acceptance::{self, Claim, Places};
+use crate::agent::{Agents, Turn};
 use crate::checkpoint;
 use crate::gate::Gates;
 use crate::home::Home;
@@ -51,6 +52,7 @@ pub struct World {
     models: Arc<Models>,
     servers: Arc<Mcp>,
     gates: Arc<Gates>,
+    agents: Arc<Agents>,
     home: Home,
     checkouts: PathBuf,
     /// Held by whoever keeps the files of a task or puts them back: one that was stopped may still be ending.
@@ -92,6 +94,7 @@ impl World {
             models: Arc::new(own_models(home)),
             servers: Arc::new(servers),
             gates,
+            agents: Arc::new(Agents::new(home.root().to_owned(), Some(marks.clone()))),
             tools: Arc::new(ToolServices {
                 blobs,
                 mark_dir: Some(marks),
@@ -337,6 +340,20 @@ impl Perform for World {
                     move |message| no_reply(id, message),
                 );
             }
+            Effect::AskAgent { id, call, workspace, sandbox, folder: _ } => {
+                let (agents, inbox) = (Arc::clone(&self.agents), self.inbox.clone());
+                let turn = Turn { task: task.clone(), effect: id, call, workspace, sandbox };
+                self.spawn(
+                    task,
+                    id,
+                    move |cancel| {
+                        let ended = agents.turn(&turn, &inbox, cancel);
+                        Signal::AgentEnded(id, ended).into()
+                    },
+                    move |reason| Signal::AgentEnded(id, Err(reason)).into(),
+                );
+            }
+            Effect::TellAgent { turn, order, .. } => self.agents.tell(task, turn, order),
             Effect::Checkpoint { id, workspace, reason, worker } => {
                 let (name, home) = (task.clone(), self.home.clone());
                 let (stopping, keeping) = (self.stopping(task, id), self.keeping(task));
@@ -440,6 +457,7 @@ impl Perform for World {
             self.running.waiting.fetch_sub(1, Ordering::Relaxed);
         }
         drop(effects);
+        self.agents.close(task);
         self.plugins.close(task.as_str());
         self.gates.close(task);
         self.models.close(task.as_str());

@@ -216,6 +216,9 @@ fn read_driver(
                     format!("the driver {name:?} has nothing to run"),
                     Some(hint),
                 );
+            } else if let Some(given) = task.get("driver").filter(|_| name == "agent") {
+                let hint = "add [task.driver_config] with agent = \"claude\"".to_owned();
+                problems.push(&given, "it is not said which agent", Some(hint));
             }
             empty
         }
@@ -240,11 +243,7 @@ fn check_driver<'v>(
         return None;
     }
     let Err(message) = registry.find(name) else { return Some(name) };
-    let hint = match name {
-        "agent" => Some("this version does not have it yet".to_owned()),
-        _ => suggest(name, registry.names()),
-    };
-    problems.push(at, message, hint);
+    problems.push(at, message, suggest(name, registry.names()));
     None
 }
 

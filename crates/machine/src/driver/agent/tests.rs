@@ -38,7 +38,14 @@ impl Rig {
     }
 
     fn ends(&mut self, end: AgentEnd, text: &str) {
-        let turn = AgentTurn { end, text: text.to_owned(), ordered: true, refused: 0 };
+        let turn = AgentTurn {
+            end,
+            text: text.to_owned(),
+            ordered: true,
+            refused: 0,
+            background: 0,
+            queued: 0,
+        };
         self.tell(&Fact::AgentEnded(Ok(&turn)));
     }
 }
