@@ -24,3 +24,4 @@ mod signals;
 mod stream;
 mod traffic;
 mod trust;
+mod verify;
