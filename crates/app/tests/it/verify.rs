@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -59,7 +58,7 @@ impl TestEnvironment {
     }
 
     fn worktree(&self) -> PathBuf {
-        PathBuf::from(self.show(&self.id())["workspace"]["path"].as_str().unwrap())
+        PathBuf::from(self.show(&self.id())["workspace"].as_str().unwrap())
     }
 
     /// What remains of clean checkouts.
@@ -127,11 +126,7 @@ fn what_the_worker_hides_from_git_does_not_help_it() {
     assert_ne!(ran.code, 0, "{}", ran.out);
     let ended = ran.events();
     let tool = ended.iter().find(|event| event["type"] == "tool_ended").unwrap();
-    assert_eq!(
-        tool["result"]["exit"],
-        Value::Null,
-        "the check passed where the worker was: {tool}"
-    );
+    assert_eq!(tool["result"]["exit"], 0, "the check passes where the worker is: {tool}");
     let checked = ran.checked();
     assert_eq!(checked[0]["exit"], 127, "{}", checked[0]);
     assert_eq!(checked[1]["passed"], false);
@@ -154,7 +149,7 @@ fn a_check_that_changes_files_changes_none_for_the_next_nor_for_the_worker() {
     let environment = TestEnvironment::repository(&[("a", "one\n")]);
     let checks = [
         "--check",
-        "echo poison > a && rm -rf .git && mkdir made",
+        "echo poison > a && rm -rf .git/index .git/refs && mkdir made",
         "--check",
         "grep -qx two a && test ! -e made",
         "--check",
@@ -320,7 +315,6 @@ fn a_worker_that_changes_nothing_proves_nothing() {
     let ran = environment.work(&["true"], &["--check", "grep -qx one a"]);
     let outcome = ran.outcome();
     assert!(outcome.starts_with("completed: done; nothing was changed"), "{outcome}");
-    environment.write("../task.toml", "");
     let text = "[task]\ngoal = \"g\"\ndriver = \"workflow\"\n[[task.driver_config.steps]]\nname = \"s\"\ntool = \"shell\"\n\
         parameters = { command = \"true\" }\n[[acceptance]]\nkind = \"shell\"\ncommand = \"grep -qx one a\"\n";
     fs::write(environment.folder().join("../task.toml"), text).unwrap();
@@ -357,15 +351,14 @@ fn a_process_that_is_killed_while_it_checks_leaves_nothing_and_the_check_is_done
     let beside = environment.folder().join("../flag");
     fs::create_dir(&beside).unwrap();
     let beside = beside.canonicalize().unwrap();
-    environment.write("../policy.toml", "");
     let text = format!(
-        "[task]\ngoal = \"g\"\ndriver = \"llm\"\n[task.driver_config]\nmodel = {}\n[sandbox]\nwrite = [{}]\n\
-         [[acceptance]]\nkind = \"shell\"\ncommand = \"touch {1}/begun; test -e {1}/go || sleep 600; grep -qx two a\"\n",
-        Value::from(model),
-        Value::from(beside.to_str().unwrap()),
-    )
-    .replace(&format!("touch {}", Value::from(beside.to_str().unwrap())), &format!("touch {}", beside.display()))
-    .replace(&format!("-e {}", Value::from(beside.to_str().unwrap())), &format!("-e {}", beside.display()));
+        "[task]\ngoal = \"g\"\ndriver = \"llm\"\n[task.driver_config]\nmodel = {model}\n[sandbox]\nwrite = [{write}]\n\
+         [[acceptance]]\nkind = \"shell\"\n\
+         command = \"touch {beside}/begun; test -e {beside}/go || sleep 600; grep -qx two a\"\n",
+        model = Value::from(model),
+        write = Value::from(beside.to_str().unwrap()),
+        beside = beside.display(),
+    );
     fs::write(environment.folder().join("../task.toml"), text).unwrap();
     let background = environment.start(&["run", "../task.toml", "--profile", "open"]);
     environment.until(|| beside.join("begun").exists().then_some(()));
@@ -377,5 +370,4 @@ fn a_process_that_is_killed_while_it_checks_leaves_nothing_and_the_check_is_done
     let ran = environment.run(&["resume", &id, "--json"]);
     assert_eq!(ran.outcome(), "verified: done", "{}{}", ran.out, ran.err);
     assert_eq!(environment.checkouts(), Vec::<PathBuf>::new());
-    std::thread::sleep(Duration::ZERO);
 }
