@@ -720,6 +720,10 @@ pub(crate) struct PlaceArgs {
     #[arg(long, help_heading = "Workspace")]
     pub(crate) worktree: bool,
 
+    /// Every command that checks must fail on the files as they were before, and pass on the result
+    #[arg(long, help_heading = "Acceptance")]
+    pub(crate) red_first: bool,
+
     /// Let the project's own files count for this task, without trusting them for good
     #[arg(long, help_heading = "Workspace")]
     pub(crate) trust: bool,

@@ -27,3 +27,4 @@ mod signals;
 mod stream;
 mod traffic;
 mod trust;
+mod verify;
