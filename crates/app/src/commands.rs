@@ -23,4 +23,5 @@ pub(crate) mod settle;
 pub(crate) mod show;
 pub(crate) mod tell;
 pub(crate) mod trust;
+pub(crate) mod verify;
 pub(crate) mod why;

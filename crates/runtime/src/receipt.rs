@@ -1,19 +1,22 @@
 //! Receipts of this journal. A receipt is made of the records of its task each time it is asked for, and never read from
 //! a file: nothing that a worker writes can become one.
 
+mod again;
+
 use std::sync::Arc;
 
 use journal::{Chain, Journal, JournalError, Loaded};
 use machine::driver::Registry;
 use machine::id::TaskId;
 use machine::input::{Input, Signal, Stamped};
-use machine::receipt::{Link, Receipt, not_verified};
+use machine::receipt::{Link, Receipt, Record, not_verified};
 use machine::state::State;
 use machine::step;
 use machine::time::Timestamp;
 use machine::verdict::Verdict;
 
 use crate::host::{FoldError, decode};
+pub use again::{Origin, run_again};
 
 /// Why there is no receipt.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +45,27 @@ pub fn of_task(
 ) -> Result<Receipt, ReceiptError> {
     let records = journal.records(task.as_str(), 0)?;
     of_records(task, &Loaded { snapshot: None, records }, registry)
+}
+
+/// What a journal says of a receipt that somebody brings.
+pub fn compare(
+    journal: &dyn Journal,
+    registry: Arc<Registry>,
+    receipt: &Receipt,
+) -> Result<Record, ReceiptError> {
+    match of_task(journal, registry, &receipt.task) {
+        Ok(own) => {
+            let differences = receipt.differences(&own);
+            Ok(if differences.is_empty() {
+                Record::Agrees
+            } else {
+                Record::Contradicted(differences)
+            })
+        }
+        Err(ReceiptError::NotVerified { standing, .. }) => Ok(Record::NotVerified(standing)),
+        Err(ReceiptError::Journal(JournalError::UnknownTask(_))) => Ok(Record::Unknown),
+        Err(error @ (ReceiptError::Journal(_) | ReceiptError::Fold(_))) => Err(error),
+    }
 }
 
 /// The receipt of a task, from all of its records.
