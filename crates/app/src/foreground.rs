@@ -217,8 +217,14 @@ fn conclude(
     tasks: &[TaskId],
     seen: Seen,
 ) -> Result<u8, CommandError> {
+    // Who was cancelled because a rival won has done its part.
+    let lost = |task: &&TaskId| {
+        let end = seen.ends.get(*task);
+        end.is_some_and(|(_, reason, _)| machine::contest::is_loss(reason))
+    };
     let codes = tasks
         .iter()
+        .filter(|task| !lost(task))
         .filter_map(|task| station.supervisor.outcomes().get(task))
         .map(|outcome| outcome.exit_code());
     let code = codes.max().unwrap_or(0);
@@ -469,10 +475,10 @@ impl Watcher {
 
 /// A line of the live stream in `--json`.
 #[derive(Serialize)]
-struct StreamLine<'a> {
-    v: u8,
-    task: &'a TaskId,
-    stream: &'a StreamEvent,
+pub(crate) struct StreamLine<'a> {
+    pub(crate) v: u8,
+    pub(crate) task: &'a TaskId,
+    pub(crate) stream: &'a StreamEvent,
 }
 
 /// Tells the prompt what concerns it.
@@ -517,7 +523,7 @@ fn pass_on(event: &Event, news: &Sender<News>, shown: &Shown) {
 
 /// The first signal lets the running step end, the second does not wait. In a chat Ctrl-C stops what runs and not
 /// the chat, until that is being left.
-fn listen(
+pub(crate) fn listen(
     inbox: Inbox,
     stopping: Arc<AtomicBool>,
     screen: Option<Screen>,

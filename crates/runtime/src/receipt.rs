@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use journal::{Chain, Journal, JournalError, Loaded};
 use machine::driver::Registry;
+use machine::event::EventKind;
 use machine::id::TaskId;
 use machine::input::{Input, Signal, Stamped};
 use machine::receipt::{Link, Receipt, Record, not_verified};
 use machine::state::State;
-use machine::step;
+use machine::task::Criterion;
 use machine::time::Timestamp;
 use machine::verdict::Verdict;
+use machine::{Output, step};
 
 use crate::host::{FoldError, decode};
 pub use again::{Origin, run_again};
@@ -47,6 +49,22 @@ pub fn of_task(
     of_records(task, &Loaded { snapshot: None, records }, registry)
 }
 
+/// Takes the opinions of judges into a verdict. They are asked once everything else has passed, so they come in records
+/// of their own.
+fn hear_judges(output: &Output, verdict: &mut Verdict, state: &State) {
+    for event in &output.events {
+        let EventKind::CriterionChecked { result } = &event.kind else { continue };
+        let criteria = state.data().spec.criteria();
+        let judges = criteria.iter().zip(&mut verdict.results);
+        for (criterion, place) in judges {
+            // Judges with the same model and the same question are told apart by nobody.
+            if matches!(criterion, Criterion::Judge { .. }) && criterion.title() == result.title {
+                place.clone_from(result);
+            }
+        }
+    }
+}
+
 /// What a journal says of a receipt that somebody brings.
 pub fn compare(
     journal: &dyn Journal,
@@ -75,7 +93,6 @@ pub fn of_records(
     registry: Arc<Registry>,
 ) -> Result<Receipt, ReceiptError> {
     let mut state = State::new(task.clone(), registry);
-    state.set_quiet(true);
     let mut chain = Chain::start(task.as_str());
     let mut verdict = Verdict::default();
     let mut receipt = None;
@@ -94,7 +111,11 @@ pub fn of_records(
         if let Input::Signal(Signal::Verified(_, Ok(seen))) = &input {
             verdict = seen.clone();
         }
-        step(&mut state, Stamped { time: Timestamp(record.time), input });
+        let checks = matches!(&input, Input::Signal(Signal::Verified(..)));
+        let output = step(&mut state, Stamped { time: Timestamp(record.time), input });
+        if !checks {
+            hear_judges(&output, &mut verdict, &state);
+        }
         if not_verified(&state.data().phase).is_some() {
             receipt = None;
         } else if receipt.is_none() {

@@ -221,6 +221,7 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
         Phase::Checkpointing { .. } => {
             Some("its work is being kept before the claim is checked".to_owned())
         }
+        Phase::Judging(_) => Some("a judge is being asked".to_owned()),
         Phase::Verifying { .. } => Some("the acceptance criteria are being checked".to_owned()),
         Phase::RollingBack { .. } => Some("its workspace goes back to a checkpoint".to_owned()),
         Phase::Waiting(Wait::Until { at, reason }) => Some(format!(

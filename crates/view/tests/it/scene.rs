@@ -40,6 +40,8 @@ pub(crate) fn spec(driver: &str, config: Value) -> TaskSpec {
         folder: "/work".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
+        forked_from: None,
+        contest: None,
     }
 }
 
