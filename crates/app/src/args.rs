@@ -58,7 +58,7 @@ EXIT CODES of run and resume:
   13  it waits: for a person, or to be resumed
   14  stuck: it went round in circles
   20  environment: the disk, the journal, the machine
-Other commands end with 0, 2 or 20; `doctor` and `journal verify` with 20 if something is wrong.
+`verify` ends with 10 if a receipt does not hold. Other commands end with 0, 2 or 20; `doctor` and `journal verify` with 20 if something is wrong.
 
 FILES:
   .drivetrain/policy.toml        what tasks may do without asking
