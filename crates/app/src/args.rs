@@ -58,7 +58,7 @@ EXIT CODES of run and resume:
   13  it waits: for a person, or to be resumed
   14  stuck: it went round in circles
   20  environment: the disk, the journal, the machine
-Other commands end with 0, 2 or 20; `doctor` and `journal verify` with 20 if something is wrong.
+`verify` ends with 10 if a receipt does not hold. Other commands end with 0, 2 or 20; `doctor` and `journal verify` with 20 if something is wrong.
 
 FILES:
   .drivetrain/policy.toml        what tasks may do without asking
@@ -189,6 +189,20 @@ EXAMPLES:
   drivetrain receipt 7k3 -o 7k3.receipt.json
   drivetrain receipt 7k3 --json | jq -r .result.tree")]
     Receipt(ReceiptArgs),
+
+    /// Check a receipt: is it whole, does the journal agree, and does it still hold
+    ///
+    /// RECEIPT is a file, or the id of a task of this journal. All of its criteria run again, in the sandbox, in clean
+    /// checkouts of exactly the tree that it names: from the task's own checkpoints, or, if the journal does not know the
+    /// task, from the repository of the current folder. In the latter case you are asked before anything runs.
+    ///
+    /// Ends with 0 if it holds, 10 if it does not or is forged, 2 if it is no receipt, 20 if it cannot be checked here.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain verify 7k3
+  drivetrain verify 7k3.receipt.json
+  drivetrain verify theirs.receipt.json --yes --json | jq -r .conclusion")]
+    Verify(VerifyArgs),
 
     /// Hold a task: what runs may end, nothing new begins
     #[command(after_long_help = "EXAMPLES:\n  drivetrain pause 7k3\n  drivetrain resume 7k3")]
@@ -619,6 +633,17 @@ pub(crate) struct ReceiptArgs {
     /// Write it into this new file
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+}
+
+/// Arguments of `verify`.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// A receipt's file, or the id of a verified task
+    pub(crate) receipt: String,
+
+    /// Run the commands of a receipt that the journal here does not know, without being asked
+    #[arg(long, short)]
+    pub(crate) yes: bool,
 }
 
 /// Arguments of `run`.

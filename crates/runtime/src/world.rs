@@ -624,7 +624,7 @@ impl Running {
 }
 
 #[derive(Debug)]
-struct JournalBlobs(Blobs);
+pub(crate) struct JournalBlobs(pub(crate) Blobs);
 
 impl BlobSink for JournalBlobs {
     fn put(&self, bytes: &[u8]) -> Result<String, String> {
