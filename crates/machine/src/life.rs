@@ -159,6 +159,7 @@ impl Step<'_> {
         self.abort_calls("interrupted by the operator");
         match self.state.data.phase {
             Phase::Consulting { .. }
+            | Phase::KeepingBase
             | Phase::Checkpointing { .. }
             | Phase::Verifying { .. }
             | Phase::Judging(_)
@@ -183,6 +184,11 @@ impl Step<'_> {
             matches!(call.status, CallStatus::Queued { repeated: false, .. })
                 && call.action.author == crate::policy::permission::Author::Worker
         });
+        if self.steer_agent(&text) {
+            let note = Note { kind: NoteKind::Steer, text };
+            self.event(|| EventKind::NoteQueued { note: note.clone() });
+            return self.event(|| EventKind::NoteDelivered { note });
+        }
         self.queue_note(Note { kind: NoteKind::Steer, text });
     }
 
@@ -239,6 +245,7 @@ impl Step<'_> {
         if matches!(
             self.state.data.phase,
             Phase::Waiting(_)
+                | Phase::KeepingBase
                 | Phase::Consulting { .. }
                 | Phase::Checkpointing { .. }
                 | Phase::Verifying { .. }

@@ -162,7 +162,9 @@ impl Driver for Workflow {
             | Fact::Note(_)
             | Fact::Told(_)
             | Fact::Consulted(_)
-            | Fact::Replied(_) => {}
+            | Fact::Replied(_)
+            | Fact::AgentTook(_)
+            | Fact::AgentEnded(_) => {}
         }
     }
 
