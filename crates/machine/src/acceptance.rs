@@ -5,4 +5,5 @@ pub mod count;
 pub mod detect;
 pub mod framework;
 pub mod judge;
+pub mod plugin;
 pub mod touched;

@@ -347,7 +347,7 @@ impl Repository {
 }
 
 /// The folders that the user told git to trust, as settings.
-fn trusted() -> Vec<String> {
+pub(crate) fn trusted() -> Vec<String> {
     let trusted = Git::default()
         .run(["config".into(), "--global".into(), "--get-all".into(), "safe.directory".into()])
         .unwrap_or_default();

@@ -41,6 +41,7 @@ impl Step<'_> {
         let data = &self.state.data;
         self.output.effects.push(Effect::Verify {
             id,
+            goal: data.spec.goal.clone(),
             criteria: data.spec.criteria(),
             workspace,
             spec: data.spec.workspace.clone(),
