@@ -9,6 +9,7 @@ mod decider;
 mod gate;
 mod judge;
 mod model_call;
+mod reopen;
 pub mod request;
 mod rollback;
 mod timer;

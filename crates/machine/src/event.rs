@@ -320,12 +320,47 @@ pub enum EventKind {
         /// Its name.
         checkpoint: String,
     },
-    /// The workspace was given the state of a checkpoint.
+    /// Somebody asked for an earlier state of the workspace.
+    RollBackAsked {
+        /// The checkpoint.
+        to: String,
+    },
+    /// The workspace could not be given the state of a checkpoint.
+    RollBackFailed {
+        /// The checkpoint.
+        to: String,
+        /// Why.
+        reason: String,
+    },
+    /// The workspace has the state of a checkpoint.
     RolledBack {
         /// The checkpoint.
         to: String,
         /// What it was before: going back to this undoes it.
         undo: String,
+    },
+    /// Its change did not hold where it was to go; the driver is told.
+    Reopened {
+        /// What failed, in one line.
+        reason: String,
+    },
+    /// The files of the workspace are those of a branch and of the task's change together.
+    Rebased {
+        /// The branch.
+        branch: String,
+        /// The commit at its tip.
+        commit: String,
+        /// What the workspace was before: going back to this undoes it.
+        undo: String,
+    },
+    /// Its change is in a branch.
+    Integrated {
+        /// The branch.
+        branch: String,
+        /// The commit that brought it.
+        commit: String,
+        /// The hash of all files of that commit.
+        tree: String,
     },
     /// The driver says that it is finished.
     Claimed {

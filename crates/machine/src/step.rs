@@ -74,6 +74,8 @@ impl Step<'_> {
             Command::Resolve { call, how } => self.on_resolve(call, how),
             Command::RollBack { to } => self.on_roll_back(to),
             Command::HandOver(driver) => self.on_hand_over(driver),
+            Command::Reopen { reason, results, rebase } => self.on_reopen(reason, &results, rebase),
+            Command::NoteIntegration(integration) => self.on_note_integration(integration),
         }
     }
 

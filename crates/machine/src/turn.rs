@@ -46,6 +46,7 @@ impl Step<'_> {
                 Phase::Ready if self.state.data.workspace.is_none() => {
                     return self.open_workspace();
                 }
+                Phase::Ready if self.state.data.rebase.is_some() => return self.begin_rebase(),
                 Phase::Ready if self.wants_base() => return self.keep_base(),
                 Phase::Ready if self.wants_tools() => return self.open_tools(),
                 Phase::Ready => {

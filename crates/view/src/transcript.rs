@@ -187,11 +187,40 @@ impl Transcript {
             EventKind::Checkpointed { checkpoint } => {
                 inner(format!("checkpoint {}", text::visible(checkpoint)))
             }
+            EventKind::RollBackAsked { to } => {
+                let to = to.get(..10).unwrap_or(to);
+                one(Tone::Strong, format!("the workspace goes back to checkpoint {to}"))
+            }
+            EventKind::RollBackFailed { to, reason } => one(
+                Tone::Bad,
+                format!(
+                    "the workspace cannot go back to {}: {}",
+                    to.get(..10).unwrap_or(to),
+                    text::visible(reason)
+                ),
+            ),
             EventKind::RolledBack { to, undo } => inner(format!(
                 "went back to checkpoint {}; {} is what it was before",
                 text::visible(to),
                 text::visible(undo)
             )),
+            EventKind::Reopened { reason } => prefixed(Tone::Bad, "reopened: ", reason),
+            EventKind::Rebased { branch, commit, .. } => one(
+                Tone::Plain,
+                format!(
+                    "goes on together with {} at {}",
+                    text::visible(branch),
+                    text::visible(commit.get(..10).unwrap_or(commit))
+                ),
+            ),
+            EventKind::Integrated { branch, commit, .. } => one(
+                Tone::Good,
+                format!(
+                    "integrated in {} as {}",
+                    text::visible(branch),
+                    text::visible(commit.get(..10).unwrap_or(commit))
+                ),
+            ),
             EventKind::Claimed { summary } if summary.is_empty() || *summary == self.said => {
                 one(Tone::Plain, "claims to be finished".to_owned())
             }

@@ -1,6 +1,8 @@
 //! Coding agents: bytes of their programs to events that are the same for all, orders to bytes. One file an agent or
 //! protocol; no process and no clock here.
 
+pub mod claude;
+pub mod lines;
 pub mod table;
 
 use machine::agent::{AgentEvent, AgentOrder, AgentProgram};

@@ -99,6 +99,8 @@ pub(crate) fn complete(
         folder,
         servers,
         files,
+        forked_from: None,
+        contest: None,
     })
 }
 

@@ -92,11 +92,15 @@ impl Step<'_> {
             return;
         }
         let (outcome, reason) = self.proven(verdict, summary);
+        if outcome == Outcome::Verified {
+            self.note_proof(verdict);
+        }
         self.finish(outcome, reason);
     }
 
     /// What a verdict without a failure proves. What was protected stayed so, and an opinion was heard: that alone
-    /// proves nothing. Neither does a worker's claim over the very files that it was given, since the criteria held before it began.
+    /// proves nothing. Neither does a worker's claim over the very files that it was given, since the criteria held
+    /// before it began.
     fn proven(&self, verdict: &Verdict, summary: String) -> (Outcome, String) {
         let data = &self.state.data;
         if !data.spec.acceptance.iter().any(Criterion::decides) {

@@ -16,6 +16,7 @@ use machine::policy::call_hash::CallHash;
 use machine::policy::decider::{Decider, DeciderKind};
 use machine::policy::grant::Scope;
 use machine::policy::permission::Unattended;
+use machine::queue::{Integration, Rebase};
 use machine::server::{Claim, Limits, ServerSpec, ServerTools, offers};
 use machine::state::{CallStatus, Pending, Phase, SavedState, State};
 use machine::task::{
@@ -250,19 +251,6 @@ fn report(state: &State, seed: u16) -> Input {
     }
 }
 
-/// What a judge says: an opinion, nonsense, or nothing.
-fn opinion(seed: u16) -> Result<Reply, ModelFailure> {
-    let mut reply = replied(0)?;
-    let text = match seed / 3 % 5 {
-        0 | 1 => json!({ "pass": true, "reason": "good" }).to_string(),
-        2 => json!({ "pass": false, "reason": "bad" }).to_string(),
-        3 => "it passes".to_owned(),
-        _ => return replied(5),
-    };
-    reply.message.blocks = vec![Block { part: Part::Text { text }, native: None }];
-    Ok(reply)
-}
-
 /// What an agent says: most of it in the middle of a turn.
 fn agent(id: machine::id::EffectId, seed: u16) -> Input {
     let key = || format!("a{}", seed / 40 % 3);
@@ -308,6 +296,19 @@ fn agent(id: machine::id::EffectId, seed: u16) -> Input {
         }
         _ => ended(Ok(turn(AgentEnd::Done))),
     }
+}
+
+/// What a judge says: an opinion, nonsense, or nothing.
+fn opinion(seed: u16) -> Result<Reply, ModelFailure> {
+    let mut reply = replied(0)?;
+    let text = match seed / 3 % 5 {
+        0 | 1 => json!({ "pass": true, "reason": "good" }).to_string(),
+        2 => json!({ "pass": false, "reason": "bad" }).to_string(),
+        3 => "it passes".to_owned(),
+        _ => return replied(5),
+    };
+    reply.message.blocks = vec![Block { part: Part::Text { text }, native: None }];
+    Ok(reply)
 }
 
 fn replied(seed: u16) -> Result<Reply, ModelFailure> {
@@ -395,6 +396,13 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         .into(),
         12 => Command::Resolve { call, how }.into(),
         13 => Command::HandOver(task(seed).driver).into(),
+        24 if seed.is_multiple_of(7) => Command::NoteIntegration(Integration {
+            branch: "main".to_owned(),
+            commit: text(),
+            tree: text(),
+        })
+        .into(),
+        24 => reopen(seed),
         14 if seed.is_multiple_of(3) => Command::RollBack { to: text() }.into(),
         14 => Command::Drain.into(),
         15 => Command::Detach { reason: text() }.into(),
@@ -411,6 +419,23 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         .into(),
         _ => report(state, seed),
     }
+}
+
+/// A change that did not hold where it was to go; now and then nothing is said to have failed, or where to go on.
+fn reopen(seed: u16) -> Input {
+    let failed = CriterionResult {
+        title: "c".to_owned(),
+        passed: seed.is_multiple_of(5),
+        ..CriterionResult::default()
+    };
+    let kept = |name: &str| Checkpoint { name: format!("{name}{seed}"), tree: "t".to_owned() };
+    let rebase = (!seed.is_multiple_of(3)).then(|| Rebase {
+        branch: "main".to_owned(),
+        commit: "2".repeat(40),
+        base: kept("b"),
+        combined: kept("c"),
+    });
+    Command::Reopen { reason: "r".to_owned(), results: vec![failed], rebase }.into()
 }
 
 /// A call that a worker asks for: few keys, so that some come twice, with the same call or another.

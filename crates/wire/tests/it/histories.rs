@@ -144,6 +144,8 @@ fn task() -> TaskSpec {
         folder: "/project".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
+        forked_from: None,
+        contest: None,
     }
 }
 
