@@ -318,7 +318,7 @@ fn set_aside(path: &Path) -> Result<(), String> {
 /// A repository with at least one commit.
 pub(crate) struct Repository {
     pub(crate) top: PathBuf,
-    prefix: String,
+    pub(crate) prefix: String,
     pub(crate) head: String,
     pub(crate) git: Git,
 }
