@@ -51,9 +51,7 @@ pub struct Stays {
 
 /// Whether a worktree may go.
 pub fn may_go(task: &str, standing: TaskStanding, files: Files) -> Result<(), Stays> {
-    let stays = |reason: &str, hint: String| {
-        Err(Stays { reason: reason.to_owned(), hint })
-    };
+    let stays = |reason: &str, hint: String| Err(Stays { reason: reason.to_owned(), hint });
     match (standing, files) {
         (TaskStanding::Open, _) => stays(
             "the task has not ended",
@@ -65,7 +63,9 @@ pub fn may_go(task: &str, standing: TaskStanding, files: Files) -> Result<(), St
         ),
         (TaskStanding::Ended(_), Files::Unkept) => stays(
             "files in it are in no checkpoint",
-            format!("drivetrain diff {task} shows them; take what you need, then drivetrain rollback {task} --to N"),
+            format!(
+                "drivetrain diff {task} shows them; take what you need, then drivetrain rollback {task} --to N"
+            ),
         ),
         (TaskStanding::Ended(Outcome::Verified), Files::Kept) => stays(
             "what it proved is in no branch of yours",

@@ -167,11 +167,11 @@ pub fn apply(wish: &Wish<'_>, state_home: &Path, cancel: &Cancel) -> Result<Appl
     {
         return Ok(applied);
     }
-    let store = Store::open(wish.task, state_home, cancel)?;
+    let mut store = Store::open(wish.task, state_home, cancel)?;
     let scratch = Scratch::new(&store, &checkout, state_home, cancel)?;
     let base = match wish.base {
         Some(name) => store.content(name)?,
-        None => Content::of_tree(scratch.tree_of(&origin.base)?),
+        None => store.base(None)?,
     };
     let frozen = store.content(wish.frozen)?;
     let mut result = scratch.build(&origin.base, &base, &frozen)?;

@@ -139,8 +139,7 @@ impl<'s> Store<'s> {
         let mut store = Store::open(task, state_home, cancel)?;
         let folder = store.folder(workspace)?;
         if let Some(path) = &workspace.path {
-            let levels =
-                Path::new(path).ancestors().take_while(|level| level.starts_with(&folder));
+            let levels = Path::new(path).ancestors().take_while(|level| level.starts_with(&folder));
             for absent in levels.flat_map(masks::not_there) {
                 if let Ok(name) = absent.strip_prefix(&folder) {
                     store.left_out.push(name.to_owned());
@@ -151,11 +150,7 @@ impl<'s> Store<'s> {
     }
 
     /// The checkpoints of a task, below `state_home`; made if there are none yet.
-    pub fn open(
-        task: &str,
-        state_home: &Path,
-        cancel: &'s Cancel,
-    ) -> Result<Store<'s>, String> {
+    pub fn open(task: &str, state_home: &Path, cancel: &'s Cancel) -> Result<Store<'s>, String> {
         check_task(task)?;
         let state_home = absolute(state_home)?;
         let path = state_home.join("checkpoints").join(format!("{task}.git"));
@@ -229,7 +224,9 @@ impl<'s> Store<'s> {
         let printed = git.output(arguments, Some(asked.into_bytes()))?.out;
         let unknown = || {
             let store = self.path.display();
-            format!("{commit} is not the name of a checkpoint in {store}: it is not there, or damaged")
+            format!(
+                "{commit} is not the name of a checkpoint in {store}: it is not there, or damaged"
+            )
         };
         let (first, rest) = split_line(&printed).ok_or_else(unknown)?;
         let (second, rest) = split_line(rest).ok_or_else(unknown)?;
@@ -279,9 +276,8 @@ impl<'s> Store<'s> {
         if *files != EMPTY_TREE {
             asked.extend_from_slice(format!("M 040000 {files} files\n").as_bytes());
         }
-        asked.extend_from_slice(
-            format!("M 100644 inline extra\ndata {}\n", extra.len()).as_bytes(),
-        );
+        asked
+            .extend_from_slice(format!("M 100644 inline extra\ndata {}\n", extra.len()).as_bytes());
         asked.extend_from_slice(&extra);
         asked.extend_from_slice(b"\nget-mark :1\ndone\n");
         let import = ["fast-import", "--quiet"].map(OsString::from).to_vec();
@@ -471,15 +467,8 @@ fn complete(git: &Git, arguments: Vec<OsString>) -> Result<(), String> {
 
 /// What an index holds, the folders beside it, and the repositories inside.
 fn listed(git: &Git) -> Result<(Listing, Vec<OsString>), String> {
-    let arguments = [
-        "ls-files",
-        "-z",
-        "-t",
-        "--stage",
-        "--others",
-        "--exclude-standard",
-        "--directory",
-    ];
+    let arguments =
+        ["ls-files", "-z", "-t", "--stage", "--others", "--exclude-standard", "--directory"];
     let printed = git.output(arguments.map(OsString::from).to_vec(), None)?;
     let (mut listing, mut nested) = (Listing::default(), Vec::new());
     for entry in printed.out.split(|byte| *byte == 0).filter(|entry| !entry.is_empty()) {

@@ -38,9 +38,8 @@ pub fn table(rows: &[Row], now: Timestamp, width: usize) -> Vec<Line> {
             [row.number.to_string(), age, change]
         })
         .collect();
-    let wide = |column: usize| {
-        cells.iter().map(|cells| cells[column].chars().count()).max().unwrap_or(0)
-    };
+    let wide =
+        |column: usize| cells.iter().map(|cells| cells[column].chars().count()).max().unwrap_or(0);
     let (number, age, change) = (wide(0), wide(1), wide(2));
     let mut lines = Vec::new();
     for (row, cells) in rows.iter().zip(&cells) {

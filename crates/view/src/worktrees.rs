@@ -70,7 +70,10 @@ mod tests {
     #[test]
     fn sizes_are_short() {
         let shown = [0, 1023, 1024, 1536, 5 << 20, 3 << 30, 1 << 50].map(bytes);
-        assert_eq!(shown, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 MiB", "3.0 GiB", "1024.0 TiB"]);
+        assert_eq!(
+            shown,
+            ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 MiB", "3.0 GiB", "1024.0 TiB"]
+        );
     }
 
     #[test]

@@ -27,7 +27,10 @@ pub(crate) fn run(args: &ApplyArgs, json: bool) -> Result<u8, CommandError> {
     if kept.workspace.kind != WorkspaceKind::Worktree {
         return Err(CommandError::new(
             Kind::Refused,
-            format!("task {id} worked in {} itself (--in-place): what it changed is there", kept.folder.display()),
+            format!(
+                "task {id} worked in {} itself (--in-place): what it changed is there",
+                kept.folder.display()
+            ),
         ));
     }
     let verified = kept.outcome() == Some(Outcome::Verified);
@@ -36,7 +39,9 @@ pub(crate) fn run(args: &ApplyArgs, json: bool) -> Result<u8, CommandError> {
     }
     if let Some(pid) = kept.task.driven_by {
         let reason = format!("task {id} is driven by process {pid}: its files may change");
-        return Err(CommandError::new(Kind::Refused, reason).hint("wait, or pause and stop it first"));
+        return Err(
+            CommandError::new(Kind::Refused, reason).hint("wait, or pause and stop it first")
+        );
     }
     let frozen = match kept.data().frozen.clone().filter(|_| kept.outcome().is_some()) {
         Some(frozen) => frozen,
@@ -89,7 +94,9 @@ pub(crate) fn run(args: &ApplyArgs, json: bool) -> Result<u8, CommandError> {
     let said = match &applied.how {
         How::Committed(commit) => format!("{branch} has commit {}: {count} changed", short(commit)),
         How::Staged => format!("{count} changed in your files and index; nothing is committed"),
-        How::Already(Some(commit)) => format!("already applied: {branch} has commit {}", short(commit)),
+        How::Already(Some(commit)) => {
+            format!("already applied: {branch} has commit {}", short(commit))
+        }
         How::Already(None) => format!("already applied: {branch} has every change of the task"),
     };
     let mut lines = vec![Line::new(Tone::Good, said)];
@@ -135,8 +142,7 @@ fn patch(
 ) -> Result<u8, CommandError> {
     let base = kept.base()?;
     let to = kept.store.content(&frozen.name).map_err(CommandError::environment)?;
-    let patch =
-        kept.store.patch_between(&base.content, &to).map_err(CommandError::environment)?;
+    let patch = kept.store.patch_between(&base.content, &to).map_err(CommandError::environment)?;
     if file.as_os_str() == "-" {
         output::raw(&patch);
         return Ok(0);

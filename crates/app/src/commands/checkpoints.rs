@@ -71,7 +71,10 @@ pub(crate) fn run(args: &TaskArgs, json: bool) -> Result<u8, CommandError> {
     output::lines(&table(&rows, locate::now(), screen::columns()));
     output::lines(&[Line::new(
         Tone::Faint,
-        format!("drivetrain rollback {} --to N --preview shows what going back would change", kept.id),
+        format!(
+            "drivetrain rollback {} --to N --preview shows what going back would change",
+            kept.id
+        ),
     )]);
     Ok(0)
 }

@@ -23,9 +23,8 @@ pub(crate) fn run(args: &DiffArgs, json: bool) -> Result<u8, CommandError> {
         None => kept.result()?,
     };
     let paths = kept.paths(&from, &to)?;
-    let patch = || {
-        kept.store.patch_between(&from.content, &to.content).map_err(CommandError::environment)
-    };
+    let patch =
+        || kept.store.patch_between(&from.content, &to.content).map_err(CommandError::environment);
     if json {
         let mut shown = json!({
             "v": 1,

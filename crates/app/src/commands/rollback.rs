@@ -32,8 +32,7 @@ pub(crate) fn run(args: &RollbackArgs, json: bool) -> Result<u8, CommandError> {
     let kept = Kept::open(&records, &args.id, &cancel)?;
     let point = kept.point(&args.to)?.clone();
     if !kept.folder.exists() {
-        let reason =
-            format!("the folder {} of task {} is gone", kept.folder.display(), kept.id);
+        let reason = format!("the folder {} of task {} is gone", kept.folder.display(), kept.id);
         return Err(CommandError::new(Kind::Refused, reason).hint(format!(
             "drivetrain fork {} --at {} begins a new task with those files",
             kept.id, point.number
@@ -109,11 +108,7 @@ fn preview(
 }
 
 /// Tells the process that drives the task; none if nobody does.
-fn go_back(
-    records: &Records,
-    id: &TaskId,
-    to: &str,
-) -> Result<Option<u32>, CommandError> {
+fn go_back(records: &Records, id: &TaskId, to: &str) -> Result<Option<u32>, CommandError> {
     let row = records.journal.task(id.as_str())?;
     let Some(pid) = records.home.alive(row.owner) else { return Ok(None) };
     let command = Command::RollBack { to: to.to_owned() };

@@ -41,11 +41,7 @@ impl Seen {
     fn look(records: &Records, worktree: Worktree) -> Seen {
         let root = records.home.root();
         let id = TaskId(worktree.task.clone());
-        let task = records
-            .journal
-            .task(id.as_str())
-            .ok()
-            .and_then(|row| records.glance(&row).ok());
+        let task = records.journal.task(id.as_str()).ok().and_then(|row| records.glance(&row).ok());
         let (mut trouble, mut branch) = (None, Branch::Alone(0));
         match upkeep::branch(&worktree.task, root) {
             Ok(found) => branch = found,
@@ -193,8 +189,7 @@ fn chosen(records: &Records, args: &CleanArgs) -> Result<Vec<Worktree>, CommandE
     let mut found = Vec::new();
     for prefix in &args.ids {
         let id = records.find(prefix)?;
-        let worktree =
-            upkeep::worktree(id.as_str(), root).map_err(CommandError::environment)?;
+        let worktree = upkeep::worktree(id.as_str(), root).map_err(CommandError::environment)?;
         found.push(worktree.ok_or_else(|| {
             CommandError::new(Kind::Refused, format!("task {id} has no worktree"))
                 .hint("drivetrain worktrees lists those that there are")
@@ -222,8 +217,9 @@ fn clean(args: &CleanArgs, json: bool) -> Result<u8, CommandError> {
         let size = upkeep::size(&seen.worktree.path);
         let goes = seen.goes().and_then(|()| match args.dry_run {
             true => Ok(()),
-            false => upkeep::remove(&task, &root, seen.branch)
-                .map_err(|reason| (reason, format!("drivetrain worktrees clean {task} tries again"))),
+            false => upkeep::remove(&task, &root, seen.branch).map_err(|reason| {
+                (reason, format!("drivetrain worktrees clean {task} tries again"))
+            }),
         });
         match goes {
             Ok(()) => {
@@ -235,7 +231,10 @@ fn clean(args: &CleanArgs, json: bool) -> Result<u8, CommandError> {
                     ),
                     Branch::Absent | Branch::Elsewhere => String::new(),
                 };
-                lines.push(Line::new(Tone::Good, format!("{task}  {will} ({}){branch}", bytes(size))));
+                lines.push(Line::new(
+                    Tone::Good,
+                    format!("{task}  {will} ({}){branch}", bytes(size)),
+                ));
                 removed.push(json!({
                     "task": task, "bytes": size, "branch_kept": matches!(seen.branch, Branch::Alone(_)),
                 }));

@@ -86,9 +86,8 @@ impl Scratch {
         if !encoded && !expanded && !content.windows(2).any(|two| two == b"\r\n") {
             return Ok(None);
         }
-        let mut arguments: Vec<OsString> = ["hash-object", "-w", "--stdin", "--path"]
-            .map(OsString::from)
-            .to_vec();
+        let mut arguments: Vec<OsString> =
+            ["hash-object", "-w", "--stdin", "--path"].map(OsString::from).to_vec();
         arguments.push(entry.path.clone());
         let hashed = git.output(arguments, Some(content))?;
         let hash = String::from_utf8_lossy(&hashed.out).trim_end().to_owned();

@@ -52,8 +52,7 @@ impl Checkout {
             }
         }
         let place = |name: &str| -> Result<PathBuf, String> {
-            let found =
-                repository.git(["rev-parse".into(), "--git-path".into(), name.into()])?;
+            let found = repository.git(["rev-parse".into(), "--git-path".into(), name.into()])?;
             Ok(repository.top.join(found.strip_suffix('\n').unwrap_or(&found)))
         };
         let (objects, attributes) = (place("objects")?, place("info/attributes")?);
@@ -78,12 +77,8 @@ impl Checkout {
         note: &Note,
         state_home: &Path,
     ) -> Result<Option<Applied>, ApplyError> {
-        let applied = |how| Applied {
-            how,
-            branch: note.branch.clone(),
-            paths: 0,
-            notices: Vec::new(),
-        };
+        let applied =
+            |how| Applied { how, branch: note.branch.clone(), paths: 0, notices: Vec::new() };
         if note.branch != self.branch {
             return Ok(None);
         }
@@ -189,8 +184,10 @@ impl Checkout {
         let both: Vec<&OsStr> = dirty.iter().copied().filter(|path| mine.contains(path)).collect();
         if !both.is_empty() {
             return Err(refused(
-                format!("your uncommitted changes and those of the task are in the same files: {}",
-                    named(both.into_iter())),
+                format!(
+                    "your uncommitted changes and those of the task are in the same files: {}",
+                    named(both.into_iter())
+                ),
                 &["commit or stash yours first"],
             ));
         }
@@ -235,7 +232,10 @@ impl Checkout {
         let git = |words: &[&str]| self.repository.git(words.iter().map(OsString::from));
         if !self.checked_out {
             let Some(commit) = note.commit.as_deref() else {
-                return Err(refused("only a commit can go to a branch that is not checked out", &[]));
+                return Err(refused(
+                    "only a commit can go to a branch that is not checked out",
+                    &[],
+                ));
             };
             let name = format!("refs/heads/{}", self.branch);
             let why = format!("drivetrain apply {}", wish.task);
@@ -288,7 +288,12 @@ impl Checkout {
         };
         let finished = run(spec, &Cancel::new()).map_err(|error| error.to_string())?;
         if finished.exit != Some(0) {
-            return Err(finished.output.text().trim_end().to_owned());
+            let said = finished.output.text().trim_end().to_owned();
+            return Err(if said.is_empty() {
+                "a hook said no, without a word".to_owned()
+            } else {
+                said
+            });
         }
         let head = ["rev-parse", "--verify", "HEAD^{commit}"].map(OsString::from);
         Ok(self.repository.git(head)?.trim_end().to_owned())
@@ -336,9 +341,8 @@ fn other_branch(repository: &Repository, onto: &str) -> Result<Option<String>, A
             &["names that begin with drivetrain/ are those of tasks"],
         ));
     }
-    let worktrees = repository
-        .output(["worktree", "list", "--porcelain", "-z"].map(OsString::from))?
-        .out;
+    let worktrees =
+        repository.output(["worktree", "list", "--porcelain", "-z"].map(OsString::from))?.out;
     let wanted = format!("branch refs/heads/{onto}").into_bytes();
     if worktrees.split(|byte| *byte == 0).any(|line| line == wanted) {
         return Err(refused(

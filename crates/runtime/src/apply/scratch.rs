@@ -159,7 +159,9 @@ impl Scratch {
                          hold them",
                         module.display()
                     ),
-                    &["drivetrain diff shows them; apply them in the submodule itself with --patch FILE"],
+                    &[
+                        "drivetrain diff shows them; apply them in the submodule itself with --patch FILE",
+                    ],
                 ));
             }
         }
