@@ -1,11 +1,15 @@
 //! The command line as data: every command with its help and examples. Nothing is done here.
 
+mod race;
+
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use machine::id::CallId;
 use machine::policy::budget::Budget;
 use machine::time::Span;
+
+pub(crate) use race::{Named, RaceArgs};
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -113,6 +117,29 @@ EXAMPLES:
       Without a terminal, each line is said once the model waits; the end of input leaves")]
     Chat(ChatArgs),
 
+    /// Let several drivers work on the same goal, each in a worktree of its own; one of them wins
+    ///
+    /// Each racer is a task like any other, on a branch of its own, and all have the same criteria. The first one whose
+    /// claim is verified wins and the others are cancelled; with --pick smallest all run to their end, and of the
+    /// verified ones the one that changed the fewest lines wins. Nothing of a loser is removed.
+    ///
+    /// Nobody is asked anything here: what a person has to decide is refused or waits, as the policy says. Ctrl-C lets
+    /// running steps end; `race --resume ID` or `resume --all` goes on, by the same rule.
+    ///
+    /// Ends with 0 if somebody won; with 13 if somebody still can, once resumed; otherwise with the code that all racers
+    /// ended with, or 10 if they ended in different ways.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain race 'mend the parser' --drivers anthropic/NAME,openai/NAME --check 'cargo test'
+  drivetrain race 'mend it' --drivers llm:local/NAME,workflow:repair,external:mender --check 'make test'
+  drivetrain race 'mend it' --drivers local/NAME,local/NAME,local/NAME --pick smallest --check 'make test'
+      The same driver several times is fine
+  drivetrain race task.toml --drivers anthropic/NAME,openai/NAME --total-usd 3
+      Three dollars for all together, shared out evenly
+  drivetrain race --resume 7k3
+  drivetrain race task.toml --drivers a/b,c/d --json | jq 'select(.type == \"race_finished\")'")]
+    Race(RaceArgs),
+
     /// Go on with a task that was interrupted, paused or put to rest
     ///
     /// Goes on from the last thing that was journaled, in the foreground. A task that another process drives and
@@ -151,6 +178,17 @@ EXAMPLES:
     /// Say why a task stopped or what it waits for, and what to type next
     #[command(after_long_help = "EXAMPLES:\n  drivetrain why 7k3")]
     Why(TaskArgs),
+
+    /// Show the receipt of a verified task, or write it into a file
+    ///
+    /// What was asked, which files were handed over, what was run on them and what came of it, bound to the record of the
+    /// journal that holds the verdict. It is made of the journal alone. `drivetrain verify` runs it again.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain receipt 7k3
+  drivetrain receipt 7k3 -o 7k3.receipt.json
+  drivetrain receipt 7k3 --json | jq -r .result.tree")]
+    Receipt(ReceiptArgs),
 
     /// Hold a task: what runs may end, nothing new begins
     #[command(after_long_help = "EXAMPLES:\n  drivetrain pause 7k3\n  drivetrain resume 7k3")]
@@ -543,7 +581,7 @@ pub(crate) struct SandboxRunArgs {
 }
 
 /// The walls around what a task starts.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Clone, Args, Default)]
 pub(crate) struct WallArgs {
     /// How strong: full, or reduced where the system has no namespaces
     #[arg(long, value_name = "LEVEL", value_parser = ["full", "reduced"], help_heading = "Sandbox")]
@@ -570,6 +608,17 @@ pub(crate) enum JournalCmd {
 pub(crate) struct TaskArgs {
     /// The task's id, or the beginning of it
     pub(crate) id: String,
+}
+
+/// Arguments of `receipt`.
+#[derive(Debug, Args)]
+pub(crate) struct ReceiptArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+
+    /// Write it into this new file
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// Arguments of `run`.
@@ -649,7 +698,7 @@ pub(crate) struct ChatArgs {
 }
 
 /// Where a task works, and what it may do there.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Clone, Args, Default)]
 pub(crate) struct PlaceArgs {
     /// What it may do where no rule says anything: read-only, dev or open; in place of what policy files name
     #[arg(long, value_name = "NAME", help_heading = "Permissions")]
@@ -673,7 +722,7 @@ pub(crate) struct PlaceArgs {
 }
 
 /// Where the answers of models come from.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct TrafficArgs {
     /// Write every exchange with a model's server into this folder, without keys
     #[arg(long, value_name = "DIR", help_heading = "Model traffic")]
@@ -685,7 +734,7 @@ pub(crate) struct TrafficArgs {
 }
 
 /// How a task is watched.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct ScreenArgs {
     /// Ask nobody: what a person would have to decide is refused or waits, as the policy says
     #[arg(long)]
@@ -701,7 +750,7 @@ pub(crate) struct ScreenArgs {
 }
 
 /// Limits.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Clone, Args, Default)]
 pub(crate) struct Limits {
     /// Decisions of the driver
     #[arg(long, value_name = "N", help_heading = "Budget")]
@@ -729,7 +778,7 @@ pub(crate) struct Limits {
     pub(crate) max_context_overflows: Option<u64>,
 }
 
-fn money(text: &str) -> Result<f64, String> {
+pub(crate) fn money(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(amount) if amount.is_finite() && amount >= 0.0 => Ok(amount),
         _ => Err("expected an amount such as 2.50".to_owned()),
@@ -919,7 +968,7 @@ pub(crate) struct CleanArgs {
     pub(crate) ids: Vec<String>,
 
     /// Only those of tasks in which nothing has happened for so long, such as 36h or 7d
-    #[arg(long, value_name = "SPAN", value_parser = age)]
+    #[arg(long, value_name = "SPAN", value_parser = Span::parse)]
     pub(crate) older_than: Option<Span>,
 
     /// Say what would go, and take nothing away
@@ -929,14 +978,6 @@ pub(crate) struct CleanArgs {
     /// Take the checkpoints of these tasks away; their worktrees must be gone
     #[arg(long)]
     pub(crate) checkpoints: bool,
-}
-
-/// A span of time; days too, since worktrees grow old.
-fn age(text: &str) -> Result<Span, String> {
-    match text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()) {
-        Some(days) => Ok(Span::seconds(days.saturating_mul(86_400))),
-        None => Span::parse(text),
-    }
 }
 
 /// Arguments of `resume`.

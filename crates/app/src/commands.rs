@@ -18,6 +18,8 @@ pub(crate) mod log;
 pub(crate) mod models;
 pub(crate) mod policy;
 pub(crate) mod prepare;
+pub(crate) mod race;
+pub(crate) mod receipt;
 pub(crate) mod reply;
 pub(crate) mod resume;
 pub(crate) mod rollback;

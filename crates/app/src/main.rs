@@ -70,11 +70,13 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
     match &cli.command {
         Cmd::Run(args) => commands::run::run(args, json),
         Cmd::Chat(args) => commands::chat::run(args, json),
+        Cmd::Race(args) => commands::race::run(args, json),
         Cmd::Resume(args) => commands::resume::run(args, json),
         Cmd::List(args) => commands::list::run(args, json),
         Cmd::Show(args) => commands::show::run(&args.id, json),
         Cmd::Log(args) => commands::log::run(args, json),
         Cmd::Why(args) => commands::why::run(&args.id, json),
+        Cmd::Receipt(args) => commands::receipt::run(args, json),
         Cmd::Pause(args) => commands::tell::pause(&args.id, json),
         Cmd::Cancel(args) => commands::tell::cancel(args, json),
         Cmd::Interrupt(args) => commands::tell::interrupt(args, json),

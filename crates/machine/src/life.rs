@@ -168,6 +168,7 @@ impl Step<'_> {
             | Phase::KeepingBase
             | Phase::Checkpointing { .. }
             | Phase::Verifying { .. }
+            | Phase::Judging(_)
             | Phase::Waiting(_) => self.state.data.phase = Phase::Ready,
             // Files that are half way between two states are nobody's wish: that is brought to its end.
             Phase::RollingBack { .. }
@@ -255,6 +256,7 @@ impl Step<'_> {
                 | Phase::Consulting { .. }
                 | Phase::Checkpointing { .. }
                 | Phase::Verifying { .. }
+                | Phase::Judging(_)
         ) {
             self.close_requests("somebody else decides");
             self.stop(|pending| !matches!(pending, Pending::Deadline));

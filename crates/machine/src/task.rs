@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::contest::Contest;
 use crate::policy::budget::Budget;
 use crate::policy::permission::Policy;
 use crate::policy::sandbox::SandboxSpec;
@@ -43,6 +44,9 @@ pub struct TaskSpec {
     /// The state of another task that it begins with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,
+    /// The race that it takes part in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contest: Option<Contest>,
 }
 
 impl TaskSpec {
@@ -222,6 +226,11 @@ impl Criterion {
             }
         }
         any
+    }
+
+    /// Whether a task can fail by it: all but an opinion that is only told.
+    pub fn decides(&self) -> bool {
+        !matches!(self, Criterion::Judge { decides: false, .. })
     }
 
     /// The criterion in one line.

@@ -30,6 +30,7 @@ pub mod plugin;
 pub mod policy_file;
 pub mod process;
 pub mod providers;
+pub mod receipt;
 pub mod redact;
 pub mod sandbox;
 pub mod servers;

@@ -2,10 +2,12 @@
 
 pub mod approvals;
 pub mod checkpoints;
+pub mod contest;
 pub mod decisions;
 pub mod diff;
 pub mod network;
 pub mod policy;
+pub mod receipt;
 pub mod scripts;
 pub mod spend;
 pub mod story;

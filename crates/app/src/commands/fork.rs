@@ -105,6 +105,7 @@ fn spec_of(
         driver,
         budget: old.budget.clone(),
         acceptance,
+        rubric_files: Default::default(),
         workspace: old.workspace.clone(),
         sandbox: Wishes::default(),
     };

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &RunArgs, json: bool) -> Result<u8, CommandError> {
 }
 
 /// The task that the arguments ask for, complete and checked.
-fn task_of(
+pub(crate) fn task_of(
     args: &RunArgs,
     home: &Home,
     registry: &Registry,

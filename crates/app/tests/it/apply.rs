@@ -48,6 +48,8 @@ fn what_is_handed_over_is_exactly_the_tree_that_was_verified_once() {
     assert!(log.starts_with("The User <user@example.invalid>\nmake the numbers add up\n"), "{log}");
     assert!(log.contains(&format!("Drivetrain-Task: {id}")), "{log}");
     assert!(log.contains(&format!("Drivetrain-Tree: {tree}")), "{log}");
+    let receipt = repository.json(&["receipt", &id])["id"].as_str().unwrap().to_owned();
+    assert!(log.contains(&format!("Drivetrain-Receipt: {receipt}")), "{log}");
     let head = repository.git(&["rev-parse", "HEAD"]);
     let again = repository.json(&["apply", &id]);
     assert_eq!((&again["how"], again["commit"].as_str()), (&"already".into(), Some(head.as_str())));

@@ -65,6 +65,7 @@ impl Step<'_> {
         let asked = self.state.data.going_back.take();
         match (self.state.data.phase.clone(), asked) {
             (Phase::RollingBack { to }, asked) => match restored {
+                Ok(undo) if self.on_rebased(&to, &undo) => {}
                 Ok(undo) => {
                     self.went_back(to, undo);
                     self.reopen();

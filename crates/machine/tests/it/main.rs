@@ -5,11 +5,15 @@
 mod decisions;
 mod gate;
 mod hosts;
+mod judges;
 mod laws;
 mod llm;
+mod receipt;
 mod records;
+mod reopen;
 mod requests;
 mod rig;
+mod rollback;
 mod scenarios;
 mod servers;
 mod shell;

@@ -36,6 +36,7 @@ pub(crate) fn spec(config: Value) -> TaskSpec {
         servers: Vec::new(),
         files: Vec::new(),
         forked_from: None,
+        contest: None,
     }
 }
 

@@ -259,6 +259,7 @@ impl Task {
             servers: Vec::new(),
             files: Vec::new(),
             forked_from: None,
+            contest: None,
         }
     }
 }

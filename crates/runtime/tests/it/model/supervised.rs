@@ -71,6 +71,7 @@ impl Place {
             servers: Vec::new(),
             files: Vec::new(),
             forked_from: None,
+            contest: None,
         }
     }
 }
