@@ -92,6 +92,8 @@ pub(crate) struct Named {
     pub(crate) workflow: Option<String>,
     /// A model.
     pub(crate) model: Option<String>,
+    /// A coding agent.
+    pub(crate) agent: Option<String>,
 }
 
 impl RaceArgs {
@@ -109,6 +111,7 @@ impl RaceArgs {
             driver: named.driver,
             workflow: named.workflow,
             model: named.model,
+            agent: named.agent,
             check: self.check.clone(),
             limits,
             place: PlaceArgs { worktree: true, ..self.place.clone() },

@@ -32,4 +32,5 @@ mod signals;
 mod stream;
 mod traffic;
 mod trust;
+mod verify;
 mod worktrees;
