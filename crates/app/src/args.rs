@@ -997,7 +997,7 @@ pub(crate) struct CleanArgs {
     pub(crate) ids: Vec<String>,
 
     /// Only those of tasks in which nothing has happened for so long, such as 36h or 7d
-    #[arg(long, value_name = "SPAN", value_parser = age)]
+    #[arg(long, value_name = "SPAN", value_parser = Span::parse)]
     pub(crate) older_than: Option<Span>,
 
     /// Say what would go, and take nothing away
@@ -1007,14 +1007,6 @@ pub(crate) struct CleanArgs {
     /// Take the checkpoints of these tasks away; their worktrees must be gone
     #[arg(long)]
     pub(crate) checkpoints: bool,
-}
-
-/// A span of time; days too, since worktrees grow old.
-fn age(text: &str) -> Result<Span, String> {
-    match text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()) {
-        Some(days) => Ok(Span::seconds(days.saturating_mul(86_400))),
-        None => Span::parse(text),
-    }
 }
 
 /// Arguments of `resume`.

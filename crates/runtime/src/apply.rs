@@ -161,26 +161,28 @@ pub fn apply(wish: &Wish<'_>, state_home: &Path, cancel: &Cancel) -> Result<Appl
             &["put the repository back where it was, or take the changes with --patch FILE"],
         )
     })?;
+    // A task that went on from another commit has that as its beginning.
+    let begun = wish.workspace.base.clone().unwrap_or(origin.base);
     let checkout = Checkout::open(repository, wish)?;
     if let Some(note) = Note::read(wish.task, state_home).filter(|note| note.frozen == wish.frozen)
         && let Some(applied) = checkout.from_before(wish, &note, state_home)?
     {
         return Ok(applied);
     }
-    let store = Store::open(wish.task, state_home, cancel)?;
+    let mut store = Store::open(wish.task, state_home, cancel)?;
     let scratch = Scratch::new(&store, &checkout, state_home, cancel)?;
     let base = match wish.base {
         Some(name) => store.content(name)?,
-        None => Content::of_tree(scratch.tree_of(&origin.base)?),
+        None => store.base(None)?,
     };
     let frozen = store.content(wish.frozen)?;
-    let mut result = scratch.build(&origin.base, &base, &frozen)?;
+    let mut result = scratch.build(&begun, &base, &frozen)?;
     result.notices.extend(left_behind(&store, &base, &frozen)?);
-    let target = checkout.tip.clone().unwrap_or_else(|| origin.base.clone());
-    let tree = if target == origin.base {
+    let target = checkout.tip.clone().unwrap_or_else(|| begun.clone());
+    let tree = if target == begun {
         result.tree.clone()
     } else if wish.merge {
-        scratch.merge(&origin.base, &target, &result.tree, &checkout.branch)?
+        scratch.merge(&begun, &target, &result.tree, &checkout.branch)?
     } else {
         return Err(moved(&checkout.branch));
     };
@@ -191,7 +193,21 @@ pub fn apply(wish: &Wish<'_>, state_home: &Path, cancel: &Cancel) -> Result<Appl
         paths,
         notices: result.notices.clone(),
     };
-    if changed.is_empty() && checkout.tip.is_some() {
+    let note = Note {
+        done: true,
+        checkout: top.to_string_lossy().into_owned(),
+        branch: checkout.branch.clone(),
+        checked_out: checkout.checked_out,
+        before: checkout.tip.clone(),
+        commit: None,
+        tree: tree.clone(),
+        frozen: wish.frozen.to_owned(),
+    };
+    if changed.is_empty()
+        && let Some(tip) = &checkout.tip
+    {
+        // Whoever brought it there: from here on it is known to be there.
+        Note { commit: Some(tip.clone()), ..note }.write(wish.task, state_home)?;
         return Ok(done(How::Already(None), 0));
     }
     if checkout.checked_out {
@@ -204,16 +220,7 @@ pub fn apply(wish: &Wish<'_>, state_home: &Path, cancel: &Cancel) -> Result<Appl
         Some(_) | None => None,
     };
     scratch.hand_objects(&target, &tree, commit.as_deref(), &checkout)?;
-    let note = Note {
-        done: false,
-        checkout: top.to_string_lossy().into_owned(),
-        branch: checkout.branch.clone(),
-        checked_out: checkout.checked_out,
-        before: checkout.tip.clone(),
-        commit,
-        tree,
-        frozen: wish.frozen.to_owned(),
-    };
+    let note = Note { done: false, commit, ..note };
     note.write(wish.task, state_home)?;
     let commit = checkout.perform(wish, &note)?;
     Note { done: true, commit: commit.clone(), ..note }.write(wish.task, state_home)?;
