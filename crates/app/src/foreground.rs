@@ -11,6 +11,7 @@ use machine::Event;
 use machine::driver::Registry;
 use machine::event::EventKind;
 use machine::id::TaskId;
+use machine::receipt::Receipt;
 use machine::state::{Ask, Phase};
 use machine::stream::StreamEvent;
 use machine::task::{DriverSpec, Outcome};
@@ -29,7 +30,9 @@ use view::why::{self, Subject};
 use view::{Line, Tone};
 
 use crate::args::ScreenArgs;
+use crate::commands::receipt;
 use crate::error::CommandError;
+use crate::locate::Records;
 use crate::prompt::reader::{Reader, Shown};
 use crate::prompt::{self, News, chat};
 use crate::screen::Screen;
@@ -266,6 +269,10 @@ fn summary(
     let host = Host::fold(task, &loaded, Arc::clone(registry), true, drop)
         .map_err(|error| CommandError::environment(error.to_string()))?;
     let standing = host.state.standing();
+    let receipt = match outcome {
+        Outcome::Verified => receipt::named(station.supervisor.journal(), registry, task),
+        _ => None,
+    };
     let subject = Subject {
         data: host.state.data(),
         standing: &standing,
@@ -273,6 +280,7 @@ fn summary(
         story,
         driven_by: None,
         interrupted: false,
+        receipt: receipt.as_ref().map(Receipt::short),
         now: locate::now(),
     };
     Ok(why::summary(&subject, outcome, reason))
@@ -328,7 +336,10 @@ impl Watcher {
 
     fn on_event(&mut self, event: &Event) {
         if self.watching.json {
-            output::json(event);
+            output::json(&receipt::told(event, || {
+                let records = Records::open().ok()?;
+                receipt::named(&records.journal, &records.registry, &event.task)
+            }));
         }
         let detail = Detail {
             starts: !self.screen.is_live(),

@@ -7,6 +7,7 @@ mod checkpoint;
 mod consult;
 mod decider;
 mod gate;
+mod judge;
 mod model_call;
 mod reopen;
 pub mod request;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::acceptance::judge::Judging;
 use crate::activity::request::Requests;
 use crate::contest::Proof;
 use crate::driver::{
@@ -72,6 +73,9 @@ pub struct Data {
     /// Where its change is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integrated: Option<Integration>,
+    /// The checkpoint that somebody asked the workspace to go back to, until it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub going_back: Option<String>,
     /// The name of the checkpoint that the workspace certainly still equals, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unchanged_since: Option<String>,
@@ -189,6 +193,8 @@ pub enum Phase {
         /// The claim, in the driver's words.
         summary: String,
     },
+    /// Every other criterion passed, and judges are asked, one after the other.
+    Judging(Box<Judging>),
     /// The workspace is given the state of a checkpoint.
     RollingBack {
         /// The name of the checkpoint.
@@ -229,6 +235,10 @@ pub enum Pending {
     Checkpoint,
     /// Checking the claim.
     Verify,
+    /// Asking a judge.
+    Judge,
+    /// Waiting before a judge is asked again.
+    JudgeTimer,
     /// Giving the workspace an earlier state.
     Restore,
     /// Waking the driver.
@@ -419,6 +429,7 @@ impl State {
             servers: Vec::new(),
             files: Vec::new(),
             contest: None,
+            forked_from: None,
         };
         State {
             data: Data {
@@ -435,6 +446,7 @@ impl State {
                 proof: None,
                 rebase: None,
                 integrated: None,
+                going_back: None,
                 unchanged_since: None,
                 turn_kept: false,
                 tools: Arc::default(),
@@ -547,7 +559,7 @@ impl State {
     /// a person or for a moment that is far away.
     pub fn wants_release(&self) -> bool {
         if matches!(self.data.phase, Phase::Finished { .. }) {
-            return true;
+            return !self.data.pending.values().any(|pending| *pending == Pending::Restore);
         }
         let unattended = self.data.attachment.as_ref().is_some_and(|by| !by.attended);
         let timed = |pending: &Pending| matches!(pending, Pending::DeciderTimer(_));
@@ -607,7 +619,11 @@ impl State {
         let is_timer = |p: &Pending| {
             matches!(
                 p,
-                Pending::Deadline | Pending::Alarm | Pending::Retry | Pending::DeciderTimer(_)
+                Pending::Deadline
+                    | Pending::Alarm
+                    | Pending::Retry
+                    | Pending::DeciderTimer(_)
+                    | Pending::JudgeTimer
             )
         };
         self.data.pending.values().all(is_timer)

@@ -111,6 +111,9 @@ impl Step<'_> {
                 }
                 if let Some(call) = self.take_decider(id) {
                     self.on_model_decided(call, *reply);
+                } else if self.state.data.pending.get(&id) == Some(&Pending::Judge) {
+                    self.state.data.pending.remove(&id);
+                    self.on_judged(*reply);
                 } else if self.take(id, Pending::Model) {
                     self.on_model_replied(*reply);
                 }
@@ -194,7 +197,9 @@ impl Step<'_> {
         for target in targets {
             // Only models cost: the program of a decider reports what it would have said, and that is dropped.
             let was = self.state.data.pending.remove(&target);
-            if let Some(Pending::Model | Pending::Agent | Pending::Decider(_)) = was {
+            if let Some(Pending::Model | Pending::Agent | Pending::Decider(_) | Pending::Judge) =
+                was
+            {
                 self.state.data.unpaid.insert(target);
             }
             self.output.effects.push(Effect::Cancel { target });

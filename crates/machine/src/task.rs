@@ -9,6 +9,7 @@ use crate::policy::permission::Policy;
 use crate::policy::sandbox::SandboxSpec;
 use crate::server::ServerSpec;
 use crate::time::Span;
+use crate::verdict::Checkpoint;
 
 /// Everything a task was started with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,6 +44,9 @@ pub struct TaskSpec {
     /// The race that it takes part in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contest: Option<Contest>,
+    /// The state of another task that it begins with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkedFrom>,
 }
 
 impl TaskSpec {
@@ -58,6 +62,26 @@ impl TaskSpec {
         }
         criteria
     }
+}
+
+/// A state of another task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkedFrom {
+    /// The other task.
+    pub task: String,
+    /// The state, by its place among the checkpoints of that task, from 1.
+    pub number: u64,
+    /// The state itself.
+    pub at: Checkpoint,
+    /// The state that the other task began with; that of its commit if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Checkpoint>,
+    /// Whether changes are counted from where this task begins, not from where the other did.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub here: bool,
+    /// The commit that the other task's branch began at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
 }
 
 /// A driver by name, with its configuration.
@@ -202,6 +226,11 @@ impl Criterion {
             }
         }
         any
+    }
+
+    /// Whether a task can fail by it: all but an opinion that is only told.
+    pub fn decides(&self) -> bool {
+        !matches!(self, Criterion::Judge { decides: false, .. })
     }
 
     /// The criterion in one line.

@@ -33,6 +33,11 @@ impl Step<'_> {
                 Phase::Checkpointing { .. }
                 | Phase::Verifying { .. }
                 | Phase::RollingBack { .. } => return,
+                Phase::Judging(_) => {
+                    if !self.judge() {
+                        return;
+                    }
+                }
                 Phase::Waiting(_) if self.state.data.notes.is_empty() => return,
                 Phase::Waiting(_) => {
                     self.stop(|pending| *pending == crate::state::Pending::Alarm);

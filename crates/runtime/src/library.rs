@@ -260,6 +260,7 @@ impl Library {
             driver: driver.clone(),
             budget: machine::policy::budget::Budget::default(),
             acceptance: Vec::new(),
+            rubric_files: Default::default(),
             workspace: machine::task::WorkspaceSpec::default(),
             sandbox: Wishes::default(),
         };

@@ -116,6 +116,8 @@ impl Story {
             | EventKind::ApprovalRequested { .. }
             | EventKind::ApprovalDecided { .. }
             | EventKind::DeciderAsked { .. }
+            | EventKind::JudgeAsked { .. }
+            | EventKind::JudgeReplied { .. }
             | EventKind::CallJudged { .. }
             | EventKind::QuestionAsked { .. }
             | EventKind::CallInDoubt { .. }
@@ -130,6 +132,8 @@ impl Story {
             | EventKind::BudgetRaised { .. }
             | EventKind::DriverChanged { .. }
             | EventKind::Checkpointed { .. }
+            | EventKind::RollBackAsked { .. }
+            | EventKind::RollBackFailed { .. }
             | EventKind::RolledBack { .. }
             | EventKind::Rebased { .. }
             | EventKind::BudgetExhausted { .. }

@@ -52,6 +52,7 @@ pub(crate) fn from_goal(goal: &str, driver: DriverSpec) -> Result<TaskFile, Comm
         driver,
         budget: Budget::default(),
         acceptance: Vec::new(),
+        rubric_files: Default::default(),
         workspace: WorkspaceSpec::default(),
         sandbox: Wishes::default(),
     })
@@ -99,6 +100,7 @@ pub(crate) fn complete(
         servers,
         files,
         contest: None,
+        forked_from: None,
     })
 }
 

@@ -61,7 +61,8 @@ fn begin(task: &str, args: &RaceArgs, json: bool) -> Result<u8, CommandError> {
         return Err(CommandError::usage("each racer works in a git worktree of its own")
             .hint("leave out --in-place and --no-workspace"));
     }
-    let named: Vec<Named> = args.drivers.iter().map(|name| named(name)).collect::<Result<_, _>>()?;
+    let named: Vec<Named> =
+        args.drivers.iter().map(|name| named(name)).collect::<Result<_, _>>()?;
     let home = locate::home()?;
     let registry = Arc::new(Registry::builtin());
     let ids: Vec<TaskId> = args.drivers.iter().map(|_| new_task_id()).collect();

@@ -54,6 +54,9 @@ fn lines(task: &Task) -> Vec<Line> {
     }
     field("sandbox", text::visible(&data.spec.sandbox.said()));
     field("records", data.inputs.to_string());
+    if let Some(receipt) = &task.receipt {
+        field("receipt", format!("{} (drivetrain receipt {})", receipt.short(), data.id));
+    }
     if !data.spec.acceptance.is_empty() {
         lines.push(Line::plain("criteria"));
     }

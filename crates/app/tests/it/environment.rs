@@ -230,6 +230,9 @@ fn normal_times(line: &str) -> String {
     if line.starts_with("last news") {
         return "last news  WHEN".to_owned();
     }
+    if line.starts_with("receipt    ") {
+        return "receipt    RECEIPT".to_owned();
+    }
     for piece in line.split_inclusive([' ', '(', ')', ',']) {
         let word = piece.trim_end_matches([' ', '(', ')', ',']);
         let digits = word.starts_with(|c: char| c.is_ascii_digit());

@@ -5,8 +5,10 @@
 mod decisions;
 mod gate;
 mod hosts;
+mod judges;
 mod laws;
 mod llm;
+mod receipt;
 mod records;
 mod reopen;
 mod requests;

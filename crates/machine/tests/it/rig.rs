@@ -36,6 +36,7 @@ pub(crate) fn spec(config: Value) -> TaskSpec {
         servers: Vec::new(),
         files: Vec::new(),
         contest: None,
+        forked_from: None,
     }
 }
 

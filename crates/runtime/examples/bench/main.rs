@@ -396,6 +396,7 @@ fn spec(steps: u64) -> TaskSpec {
         servers: Vec::new(),
         files: Vec::new(),
         contest: None,
+        forked_from: None,
     }
 }
 

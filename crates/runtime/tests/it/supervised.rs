@@ -40,6 +40,7 @@ fn spec(config: Value) -> TaskSpec {
         servers: Vec::new(),
         files: Vec::new(),
         contest: None,
+        forked_from: None,
     }
 }
 

@@ -132,6 +132,7 @@ fn plan(number: u64, turns: u64, random: &mut Random) -> Plan {
         servers: Vec::new(),
         files: Vec::new(),
         contest: None,
+        forked_from: None,
     };
     for check in 0..random.below(3) {
         spec.acceptance.push(Criterion::Shell {
@@ -294,6 +295,7 @@ pub(crate) fn steady(number: u64, turns: u64) -> Plan {
             servers: Vec::new(),
             files: Vec::new(),
             contest: None,
+            forked_from: None,
         },
         attended: false,
     }

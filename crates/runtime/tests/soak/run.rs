@@ -259,6 +259,7 @@ impl Task {
             servers: Vec::new(),
             files: Vec::new(),
             contest: None,
+            forked_from: None,
         }
     }
 }

@@ -41,6 +41,7 @@ pub(crate) fn spec(driver: &str, config: Value) -> TaskSpec {
         servers: Vec::new(),
         files: Vec::new(),
         contest: None,
+        forked_from: None,
     }
 }
 
@@ -136,6 +137,7 @@ impl Scene {
             story: &self.story,
             driven_by: self.pid,
             interrupted: self.pid.is_none() && self.state.data().attachment.is_some(),
+            receipt: None,
             now: Timestamp(self.now + 5000),
         }
     }

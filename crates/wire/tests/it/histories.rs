@@ -145,6 +145,7 @@ fn task() -> TaskSpec {
         servers: Vec::new(),
         files: Vec::new(),
         contest: None,
+        forked_from: None,
     }
 }
 
@@ -260,7 +261,7 @@ impl Rig {
             Pending::Workspace => Signal::WorkspaceOpened(id, Ok(workspace)).into(),
             Pending::Tools => Signal::ToolsOpened(id, Vec::new()).into(),
             Pending::Call(_) => Input::ToolEnded(id, result),
-            Pending::Model => {
+            Pending::Model | Pending::Judge => {
                 let reply = answer(seed);
                 Signal::ModelReplied(id, Box::new(reply)).into()
             }
@@ -275,9 +276,11 @@ impl Rig {
             Pending::Consult | Pending::Decider(_) => {
                 Signal::Consulted(id, Err("no".to_owned())).into()
             }
-            Pending::Retry | Pending::Alarm | Pending::Deadline | Pending::DeciderTimer(_) => {
-                Signal::TimerFired(id).into()
-            }
+            Pending::Retry
+            | Pending::Alarm
+            | Pending::Deadline
+            | Pending::DeciderTimer(_)
+            | Pending::JudgeTimer => Signal::TimerFired(id).into(),
         })
     }
 
@@ -330,6 +333,7 @@ impl Rig {
             Phase::KeepingBase => "keeping_base",
             Phase::Checkpointing { .. } => "checkpointing",
             Phase::Verifying { .. } => "verifying",
+            Phase::Judging(_) => "judging",
             Phase::RollingBack { .. } => "going back",
             Phase::Finished { .. } => "finished",
         }

@@ -71,6 +71,7 @@ impl Place {
             servers: Vec::new(),
             files: Vec::new(),
             contest: None,
+            forked_from: None,
         }
     }
 }
