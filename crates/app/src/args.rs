@@ -654,6 +654,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "PROVIDER/NAME", conflicts_with = "workflow")]
     pub(crate) model: Option<String>,
 
+    /// Let this coding agent work: claude, codex, gemini, opencode or one of your own; --model is then its model
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["workflow", "driver"])]
+    pub(crate) agent: Option<String>,
+
     /// A command that must succeed before the task counts as done (repeatable)
     #[arg(long, value_name = "COMMAND")]
     pub(crate) check: Vec<String>,

@@ -272,8 +272,6 @@ pub fn not_verified(phase: &Phase) -> Option<String> {
         Phase::Finished { outcome, .. } => Some(format!("it ended {}", outcome.word())),
         Phase::New
         | Phase::OpeningWorkspace
-        | Phase::KeepingBase
-        | Phase::Judging(_)
         | Phase::OpeningTools
         | Phase::Ready
         | Phase::Acting
@@ -281,6 +279,8 @@ pub fn not_verified(phase: &Phase) -> Option<String> {
         | Phase::Waiting(_)
         | Phase::Checkpointing { .. }
         | Phase::Verifying { .. }
+        | Phase::KeepingBase
+        | Phase::Judging(_)
         | Phase::RollingBack { .. } => Some("it has not ended".to_owned()),
     }
 }

@@ -64,6 +64,9 @@ pub struct Data {
     /// The state that was last handed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen: Option<Checkpoint>,
+    /// The checkpoint that somebody asked the workspace to go back to, until it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub going_back: Option<String>,
     /// What it proved, the first time that it was verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
@@ -73,9 +76,6 @@ pub struct Data {
     /// Where its change is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integrated: Option<Integration>,
-    /// The checkpoint that somebody asked the workspace to go back to, until it has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub going_back: Option<String>,
     /// The name of the checkpoint that the workspace certainly still equals, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unchanged_since: Option<String>,
@@ -428,8 +428,8 @@ impl State {
             folder: String::new(),
             servers: Vec::new(),
             files: Vec::new(),
-            contest: None,
             forked_from: None,
+            contest: None,
         };
         State {
             data: Data {
@@ -443,10 +443,10 @@ impl State {
                 workspace: None,
                 base: None,
                 frozen: None,
+                going_back: None,
                 proof: None,
                 rebase: None,
                 integrated: None,
-                going_back: None,
                 unchanged_since: None,
                 turn_kept: false,
                 tools: Arc::default(),

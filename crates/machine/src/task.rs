@@ -41,12 +41,12 @@ pub struct TaskSpec {
     /// Files of the project that had a say in it, or were refused one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ProjectFile>,
-    /// The race that it takes part in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub contest: Option<Contest>,
     /// The state of another task that it begins with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,
+    /// The race that it takes part in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contest: Option<Contest>,
 }
 
 impl TaskSpec {

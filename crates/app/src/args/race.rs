@@ -12,7 +12,7 @@ pub(crate) struct RaceArgs {
     #[arg(value_name = "TASK", required_unless_present = "resume", conflicts_with = "resume")]
     pub(crate) task: Option<String>,
 
-    /// Who takes part: PROVIDER/NAME or llm:PROVIDER/NAME, workflow:NAME|PATH, external:NAME, script/FILE, …
+    /// Who takes part: PROVIDER/NAME (a model), agent:NAME, workflow:NAME|PATH, external:NAME, script/FILE
     #[arg(
         long,
         value_name = "A,B,…",
@@ -92,6 +92,8 @@ pub(crate) struct Named {
     pub(crate) workflow: Option<String>,
     /// A model.
     pub(crate) model: Option<String>,
+    /// A coding agent.
+    pub(crate) agent: Option<String>,
 }
 
 impl RaceArgs {
@@ -109,6 +111,7 @@ impl RaceArgs {
             driver: named.driver,
             workflow: named.workflow,
             model: named.model,
+            agent: named.agent,
             check: self.check.clone(),
             limits,
             place: PlaceArgs { worktree: true, ..self.place.clone() },

@@ -99,8 +99,8 @@ pub(crate) fn complete(
         folder,
         servers,
         files,
-        contest: None,
         forked_from: None,
+        contest: None,
     })
 }
 

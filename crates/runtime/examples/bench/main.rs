@@ -395,8 +395,8 @@ fn spec(steps: u64) -> TaskSpec {
         folder: "/".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
-        contest: None,
         forked_from: None,
+        contest: None,
     }
 }
 

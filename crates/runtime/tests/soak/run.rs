@@ -258,8 +258,8 @@ impl Task {
             folder: self.folder.to_str().unwrap().to_owned(),
             servers: Vec::new(),
             files: Vec::new(),
-            contest: None,
             forked_from: None,
+            contest: None,
         }
     }
 }

@@ -40,8 +40,8 @@ pub(crate) fn spec(driver: &str, config: Value) -> TaskSpec {
         folder: "/work".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
-        contest: None,
         forked_from: None,
+        contest: None,
     }
 }
 
