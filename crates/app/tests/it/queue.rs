@@ -1,5 +1,6 @@
 //! Verified tasks on their way into a branch: together with what is there, one at a time, killed at any moment.
 
+use std::cell::RefCell;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
@@ -20,7 +21,9 @@ fn place() -> TestEnvironment {
 fn task(place: &TestEnvironment, name: &str, [first, then]: [&str; 2], checks: &[&str]) -> String {
     let call = |command: &str| {
         let command = Value::from(command);
-        format!("[[reply]]\ntool_calls = [{{ tool = \"shell\", input = {{ command = {command} }} }}]\n")
+        format!(
+            "[[reply]]\ntool_calls = [{{ tool = \"shell\", input = {{ command = {command} }} }}]\n"
+        )
     };
     let script = format!(
         "{}[[reply]]\ntext = \"done\"\n{}[[reply]]\ntext = \"mended\"\nrepeat = 5\n",
@@ -88,7 +91,8 @@ impl Drop for Background {
 fn until_verifying(place: &TestEnvironment) {
     let busy = |entry: std::fs::DirEntry| {
         let is_checkouts = entry.file_name().to_string_lossy().ends_with(".checkouts");
-        is_checkouts && std::fs::read_dir(entry.path()).is_ok_and(|mut inside| inside.next().is_some())
+        is_checkouts
+            && std::fs::read_dir(entry.path()).is_ok_and(|mut inside| inside.next().is_some())
     };
     place.until(|| {
         let run = std::fs::read_dir(place.home().join("run")).ok()?;
@@ -217,20 +221,24 @@ fn killed_at_any_moment_a_task_is_in_the_branch_once() {
     running.signal("KILL");
     running.wait(&place);
     let listed: Value = serde_json::from_str(&place.ok(&["queue", "list", "--json"])).unwrap();
-    assert_eq!((&listed["entries"][0]["stage"], &listed["runner"]), (&"integrating".into(), &Value::Null));
+    assert_eq!(
+        (&listed["entries"][0]["stage"], &listed["runner"]),
+        (&"integrating".into(), &Value::Null)
+    );
     assert_eq!(place.run(&["queue", "drop", &ids[0]]).code, 2);
     // Right after the branch has moved, again and again.
     for _ in 0..3 {
         let tip = place.git(&["rev-parse", "main"]);
-        let mut running = Background::start(&place, &["queue", "run"]);
-        place.until(|| {
-            let ended = running.0.as_mut().unwrap().try_wait().unwrap().is_some();
-            (ended || place.git(&["rev-parse", "main"]) != tip).then_some(())
-        });
-        if running.0.as_mut().unwrap().try_wait().unwrap().is_none() {
-            running.signal("KILL");
+        let running = RefCell::new(Background::start(&place, &["queue", "run"]));
+        let has_ended = || {
+            let mut running = running.borrow_mut();
+            running.0.as_mut().is_some_and(|child| child.try_wait().unwrap().is_some())
+        };
+        place.until(|| (has_ended() || place.git(&["rev-parse", "main"]) != tip).then_some(()));
+        if !has_ended() {
+            running.borrow().signal("KILL");
         }
-        running.wait(&place);
+        running.into_inner().wait(&place);
     }
     assert_eq!(place.run(&["queue", "run"]).code, 0);
     for (id, name) in ids.iter().zip(["a", "b", "c"]) {
@@ -273,7 +281,11 @@ fn one_process_works_on_it_and_takes_what_is_added_until_it_is_stopped() {
     place.until(|| place.ok(&["queue", "show"]).contains("works on the queue").then_some(()));
     let second = place.run(&["queue", "run"]);
     assert_eq!(second.code, 2);
-    assert!(second.err.contains(&format!("process {pid} works on the queue already")), "{}", second.err);
+    assert!(
+        second.err.contains(&format!("process {pid} works on the queue already")),
+        "{}",
+        second.err
+    );
     place.ok(&["queue", "add", &id]);
     place.until(|| (place.read("a") == "a\n").then_some(()));
     place.until(|| place.ok(&["queue", "show", &id]).contains("is in main, as").then_some(()));
