@@ -1,6 +1,7 @@
 //! The command line as data: every command with its help and examples. Nothing is done here.
 
 mod checks;
+mod queue;
 mod race;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use machine::policy::budget::Budget;
 use machine::time::Span;
 
 pub(crate) use checks::CheckArgs;
+pub(crate) use queue::{QueueAddArgs, QueueCmd, QueueRunArgs};
 pub(crate) use race::{Named, RaceArgs};
 
 /// The whole command line.
@@ -141,6 +143,18 @@ EXAMPLES:
   drivetrain race --resume 7k3
   drivetrain race task.toml --drivers a/b,c/d --json | jq 'select(.type == \"race_finished\")'")]
     Race(RaceArgs),
+
+    /// Put verified tasks into a branch, one at a time
+    ///
+    /// Each change is put on the tip of its branch in a folder of our own, the criteria of its task run on both together,
+    /// and only then the branch is moved. What collides or fails goes back to its task, which is reopened with the
+    /// failure: `drivetrain resume ID` goes on with it.
+    #[command(
+        subcommand,
+        after_long_help = "EXAMPLES:\n  drivetrain queue add 7k3 9f2\n  drivetrain queue list\n  \
+        drivetrain queue run\n  drivetrain queue run --watch\n  drivetrain queue drop 9f2"
+    )]
+    Queue(QueueCmd),
 
     /// Go on with a task that was interrupted, paused or put to rest
     ///

@@ -23,6 +23,7 @@ mod network;
 mod outcomes;
 mod policy;
 mod pty;
+mod queue;
 mod race;
 mod receipt;
 mod repository;
