@@ -1,11 +1,15 @@
 //! One file for each kind of work: the effect it causes, the reports that answer it and the rules between.
 
 mod acceptance;
+mod agent;
 pub(crate) mod approval;
+mod checkpoint;
 mod consult;
 mod decider;
 mod gate;
+mod judge;
 mod model_call;
+mod reopen;
 pub mod request;
 mod rollback;
 mod timer;

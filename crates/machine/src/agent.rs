@@ -1,6 +1,11 @@
 //! Coding agents: programs with a loop of their own, driven from outside. What one says and what it can be told is the
 //! same for all of them; the bytes of each are in `wire::agent`.
 
+mod program;
+
+pub use program::AgentQuirks;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -35,6 +40,18 @@ pub struct AgentProgram {
     /// The model that it asks, as it names it; its own choice if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// What marks the operator's words to it: made at random for each task, so that no file can hold it.
+    #[serde(default)]
+    pub operator: String,
+    /// What stands before the model on its command line; nothing if the model is said on its pipe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_flag: Option<String>,
+    /// Variables that are set for it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Where it departs from its protocol.
+    #[serde(default, skip_serializing_if = "AgentQuirks::is_none")]
+    pub quirks: AgentQuirks,
     /// How long it may be silent while it is at work; ten minutes if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<Span>,
@@ -59,16 +76,76 @@ pub struct AgentCall {
     pub program: Arc<AgentProgram>,
     /// What it is asked.
     pub prompt: String,
-    /// What it is asked if it cannot be told so in the conversation that it had: everything from the start.
-    pub afresh: String,
     /// Which conversation of the task this is, from 1: a new number is a fresh one.
     pub conversation: u32,
     /// What the conversation is resumed by; none if it has not begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// Whether it has been told so: it is only reminded after that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub taken: bool,
     /// The driver's place in a tree of drivers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<u32>,
+}
+
+/// What an agent is told when it had begun and nobody knows how far it came.
+pub const CONTINUE: &str = "Your work was interrupted before you said that you are finished. Look at the state of the files, and go on.";
+
+impl AgentProtocol {
+    /// Whether an agent can be told something in the middle of a turn.
+    pub fn steers(self) -> bool {
+        match self {
+            AgentProtocol::Claude | AgentProtocol::Codex => true,
+            AgentProtocol::Acp => false,
+        }
+    }
+}
+
+impl AgentProgram {
+    /// A note of the operator, marked with what nobody else knows.
+    pub fn operator_says(&self, text: &str) -> String {
+        format!("[operator {}] {text}", self.operator)
+    }
+}
+
+/// What an agent says in the middle of a turn that counts: journaled before anything follows from it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentNews {
+    /// It has been told what it was asked, in this conversation.
+    Taken {
+        /// What the conversation is resumed by, where that is known.
+        session: Option<String>,
+    },
+    /// It said something, whole.
+    Said {
+        /// Its words.
+        text: String,
+    },
+    /// It asks whether it may use a tool of its own.
+    Asks(AgentAsk),
+    /// It wants no answer any more.
+    Withdrawn {
+        /// What it asked with.
+        key: String,
+    },
+    /// A tool of its own ended.
+    ToolEnded {
+        /// The agent's id of the call.
+        id: Arc<str>,
+        /// Whether it went well.
+        ok: bool,
+        /// What came of it; the beginning, if it is long.
+        text: String,
+    },
+    /// What its models cost since it last said so.
+    Spent {
+        /// Tokens.
+        usage: Usage,
+        /// Dollars, where the agent counts them itself.
+        usd: Option<f64>,
+    },
 }
 
 /// Something an agent said. Exhaustive on purpose: a new one must break every performer.
@@ -239,7 +316,7 @@ pub enum GateDepth {
 }
 
 /// A question of an agent about one of its own tools.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentAsk {
     /// What the answer is sent with.
     pub key: String,
@@ -256,7 +333,8 @@ pub struct AgentAsk {
 }
 
 /// What a call of an agent's own tool does, as far as the gate can judge it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum AgentMeans {
     /// Runs a command line.
     Command(String),

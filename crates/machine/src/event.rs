@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::agent::AgentEnd;
 use crate::driver::Note;
 use crate::id::{CallId, TaskId};
 use crate::message::{StopReason, Usage};
@@ -115,6 +116,26 @@ pub enum EventKind {
         /// In how many milliseconds it is asked again; absent if it is not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         again_in: Option<u64>,
+    },
+    /// A coding agent is asked for a turn.
+    AgentAsked {
+        /// Its name.
+        agent: String,
+        /// Which conversation with it, from 1.
+        conversation: u32,
+    },
+    /// A coding agent said something, whole.
+    AgentSaid {
+        /// Its words.
+        text: String,
+    },
+    /// A coding agent's turn ended, or there is no agent.
+    AgentEnded {
+        /// How; absent if there is no agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        end: Option<AgentEnd>,
+        /// Its last words, or what is wrong.
+        text: String,
     },
     /// The answer before stands for the conversation from here on, which had become too long. The journal keeps all
     /// of it.
@@ -299,12 +320,47 @@ pub enum EventKind {
         /// Its name.
         checkpoint: String,
     },
-    /// The workspace was given the state of a checkpoint.
+    /// Somebody asked for an earlier state of the workspace.
+    RollBackAsked {
+        /// The checkpoint.
+        to: String,
+    },
+    /// The workspace could not be given the state of a checkpoint.
+    RollBackFailed {
+        /// The checkpoint.
+        to: String,
+        /// Why.
+        reason: String,
+    },
+    /// The workspace has the state of a checkpoint.
     RolledBack {
         /// The checkpoint.
         to: String,
         /// What it was before: going back to this undoes it.
         undo: String,
+    },
+    /// Its change did not hold where it was to go; the driver is told.
+    Reopened {
+        /// What failed, in one line.
+        reason: String,
+    },
+    /// The files of the workspace are those of a branch and of the task's change together.
+    Rebased {
+        /// The branch.
+        branch: String,
+        /// The commit at its tip.
+        commit: String,
+        /// What the workspace was before: going back to this undoes it.
+        undo: String,
+    },
+    /// Its change is in a branch.
+    Integrated {
+        /// The branch.
+        branch: String,
+        /// The commit that brought it.
+        commit: String,
+        /// The hash of all files of that commit.
+        tree: String,
     },
     /// The driver says that it is finished.
     Claimed {
@@ -315,6 +371,23 @@ pub enum EventKind {
     CriterionChecked {
         /// How it went.
         result: CriterionResult,
+    },
+    /// A judge is asked.
+    JudgeAsked {
+        /// The criterion in one line.
+        criterion: String,
+        /// The model.
+        model: String,
+    },
+    /// A judge answered, or could not. What it means is in the criterion that was checked.
+    JudgeReplied {
+        /// The criterion in one line.
+        criterion: String,
+        /// What the answer cost.
+        usage: Usage,
+        /// Why it is no verdict, if it is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
     },
     /// The claim did not hold; the driver is told.
     VerdictFailed {

@@ -9,13 +9,15 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::agent::{AgentNews, AgentTurn};
 use crate::id::{CallId, EffectId};
 use crate::message::{ModelFailure, Reply};
 use crate::policy::budget::Budget;
 use crate::policy::call_hash::CallHash;
 use crate::policy::grant::Scope;
+use crate::queue::{Integration, Rebase};
 use crate::server::ServerTools;
-use crate::task::{DriverSpec, TaskSpec, Workspace};
+use crate::task::{CriterionResult, DriverSpec, TaskSpec, Workspace};
 use crate::time::Timestamp;
 use crate::tool::ToolResult;
 use crate::verdict::{Checkpoint, Verdict};
@@ -202,6 +204,18 @@ pub enum Command {
     },
     /// Let somebody else decide from here on; workspace, history and budget stay.
     HandOver(DriverSpec),
+    /// Go on with a verified task whose change does not hold where it was to go.
+    Reopen {
+        /// What failed, in one line.
+        reason: String,
+        /// What the driver is told.
+        results: Vec<CriterionResult>,
+        /// On what the work goes on; on what it was if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rebase: Option<Rebase>,
+    },
+    /// Note that the change of a verified task is in a branch.
+    NoteIntegration(Integration),
 }
 
 impl Command {
@@ -264,6 +278,10 @@ pub enum Signal {
     Consulted(EffectId, Result<Value, String>),
     /// The model answered, or could not.
     ModelReplied(EffectId, Box<Result<Reply, ModelFailure>>),
+    /// An agent says something that counts, in the middle of a turn.
+    AgentSaid(EffectId, AgentNews),
+    /// An agent's turn ended, or there is no agent.
+    AgentEnded(EffectId, Result<AgentTurn, String>),
     /// A checkpoint of the workspace was made, or could not be.
     Checkpointed(EffectId, Result<Checkpoint, String>),
     /// The workspace has the state of a checkpoint, and what it was before is kept as this one; or it could not be.

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::acceptance::judge::Judging;
 use crate::activity::request::Requests;
+use crate::contest::Proof;
 use crate::driver::{
     Action, Consultation, Decision, Driver, DriverSlot, Fact, Note, Registry, SavedDriver,
     Situation, Wait,
@@ -21,6 +23,7 @@ use crate::policy::permission::Judgement;
 use crate::policy::retry::LONGEST_SITTING;
 use crate::policy::shortcut::Denial;
 use crate::policy::stuck::Streak;
+use crate::queue::{Integration, Rebase};
 use crate::server::ToolOffer;
 use crate::task::{DriverSpec, Outcome, TaskSpec, Workspace};
 use crate::time::{Span, Timestamp};
@@ -61,6 +64,24 @@ pub struct Data {
     /// The state that was last handed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen: Option<Checkpoint>,
+    /// The checkpoint that somebody asked the workspace to go back to, until it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub going_back: Option<String>,
+    /// What it proved, the first time that it was verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
+    /// On what the work goes on, until the workspace has those files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebase: Option<Rebase>,
+    /// Where its change is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub integrated: Option<Integration>,
+    /// The name of the checkpoint that the workspace certainly still equals, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unchanged_since: Option<String>,
+    /// Whether what the open turn may change was kept before it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub turn_kept: bool,
     /// Tools beside the built-in ones, as their servers last offered them.
     #[serde(default, skip_serializing_if = "no_tools")]
     pub tools: Arc<Vec<ToolOffer>>,
@@ -147,6 +168,8 @@ pub enum Phase {
     New,
     /// Its workspace is being opened.
     OpeningWorkspace,
+    /// The workspace is kept as it is before the first decision.
+    KeepingBase,
     /// Servers are being asked for their tools.
     OpeningTools,
     /// Nothing is under way; the driver is to be asked.
@@ -170,6 +193,8 @@ pub enum Phase {
         /// The claim, in the driver's words.
         summary: String,
     },
+    /// Every other criterion passed, and judges are asked, one after the other.
+    Judging(Box<Judging>),
     /// The workspace is given the state of a checkpoint.
     RollingBack {
         /// The name of the checkpoint.
@@ -202,12 +227,18 @@ pub enum Pending {
     Consult,
     /// Asking a model.
     Model,
+    /// A turn of a coding agent.
+    Agent,
     /// Waiting before a model is asked again.
     Retry,
     /// Keeping the workspace's state.
     Checkpoint,
     /// Checking the claim.
     Verify,
+    /// Asking a judge.
+    Judge,
+    /// Waiting before a judge is asked again.
+    JudgeTimer,
     /// Giving the workspace an earlier state.
     Restore,
     /// Waking the driver.
@@ -232,6 +263,20 @@ pub struct Call {
     /// The key of the worker that asked for it through the gate and waits for its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+    /// The agent that performs it itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentSide>,
+}
+
+/// What an agent calls a call of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentSide {
+    /// What the answer is sent with.
+    pub key: String,
+    /// The call.
+    pub id: String,
+    /// The turn it belongs to.
+    pub turn: EffectId,
 }
 
 /// How far a call came.
@@ -383,6 +428,8 @@ impl State {
             folder: String::new(),
             servers: Vec::new(),
             files: Vec::new(),
+            forked_from: None,
+            contest: None,
         };
         State {
             data: Data {
@@ -396,6 +443,12 @@ impl State {
                 workspace: None,
                 base: None,
                 frozen: None,
+                going_back: None,
+                proof: None,
+                rebase: None,
+                integrated: None,
+                unchanged_since: None,
+                turn_kept: false,
                 tools: Arc::default(),
                 former_tools: Vec::new(),
                 tools_open: false,
@@ -506,7 +559,7 @@ impl State {
     /// a person or for a moment that is far away.
     pub fn wants_release(&self) -> bool {
         if matches!(self.data.phase, Phase::Finished { .. }) {
-            return true;
+            return !self.data.pending.values().any(|pending| *pending == Pending::Restore);
         }
         let unattended = self.data.attachment.as_ref().is_some_and(|by| !by.attended);
         let timed = |pending: &Pending| matches!(pending, Pending::DeciderTimer(_));
@@ -566,7 +619,11 @@ impl State {
         let is_timer = |p: &Pending| {
             matches!(
                 p,
-                Pending::Deadline | Pending::Alarm | Pending::Retry | Pending::DeciderTimer(_)
+                Pending::Deadline
+                    | Pending::Alarm
+                    | Pending::Retry
+                    | Pending::DeciderTimer(_)
+                    | Pending::JudgeTimer
             )
         };
         self.data.pending.values().all(is_timer)

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::driver::{Action, Decision, Fact, Situation, Wait};
+use crate::driver::{Action, Consultation, Decision, Fact, Situation, Wait};
 use crate::event::EventKind;
 use crate::policy::budget::Purchase;
 use crate::state::{Call, CallStatus, Phase};
@@ -24,7 +24,7 @@ impl Step<'_> {
             }
             match &self.state.data.phase {
                 Phase::New | Phase::Finished { .. } => return,
-                Phase::OpeningWorkspace | Phase::OpeningTools => return,
+                Phase::OpeningWorkspace | Phase::KeepingBase | Phase::OpeningTools => return,
                 Phase::Consulting { .. } => {
                     if !self.attend_requests() {
                         return;
@@ -33,6 +33,11 @@ impl Step<'_> {
                 Phase::Checkpointing { .. }
                 | Phase::Verifying { .. }
                 | Phase::RollingBack { .. } => return,
+                Phase::Judging(_) => {
+                    if !self.judge() {
+                        return;
+                    }
+                }
                 Phase::Waiting(_) if self.state.data.notes.is_empty() => return,
                 Phase::Waiting(_) => {
                     self.stop(|pending| *pending == crate::state::Pending::Alarm);
@@ -41,6 +46,8 @@ impl Step<'_> {
                 Phase::Ready if self.state.data.workspace.is_none() => {
                     return self.open_workspace();
                 }
+                Phase::Ready if self.state.data.rebase.is_some() => return self.begin_rebase(),
+                Phase::Ready if self.wants_base() => return self.keep_base(),
                 Phase::Ready if self.wants_tools() => return self.open_tools(),
                 Phase::Ready => {
                     decisions += 1;
@@ -101,6 +108,9 @@ impl Step<'_> {
             Decision::Act(actions) => self.begin_turn(actions),
             Decision::Wait(wait) => self.wait(wait),
             Decision::Consult(mut request) => {
+                if matches!(request, Consultation::Agent(_)) && !self.begin_agent_turn() {
+                    return;
+                }
                 self.begin_question(&mut request);
                 self.consult(request);
             }
@@ -121,6 +131,7 @@ impl Step<'_> {
         let (turn, count) = (self.state.data.spend.turns, actions.len());
         self.event(|| EventKind::TurnStarted { turn, actions: count });
         self.add_calls(actions);
+        self.state.data.turn_kept = false;
         self.state.data.phase = Phase::Acting;
     }
 
@@ -135,6 +146,7 @@ impl Step<'_> {
                 status: CallStatus::Queued { approved: false, repeated: false, by: String::new() },
                 delivered: false,
                 request: None,
+                agent: None,
             });
         }
     }
@@ -173,6 +185,7 @@ impl Step<'_> {
                     let (turn, count) = (self.state.data.spend.turns, actions.len());
                     self.event(|| EventKind::TurnStarted { turn, actions: count });
                     self.add_calls(actions);
+                    self.state.data.turn_kept = false;
                 } else {
                     self.state.data.held = Some(actions);
                     self.exhaust(forbidden);

@@ -1,11 +1,12 @@
 //! Done is a claim: criteria frozen at the start decide, and what failed goes back to the driver.
 
+use crate::driver::Hand;
 use crate::effect::Effect;
 use crate::event::EventKind;
 use crate::state::{Pending, Phase};
 use crate::step::Step;
-use crate::task::{CriterionResult, Outcome, WorkspaceKind};
-use crate::verdict::{Checkpoint, Verdict};
+use crate::task::{Criterion, CriterionResult, Outcome};
+use crate::verdict::{Place, Verdict};
 
 impl Step<'_> {
     pub(crate) fn on_claim(&mut self, summary: String) {
@@ -27,34 +28,14 @@ impl Step<'_> {
         !data.notes.is_empty()
     }
 
-    /// Keeps the tree that is handed over, then checks it. Without a git worktree there is nothing to keep.
+    /// Keeps the tree that is handed over, then checks it. Without a git worktree there is nothing to keep. The worker's
+    /// servers are stopped with it, so they are opened again before it goes on.
     pub(crate) fn check_claim(&mut self, summary: String) {
-        match self.state.data.workspace.clone() {
-            Some(workspace) if workspace.kind == WorkspaceKind::Worktree => {
-                let id = self.expect(Pending::Checkpoint);
-                let reason = "handed over".to_owned();
-                self.output.effects.push(Effect::Checkpoint { id, workspace, reason });
-                self.state.data.phase = Phase::Checkpointing { summary };
-            }
-            _ => self.verify(summary),
-        }
+        self.state.data.tools_open = false;
+        if self.is_kept() { self.freeze(summary) } else { self.verify(summary) }
     }
 
-    pub(crate) fn on_checkpointed(&mut self, made: Result<Checkpoint, String>) {
-        let Phase::Checkpointing { summary } = self.state.data.phase.clone() else { return };
-        match made {
-            Ok(checkpoint) => {
-                self.event(|| EventKind::Checkpointed { checkpoint: checkpoint.name.clone() });
-                self.state.data.frozen = Some(checkpoint);
-                self.verify(summary);
-            }
-            Err(reason) => {
-                self.finish(Outcome::Failed, format!("the workspace cannot be kept: {reason}"))
-            }
-        }
-    }
-
-    fn verify(&mut self, summary: String) {
+    pub(crate) fn verify(&mut self, summary: String) {
         let Some(workspace) = self.state.data.workspace.clone() else { return };
         let id = self.expect(Pending::Verify);
         let data = &self.state.data;
@@ -76,7 +57,7 @@ impl Step<'_> {
             Phase::Verifying { summary } => summary.clone(),
             _ => String::new(),
         };
-        let verdict = match verdict {
+        let mut verdict = match verdict {
             Ok(verdict) => verdict,
             Err(reason) => {
                 return self.finish(
@@ -85,9 +66,20 @@ impl Step<'_> {
                 );
             }
         };
-        for result in &verdict.results {
-            self.event(|| EventKind::CriterionChecked { result: result.clone() });
+        let criteria = self.state.data.spec.criteria();
+        for (place, result) in verdict.results.iter().enumerate() {
+            if !matches!(criteria.get(place), Some(Criterion::Judge { .. })) {
+                self.event(|| EventKind::CriterionChecked { result: result.clone() });
+            }
         }
+        if self.begin_judging(&summary, &mut verdict) {
+            return;
+        }
+        self.settle_verdict(summary, &verdict);
+    }
+
+    /// Everything was checked and judged: the task ends, or its driver is told.
+    pub(crate) fn settle_verdict(&mut self, summary: String, verdict: &Verdict) {
         // A verdict over fewer criteria than were frozen proves nothing.
         let complete = verdict.results.len() == self.state.data.spec.criteria().len();
         if !complete || verdict.results.iter().any(CriterionResult::fails) {
@@ -98,8 +90,38 @@ impl Step<'_> {
             self.state.data.phase = Phase::Ready;
             return;
         }
-        // What was protected stayed so; that alone proves nothing.
-        let proven = !self.state.data.spec.acceptance.is_empty();
-        self.finish(if proven { Outcome::Verified } else { Outcome::Completed }, summary);
+        let (outcome, reason) = self.proven(&verdict, summary);
+        if outcome == Outcome::Verified {
+            self.note_proof(&verdict);
+        }
+        self.finish(outcome, reason);
+    }
+
+    /// What a verdict without a failure proves. What was protected stayed so, and an opinion was heard: that alone proves
+    /// nothing. Neither does a worker's claim over the very files that it was given, since the criteria held before it began.
+    fn proven(&self, verdict: &Verdict, summary: String) -> (Outcome, String) {
+        let data = &self.state.data;
+        if !data.spec.acceptance.iter().any(Criterion::decides) {
+            return (Outcome::Completed, summary);
+        }
+        let unchanged = verdict.place == Place::CleanCheckout
+            && verdict.touched_total == 0
+            && data.base.is_some();
+        if !unchanged {
+            return (Outcome::Verified, summary);
+        }
+        let before = if summary.is_empty() { String::new() } else { format!("{summary}; ") };
+        match self.state.driver.hand() {
+            Hand::Worker => (
+                Outcome::Completed,
+                format!(
+                    "{before}nothing was changed: every criterion held before the task began, so nothing is proven"
+                ),
+            ),
+            Hand::Written | Hand::Person => (
+                Outcome::Verified,
+                format!("{before}nothing was changed: every criterion holds as it is"),
+            ),
+        }
     }
 }

@@ -13,6 +13,9 @@ impl Step<'_> {
     pub(crate) fn consult(&mut self, request: Consultation) {
         match &request {
             Consultation::Plugin(question) => {
+                // It may ask for calls, and some may write themselves.
+                self.note_change();
+                self.state.data.turn_kept = false;
                 let id = self.expect(Pending::Consult);
                 self.output.effects.push(Effect::Consult {
                     id,
@@ -24,6 +27,7 @@ impl Step<'_> {
                 });
             }
             Consultation::Model(call) => self.call_model(call.clone()),
+            Consultation::Agent(call) => self.ask_agent((**call).clone()),
         }
         self.state.data.phase = Phase::Consulting { request };
     }

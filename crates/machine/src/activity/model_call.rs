@@ -96,7 +96,7 @@ impl Step<'_> {
     }
 
     /// Sets a timer to ask again, if that may help; false if the driver has to be told.
-    fn wait_out(&mut self, failure: &ModelFailure) -> bool {
+    pub(crate) fn wait_out(&mut self, failure: &ModelFailure) -> bool {
         let data = &mut self.state.data;
         if retry::counts(failure) {
             data.model_failures += 1;
@@ -126,13 +126,20 @@ impl Step<'_> {
     /// Asks the same question again once its wait is over.
     pub(crate) fn ask_again(&mut self) {
         let data = &self.state.data;
-        let waits = data.pending.values().any(|p| matches!(p, Pending::Model | Pending::Retry));
-        if let Phase::Consulting { request: Consultation::Model(call) } = &data.phase
-            && data.retry_at.is_some()
-            && !waits
-        {
-            let call = call.clone();
-            self.call_model(call);
+        let asks = |p: &Pending| matches!(p, Pending::Model | Pending::Agent | Pending::Retry);
+        if data.retry_at.is_none() || data.pending.values().any(asks) {
+            return;
+        }
+        match &data.phase {
+            Phase::Consulting { request: Consultation::Model(call) } => {
+                let call = call.clone();
+                self.call_model(call);
+            }
+            Phase::Consulting { request: Consultation::Agent(call) } => {
+                let call = (**call).clone();
+                self.ask_agent_again(call);
+            }
+            _ => {}
         }
     }
 }

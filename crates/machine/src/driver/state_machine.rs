@@ -258,7 +258,9 @@ impl Driver for StateMachine {
             | Fact::Note(_)
             | Fact::Told(_)
             | Fact::Consulted(_)
-            | Fact::Replied(_) => {}
+            | Fact::Replied(_)
+            | Fact::AgentTook(_)
+            | Fact::AgentEnded(_) => {}
         }
     }
 

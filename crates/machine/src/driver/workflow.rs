@@ -122,7 +122,7 @@ impl End {
 pub(crate) fn verdict_failed(who: &str, results: &[CriterionResult]) -> End {
     let failed: Vec<String> = results
         .iter()
-        .filter(|result| !result.passed)
+        .filter(|result| result.fails())
         .map(|result| {
             let exit = result.exit.map(|code| format!(" (exit code {code})")).unwrap_or_default();
             let evidence = tail(&result.evidence);
@@ -162,7 +162,9 @@ impl Driver for Workflow {
             | Fact::Note(_)
             | Fact::Told(_)
             | Fact::Consulted(_)
-            | Fact::Replied(_) => {}
+            | Fact::Replied(_)
+            | Fact::AgentTook(_)
+            | Fact::AgentEnded(_) => {}
         }
     }
 

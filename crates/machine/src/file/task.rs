@@ -6,6 +6,8 @@
 mod criteria;
 mod drivers;
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use super::check::{Cursor, Problems, is_name, suggest};
@@ -16,7 +18,7 @@ use super::{Format, SourceError};
 use crate::driver::{Registry, composite};
 use crate::policy::budget::Budget;
 use crate::policy::sandbox::Wishes;
-use crate::task::{Criterion, DriverSpec, WorkspaceKind, WorkspaceSpec};
+use crate::task::{Checkpoints, Criterion, DriverSpec, WorkspaceKind, WorkspaceSpec};
 
 /// A task as written.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +31,8 @@ pub struct TaskFile {
     pub budget: Budget,
     /// What decides whether it is done.
     pub acceptance: Vec<Criterion>,
+    /// The files that hold the rubrics of judges, by the judge's place among the criteria.
+    pub rubric_files: BTreeMap<usize, String>,
     /// Where it works.
     pub workspace: WorkspaceSpec,
     /// What it wants of the sandbox.
@@ -111,7 +115,7 @@ pub fn parse_for(
 fn read_file(top: &Cursor<'_>, registry: &Registry, problems: &mut Problems) -> Option<TaskFile> {
     const SECTIONS: [&str; 7] =
         ["task", "budget", "acceptance", "workspace", "sandbox", "workflow", "machine"];
-    const TASK: [&str; 3] = ["goal", "driver", "driver_config"];
+    const TASK: [&str; 4] = ["goal", "driver", "driver_config", "red_first"];
     let task = match top.get("task") {
         Some(task) => {
             task.table(problems, "[task]", &TASK);
@@ -139,12 +143,24 @@ fn read_file(top: &Cursor<'_>, registry: &Registry, problems: &mut Problems) -> 
         top.get("budget").map(|budget| read_budget(&budget, problems)).unwrap_or_default();
     let driver = read_driver(top, &task, registry, &mut budget, problems);
     let items = top.get("acceptance").map(|list| list.items(problems)).unwrap_or_default();
-    let acceptance = items.iter().filter_map(|item| criteria::read(item, problems)).collect();
+    let (mut acceptance, mut rubric_files) = (Vec::new(), BTreeMap::new());
+    for written in items.iter().filter_map(|item| criteria::read(item, problems)) {
+        rubric_files.extend(written.rubric_file.map(|path| (acceptance.len(), path)));
+        acceptance.push(written.criterion);
+    }
+    if let Some(flag) = task.get("red_first")
+        && flag.flag(problems) == Some(true)
+        && !Criterion::require_red_first(&mut acceptance)
+    {
+        let hint = Some("add [[acceptance]] with kind = \"shell\"".to_owned());
+        problems.push_key(&flag, "red_first is for commands, and no criterion is one", hint);
+    }
     let workspace =
         top.get("workspace").map(|table| read_workspace(&table, problems)).unwrap_or_default();
     let sandbox = top.get("sandbox").map(|at| sandbox::read(&at, Says::Task, problems));
     let sandbox = sandbox.unwrap_or_default();
-    Some(TaskFile { goal: goal?, driver: driver?, budget, acceptance, workspace, sandbox })
+    let (goal, driver) = (goal?, driver?);
+    Some(TaskFile { goal, driver, budget, acceptance, rubric_files, workspace, sandbox })
 }
 
 fn read_driver(
@@ -208,6 +224,9 @@ fn read_driver(
                     format!("the driver {name:?} has nothing to run"),
                     Some(hint),
                 );
+            } else if let Some(given) = task.get("driver").filter(|_| name == "agent") {
+                let hint = "add [task.driver_config] with agent = \"claude\"".to_owned();
+                problems.push(&given, "it is not said which agent", Some(hint));
             }
             empty
         }
@@ -232,11 +251,7 @@ fn check_driver<'v>(
         return None;
     }
     let Err(message) = registry.find(name) else { return Some(name) };
-    let hint = match name {
-        "agent" => Some("this version does not have it yet".to_owned()),
-        _ => suggest(name, registry.names()),
-    };
-    problems.push(at, message, hint);
+    problems.push(at, message, suggest(name, registry.names()));
     None
 }
 
@@ -266,7 +281,9 @@ fn read_budget(at: &Cursor<'_>, problems: &mut Problems) -> Budget {
 }
 
 fn read_workspace(at: &Cursor<'_>, problems: &mut Problems) -> WorkspaceSpec {
-    at.table(problems, "[workspace]", &["kind", "protect"]);
+    const KEYS: [&str; 6] =
+        ["kind", "protect", "protect_framework", "setup", "share", "checkpoints"];
+    at.table(problems, "[workspace]", &KEYS);
     let kind =
         at.get("kind").and_then(|kind| kind.choice(problems, &["worktree", "in_place", "none"]));
     let kind = kind.map(|kind| match kind {
@@ -274,8 +291,34 @@ fn read_workspace(at: &Cursor<'_>, problems: &mut Problems) -> WorkspaceSpec {
         "in_place" => WorkspaceKind::InPlace,
         _ => WorkspaceKind::None,
     });
-    let patterns = at.get("protect").map(|list| list.items(problems)).unwrap_or_default();
-    let protect =
-        patterns.iter().filter_map(|pattern| criteria::inside(pattern, problems)).collect();
-    WorkspaceSpec { kind, protect, ..WorkspaceSpec::default() }
+    let given = at.get("protect");
+    let protect = given.as_ref().map(|list| criteria::read_protected(list, problems));
+    let protect = protect.unwrap_or_default();
+    let framework = at.get("protect_framework").and_then(|flag| flag.flag(problems));
+    let protect_framework = framework.unwrap_or(false);
+    if let Some(given) = given
+        && !protect_framework
+        && !protect.is_empty()
+        && protect.iter().all(|pattern| pattern.starts_with('!'))
+    {
+        let hint = "name what is protected, or set protect_framework = true".to_owned();
+        problems.push(&given, "these are exceptions from nothing", Some(hint));
+    }
+    let commands = at.get("setup").map(|list| list.items(problems)).unwrap_or_default();
+    let setup = commands.iter().filter_map(|command| {
+        let line = command.text(problems)?;
+        if line.trim().is_empty() {
+            problems.push(command, "the command is empty", None);
+        }
+        Some(line.to_owned())
+    });
+    let setup = setup.collect();
+    let folders = at.get("share").map(|list| list.items(problems)).unwrap_or_default();
+    let share = folders.iter().filter_map(|folder| criteria::inside(folder, problems)).collect();
+    let when = at.get("checkpoints").and_then(|when| when.choice(problems, &["claims", "turns"]));
+    let checkpoints = when.map(|when| match when {
+        "claims" => Checkpoints::Claims,
+        _ => Checkpoints::Turns,
+    });
+    WorkspaceSpec { kind, protect, protect_framework, setup, share, checkpoints }
 }

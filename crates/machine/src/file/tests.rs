@@ -1,6 +1,7 @@
 //! What loads, what does not, and what a person sees then.
 
 mod corpus;
+mod criteria;
 mod policy;
 
 use proptest::prelude::*;
@@ -394,13 +395,17 @@ fn wrong_values_are_refused() {
         ("goal = \"x\"\ndriver = \"workflw\"\n", "did you mean \"workflow\""),
         ("goal = \"x\"\ndriver = \"workflow\"\n", "has nothing to run"),
         ("goal = \"x\"\ndriver = \"user:x\"\n", "only external:NAME"),
-        ("goal = \"x\"\ndriver = \"agent\"\n", "does not have it yet"),
+        ("goal = \"x\"\ndriver = \"agent\"\n", "it is not said which agent"),
+        (
+            "goal = \"x\"\ndriver = \"agent\"\n[driver_config]\nagnt = \"claude\"\n",
+            "did you mean \"agent\"",
+        ),
         ("goal = \"x\"\n[budget]\nmax_usd = nan\n", "must be finite"),
         ("goal = \"x\"\n[budget]\nmax_turns = 99999999999999999999\n", "more than 64 bits"),
         ("goal = \"x\"\n[budget]\nmax_turns = 1.0\n", "expected a whole number"),
         ("goal = \"x\"\n[budget]\nmax_turns = \"3\"\n", "expected a whole number"),
         ("goal = \"x\"\n[budget]\nmax_time = \"30\"\n", "is not a duration"),
-        ("goal = \"x\"\n[[acceptance]]\nkind = \"judge\"\n", "does not have judge criteria"),
+        ("goal = \"x\"\n[[acceptance]]\nkind = \"judge\"\n", "\"rubric\" is missing"),
         ("goal = \"x\"\n[[acceptance]]\nkind = \"shel\"\n", "did you mean \"shell\""),
         ("goal = \"x\"\n[[acceptance]]\nkind = \"shell\"\n", "\"command\" is missing"),
         ("goal = \"x\"\n[[acceptance]]\nkind = \"file\"\npath = \"/etc/passwd\"\n", "is absolute"),

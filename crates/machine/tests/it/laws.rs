@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use machine::agent::{AgentAsk, AgentEnd, AgentMeans, AgentNews, AgentTurn};
 use machine::driver::external::PluginSpec;
 use machine::effect::Effect;
 use machine::event::EventKind;
@@ -15,9 +16,12 @@ use machine::policy::call_hash::CallHash;
 use machine::policy::decider::{Decider, DeciderKind};
 use machine::policy::grant::Scope;
 use machine::policy::permission::Unattended;
+use machine::queue::{Integration, Rebase};
 use machine::server::{Claim, Limits, ServerSpec, ServerTools, offers};
-use machine::state::{CallStatus, Pending, SavedState, State};
-use machine::task::{CriterionResult, DriverSpec, TaskSpec, Workspace, WorkspaceKind};
+use machine::state::{CallStatus, Pending, Phase, SavedState, State};
+use machine::task::{
+    Criterion, CriterionResult, DriverSpec, Outcome, TaskSpec, Workspace, WorkspaceKind,
+};
 use machine::time::{Span, Timestamp};
 use machine::tool::{Status, ToolResult};
 use machine::{Output, step};
@@ -49,6 +53,11 @@ fn task(seed: u16) -> TaskSpec {
     task.driver = driver(seed / 2880, script);
     if (seed / 120).is_multiple_of(3) {
         task.acceptance = vec![check_of("t")];
+        task.acceptance.extend((0..seed / 7 % 3).map(|place| Criterion::Judge {
+            model: "script/judge".to_owned(),
+            rubric: "r".to_owned(),
+            decides: place == 0,
+        }));
     }
     if (seed / 3).is_multiple_of(2) {
         task.servers = ["s", "other"].map(server).to_vec();
@@ -138,7 +147,11 @@ fn driver(seed: u16, script: Value) -> DriverSpec {
         "end": { "terminal": true },
     } });
     let workflow = json!({ "driver": "workflow", "config": steps });
-    let (name, config) = match seed % 26 {
+    let protocol = ["claude", "acp"][usize::from(seed / 31 % 2)];
+    let agent = json!({ "program": {
+        "name": "x", "protocol": protocol, "command": ["x"], "operator": "k",
+    } });
+    let (name, config) = match seed % 31 {
         0 => ("workflow", steps),
         1 => ("state_machine", states),
         2 => ("user", json!(null)),
@@ -157,6 +170,8 @@ fn driver(seed: u16, script: Value) -> DriverSpec {
             "race",
             json!({ "drivers": [{ "driver": "llm", "config": { "model": "a/b" } }, child] }),
         ),
+        26..=28 => ("agent", agent),
+        29 => ("race", json!({ "drivers": [{ "driver": "agent", "config": agent }, child] })),
         _ => ("scripted", script),
     };
     DriverSpec { name: name.to_owned(), config }
@@ -205,6 +220,7 @@ fn report(state: &State, seed: u16) -> Input {
         }
         Pending::Decider(_) => Signal::ModelReplied(id, Box::new(judged(seed / 2))).into(),
         Pending::Model => Signal::ModelReplied(id, Box::new(replied(seed))).into(),
+        Pending::Agent => agent(id, seed),
         Pending::Checkpoint => Signal::Checkpointed(
             id,
             Ok(Checkpoint { name: "abc".to_owned(), tree: "tree".to_owned() }),
@@ -215,11 +231,84 @@ fn report(state: &State, seed: u16) -> Input {
             let undo = Checkpoint { name: "before".to_owned(), tree: "tree".to_owned() };
             Signal::Restored(id, Ok(undo)).into()
         }
-        Pending::Verify => Signal::Verified(id, Ok(Verdict::of(vec![checked]))).into(),
-        Pending::Alarm | Pending::Deadline | Pending::Retry | Pending::DeciderTimer(_) => {
-            Signal::TimerFired(id).into()
+        Pending::Verify => {
+            let criteria = state.data().spec.criteria();
+            let mut results = vec![checked];
+            // What stands in the place of a judge is nobody's opinion.
+            results.extend(criteria.iter().skip(1).map(|criterion| CriterionResult {
+                title: criterion.title(),
+                passed: true,
+                ..CriterionResult::default()
+            }));
+            Signal::Verified(id, Ok(Verdict::of(results))).into()
         }
+        Pending::Judge => Signal::ModelReplied(id, Box::new(opinion(seed))).into(),
+        Pending::Alarm
+        | Pending::Deadline
+        | Pending::Retry
+        | Pending::DeciderTimer(_)
+        | Pending::JudgeTimer => Signal::TimerFired(id).into(),
     }
+}
+
+/// What an agent says: most of it in the middle of a turn.
+fn agent(id: machine::id::EffectId, seed: u16) -> Input {
+    let key = || format!("a{}", seed / 40 % 3);
+    let means = || match seed / 40 % 5 {
+        0 => AgentMeans::Command("git push".to_owned()),
+        1 => AgentMeans::Write(vec!["a".to_owned(), "../b".to_owned()]),
+        2 => AgentMeans::Read("a".to_owned()),
+        3 => AgentMeans::Inner,
+        _ => AgentMeans::Other,
+    };
+    let turn = |end| AgentTurn {
+        end,
+        text: "words".to_owned(),
+        ordered: true,
+        refused: 0,
+        background: 0,
+        queued: 0,
+    };
+    let usage = Usage { input: Some(u64::from(seed % 50)), output: Some(3), ..Usage::default() };
+    let said = |news| Signal::AgentSaid(id, news).into();
+    let ended = |ended| Signal::AgentEnded(id, ended).into();
+    match seed % 14 {
+        0 => said(AgentNews::Taken { session: (seed / 14 % 2 == 0).then(|| "s".to_owned()) }),
+        1 => said(AgentNews::Said { text: "words".to_owned() }),
+        2 | 3 | 4 => said(AgentNews::Asks(AgentAsk {
+            key: key(),
+            id: key().into(),
+            tool: "Tool".to_owned(),
+            input: Arc::new(json!({ "a": seed % 3 })),
+            means: means(),
+            helper: None,
+        })),
+        5 => said(AgentNews::Withdrawn { key: key() }),
+        6 => said(AgentNews::ToolEnded { id: key().into(), ok: true, text: String::new() }),
+        7 => said(AgentNews::Spent { usage, usd: Some(0.01) }),
+        8 => ended(Err("gone".to_owned())),
+        9 => ended(Ok(turn(AgentEnd::NoSession))),
+        10 => ended(Ok(turn(AgentEnd::ContextOverflow))),
+        11 => {
+            let after = [None, Some(5), Some(100_000_000)][usize::from(seed / 14 % 3)];
+            let kind = "rate_limited".to_owned();
+            ended(Ok(turn(AgentEnd::Model { kind, status: Some(429), again: true, after })))
+        }
+        _ => ended(Ok(turn(AgentEnd::Done))),
+    }
+}
+
+/// What a judge says: an opinion, nonsense, or nothing.
+fn opinion(seed: u16) -> Result<Reply, ModelFailure> {
+    let mut reply = replied(0)?;
+    let text = match seed / 3 % 5 {
+        0 | 1 => json!({ "pass": true, "reason": "good" }).to_string(),
+        2 => json!({ "pass": false, "reason": "bad" }).to_string(),
+        3 => "it passes".to_owned(),
+        _ => return replied(5),
+    };
+    reply.message.blocks = vec![Block { part: Part::Text { text }, native: None }];
+    Ok(reply)
 }
 
 fn replied(seed: u16) -> Result<Reply, ModelFailure> {
@@ -307,6 +396,14 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         .into(),
         12 => Command::Resolve { call, how }.into(),
         13 => Command::HandOver(task(seed).driver).into(),
+        24 if seed.is_multiple_of(7) => Command::NoteIntegration(Integration {
+            branch: "main".to_owned(),
+            commit: text(),
+            tree: text(),
+        })
+        .into(),
+        24 => reopen(seed),
+        14 if seed.is_multiple_of(3) => Command::RollBack { to: text() }.into(),
         14 => Command::Drain.into(),
         15 => Command::Detach { reason: text() }.into(),
         16 if seed.is_multiple_of(2) => Signal::ToolsChanged(offered(seed)).into(),
@@ -322,6 +419,23 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         .into(),
         _ => report(state, seed),
     }
+}
+
+/// A change that did not hold where it was to go; now and then nothing is said to have failed, or where to go on.
+fn reopen(seed: u16) -> Input {
+    let failed = CriterionResult {
+        title: "c".to_owned(),
+        passed: seed.is_multiple_of(5),
+        ..CriterionResult::default()
+    };
+    let kept = |name: &str| Checkpoint { name: format!("{name}{seed}"), tree: "t".to_owned() };
+    let rebase = (!seed.is_multiple_of(3)).then(|| Rebase {
+        branch: "main".to_owned(),
+        commit: "2".repeat(40),
+        base: kept("b"),
+        combined: kept("c"),
+    });
+    Command::Reopen { reason: "r".to_owned(), results: vec![failed], rebase }.into()
 }
 
 /// A call that a worker asks for: few keys, so that some come twice, with the same call or another.
@@ -363,6 +477,8 @@ struct Ledger {
     answers: BTreeMap<String, ToolResult>,
     /// The calls of each key.
     asked: BTreeMap<String, CallId>,
+    /// What judges said of the last claim.
+    opinions: Vec<CriterionResult>,
 }
 
 impl Ledger {
@@ -387,6 +503,7 @@ impl Ledger {
                 Some(_) => assert!(!has_result, "{call} has a result but is open"),
             }
         }
+        self.check_judges(state, output);
         for pending in data.pending.values() {
             if let Pending::Call(call) = pending {
                 let running = data.calls.iter().any(|open| {
@@ -410,6 +527,28 @@ impl Ledger {
 }
 
 impl Ledger {
+    /// Judges are asked one at a time, and a task is verified only if each one that decides said yes.
+    fn check_judges(&mut self, state: &State, output: &Output) {
+        let data = state.data();
+        let asked = data.pending.values().filter(|pending| **pending == Pending::Judge).count();
+        assert!(asked <= usize::from(matches!(data.phase, Phase::Judging(_))), "{:?}", data.phase);
+        for event in &output.events {
+            match &event.kind {
+                EventKind::Claimed { .. } => self.opinions.clear(),
+                EventKind::CriterionChecked { result } if result.title.starts_with("judge") => {
+                    assert_eq!(result.passed, result.evidence == "good", "{result:?}");
+                    self.opinions.push(result.clone());
+                }
+                EventKind::TaskFinished { outcome: Outcome::Verified, .. } => {
+                    let judges = data.spec.acceptance.len().saturating_sub(1);
+                    assert_eq!(self.opinions.len(), judges, "not every judge was heard");
+                    assert!(!self.opinions.iter().any(CriterionResult::fails), "one said no");
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// A key has one call and one answer; a call that was asked for is open only while its worker is at work.
     fn check_requests(&mut self, state: &State, output: &Output) {
         for effect in &output.effects {

@@ -35,6 +35,8 @@ pub(crate) fn spec(config: Value) -> TaskSpec {
         folder: "/project".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
+        forked_from: None,
+        contest: None,
     }
 }
 
@@ -153,6 +155,8 @@ fn name(effect: &Effect) -> &'static str {
         Effect::AnswerRequest { .. } => "answer_request",
         Effect::CallModel { .. } => "call_model",
         Effect::Checkpoint { .. } => "checkpoint",
+        Effect::AskAgent { .. } => "agent",
+        Effect::TellAgent { .. } => "tell agent",
         Effect::Restore { .. } => "restore",
         Effect::Verify { .. } => "verify",
         Effect::SetTimer { .. } => "set_timer",
