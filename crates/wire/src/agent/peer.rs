@@ -141,3 +141,12 @@ fn malformed(reason: String, line: &[u8]) -> AgentEvent {
 pub(super) fn beginning(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
+
+/// A path as it is from the folder in which the agent works: what it names without a beginning is meant from there.
+pub(super) fn from_folder(folder: &str, path: &str) -> String {
+    if path.starts_with(['/', '~']) || folder.is_empty() {
+        path.to_owned()
+    } else {
+        format!("{}/{path}", folder.trim_end_matches('/'))
+    }
+}
