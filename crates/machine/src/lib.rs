@@ -4,8 +4,10 @@
 //! randomness come in with the inputs; work for the world goes out as [`effect::Effect`] values. That is why
 //! folding the recorded inputs gives the live state, always.
 
+pub mod acceptance;
 mod activity;
 pub mod agent;
+pub mod contest;
 pub mod driver;
 pub mod effect;
 pub mod event;
@@ -15,6 +17,8 @@ pub mod input;
 mod life;
 pub mod message;
 pub mod policy;
+pub mod queue;
+pub mod receipt;
 pub use activity::request;
 pub mod server;
 pub mod shell;
@@ -25,6 +29,7 @@ pub mod task;
 pub mod time;
 pub mod tool;
 mod turn;
+pub mod upkeep;
 pub mod verdict;
 
 pub use effect::Effect;

@@ -251,14 +251,17 @@ impl Perform for World {
                     Workspace { kind: WorkspaceKind::None, path: None, branch: None, base: None };
                 self.inbox.signal(task.clone(), Signal::WorkspaceOpened(id, Ok(nothing)).into());
             }
-            Effect::OpenWorkspace { id, spec, folder, sandbox } => {
+            Effect::OpenWorkspace { id, spec, folder, sandbox, forked_from } => {
                 let (name, home, tools) = (task.clone(), self.home.clone(), self.tools_of(task));
                 self.spawn(
                     task,
                     id,
                     move |cancel| {
                         let (task, state) = (name.as_str(), home.root());
-                        let opened = workspace::open(task, &spec, Path::new(&folder), state);
+                        let opened = match forked_from {
+                            None => workspace::open(task, &spec, Path::new(&folder), state),
+                            Some(forked) => workspace::open_fork(task, &forked, state, cancel),
+                        };
                         let ready = opened.and_then(|opened| {
                             make_ready(task, &opened, &spec, &sandbox, &tools, state, cancel)
                                 .map(|()| opened)

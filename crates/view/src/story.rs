@@ -28,6 +28,8 @@ pub struct Story {
     pub failed_verdicts: u64,
     /// Where it works.
     pub workspace: Option<Workspace>,
+    /// The branch that has its change, and the commit that brought it.
+    pub integrated: Option<(String, String)>,
     /// How it ended, or that it stopped to wait.
     pub end: Option<End>,
     checked: bool,
@@ -92,6 +94,13 @@ impl Story {
                     Some(End { outcome: *outcome, reason: reason.clone(), spend: spend.clone() });
             }
             EventKind::Attached { .. } => self.end = None,
+            EventKind::Reopened { .. } => {
+                self.end = None;
+                self.checked = true;
+            }
+            EventKind::Integrated { branch, commit, .. } => {
+                self.integrated = Some((branch.clone(), commit.clone()));
+            }
             EventKind::TaskStarted { .. }
             | EventKind::FilesJudged { .. }
             | EventKind::ToolsOpened { .. }
@@ -107,6 +116,8 @@ impl Story {
             | EventKind::ApprovalRequested { .. }
             | EventKind::ApprovalDecided { .. }
             | EventKind::DeciderAsked { .. }
+            | EventKind::JudgeAsked { .. }
+            | EventKind::JudgeReplied { .. }
             | EventKind::CallJudged { .. }
             | EventKind::QuestionAsked { .. }
             | EventKind::CallInDoubt { .. }
@@ -121,7 +132,10 @@ impl Story {
             | EventKind::BudgetRaised { .. }
             | EventKind::DriverChanged { .. }
             | EventKind::Checkpointed { .. }
+            | EventKind::RollBackAsked { .. }
+            | EventKind::RollBackFailed { .. }
             | EventKind::RolledBack { .. }
+            | EventKind::Rebased { .. }
             | EventKind::BudgetExhausted { .. }
             | EventKind::Rejected { .. }
             | EventKind::SignalDropped { .. } => {}

@@ -52,6 +52,7 @@ pub(crate) fn from_goal(goal: &str, driver: DriverSpec) -> Result<TaskFile, Comm
         driver,
         budget: Budget::default(),
         acceptance: Vec::new(),
+        rubric_files: Default::default(),
         workspace: WorkspaceSpec::default(),
         sandbox: Wishes::default(),
     })
@@ -98,6 +99,8 @@ pub(crate) fn complete(
         folder,
         servers,
         files,
+        forked_from: None,
+        contest: None,
     })
 }
 

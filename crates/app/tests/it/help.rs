@@ -2,7 +2,7 @@
 
 use crate::environment::TestEnvironment;
 
-const COMMANDS: [&str; 38] = [
+const COMMANDS: &[&str] = &[
     "run",
     "chat",
     "resume",
@@ -10,6 +10,7 @@ const COMMANDS: [&str; 38] = [
     "show",
     "log",
     "why",
+    "receipt",
     "pause",
     "cancel",
     "interrupt",
@@ -62,6 +63,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       show         Show one task: goal, standing, spend, criteria, workspace
       log          Show everything that happened to a task
       why          Say why a task stopped or what it waits for, and what to type next
+      receipt      Show the receipt of a verified task, or write it into a file
       pause        Hold a task: what runs may end, nothing new begins
       cancel       End a task
       interrupt    Stop what runs and tell the driver

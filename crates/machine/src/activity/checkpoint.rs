@@ -119,6 +119,7 @@ impl Step<'_> {
             | Phase::Consulting { .. }
             | Phase::Waiting(_)
             | Phase::Verifying { .. }
+            | Phase::Judging(_)
             | Phase::RollingBack { .. }
             | Phase::Finished { .. } => self.state.data.turn_kept = true,
         }

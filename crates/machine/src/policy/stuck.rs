@@ -22,7 +22,7 @@ impl Streak {
         self.signature = signature;
         let failed: Vec<&str> = results
             .iter()
-            .filter(|result| !result.passed)
+            .filter(|result| result.fails())
             .map(|result| result.title.as_str())
             .collect();
         (self.count >= SAME_VERDICTS).then(|| {

@@ -5,9 +5,12 @@
 mod decisions;
 mod gate;
 mod hosts;
+mod judges;
 mod laws;
 mod llm;
+mod receipt;
 mod records;
+mod reopen;
 mod requests;
 mod rig;
 mod scenarios;

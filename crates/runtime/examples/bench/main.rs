@@ -395,6 +395,8 @@ fn spec(steps: u64) -> TaskSpec {
         folder: "/".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
+        forked_from: None,
+        contest: None,
     }
 }
 

@@ -144,6 +144,8 @@ fn task() -> TaskSpec {
         folder: "/project".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
+        forked_from: None,
+        contest: None,
     }
 }
 
@@ -259,7 +261,7 @@ impl Rig {
             Pending::Workspace => Signal::WorkspaceOpened(id, Ok(workspace)).into(),
             Pending::Tools => Signal::ToolsOpened(id, Vec::new()).into(),
             Pending::Call(_) => Input::ToolEnded(id, result),
-            Pending::Model => {
+            Pending::Model | Pending::Judge => {
                 let reply = answer(seed);
                 Signal::ModelReplied(id, Box::new(reply)).into()
             }
@@ -276,9 +278,11 @@ impl Rig {
             Pending::Consult | Pending::Decider(_) => {
                 Signal::Consulted(id, Err("no".to_owned())).into()
             }
-            Pending::Retry | Pending::Alarm | Pending::Deadline | Pending::DeciderTimer(_) => {
-                Signal::TimerFired(id).into()
-            }
+            Pending::Retry
+            | Pending::Alarm
+            | Pending::Deadline
+            | Pending::DeciderTimer(_)
+            | Pending::JudgeTimer => Signal::TimerFired(id).into(),
         })
     }
 
@@ -331,6 +335,7 @@ impl Rig {
             Phase::KeepingBase => "keeping_base",
             Phase::Checkpointing { .. } => "checkpointing",
             Phase::Verifying { .. } => "verifying",
+            Phase::Judging(_) => "judging",
             Phase::RollingBack { .. } => "going back",
             Phase::Finished { .. } => "finished",
         }

@@ -4,6 +4,8 @@
 
 mod accepts;
 mod agent_acp;
+mod agent_claude;
+mod agent_claude_orders;
 mod agent_codex;
 mod agent_rig;
 mod anthropic_requests;

@@ -15,7 +15,7 @@ const GATEWAYS: [(&str, &str, &str); 3] = [
 /// How the program of a launch is started. Behind a gateway only agents can be used whose key says which provider they
 /// ask.
 pub fn start(launch: &Launch<'_>) -> Result<Started, String> {
-    let Launch { program, session, folder, home, gateway } = *launch;
+    let Launch { program, session, folder, home, gateway, .. } = *launch;
     let mut env = vec![("HOME".to_owned(), home.to_owned())];
     env.extend(program.env.iter().map(|(name, value)| (name.clone(), value.clone())));
     if let Some(gateway) = gateway {
@@ -70,7 +70,15 @@ mod tests {
     fn launched(name: &str, gateway: Option<&str>) -> Result<Started, String> {
         let program = AgentProgram::built_in(name).unwrap();
         let session = Session::Resume("s");
-        start(&Launch { program: &program, session, folder: "/w", home: "/h", gateway })
+        start(&Launch {
+            program: &program,
+            session,
+            folder: "/w",
+            home: "/h",
+            gateway,
+            version: "",
+            seed: 0,
+        })
     }
 
     #[test]
@@ -92,7 +100,15 @@ mod tests {
         program.keys = vec!["MY_KEY".to_owned()];
         let session = Session::New("s");
         let gateway = Some("http://127.0.0.1:7");
-        let launch = Launch { program: &program, session, folder: "/w", home: "/h", gateway };
+        let launch = Launch {
+            program: &program,
+            session,
+            folder: "/w",
+            home: "/h",
+            gateway,
+            version: "",
+            seed: 0,
+        };
         let error = start(&launch).unwrap_err();
         assert!(error.contains("ANTHROPIC_API_KEY"), "{error}");
         assert!(start(&Launch { gateway: None, ..launch }).is_ok());

@@ -85,7 +85,7 @@ pub fn environment(home: &str) -> Vec<(String, String)> {
 
 /// How Codex is started for a task. Its mode is `APPROVAL/SANDBOX`, such as `untrusted/read-only`.
 pub fn start(launch: &Launch<'_>) -> Result<Started, String> {
-    let Launch { program, session, folder, home, gateway } = *launch;
+    let Launch { program, session, folder, home, gateway, .. } = *launch;
     let (approval, sandbox) = match &program.mode {
         None => (Approval::Untrusted, CodexSandbox::FullAccess),
         Some(mode) => read_mode(mode)?,
@@ -178,7 +178,15 @@ mod tests {
         let mut program = machine::agent::AgentProgram::built_in("codex").unwrap();
         program.mode = mode.map(str::to_owned);
         let session = Session::New("ours");
-        start(&Launch { program: &program, session, folder: "/w", home: "/h", gateway })
+        start(&Launch {
+            program: &program,
+            session,
+            folder: "/w",
+            home: "/h",
+            gateway,
+            version: "",
+            seed: 0,
+        })
     }
 
     #[test]
