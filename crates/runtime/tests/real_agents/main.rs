@@ -5,5 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod acp;
+mod claude;
 mod codex;
 mod program;
+mod rig;
