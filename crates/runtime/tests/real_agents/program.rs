@@ -128,6 +128,8 @@ impl Place {
             session,
             folder: &folder,
             home: &home,
+            version: "",
+            seed: 0,
             gateway: Some(&gateway),
         };
         self.run(start(&launch).unwrap())
