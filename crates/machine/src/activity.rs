@@ -6,6 +6,8 @@ mod consult;
 mod decider;
 mod gate;
 mod model_call;
+mod progress;
+mod recovery;
 pub mod request;
 mod rollback;
 mod timer;

@@ -132,6 +132,18 @@ pub enum Fact<'a> {
     Consulted(Result<&'a Value, &'a str>),
     /// The model answered, or could not.
     Replied(Result<&'a Reply, &'a ModelFailure>),
+    /// The loop has it try again after a failure, of which it has been told.
+    Retry(&'a Retry),
+}
+
+/// How a driver is to try again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// What failed, for whoever begins without knowing it.
+    pub why: String,
+    /// Whether it begins anew: a new conversation with the goal and what failed, or the first step. People's notes
+    /// are kept.
+    pub fresh: bool,
 }
 
 /// What a person sent to the driver.

@@ -6,6 +6,7 @@
 
 mod activity;
 pub mod agent;
+pub mod cause;
 pub mod driver;
 pub mod effect;
 pub mod event;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::cause::Cause;
 use crate::driver::{DriverSlot, Note, NoteKind};
 use crate::event::EventKind;
 use crate::id::CallId;
@@ -67,6 +68,7 @@ impl Step<'_> {
         }
         self.lose_effects();
         self.event(|| EventKind::Detached { reason: reason.clone() });
+        let cause = Some(self.waiting_cause());
         let (spend, sandbox) = (self.state.data.spend.clone(), self.state.data.spec.sandbox.level);
         self.event(|| EventKind::TaskFinished {
             outcome: Outcome::Waiting,
@@ -74,6 +76,7 @@ impl Step<'_> {
             reason,
             spend,
             sandbox,
+            cause,
         });
     }
 
@@ -156,6 +159,7 @@ impl Step<'_> {
         self.stop(|pending| {
             !matches!(pending, Pending::Deadline | Pending::Workspace | Pending::Tools)
         });
+        self.state.data.retry_at = None;
         self.abort_calls("interrupted by the operator");
         match self.state.data.phase {
             Phase::Consulting { .. }
@@ -163,6 +167,7 @@ impl Step<'_> {
             | Phase::Verifying { .. }
             | Phase::RollingBack { .. }
             | Phase::Waiting(_) => self.state.data.phase = Phase::Ready,
+            Phase::Escalated { .. } => self.go_on(),
             Phase::New
             | Phase::OpeningWorkspace
             | Phase::OpeningTools
@@ -234,6 +239,8 @@ impl Step<'_> {
         }
         self.state.data.successor = Some(driver);
         self.state.data.held = None;
+        self.state.data.retry_at = None;
+        self.state.data.course.trouble = None;
         // What the former driver waits for no longer matters; calls under way end first.
         if matches!(
             self.state.data.phase,
@@ -242,6 +249,7 @@ impl Step<'_> {
                 | Phase::Checkpointing { .. }
                 | Phase::Verifying { .. }
                 | Phase::RollingBack { .. }
+                | Phase::Escalated { .. }
         ) {
             self.close_requests("somebody else decides");
             self.stop(|pending| !matches!(pending, Pending::Deadline));
@@ -257,7 +265,9 @@ impl Step<'_> {
                 driver.live.inherit(&self.state.driver.save());
                 let from = std::mem::replace(&mut self.state.driver, driver).name;
                 let model = spec.config["model"].as_str().map(str::to_owned);
+                let former = from.clone();
                 self.event(|| EventKind::DriverChanged { from, to: spec.name, model });
+                self.brief_successor(&former);
             }
             // It was made once already, when the hand-over was accepted, from the same plain data.
             Err(reason) => self.finish(Outcome::Failed, reason),
@@ -275,16 +285,28 @@ impl Step<'_> {
             .iter()
             .map(|a| format!("{} = {} reached ({})", a.axis, a.limit, a.spent))
             .collect();
+        let cause = Cause::Budget { axes: axes.iter().map(|axis| axis.axis.clone()).collect() };
         self.event(|| EventKind::BudgetExhausted { axes });
         self.close_requests("the budget was exhausted");
         self.end_calls(Status::Aborted, "the budget was exhausted", |call| {
             matches!(call.status, CallStatus::Running { .. })
         });
-        self.finish(Outcome::BudgetExhausted, words.join(", "));
+        self.finish_because(Outcome::BudgetExhausted, words.join(", "), Some(cause));
+    }
+
+    /// Ends the task by the cause that its phase tells.
+    pub(crate) fn finish(&mut self, outcome: Outcome, reason: String) {
+        let cause = self.cause_of(outcome);
+        self.finish_because(outcome, reason, cause);
     }
 
     /// Ends the task: nothing stays outstanding.
-    pub(crate) fn finish(&mut self, outcome: Outcome, reason: String) {
+    pub(crate) fn finish_because(
+        &mut self,
+        outcome: Outcome,
+        reason: String,
+        cause: Option<Cause>,
+    ) {
         self.stop(|_| true);
         self.forget_deciders();
         if outcome != Outcome::BudgetExhausted {
@@ -294,7 +316,8 @@ impl Step<'_> {
         }
         self.state.data.attachment = None;
         self.state.data.tools_open = false;
-        self.state.data.phase = Phase::Finished { outcome, reason: reason.clone() };
+        self.state.data.phase =
+            Phase::Finished { outcome, reason: reason.clone(), cause: cause.clone() };
         let (spend, sandbox) = (self.state.data.spend.clone(), self.state.data.spec.sandbox.level);
         self.event(|| EventKind::TaskFinished {
             outcome,
@@ -302,6 +325,7 @@ impl Step<'_> {
             reason,
             spend,
             sandbox,
+            cause,
         });
     }
 

@@ -245,6 +245,9 @@ impl Library {
             return Err(cause.unwrap_or(LibraryError::Wrong(text)));
         }
         self.resolve_plugins(&mut task.driver)?;
+        for driver in task.recovery.drivers.values_mut() {
+            self.resolve_driver(driver, base, registry)?;
+        }
         check(&task.driver, &task.acceptance, registry)
     }
 
@@ -262,6 +265,7 @@ impl Library {
             acceptance: Vec::new(),
             workspace: machine::task::WorkspaceSpec::default(),
             sandbox: Wishes::default(),
+            recovery: machine::policy::recovery::Recovery::default(),
         };
         self.resolve_task(&mut task, base, registry)?;
         *driver = task.driver;

@@ -4,6 +4,7 @@ pub mod approvals;
 pub mod decisions;
 pub mod network;
 pub mod policy;
+pub mod recovery;
 pub mod scripts;
 pub mod spend;
 pub mod story;

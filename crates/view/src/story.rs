@@ -28,6 +28,8 @@ pub struct Story {
     pub failed_verdicts: u64,
     /// Where it works.
     pub workspace: Option<Workspace>,
+    /// What it last told of how far it is.
+    pub progress: Option<Event>,
     /// How it ended, or that it stopped to wait.
     pub end: Option<End>,
     checked: bool,
@@ -92,6 +94,7 @@ impl Story {
                     Some(End { outcome: *outcome, reason: reason.clone(), spend: spend.clone() });
             }
             EventKind::Attached { .. } => self.end = None,
+            EventKind::Progress { .. } => self.progress = Some(event.clone()),
             EventKind::TaskStarted { .. }
             | EventKind::FilesJudged { .. }
             | EventKind::ToolsOpened { .. }
@@ -119,6 +122,8 @@ impl Story {
             | EventKind::DriverChanged { .. }
             | EventKind::Checkpointed { .. }
             | EventKind::RolledBack { .. }
+            | EventKind::RecoveryChosen { .. }
+            | EventKind::Escalated { .. }
             | EventKind::BudgetExhausted { .. }
             | EventKind::Rejected { .. }
             | EventKind::SignalDropped { .. } => {}

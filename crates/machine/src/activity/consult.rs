@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::cause::{Cause, ModelTrouble};
 use crate::driver::{Consultation, Fact};
 use crate::effect::Effect;
 use crate::state::{Pending, Phase};
@@ -23,7 +24,10 @@ impl Step<'_> {
                     sandbox: self.state.data.spec.sandbox.clone(),
                 });
             }
-            Consultation::Model(call) => self.call_model(call.clone()),
+            Consultation::Model(call) => match self.state.data.retry_at {
+                Some(at) if at > self.now => self.ask_again_at(at),
+                Some(_) | None => self.call_model(call.clone()),
+            },
         }
         self.state.data.phase = Phase::Consulting { request };
     }
@@ -31,6 +35,12 @@ impl Step<'_> {
     pub(crate) fn on_consulted(&mut self, answer: Result<Value, String>) {
         self.close_requests("the driver decided before it ended");
         self.state.data.phase = Phase::Ready;
+        // Should it give up next, without having said so, then because of this answer.
+        self.state.data.course.trouble = match &answer {
+            Ok(answer) if answer["decision"] == "give_up" => None,
+            Ok(_) => Some(Cause::ModelFailed { failure: ModelTrouble::BadReply }),
+            Err(_) => Some(Cause::WorkerDied),
+        };
         let (driver, situation) = self.driver();
         driver.observe(&situation, &Fact::Consulted(answer.as_ref().map_err(String::as_str)));
     }

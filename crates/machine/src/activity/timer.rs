@@ -69,7 +69,7 @@ impl Step<'_> {
             // A call in doubt holds the driver up, whoever asked for it.
             Phase::Consulting { .. } if !self.state.data.calls.is_empty() => {}
             Phase::Consulting { request } => match self.state.data.retry_at {
-                Some(at) if at > self.now => self.ask_again_at(at),
+                Some(at) if at > self.now => self.wait_on(at),
                 Some(_) | None => self.consult(request),
             },
             Phase::Checkpointing { summary } | Phase::Verifying { summary } => {
@@ -81,6 +81,7 @@ impl Step<'_> {
             | Phase::Ready
             | Phase::Acting
             | Phase::Waiting(Wait::Person { .. } | Wait::Results)
+            | Phase::Escalated { .. }
             | Phase::Finished { .. } => {}
         }
     }

@@ -397,7 +397,11 @@ impl Memory {
         match fact {
             Fact::Note(note) => self.notes.push(Note::clone(note)),
             Fact::VerdictFailed(results) => self.verdict = Some(results.to_vec()),
-            Fact::Result { .. } | Fact::Told(_) | Fact::Consulted(_) | Fact::Replied(_) => {}
+            Fact::Result { .. }
+            | Fact::Told(_)
+            | Fact::Consulted(_)
+            | Fact::Replied(_)
+            | Fact::Retry(_) => {}
         }
     }
 

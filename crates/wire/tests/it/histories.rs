@@ -141,6 +141,7 @@ fn task() -> TaskSpec {
         },
         policy: Policy::default(),
         sandbox: machine::policy::sandbox::SandboxSpec::default(),
+        recovery: machine::policy::recovery::Recovery::default(),
         folder: "/project".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
@@ -325,6 +326,7 @@ impl Rig {
             }
             Phase::Consulting { .. } => "asking",
             Phase::Waiting(_) => "waiting",
+            Phase::Escalated { .. } => "asking a person",
             Phase::Checkpointing { .. } => "checkpointing",
             Phase::Verifying { .. } => "verifying",
             Phase::RollingBack { .. } => "going back",

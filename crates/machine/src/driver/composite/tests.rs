@@ -98,6 +98,7 @@ impl Driver for Script {
             Fact::Note(note) => format!("note {}", note.text),
             Fact::VerdictFailed(_) => "refused".to_owned(),
             Fact::Replied(_) => "reply".to_owned(),
+            Fact::Retry(retry) => format!("retry {}", retry.why),
             Fact::Consulted(answer) => format!("answer {}", answer.unwrap()),
         });
     }
