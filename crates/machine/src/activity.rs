@@ -1,7 +1,9 @@
 //! One file for each kind of work: the effect it causes, the reports that answer it and the rules between.
 
 mod acceptance;
+mod agent;
 pub(crate) mod approval;
+mod checkpoint;
 mod consult;
 mod decider;
 mod gate;

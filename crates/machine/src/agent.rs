@@ -35,6 +35,9 @@ pub struct AgentProgram {
     /// The model that it asks, as it names it; its own choice if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// What marks the operator's words to it: made at random for each task, so that no file can hold it.
+    #[serde(default)]
+    pub operator: String,
     /// How long it may be silent while it is at work; ten minutes if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<Span>,
@@ -59,16 +62,76 @@ pub struct AgentCall {
     pub program: Arc<AgentProgram>,
     /// What it is asked.
     pub prompt: String,
-    /// What it is asked if it cannot be told so in the conversation that it had: everything from the start.
-    pub afresh: String,
     /// Which conversation of the task this is, from 1: a new number is a fresh one.
     pub conversation: u32,
     /// What the conversation is resumed by; none if it has not begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// Whether it has been told so: it is only reminded after that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub taken: bool,
     /// The driver's place in a tree of drivers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<u32>,
+}
+
+/// What an agent is told when it had begun and nobody knows how far it came.
+pub const CONTINUE: &str = "Your work was interrupted before you said that you are finished. Look at the state of the files, and go on.";
+
+impl AgentProtocol {
+    /// Whether an agent can be told something in the middle of a turn.
+    pub fn steers(self) -> bool {
+        match self {
+            AgentProtocol::Claude | AgentProtocol::Codex => true,
+            AgentProtocol::Acp => false,
+        }
+    }
+}
+
+impl AgentProgram {
+    /// A note of the operator, marked with what nobody else knows.
+    pub fn operator_says(&self, text: &str) -> String {
+        format!("[operator {}] {text}", self.operator)
+    }
+}
+
+/// What an agent says in the middle of a turn that counts: journaled before anything follows from it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentNews {
+    /// It has been told what it was asked, in this conversation.
+    Taken {
+        /// What the conversation is resumed by, where that is known.
+        session: Option<String>,
+    },
+    /// It said something, whole.
+    Said {
+        /// Its words.
+        text: String,
+    },
+    /// It asks whether it may use a tool of its own.
+    Asks(AgentAsk),
+    /// It wants no answer any more.
+    Withdrawn {
+        /// What it asked with.
+        key: String,
+    },
+    /// A tool of its own ended.
+    ToolEnded {
+        /// The agent's id of the call.
+        id: Arc<str>,
+        /// Whether it went well.
+        ok: bool,
+        /// What came of it; the beginning, if it is long.
+        text: String,
+    },
+    /// What its models cost since it last said so.
+    Spent {
+        /// Tokens.
+        usage: Usage,
+        /// Dollars, where the agent counts them itself.
+        usd: Option<f64>,
+    },
 }
 
 /// Something an agent said. Exhaustive on purpose: a new one must break every performer.
@@ -83,6 +146,13 @@ pub enum AgentEvent {
     },
     /// Text, thinking and tool calls as they stream by; for observers.
     Stream(StreamEvent),
+    /// The same from a helper that it started; the helper's answers are told apart by the call that started it.
+    Helper {
+        /// The agent's id of the call that started the helper.
+        parent: Arc<str>,
+        /// What the helper's model says.
+        event: StreamEvent,
+    },
     /// It asks whether it may use one of its own tools. It waits for [`AgentOrder::Answer`].
     Asks(AgentAsk),
     /// It wants no answer to what it asked any more.
@@ -142,6 +212,13 @@ pub enum AgentEvent {
     TurnBegan,
     /// A turn ended.
     TurnEnded(AgentTurn),
+    /// It refused an order that it had been sent, or the order came too late for it.
+    OrderFailed {
+        /// The order in one word, such as `steer`.
+        order: String,
+        /// Why, as the agent says.
+        reason: String,
+    },
     /// It said something that nobody knows. Kept and counted, never acted on.
     Unknown {
         /// What kind of message it is, as far as can be seen.
@@ -165,6 +242,27 @@ pub struct AgentFacts {
     pub can: AgentAbilities,
     /// The modes of permission that it has, the one in force first.
     pub modes: Vec<String>,
+    /// Whether this version is one that was tried.
+    #[serde(default)]
+    pub support: AgentSupport,
+    /// What this version lacks, and what is done about it; one sentence each.
+    #[serde(default)]
+    pub limits: Vec<String>,
+}
+
+/// Whether a version of an agent is one that drivetrain was tried with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentSupport {
+    /// It does not say its version, or not in a form that can be compared.
+    #[default]
+    Unknown,
+    /// Older than the oldest that was tried.
+    Older,
+    /// Within what was tried.
+    Tested,
+    /// Newer than the newest that was tried.
+    Newer,
 }
 
 /// What can be done with an agent.
@@ -204,7 +302,7 @@ pub enum GateDepth {
 }
 
 /// A question of an agent about one of its own tools.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentAsk {
     /// What the answer is sent with.
     pub key: String,
@@ -216,10 +314,13 @@ pub struct AgentAsk {
     pub input: Arc<Value>,
     /// What it is in words that the gate knows, where that is certain.
     pub means: AgentMeans,
+    /// The helper of the agent that calls, as the agent names it; nothing for the agent itself.
+    pub helper: Option<Arc<str>>,
 }
 
 /// What a call of an agent's own tool does, as far as the gate can judge it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum AgentMeans {
     /// Runs a command line.
     Command(String),
@@ -246,6 +347,12 @@ pub struct AgentTurn {
     pub ordered: bool,
     /// How many calls of its own tools were refused.
     pub refused: u64,
+    /// How many tasks of its own still run in its background; each may begin a turn when it ends.
+    #[serde(default)]
+    pub background: u64,
+    /// How many prompts came too late for this turn and will be answered by another one, which begins by itself.
+    #[serde(default)]
+    pub queued: u64,
 }
 
 /// The ways a turn can end.

@@ -207,7 +207,12 @@ impl CauseKind {
 impl ModelTrouble {
     /// The kind of a failure, by the word that the wire has for it.
     pub fn of(failure: &ModelFailure) -> ModelTrouble {
-        match failure.kind.as_str() {
+        ModelTrouble::of_kind(&failure.kind)
+    }
+
+    /// As [`ModelTrouble::of`], from the word alone.
+    pub fn of_kind(kind: &str) -> ModelTrouble {
+        match kind {
             "rate_limited" | "quota" => ModelTrouble::RateLimited,
             "overloaded" => ModelTrouble::Overloaded,
             "auth" => ModelTrouble::Auth,

@@ -10,6 +10,7 @@
 //! in the facts. Between two calls it can be saved with [`Driver::save`] and made again by
 //! [`DriverKind::load`], in another process, and must go on as if nothing had happened.
 
+pub mod agent;
 pub mod composite;
 pub mod external;
 pub mod llm;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::agent::{AgentCall, AgentTurn};
 use crate::id::CallId;
 use crate::message::{ModelCall, ModelFailure, Reply};
 use crate::policy::permission::Author;
@@ -65,6 +67,8 @@ pub enum Consultation {
     Plugin(Value),
     /// A model.
     Model(ModelCall),
+    /// A coding agent, for a turn.
+    Agent(Box<AgentCall>),
 }
 
 /// What a driver can wait for.
@@ -134,6 +138,10 @@ pub enum Fact<'a> {
     Replied(Result<&'a Reply, &'a ModelFailure>),
     /// The loop has it try again after a failure, of which it has been told.
     Retry(&'a Retry),
+    /// The agent was told what it was asked, in the conversation of this id, where that is known.
+    AgentTook(Option<&'a str>),
+    /// The agent's turn ended, or there is no agent (the error says why).
+    AgentEnded(Result<&'a AgentTurn, &'a str>),
 }
 
 /// How a driver is to try again.
@@ -144,6 +152,16 @@ pub struct Retry {
     /// Whether it begins anew: a new conversation with the goal and what failed, or the first step. People's notes
     /// are kept.
     pub fresh: bool,
+}
+
+/// What a worker is told about a claim that did not hold.
+pub(crate) fn rejection(results: &[CriterionResult]) -> String {
+    let mut text = "The work was not accepted. These checks failed:".to_owned();
+    for result in results.iter().filter(|result| !result.passed) {
+        let exit = result.exit.map(|code| format!(" (exit code {code})")).unwrap_or_default();
+        text.push_str(&format!("\n\n{}{exit}\n{}", result.title, result.evidence));
+    }
+    text
 }
 
 /// What a person sent to the driver.
@@ -242,6 +260,7 @@ impl Registry {
         registry.register(Arc::new(state_machine::StateMachineKind));
         registry.register(Arc::new(external::ExternalKind));
         registry.register(Arc::new(llm::LlmKind));
+        registry.register(Arc::new(agent::AgentKind));
         for kind in composite::kinds() {
             registry.register(kind);
         }
@@ -294,7 +313,36 @@ pub struct SavedDriver {
     pub state: Value,
 }
 
+/// Whose decisions a driver brings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hand {
+    /// Whoever wrote the steps down, before the task began.
+    Written,
+    /// A person, move by move.
+    Person,
+    /// A worker: a model, an agent, a program.
+    Worker,
+}
+
 impl DriverSlot {
+    /// Whose decisions it brings; of several, those that are known the least beforehand.
+    pub fn hand(&self) -> Hand {
+        let mut hand = Hand::Written;
+        let mut config = Value::clone(&self.config);
+        // The configuration was walked when the driver was made, so there is no error to speak of.
+        let _ = composite::visit(&self.name, &mut config, &mut |name, config| {
+            hand = hand.max(match name {
+                "workflow" | "state_machine" => Hand::Written,
+                "scripted" if config["author"] != "worker" => Hand::Written,
+                "user" => Hand::Person,
+                name if composite::is_kind(name) => Hand::Written,
+                _ => Hand::Worker,
+            });
+            Ok(())
+        });
+        hand
+    }
+
     /// Makes a driver at its beginning.
     pub fn create(name: &str, config: &Value, registry: &Registry) -> Result<DriverSlot, String> {
         let kind = registry.find(name)?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::agent::{AgentCall, AgentOrder};
 use crate::id::{CallId, EffectId};
 use crate::message::ModelCall;
 use crate::policy::permission::Approval;
@@ -15,7 +16,7 @@ use crate::time::{Span, Timestamp};
 use crate::tool::{EffectClass, ToolResult};
 use crate::verdict::Checkpoint;
 
-/// One piece of work. All but `Cancel` and `AnswerRequest` are answered by exactly one signal that carries the id.
+/// One piece of work. All but `Cancel`, `AnswerRequest` and `TellAgent` are answered by exactly one signal that carries the id.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Make or find the task's workspace. Idempotent: the same task gets the same one.
@@ -26,6 +27,8 @@ pub enum Effect {
         spec: WorkspaceSpec,
         /// The folder the task was started in.
         folder: String,
+        /// The walls around what makes it ready.
+        sandbox: SandboxSpec,
     },
     /// Start the task's servers, where they do not run, and ask them for their tools.
     OpenTools {
@@ -84,6 +87,28 @@ pub enum Effect {
         /// The folder that a model of the kind `script` is looked up in.
         folder: String,
     },
+    /// Ask a coding agent for a turn. It may say things that count meanwhile: `AgentSaid`.
+    AskAgent {
+        /// Answered by `AgentEnded`.
+        id: EffectId,
+        /// What it is asked.
+        call: AgentCall,
+        /// Where it works.
+        workspace: Workspace,
+        /// The walls around it.
+        sandbox: SandboxSpec,
+        /// The folder the task was started in.
+        folder: String,
+    },
+    /// Tell an agent something in the middle of a turn. Has no answer itself; an agent that is gone misses it.
+    TellAgent {
+        /// Of its own.
+        id: EffectId,
+        /// The turn.
+        turn: EffectId,
+        /// What it is told.
+        order: AgentOrder,
+    },
     /// Keep the whole state of the workspace, outside of it.
     Checkpoint {
         /// Answered by `Checkpointed`.
@@ -92,6 +117,8 @@ pub enum Effect {
         workspace: Workspace,
         /// Why, for a person.
         reason: String,
+        /// Whether the worker goes on after it.
+        worker: Worker,
     },
     /// Give the workspace the state of a checkpoint. The state before is kept first.
     Restore {
@@ -135,6 +162,15 @@ pub enum Effect {
     },
 }
 
+/// What becomes of the worker when its files are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Worker {
+    /// It goes on.
+    Stays,
+    /// It handed over: nothing that it started runs when its files are looked at, or after.
+    Stops,
+}
+
 /// A tool call, complete.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
@@ -168,6 +204,8 @@ impl Effect {
             | Effect::Consult { id, .. }
             | Effect::AnswerRequest { id, .. }
             | Effect::CallModel { id, .. }
+            | Effect::AskAgent { id, .. }
+            | Effect::TellAgent { id, .. }
             | Effect::Checkpoint { id, .. }
             | Effect::Restore { id, .. }
             | Effect::Verify { id, .. }

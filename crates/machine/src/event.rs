@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::agent::AgentEnd;
 use crate::cause::Cause;
 use crate::driver::Note;
 use crate::id::{CallId, TaskId};
@@ -117,6 +118,26 @@ pub enum EventKind {
         /// In how many milliseconds it is asked again; absent if it is not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         again_in: Option<u64>,
+    },
+    /// A coding agent is asked for a turn.
+    AgentAsked {
+        /// Its name.
+        agent: String,
+        /// Which conversation with it, from 1.
+        conversation: u32,
+    },
+    /// A coding agent said something, whole.
+    AgentSaid {
+        /// Its words.
+        text: String,
+    },
+    /// A coding agent's turn ended, or there is no agent.
+    AgentEnded {
+        /// How; absent if there is no agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        end: Option<AgentEnd>,
+        /// Its last words, or what is wrong.
+        text: String,
     },
     /// The answer before stands for the conversation from here on, which had become too long. The journal keeps all
     /// of it.

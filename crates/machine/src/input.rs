@@ -9,6 +9,7 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::agent::{AgentNews, AgentTurn};
 use crate::id::{CallId, EffectId};
 use crate::message::{ModelFailure, Reply};
 use crate::policy::budget::Budget;
@@ -264,6 +265,10 @@ pub enum Signal {
     Consulted(EffectId, Result<Value, String>),
     /// The model answered, or could not.
     ModelReplied(EffectId, Box<Result<Reply, ModelFailure>>),
+    /// An agent says something that counts, in the middle of a turn.
+    AgentSaid(EffectId, AgentNews),
+    /// An agent's turn ended, or there is no agent.
+    AgentEnded(EffectId, Result<AgentTurn, String>),
     /// A checkpoint of the workspace was made, or could not be.
     Checkpointed(EffectId, Result<Checkpoint, String>),
     /// The workspace has the state of a checkpoint, and what it was before is kept as this one; or it could not be.

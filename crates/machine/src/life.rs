@@ -163,6 +163,7 @@ impl Step<'_> {
         self.abort_calls("interrupted by the operator");
         match self.state.data.phase {
             Phase::Consulting { .. }
+            | Phase::KeepingBase
             | Phase::Checkpointing { .. }
             | Phase::Verifying { .. }
             | Phase::RollingBack { .. }
@@ -187,6 +188,11 @@ impl Step<'_> {
             matches!(call.status, CallStatus::Queued { repeated: false, .. })
                 && call.action.author == crate::policy::permission::Author::Worker
         });
+        if self.steer_agent(&text) {
+            let note = Note { kind: NoteKind::Steer, text };
+            self.event(|| EventKind::NoteQueued { note: note.clone() });
+            return self.event(|| EventKind::NoteDelivered { note });
+        }
         self.queue_note(Note { kind: NoteKind::Steer, text });
     }
 
@@ -245,6 +251,7 @@ impl Step<'_> {
         if matches!(
             self.state.data.phase,
             Phase::Waiting(_)
+                | Phase::KeepingBase
                 | Phase::Consulting { .. }
                 | Phase::Checkpointing { .. }
                 | Phase::Verifying { .. }

@@ -63,6 +63,12 @@ pub struct Data {
     /// The state that was last handed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen: Option<Checkpoint>,
+    /// The name of the checkpoint that the workspace certainly still equals, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unchanged_since: Option<String>,
+    /// Whether what the open turn may change was kept before it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub turn_kept: bool,
     /// Tools beside the built-in ones, as their servers last offered them.
     #[serde(default, skip_serializing_if = "no_tools")]
     pub tools: Arc<Vec<ToolOffer>>,
@@ -155,6 +161,8 @@ pub enum Phase {
     New,
     /// Its workspace is being opened.
     OpeningWorkspace,
+    /// The workspace is kept as it is before the first decision.
+    KeepingBase,
     /// Servers are being asked for their tools.
     OpeningTools,
     /// Nothing is under way; the driver is to be asked.
@@ -220,6 +228,8 @@ pub enum Pending {
     Consult,
     /// Asking a model.
     Model,
+    /// A turn of a coding agent.
+    Agent,
     /// Waiting before a model is asked again.
     Retry,
     /// Keeping the workspace's state.
@@ -253,6 +263,20 @@ pub struct Call {
     /// The key of the worker that asked for it through the gate and waits for its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+    /// The agent that performs it itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentSide>,
+}
+
+/// What an agent calls a call of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentSide {
+    /// What the answer is sent with.
+    pub key: String,
+    /// The call.
+    pub id: String,
+    /// The turn it belongs to.
+    pub turn: EffectId,
 }
 
 /// How far a call came.
@@ -425,6 +449,8 @@ impl State {
                 workspace: None,
                 base: None,
                 frozen: None,
+                unchanged_since: None,
+                turn_kept: false,
                 tools: Arc::default(),
                 former_tools: Vec::new(),
                 tools_open: false,

@@ -140,6 +140,13 @@ impl Step<'_> {
                     self.on_model_replied(*reply);
                 }
             }
+            Signal::AgentSaid(id, news) => self.on_agent_said(id, news),
+            Signal::AgentEnded(id, ended) => {
+                self.state.data.unpaid.remove(&id);
+                if self.take(id, Pending::Agent) {
+                    self.on_agent_ended(ended);
+                }
+            }
             Signal::Checkpointed(id, made) => {
                 if self.take(id, Pending::Checkpoint) {
                     self.on_checkpointed(made);
@@ -211,12 +218,14 @@ impl Step<'_> {
             self.state.data.pending.iter().filter(|(_, p)| which(p)).map(|(id, _)| *id).collect();
         for target in targets {
             // Only models cost: the program of a decider reports what it would have said, and that is dropped.
-            if let Some(Pending::Model | Pending::Decider(_)) =
-                self.state.data.pending.remove(&target)
-            {
+            let was = self.state.data.pending.remove(&target);
+            if let Some(Pending::Model | Pending::Agent | Pending::Decider(_)) = was {
                 self.state.data.unpaid.insert(target);
             }
             self.output.effects.push(Effect::Cancel { target });
+            if was == Some(Pending::Agent) {
+                self.end_agent_turn();
+            }
         }
     }
 }

@@ -219,6 +219,18 @@ impl Criterion {
         }
     }
 
+    /// Has every command fail on the base first; false if there is no command.
+    pub fn require_red_first(criteria: &mut [Criterion]) -> bool {
+        let mut any = false;
+        for criterion in criteria {
+            if let Criterion::Shell { red_first, .. } = criterion {
+                *red_first = true;
+                any = true;
+            }
+        }
+        any
+    }
+
     /// The criterion in one line.
     pub fn title(&self) -> String {
         match self {

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::driver::{Action, Decision, Fact, Situation, Wait};
+use crate::driver::{Action, Consultation, Decision, Fact, Situation, Wait};
 use crate::event::EventKind;
 use crate::policy::budget::Purchase;
 use crate::state::{Call, CallStatus, Phase};
@@ -27,7 +27,7 @@ impl Step<'_> {
             }
             match &self.state.data.phase {
                 Phase::New | Phase::Finished { .. } => return,
-                Phase::OpeningWorkspace | Phase::OpeningTools => return,
+                Phase::OpeningWorkspace | Phase::KeepingBase | Phase::OpeningTools => return,
                 Phase::Consulting { .. } => {
                     if !self.attend_requests() {
                         return;
@@ -46,6 +46,7 @@ impl Step<'_> {
                 Phase::Ready if self.state.data.workspace.is_none() => {
                     return self.open_workspace();
                 }
+                Phase::Ready if self.wants_base() => return self.keep_base(),
                 Phase::Ready if self.wants_tools() => return self.open_tools(),
                 Phase::Ready => {
                     decisions += 1;
@@ -109,6 +110,9 @@ impl Step<'_> {
             Decision::Act(actions) => self.begin_turn(actions),
             Decision::Wait(wait) => self.wait(wait),
             Decision::Consult(mut request) => {
+                if matches!(request, Consultation::Agent(_)) && !self.begin_agent_turn() {
+                    return;
+                }
                 self.begin_question(&mut request);
                 self.consult(request);
             }
@@ -129,6 +133,7 @@ impl Step<'_> {
         let (turn, count) = (self.state.data.spend.turns, actions.len());
         self.event(|| EventKind::TurnStarted { turn, actions: count });
         self.add_calls(actions);
+        self.state.data.turn_kept = false;
         self.state.data.phase = Phase::Acting;
     }
 
@@ -144,6 +149,7 @@ impl Step<'_> {
                 delivered: false,
                 began: None,
                 request: None,
+                agent: None,
             });
         }
     }
@@ -182,6 +188,7 @@ impl Step<'_> {
                     let (turn, count) = (self.state.data.spend.turns, actions.len());
                     self.event(|| EventKind::TurnStarted { turn, actions: count });
                     self.add_calls(actions);
+                    self.state.data.turn_kept = false;
                 } else {
                     self.state.data.held = Some(actions);
                     self.exhaust(forbidden);

@@ -1,210 +1,314 @@
-//! Runs acceptance criteria. A criterion passes only if it was seen to pass: whatever cannot be run, read or
-//! understood has failed, and its evidence says why.
+//! Checks a claim: runs every criterion and says what was seen. A criterion passes only if it was seen to pass:
+//! whatever cannot be run, read or understood has failed, and its evidence says why.
+//!
+//! A tree that was frozen is checked in clean checkouts of it (`checkout`), one for each command; without one, criteria
+//! run in the workspace itself. `Ground` is what each kind of criterion gets to look at.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+mod checkout;
+pub(crate) mod command;
+mod copy;
+mod difference;
+mod environment;
+mod file;
+mod repository;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use machine::policy::sandbox::SandboxSpec;
-use machine::task::{Criterion, CriterionResult, Workspace};
-use machine::time::Span;
+use machine::task::{Criterion, CriterionResult, CustomCheck, Workspace, WorkspaceSpec};
+use machine::verdict::{Checkpoint, Place, Verdict};
 use regex::bytes::{Regex, RegexBuilder};
 
-use crate::beneath::{Kind, Root};
-use crate::process::{Cancel, Containment, ProcessSpec, Streams, run};
+use crate::beneath::Root;
+use crate::process::Cancel;
 use crate::tool::ToolServices;
+pub(crate) use checkout::clear_away;
+use checkout::{Checkout, Context, Scratch};
+use command::{Command, Ended, Wanted, millis_since};
+pub(crate) use difference::Difference;
 
-/// How much of the end of a command's output is kept as evidence.
-const EVIDENCE: usize = 4 * 1024;
-/// The largest file whose content is looked at.
-const FILE_LIMIT: u64 = 64 * 1024 * 1024;
+/// What is checked: `Effect::Verify`, borrowed.
+#[derive(Debug, Clone, Copy)]
+pub struct Claim<'a> {
+    /// The task's id.
+    pub task: &'a str,
+    /// As frozen at the start.
+    pub criteria: &'a [Criterion],
+    /// Where the worker worked.
+    pub workspace: &'a Workspace,
+    /// How a checkout is made ready.
+    pub spec: &'a WorkspaceSpec,
+    /// The state before the worker changed anything.
+    pub base: Option<&'a Checkpoint>,
+    /// The state that is handed over.
+    pub frozen: Option<&'a Checkpoint>,
+    /// The walls around what they run.
+    pub sandbox: &'a SandboxSpec,
+}
 
-/// Runs every criterion, one after the other, and gives a result for each in the same order.
-/// The error is for what concerns them all: no folder to run in, or cancelled.
+/// Where things are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Places<'a> {
+    /// The folder of all state.
+    pub state_home: &'a Path,
+    /// The folder that clean checkouts are made in.
+    pub checkouts: &'a Path,
+}
+
+/// Runs every criterion and gives a result for each, in the order of the criteria. The error is for what concerns them
+/// all: no folder to run in, no checkout to be had, or stopped.
 pub fn verify(
-    criteria: &[Criterion],
-    workspace: &Workspace,
-    sandbox: &SandboxSpec,
+    claim: &Claim<'_>,
+    places: &Places<'_>,
     services: &ToolServices,
     cancel: &Cancel,
-) -> Result<Vec<CriterionResult>, String> {
-    if criteria.is_empty() {
-        return Ok(Vec::new());
+) -> Result<Verdict, String> {
+    let environment = environment::of(claim.sandbox);
+    if claim.criteria.is_empty() {
+        return Ok(Verdict { environment, ..Verdict::default() });
     }
-    let Some(path) = &workspace.path else {
-        return Err("the criteria need a folder to run in, and this task's workspace is of the kind \"none\""
-            .to_owned());
-    };
-    let folder = Path::new(path);
-    let root = Root::open(folder)
-        .map_err(|error| format!("cannot open the workspace folder {path}: {error}"))?;
-    let mut results = Vec::with_capacity(criteria.len());
-    for criterion in criteria {
-        let started = Instant::now();
-        let outcome = match criterion {
-            Criterion::Shell { command, exit, stdout, timeout, .. } => {
-                let containment = services.containment_of(sandbox, workspace);
-                let stdout = stdout.as_deref();
-                check_command(
+    let context = Context { claim, places, services, cancel };
+    let mut ground = Ground::new(context)?;
+    let mut results: Vec<Option<CriterionResult>> = vec![None; claim.criteria.len()];
+    // What only looks comes first where commands get files of their own: those need not be made anew for it.
+    let looks_first = ground.place() == Place::CleanCheckout;
+    for runs_commands in [false, true] {
+        for (criterion, result) in claim.criteria.iter().zip(&mut results) {
+            if result.is_some() || (looks_first && uses(criterion).0 > 0 && !runs_commands) {
+                continue;
+            }
+            let started = Instant::now();
+            let seen = match ground.check(criterion) {
+                Ok(seen) => seen,
+                Err(Trouble::Failed(evidence)) => {
+                    CriterionResult { evidence, ..CriterionResult::default() }
+                }
+                Err(Trouble::Broken(reason)) => return Err(reason),
+            };
+            if cancel.is_triggered() {
+                return Err("stopped before all criteria had run".to_owned());
+            }
+            *result = Some(CriterionResult {
+                title: criterion.title(),
+                millis: millis_since(started),
+                ..seen
+            });
+        }
+    }
+    let Difference { changes, lines, patch } = ground.difference;
+    Ok(Verdict {
+        results: results.into_iter().flatten().collect(),
+        place: match &ground.files {
+            Files::Checkouts { .. } => Place::CleanCheckout,
+            Files::Workspace { .. } => Place::Workspace,
+        },
+        environment,
+        touched: difference::touched(&changes),
+        touched_total: changes.len() as u64,
+        diff_lines: lines,
+        patch: difference::text(&patch),
+    })
+}
+
+/// How many commands a criterion runs, on what was handed over and on the base.
+fn uses(criterion: &Criterion) -> (usize, usize) {
+    match criterion {
+        Criterion::Shell { repeat, red_first, .. } => {
+            (usize::try_from(*repeat).unwrap_or(1).max(1), usize::from(*red_first))
+        }
+        Criterion::Custom(CustomCheck::TestsNotFewer { .. }) => (1, 1),
+        Criterion::Custom(
+            CustomCheck::GitClean
+            | CustomCheck::NoPathsTouched { .. }
+            | CustomCheck::OnlyPathsTouched { .. }
+            | CustomCheck::MaxDiffLines { .. }
+            | CustomCheck::Plugin { .. },
+        )
+        | Criterion::File { .. }
+        | Criterion::Judge { .. }
+        | Criterion::Protect { .. } => (0, 0),
+    }
+}
+
+/// Why a criterion has no result of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// It has failed by this.
+    Failed(String),
+    /// Nothing can be said about the claim.
+    Broken(String),
+}
+
+impl Trouble {
+    pub(crate) fn into_text(self) -> String {
+        match self {
+            Trouble::Failed(text) | Trouble::Broken(text) => text,
+        }
+    }
+}
+
+/// One of the two states that a claim is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tree {
+    /// What the worker handed over.
+    HandedOver,
+    /// What it began with.
+    Base,
+}
+
+/// What a criterion gets to look at and to run in.
+pub(crate) struct Ground<'a> {
+    pub(crate) context: Context<'a>,
+    /// What differs between the base and what was handed over; empty without a base.
+    pub(crate) difference: Difference,
+    files: Files,
+}
+
+enum Files {
+    /// The workspace itself.
+    Workspace { folder: PathBuf },
+    /// Clean checkouts, made when they are needed.
+    Checkouts { handed_over: Checkout, base: Option<Checkout>, _scratch: Scratch },
+}
+
+impl<'a> Ground<'a> {
+    fn new(context: Context<'a>) -> Result<Ground<'a>, String> {
+        let claim = context.claim;
+        let Some(path) = &claim.workspace.path else {
+            return Err(
+                "the criteria need a folder to run in, and this task's workspace is of the kind \"none\""
+                    .to_owned(),
+            );
+        };
+        let Some(frozen) = claim.frozen else {
+            let files = Files::Workspace { folder: PathBuf::from(path) };
+            return Ok(Ground { context, difference: Difference::default(), files });
+        };
+        let scratch = Scratch::new(context.places.checkouts, claim.task)?;
+        let all = claim.criteria.iter().map(uses);
+        let (after, before) = all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let files = Files::Checkouts {
+            handed_over: Checkout::new(&scratch.0, "handed-over", &frozen.name, after),
+            base: claim.base.map(|base| Checkout::new(&scratch.0, "base", &base.name, before)),
+            _scratch: scratch,
+        };
+        let difference = match claim.base {
+            Some(base) => Difference::between(&context, &base.name, &frozen.name)?,
+            None => Difference::default(),
+        };
+        Ok(Ground { context, difference, files })
+    }
+
+    fn place(&self) -> Place {
+        match self.files {
+            Files::Workspace { .. } => Place::Workspace,
+            Files::Checkouts { .. } => Place::CleanCheckout,
+        }
+    }
+
+    fn check(&mut self, criterion: &Criterion) -> Result<CriterionResult, Trouble> {
+        match criterion {
+            Criterion::Shell { command, exit, stdout, timeout, repeat, red_first } => {
+                let wanted = Wanted {
                     command,
-                    *exit,
-                    stdout,
-                    *timeout,
-                    folder,
-                    containment,
-                    services,
-                    cancel,
-                )
+                    exit: *exit,
+                    stdout: stdout.as_deref(),
+                    timeout: *timeout,
+                    repeat: *repeat,
+                    red_first: *red_first,
+                };
+                command::check(&wanted, self)
             }
             Criterion::File { path, pattern, forbidden } => {
-                check_file(path, pattern.as_deref(), *forbidden, &root)
+                let root = self.root(Tree::HandedOver)?;
+                Ok(file::check(path, pattern.as_deref(), *forbidden, &root).into())
             }
             Criterion::Custom(_) | Criterion::Judge { .. } | Criterion::Protect { .. } => {
-                Outcome::failed("nothing here can check this criterion")
+                Err(Trouble::Failed("nothing here can check this criterion".to_owned()))
             }
-        };
-        if cancel.is_triggered() {
-            return Err("stopped before all criteria had run".to_owned());
         }
-        results.push(CriterionResult {
-            title: criterion.title(),
-            passed: outcome.passed,
-            exit: outcome.exit,
-            evidence: outcome.evidence,
-            millis: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-            ..CriterionResult::default()
-        });
     }
-    Ok(results)
+
+    /// Runs a command in the task's folder, in files that no other criterion has seen; in place, in the workspace.
+    pub(crate) fn run(&mut self, tree: Tree, command: &Command<'_>) -> Result<Ended, Trouble> {
+        let context = self.context;
+        match &mut self.files {
+            Files::Workspace { folder } => {
+                require_handed_over(tree)?;
+                let claim = context.claim;
+                let containment = context.services.containment_of(claim.sandbox, claim.workspace);
+                command::run(command, folder, containment, context.services, context.cancel)
+            }
+            Files::Checkouts { handed_over, base, .. } => {
+                chosen(tree, handed_over, base)?.run(&context, command)
+            }
+        }
+    }
+
+    /// The task's folder, to be looked at: nothing has run in it but setup commands; in place, the workspace.
+    pub(crate) fn files(&mut self, tree: Tree) -> Result<PathBuf, Trouble> {
+        let context = self.context;
+        match &mut self.files {
+            Files::Workspace { folder } => {
+                require_handed_over(tree)?;
+                Ok(folder.clone())
+            }
+            Files::Checkouts { handed_over, base, .. } => {
+                chosen(tree, handed_over, base)?.files(&context)
+            }
+        }
+    }
+
+    /// The same, with paths that cannot lead out of it.
+    pub(crate) fn root(&mut self, tree: Tree) -> Result<Root, Trouble> {
+        let folder = self.files(tree)?;
+        Root::open(&folder).map_err(|error| {
+            Trouble::Broken(format!("cannot open the folder {}: {error}", folder.display()))
+        })
+    }
+}
+
+fn chosen<'a>(
+    tree: Tree,
+    handed_over: &'a mut Checkout,
+    base: &'a mut Option<Checkout>,
+) -> Result<&'a mut Checkout, Trouble> {
+    match tree {
+        Tree::HandedOver => Ok(handed_over),
+        Tree::Base => base.as_mut().ok_or_else(no_base),
+    }
+}
+
+fn require_handed_over(tree: Tree) -> Result<(), Trouble> {
+    match tree {
+        Tree::HandedOver => Ok(()),
+        Tree::Base => Err(no_base()),
+    }
+}
+
+fn no_base() -> Trouble {
+    Trouble::Failed(
+        "nothing was kept of the files before the task began; only a task in a worktree has that"
+            .to_owned(),
+    )
 }
 
 struct Outcome {
     passed: bool,
-    exit: Option<i32>,
     evidence: String,
 }
 
 impl Outcome {
     fn failed(evidence: impl Into<String>) -> Outcome {
-        Outcome { passed: false, exit: None, evidence: evidence.into() }
+        Outcome { passed: false, evidence: evidence.into() }
     }
 }
 
-fn check_command(
-    command: &str,
-    exit: i32,
-    stdout: Option<&str>,
-    timeout: Span,
-    folder: &Path,
-    containment: Containment,
-    services: &ToolServices,
-    cancel: &Cancel,
-) -> Outcome {
-    let wanted = match stdout.map(pattern).transpose() {
-        Ok(wanted) => wanted,
-        Err(reason) => return Outcome::failed(reason),
-    };
-    if command.contains('\0') {
-        return Outcome::failed("the command holds a NUL character, which no shell can take");
-    }
-    let spec = ProcessSpec {
-        cwd: Some(folder.to_owned()),
-        env: services.env.clone(),
-        timeout: Some(Duration::from_millis(timeout.0)),
-        streams: Streams::Separate,
-        mark: "criterion".to_owned(),
-        mark_dir: services.mark_dir.clone(),
-        containment,
-        ..ProcessSpec::new(["sh", "-c", command])
-    };
-    let finished = match run(spec, cancel) {
-        Ok(finished) => finished,
-        Err(error) => return Outcome::failed(error.to_string()),
-    };
-    let end = finished.output.end(EVIDENCE);
-    let with_end = |reason: String| match end.is_empty() {
-        true => format!("[{reason}; it printed nothing]"),
-        false => format!("{}\n[{reason}]", end.trim_end_matches('\n')),
-    };
-    if finished.timed_out || finished.cancelled {
-        return Outcome::failed(with_end(format!("stopped: it ran longer than {timeout}")));
-    }
-    let Some(code) = finished.exit else {
-        let signal =
-            finished.signal.map_or("a signal".to_owned(), |number| format!("signal {number}"));
-        return Outcome::failed(with_end(format!("killed by {signal}")));
-    };
-    let failed = |evidence| Outcome { passed: false, exit: Some(code), evidence };
-    if code != exit {
-        // What a namespace and a shell report for a command that a signal killed.
-        let hint = match code {
-            129..=192 => format!(" (as after signal {})", code - 128),
-            _ => String::new(),
-        };
-        return failed(with_end(format!("exit code {code}{hint}, expected {exit}")));
-    }
-    if let Some(wanted) = wanted {
-        match finished.stdout.bytes() {
-            Err(error) => {
-                return failed(with_end(format!("its output could not be read back: {error}")));
-            }
-            Ok(bytes) if !wanted.is_match(&bytes) => {
-                return failed(with_end(format!(
-                    "standard output does not contain {:?}",
-                    wanted.as_str()
-                )));
-            }
-            Ok(_) => {}
-        }
-    }
-    Outcome { passed: true, exit: Some(code), evidence: end }
-}
-
-fn check_file(path: &str, wanted: Option<&str>, forbidden: bool, root: &Root) -> Outcome {
-    let passed = |evidence: String| Outcome { passed: true, exit: None, evidence };
-    let Some(wanted) = wanted else {
-        return match (forbidden, root.exists(path)) {
-            (_, Err(error)) => Outcome::failed(error.to_string()),
-            (true, Ok(true)) => Outcome::failed(format!("{path} exists")),
-            (true, Ok(false)) => passed(format!("{path} does not exist")),
-            (false, Ok(false)) => Outcome::failed(format!("{path} does not exist")),
-            (false, Ok(true)) => match root.kind(path) {
-                Ok(Some(Kind::File)) => passed(format!("{path} exists")),
-                Ok(Some(Kind::Folder)) => {
-                    Outcome::failed(format!("{path} is a folder, expected a file"))
-                }
-                Ok(Some(Kind::Special)) => Outcome::failed(format!("{path} is not a regular file")),
-                Ok(None) => Outcome::failed(format!("{path} is a link that leads nowhere")),
-                Err(error) => Outcome::failed(error.to_string()),
-            },
-        };
-    };
-    let wanted = match pattern(wanted) {
-        Ok(wanted) => wanted,
-        Err(reason) => return Outcome::failed(reason),
-    };
-    match root.exists(path) {
-        Err(error) => return Outcome::failed(error.to_string()),
-        Ok(false) if forbidden => return passed(format!("{path} does not exist")),
-        Ok(false) => return Outcome::failed(format!("{path} does not exist")),
-        Ok(true) => {}
-    }
-    let bytes = match root.read(path, FILE_LIMIT) {
-        Ok(bytes) => bytes,
-        Err(error) => return Outcome::failed(error.to_string()),
-    };
-    let found = wanted
-        .find(&bytes)
-        .map(|found| bytes[..found.start()].iter().filter(|byte| **byte == b'\n').count() + 1);
-    match (found, forbidden) {
-        (Some(line), false) => passed(format!("{path}, line {line} matches")),
-        (None, true) => passed(format!("nothing in {path} matches")),
-        (Some(line), true) => Outcome::failed(format!(
-            "{path}, line {line} matches {:?}, which is forbidden",
-            wanted.as_str()
-        )),
-        (None, false) => {
-            Outcome::failed(format!("nothing in {path} matches {:?}", wanted.as_str()))
-        }
+impl From<Outcome> for CriterionResult {
+    fn from(outcome: Outcome) -> CriterionResult {
+        let Outcome { passed, evidence } = outcome;
+        CriterionResult { passed, evidence, ..CriterionResult::default() }
     }
 }
 

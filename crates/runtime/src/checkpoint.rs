@@ -119,7 +119,7 @@ pub struct Restored {
 
 const CHECKPOINTS: &str = "refs/heads/checkpoints";
 /// Git knows this tree without having it.
-const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+pub(crate) const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 /// How deep repositories inside repositories are kept.
 const MAX_NESTING: usize = 16;
 
@@ -254,6 +254,34 @@ impl Store<'_> {
             ["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--binary", &before, &after];
         let git = self.git(&self.path, &self.index())?;
         Ok(git.output(arguments.iter().map(OsString::from).collect(), None)?.out)
+    }
+
+    /// How many lines were added and removed between two checkpoints; a file that is no text has none.
+    pub fn diff_lines(&self, from: &str, to: &str) -> Result<u64, String> {
+        let (before, after) = (self.tree(from)?, self.tree(to)?);
+        let arguments = [
+            "diff-tree",
+            "-r",
+            "-z",
+            "--numstat",
+            "--no-renames",
+            "--no-ext-diff",
+            &before,
+            &after,
+        ];
+        let git = self.git(&self.path, &self.index())?;
+        let printed = git.output(arguments.iter().map(OsString::from).collect(), None)?;
+        let counts = printed.out.split(|byte| *byte == 0).map(|entry| {
+            let mut parts = entry.split(|byte| *byte == b'\t').take(2);
+            let mut next = || std::str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
+            next().unwrap_or(0).saturating_add(next().unwrap_or(0))
+        });
+        Ok(counts.fold(0, u64::saturating_add))
+    }
+
+    /// Where the content of all checkpoints is.
+    pub(crate) fn objects(&self) -> PathBuf {
+        self.path.join("objects")
     }
 
     /// Gives a folder the state of a checkpoint, exactly. The state before is kept first, so that this can be undone;

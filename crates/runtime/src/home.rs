@@ -108,6 +108,11 @@ impl Home {
         self.run().join(format!("{owner}.gates"))
     }
 
+    /// The folders in which a process checks claims.
+    pub fn checkouts(&self, owner: u64) -> PathBuf {
+        self.run().join(format!("{owner}.checkouts"))
+    }
+
     fn lock(&self, owner: u64) -> PathBuf {
         self.run().join(format!("{owner}.lock"))
     }
@@ -141,6 +146,7 @@ impl Home {
         let _ = fs::remove_file(self.socket(owner));
         let _ = fs::remove_dir_all(self.gates(owner));
         let _ = fs::remove_dir_all(self.marks(owner));
+        crate::acceptance::clear_away(&self.checkouts(owner));
         let _ = fs::remove_file(self.lock(owner));
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod acceptance;
 pub mod acting;
+pub mod agent;
 pub mod beneath;
 pub mod checkpoint;
 pub mod clock;

@@ -24,6 +24,7 @@ use crate::sandbox::helper::{GO, READY};
 use crate::sandbox::{Held, Sandbox};
 pub use cancel::Cancel;
 pub use capture::{Capture, HEAD, KEPT, TAIL};
+pub(crate) use child::write_all;
 pub use child::{Child, Exit, ReadError};
 use tree::Wrapped;
 pub use tree::{Containment, Reaped, namespaces_work, reap_leftovers};
@@ -53,6 +54,8 @@ pub struct ProcessSpec {
     pub grace: Duration,
     /// How much output is kept.
     pub output_limit: u64,
+    /// Whether everything that it prints is hashed, what is not kept included.
+    pub digest: bool,
     /// Whose command this is, for `reap_leftovers`.
     pub mark: String,
     /// Where marks are kept; without it, leftovers of a killed runtime are not found again.
@@ -83,6 +86,7 @@ impl ProcessSpec {
             timeout: None,
             grace: Duration::from_secs(2),
             output_limit: KEPT,
+            digest: false,
             mark: String::new(),
             mark_dir: None,
             containment: Containment::Auto,
@@ -186,8 +190,9 @@ pub fn run(spec: ProcessSpec, cancel: &Cancel) -> Result<Finished, SpawnError> {
         to_write,
         held: guarded,
         output_limit: spec.output_limit,
+        digest: spec.digest,
         written: 0,
-        output: Capture::new(spec.output_limit),
+        output: whole_output(spec.output_limit, spec.digest),
         stdout: Capture::new(spec.output_limit),
         stderr: Capture::new(spec.output_limit),
     };
@@ -286,6 +291,10 @@ fn attend(
     }
 }
 
+fn whole_output(limit: u64, digest: bool) -> Capture {
+    if digest { Capture::hashing(limit) } else { Capture::new(limit) }
+}
+
 struct Pipes {
     streams: Streams,
     out: Option<OwnedFd>,
@@ -296,6 +305,7 @@ struct Pipes {
     /// Whether the guard has not said that it is there; until then nothing is written.
     held: bool,
     output_limit: u64,
+    digest: bool,
     output: Capture,
     stdout: Capture,
     stderr: Capture,
@@ -370,7 +380,7 @@ impl Pipes {
                     // What was said before it, by whoever makes the namespace, is no part of the output.
                     self.held = false;
                     bytes = &bytes[at + 1..];
-                    self.output = Capture::new(self.output_limit);
+                    self.output = whole_output(self.output_limit, self.digest);
                 }
                 self.output.push(bytes);
                 if self.streams == Streams::Separate {

@@ -55,6 +55,8 @@ pub struct Sandbox {
     pub hidden: Vec<PathBuf>,
     /// Folders that are shown read-only beside what everybody sees.
     pub shown: Vec<PathBuf>,
+    /// Folders that are shown read-only at other places, which must exist in the workspace: from, to.
+    pub shared: Vec<(PathBuf, PathBuf)>,
     /// The folder of the socket at which it can ask for calls, if it can; nothing else of this program's state is seen.
     pub gate: Option<PathBuf>,
     /// Where it is told which hosts were reached for.
@@ -163,6 +165,7 @@ impl Sandbox {
             access: Access::Write,
             hidden: Vec::new(),
             shown: Vec::new(),
+            shared: Vec::new(),
             gate: None,
             passages: None,
             probe: None,

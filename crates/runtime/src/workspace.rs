@@ -1,5 +1,7 @@
 //! Workspaces, by git. The user's branch, index and files stay as they are; nothing is ever removed by force.
 
+pub(crate) mod setup;
+
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -87,6 +89,37 @@ impl Record {
             .and_then(|()| fs::rename(&next, path))
             .map_err(|error| wrong(error.to_string()))
     }
+}
+
+/// Where a task's worktree comes from, as it was written down when it was made.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    /// The top folder of the user's repository.
+    pub(crate) repository: PathBuf,
+    /// The commit the task's branch began at.
+    pub(crate) base: String,
+    /// The folder below the top that the task was started in; may be empty.
+    pub(crate) prefix: String,
+    /// The task's branch.
+    pub(crate) branch: String,
+}
+
+impl Origin {
+    /// A git that trusts what the user trusts.
+    pub(crate) fn git(&self) -> Git {
+        Git { settings: trusted(), ..Git::default() }
+    }
+}
+
+/// The origin of a task's worktree; none if it has none.
+pub(crate) fn origin(task: &str, state_home: &Path) -> Option<Origin> {
+    let record = Record::read(&Record::path(task, state_home)).ok()?;
+    Some(Origin {
+        repository: PathBuf::from(record.repository),
+        base: record.base,
+        prefix: record.prefix,
+        branch: branch_of(task),
+    })
 }
 
 fn branch_of(task: &str) -> String {
@@ -287,11 +320,7 @@ impl Repository {
 
     /// One by one, with the trust that the user gave in the settings of git: the folder may be another's.
     fn ask(folder: &Path) -> Result<(Git, PathBuf, String), String> {
-        let trusted = Git::default()
-            .run(["config".into(), "--global".into(), "--get-all".into(), "safe.directory".into()])
-            .unwrap_or_default();
-        let trust = trusted.lines().map(|folder| format!("safe.directory={folder}"));
-        let git = Git { settings: trust.collect(), ..Git::default() };
+        let git = Git { settings: trusted(), ..Git::default() };
         let inside = |git: &Git, arguments: &[&str]| {
             let place: [OsString; 2] = ["-C".into(), folder.into()];
             git.run(place.into_iter().chain(arguments.iter().map(OsString::from)))
@@ -315,6 +344,14 @@ impl Repository {
         Ok(self.git(["for-each-ref".into(), format.into(), name.into()])?.trim_end()
             == format!("refs/heads/{branch}"))
     }
+}
+
+/// The folders that the user told git to trust, as settings.
+fn trusted() -> Vec<String> {
+    let trusted = Git::default()
+        .run(["config".into(), "--global".into(), "--get-all".into(), "safe.directory".into()])
+        .unwrap_or_default();
+    trusted.lines().map(|folder| format!("safe.directory={folder}")).collect()
 }
 
 /// Task ids become file and branch names, so nothing else may be in them.

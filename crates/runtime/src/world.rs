@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use journal::blob::Blobs;
-use machine::effect::{Effect, ToolCall};
+use machine::effect::{Effect, ToolCall, Worker};
 use machine::id::{EffectId, TaskId};
 use machine::input::{Input, Signal};
 use machine::message::{ModelCall, ModelFailure, Retry, Usage};
@@ -19,7 +19,8 @@ use machine::tool::{Status, ToolResult};
 use tokio::sync::Notify;
 use wire::gate::Toolbox;
 
-use crate::acceptance;
+use crate::acceptance::{self, Claim, Places};
+use crate::agent::{Agents, Turn};
 use crate::checkpoint;
 use crate::gate::Gates;
 use crate::home::Home;
@@ -34,11 +35,12 @@ use crate::process::{Cancel, Containment};
 use crate::providers::{Environment, Providers};
 use crate::redact;
 use crate::tool::{self, BlobSink, ToolServices};
-use crate::workspace;
-use machine::verdict::Verdict;
+use crate::workspace::{self, setup::make_ready};
 
 /// How long `release` waits for stopped work to end; a process tree is killed well within it.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
+/// How often a wait looks whether it was stopped itself.
+const GLANCE: Duration = Duration::from_millis(50);
 
 /// Performs effects for all tasks of this process.
 #[derive(Debug)]
@@ -50,7 +52,11 @@ pub struct World {
     models: Arc<Models>,
     servers: Arc<Mcp>,
     gates: Arc<Gates>,
+    agents: Arc<Agents>,
     home: Home,
+    checkouts: PathBuf,
+    /// Held by whoever keeps the files of a task or puts them back: one that was stopped may still be ending.
+    keeping: BTreeMap<TaskId, Arc<Mutex<()>>>,
 }
 
 /// The effects under way. An entry is removed by the thread that performed it, after its report is queued.
@@ -78,6 +84,7 @@ impl World {
         );
         // Beside the marks, under the same owner's number: whoever forgets a dead owner forgets both.
         let gates = Arc::new(Gates::new(marks.with_extension("gates"), inbox.clone()));
+        let checkouts = marks.with_extension("checkouts");
         World {
             inbox,
             running: Arc::default(),
@@ -87,6 +94,7 @@ impl World {
             models: Arc::new(own_models(home)),
             servers: Arc::new(servers),
             gates,
+            agents: Arc::new(Agents::new(home.root().to_owned(), Some(marks.clone()))),
             tools: Arc::new(ToolServices {
                 blobs,
                 mark_dir: Some(marks),
@@ -98,6 +106,8 @@ impl World {
                 judge: Some(home.clone()),
             }),
             home: home.clone(),
+            checkouts,
+            keeping: BTreeMap::new(),
         }
     }
 
@@ -192,6 +202,23 @@ impl World {
         ToolServices { passages, ..ToolServices::clone(&self.tools) }
     }
 
+    /// What ends everything that works for a task, all but the effect that asks for it.
+    fn stopping(&self, task: &TaskId, asking: EffectId) -> Stopping {
+        Stopping {
+            task: task.clone(),
+            asking,
+            running: Arc::clone(&self.running),
+            plugins: Arc::clone(&self.plugins),
+            gates: Arc::clone(&self.gates),
+            servers: Arc::clone(&self.servers),
+        }
+    }
+
+    /// Whoever holds it is the only one at the task's checkpoints.
+    fn keeping(&mut self, task: &TaskId) -> Arc<Mutex<()>> {
+        Arc::clone(self.keeping.entry(task.clone()).or_default())
+    }
+
     fn run_tool(&mut self, task: &TaskId, id: EffectId, call: ToolCall) {
         // Saying something takes no time and touches nothing.
         if call.tool == "say" {
@@ -224,15 +251,19 @@ impl Perform for World {
                     Workspace { kind: WorkspaceKind::None, path: None, branch: None, base: None };
                 self.inbox.signal(task.clone(), Signal::WorkspaceOpened(id, Ok(nothing)).into());
             }
-            Effect::OpenWorkspace { id, spec, folder } => {
-                let (name, home) = (task.clone(), self.home.clone());
+            Effect::OpenWorkspace { id, spec, folder, sandbox } => {
+                let (name, home, tools) = (task.clone(), self.home.clone(), self.tools_of(task));
                 self.spawn(
                     task,
                     id,
-                    move |_| {
-                        let opened =
-                            workspace::open(name.as_str(), &spec, Path::new(&folder), home.root());
-                        Signal::WorkspaceOpened(id, opened).into()
+                    move |cancel| {
+                        let (task, state) = (name.as_str(), home.root());
+                        let opened = workspace::open(task, &spec, Path::new(&folder), state);
+                        let ready = opened.and_then(|opened| {
+                            make_ready(task, &opened, &spec, &sandbox, &tools, state, cancel)
+                                .map(|()| opened)
+                        });
+                        Signal::WorkspaceOpened(id, ready).into()
                     },
                     move |reason| Signal::WorkspaceOpened(id, Err(reason)).into(),
                 );
@@ -309,19 +340,36 @@ impl Perform for World {
                     move |message| no_reply(id, message),
                 );
             }
-            Effect::Checkpoint { id, workspace, reason } => {
-                let (name, home) = (task.clone(), self.home.clone());
+            Effect::AskAgent { id, call, workspace, sandbox, folder: _ } => {
+                let (agents, inbox) = (Arc::clone(&self.agents), self.inbox.clone());
+                let turn = Turn { task: task.clone(), effect: id, call, workspace, sandbox };
                 self.spawn(
                     task,
                     id,
                     move |cancel| {
-                        let made = checkpoint::checkpoint(
-                            name.as_str(),
-                            &workspace,
-                            &reason,
-                            home.root(),
-                            cancel,
-                        );
+                        let ended = agents.turn(&turn, &inbox, cancel);
+                        Signal::AgentEnded(id, ended).into()
+                    },
+                    move |reason| Signal::AgentEnded(id, Err(reason)).into(),
+                );
+            }
+            Effect::TellAgent { turn, order, .. } => self.agents.tell(task, turn, order),
+            Effect::Checkpoint { id, workspace, reason, worker } => {
+                let (name, home) = (task.clone(), self.home.clone());
+                let (stopping, keeping) = (self.stopping(task, id), self.keeping(task));
+                self.spawn(
+                    task,
+                    id,
+                    move |cancel| {
+                        let stopped = match worker {
+                            Worker::Stops => stopping.stop(cancel),
+                            Worker::Stays => Ok(()),
+                        };
+                        let made = stopped.and_then(|()| {
+                            let _alone = keeping.lock();
+                            let (task, home) = (name.as_str(), home.root());
+                            checkpoint::checkpoint(task, &workspace, &reason, home, cancel)
+                        });
                         Signal::Checkpointed(id, made).into()
                     },
                     move |reason| Signal::Checkpointed(id, Err(reason)).into(),
@@ -329,31 +377,44 @@ impl Perform for World {
             }
             Effect::Restore { id, workspace, to } => {
                 let (name, home) = (task.clone(), self.home.clone());
+                let (stopping, keeping) = (self.stopping(task, id), self.keeping(task));
                 self.spawn(
                     task,
                     id,
                     move |cancel| {
-                        let restored = checkpoint::restore(
-                            name.as_str(),
-                            &workspace,
-                            &to,
-                            home.root(),
-                            cancel,
-                        );
+                        // What was stopped for this must not write after it.
+                        let restored = stopping.wait(cancel).and_then(|()| {
+                            let _alone = keeping.lock();
+                            let (task, home) = (name.as_str(), home.root());
+                            checkpoint::restore(task, &workspace, &to, home, cancel)
+                        });
                         Signal::Restored(id, restored).into()
                     },
                     move |reason| Signal::Restored(id, Err(reason)).into(),
                 );
             }
-            Effect::Verify { id, criteria, workspace, sandbox, .. } => {
-                let tools = self.tools_of(task);
+            Effect::Verify { id, criteria, workspace, spec, base, frozen, sandbox, .. } => {
+                let (name, tools) = (task.clone(), self.tools_of(task));
+                let (home, checkouts) = (self.home.clone(), self.checkouts.clone());
+                let stopping = self.stopping(task, id);
                 self.spawn(
                     task,
                     id,
                     move |cancel| {
-                        let verdict =
-                            acceptance::verify(&criteria, &workspace, &sandbox, &tools, cancel);
-                        Signal::Verified(id, verdict.map(Verdict::of)).into()
+                        let claim = Claim {
+                            task: name.as_str(),
+                            criteria: &criteria,
+                            workspace: &workspace,
+                            spec: &spec,
+                            base: base.as_ref(),
+                            frozen: frozen.as_ref(),
+                            sandbox: &sandbox,
+                        };
+                        let places = Places { state_home: home.root(), checkouts: &checkouts };
+                        let verdict = stopping
+                            .stop(cancel)
+                            .and_then(|()| acceptance::verify(&claim, &places, &tools, cancel));
+                        Signal::Verified(id, verdict).into()
                     },
                     move |reason| Signal::Verified(id, Err(reason)).into(),
                 );
@@ -396,10 +457,12 @@ impl Perform for World {
             self.running.waiting.fetch_sub(1, Ordering::Relaxed);
         }
         drop(effects);
+        self.agents.close(task);
         self.plugins.close(task.as_str());
         self.gates.close(task);
         self.models.close(task.as_str());
         self.servers.close(task.as_str());
+        self.keeping.remove(task);
     }
 
     fn begun(&mut self, task: &TaskId) {
@@ -421,6 +484,51 @@ fn own_models(home: &Home) -> Models {
         }
     }
     Models::new(environment, http::Limits::default()).keeping(home.answers())
+}
+
+/// Ends the worker of a task before its claim is looked at.
+struct Stopping {
+    task: TaskId,
+    asking: EffectId,
+    running: Arc<Running>,
+    plugins: Arc<Plugins>,
+    gates: Arc<Gates>,
+    servers: Arc<Mcp>,
+}
+
+impl Stopping {
+    /// Ends the programs of the worker; returns once nothing of it runs any more.
+    fn stop(&self, cancel: &Cancel) -> Result<(), String> {
+        self.wait(cancel)?;
+        self.plugins.close(self.task.as_str());
+        self.gates.close(&self.task);
+        self.servers.close(self.task.as_str());
+        Ok(())
+    }
+
+    /// Waits for everything else of the task to end: what was cancelled a moment ago may still be at it.
+    fn wait(&self, cancel: &Cancel) -> Result<(), String> {
+        let deadline = Instant::now() + RELEASE_PATIENCE;
+        let all = (self.task.clone(), EffectId(0))..=(self.task.clone(), EffectId(u64::MAX));
+        let mut effects = self.running.lock();
+        // Models only speak.
+        let at_work = |effects: &BTreeMap<(TaskId, EffectId), Stop>| {
+            effects
+                .range(all.clone())
+                .any(|((_, id), stop)| *id != self.asking && matches!(stop, Stop::Handle(_)))
+        };
+        while at_work(&effects) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || cancel.is_triggered() {
+                return Err("something of the worker does not end".to_owned());
+            }
+            self.running.waiting.fetch_add(1, Ordering::Relaxed);
+            let waited = self.running.ended.wait_timeout(effects, left.min(GLANCE));
+            effects = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.running.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        if cancel.is_triggered() { Err("stopped before it began".to_owned()) } else { Ok(()) }
+    }
 }
 
 /// Stops an effect.

@@ -100,6 +100,9 @@ impl Story {
             | EventKind::ToolsOpened { .. }
             | EventKind::ModelCalled { .. }
             | EventKind::ModelReplied { .. }
+            | EventKind::AgentAsked { .. }
+            | EventKind::AgentSaid { .. }
+            | EventKind::AgentEnded { .. }
             | EventKind::ModelFailed { .. }
             | EventKind::Compacted { .. }
             | EventKind::TurnStarted { .. }

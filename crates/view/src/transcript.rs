@@ -1,5 +1,6 @@
 //! Events as lines: what happened, one after the other, for a person who watches or reads it later.
 
+use machine::agent::AgentEnd;
 use machine::driver::{Note, NoteKind};
 use machine::event::{Event, EventKind};
 use machine::id::CallId;
@@ -51,7 +52,7 @@ impl Transcript {
     pub fn lines(&mut self, event: &Event) -> Vec<Line> {
         let lines = self.tell(event);
         self.story.tell(event);
-        if let EventKind::ModelReplied { text, .. } = &event.kind {
+        if let EventKind::ModelReplied { text, .. } | EventKind::AgentSaid { text } = &event.kind {
             self.said.clone_from(text);
         }
         lines
@@ -111,6 +112,27 @@ impl Transcript {
                 };
                 let words = format!("the model failed ({kind}): {message}{again}");
                 prefixed(Tone::Bad, "", &words)
+            }
+            EventKind::AgentAsked { agent, conversation } => {
+                inner(format!("{} is asked, in conversation {conversation}", text::visible(agent)))
+            }
+            EventKind::AgentSaid { text } => said(text, true),
+            EventKind::AgentEnded { end: Some(AgentEnd::Done | AgentEnd::Interrupted), .. } => {
+                Vec::new()
+            }
+            EventKind::AgentEnded { end, text } => {
+                let how = match end {
+                    None => "there is no agent",
+                    Some(AgentEnd::Limit) => "the agent reached a limit of its own",
+                    Some(AgentEnd::Refused) => "the agent's model refused",
+                    Some(AgentEnd::ContextOverflow) => "the agent's conversation is too long",
+                    Some(AgentEnd::NoSession) => "the agent's conversation is gone",
+                    Some(AgentEnd::Model { .. }) => "the agent's model failed",
+                    Some(AgentEnd::Failed | AgentEnd::Done | AgentEnd::Interrupted) => {
+                        "the agent's turn failed"
+                    }
+                };
+                prefixed(Tone::Bad, "", &format!("{how}: {text}"))
             }
             EventKind::Compacted { messages } => one(
                 Tone::Faint,

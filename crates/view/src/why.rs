@@ -199,6 +199,19 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
             "the model {} is being asked for the next move",
             text::visible(&call.model)
         )),
+        Phase::KeepingBase => {
+            Some("the workspace is being kept before anything changes it".to_owned())
+        }
+        Phase::Consulting { request: Consultation::Agent(call) }
+            if data.retry_at.is_some_and(|at| at > subject.now) =>
+        {
+            let left = data.retry_at.unwrap_or_default().since(subject.now).0;
+            let agent = text::visible(&call.program.name);
+            Some(format!("the agent {agent} is asked again in {}", spend::duration(left)))
+        }
+        Phase::Consulting { request: Consultation::Agent(call) } => {
+            Some(format!("the agent {} is at work", text::visible(&call.program.name)))
+        }
         Phase::Checkpointing { .. } => {
             Some("its work is being kept before the claim is checked".to_owned())
         }

@@ -1,7 +1,9 @@
 //! Coding agents: bytes of their programs to events that are the same for all, orders to bytes. One file an agent or
 //! protocol; no process and no clock here.
 
-use machine::agent::{AgentEvent, AgentOrder};
+pub mod table;
+
+use machine::agent::{AgentEvent, AgentOrder, AgentProgram};
 
 /// The two directions of one agent's pipe, as a pure machine. Whoever performs writes what it gives and feeds it what
 /// it reads; everything that is said during a conversation is remembered here.
@@ -18,4 +20,47 @@ pub trait AgentCodec: std::fmt::Debug + Send {
 
     /// The bytes of an order; the error says what this agent cannot be told, or not now.
     fn order(&mut self, order: AgentOrder) -> Result<Vec<u8>, String>;
+}
+
+/// What an agent's program is started for.
+#[derive(Debug, Clone, Copy)]
+pub struct Launch<'a> {
+    /// Which program.
+    pub program: &'a AgentProgram,
+    /// Which conversation.
+    pub session: Session<'a>,
+    /// The folder it works in, absolute.
+    pub folder: &'a str,
+    /// A folder of its own, absolute, for its settings and conversations.
+    pub home: &'a str,
+    /// Where its models are asked in place of their providers: an address that begins with `http`.
+    pub gateway: Option<&'a str>,
+}
+
+/// A conversation to begin or to go on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Session<'a> {
+    /// A new one, with this id where the agent lets others choose it.
+    New(&'a str),
+    /// The one of this id.
+    Resume(&'a str),
+}
+
+/// How an agent's program is started and spoken to.
+#[derive(Debug)]
+pub struct Started {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// Variables it gets beside the usual ones.
+    pub env: Vec<(String, String)>,
+    /// Files in its own folder, by name: written before it starts.
+    pub files: Vec<(String, String)>,
+    /// Its bytes.
+    pub codec: Box<dyn AgentCodec>,
+}
+
+/// How the program of a launch is started and spoken to; the error says what it cannot be started with.
+pub fn start(launch: &Launch<'_>) -> Result<Started, String> {
+    let name = &launch.program.name;
+    Err(format!("there is no adapter for the agent {name:?} yet"))
 }

@@ -1,7 +1,7 @@
 //! JSON-RPC 2.0 as plugins speak it: one JSON object a line. Makes lines to send and tells what a received
 //! line is; who sends and who waits is the runtime's business.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// The error code for a method that the other side does not have.
 pub const METHOD_NOT_FOUND: i64 = -32601;
@@ -14,6 +14,11 @@ pub fn request(id: u64, method: &str, params: &Value) -> String {
 /// A notification: nobody answers.
 pub fn notification(method: &str, params: &Value) -> String {
     json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string()
+}
+
+/// The answer to a request, as it was asked for.
+pub fn answer(id: &Value, result: &Value) -> String {
+    json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string()
 }
 
 /// The answer to a request that is not served.
@@ -56,17 +61,32 @@ pub struct RpcError {
     pub code: i64,
     /// One sentence.
     pub message: String,
+    /// What else it says; null if nothing.
+    pub data: Value,
 }
 
 /// Tells what a line is. The error says what was expected; the line can be skipped.
 pub fn classify(line: &str) -> Result<Incoming, String> {
-    let value: Value = serde_json::from_str(line).map_err(|why| format!("not JSON: {why}"))?;
-    let Value::Object(mut fields) = value else {
-        return Err("expected a JSON object".to_owned());
-    };
+    let fields = object(line)?;
     if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
         return Err("expected \"jsonrpc\": \"2.0\"".to_owned());
     }
+    sort(fields)
+}
+
+/// The same for those that speak JSON-RPC but do not say so in each line, such as `codex app-server`.
+pub fn classify_bare(line: &str) -> Result<Incoming, String> {
+    sort(object(line)?)
+}
+
+fn object(line: &str) -> Result<Map<String, Value>, String> {
+    match serde_json::from_str(line).map_err(|why| format!("not JSON: {why}"))? {
+        Value::Object(fields) => Ok(fields),
+        _ => Err("expected a JSON object".to_owned()),
+    }
+}
+
+fn sort(mut fields: Map<String, Value>) -> Result<Incoming, String> {
     let id = fields.remove("id");
     if let Some(method) = fields.remove("method") {
         let Value::String(method) = method else {
@@ -84,7 +104,8 @@ pub fn classify(line: &str) -> Result<Incoming, String> {
     let id = id.as_ref().and_then(Value::as_u64).ok_or("expected the \"id\" of a request")?;
     let result = match (fields.remove("result"), fields.remove("error")) {
         (Some(result), None | Some(Value::Null)) => Ok(result),
-        (None | Some(Value::Null), Some(Value::Object(error))) => Err(RpcError {
+        (None | Some(Value::Null), Some(Value::Object(mut error))) => Err(RpcError {
+            data: error.remove("data").unwrap_or_default(),
             code: error.get("code").and_then(Value::as_i64).unwrap_or_default(),
             message: error
                 .get("message")
@@ -121,13 +142,29 @@ mod tests {
             classify(r#"{"jsonrpc":"2.0","id":3,"result":null}"#),
             response(3, Ok(Value::Null))
         );
-        let error = RpcError { code: METHOD_NOT_FOUND, message: "no snapshot".to_owned() };
+        let error = RpcError {
+            code: METHOD_NOT_FOUND,
+            message: "no snapshot".to_owned(),
+            data: Value::Null,
+        };
         assert_eq!(
             classify(&refusal(&json!(4), error.code, &error.message)),
             response(4, Err(error))
         );
         let told = Incoming::Notification { method: "log".to_owned(), params: json!([1]) };
         assert_eq!(classify(&notification("log", &json!([1]))), Ok(told));
+    }
+
+    #[test]
+    fn a_line_may_leave_out_the_version_only_where_that_is_known() {
+        let line = r#"{"method":"initialized"}"#;
+        assert!(classify(line).is_err());
+        let told = Incoming::Notification { method: "initialized".to_owned(), params: Value::Null };
+        assert_eq!(classify_bare(line), Ok(told));
+        let failed = r#"{"id":1,"error":{"code":-1,"message":"no","data":{"kind":"late"}}}"#;
+        let error =
+            RpcError { code: -1, message: "no".to_owned(), data: json!({ "kind": "late" }) };
+        assert_eq!(classify_bare(failed), Ok(Incoming::Response { id: 1, result: Err(error) }));
     }
 
     #[test]

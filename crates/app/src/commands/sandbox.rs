@@ -53,7 +53,7 @@ pub(crate) fn show(args: &SandboxProfile, json: bool) -> Result<u8, CommandError
 
 fn row(mount: &Mount) -> (&'static str, String) {
     let (how, path) = match mount {
-        Mount::Show(path) => ("read", path),
+        Mount::Show(path) | Mount::ShowAt(_, path) => ("read", path),
         Mount::Write(path) => ("write", path),
         Mount::Hide(path) => ("empty", path),
         Mount::Close(path) => ("closed", path),

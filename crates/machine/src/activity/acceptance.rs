@@ -1,11 +1,12 @@
 //! Done is a claim: criteria frozen at the start decide, and what failed goes back to the driver.
 
+use crate::driver::Hand;
 use crate::effect::Effect;
 use crate::event::EventKind;
 use crate::state::{Pending, Phase};
 use crate::step::Step;
-use crate::task::{CriterionResult, Outcome, WorkspaceKind};
-use crate::verdict::{Checkpoint, Verdict};
+use crate::task::{CriterionResult, Outcome};
+use crate::verdict::{Place, Verdict};
 
 impl Step<'_> {
     pub(crate) fn on_claim(&mut self, summary: String) {
@@ -27,34 +28,14 @@ impl Step<'_> {
         !data.notes.is_empty()
     }
 
-    /// Keeps the tree that is handed over, then checks it. Without a git worktree there is nothing to keep.
+    /// Keeps the tree that is handed over, then checks it. Without a git worktree there is nothing to keep. The worker's
+    /// servers are stopped with it, so they are opened again before it goes on.
     pub(crate) fn check_claim(&mut self, summary: String) {
-        match self.state.data.workspace.clone() {
-            Some(workspace) if workspace.kind == WorkspaceKind::Worktree => {
-                let id = self.expect(Pending::Checkpoint);
-                let reason = "handed over".to_owned();
-                self.output.effects.push(Effect::Checkpoint { id, workspace, reason });
-                self.state.data.phase = Phase::Checkpointing { summary };
-            }
-            _ => self.verify(summary),
-        }
+        self.state.data.tools_open = false;
+        if self.is_kept() { self.freeze(summary) } else { self.verify(summary) }
     }
 
-    pub(crate) fn on_checkpointed(&mut self, made: Result<Checkpoint, String>) {
-        let Phase::Checkpointing { summary } = self.state.data.phase.clone() else { return };
-        match made {
-            Ok(checkpoint) => {
-                self.event(|| EventKind::Checkpointed { checkpoint: checkpoint.name.clone() });
-                self.state.data.frozen = Some(checkpoint);
-                self.verify(summary);
-            }
-            Err(reason) => {
-                self.finish(Outcome::Failed, format!("the workspace cannot be kept: {reason}"))
-            }
-        }
-    }
-
-    fn verify(&mut self, summary: String) {
+    pub(crate) fn verify(&mut self, summary: String) {
         let Some(workspace) = self.state.data.workspace.clone() else { return };
         let id = self.expect(Pending::Verify);
         let data = &self.state.data;
@@ -98,8 +79,35 @@ impl Step<'_> {
             self.state.data.phase = Phase::Ready;
             return;
         }
-        // What was protected stayed so; that alone proves nothing.
-        let proven = !self.state.data.spec.acceptance.is_empty();
-        self.finish(if proven { Outcome::Verified } else { Outcome::Completed }, summary);
+        let (outcome, reason) = self.proven(&verdict, summary);
+        self.finish(outcome, reason);
+    }
+
+    /// What a verdict without a failure proves. What was protected stayed so: that alone proves nothing. Neither does
+    /// a worker's claim over the very files that it was given, since the criteria held before it began.
+    fn proven(&self, verdict: &Verdict, summary: String) -> (Outcome, String) {
+        let data = &self.state.data;
+        if data.spec.acceptance.is_empty() {
+            return (Outcome::Completed, summary);
+        }
+        let unchanged = verdict.place == Place::CleanCheckout
+            && verdict.touched_total == 0
+            && data.base.is_some();
+        if !unchanged {
+            return (Outcome::Verified, summary);
+        }
+        let before = if summary.is_empty() { String::new() } else { format!("{summary}; ") };
+        match self.state.driver.hand() {
+            Hand::Worker => (
+                Outcome::Completed,
+                format!(
+                    "{before}nothing was changed: every criterion held before the task began, so nothing is proven"
+                ),
+            ),
+            Hand::Written | Hand::Person => (
+                Outcome::Verified,
+                format!("{before}nothing was changed: every criterion holds as it is"),
+            ),
+        }
     }
 }

@@ -14,6 +14,9 @@ impl Step<'_> {
     pub(crate) fn consult(&mut self, request: Consultation) {
         match &request {
             Consultation::Plugin(question) => {
+                // It may ask for calls, and some may write themselves.
+                self.note_change();
+                self.state.data.turn_kept = false;
                 let id = self.expect(Pending::Consult);
                 self.output.effects.push(Effect::Consult {
                     id,
@@ -24,10 +27,12 @@ impl Step<'_> {
                     sandbox: self.state.data.spec.sandbox.clone(),
                 });
             }
-            Consultation::Model(call) => match self.state.data.retry_at {
-                Some(at) if at > self.now => self.ask_again_at(at),
-                Some(_) | None => self.call_model(call.clone()),
-            },
+            Consultation::Model(_) | Consultation::Agent(_) if self.waits_for_model() => {
+                let at = self.state.data.retry_at.unwrap_or_default();
+                self.ask_again_at(at);
+            }
+            Consultation::Model(call) => self.call_model(call.clone()),
+            Consultation::Agent(call) => self.ask_agent((**call).clone()),
         }
         self.state.data.phase = Phase::Consulting { request };
     }

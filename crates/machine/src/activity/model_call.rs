@@ -93,16 +93,12 @@ impl Step<'_> {
     pub(crate) fn pay(&mut self, reply: &Result<Reply, ModelFailure>) -> Usage {
         let usage = match reply {
             Ok(reply) => reply.usage,
-            Err(failure) => failure.usage,
+            Err(failure) => {
+                self.count_wasted(failure);
+                failure.usage
+            }
         };
         let spend = &mut self.state.data.spend;
-        // What we stopped ourselves was not in vain.
-        if let Err(failure) = reply
-            && retry::counts(failure)
-            && failure.kind != "cancelled"
-        {
-            *spend.wasted.entry(failure.kind.clone()).or_default() += 1;
-        }
         spend.tokens = spend.tokens.saturating_add(usage.total());
         match usage.nanodollars {
             Some(cost) => spend.usd += dollars(cost),
@@ -112,8 +108,15 @@ impl Step<'_> {
         usage
     }
 
+    /// Counts a request that came to nothing. What was stopped here, or never asked, was not in vain.
+    pub(crate) fn count_wasted(&mut self, failure: &ModelFailure) {
+        if retry::counts(failure) && failure.kind != "cancelled" {
+            *self.state.data.spend.wasted.entry(failure.kind.clone()).or_default() += 1;
+        }
+    }
+
     /// Sets a timer to ask again, if that may help; false if the driver has to be told.
-    fn wait_out(&mut self, failure: &ModelFailure) -> bool {
+    pub(crate) fn wait_out(&mut self, failure: &ModelFailure) -> bool {
         let data = &mut self.state.data;
         if retry::counts(failure) {
             data.model_failures += 1;
@@ -156,6 +159,11 @@ impl Step<'_> {
         })
     }
 
+    /// Whether the model was to be left alone until a moment that has not come.
+    pub(crate) fn waits_for_model(&self) -> bool {
+        self.state.data.retry_at.is_some_and(|at| at > self.now)
+    }
+
     /// Waits what is left, but never longer than the wait was: a clock that was set back does not make it longer.
     pub(crate) fn wait_on(&mut self, at: Timestamp) {
         let most = match self.state.data.retry_wait {
@@ -176,13 +184,20 @@ impl Step<'_> {
     /// Asks the same question again once its wait is over.
     pub(crate) fn ask_again(&mut self) {
         let data = &self.state.data;
-        let waits = data.pending.values().any(|p| matches!(p, Pending::Model | Pending::Retry));
-        if let Phase::Consulting { request: Consultation::Model(call) } = &data.phase
-            && data.retry_at.is_some()
-            && !waits
-        {
-            let call = call.clone();
-            self.call_model(call);
+        let asks = |p: &Pending| matches!(p, Pending::Model | Pending::Agent | Pending::Retry);
+        if data.retry_at.is_none() || data.pending.values().any(asks) {
+            return;
+        }
+        match &data.phase {
+            Phase::Consulting { request: Consultation::Model(call) } => {
+                let call = call.clone();
+                self.call_model(call);
+            }
+            Phase::Consulting { request: Consultation::Agent(call) } => {
+                let call = (**call).clone();
+                self.ask_agent_again(call);
+            }
+            _ => {}
         }
     }
 }

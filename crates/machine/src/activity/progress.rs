@@ -56,7 +56,7 @@ impl Step<'_> {
             let key = digest(&call.action.tool, &call.action.input);
             course.watch.on_denied(key, &title(call), &limits);
         }
-        if call.request.is_some() {
+        if call.request.is_some() || call.agent.is_some() {
             let call = call.clone();
             self.note_actions(&[(call, result)]);
         }
@@ -65,7 +65,9 @@ impl Step<'_> {
     /// Notes the end of a turn, before its calls are forgotten.
     pub(crate) fn note_turn_ended(&mut self) {
         let calls = std::mem::take(&mut self.state.data.calls);
-        let worker = |call: &&Call| call.action.author == Author::Worker && call.request.is_none();
+        let worker = |call: &&Call| {
+            call.action.author == Author::Worker && call.request.is_none() && call.agent.is_none()
+        };
         let ended: Vec<(Call, &ToolResult)> = calls
             .iter()
             .filter(worker)

@@ -2,6 +2,7 @@
 //! survives the process, and no driver can keep it from happening.
 
 use crate::activity::request::digest;
+use crate::agent::{AgentEnd, AgentTurn};
 use crate::cause::{Cause, ModelTrouble, Repetition, Surroundings};
 use crate::driver::{Fact, Note, NoteKind, Retry};
 use crate::event::EventKind;
@@ -239,6 +240,20 @@ impl Step<'_> {
         self.state.data.course.trouble = failure.map(|failure| Cause::ModelFailed { failure });
     }
 
+    /// Remembers what the end of an agent's turn may make the driver give up over.
+    pub(crate) fn note_agent_ended(&mut self, ended: &Result<AgentTurn, String>) {
+        let model = |failure| Some(Cause::ModelFailed { failure });
+        self.state.data.course.trouble = match ended.as_ref().map(|turn| &turn.end) {
+            Ok(AgentEnd::Done | AgentEnd::Interrupted) => None,
+            Ok(AgentEnd::Refused) => model(ModelTrouble::Refusal),
+            Ok(AgentEnd::ContextOverflow) => model(ModelTrouble::ContextOverflow),
+            Ok(AgentEnd::Model { kind, .. }) => model(ModelTrouble::of_kind(kind)),
+            Ok(AgentEnd::NoSession | AgentEnd::Limit | AgentEnd::Failed) | Err(_) => {
+                Some(Cause::WorkerDied)
+            }
+        };
+    }
+
     /// A person says what is to become of a task that was escalated.
     pub(crate) fn on_escalation_answered(&mut self, line: &str) {
         let Phase::Escalated { cause, reason } = self.state.data.phase.clone() else { return };
@@ -305,7 +320,7 @@ impl Step<'_> {
     pub(crate) fn cause_of(&self, outcome: Outcome) -> Option<Cause> {
         let part = match self.state.data.phase {
             Phase::OpeningWorkspace => Some(Surroundings::Workspace),
-            Phase::Checkpointing { .. } => Some(Surroundings::Checkpoint),
+            Phase::KeepingBase | Phase::Checkpointing { .. } => Some(Surroundings::Checkpoint),
             Phase::Verifying { .. } => Some(Surroundings::Verdict),
             Phase::RollingBack { .. } => Some(Surroundings::Rollback),
             _ => None,

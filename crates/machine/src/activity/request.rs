@@ -133,6 +133,7 @@ impl Step<'_> {
             delivered: false,
             began: None,
             request: Some(key.clone()),
+            agent: None,
         });
         data.requests.add(key, digest);
     }
@@ -192,7 +193,9 @@ impl Step<'_> {
         if reached || !matches!(data.phase, Phase::Consulting { .. }) {
             return true;
         }
-        let asks = |p: &Pending| matches!(p, Pending::Consult | Pending::Model | Pending::Retry);
+        let asks = |p: &Pending| {
+            matches!(p, Pending::Consult | Pending::Model | Pending::Agent | Pending::Retry)
+        };
         if data.calls.is_empty() || data.retry_at.is_some() || data.pending.values().any(asks) {
             self.ask_again();
             return false;
@@ -225,6 +228,7 @@ impl Step<'_> {
             self.state.data.requests.settle(&key, Given::Gone);
         }
         self.close_requests("the process that ran it is gone");
+        self.close_agent_calls("the agent that ran it is gone");
     }
 
     fn end_requests(&mut self, why: &str, which: impl Fn(&Call) -> bool) {

@@ -38,6 +38,7 @@ impl Step<'_> {
         let Phase::RollingBack { to } = self.state.data.phase.clone() else { return };
         match restored {
             Ok(undo) => {
+                self.note_change();
                 self.event(|| EventKind::RolledBack { to: to.clone(), undo: undo.name });
                 let text = format!(
                     "The files of the workspace were put back to an earlier state (checkpoint {}): look again \

@@ -1,7 +1,7 @@
 //! Moments: the driver's alarm and the task's deadline. A timer lives in the process that attends to it, so
 //! a process that takes the task up sets them anew.
 
-use crate::driver::Wait;
+use crate::driver::{Consultation, Wait};
 use crate::effect::Effect;
 use crate::id::EffectId;
 use crate::state::{Pending, Phase};
@@ -37,6 +37,9 @@ impl Step<'_> {
             // A task that may move asks again; one that is held does so when it goes on.
             Some(Pending::Retry) => {
                 self.state.data.pending.remove(&id);
+                // Its wait is over, whatever the clock says.
+                let now = self.now;
+                self.state.data.retry_at = self.state.data.retry_at.map(|at| at.min(now));
             }
             Some(Pending::DeciderTimer(call)) => {
                 let call = *call;
@@ -65,12 +68,17 @@ impl Step<'_> {
         self.renew_deadline();
         self.renew_decider_timers();
         match self.state.data.phase.clone() {
-            Phase::OpeningWorkspace | Phase::OpeningTools => self.state.data.phase = Phase::Ready,
+            Phase::OpeningWorkspace | Phase::KeepingBase | Phase::OpeningTools => {
+                self.state.data.phase = Phase::Ready;
+            }
             // A call in doubt holds the driver up, whoever asked for it.
             Phase::Consulting { .. } if !self.state.data.calls.is_empty() => {}
             Phase::Consulting { request } => match self.state.data.retry_at {
                 Some(at) if at > self.now => self.wait_on(at),
-                Some(_) | None => self.consult(request),
+                Some(_) | None => match request {
+                    Consultation::Agent(call) => self.ask_agent_again(*call),
+                    other => self.consult(other),
+                },
             },
             Phase::Checkpointing { summary } | Phase::Verifying { summary } => {
                 self.check_claim(summary)

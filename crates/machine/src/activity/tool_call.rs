@@ -10,7 +10,7 @@ use crate::policy::budget::Purchase;
 use crate::policy::permission::Approval;
 use crate::state::{Call, CallStatus, Pending, Phase};
 use crate::step::Step;
-use crate::tool::{Status, ToolResult};
+use crate::tool::{EffectClass, Status, ToolResult};
 
 impl Step<'_> {
     /// Starts every call that has not been started and may be, whether the driver decided on it or a worker asked for
@@ -34,6 +34,11 @@ impl Step<'_> {
                         }
                         return;
                     }
+                    // An attempt that may have run before had its checkpoint.
+                    if !repeated && self.waits_for_checkpoint(index) {
+                        index += 1;
+                        continue;
+                    }
                     self.start_call(index, approved, repeated, by);
                     if std::mem::discriminant(&self.state.data.phase) != phase {
                         return;
@@ -54,7 +59,8 @@ impl Step<'_> {
         }
         let call = &self.state.data.calls[index];
         let id = call.id;
-        if let Err(reason) = self.check_call(&call.action.tool, &call.action.input) {
+        let outside = call.agent.is_some();
+        if !outside && let Err(reason) = self.check_call(&call.action.tool, &call.action.input) {
             return self.end_call(id, ToolResult::ended(Status::Error, reason));
         }
         let approval = if repeated {
@@ -69,7 +75,9 @@ impl Step<'_> {
                 None => return,
             }
         };
-        if self.state.data.calls[index].action.tool == "ask" {
+        if outside {
+            self.let_agent_run(index, &approval);
+        } else if self.state.data.calls[index].action.tool == "ask" {
             self.ask_question(index);
         } else {
             self.run_call(index, approval, repeated);
@@ -78,6 +86,9 @@ impl Step<'_> {
 
     fn run_call(&mut self, index: usize, approval: Approval, repeated: bool) {
         let id = self.state.data.calls[index].id;
+        if self.state.data.calls[index].class != EffectClass::Pure {
+            self.note_change();
+        }
         let effect = self.expect(Pending::Call(id));
         self.state.data.spend.tool_calls += 1;
         let workspace = self.workspace();
@@ -144,15 +155,18 @@ impl Step<'_> {
         let Some(call) = self.state.data.calls.iter_mut().find(|call| call.id == id) else {
             return;
         };
+        let ran = matches!(call.status, CallStatus::Running { .. });
         if quiet {
             call.status = CallStatus::Done(result);
             self.count_event();
+            self.settle_agent_call(id, ran);
             return self.settle_request(id);
         }
         call.status = CallStatus::Done(result.clone());
         let (tool, label) = (call.action.tool.clone(), call.action.label.clone());
         let tool_use = call.action.tool_use.clone();
         self.event(|| EventKind::ToolEnded { call: id, tool, label, tool_use, result });
+        self.settle_agent_call(id, ran);
         self.settle_request(id);
     }
 

@@ -4,7 +4,7 @@ use crate::effect::Effect;
 use crate::event::EventKind;
 use crate::state::{Pending, Phase};
 use crate::step::Step;
-use crate::task::{Outcome, Workspace};
+use crate::task::{Criterion, Outcome, Workspace, WorkspaceKind};
 
 impl Step<'_> {
     pub(crate) fn open_workspace(&mut self) {
@@ -14,6 +14,7 @@ impl Step<'_> {
             id,
             spec: spec.workspace.clone(),
             folder: spec.folder.clone(),
+            sandbox: spec.sandbox.clone(),
         });
         self.state.data.phase = Phase::OpeningWorkspace;
     }
@@ -21,13 +22,27 @@ impl Step<'_> {
     pub(crate) fn on_workspace_opened(&mut self, opened: Result<Workspace, String>) {
         match opened {
             Ok(workspace) => {
+                let is_worktree = workspace.kind == WorkspaceKind::Worktree;
                 self.state.data.workspace = Some(workspace.clone());
                 self.state.data.phase = Phase::Ready;
                 self.event(|| EventKind::WorkspaceOpened { workspace });
+                if !is_worktree && self.needs_base() {
+                    let reason = "red_first compares with the files before the task began, and only a task in a \
+                                  worktree has them kept; start it in a git repository with a commit, without \
+                                  --in-place, or leave red_first out";
+                    self.finish(Outcome::Failed, reason.to_owned());
+                }
             }
             Err(reason) => {
                 self.finish(Outcome::Failed, format!("the workspace cannot be opened: {reason}"))
             }
         }
+    }
+
+    /// Whether a criterion cannot be checked without the files before the task began.
+    fn needs_base(&self) -> bool {
+        let compares =
+            |criterion: &Criterion| matches!(criterion, Criterion::Shell { red_first: true, .. });
+        self.state.data.spec.acceptance.iter().any(compares)
     }
 }

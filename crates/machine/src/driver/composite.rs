@@ -34,6 +34,11 @@ pub fn kinds() -> Vec<Arc<dyn DriverKind>> {
     KINDS.iter().map(|kind| Arc::new(*kind) as Arc<dyn DriverKind>).collect()
 }
 
+/// Whether a driver of this name only chooses among others.
+pub fn is_kind(name: &str) -> bool {
+    KINDS.iter().any(|kind| kind.name == name)
+}
+
 /// Visits a driver's configuration and, if it is a composite, those of all drivers below it, parents first.
 ///
 /// For whoever resolves names in configurations before a task starts, such as the file of a workflow or
@@ -51,7 +56,7 @@ where
     F: FnMut(&str, &mut Value) -> Result<(), String>,
 {
     visit(name, config)?;
-    if !KINDS.iter().any(|kind| kind.name == name) {
+    if !is_kind(name) {
         return Ok(());
     }
     let Some(left) = left.checked_sub(1) else {
@@ -401,6 +406,8 @@ impl Memory {
             | Fact::Told(_)
             | Fact::Consulted(_)
             | Fact::Replied(_)
+            | Fact::AgentTook(_)
+            | Fact::AgentEnded(_)
             | Fact::Retry(_) => {}
         }
     }

@@ -445,11 +445,7 @@ impl Llm {
     fn on_verdict_failed(&mut self, results: &[CriterionResult]) {
         self.memory.claim = None;
         self.memory.done = false;
-        let mut text = "The work was not accepted. These checks failed:".to_owned();
-        for result in results.iter().filter(|result| !result.passed) {
-            let exit = result.exit.map(|code| format!(" (exit code {code})")).unwrap_or_default();
-            text.push_str(&format!("\n\n{}{exit}\n{}", result.title, result.evidence));
-        }
+        let text = super::rejection(results);
         self.memory.failure = Some(text.clone());
         self.say(text);
     }
@@ -538,7 +534,7 @@ impl Driver for Llm {
             Fact::VerdictFailed(results) => self.on_verdict_failed(results),
             Fact::Told(line) => self.on_told(line),
             Fact::Retry(retry) => self.on_retry(situation, retry),
-            Fact::Consulted(_) => {}
+            Fact::Consulted(_) | Fact::AgentTook(_) | Fact::AgentEnded(_) => {}
         }
     }
 

@@ -260,6 +260,8 @@ impl Driver for StateMachine {
             | Fact::Told(_)
             | Fact::Consulted(_)
             | Fact::Replied(_)
+            | Fact::AgentTook(_)
+            | Fact::AgentEnded(_)
             | Fact::Retry(_) => {}
         }
     }

@@ -164,6 +164,8 @@ impl Driver for Workflow {
             | Fact::Told(_)
             | Fact::Consulted(_)
             | Fact::Replied(_)
+            | Fact::AgentTook(_)
+            | Fact::AgentEnded(_)
             | Fact::Retry(_) => {}
         }
     }

@@ -18,7 +18,7 @@ use crate::driver::{Registry, composite};
 use crate::policy::budget::Budget;
 use crate::policy::recovery::Recovery;
 use crate::policy::sandbox::Wishes;
-use crate::task::{Criterion, DriverSpec, WorkspaceKind, WorkspaceSpec};
+use crate::task::{Checkpoints, Criterion, DriverSpec, WorkspaceKind, WorkspaceSpec};
 
 /// A task as written.
 #[derive(Debug, Clone, PartialEq)]
@@ -125,7 +125,7 @@ fn read_file(top: &Cursor<'_>, registry: &Registry, problems: &mut Problems) -> 
         "workflow",
         "machine",
     ];
-    const TASK: [&str; 3] = ["goal", "driver", "driver_config"];
+    const TASK: [&str; 4] = ["goal", "driver", "driver_config", "red_first"];
     let task = match top.get("task") {
         Some(task) => {
             task.table(problems, "[task]", &TASK);
@@ -153,7 +153,15 @@ fn read_file(top: &Cursor<'_>, registry: &Registry, problems: &mut Problems) -> 
         top.get("budget").map(|budget| read_budget(&budget, problems)).unwrap_or_default();
     let driver = read_driver(top, &task, registry, &mut budget, problems);
     let items = top.get("acceptance").map(|list| list.items(problems)).unwrap_or_default();
-    let acceptance = items.iter().filter_map(|item| criteria::read(item, problems)).collect();
+    let mut acceptance: Vec<Criterion> =
+        items.iter().filter_map(|item| criteria::read(item, problems)).collect();
+    if let Some(flag) = task.get("red_first")
+        && flag.flag(problems) == Some(true)
+        && !Criterion::require_red_first(&mut acceptance)
+    {
+        let hint = Some("add [[acceptance]] with kind = \"shell\"".to_owned());
+        problems.push_key(&flag, "red_first is for commands, and no criterion is one", hint);
+    }
     let workspace =
         top.get("workspace").map(|table| read_workspace(&table, problems)).unwrap_or_default();
     let sandbox = top.get("sandbox").map(|at| sandbox::read(&at, Says::Task, problems));
@@ -243,6 +251,9 @@ fn configured(
                     "add [task.driver_config] with workflow = \"NAME\", or [[workflow.steps]]"
                         .to_owned();
                 problems.push(given, format!("the driver {name:?} has nothing to run"), Some(hint));
+            } else if let Some(given) = given.filter(|_| name == "agent") {
+                let hint = "add [task.driver_config] with agent = \"claude\"".to_owned();
+                problems.push(given, "it is not said which agent", Some(hint));
             }
             empty
         }
@@ -267,11 +278,7 @@ fn check_driver<'v>(
         return None;
     }
     let Err(message) = registry.find(name) else { return Some(name) };
-    let hint = match name {
-        "agent" => Some("this version does not have it yet".to_owned()),
-        _ => suggest(name, registry.names()),
-    };
-    problems.push(at, message, hint);
+    problems.push(at, message, suggest(name, registry.names()));
     None
 }
 
@@ -301,7 +308,7 @@ fn read_budget(at: &Cursor<'_>, problems: &mut Problems) -> Budget {
 }
 
 fn read_workspace(at: &Cursor<'_>, problems: &mut Problems) -> WorkspaceSpec {
-    at.table(problems, "[workspace]", &["kind", "protect"]);
+    at.table(problems, "[workspace]", &["kind", "protect", "setup", "share", "checkpoints"]);
     let kind =
         at.get("kind").and_then(|kind| kind.choice(problems, &["worktree", "in_place", "none"]));
     let kind = kind.map(|kind| match kind {
@@ -312,5 +319,21 @@ fn read_workspace(at: &Cursor<'_>, problems: &mut Problems) -> WorkspaceSpec {
     let patterns = at.get("protect").map(|list| list.items(problems)).unwrap_or_default();
     let protect =
         patterns.iter().filter_map(|pattern| criteria::inside(pattern, problems)).collect();
-    WorkspaceSpec { kind, protect, ..WorkspaceSpec::default() }
+    let commands = at.get("setup").map(|list| list.items(problems)).unwrap_or_default();
+    let setup = commands.iter().filter_map(|command| {
+        let line = command.text(problems)?;
+        if line.trim().is_empty() {
+            problems.push(command, "the command is empty", None);
+        }
+        Some(line.to_owned())
+    });
+    let setup = setup.collect();
+    let folders = at.get("share").map(|list| list.items(problems)).unwrap_or_default();
+    let share = folders.iter().filter_map(|folder| criteria::inside(folder, problems)).collect();
+    let when = at.get("checkpoints").and_then(|when| when.choice(problems, &["claims", "turns"]));
+    let checkpoints = when.map(|when| match when {
+        "claims" => Checkpoints::Claims,
+        _ => Checkpoints::Turns,
+    });
+    WorkspaceSpec { kind, protect, setup, share, checkpoints, ..WorkspaceSpec::default() }
 }

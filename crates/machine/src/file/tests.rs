@@ -372,7 +372,7 @@ fn a_secret_is_not_repeated() {
       |
     2 | model: {api_key: ***
       | ^^^^^
-      = help: expected goal, driver, driver_config, task, budget, acceptance, workspace, sandbox, retry, stuck, progress, workflow, machine
+      = help: expected goal, driver, driver_config, red_first, task, budget, acceptance, workspace, sandbox, retry, stuck, progress, workflow, machine
     "#);
 }
 
@@ -394,7 +394,11 @@ fn wrong_values_are_refused() {
         ("goal = \"x\"\ndriver = \"workflw\"\n", "did you mean \"workflow\""),
         ("goal = \"x\"\ndriver = \"workflow\"\n", "has nothing to run"),
         ("goal = \"x\"\ndriver = \"user:x\"\n", "only external:NAME"),
-        ("goal = \"x\"\ndriver = \"agent\"\n", "does not have it yet"),
+        ("goal = \"x\"\ndriver = \"agent\"\n", "it is not said which agent"),
+        (
+            "goal = \"x\"\ndriver = \"agent\"\n[driver_config]\nagnt = \"claude\"\n",
+            "did you mean \"agent\"",
+        ),
         ("goal = \"x\"\n[budget]\nmax_usd = nan\n", "must be finite"),
         ("goal = \"x\"\n[budget]\nmax_turns = 99999999999999999999\n", "more than 64 bits"),
         ("goal = \"x\"\n[budget]\nmax_turns = 1.0\n", "expected a whole number"),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use machine::agent::{AgentAsk, AgentEnd, AgentMeans, AgentNews, AgentTurn};
 use machine::driver::external::PluginSpec;
 use machine::effect::Effect;
 use machine::event::EventKind;
@@ -138,7 +139,11 @@ fn driver(seed: u16, script: Value) -> DriverSpec {
         "end": { "terminal": true },
     } });
     let workflow = json!({ "driver": "workflow", "config": steps });
-    let (name, config) = match seed % 26 {
+    let protocol = ["claude", "acp"][usize::from(seed / 31 % 2)];
+    let agent = json!({ "program": {
+        "name": "x", "protocol": protocol, "command": ["x"], "operator": "k",
+    } });
+    let (name, config) = match seed % 31 {
         0 => ("workflow", steps),
         1 => ("state_machine", states),
         2 => ("user", json!(null)),
@@ -157,6 +162,8 @@ fn driver(seed: u16, script: Value) -> DriverSpec {
             "race",
             json!({ "drivers": [{ "driver": "llm", "config": { "model": "a/b" } }, child] }),
         ),
+        26..=28 => ("agent", agent),
+        29 => ("race", json!({ "drivers": [{ "driver": "agent", "config": agent }, child] })),
         _ => ("scripted", script),
     };
     DriverSpec { name: name.to_owned(), config }
@@ -205,6 +212,7 @@ fn report(state: &State, seed: u16) -> Input {
         }
         Pending::Decider(_) => Signal::ModelReplied(id, Box::new(judged(seed / 2))).into(),
         Pending::Model => Signal::ModelReplied(id, Box::new(replied(seed))).into(),
+        Pending::Agent => agent(id, seed),
         Pending::Checkpoint => Signal::Checkpointed(
             id,
             Ok(Checkpoint { name: "abc".to_owned(), tree: "tree".to_owned() }),
@@ -219,6 +227,53 @@ fn report(state: &State, seed: u16) -> Input {
         Pending::Alarm | Pending::Deadline | Pending::Retry | Pending::DeciderTimer(_) => {
             Signal::TimerFired(id).into()
         }
+    }
+}
+
+/// What an agent says: most of it in the middle of a turn.
+fn agent(id: machine::id::EffectId, seed: u16) -> Input {
+    let key = || format!("a{}", seed / 40 % 3);
+    let means = || match seed / 40 % 5 {
+        0 => AgentMeans::Command("git push".to_owned()),
+        1 => AgentMeans::Write(vec!["a".to_owned(), "../b".to_owned()]),
+        2 => AgentMeans::Read("a".to_owned()),
+        3 => AgentMeans::Inner,
+        _ => AgentMeans::Other,
+    };
+    let turn = |end| AgentTurn {
+        end,
+        text: "words".to_owned(),
+        ordered: true,
+        refused: 0,
+        background: 0,
+        queued: 0,
+    };
+    let usage = Usage { input: Some(u64::from(seed % 50)), output: Some(3), ..Usage::default() };
+    let said = |news| Signal::AgentSaid(id, news).into();
+    let ended = |ended| Signal::AgentEnded(id, ended).into();
+    match seed % 14 {
+        0 => said(AgentNews::Taken { session: (seed / 14 % 2 == 0).then(|| "s".to_owned()) }),
+        1 => said(AgentNews::Said { text: "words".to_owned() }),
+        2 | 3 | 4 => said(AgentNews::Asks(AgentAsk {
+            key: key(),
+            id: key().into(),
+            tool: "Tool".to_owned(),
+            input: Arc::new(json!({ "a": seed % 3 })),
+            means: means(),
+            helper: None,
+        })),
+        5 => said(AgentNews::Withdrawn { key: key() }),
+        6 => said(AgentNews::ToolEnded { id: key().into(), ok: true, text: String::new() }),
+        7 => said(AgentNews::Spent { usage, usd: Some(0.01) }),
+        8 => ended(Err("gone".to_owned())),
+        9 => ended(Ok(turn(AgentEnd::NoSession))),
+        10 => ended(Ok(turn(AgentEnd::ContextOverflow))),
+        11 => {
+            let after = [None, Some(5), Some(100_000_000)][usize::from(seed / 14 % 3)];
+            let kind = "rate_limited".to_owned();
+            ended(Ok(turn(AgentEnd::Model { kind, status: Some(429), again: true, after })))
+        }
+        _ => ended(Ok(turn(AgentEnd::Done))),
     }
 }
 
@@ -307,6 +362,7 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         .into(),
         12 => Command::Resolve { call, how }.into(),
         13 => Command::HandOver(task(seed).driver).into(),
+        14 if seed.is_multiple_of(3) => Command::RollBack { to: text() }.into(),
         14 => Command::Drain.into(),
         15 => Command::Detach { reason: text() }.into(),
         16 if seed.is_multiple_of(2) => Signal::ToolsChanged(offered(seed)).into(),

@@ -154,6 +154,8 @@ fn name(effect: &Effect) -> &'static str {
         Effect::AnswerRequest { .. } => "answer_request",
         Effect::CallModel { .. } => "call_model",
         Effect::Checkpoint { .. } => "checkpoint",
+        Effect::AskAgent { .. } => "agent",
+        Effect::TellAgent { .. } => "tell agent",
         Effect::Restore { .. } => "restore",
         Effect::Verify { .. } => "verify",
         Effect::SetTimer { .. } => "set_timer",

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use rustix::fs::{CWD, Mode, OFlags};
+use sha2::{Digest, Sha256};
 
 /// How much of the beginning is shown.
 pub const HEAD: usize = 16 * 1024;
@@ -25,6 +26,7 @@ pub struct Capture {
     spool: Spool,
     kept: u64,
     limit: u64,
+    hash: Option<Sha256>,
 }
 
 #[derive(Debug)]
@@ -43,12 +45,21 @@ impl Capture {
             spool: Spool::Memory(Vec::new()),
             kept: 0,
             limit,
+            hash: None,
         }
+    }
+
+    /// The same, with a hash of everything, what is not kept included.
+    pub fn hashing(limit: u64) -> Capture {
+        Capture { hash: Some(Sha256::new()), ..Capture::new(limit) }
     }
 
     /// Adds output.
     pub fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
+        if let Some(hash) = &mut self.hash {
+            hash.update(bytes);
+        }
         self.spool(bytes);
         let to_head = bytes.len().min(HEAD - self.head.len());
         self.head.extend_from_slice(&bytes[..to_head]);
@@ -62,6 +73,12 @@ impl Capture {
                 self.tail.drain(..self.tail.len() - TAIL);
             }
         }
+    }
+
+    /// SHA-256 of everything so far, in hex; none unless it was asked for.
+    pub fn digest(&self) -> Option<String> {
+        let hash = self.hash.clone()?.finalize();
+        Some(hash.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// How many bytes there were in all.

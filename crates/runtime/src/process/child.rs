@@ -123,27 +123,7 @@ impl Child {
         let Some(stdin) = &self.stdin else {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "its input is closed"));
         };
-        let bytes = [line.as_bytes(), b"\n"].concat();
-        let until = Instant::now() + WRITE_LIMIT;
-        let mut written = 0;
-        while written < bytes.len() {
-            match rustix::io::write(stdin, &bytes[written..]) {
-                Ok(count) => written += count,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) if Instant::now() >= until => {
-                    return Err(io::Error::new(
-                        io::ErrorKind::TimedOut,
-                        "the process does not read its input",
-                    ));
-                }
-                Err(Errno::AGAIN) => {
-                    let mut fds = [PollFd::new(stdin, PollFlags::OUT)];
-                    let _ = poll(&mut fds, timeout_until([Some(until)]).as_ref());
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+        write_all(stdin, &[line.as_bytes(), b"\n"].concat())
     }
 
     /// The next line without its end (`\n` or `\r\n`); none at the end of output. What follows the last line
@@ -250,6 +230,30 @@ impl Child {
             let _ = keeper.join();
         }
     }
+}
+
+/// Writes everything to a process's input. One that does not read for half a minute is an error.
+pub(crate) fn write_all(stdin: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
+    let until = Instant::now() + WRITE_LIMIT;
+    let mut written = 0;
+    while written < bytes.len() {
+        match rustix::io::write(stdin, &bytes[written..]) {
+            Ok(count) => written += count,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if Instant::now() >= until => {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the process does not read its input",
+                ));
+            }
+            Err(Errno::AGAIN) => {
+                let mut fds = [PollFd::new(stdin, PollFlags::OUT)];
+                let _ = poll(&mut fds, timeout_until([Some(until)]).as_ref());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Child {

@@ -103,6 +103,8 @@ const SHARED: [&str; 9] =
 pub enum Mount {
     /// As it is outside, but read-only.
     Show(PathBuf),
+    /// The first at the place of the second, read-only.
+    ShowAt(PathBuf, PathBuf),
     /// As it is outside, writable.
     Write(PathBuf),
     /// An empty folder of its own.
@@ -152,6 +154,9 @@ impl View {
             }
         }
         view.place_workspace(sandbox, home.as_deref())?;
+        for (from, to) in &sandbox.shared {
+            view.mounts.push(Mount::ShowAt(from.clone(), to.clone()));
+        }
         Ok(view)
     }
 
@@ -433,7 +438,11 @@ impl View {
     fn hides(&self, path: &Path) -> bool {
         self.mounts.iter().any(|mount| match mount {
             Mount::Hide(hidden) => path.starts_with(hidden),
-            Mount::Show(_) | Mount::Write(_) | Mount::Close(_) | Mount::Fill(..) => false,
+            Mount::Show(_)
+            | Mount::ShowAt(..)
+            | Mount::Write(_)
+            | Mount::Close(_)
+            | Mount::Fill(..) => false,
         })
     }
 
@@ -456,6 +465,9 @@ impl View {
             match mount {
                 Mount::Show(path) => {
                     arguments.extend(["--ro-bind".into(), path.into(), path.into()])
+                }
+                Mount::ShowAt(from, to) => {
+                    arguments.extend(["--ro-bind".into(), from.into(), to.into()])
                 }
                 Mount::Write(path) => arguments.extend(["--bind".into(), path.into(), path.into()]),
                 Mount::Hide(path) => {

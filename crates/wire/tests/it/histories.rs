@@ -269,6 +269,7 @@ impl Rig {
                 Ok(Checkpoint { name: "c".to_owned(), tree: "tree".to_owned() }),
             )
             .into(),
+            Pending::Agent => Signal::AgentEnded(id, Err("no".to_owned())).into(),
             Pending::Restore => Signal::Restored(id, Err("no".to_owned())).into(),
             Pending::Verify => Signal::Verified(id, Ok(Verdict::of(vec![criterion]))).into(),
             Pending::Consult | Pending::Decider(_) => {
@@ -327,6 +328,7 @@ impl Rig {
             Phase::Consulting { .. } => "asking",
             Phase::Waiting(_) => "waiting",
             Phase::Escalated { .. } => "asking a person",
+            Phase::KeepingBase => "keeping_base",
             Phase::Checkpointing { .. } => "checkpointing",
             Phase::Verifying { .. } => "verifying",
             Phase::RollingBack { .. } => "going back",

@@ -206,7 +206,7 @@ impl Driver for Race {
             Fact::Told(_) => {
                 self.first(|standing| matches!(standing, Standing::Waits(Wait::Person { .. })))
             }
-            Fact::Consulted(_) | Fact::Replied(_) => {
+            Fact::Consulted(_) | Fact::Replied(_) | Fact::AgentTook(_) | Fact::AgentEnded(_) => {
                 self.first(|standing| *standing == Standing::Asked)
             }
             Fact::VerdictFailed(_) if self.claimant.is_some() => {
@@ -232,7 +232,9 @@ impl Driver for Race {
             let wakes = match standing {
                 Standing::Busy => child.ready(),
                 Standing::Waits(_) => true,
-                Standing::Asked => matches!(fact, Fact::Consulted(_) | Fact::Replied(_)),
+                Standing::Asked => {
+                    matches!(fact, Fact::Consulted(_) | Fact::Replied(_) | Fact::AgentEnded(_))
+                }
                 Standing::Ready
                 | Standing::Acts(_)
                 | Standing::Asks(_)

@@ -4,7 +4,10 @@ use crate::file::check::{Cursor, Problems, suggest};
 use crate::task::{Criterion, default_check_timeout};
 
 const KINDS: [&str; 4] = ["shell", "file", "custom", "judge"];
-const SHELL: [&str; 5] = ["command", "exit", "expect_exit", "stdout", "timeout"];
+const SHELL: [&str; 7] =
+    ["command", "exit", "expect_exit", "stdout", "timeout", "repeat", "red_first"];
+/// More runs than anybody waits for are a slip of the hand.
+const MOST_RUNS: u64 = 1000;
 const FILE: [&str; 5] = ["path", "pattern", "regex", "required", "forbidden"];
 
 /// Reads one criterion.
@@ -75,6 +78,19 @@ fn read_shell(
     };
     let stdout = at.get("stdout").and_then(|pattern| pattern.text(problems)).map(str::to_owned);
     let timeout = at.get("timeout").and_then(|timeout| timeout.span(problems));
+    let repeat = at.get("repeat").and_then(|repeat| {
+        let times = repeat.whole(problems)?;
+        let usable = u32::try_from(times).ok().filter(|_| (1..=MOST_RUNS).contains(&times));
+        if usable.is_none() {
+            problems.push(
+                &repeat,
+                format!("expected a number of runs from 1 to {MOST_RUNS}"),
+                None,
+            );
+        }
+        usable
+    });
+    let red_first = at.get("red_first").and_then(|flag| flag.flag(problems));
     let Some(given) = command else {
         problems.push_key(at, "the key \"command\" is missing", None);
         return None;
@@ -88,8 +104,8 @@ fn read_shell(
         exit: exit.unwrap_or(0),
         stdout,
         timeout: timeout.unwrap_or_else(default_check_timeout),
-        repeat: 1,
-        red_first: false,
+        repeat: repeat.unwrap_or(1),
+        red_first: red_first.unwrap_or(false),
     })
 }
 

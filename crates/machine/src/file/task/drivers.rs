@@ -17,6 +17,7 @@ pub(super) fn check(name: &str, at: &Cursor<'_>, registry: &Registry, problems: 
     match name {
         "workflow" => check_workflow(at, problems),
         "state_machine" => check_machine(at, problems),
+        "agent" => check_agent(at, problems),
         _ => {
             for child in at.get("driver").into_iter().chain(children(at)) {
                 check_child(&child, registry, problems);
@@ -43,8 +44,20 @@ fn check_child(at: &Cursor<'_>, registry: &Registry, problems: &mut Problems) {
             let hint = "add config = { workflow = \"NAME\" }".to_owned();
             problems.push(&given, format!("the driver {name:?} has nothing to run"), Some(hint));
         }
+        None if name == "agent" => {
+            let hint = "add config = { agent = \"claude\" }".to_owned();
+            problems.push(&given, "it is not said which agent", Some(hint));
+        }
         None => {}
     }
+}
+
+/// Which agent is meant is looked up later: programs are not named in task files.
+fn check_agent(at: &Cursor<'_>, problems: &mut Problems) {
+    at.table(problems, "driver_config", &["agent", "model", "idle"]);
+    at.need(problems, "agent").and_then(|name| name.name(problems));
+    at.get("model").and_then(|model| model.text(problems));
+    at.get("idle").and_then(|idle| idle.span(problems));
 }
 
 fn check_workflow(at: &Cursor<'_>, problems: &mut Problems) {

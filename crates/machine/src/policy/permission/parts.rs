@@ -245,7 +245,14 @@ fn tool_paths(tool: &str, input: &Value) -> Vec<(String, Access)> {
         "read" | "skeleton" | "view" | "grep" => vec![(path(), Access::Read)],
         "glob" => vec![(text("pattern").unwrap_or_default(), Access::Read)],
         "validator.run" => vec![(path(), Access::Read)],
-        "write" | "edit" => vec![(path(), Access::Write)],
+        "write" | "edit" => match input["paths"].as_array() {
+            // What an agent writes with a tool of its own may be several files.
+            Some(paths) if !paths.is_empty() => {
+                let text = |path: &Value| path.as_str().unwrap_or_default().to_owned();
+                paths.iter().map(|path| (text(path), Access::Write)).collect()
+            }
+            _ => vec![(path(), Access::Write)],
+        },
         "patch" => patched(input["diff"].as_str().unwrap_or_default()),
         _ => Vec::new(),
     }

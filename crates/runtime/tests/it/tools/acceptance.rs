@@ -6,10 +6,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use machine::policy::sandbox::SandboxSpec;
-use machine::task::{Criterion, CriterionResult, Workspace, WorkspaceKind};
+use machine::task::{Criterion, CriterionResult, Workspace, WorkspaceKind, WorkspaceSpec};
 use machine::time::Span;
-use runtime::acceptance::verify;
+use runtime::acceptance::{Claim, Places, verify};
 use runtime::process::{Cancel, Containment};
+use runtime::tool::ToolServices;
 
 use super::{NONE, folder, in_place, running, services, unique};
 
@@ -30,10 +31,29 @@ fn file(path: &str, pattern: Option<&str>, forbidden: bool) -> Criterion {
 
 fn check(folder: &Path, criterion: Criterion) -> CriterionResult {
     let services = services(Containment::Auto);
-    let results =
-        verify(&[criterion], &in_place(folder), &SandboxSpec::off(), &services, &Cancel::new())
-            .unwrap();
-    results.into_iter().next().unwrap()
+    let results = in_workspace(&[criterion], &in_place(folder), &services, &Cancel::new());
+    results.unwrap().into_iter().next().unwrap()
+}
+
+/// Checks criteria in a workspace itself, without walls.
+fn in_workspace(
+    criteria: &[Criterion],
+    workspace: &Workspace,
+    services: &ToolServices,
+    cancel: &Cancel,
+) -> Result<Vec<CriterionResult>, String> {
+    let nowhere = Path::new("/nonexistent");
+    let claim = Claim {
+        task: "t1",
+        criteria,
+        workspace,
+        spec: &WorkspaceSpec::default(),
+        base: None,
+        frozen: None,
+        sandbox: &SandboxSpec::off(),
+    };
+    let places = Places { state_home: nowhere, checkouts: nowhere };
+    Ok(verify(&claim, &places, services, cancel)?.results)
 }
 
 #[test]
@@ -102,14 +122,8 @@ fn a_command_that_hangs_or_is_killed_has_failed() {
     for containment in [Containment::Auto, Containment::Group] {
         let services = services(containment);
         let killed = [shell("kill -9 $$")];
-        let results = verify(
-            &killed,
-            &in_place(place.path()),
-            &SandboxSpec::off(),
-            &services,
-            &Cancel::new(),
-        )
-        .unwrap();
+        let results =
+            in_workspace(&killed, &in_place(place.path()), &services, &Cancel::new()).unwrap();
         assert!(
             !results[0].passed && results[0].evidence.contains("signal 9"),
             "{}",
@@ -178,20 +192,14 @@ fn every_criterion_has_a_result_in_order_and_cancelling_gives_none() {
     let criteria = [shell("touch made"), file("made", None, false), shell("false")];
     let services = services(Containment::Auto);
     let results =
-        verify(&criteria, &in_place(place.path()), &SandboxSpec::off(), &services, &Cancel::new())
-            .unwrap();
+        in_workspace(&criteria, &in_place(place.path()), &services, &Cancel::new()).unwrap();
     assert_eq!(results.iter().map(|result| result.passed).collect::<Vec<_>>(), [true, true, false]);
     let cancel = Cancel::new();
     cancel.trigger();
-    assert!(
-        verify(&criteria, &in_place(place.path()), &SandboxSpec::off(), &services, &cancel)
-            .is_err()
-    );
+    assert!(in_workspace(&criteria, &in_place(place.path()), &services, &cancel).is_err());
     let none = Workspace { kind: WorkspaceKind::None, path: None, branch: None, base: None };
     assert!(
-        verify(&criteria, &none, &SandboxSpec::off(), &services, &Cancel::new())
-            .unwrap_err()
-            .contains("\"none\"")
+        in_workspace(&criteria, &none, &services, &Cancel::new()).unwrap_err().contains("\"none\"")
     );
-    assert_eq!(verify(&[], &none, &SandboxSpec::off(), &services, &Cancel::new()), Ok(Vec::new()));
+    assert_eq!(in_workspace(&[], &none, &services, &Cancel::new()), Ok(Vec::new()));
 }

@@ -249,7 +249,7 @@ impl World {
         let effect = self.attempts[number].effect.clone();
         let task = self.attempts[number].task.clone();
         match effect {
-            Effect::OpenWorkspace { id, spec, folder } => {
+            Effect::OpenWorkspace { id, spec, folder, .. } => {
                 let kind = spec.kind.unwrap_or(WorkspaceKind::InPlace);
                 let path = (kind != WorkspaceKind::None).then_some(folder);
                 let branch =
@@ -288,6 +288,9 @@ impl World {
                 Ok(Checkpoint { name: format!("tree-{}", id.0), tree: "tree".to_owned() }),
             )
             .into(),
+            Effect::AskAgent { id, .. } => {
+                Signal::AgentEnded(id, Err("no agent".to_owned())).into()
+            }
             Effect::Restore { id, to, .. } => {
                 let name = format!("before-{to}");
                 Signal::Restored(id, Ok(Checkpoint { name, tree: "tree".to_owned() })).into()
@@ -298,6 +301,7 @@ impl World {
             // The supervisor keeps timers and turns cancels into calls; nobody asks through a gate.
             Effect::SetTimer { id, .. }
             | Effect::AnswerRequest { id, .. }
+            | Effect::TellAgent { id, .. }
             | Effect::Cancel { target: id } => Signal::TimerFired(id).into(),
         }
     }
@@ -359,6 +363,8 @@ fn name(effect: &Effect) -> String {
         Effect::Consult { .. } => "consult".to_owned(),
         Effect::AnswerRequest { .. } => "answer a worker".to_owned(),
         Effect::CallModel { .. } => "call a model".to_owned(),
+        Effect::AskAgent { .. } => "ask an agent".to_owned(),
+        Effect::TellAgent { .. } => "tell an agent".to_owned(),
         Effect::Checkpoint { .. } => "checkpoint".to_owned(),
         Effect::Restore { .. } => "restore".to_owned(),
         Effect::Verify { .. } => "verify".to_owned(),

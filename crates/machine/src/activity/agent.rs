@@ -1,0 +1,297 @@
+//! A turn of a coding agent: asked for as one effect, watched while it lasts, and ended with one signal. What the agent
+//! does with tools of its own goes through the same gate as everything else; only the performing is the agent's.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::agent::{
+    AgentAsk, AgentCall, AgentEnd, AgentMeans, AgentNews, AgentOrder, AgentTurn, CONTINUE,
+};
+use crate::driver::{Action, Consultation, Fact};
+use crate::effect::Effect;
+use crate::event::EventKind;
+use crate::id::{CallId, EffectId};
+use crate::message::{ModelFailure, Retry, Usage};
+use crate::policy::budget::Purchase;
+use crate::policy::permission::{Approval, Author};
+use crate::policy::price::dollars;
+use crate::state::{AgentSide, Call, CallStatus, Pending, Phase};
+use crate::step::Step;
+use crate::tool::{EffectClass, Status, ToolResult};
+
+/// Questions of an agent that may be open at once.
+const MOST_OPEN: usize = 64;
+
+impl Step<'_> {
+    /// Asks an agent for a turn.
+    pub(crate) fn ask_agent(&mut self, call: AgentCall) {
+        self.state.data.retry_at = None;
+        let id = self.expect(Pending::Agent);
+        let (agent, conversation) = (call.program.name.clone(), call.conversation);
+        self.output.effects.push(Effect::AskAgent {
+            id,
+            call,
+            workspace: self.workspace(),
+            sandbox: self.state.data.spec.sandbox.clone(),
+            folder: self.state.data.spec.folder.clone(),
+        });
+        self.event(|| EventKind::AgentAsked { agent, conversation });
+    }
+
+    /// A decision to ask an agent is a turn, and paid for as one. False if the budget forbids it.
+    pub(crate) fn begin_agent_turn(&mut self) -> bool {
+        let forbidden = self.state.data.budget.forbids(&self.state.data.spend, Purchase::Turn);
+        if !forbidden.is_empty() {
+            self.exhaust(forbidden);
+            return false;
+        }
+        self.state.data.spend.turns += 1;
+        let turn = self.state.data.spend.turns;
+        self.event(|| EventKind::TurnStarted { turn, actions: 1 });
+        true
+    }
+
+    /// What is asked when nobody knows how far the last time came: the agent remembers what it was told.
+    pub(crate) fn ask_agent_again(&mut self, mut call: AgentCall) {
+        if call.taken {
+            CONTINUE.clone_into(&mut call.prompt);
+        }
+        self.consult(Consultation::Agent(Box::new(call)));
+    }
+
+    pub(crate) fn on_agent_said(&mut self, id: EffectId, news: AgentNews) {
+        let at_work = self.state.data.pending.get(&id) == Some(&Pending::Agent);
+        match news {
+            AgentNews::Spent { usage, usd } => {
+                if at_work || self.state.data.unpaid.contains(&id) {
+                    self.pay_agent(usage, usd);
+                } else {
+                    self.drop_signal();
+                }
+            }
+            AgentNews::Asks(ask) if at_work => self.on_agent_asks(id, ask),
+            // It waits for an answer, whoever it belongs to.
+            AgentNews::Asks(ask) => {
+                let why = "nobody asked for this turn any more".to_owned();
+                self.tell_agent(id, AgentOrder::Answer { key: ask.key, may: Err(why) });
+                self.drop_signal();
+            }
+            _ if !at_work => self.drop_signal(),
+            AgentNews::Taken { session } => self.on_agent_took(session),
+            AgentNews::Said { text } => self.event(|| EventKind::AgentSaid { text }),
+            AgentNews::Withdrawn { key } => self.end_agent_calls(
+                Status::Skipped,
+                "the agent wants no answer any more",
+                |call, side| side.key == key && !matches!(call.status, CallStatus::Running { .. }),
+            ),
+            AgentNews::ToolEnded { id: ended, ok, text } => {
+                let calls = &self.state.data.calls;
+                let mine = |call: &&Call| {
+                    call.agent.as_ref().is_some_and(|side| *side.id == *ended)
+                        && matches!(call.status, CallStatus::Running { .. })
+                };
+                if let Some(call) = calls.iter().find(mine).map(|call| call.id) {
+                    let status = if ok { Status::Ok } else { Status::Error };
+                    self.end_call(call, ToolResult::ended(status, text));
+                }
+            }
+        }
+    }
+
+    fn on_agent_took(&mut self, session: Option<String>) {
+        if let Phase::Consulting { request: Consultation::Agent(call) } = &mut self.state.data.phase
+        {
+            call.taken = true;
+            if session.is_some() {
+                call.session.clone_from(&session);
+            }
+        }
+        let (driver, situation) = self.driver();
+        driver.observe(&situation, &Fact::AgentTook(session.as_deref()));
+    }
+
+    fn pay_agent(&mut self, usage: Usage, usd: Option<f64>) {
+        let spend = &mut self.state.data.spend;
+        spend.tokens = spend.tokens.saturating_add(usage.total());
+        match (usd, usage.nanodollars) {
+            (Some(usd), _) if usd.is_finite() && usd >= 0.0 => spend.usd += usd,
+            (_, Some(cost)) => spend.usd += dollars(cost),
+            _ if usage.total() > 0 => spend.unpriced += 1,
+            _ => {}
+        }
+    }
+
+    /// The agent would use a tool of its own: a call like any other, but for who performs it.
+    fn on_agent_asks(&mut self, turn: EffectId, ask: AgentAsk) {
+        let open = self.state.data.calls.iter().filter(|call| call.agent.is_some()).count();
+        if open >= MOST_OPEN {
+            let why = format!("{MOST_OPEN} calls are under way already: wait for one to end");
+            return self.tell_agent(turn, AgentOrder::Answer { key: ask.key, may: Err(why) });
+        }
+        let (name, path) = match &self.state.data.phase {
+            Phase::Consulting { request: Consultation::Agent(call) } => {
+                (call.program.name.clone(), call.path.clone())
+            }
+            _ => (String::new(), Vec::new()),
+        };
+        let (tool, input, class) = in_our_words(&name, &ask);
+        let data = &mut self.state.data;
+        data.last_call += 1;
+        data.calls.push(Call {
+            id: CallId(data.last_call),
+            action: Action {
+                tool,
+                input,
+                label: format!("{name} {}", ask.tool),
+                tool_use: ask.id.to_string(),
+                path,
+                author: Author::Worker,
+                timeout: None,
+            },
+            class,
+            status: CallStatus::Queued { approved: false, repeated: false, by: String::new() },
+            delivered: false,
+            began: None,
+            request: None,
+            agent: Some(AgentSide { key: ask.key, id: ask.id.to_string(), turn }),
+        });
+    }
+
+    /// The gate let an agent's own call pass: the agent is told, and runs it.
+    pub(crate) fn let_agent_run(&mut self, index: usize, approval: &Approval) {
+        self.state.data.spend.tool_calls += 1;
+        let call = &mut self.state.data.calls[index];
+        let Some(side) = call.agent.clone() else { return };
+        call.status = CallStatus::Running { effect: side.turn };
+        call.began = Some(self.now);
+        let (id, tool, label) = (call.id, call.action.tool.clone(), call.action.label.clone());
+        let input = Arc::clone(&call.action.input);
+        self.tell_agent(side.turn, AgentOrder::Answer { key: side.key, may: Ok(None) });
+        let allowed_by = approval.by().to_owned();
+        self.event(|| EventKind::ToolStarted { call: id, tool, label, input, allowed_by });
+    }
+
+    /// An agent's call has its result and is no longer part of the turn; one that did not run is refused.
+    pub(crate) fn settle_agent_call(&mut self, id: CallId, ran: bool) {
+        let calls = &mut self.state.data.calls;
+        let Some(index) = calls.iter().position(|call| call.id == id && call.agent.is_some())
+        else {
+            return;
+        };
+        let call = calls.remove(index);
+        if let (false, Some(side), CallStatus::Done(result)) = (ran, call.agent, call.status) {
+            let why = if result.text.is_empty() { "refused".to_owned() } else { result.text };
+            self.tell_agent(side.turn, AgentOrder::Answer { key: side.key, may: Err(why) });
+        }
+    }
+
+    fn end_agent_calls(
+        &mut self,
+        status: Status,
+        why: &str,
+        which: impl Fn(&Call, &AgentSide) -> bool,
+    ) {
+        self.end_calls(status, why, |call| {
+            call.agent.as_ref().is_some_and(|side| which(call, side))
+                && !matches!(call.status, CallStatus::Done(_))
+        });
+    }
+
+    /// The agent's turn is over, or the agent is gone: what it had under way has no other end.
+    pub(crate) fn close_agent_calls(&mut self, why: &str) {
+        let running = |call: &Call| matches!(call.status, CallStatus::Running { .. });
+        self.end_agent_calls(Status::Aborted, why, |call, _| running(call));
+        self.end_agent_calls(Status::Skipped, why, |_, _| true);
+    }
+
+    fn tell_agent(&mut self, turn: EffectId, order: AgentOrder) {
+        self.state.data.last_effect += 1;
+        let id = EffectId(self.state.data.last_effect);
+        self.output.effects.push(Effect::TellAgent { id, turn, order });
+    }
+
+    /// Tells an agent something in the middle of its turn, if one is at work.
+    pub(crate) fn steer_agent(&mut self, text: &str) -> bool {
+        let data = &self.state.data;
+        let turn = data.pending.iter().find(|(_, pending)| **pending == Pending::Agent);
+        let Some(turn) = turn.map(|(id, _)| *id) else { return false };
+        let Phase::Consulting { request: Consultation::Agent(call) } = &data.phase else {
+            return false;
+        };
+        if !call.program.protocol.steers() || !call.taken {
+            return false;
+        }
+        let text = call.program.operator_says(text);
+        self.tell_agent(turn, AgentOrder::Steer { text });
+        true
+    }
+
+    /// A turn that somebody stopped has ended for everybody who looks on.
+    pub(crate) fn end_agent_turn(&mut self) {
+        let turn = self.state.data.spend.turns;
+        let end = Some(AgentEnd::Interrupted);
+        self.event(|| EventKind::AgentEnded { end, text: String::new() });
+        self.event(|| EventKind::TurnEnded { turn });
+    }
+
+    pub(crate) fn on_agent_ended(&mut self, ended: Result<AgentTurn, String>) {
+        self.close_agent_calls("the agent's turn ended before it did");
+        let turn = self.state.data.spend.turns;
+        let (end, text) = match &ended {
+            Ok(turn) => (Some(turn.end.clone()), turn.text.clone()),
+            Err(reason) => (None, reason.clone()),
+        };
+        self.event(|| EventKind::AgentEnded { end, text });
+        if let Ok(AgentTurn { end: AgentEnd::ContextOverflow, .. }) = &ended {
+            self.state.data.spend.context_overflows += 1;
+        }
+        if let Some(failure) = ended.as_ref().ok().and_then(may_heal) {
+            self.count_wasted(&failure);
+            if self.wait_out(&failure) {
+                return;
+            }
+        } else {
+            self.forget_failures();
+        }
+        self.event(|| EventKind::TurnEnded { turn });
+        self.tell_progress();
+        self.state.data.phase = Phase::Ready;
+        self.note_agent_ended(&ended);
+        let (driver, situation) = self.driver();
+        driver.observe(&situation, &Fact::AgentEnded(ended.as_ref().map_err(String::as_str)));
+    }
+}
+
+/// A failure of the agent's model that may be gone later.
+fn may_heal(turn: &AgentTurn) -> Option<ModelFailure> {
+    let AgentEnd::Model { kind, again: true, after, .. } = &turn.end else { return None };
+    Some(ModelFailure {
+        kind: kind.clone(),
+        retry: after.map_or(Retry::Backoff, Retry::After),
+        message: turn.text.clone(),
+        usage: Usage::default(),
+    })
+}
+
+/// An agent's call as the gate knows calls. What is not certain keeps the agent's name for it, and is asked about.
+fn in_our_words(agent: &str, ask: &AgentAsk) -> (String, Arc<Value>, EffectClass) {
+    let raw = &ask.input;
+    let own = || format!("{agent}.{}", ask.tool);
+    let (tool, input, class) = match &ask.means {
+        AgentMeans::Command(line) => {
+            ("shell".to_owned(), json!({ "command": line }), EffectClass::Unsafe)
+        }
+        AgentMeans::Read(path) => ("read".to_owned(), json!({ "path": path }), EffectClass::Pure),
+        AgentMeans::Write(paths) => {
+            let input = json!({ "paths": paths, "input": raw });
+            ("write".to_owned(), input, EffectClass::Checkable)
+        }
+        AgentMeans::Fetch(url) => {
+            ("fetch".to_owned(), json!({ "url": url, "input": raw }), EffectClass::Unsafe)
+        }
+        AgentMeans::Inner => return (own(), Arc::clone(raw), EffectClass::Pure),
+        AgentMeans::Other => return (own(), Arc::clone(raw), EffectClass::Unsafe),
+    };
+    (tool, Arc::new(input), class)
+}

@@ -1,0 +1,110 @@
+//! Coding agents: one live process for each driver of a task, kept between turns. Bytes go through `wire::agent`, what
+//! counts goes to the loop as a signal, and what the loop answers comes back as an order.
+
+mod process;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use machine::agent::{AgentCall, AgentOrder, AgentTurn};
+use machine::id::{EffectId, TaskId};
+use machine::policy::sandbox::SandboxSpec;
+use machine::task::Workspace;
+
+use crate::inbox::Inbox;
+use crate::process::Cancel;
+use process::{NotStarted, Process, Setting};
+
+/// The agents of this runtime.
+#[derive(Debug)]
+pub struct Agents {
+    slots: Mutex<BTreeMap<Key, Arc<Mutex<Slot>>>>,
+    /// Those in the middle of a turn.
+    at_work: Mutex<BTreeMap<(TaskId, EffectId), Arc<Process>>>,
+    setting: Setting,
+}
+
+/// A task and a driver's place in it: each driver of a tree has an agent of its own.
+type Key = (TaskId, Vec<u32>);
+
+/// A place for one process; its lock lets one turn at a time through.
+#[derive(Debug, Default)]
+struct Slot {
+    process: Option<Arc<Process>>,
+}
+
+/// A turn to be performed.
+#[derive(Debug)]
+pub struct Turn {
+    /// The task.
+    pub task: TaskId,
+    /// The effect: what everything that is said belongs to.
+    pub effect: EffectId,
+    /// What the agent is asked.
+    pub call: AgentCall,
+    /// Where it works.
+    pub workspace: Workspace,
+    /// The walls around it.
+    pub sandbox: SandboxSpec,
+}
+
+impl Agents {
+    /// No process yet. `state` is the folder of this program's own state, `marks` is where processes are noted.
+    pub fn new(state: PathBuf, marks: Option<PathBuf>) -> Agents {
+        let setting = Setting { state, marks };
+        Agents { slots: Mutex::default(), at_work: Mutex::default(), setting }
+    }
+
+    /// Performs a turn and waits for its end; the process is started if there is none that can go on. What is said
+    /// meanwhile goes to `inbox`.
+    pub fn turn(&self, turn: &Turn, inbox: &Inbox, cancel: &Cancel) -> Result<AgentTurn, String> {
+        let key = (turn.task.clone(), turn.call.path.clone());
+        let slot = Arc::clone(lock(&self.slots).entry(key).or_default());
+        let mut slot = lock(&slot);
+        let fits = |process: &Arc<Process>| process.can_go_on(&turn.call);
+        let process = match slot.process.take().filter(fits) {
+            Some(process) => process,
+            None => match Process::start(turn, &self.setting, cancel) {
+                Ok(process) => process,
+                Err(NotStarted::Ended(ended)) => return Ok(ended),
+                Err(NotStarted::Failed(reason)) => return Err(reason),
+            },
+        };
+        let at_work = (turn.task.clone(), turn.effect);
+        lock(&self.at_work).insert(at_work.clone(), Arc::clone(&process));
+        let ended = process.turn(turn, inbox, cancel);
+        lock(&self.at_work).remove(&at_work);
+        if process.is_alive() {
+            slot.process = Some(process);
+        }
+        ended
+    }
+
+    /// Tells the agent whose turn this is; one that is gone misses it.
+    pub fn tell(&self, task: &TaskId, turn: EffectId, order: AgentOrder) {
+        let process = lock(&self.at_work).get(&(task.clone(), turn)).cloned();
+        if let Some(process) = process {
+            process.tell(order);
+        }
+    }
+
+    /// Ends the agents of a task; returns when they are gone. Cancel their turns first: this waits for them.
+    pub fn close(&self, task: &TaskId) {
+        let ended: Vec<Arc<Mutex<Slot>>> = {
+            let mut slots = lock(&self.slots);
+            let keys: Vec<Key> = slots.keys().filter(|(owner, _)| owner == task).cloned().collect();
+            keys.iter().filter_map(|key| slots.remove(key)).collect()
+        };
+        for slot in ended {
+            if let Some(process) = lock(&slot).process.take() {
+                process.finish();
+            }
+        }
+    }
+}
+
+/// What a panic under a lock leaves is whole: each change is one assignment.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,607 @@
+//! One agent's process: a reader of its own from the start to the end, a codec between bytes and events, and at most
+//! one turn that hears what is said.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use machine::agent::{
+    AgentCall, AgentEnd, AgentEvent, AgentNews, AgentOrder, AgentProgram, AgentTurn,
+};
+use machine::id::{EffectId, TaskId};
+use machine::input::Signal;
+use machine::message::Usage;
+use machine::policy::sandbox::{Needs, Network};
+use machine::stream::StreamEvent;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use sha2::{Digest, Sha256};
+use wire::agent::{AgentCodec, Launch, Session};
+
+use super::{Turn, lock};
+use crate::inbox::Inbox;
+use crate::live::Feed;
+use crate::process::{Cancel, Child, Containment, ProcessSpec, write_all};
+use crate::providers::Secret;
+use crate::sandbox::{Access, Program};
+
+/// How long a program may take until it can be asked.
+const START_LIMIT: Duration = Duration::from_secs(90);
+/// How long an agent may be silent at work, if its file does not say.
+const IDLE: Duration = Duration::from_secs(600);
+/// How long a turn that was stopped may take to end before its process is ended.
+const INTERRUPT_GRACE: Duration = Duration::from_secs(5);
+/// How long a process may take to end by itself once its input is closed.
+const END_GRACE: Duration = Duration::from_secs(2);
+/// How often a turn looks whether somebody stopped it.
+const GLANCE: Duration = Duration::from_millis(100);
+/// Lines that nobody understands before the process is ended.
+const MALFORMED_LIMIT: u64 = 64;
+/// How much of its error output a report shows, in characters from the end.
+const STDERR_SHOWN: usize = 2000;
+/// How much of what a tool of its own printed goes to the journal, in characters.
+const RESULT_KEPT: usize = 2000;
+
+/// What all agents of a runtime have in common.
+#[derive(Debug)]
+pub(super) struct Setting {
+    /// The folder of this program's own state.
+    pub(super) state: PathBuf,
+    /// Where processes are noted.
+    pub(super) marks: Option<PathBuf>,
+}
+
+/// Why there is no process to be asked.
+#[derive(Debug)]
+pub(super) enum NotStarted {
+    /// It said so itself, in a way that has a name.
+    Ended(AgentTurn),
+    /// For a person.
+    Failed(String),
+}
+
+#[derive(Debug)]
+pub(super) struct Process {
+    program: Arc<AgentProgram>,
+    conversation: u32,
+    link: Mutex<Link>,
+    child: Mutex<Child>,
+    hearing: Mutex<Hearing>,
+    /// Something was heard that somebody may wait for.
+    news: Condvar,
+}
+
+/// The way to the process.
+#[derive(Debug)]
+struct Link {
+    codec: Box<dyn AgentCodec>,
+    stdin: Option<OwnedFd>,
+}
+
+/// What was heard.
+#[derive(Debug)]
+struct Hearing {
+    ready: bool,
+    session: Option<String>,
+    listener: Option<Listener>,
+    /// How the turn ended that was asked for last.
+    ended: Option<AgentTurn>,
+    /// Why there is no process any more.
+    gone: Option<String>,
+    /// It would stop, and waits for a word with this key.
+    held: Option<String>,
+    /// Questions that it waits for us to answer.
+    owed: u64,
+    /// When it last said anything.
+    heard: Instant,
+    /// What it cost while nobody listened.
+    unpaid: Vec<(Usage, Option<f64>)>,
+    malformed: u64,
+}
+
+/// Who hears what is said in a turn.
+#[derive(Debug)]
+struct Listener {
+    task: TaskId,
+    effect: EffectId,
+    inbox: Inbox,
+    feed: Feed,
+    /// Whether it is known that the agent was told what it was asked.
+    taken: bool,
+    /// The words of the answer that is under way.
+    words: String,
+}
+
+impl Listener {
+    fn tell(&self, news: AgentNews) {
+        self.inbox.signal(self.task.clone(), Signal::AgentSaid(self.effect, news).into());
+    }
+}
+
+impl Process {
+    /// Starts a program and waits until it can be asked.
+    pub(super) fn start(
+        turn: &Turn,
+        setting: &Setting,
+        cancel: &Cancel,
+    ) -> Result<Arc<Process>, NotStarted> {
+        let call = &turn.call;
+        let name = &call.program.name;
+        let failed = |reason: String| NotStarted::Failed(format!("the agent {name}: {reason}"));
+        let home = own_folder(setting, &turn.task, call).map_err(failed)?;
+        let folder = turn.workspace.path.as_deref().map_or(home.as_path(), Path::new);
+        let id = session_id(&turn.task, call);
+        let begun = home.join(format!("conversation-{}", call.conversation));
+        // It may have begun in a process that died before anybody was told.
+        let session = match &call.session {
+            Some(session) => Session::Resume(session),
+            None if begun.exists() => Session::Resume(&id),
+            None => Session::New(&id),
+        };
+        let (home_text, folder_text) = (text(&home), text(folder));
+        let launch = Launch {
+            program: &call.program,
+            session,
+            folder: &folder_text,
+            home: &home_text,
+            gateway: None,
+        };
+        let started = wire::agent::start(&launch).map_err(failed)?;
+        for (file, content) in &started.files {
+            let path = home.join(file);
+            let written = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+            written
+                .and_then(|()| std::fs::write(&path, content))
+                .map_err(|error| failed(format!("cannot write {}: {error}", path.display())))?;
+        }
+        let spec = spec(turn, setting, &started, folder, &home);
+        let mut child = Child::spawn(spec).map_err(|error| failed(error.to_string()))?;
+        let Some((stdin, stdout)) = child.take_pipes() else {
+            return Err(failed("it has no pipes".to_owned()));
+        };
+        let process = Arc::new(Process {
+            program: Arc::clone(&call.program),
+            conversation: call.conversation,
+            link: Mutex::new(Link { codec: started.codec, stdin: Some(stdin) }),
+            child: Mutex::new(child),
+            hearing: Mutex::new(Hearing {
+                ready: false,
+                session: call.session.clone(),
+                listener: None,
+                ended: None,
+                gone: None,
+                held: None,
+                owed: 0,
+                heard: Instant::now(),
+                unpaid: Vec::new(),
+                malformed: 0,
+            }),
+            news: Condvar::new(),
+        });
+        let reader = Arc::downgrade(&process);
+        std::thread::Builder::new()
+            .name("agent".to_owned())
+            .spawn(move || read(&reader, &stdout))
+            .map_err(|error| failed(error.to_string()))?;
+        process.write(|codec| Ok(codec.open())).map_err(failed)?;
+        process.await_ready(cancel)?;
+        // From here on this conversation can only be resumed.
+        let _ = std::fs::write(&begun, id);
+        Ok(process)
+    }
+
+    fn await_ready(&self, cancel: &Cancel) -> Result<(), NotStarted> {
+        let until = Instant::now() + START_LIMIT;
+        let mut hearing = lock(&self.hearing);
+        loop {
+            if let Some(ended) = hearing.ended.take() {
+                return Err(NotStarted::Ended(ended));
+            }
+            if hearing.ready {
+                return Ok(());
+            }
+            let reason = if let Some(gone) = &hearing.gone {
+                gone.clone()
+            } else if cancel.is_triggered() {
+                "it was stopped before it began".to_owned()
+            } else if Instant::now() >= until {
+                format!("it cannot be asked {} s after its start", START_LIMIT.as_secs())
+            } else {
+                hearing = self.wait(hearing);
+                continue;
+            };
+            drop(hearing);
+            lock(&self.child).kill();
+            return Err(NotStarted::Failed(self.report(&reason)));
+        }
+    }
+
+    fn wait<'a>(
+        &self,
+        hearing: std::sync::MutexGuard<'a, Hearing>,
+    ) -> std::sync::MutexGuard<'a, Hearing> {
+        self.news.wait_timeout(hearing, GLANCE).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Whether this process can be asked for the turn.
+    pub(super) fn can_go_on(&self, call: &AgentCall) -> bool {
+        self.is_alive() && self.conversation == call.conversation && self.program == call.program
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        lock(&self.hearing).gone.is_none()
+    }
+
+    /// Asks for a turn and waits for its end.
+    pub(super) fn turn(
+        &self,
+        turn: &Turn,
+        inbox: &Inbox,
+        cancel: &Cancel,
+    ) -> Result<AgentTurn, String> {
+        let held = {
+            let mut hearing = lock(&self.hearing);
+            let feed = inbox.feed(turn.task.clone(), turn.effect);
+            let listener = Listener {
+                task: turn.task.clone(),
+                effect: turn.effect,
+                inbox: inbox.clone(),
+                feed,
+                taken: false,
+                words: String::new(),
+            };
+            for (usage, usd) in hearing.unpaid.drain(..) {
+                listener.tell(AgentNews::Spent { usage, usd });
+            }
+            hearing.listener = Some(listener);
+            hearing.ended = None;
+            hearing.owed = 0;
+            hearing.heard = Instant::now();
+            hearing.held.take()
+        };
+        let text = turn.call.prompt.clone();
+        let order = match held {
+            Some(key) => AgentOrder::MayStop { key, missing: Some(text) },
+            None => AgentOrder::Prompt { text },
+        };
+        let asked = self.write(|codec| codec.order(order));
+        let ended = match asked {
+            Ok(()) => self.await_end(cancel),
+            Err(reason) => Err(self.report(&reason)),
+        };
+        lock(&self.hearing).listener = None;
+        ended
+    }
+
+    fn await_end(&self, cancel: &Cancel) -> Result<AgentTurn, String> {
+        let idle = self.program.idle.map_or(IDLE, |span| Duration::from_millis(span.0));
+        let mut stopped: Option<Instant> = None;
+        loop {
+            let mut hearing = lock(&self.hearing);
+            if let Some(ended) = hearing.ended.take() {
+                return Ok(ended);
+            }
+            if let Some(gone) = hearing.gone.clone() {
+                drop(hearing);
+                return Err(self.report(&gone));
+            }
+            // Its time does not run while it waits for us.
+            let silent = if hearing.owed > 0 { Duration::ZERO } else { hearing.heard.elapsed() };
+            let is_late = stopped.is_some_and(|at| at.elapsed() >= INTERRUPT_GRACE);
+            if is_late || silent >= idle {
+                drop(hearing);
+                lock(&self.child).kill();
+                let reason = match stopped {
+                    Some(_) => "it was stopped, and did not end by itself".to_owned(),
+                    None => format!("it said nothing for {} s", idle.as_secs()),
+                };
+                lock(&self.hearing).gone.get_or_insert_with(|| reason.clone());
+                return Err(self.report(&reason));
+            }
+            if stopped.is_none() && cancel.is_triggered() {
+                drop(hearing);
+                stopped = Some(Instant::now());
+                let _ = self.write(|codec| codec.order(AgentOrder::Interrupt));
+                continue;
+            }
+            drop(self.wait(hearing));
+        }
+    }
+
+    /// Tells it something in the middle of a turn.
+    pub(super) fn tell(&self, order: AgentOrder) {
+        if matches!(order, AgentOrder::Answer { .. } | AgentOrder::ToolResult { .. }) {
+            let mut hearing = lock(&self.hearing);
+            hearing.owed = hearing.owed.saturating_sub(1);
+            hearing.heard = Instant::now();
+        }
+        // One that cannot be told any more is found to be gone by its reader.
+        let _ = self.write(|codec| codec.order(order));
+    }
+
+    /// Lets it end by itself, then ends it.
+    pub(super) fn finish(&self) {
+        if let Some(key) = lock(&self.hearing).held.take() {
+            self.tell(AgentOrder::MayStop { key, missing: None });
+        }
+        lock(&self.link).stdin = None;
+        let mut child = lock(&self.child);
+        if child.wait(END_GRACE).is_none() {
+            child.kill();
+        }
+    }
+
+    fn write(
+        &self,
+        bytes: impl FnOnce(&mut dyn AgentCodec) -> Result<Vec<u8>, String>,
+    ) -> Result<(), String> {
+        let mut link = lock(&self.link);
+        let Link { codec, stdin } = &mut *link;
+        let bytes = bytes(codec.as_mut())?;
+        let Some(stdin) = stdin else { return Err("its input is closed".to_owned()) };
+        write_all(stdin, &bytes).map_err(|error| format!("it takes no words: {error}"))
+    }
+
+    /// Takes what was read; false once it is of no use any more.
+    fn hear(&self, bytes: &[u8]) -> bool {
+        let (events, answered) = {
+            let mut link = lock(&self.link);
+            let Link { codec, stdin } = &mut *link;
+            let mut reply = Vec::new();
+            let events = codec.read(bytes, &mut reply);
+            let answered = match stdin {
+                Some(stdin) if !reply.is_empty() => write_all(stdin, &reply).is_ok(),
+                _ => true,
+            };
+            (events, answered)
+        };
+        self.take(events);
+        answered && lock(&self.hearing).malformed <= MALFORMED_LIMIT
+    }
+
+    fn take(&self, events: Vec<AgentEvent>) {
+        let mut refused = Vec::new();
+        {
+            let mut hearing = lock(&self.hearing);
+            hearing.heard = Instant::now();
+            for event in events {
+                hearing.take(event, &mut refused);
+            }
+        }
+        self.news.notify_all();
+        for order in refused {
+            let _ = self.write(|codec| codec.order(order));
+        }
+    }
+
+    /// Its output has ended, or nobody listens to it any more.
+    fn end(&self, reason: Option<String>) {
+        let events = lock(&self.link).codec.end();
+        self.take(events);
+        let mut child = lock(&self.child);
+        let exit = child.wait(END_GRACE);
+        if exit.is_none() {
+            child.kill();
+        }
+        drop(child);
+        let how = match exit.map(|exit| (exit.code, exit.signal)) {
+            Some((Some(code), _)) => format!("it exited with {code}"),
+            Some((None, Some(signal))) => format!("it was killed by signal {signal}"),
+            _ => "it closed its output".to_owned(),
+        };
+        lock(&self.hearing).gone.get_or_insert(reason.unwrap_or(how));
+        self.news.notify_all();
+    }
+
+    /// A failure with what may explain it.
+    fn report(&self, why: &str) -> String {
+        let mut report = why.to_owned();
+        let malformed = lock(&self.hearing).malformed;
+        if malformed > 0 {
+            report.push_str(&format!(" ({malformed} of its lines were not understood)"));
+        }
+        let errors = lock(&self.child).stderr_tail();
+        let errors = errors.trim_end();
+        if !errors.is_empty() {
+            let skipped = errors.chars().count().saturating_sub(STDERR_SHOWN);
+            let end: String = errors.chars().skip(skipped).collect();
+            report.push_str(&format!("\nthe end of its error output:\n{end}"));
+        }
+        report
+    }
+}
+
+impl Hearing {
+    fn take(&mut self, event: AgentEvent, refused: &mut Vec<AgentOrder>) {
+        if let Some(listener) = &mut self.listener
+            && !listener.taken
+            && !matches!(event, AgentEvent::Malformed { .. } | AgentEvent::Unknown { .. })
+        {
+            listener.taken = true;
+            listener.tell(AgentNews::Taken { session: self.session.clone() });
+        }
+        match event {
+            AgentEvent::Ready(_) => self.ready = true,
+            AgentEvent::Session { id } => {
+                if let Some(listener) = &self.listener
+                    && self.session.as_ref() != Some(&id)
+                {
+                    listener.tell(AgentNews::Taken { session: Some(id.clone()) });
+                }
+                self.session = Some(id);
+            }
+            AgentEvent::Stream(event) => {
+                if let Some(listener) = &mut self.listener {
+                    listener.stream(event);
+                }
+            }
+            AgentEvent::Asks(ask) => match &self.listener {
+                Some(listener) => {
+                    self.owed += 1;
+                    listener.tell(AgentNews::Asks(ask));
+                }
+                None => refused.push(AgentOrder::Answer {
+                    key: ask.key,
+                    may: Err("nobody asked for this turn".to_owned()),
+                }),
+            },
+            AgentEvent::Withdrawn { key } => {
+                self.owed = self.owed.saturating_sub(1);
+                if let Some(listener) = &self.listener {
+                    listener.tell(AgentNews::Withdrawn { key });
+                }
+            }
+            AgentEvent::ToolEnded { id, ok, text, .. } => {
+                if let Some(listener) = &self.listener {
+                    let text = text.chars().take(RESULT_KEPT).collect();
+                    listener.tell(AgentNews::ToolEnded { id, ok, text });
+                }
+            }
+            AgentEvent::Calls { key, tool, .. } => refused.push(AgentOrder::ToolResult {
+                key,
+                result: Err(format!("there is no tool {tool:?} here")),
+            }),
+            AgentEvent::WouldStop { key, summary } => match &self.listener {
+                Some(_) => {
+                    self.held = Some(key);
+                    self.ended = Some(done(summary));
+                }
+                None => refused.push(AgentOrder::MayStop { key, missing: None }),
+            },
+            AgentEvent::Spent { usage, usd } => match &self.listener {
+                Some(listener) => listener.tell(AgentNews::Spent { usage, usd }),
+                None => self.unpaid.push((usage, usd)),
+            },
+            AgentEvent::TurnEnded(turn) => {
+                // A word that it waited for came too late for it: the turn had ended already, as was reported.
+                if self.held.take().is_none() && (turn.ordered || turn.end != AgentEnd::Done) {
+                    self.ended = Some(turn);
+                }
+            }
+            AgentEvent::Malformed { .. } => self.malformed += 1,
+            AgentEvent::Helper { .. }
+            | AgentEvent::Retries { .. }
+            | AgentEvent::Compacted { .. }
+            | AgentEvent::TurnBegan
+            | AgentEvent::OrderFailed { .. }
+            | AgentEvent::Unknown { .. } => {}
+        }
+    }
+}
+
+impl Listener {
+    fn stream(&mut self, event: StreamEvent) {
+        match &event {
+            StreamEvent::MessageStart { .. } => self.words.clear(),
+            StreamEvent::TextDelta { text, .. } => self.words.push_str(text),
+            StreamEvent::MessageStop if !self.words.trim().is_empty() => {
+                let text = std::mem::take(&mut self.words);
+                self.tell(AgentNews::Said { text });
+            }
+            _ => {}
+        }
+        self.feed.push(&mut vec![event]);
+    }
+}
+
+fn done(text: String) -> AgentTurn {
+    AgentTurn { end: AgentEnd::Done, text, ordered: true, refused: 0, background: 0, queued: 0 }
+}
+
+/// The reader's life: everything that the process says, until it says nothing any more.
+fn read(process: &Weak<Process>, stdout: &OwnedFd) {
+    let mut chunk = vec![0u8; 64 * 1024];
+    loop {
+        match rustix::io::read(stdout, &mut chunk[..]) {
+            Ok(0) => break,
+            Ok(count) => {
+                let Some(process) = process.upgrade() else { return };
+                if !process.hear(&chunk[..count]) {
+                    return process.end(Some("it says what nobody understands".to_owned()));
+                }
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                let _ = poll(&mut [PollFd::new(stdout, PollFlags::IN)], None);
+            }
+            Err(_) => break,
+        }
+    }
+    if let Some(process) = process.upgrade() {
+        process.end(None);
+    }
+}
+
+/// A folder of the agent's own, for settings and conversations; nobody else's.
+fn own_folder(setting: &Setting, task: &TaskId, call: &AgentCall) -> Result<PathBuf, String> {
+    let mut name = call.program.name.clone();
+    for step in &call.path {
+        name.push_str(&format!("-{step}"));
+    }
+    let folder = setting.state.join("agents").join(task.as_str()).join(name);
+    let made =
+        std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700)
+            .create(&folder);
+    made.and_then(|()| folder.canonicalize())
+        .map_err(|error| format!("cannot make the folder {}: {error}", folder.display()))
+}
+
+/// The same for the same conversation, so that it is found again after a crash; in the form that agents expect.
+fn session_id(task: &TaskId, call: &AgentCall) -> String {
+    let mut hash = Sha256::new();
+    hash.update(task.as_str());
+    hash.update(call.program.operator.as_bytes());
+    hash.update(call.conversation.to_le_bytes());
+    for step in &call.path {
+        hash.update(step.to_le_bytes());
+    }
+    let mut bytes = [0u8; 16];
+    bytes.copy_from_slice(&hash.finalize()[..16]);
+    // Version 8, made as its maker likes; the variant that everybody uses.
+    bytes[6] = (bytes[6] & 0x0f) | 0x80;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+fn spec(
+    turn: &Turn,
+    setting: &Setting,
+    started: &wire::agent::Started,
+    folder: &Path,
+    home: &Path,
+) -> ProcessSpec {
+    let program = &turn.call.program;
+    let variable = |name: &String| Some((name.clone(), std::env::var(name).ok()?));
+    let mut spec = ProcessSpec::new(started.argv.iter().cloned());
+    spec.cwd = Some(folder.to_owned());
+    spec.env = program.pass.iter().filter_map(variable).collect();
+    spec.env.extend(started.env.iter().cloned());
+    let keys = program.keys.iter().filter_map(variable);
+    spec.secrets = keys.map(|(name, value)| (name, Secret::new(&value))).collect();
+    spec.mark = turn.task.as_str().to_owned();
+    spec.mark_dir.clone_from(&setting.marks);
+    let network = match program.hosts.as_slice() {
+        [] => Network::None,
+        [all] if all == "*" => Network::Open,
+        hosts => Network::Hosts(hosts.to_vec()),
+    };
+    let needs = Needs { network, write: vec![text(home)], ..Needs::default() };
+    let box_of = Program {
+        task: &turn.sandbox,
+        needs: &needs,
+        workspace: &turn.workspace,
+        folder: None,
+        access: Access::Write,
+        state: Some(&setting.state),
+        name: turn.task.as_str(),
+        gate: None,
+    };
+    spec.containment = box_of.containment(&Containment::Auto);
+    spec
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

@@ -1,0 +1,168 @@
+//! Which agents there are adapters for, which of their versions were tried, and what each version can do. A version
+//! outside the range is not refused here: it is reported, and whoever starts the agent decides.
+
+use std::fmt;
+
+use machine::agent::{AgentAbilities, AgentSupport, GateDepth};
+
+/// One agent's program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentProgram {
+    /// The word for it on command lines and in tasks.
+    pub name: &'static str,
+    /// What people call it.
+    pub title: &'static str,
+    /// The name of its executable.
+    pub command: &'static str,
+    /// What makes the executable print its version.
+    pub version_arguments: &'static [&'static str],
+    /// The oldest and the newest version that the tests ran with.
+    pub tested: (Version, Version),
+    /// What changed for us from version to version, oldest first. The first holds for all before it too.
+    pub releases: &'static [Release],
+}
+
+/// What can be done with an agent from one version on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Release {
+    /// The first version of which this holds.
+    pub since: Version,
+    /// What can be done with it.
+    pub can: AgentAbilities,
+    /// What it lacks and what is done about it; one sentence each.
+    pub limits: &'static [&'static str],
+}
+
+/// Three numbers, as agents count their releases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub u32, pub u32, pub u32);
+
+/// Every agent that is driven by a protocol of its own. Those that speak the Agent Client Protocol are in no table:
+/// they say themselves what they can do.
+pub const PROGRAMS: &[AgentProgram] = &[CLAUDE];
+
+/// Claude Code, over stream-json and its control protocol.
+pub const CLAUDE: AgentProgram = AgentProgram {
+    name: "claude",
+    title: "Claude Code",
+    command: "claude",
+    version_arguments: &["--version"],
+    tested: (Version(2, 1, 112), Version(2, 1, 325)),
+    releases: &[
+        Release {
+            since: Version(2, 1, 112),
+            can: CLAUDE_CAN,
+            limits: &[
+                "a tool runs if the hook before it fails, so every call is asked about a second time, where it does not",
+                "turns do not name the prompts that they answer",
+            ],
+        },
+        Release { since: Version(2, 1, 325), can: CLAUDE_CAN, limits: &[] },
+    ],
+};
+
+const CLAUDE_CAN: AgentAbilities = AgentAbilities {
+    resume: true,
+    fork: true,
+    steer: true,
+    interrupt: true,
+    gate: GateDepth::Hook,
+    usage: true,
+    cost: true,
+    compact: true,
+};
+
+/// The agent with this name.
+pub fn program(name: &str) -> Option<&'static AgentProgram> {
+    PROGRAMS.iter().find(|program| program.name == name)
+}
+
+impl AgentProgram {
+    /// Whether this version was tried; it may stand anywhere in what the program prints of itself.
+    pub fn support(&self, version: &str) -> AgentSupport {
+        let (oldest, newest) = self.tested;
+        match Version::find(version) {
+            None => AgentSupport::Unknown,
+            Some(version) if version < oldest => AgentSupport::Older,
+            Some(version) if version > newest => AgentSupport::Newer,
+            Some(_) => AgentSupport::Tested,
+        }
+    }
+
+    /// What this version can do and what it lacks. One that cannot be told counts as the oldest: what is promised for
+    /// it holds for all.
+    pub fn release(&self, version: &str) -> &'static Release {
+        let version = Version::find(version).unwrap_or(self.tested.0);
+        let known = self.releases.iter().rev().find(|release| release.since <= version);
+        known.unwrap_or(&self.releases[0])
+    }
+
+    /// What a person is told of a version that was not tried.
+    pub fn warning(&self, version: &str) -> Option<String> {
+        let (oldest, newest) = self.tested;
+        let what = match self.support(version) {
+            AgentSupport::Tested => return None,
+            AgentSupport::Unknown => format!("does not say its version ({version:?})"),
+            AgentSupport::Older => format!("{version} is older than what was tried"),
+            AgentSupport::Newer => format!("{version} is newer than what was tried"),
+        };
+        Some(format!("{} {what}; tried are {oldest} to {newest}", self.title))
+    }
+}
+
+impl Version {
+    /// The first version in a text, such as in `2.1.112 (Claude Code)` or `codex-cli 0.166.0`.
+    pub fn find(text: &str) -> Option<Version> {
+        let words = text.split(|letter: char| !letter.is_ascii_digit() && letter != '.');
+        words.into_iter().find_map(|word| {
+            let mut numbers = word.split('.').map(|number| number.parse::<u32>().ok());
+            Some(Version(numbers.next()??, numbers.next()??, numbers.next()??))
+        })
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_programs_print() {
+        assert_eq!(Version::find("2.1.112 (Claude Code)"), Some(Version(2, 1, 112)));
+        assert_eq!(Version::find("codex-cli 0.166.0"), Some(Version(0, 166, 0)));
+        assert_eq!(Version::find("v1.2.3-rc.4"), Some(Version(1, 2, 3)));
+        assert_eq!(Version::find("two point one"), None);
+        assert_eq!(Version::find("99999999999.0.0"), None);
+    }
+
+    #[test]
+    fn a_version_outside_what_was_tried_is_reported() {
+        assert_eq!(CLAUDE.support("2.1.111"), AgentSupport::Older);
+        assert_eq!(CLAUDE.support("2.1.112 (Claude Code)"), AgentSupport::Tested);
+        assert_eq!(CLAUDE.support("2.1.326"), AgentSupport::Newer);
+        assert_eq!(CLAUDE.support(""), AgentSupport::Unknown);
+        assert_eq!(CLAUDE.warning("2.1.200"), None);
+        let warning = CLAUDE.warning("3.0.0").unwrap_or_default();
+        assert_eq!(
+            warning,
+            "Claude Code 3.0.0 is newer than what was tried; tried are 2.1.112 to 2.1.325"
+        );
+    }
+
+    #[test]
+    fn the_table_is_in_order_and_a_version_that_cannot_be_told_counts_as_the_oldest() {
+        for program in PROGRAMS {
+            assert!(program.releases.is_sorted_by_key(|release| release.since), "{}", program.name);
+            assert!(program.tested.0 <= program.tested.1, "{}", program.name);
+            assert_eq!(program.release("?"), &program.releases[0], "{}", program.name);
+        }
+        assert!(!CLAUDE.release("2.1.324").limits.is_empty());
+        assert!(CLAUDE.release("2.1.325").limits.is_empty());
+        assert_eq!(CLAUDE.release("1.0.0"), CLAUDE.release("2.1.112"));
+    }
+}
