@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod decisions;
+mod edge_cases;
 mod gate;
 mod hosts;
 mod laws;
 mod llm;
 mod records;
+mod recovery;
 mod requests;
 mod rig;
 mod scenarios;
