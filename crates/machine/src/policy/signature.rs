@@ -314,7 +314,7 @@ mod tests {
             "1234567 rows",
             "version 1.2.3",
             "état 42 où ça échoue",
-            "/home/me/project/tmp/a",
+            "/srv/project/tmp/a",
             "127.0.0.1 is local",
             "assertion `left == right` failed\n  left: 1\n right: 2",
         ] {
