@@ -11,6 +11,7 @@ pub mod mcp;
 pub mod plugin;
 pub mod policy;
 pub mod policy_rule;
+mod recovery;
 pub mod sandbox;
 mod source;
 pub mod task;

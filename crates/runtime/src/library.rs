@@ -248,6 +248,9 @@ impl Library {
         }
         self.resolve_plugins(&mut task.driver)?;
         agents::resolve(self, &mut task.driver)?;
+        for driver in task.recovery.drivers.values_mut() {
+            self.resolve_driver(driver, base, registry)?;
+        }
         self.resolve_criteria(task, base)?;
         check(&task.driver, &task.acceptance, registry)
     }
@@ -267,6 +270,7 @@ impl Library {
             rubric_files: Default::default(),
             workspace: machine::task::WorkspaceSpec::default(),
             sandbox: Wishes::default(),
+            recovery: machine::policy::recovery::Recovery::default(),
         };
         self.resolve_task(&mut task, base, registry)?;
         *driver = task.driver;

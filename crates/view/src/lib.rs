@@ -9,6 +9,7 @@ pub mod network;
 pub mod policy;
 pub mod queue;
 pub mod receipt;
+pub mod recovery;
 pub mod scripts;
 pub mod spend;
 pub mod story;

@@ -108,6 +108,7 @@ fn spec_of(
         rubric_files: Default::default(),
         workspace: old.workspace.clone(),
         sandbox: Wishes::default(),
+        recovery: old.recovery.clone(),
     };
     library.resolve_task(&mut task, folder, registry)?;
     let attended = output::is_terminal() && !json && !args.screen.unattended;

@@ -141,6 +141,7 @@ fn task() -> TaskSpec {
         },
         policy: Policy::default(),
         sandbox: machine::policy::sandbox::SandboxSpec::default(),
+        recovery: machine::policy::recovery::Recovery::default(),
         folder: "/project".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
@@ -330,6 +331,7 @@ impl Rig {
             }
             Phase::Consulting { .. } => "asking",
             Phase::Waiting(_) => "waiting",
+            Phase::Escalated { .. } => "asking a person",
             Phase::KeepingBase => "keeping_base",
             Phase::Checkpointing { .. } => "checkpointing",
             Phase::Verifying { .. } => "verifying",
