@@ -2,6 +2,7 @@
 
 use machine::effect::{Effect, Worker};
 use machine::input::{Command, Signal};
+use machine::policy::permission::Profile;
 use machine::state::{Phase, Standing};
 use machine::task::{
     Checkpoints, Criterion, CriterionResult, Outcome, TaskSpec, Workspace, WorkspaceKind,
@@ -30,7 +31,7 @@ fn opened(task: TaskSpec) -> Rig {
 
 fn worker(turns: serde_json::Value) -> TaskSpec {
     let mut task = spec(json!({ "turns": turns, "author": "worker" }));
-    task.policy.profile = Some("open".to_owned());
+    task.policy.profile = Some(Profile::Open);
     task
 }
 
