@@ -68,12 +68,12 @@ pub(crate) fn complete(
     task.workspace.kind = kind_of(options.place).or(task.workspace.kind);
     check_workspace(&task.workspace, &folder)?;
     checks::add(&mut task, options.check, library, &folder, options.json)?;
-    check_red_first(&task, &folder)?;
     library.check_scripts(&task.driver, &folder)?;
     let mut files = settle::files(&task.driver, &folder, &options)?;
     library.instruct(&mut task.driver, &folder)?;
     options.limits.replace(&mut task.budget);
     library.settle_models(&mut task.driver, task.budget.max_usd, &folder)?;
+    check_red_first(&task, &folder)?;
     library.settle_judges(&task.acceptance, task.budget.max_usd, &folder)?;
     let mut policy = library.policy()?;
     super::policy::choose_profile(&mut policy, options.place.profile.as_deref())?;

@@ -14,6 +14,7 @@ mod records;
 mod reopen;
 mod requests;
 mod rig;
+mod rollback;
 mod scenarios;
 mod servers;
 mod shell;
