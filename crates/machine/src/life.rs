@@ -52,6 +52,8 @@ impl Step<'_> {
         }
         self.state.data.attachment = Some(Attachment { owner, attended, draining: false });
         self.event(|| EventKind::Attached { owner, attended });
+        // Nobody knows who was at the files while nobody drove the task.
+        self.note_change();
         self.reissue();
     }
 

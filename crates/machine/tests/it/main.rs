@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod checkpoints;
 mod decisions;
 mod edge_cases;
 mod gate;
