@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod control;
 mod cost;
+mod criteria;
 mod environment;
 mod fake;
 mod gate;

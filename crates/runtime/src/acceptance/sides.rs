@@ -135,7 +135,7 @@ impl Sides {
         let changes =
             entries.into_iter().map(|entry| Change { path: entry.path, kind: entry.kind });
         let changes: Vec<Change> = changes.collect();
-        let lines = if changes.is_empty() { 0 } else { self.lines(&[])? };
+        let lines = if changes.is_empty() { 0 } else { self.lines()? };
         // One that is too long to be read whole is no use to a judge, and nothing else needs it.
         let patch =
             self.print(&["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--binary"]);
@@ -144,13 +144,25 @@ impl Sides {
     }
 
     /// How many lines were added and removed. What is not text counts by its line ends as well, so that nothing is
-    /// hidden by a byte that makes it so.
+    /// hidden by a byte that makes it so; that is why hunks are counted, and not what `--numstat` says.
     pub(super) fn all_lines(&self) -> Result<u64, String> {
-        self.lines(&["--text"])
+        let printed = self.print(&[
+            "diff-tree",
+            "-r",
+            "-p",
+            "-U0",
+            "--text",
+            "--no-color",
+            "--no-renames",
+            "--no-ext-diff",
+            "--no-textconv",
+        ])?;
+        let hunks = printed.split(|byte| *byte == b'\n').filter_map(hunk);
+        Ok(hunks.fold(0, u64::saturating_add))
     }
 
-    fn lines(&self, more: &[&str]) -> Result<u64, String> {
-        let hardened = [
+    fn lines(&self) -> Result<u64, String> {
+        let printed = self.print(&[
             "diff-tree",
             "-r",
             "-z",
@@ -158,8 +170,7 @@ impl Sides {
             "--no-renames",
             "--no-ext-diff",
             "--no-textconv",
-        ];
-        let printed = self.print(&[&hardened, more].concat())?;
+        ])?;
         let counts = printed.split(|byte| *byte == 0).map(|entry| {
             let mut parts = entry.split(|byte| *byte == b'\t').take(2);
             let mut next = || std::str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
@@ -255,6 +266,17 @@ fn alternate(objects: &str) -> String {
     }
 }
 
+/// The lines of a hunk without context, from its head: `@@ -1,2 +1 @@`. No line of content begins like that.
+fn hunk(line: &[u8]) -> Option<u64> {
+    let line = std::str::from_utf8(line.strip_prefix(b"@@ -")?.split(|byte| *byte == b'@').next()?);
+    let mut lines = 0u64;
+    for side in line.ok()?.split_whitespace() {
+        let count = side.split_once(',').map_or(Some(1), |(_, count)| count.parse().ok())?;
+        lines = lines.saturating_add(count);
+    }
+    Some(lines)
+}
+
 /// History as it was committed, not as a file beside it says.
 fn graftless(git: Git, folder: &Path, context: &Context<'_>) -> Git {
     Git {
@@ -284,5 +306,25 @@ impl Entry {
             before: side(mode_before, hash_before),
             after: side(mode_after, hash_after),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_head_of_a_hunk_tells_its_lines() {
+        assert_eq!(hunk(b"@@ -1,2 +1 @@"), Some(3));
+        assert_eq!(hunk(b"@@ -0,0 +1,40 @@ fn main()"), Some(40));
+        assert_eq!(hunk(b"@@ -7 +7 @@ \xff"), Some(2));
+        assert_eq!(hunk(b"+@@ -1,2 +1 @@"), None);
+        assert_eq!(hunk(b"--- a"), None);
+    }
+
+    #[test]
+    fn a_folder_with_a_colon_is_one_folder() {
+        assert_eq!(alternate("/a/b"), "/a/b");
+        assert_eq!(alternate("/a:b/\"c"), "\"/a:b/\\\"c\"");
     }
 }
