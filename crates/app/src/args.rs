@@ -60,7 +60,7 @@ EXIT CODES of run and resume:
   13  it waits: for a person, or to be resumed
   14  stuck: it went round in circles
   20  environment: the disk, the journal, the machine
-Other commands end with 0, 2 or 20; `doctor` and `journal verify` with 20 if something is wrong.
+`verify` ends with 10 if a receipt does not hold. Other commands end with 0, 2 or 20; `doctor` and `journal verify` with 20 if something is wrong.
 
 FILES:
   .drivetrain/policy.toml        what tasks may do without asking
@@ -191,6 +191,20 @@ EXAMPLES:
   drivetrain receipt 7k3 -o 7k3.receipt.json
   drivetrain receipt 7k3 --json | jq -r .result.tree")]
     Receipt(ReceiptArgs),
+
+    /// Check a receipt: is it whole, does the journal agree, and does it still hold
+    ///
+    /// RECEIPT is a file, or the id of a task of this journal. All of its criteria run again, in the sandbox, in clean
+    /// checkouts of exactly the tree that it names: from the task's own checkpoints, or, if the journal does not know the
+    /// task, from the repository of the current folder. In the latter case you are asked before anything runs.
+    ///
+    /// Ends with 0 if it holds, 10 if it does not or is forged, 2 if it is no receipt, 20 if it cannot be checked here.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain verify 7k3
+  drivetrain verify 7k3.receipt.json
+  drivetrain verify theirs.receipt.json --yes --json | jq -r .conclusion")]
+    Verify(VerifyArgs),
 
     /// Hold a task: what runs may end, nothing new begins
     #[command(after_long_help = "EXAMPLES:\n  drivetrain pause 7k3\n  drivetrain resume 7k3")]
@@ -623,6 +637,17 @@ pub(crate) struct ReceiptArgs {
     pub(crate) output: Option<PathBuf>,
 }
 
+/// Arguments of `verify`.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// A receipt's file, or the id of a verified task
+    pub(crate) receipt: String,
+
+    /// Run the commands of a receipt that the journal here does not know, without being asked
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
@@ -641,6 +666,10 @@ pub(crate) struct RunArgs {
     /// Let this model decide; script/FILE plays a script, without a network or a key
     #[arg(long, value_name = "PROVIDER/NAME", conflicts_with = "workflow")]
     pub(crate) model: Option<String>,
+
+    /// Let this coding agent work: claude, codex, gemini, opencode or one of your own; --model is then its model
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["workflow", "driver"])]
+    pub(crate) agent: Option<String>,
 
     #[command(flatten)]
     pub(crate) check: CheckArgs,
@@ -715,6 +744,10 @@ pub(crate) struct PlaceArgs {
     /// Work in a git worktree of its own; the default in a repository
     #[arg(long, help_heading = "Workspace")]
     pub(crate) worktree: bool,
+
+    /// Every command that checks must fail on the files as they were before, and pass on the result
+    #[arg(long, help_heading = "Acceptance")]
+    pub(crate) red_first: bool,
 
     /// Let the project's own files count for this task, without trusting them for good
     #[arg(long, help_heading = "Workspace")]

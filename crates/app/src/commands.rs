@@ -30,5 +30,6 @@ pub(crate) mod settle;
 pub(crate) mod show;
 pub(crate) mod tell;
 pub(crate) mod trust;
+pub(crate) mod verify;
 pub(crate) mod why;
 pub(crate) mod worktrees;

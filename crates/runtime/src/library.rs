@@ -4,6 +4,8 @@
 //! root; outside a repository only the folder itself counts, so that nothing is picked up from a shared
 //! parent. The nearest wins. Every reader is strict, and errors carry the file and the line.
 
+mod agents;
+
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -246,6 +248,7 @@ impl Library {
         }
         self.resolve_plugins(&mut task.driver)?;
         self.resolve_criteria(task, base)?;
+        agents::resolve(&mut task.driver)?;
         check(&task.driver, &task.acceptance, registry)
     }
 
@@ -275,7 +278,7 @@ impl Library {
     pub fn instruct(&self, driver: &mut DriverSpec, folder: &Path) -> Result<(), LibraryError> {
         let Some(pages) = self.instructions(folder)? else { return Ok(()) };
         let visited = composite::visit(&driver.name, &mut driver.config, &mut |name, config| {
-            if name == "llm" && config.is_object() {
+            if matches!(name, "llm" | "agent") && config.is_object() {
                 let own =
                     config["system"].as_str().map(|own| format!("{own}\n\n")).unwrap_or_default();
                 config["system"] = json!(format!("{own}{pages}"));

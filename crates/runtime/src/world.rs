@@ -209,6 +209,7 @@ impl World {
             asking,
             running: Arc::clone(&self.running),
             plugins: Arc::clone(&self.plugins),
+            agents: Arc::clone(&self.agents),
             gates: Arc::clone(&self.gates),
             servers: Arc::clone(&self.servers),
         }
@@ -498,6 +499,7 @@ struct Stopping {
     asking: EffectId,
     running: Arc<Running>,
     plugins: Arc<Plugins>,
+    agents: Arc<Agents>,
     gates: Arc<Gates>,
     servers: Arc<Mcp>,
 }
@@ -506,6 +508,7 @@ impl Stopping {
     /// Ends the programs of the worker; returns once nothing of it runs any more.
     fn stop(&self, cancel: &Cancel) -> Result<(), String> {
         self.wait(cancel)?;
+        self.agents.close(&self.task);
         self.plugins.close(self.task.as_str());
         self.gates.close(&self.task);
         self.servers.close(self.task.as_str());
@@ -624,7 +627,7 @@ impl Running {
 }
 
 #[derive(Debug)]
-struct JournalBlobs(Blobs);
+pub(crate) struct JournalBlobs(pub(crate) Blobs);
 
 impl BlobSink for JournalBlobs {
     fn put(&self, bytes: &[u8]) -> Result<String, String> {

@@ -91,6 +91,8 @@ pub(crate) struct Named {
     pub(crate) workflow: Option<String>,
     /// A model.
     pub(crate) model: Option<String>,
+    /// A coding agent.
+    pub(crate) agent: Option<String>,
 }
 
 impl RaceArgs {
@@ -108,6 +110,7 @@ impl RaceArgs {
             driver: named.driver,
             workflow: named.workflow,
             model: named.model,
+            agent: named.agent,
             check: self.check.clone(),
             limits,
             place: PlaceArgs { worktree: true, ..self.place.clone() },

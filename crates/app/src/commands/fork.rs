@@ -86,6 +86,7 @@ fn spec_of(
         driver: args.driver.as_deref(),
         workflow: args.workflow.as_deref(),
         model: args.model.as_deref(),
+        agent: None,
     };
     let acceptance = if args.check.is_empty() { old.acceptance.clone() } else { Vec::new() };
     let Some(driver) = driver_of(who, registry, &library)? else {

@@ -89,6 +89,7 @@ fn named(driver: &str) -> Result<Named, CommandError> {
     match driver.split_once(':') {
         _ if driver.is_empty() => Err(CommandError::usage("--drivers holds an empty name")
             .hint("names are separated by single commas")),
+        Some(("agent", agent)) => Ok(Named { agent: some(agent), ..Named::default() }),
         Some(("llm", model)) => Ok(Named { model: some(model), ..Named::default() }),
         Some(("workflow", name)) => Ok(Named { workflow: some(name), ..Named::default() }),
         None if driver.contains('/') => Ok(Named { model: some(driver), ..Named::default() }),

@@ -43,7 +43,10 @@ pub(crate) fn task_of(
     let folder = prepare::folder()?;
     let path = Path::new(&args.task);
     // A goal of one word may be the name of some file; with a driver at hand it is a goal.
-    let names_driver = args.driver.is_some() || args.workflow.is_some() || args.model.is_some();
+    let names_driver = args.driver.is_some()
+        || args.workflow.is_some()
+        || args.model.is_some()
+        || args.agent.is_some();
     let is_file = path.is_file() && (library::is_path(&args.task) || !names_driver);
     if !is_file && (looks_like_path(&args.task) || (path.is_dir() && !names_driver)) {
         return Err(no_file(&args.task));
@@ -57,6 +60,7 @@ pub(crate) fn task_of(
         driver: args.driver.as_deref(),
         workflow: args.workflow.as_deref(),
         model: args.model.as_deref(),
+        agent: args.agent.as_deref(),
     };
     let task = match (is_file, driver_of(who, registry, &library)?) {
         (true, None) => library.task(path, registry)?,
@@ -88,6 +92,8 @@ pub(crate) struct Who<'a> {
     pub(crate) workflow: Option<&'a str>,
     /// A model.
     pub(crate) model: Option<&'a str>,
+    /// A coding agent.
+    pub(crate) agent: Option<&'a str>,
 }
 
 /// The driver that was named; none if nobody was.
@@ -101,6 +107,13 @@ pub(crate) fn driver_of(
             name: "workflow".to_owned(),
             config: json!({ "workflow": workflow }),
         }));
+    }
+    if let Some(agent) = args.agent {
+        let config = match args.model {
+            Some(model) => json!({ "agent": agent, "model": model }),
+            None => json!({ "agent": agent }),
+        };
+        return Ok(Some(DriverSpec { name: "agent".to_owned(), config }));
     }
     if let Some(model) = args.model {
         return match args.driver {
@@ -124,6 +137,9 @@ pub(crate) fn driver_of(
             Some(near) => error.hint(format!("did you mean {near:?}?")),
             None => error,
         });
+    }
+    if name == "agent" {
+        return Err(CommandError::usage("it is not said which agent").hint("--agent claude"));
     }
     if matches!(name, "workflow" | "state_machine") {
         return Err(CommandError::usage(format!("the driver {name:?} has nothing to run"))

@@ -11,6 +11,7 @@ const COMMANDS: &[&str] = &[
     "log",
     "why",
     "receipt",
+    "verify",
     "pause",
     "cancel",
     "interrupt",
@@ -64,6 +65,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       log          Show everything that happened to a task
       why          Say why a task stopped or what it waits for, and what to type next
       receipt      Show the receipt of a verified task, or write it into a file
+      verify       Check a receipt: is it whole, does the journal agree, and does it still hold
       pause        Hold a task: what runs may end, nothing new begins
       cancel       End a task
       interrupt    Stop what runs and tell the driver

@@ -28,3 +28,4 @@ mod signals;
 mod stream;
 mod traffic;
 mod trust;
+mod verify;

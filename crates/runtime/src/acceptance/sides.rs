@@ -146,19 +146,7 @@ impl Sides {
     /// How many lines were added and removed. What is not text counts by its line ends as well, so that nothing is
     /// hidden by a byte that makes it so; that is why hunks are counted, and not what `--numstat` says.
     pub(super) fn all_lines(&self) -> Result<u64, String> {
-        let printed = self.print(&[
-            "diff-tree",
-            "-r",
-            "-p",
-            "-U0",
-            "--text",
-            "--no-color",
-            "--no-renames",
-            "--no-ext-diff",
-            "--no-textconv",
-        ])?;
-        let hunks = printed.split(|byte| *byte == b'\n').filter_map(hunk);
-        Ok(hunks.fold(0, u64::saturating_add))
+        count_hunks(&self.git, &self.base, &self.handed_over)
     }
 
     fn lines(&self) -> Result<u64, String> {
@@ -213,6 +201,18 @@ impl Sides {
     }
 }
 
+/// How many lines differ between the base and what was handed over, by [`Sides::all_lines`]'s rule.
+pub(super) fn count_lines(context: &Context<'_>) -> Result<u64, String> {
+    let claim = context.claim;
+    let (Some(base), Some(frozen)) = (claim.base, claim.frozen) else {
+        return Sides::of(context)?.all_lines();
+    };
+    // Both are checkpoints: where the user's repository is, and whether it still is, does not matter.
+    let store = Store::open(claim.task, context.places.state_home, context.cancel)?;
+    let git = store_git(&store, None, context)?;
+    count_hunks(&git, &store.tree(&base.name)?, &store.tree(&frozen.name)?)
+}
+
 impl Repository {
     /// The commit that the task's work is committed in.
     pub(super) fn tip(&self) -> Result<String, String> {
@@ -246,16 +246,46 @@ impl Repository {
         }
         let objects =
             self.ask(&["rev-parse", "--path-format=absolute", "--git-path", "objects"])?;
-        let objects_of_store = store.objects();
-        let own = objects_of_store.parent().unwrap_or(&objects_of_store);
-        let env = vec![
-            ("GIT_DIR".to_owned(), text(own)?),
-            ("GIT_ALTERNATE_OBJECT_DIRECTORIES".to_owned(), alternate(&objects)),
-            ("GIT_ATTR_SOURCE".to_owned(), checkpoint::EMPTY_TREE.to_owned()),
-        ];
-        let cwd = Some(own.to_owned());
-        Ok(Git { env, cwd, cancel: Some(context.cancel.clone()), ..Git::default() })
+        store_git(store, Some(&objects), context)
     }
+}
+
+/// A git in the directory of the checkpoints that also finds the objects in a folder.
+fn store_git(
+    store: &Store<'_>,
+    borrowed: Option<&str>,
+    context: &Context<'_>,
+) -> Result<Git, String> {
+    let objects = store.objects();
+    let own = objects.parent().unwrap_or(&objects);
+    let mut env = vec![
+        ("GIT_DIR".to_owned(), text(own)?),
+        ("GIT_ATTR_SOURCE".to_owned(), checkpoint::EMPTY_TREE.to_owned()),
+    ];
+    env.extend(
+        borrowed.map(|path| ("GIT_ALTERNATE_OBJECT_DIRECTORIES".to_owned(), alternate(path))),
+    );
+    let cwd = Some(own.to_owned());
+    Ok(Git { env, cwd, cancel: Some(context.cancel.clone()), ..Git::default() })
+}
+
+fn count_hunks(git: &Git, from: &str, to: &str) -> Result<u64, String> {
+    let arguments = [
+        "diff-tree",
+        "-r",
+        "-p",
+        "-U0",
+        "--text",
+        "--no-color",
+        "--no-renames",
+        "--no-ext-diff",
+        "--no-textconv",
+        from,
+        to,
+    ];
+    let printed = git.output(arguments.map(OsString::from).to_vec(), None)?.out;
+    let hunks = printed.split(|byte| *byte == b'\n').filter_map(hunk);
+    Ok(hunks.fold(0, u64::saturating_add))
 }
 
 /// Git splits the variable at colons unless a path is quoted as in C.

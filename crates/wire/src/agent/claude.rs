@@ -32,6 +32,7 @@ use super::table::CLAUDE;
 use control::{Open, Order};
 pub use means::means;
 use spending::Spending;
+pub(super) use start::launch;
 pub use start::{ClaudeKey, ClaudeOptions, PASSED, Session, command_line, environment};
 use turn::Turns;
 use voice::{Ending, Heard, Voice};

@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::OWN_SERVER;
+use super::super::{Launch, Session as Conversation, Started};
+use super::{ClaudeCodec, OWN_SERVER};
 use crate::agent::table::Version;
 
 /// The first version that refuses a call whose hook failed. Those before it run the call.
@@ -266,6 +267,36 @@ pub fn environment(
     }
     variables.sort();
     variables
+}
+
+/// How it is started for a task: as strictly as it can be, and with a key that is worth nothing where a gateway asks in
+/// its place.
+pub(in super::super) fn launch(launch: &Launch<'_>) -> Started {
+    let session = match launch.session {
+        Conversation::New(id) => Session::New(id.to_owned()),
+        Conversation::Resume(id) => Session::Resume(id.to_owned()),
+    };
+    let mut options = ClaudeOptions::new(session, launch.home);
+    options.version = launch.version.to_owned();
+    options.model.clone_from(&launch.program.model);
+    options.temporary = Some(format!("{}/tmp", launch.home));
+    if let Some(mode) = &launch.program.mode {
+        options.mode.clone_from(mode);
+    }
+    if let Some(gateway) = launch.gateway {
+        options.base_url = Some(gateway.to_owned());
+        options.key = Some(ClaudeKey::new("drivetrain"));
+    }
+    let mut argv = launch.program.command.clone();
+    argv.extend(command_line(&options, false));
+    let mut env = environment(&options, &[]);
+    env.extend(launch.program.env.clone());
+    Started {
+        argv,
+        env,
+        files: vec![("tmp/.keep".to_owned(), String::new())],
+        codec: Box::new(ClaudeCodec::new(&options, Vec::new(), launch.seed)),
+    }
 }
 
 fn settings() -> Value {
