@@ -59,6 +59,8 @@ fn the_main_help_names_commands_exit_codes_and_files() {
     Commands:
       run          Drive a task in the foreground, from a file or from a goal in words
       chat         Talk with a model about a task, line by line
+      race         Let several drivers work on the same goal, each in a worktree of its own; one of them
+                   wins
       resume       Go on with a task that was interrupted, paused or put to rest
       list         List tasks, newest first
       show         Show one task: goal, standing, spend, criteria, workspace
@@ -78,6 +80,12 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       approvals    List everything that people are asked, of all open tasks
       resolve      Say what became of a call in doubt
       hand-over    Let another driver decide from here on; workspace, history and budget stay
+      diff         Show what a task changed
+      checkpoints  List the states of a task's workspace that are kept
+      rollback     Give a task's workspace an earlier state, exactly, and so that it can be undone
+      apply        Hand what a task proved to your checkout, as one commit
+      fork         Begin a new task with the files of any checkpoint of an old one
+      worktrees    List the worktrees of tasks, and take away those that nobody needs
       init         Write a commented .drivetrain/ for this project; nothing is overwritten
       doctor       Say what is missing on this machine and how to mend it
       sandbox      Try the sandbox by hand, or see what it shows
@@ -120,7 +128,8 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       13  it waits: for a person, or to be resumed
       14  stuck: it went round in circles
       20  environment: the disk, the journal, the machine
-    Other commands end with 0, 2 or 20; `doctor` and `journal verify` with 20 if something is wrong.
+    `verify` ends with 10 if a receipt does not hold. Other commands end with 0, 2 or 20; `doctor` and
+    `journal verify` with 20 if something is wrong.
 
     FILES:
       .drivetrain/policy.toml        what tasks may do without asking
@@ -150,7 +159,7 @@ fn every_command_describes_itself_with_an_example() {
         assert!(help.contains("--json"), "{command}");
         assert!(command.contains(' ') || help.contains("EXAMPLES:"), "{command}");
     }
-    insta::assert_snapshot!(environment.ok(&["run", "--help"]), @r"
+    insta::assert_snapshot!(environment.ok(&["run", "--help"]), @r#"
     Drive a task in the foreground, from a file or from a goal in words
 
     TASK is a task file (TOML or YAML), or the goal itself. The task is journaled step by step: kill it
@@ -179,8 +188,9 @@ fn every_command_describes_itself_with_an_example() {
           --model <PROVIDER/NAME>
               Let this model decide; script/FILE plays a script, without a network or a key
 
-          --check <COMMAND>
-              A command that must succeed before the task counts as done (repeatable)
+          --agent <NAME>
+              Let this coding agent work: claude, codex, gemini, opencode or one of your own; --model is
+              then its model
 
           --unattended
               Ask nobody: what a person would have to decide is refused or waits, as the policy says
@@ -193,6 +203,30 @@ fn every_command_describes_itself_with_an_example() {
 
       -h, --help
               Print help (see a summary with '-h')
+
+    Checks:
+          --check <COMMAND|auto>
+              A command that must succeed before the task counts as done (repeatable); auto finds the
+              project's own tests
+
+          --repeat <N>
+              Run every command this often: it must pass each time
+
+          --protect <PATTERN>
+              Paths that must stay as they are, such as 'tests/**'; '!PATH' excepts some (repeatable)
+
+          --protect-framework
+              Files that steer tests and builds must stay as they are: conftest.py, manifests,
+              Makefiles, CI, …
+
+          --judge <PROVIDER/NAME>
+              A model that judges what was done by --rubric, once everything else has passed
+
+          --rubric <TEXT|@FILE>
+              What the judge judges by: text, or @FILE
+
+          --judge-decides
+              The judge's no fails the work; otherwise it is only told
 
     Budget:
           --max-turns <N>
@@ -237,6 +271,11 @@ fn every_command_describes_itself_with_an_example() {
           --trust
               Let the project's own files count for this task, without trusting them for good
 
+    Acceptance:
+          --red-first
+              Every command that checks must fail on the files as they were before, and pass on the
+              result
+
     Sandbox:
           --sandbox <LEVEL>
               How strong: full, or reduced where the system has no namespaces
@@ -261,7 +300,7 @@ fn every_command_describes_itself_with_an_example() {
           Without a terminal, the lines of standard input are the decisions
       drivetrain run task.toml --json | jq -r .type
           One event a line; the last is task_finished with outcome and exit_code
-    ");
+    "#);
     let help = environment.ok(&["chat", "--help"]);
     insta::assert_snapshot!(help.split("Options:").next().unwrap(), @"
     Talk with a model about a task, line by line
