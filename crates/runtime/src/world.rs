@@ -196,6 +196,11 @@ impl World {
         }
     }
 
+    /// What checks the criteria of a task outside of its life: its tools, and where checkouts are made.
+    pub fn ground(&self, task: &TaskId) -> (ToolServices, PathBuf) {
+        (self.tools_of(task), self.checkouts.clone())
+    }
+
     /// What the tools of a task need.
     fn tools_of(&self, task: &TaskId) -> ToolServices {
         let passages = Some(self.home.passages(task));

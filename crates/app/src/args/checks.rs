@@ -18,6 +18,10 @@ pub(crate) struct CheckArgs {
     )]
     pub(crate) repeat: Option<u32>,
 
+    /// Every command must fail on the files as they were before the task, and pass on those it hands over
+    #[arg(long, help_heading = "Checks")]
+    pub(crate) red_first: bool,
+
     /// Paths that must stay as they are, such as 'tests/**'; '!PATH' excepts some (repeatable)
     #[arg(long, value_name = "PATTERN", help_heading = "Checks")]
     pub(crate) protect: Vec<String>,

@@ -32,17 +32,20 @@ pub(crate) fn add(
     }
     protect(task, args)?;
     if let Some(times) = args.repeat {
-        let mut any = false;
         for criterion in &mut task.acceptance {
             if let Criterion::Shell { repeat, .. } = criterion {
                 *repeat = times;
-                any = true;
             }
         }
-        if !any {
-            return Err(CommandError::usage("--repeat is for commands, and no check is one")
-                .hint("--check COMMAND adds one"));
-        }
+    }
+    let is_command = |criterion: &Criterion| matches!(criterion, Criterion::Shell { .. });
+    let option = if args.red_first { "--red-first" } else { "--repeat" };
+    if (args.red_first || args.repeat.is_some()) && !task.acceptance.iter().any(is_command) {
+        return Err(CommandError::usage(format!("{option} is for commands, and no check is one"))
+            .hint("--check COMMAND adds one"));
+    }
+    if args.red_first {
+        Criterion::require_red_first(&mut task.acceptance);
     }
     Ok(())
 }

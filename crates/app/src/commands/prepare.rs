@@ -68,19 +68,13 @@ pub(crate) fn complete(
     task.workspace.kind = kind_of(options.place).or(task.workspace.kind);
     check_workspace(&task.workspace, &folder)?;
     checks::add(&mut task, options.check, library, &folder, options.json)?;
-    if options.place.red_first && !Criterion::require_red_first(&mut task.acceptance) {
-        return Err(CommandError::usage(
-            "--red-first is for commands, and nothing checks this task",
-        )
-        .hint("say what must fail before and pass after with --check COMMAND"));
-    }
     library.check_scripts(&task.driver, &folder)?;
     let mut files = settle::files(&task.driver, &folder, &options)?;
     library.instruct(&mut task.driver, &folder)?;
     options.limits.replace(&mut task.budget);
     library.settle_models(&mut task.driver, task.budget.max_usd, &folder)?;
-    library.settle_judges(&task.acceptance, task.budget.max_usd, &folder)?;
     check_red_first(&task, &folder)?;
+    library.settle_judges(&task.acceptance, task.budget.max_usd, &folder)?;
     let mut policy = library.policy()?;
     super::policy::choose_profile(&mut policy, options.place.profile.as_deref())?;
     let servers = trust::servers_for(options.home, &folder, &task.driver, options.json)?;

@@ -5,6 +5,13 @@ use crate::environment::TestEnvironment;
 const COMMANDS: &[&str] = &[
     "run",
     "chat",
+    "race",
+    "queue",
+    "queue add",
+    "queue list",
+    "queue show",
+    "queue run",
+    "queue drop",
     "resume",
     "list",
     "show",
@@ -24,6 +31,12 @@ const COMMANDS: &[&str] = &[
     "approvals",
     "resolve",
     "hand-over",
+    "diff",
+    "checkpoints",
+    "rollback",
+    "apply",
+    "fork",
+    "worktrees",
     "init",
     "doctor",
     "sandbox",
@@ -41,6 +54,8 @@ const COMMANDS: &[&str] = &[
     "journal verify",
     "journal export",
     "fake model",
+    "worktrees list",
+    "worktrees clean",
     "sandbox run",
     "sandbox show",
 ];
@@ -61,6 +76,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       chat         Talk with a model about a task, line by line
       race         Let several drivers work on the same goal, each in a worktree of its own; one of them
                    wins
+      queue        Put verified tasks into a branch, one at a time
       resume       Go on with a task that was interrupted, paused or put to rest
       list         List tasks, newest first
       show         Show one task: goal, standing, spend, criteria, workspace
@@ -128,8 +144,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       13  it waits: for a person, or to be resumed
       14  stuck: it went round in circles
       20  environment: the disk, the journal, the machine
-    `verify` ends with 10 if a receipt does not hold. Other commands end with 0, 2 or 20; `doctor` and
-    `journal verify` with 20 if something is wrong.
+    Other commands end with 0, 2 or 20; `doctor` and `journal verify` with 20 if something is wrong.
 
     FILES:
       .drivetrain/policy.toml        what tasks may do without asking
@@ -159,7 +174,7 @@ fn every_command_describes_itself_with_an_example() {
         assert!(help.contains("--json"), "{command}");
         assert!(command.contains(' ') || help.contains("EXAMPLES:"), "{command}");
     }
-    insta::assert_snapshot!(environment.ok(&["run", "--help"]), @r#"
+    insta::assert_snapshot!(environment.ok(&["run", "--help"]), @r"
     Drive a task in the foreground, from a file or from a goal in words
 
     TASK is a task file (TOML or YAML), or the goal itself. The task is journaled step by step: kill it
@@ -188,9 +203,8 @@ fn every_command_describes_itself_with_an_example() {
           --model <PROVIDER/NAME>
               Let this model decide; script/FILE plays a script, without a network or a key
 
-          --agent <NAME>
-              Let this coding agent work: claude, codex, gemini, opencode or one of your own; --model is
-              then its model
+          --check <COMMAND>
+              A command that must succeed before the task counts as done (repeatable)
 
           --unattended
               Ask nobody: what a person would have to decide is refused or waits, as the policy says
@@ -203,30 +217,6 @@ fn every_command_describes_itself_with_an_example() {
 
       -h, --help
               Print help (see a summary with '-h')
-
-    Checks:
-          --check <COMMAND|auto>
-              A command that must succeed before the task counts as done (repeatable); auto finds the
-              project's own tests
-
-          --repeat <N>
-              Run every command this often: it must pass each time
-
-          --protect <PATTERN>
-              Paths that must stay as they are, such as 'tests/**'; '!PATH' excepts some (repeatable)
-
-          --protect-framework
-              Files that steer tests and builds must stay as they are: conftest.py, manifests,
-              Makefiles, CI, …
-
-          --judge <PROVIDER/NAME>
-              A model that judges what was done by --rubric, once everything else has passed
-
-          --rubric <TEXT|@FILE>
-              What the judge judges by: text, or @FILE
-
-          --judge-decides
-              The judge's no fails the work; otherwise it is only told
 
     Budget:
           --max-turns <N>
@@ -271,11 +261,6 @@ fn every_command_describes_itself_with_an_example() {
           --trust
               Let the project's own files count for this task, without trusting them for good
 
-    Acceptance:
-          --red-first
-              Every command that checks must fail on the files as they were before, and pass on the
-              result
-
     Sandbox:
           --sandbox <LEVEL>
               How strong: full, or reduced where the system has no namespaces
@@ -300,7 +285,7 @@ fn every_command_describes_itself_with_an_example() {
           Without a terminal, the lines of standard input are the decisions
       drivetrain run task.toml --json | jq -r .type
           One event a line; the last is task_finished with outcome and exit_code
-    "#);
+    ");
     let help = environment.ok(&["chat", "--help"]);
     insta::assert_snapshot!(help.split("Options:").next().unwrap(), @"
     Talk with a model about a task, line by line
