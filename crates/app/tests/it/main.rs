@@ -9,6 +9,7 @@ mod commands;
 mod config;
 mod control;
 mod cost;
+mod criteria;
 mod diff;
 mod environment;
 mod fake;

@@ -135,7 +135,7 @@ impl Sides {
         let changes =
             entries.into_iter().map(|entry| Change { path: entry.path, kind: entry.kind });
         let changes: Vec<Change> = changes.collect();
-        let lines = if changes.is_empty() { 0 } else { self.lines(&[])? };
+        let lines = if changes.is_empty() { 0 } else { self.lines()? };
         // One that is too long to be read whole is no use to a judge, and nothing else needs it.
         let patch =
             self.print(&["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--binary"]);
@@ -144,13 +144,13 @@ impl Sides {
     }
 
     /// How many lines were added and removed. What is not text counts by its line ends as well, so that nothing is
-    /// hidden by a byte that makes it so.
+    /// hidden by a byte that makes it so; that is why hunks are counted, and not what `--numstat` says.
     pub(super) fn all_lines(&self) -> Result<u64, String> {
-        self.lines(&["--text"])
+        count_hunks(&self.git, &self.base, &self.handed_over)
     }
 
-    fn lines(&self, more: &[&str]) -> Result<u64, String> {
-        let hardened = [
+    fn lines(&self) -> Result<u64, String> {
+        let printed = self.print(&[
             "diff-tree",
             "-r",
             "-z",
@@ -158,8 +158,7 @@ impl Sides {
             "--no-renames",
             "--no-ext-diff",
             "--no-textconv",
-        ];
-        let printed = self.print(&[&hardened, more].concat())?;
+        ])?;
         let counts = printed.split(|byte| *byte == 0).map(|entry| {
             let mut parts = entry.split(|byte| *byte == b'\t').take(2);
             let mut next = || std::str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
@@ -202,6 +201,18 @@ impl Sides {
     }
 }
 
+/// How many lines differ between the base and what was handed over, by [`Sides::all_lines`]'s rule.
+pub(super) fn count_lines(context: &Context<'_>) -> Result<u64, String> {
+    let claim = context.claim;
+    let (Some(base), Some(frozen)) = (claim.base, claim.frozen) else {
+        return Sides::of(context)?.all_lines();
+    };
+    // Both are checkpoints: where the user's repository is, and whether it still is, does not matter.
+    let store = Store::open(claim.task, context.places.state_home, context.cancel)?;
+    let git = store_git(&store, None, context)?;
+    count_hunks(&git, &store.tree(&base.name)?, &store.tree(&frozen.name)?)
+}
+
 impl Repository {
     /// The commit that the task's work is committed in.
     pub(super) fn tip(&self) -> Result<String, String> {
@@ -235,16 +246,46 @@ impl Repository {
         }
         let objects =
             self.ask(&["rev-parse", "--path-format=absolute", "--git-path", "objects"])?;
-        let objects_of_store = store.objects();
-        let own = objects_of_store.parent().unwrap_or(&objects_of_store);
-        let env = vec![
-            ("GIT_DIR".to_owned(), text(own)?),
-            ("GIT_ALTERNATE_OBJECT_DIRECTORIES".to_owned(), alternate(&objects)),
-            ("GIT_ATTR_SOURCE".to_owned(), checkpoint::EMPTY_TREE.to_owned()),
-        ];
-        let cwd = Some(own.to_owned());
-        Ok(Git { env, cwd, cancel: Some(context.cancel.clone()), ..Git::default() })
+        store_git(store, Some(&objects), context)
     }
+}
+
+/// A git in the directory of the checkpoints that also finds the objects in a folder.
+fn store_git(
+    store: &Store<'_>,
+    borrowed: Option<&str>,
+    context: &Context<'_>,
+) -> Result<Git, String> {
+    let objects = store.objects();
+    let own = objects.parent().unwrap_or(&objects);
+    let mut env = vec![
+        ("GIT_DIR".to_owned(), text(own)?),
+        ("GIT_ATTR_SOURCE".to_owned(), checkpoint::EMPTY_TREE.to_owned()),
+    ];
+    env.extend(
+        borrowed.map(|path| ("GIT_ALTERNATE_OBJECT_DIRECTORIES".to_owned(), alternate(path))),
+    );
+    let cwd = Some(own.to_owned());
+    Ok(Git { env, cwd, cancel: Some(context.cancel.clone()), ..Git::default() })
+}
+
+fn count_hunks(git: &Git, from: &str, to: &str) -> Result<u64, String> {
+    let arguments = [
+        "diff-tree",
+        "-r",
+        "-p",
+        "-U0",
+        "--text",
+        "--no-color",
+        "--no-renames",
+        "--no-ext-diff",
+        "--no-textconv",
+        from,
+        to,
+    ];
+    let printed = git.output(arguments.map(OsString::from).to_vec(), None)?.out;
+    let hunks = printed.split(|byte| *byte == b'\n').filter_map(hunk);
+    Ok(hunks.fold(0, u64::saturating_add))
 }
 
 /// Git splits the variable at colons unless a path is quoted as in C.
@@ -253,6 +294,17 @@ fn alternate(objects: &str) -> String {
         true => format!("\"{}\"", objects.replace('\\', "\\\\").replace('"', "\\\"")),
         false => objects.to_owned(),
     }
+}
+
+/// The lines of a hunk without context, from its head: `@@ -1,2 +1 @@`. No line of content begins like that.
+fn hunk(line: &[u8]) -> Option<u64> {
+    let line = std::str::from_utf8(line.strip_prefix(b"@@ -")?.split(|byte| *byte == b'@').next()?);
+    let mut lines = 0u64;
+    for side in line.ok()?.split_whitespace() {
+        let count = side.split_once(',').map_or(Some(1), |(_, count)| count.parse().ok())?;
+        lines = lines.saturating_add(count);
+    }
+    Some(lines)
 }
 
 /// History as it was committed, not as a file beside it says.
@@ -284,5 +336,25 @@ impl Entry {
             before: side(mode_before, hash_before),
             after: side(mode_after, hash_after),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_head_of_a_hunk_tells_its_lines() {
+        assert_eq!(hunk(b"@@ -1,2 +1 @@"), Some(3));
+        assert_eq!(hunk(b"@@ -0,0 +1,40 @@ fn main()"), Some(40));
+        assert_eq!(hunk(b"@@ -7 +7 @@ \xff"), Some(2));
+        assert_eq!(hunk(b"+@@ -1,2 +1 @@"), None);
+        assert_eq!(hunk(b"--- a"), None);
+    }
+
+    #[test]
+    fn a_folder_with_a_colon_is_one_folder() {
+        assert_eq!(alternate("/a/b"), "/a/b");
+        assert_eq!(alternate("/a:b/\"c"), "\"/a:b/\\\"c\"");
     }
 }

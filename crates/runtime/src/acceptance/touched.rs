@@ -4,7 +4,7 @@ use machine::acceptance::touched::{Finding, Touching};
 use machine::task::{Criterion, CriterionResult, CustomCheck};
 
 use super::difference::all_touched;
-use super::sides::Sides;
+use super::sides::count_lines;
 use super::{Ground, Trouble};
 
 /// Whether a criterion needs to know what differs.
@@ -38,9 +38,7 @@ pub(super) fn check_lines(ground: &Ground<'_>, most: u64) -> Result<CriterionRes
     ground.compared.clone().map_err(Trouble::Failed)?;
     let lines = match ground.difference.changes.is_empty() {
         true => 0,
-        false => Sides::of(&ground.context)
-            .and_then(|sides| sides.all_lines())
-            .map_err(Trouble::Failed)?,
+        false => count_lines(&ground.context).map_err(Trouble::Failed)?,
     };
     let told = format!("{lines} lines were added and removed, at most {most} may be");
     Ok(result(Finding { passed: lines <= most, evidence: told }))
