@@ -2,8 +2,9 @@
 
 use machine::driver::Wait;
 use machine::input::{Command, Signal};
+use machine::policy::budget::Budget;
 use machine::state::{Phase, Standing};
-use machine::task::{DriverSpec, Outcome};
+use machine::task::Outcome;
 use machine::tool::ToolResult;
 use machine::verdict::Checkpoint;
 use serde_json::json;
@@ -128,12 +129,18 @@ fn a_task_that_ended_goes_back_in_its_files_alone() {
 
 #[test]
 fn a_task_that_goes_on_after_its_end_goes_back_first() {
-    let mut rig = Rig::started(spec(json!({ "turns": [[shell("a")]], "give_up": "no idea" })));
-    rig.command(Command::Cancel { reason: String::new() });
+    let mut limited = spec(json!({ "turns": [[shell("a")], [shell("b")]] }));
+    limited.budget.max_turns = Some(1);
+    let mut rig = Rig::started(limited);
+    rig.ended(2, ToolResult::ok(""));
+    assert!(rig.told().contains("budget_exhausted"), "{}", rig.told());
     rig.command(to("x"));
-    let driver = DriverSpec { name: "user".to_owned(), config: json!({}) };
-    rig.command(Command::HandOver(driver));
-    assert!(rig.told().contains("rejected"), "cancelled stays cancelled: {}", rig.told());
+    rig.command(Command::Raise(Budget { max_turns: Some(9), ..Budget::default() }));
+    rig.attach(false);
+    assert!(rig.told().contains("restore#"), "{}", rig.told());
+    assert!(!rig.told().contains("turn_started"), "{}", rig.told());
+    restored(&mut rig, undo());
+    assert!(rig.told().contains("turn_started"), "{}", rig.told());
 }
 
 #[test]
