@@ -1,11 +1,15 @@
 //! The command line as data: every command with its help and examples. Nothing is done here.
 
+mod race;
+
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use machine::id::CallId;
 use machine::policy::budget::Budget;
 use machine::time::Span;
+
+pub(crate) use race::{Named, RaceArgs};
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -54,7 +58,7 @@ EXIT CODES of run and resume:
   13  it waits: for a person, or to be resumed
   14  stuck: it went round in circles
   20  environment: the disk, the journal, the machine
-Other commands end with 0, 2 or 20; `doctor` and `journal verify` with 20 if something is wrong.
+`verify` ends with 10 if a receipt does not hold. Other commands end with 0, 2 or 20; `doctor` and `journal verify` with 20 if something is wrong.
 
 FILES:
   .drivetrain/policy.toml        what tasks may do without asking
@@ -113,6 +117,29 @@ EXAMPLES:
       Without a terminal, each line is said once the model waits; the end of input leaves")]
     Chat(ChatArgs),
 
+    /// Let several drivers work on the same goal, each in a worktree of its own; one of them wins
+    ///
+    /// Each racer is a task like any other, on a branch of its own, and all have the same criteria. The first one whose
+    /// claim is verified wins and the others are cancelled; with --pick smallest all run to their end, and of the
+    /// verified ones the one that changed the fewest lines wins. Nothing of a loser is removed.
+    ///
+    /// Nobody is asked anything here: what a person has to decide is refused or waits, as the policy says. Ctrl-C lets
+    /// running steps end; `race --resume ID` or `resume --all` goes on, by the same rule.
+    ///
+    /// Ends with 0 if somebody won; with 13 if somebody still can, once resumed; otherwise with the code that all racers
+    /// ended with, or 10 if they ended in different ways.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain race 'mend the parser' --drivers anthropic/NAME,openai/NAME --check 'cargo test'
+  drivetrain race 'mend it' --drivers llm:local/NAME,workflow:repair,external:mender --check 'make test'
+  drivetrain race 'mend it' --drivers local/NAME,local/NAME,local/NAME --pick smallest --check 'make test'
+      The same driver several times is fine
+  drivetrain race task.toml --drivers anthropic/NAME,openai/NAME --total-usd 3
+      Three dollars for all together, shared out evenly
+  drivetrain race --resume 7k3
+  drivetrain race task.toml --drivers a/b,c/d --json | jq 'select(.type == \"race_finished\")'")]
+    Race(RaceArgs),
+
     /// Go on with a task that was interrupted, paused or put to rest
     ///
     /// Goes on from the last thing that was journaled, in the foreground. A task that another process drives and
@@ -151,6 +178,31 @@ EXAMPLES:
     /// Say why a task stopped or what it waits for, and what to type next
     #[command(after_long_help = "EXAMPLES:\n  drivetrain why 7k3")]
     Why(TaskArgs),
+
+    /// Show the receipt of a verified task, or write it into a file
+    ///
+    /// What was asked, which files were handed over, what was run on them and what came of it, bound to the record of the
+    /// journal that holds the verdict. It is made of the journal alone. `drivetrain verify` runs it again.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain receipt 7k3
+  drivetrain receipt 7k3 -o 7k3.receipt.json
+  drivetrain receipt 7k3 --json | jq -r .result.tree")]
+    Receipt(ReceiptArgs),
+
+    /// Check a receipt: is it whole, does the journal agree, and does it still hold
+    ///
+    /// RECEIPT is a file, or the id of a task of this journal. All of its criteria run again, in the sandbox, in clean
+    /// checkouts of exactly the tree that it names: from the task's own checkpoints, or, if the journal does not know the
+    /// task, from the repository of the current folder. In the latter case you are asked before anything runs.
+    ///
+    /// Ends with 0 if it holds, 10 if it does not or is forged, 2 if it is no receipt, 20 if it cannot be checked here.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain verify 7k3
+  drivetrain verify 7k3.receipt.json
+  drivetrain verify theirs.receipt.json --yes --json | jq -r .conclusion")]
+    Verify(VerifyArgs),
 
     /// Hold a task: what runs may end, nothing new begins
     #[command(after_long_help = "EXAMPLES:\n  drivetrain pause 7k3\n  drivetrain resume 7k3")]
@@ -241,6 +293,87 @@ EXAMPLES:
         drivetrain hand-over 7k3 --driver workflow --config '{\"workflow\": \"repair\"}'"
     )]
     HandOver(HandOverArgs),
+
+    /// Show what a task changed
+    ///
+    /// Compares the task's base with its workspace as it is, or, once it has ended, with the tree that it handed over.
+    /// Piped, the patch is printed byte for byte and applies with `git apply`; on a terminal, characters that would steer
+    /// it are shown as escapes.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain diff 7k3
+  drivetrain diff 7k3 --stat
+  drivetrain diff 7k3 --from 2 --to 3
+      Between two checkpoints
+  drivetrain diff 7k3 | git apply --check
+  drivetrain diff 7k3 --json | jq -r '.paths[].path'")]
+    Diff(DiffArgs),
+
+    /// List the states of a task's workspace that are kept
+    ///
+    /// One is kept before anything changes and with every claim. Each has a number, which rollback, fork and diff take.
+    #[command(after_long_help = "EXAMPLES:\n  drivetrain checkpoints 7k3\n  \
+        drivetrain checkpoints 7k3 --json | jq '.checkpoints[-1].tree'")]
+    Checkpoints(TaskArgs),
+
+    /// Give a task's workspace an earlier state, exactly, and so that it can be undone
+    ///
+    /// Files that are new, links, modes and empty folders too; what git ignores stays as it is. What runs in a task that
+    /// is driven is stopped first, and its driver is told. A task that has ended goes back in its files alone: what it
+    /// proved stays proven.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain rollback 7k3 --to 2 --preview
+      Says what would change, and changes nothing
+  drivetrain rollback 7k3 --to 2
+  drivetrain rollback 7k3 --to 5
+      Undoes it: the state before was kept, and its number was printed")]
+    Rollback(RollbackArgs),
+
+    /// Hand what a task proved to your checkout, as one commit
+    ///
+    /// Exactly the tree that was verified. Refused if it was not verified, over uncommitted changes, if your branch has
+    /// moved since, and if a file of yours that git does not know is in the way; nothing changes then. No hook, filter
+    /// or other program of the repository runs.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain apply 7k3
+  drivetrain apply 7k3 --no-commit
+      Changes your files and index, and commits nothing
+  drivetrain apply 7k3 --onto review/7k3
+      A branch of its own: neither your files nor your branch are touched
+  drivetrain apply 7k3 --merge
+      Your branch has moved: merge; a conflict changes nothing
+  drivetrain apply 7k3 --patch 7k3.patch")]
+    Apply(ApplyArgs),
+
+    /// Begin a new task with the files of any checkpoint of an old one
+    ///
+    /// Goal, criteria, policy, budget and driver are those of the old task unless others are given. The new task has a
+    /// worktree and a branch of its own, and all checkpoints up to the one that it begins with.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain fork 7k3 --at 2
+  drivetrain fork 7k3 --at 2 --driver user
+  drivetrain fork 7k3 --at 3 --goal 'the same without the new dependency' --check 'cargo test'
+  drivetrain fork 7k3 --at 3 --base here
+      Counts changes from there, not from where the old task began")]
+    Fork(ForkArgs),
+
+    /// List the worktrees of tasks, and take away those that nobody needs
+    ///
+    /// A worktree goes only if its task has ended and everything in it is in a branch of yours, or as it began. Nothing
+    /// is ever forced.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain worktrees
+  drivetrain worktrees clean --dry-run
+  drivetrain worktrees clean --older-than 7d
+  drivetrain worktrees clean 7k3")]
+    Worktrees {
+        #[command(subcommand)]
+        command: Option<WorktreesCmd>,
+    },
 
     /// Write a commented .drivetrain/ for this project; nothing is overwritten
     #[command(
@@ -462,7 +595,7 @@ pub(crate) struct SandboxRunArgs {
 }
 
 /// The walls around what a task starts.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Clone, Args, Default)]
 pub(crate) struct WallArgs {
     /// How strong: full, or reduced where the system has no namespaces
     #[arg(long, value_name = "LEVEL", value_parser = ["full", "reduced"], help_heading = "Sandbox")]
@@ -491,6 +624,28 @@ pub(crate) struct TaskArgs {
     pub(crate) id: String,
 }
 
+/// Arguments of `receipt`.
+#[derive(Debug, Args)]
+pub(crate) struct ReceiptArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+
+    /// Write it into this new file
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// Arguments of `verify`.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// A receipt's file, or the id of a verified task
+    pub(crate) receipt: String,
+
+    /// Run the commands of a receipt that the journal here does not know, without being asked
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
@@ -509,6 +664,10 @@ pub(crate) struct RunArgs {
     /// Let this model decide; script/FILE plays a script, without a network or a key
     #[arg(long, value_name = "PROVIDER/NAME", conflicts_with = "workflow")]
     pub(crate) model: Option<String>,
+
+    /// Let this coding agent work: claude, codex, gemini, opencode or one of your own; --model is then its model
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["workflow", "driver"])]
+    pub(crate) agent: Option<String>,
 
     /// A command that must succeed before the task counts as done (repeatable)
     #[arg(long, value_name = "COMMAND")]
@@ -568,7 +727,7 @@ pub(crate) struct ChatArgs {
 }
 
 /// Where a task works, and what it may do there.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Clone, Args, Default)]
 pub(crate) struct PlaceArgs {
     /// What it may do where no rule says anything: read-only, dev or open; in place of what policy files name
     #[arg(long, value_name = "NAME", help_heading = "Permissions")]
@@ -586,13 +745,17 @@ pub(crate) struct PlaceArgs {
     #[arg(long, help_heading = "Workspace")]
     pub(crate) worktree: bool,
 
+    /// Every command that checks must fail on the files as they were before, and pass on the result
+    #[arg(long, help_heading = "Acceptance")]
+    pub(crate) red_first: bool,
+
     /// Let the project's own files count for this task, without trusting them for good
     #[arg(long, help_heading = "Workspace")]
     pub(crate) trust: bool,
 }
 
 /// Where the answers of models come from.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct TrafficArgs {
     /// Write every exchange with a model's server into this folder, without keys
     #[arg(long, value_name = "DIR", help_heading = "Model traffic")]
@@ -604,7 +767,7 @@ pub(crate) struct TrafficArgs {
 }
 
 /// How a task is watched.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct ScreenArgs {
     /// Ask nobody: what a person would have to decide is refused or waits, as the policy says
     #[arg(long)]
@@ -620,7 +783,7 @@ pub(crate) struct ScreenArgs {
 }
 
 /// Limits.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Clone, Args, Default)]
 pub(crate) struct Limits {
     /// Decisions of the driver
     #[arg(long, value_name = "N", help_heading = "Budget")]
@@ -648,7 +811,7 @@ pub(crate) struct Limits {
     pub(crate) max_context_overflows: Option<u64>,
 }
 
-fn money(text: &str) -> Result<f64, String> {
+pub(crate) fn money(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(amount) if amount.is_finite() && amount >= 0.0 => Ok(amount),
         _ => Err("expected an amount such as 2.50".to_owned()),
@@ -683,6 +846,178 @@ impl Limits {
         budget.max_consecutive_errors =
             given.max_consecutive_errors.or(budget.max_consecutive_errors);
         budget.max_context_overflows = given.max_context_overflows.or(budget.max_context_overflows);
+    }
+}
+
+/// Arguments of `diff`.
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+
+    /// Begin at this checkpoint; the task's base if absent
+    #[arg(long, value_name = "N")]
+    pub(crate) from: Option<String>,
+
+    /// End at this checkpoint; what the task comes to if absent
+    #[arg(long, value_name = "N")]
+    pub(crate) to: Option<String>,
+
+    /// Lines by file
+    #[arg(long)]
+    pub(crate) stat: bool,
+
+    /// Names alone
+    #[arg(long, conflicts_with = "stat")]
+    pub(crate) name_only: bool,
+}
+
+/// Arguments of `rollback`.
+#[derive(Debug, Args)]
+pub(crate) struct RollbackArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+
+    /// The checkpoint, by its number or the beginning of its name
+    #[arg(long, value_name = "N")]
+    pub(crate) to: String,
+
+    /// Say what would change, and change nothing
+    #[arg(long)]
+    pub(crate) preview: bool,
+}
+
+/// Arguments of `apply`.
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+
+    /// Another branch than the one that is checked out; made if there is none
+    #[arg(long, value_name = "BRANCH", conflicts_with = "no_commit")]
+    pub(crate) onto: Option<String>,
+
+    /// Make a commit; the default
+    #[arg(long, conflicts_with = "no_commit")]
+    pub(crate) commit: bool,
+
+    /// Leave the changes in your files and index
+    #[arg(long, conflicts_with_all = ["message", "hooks"])]
+    pub(crate) no_commit: bool,
+
+    /// The commit's message; the goal if absent
+    #[arg(long, short, value_name = "MESSAGE")]
+    pub(crate) message: Option<String>,
+
+    /// Merge into a branch that has moved since the task began
+    #[arg(long)]
+    pub(crate) merge: bool,
+
+    /// Leave uncommitted changes of yours as they are, if they are in other files
+    #[arg(long)]
+    pub(crate) beside_changes: bool,
+
+    /// Have your own git make the commit, with hooks and signature
+    #[arg(long, conflicts_with = "onto")]
+    pub(crate) hooks: bool,
+
+    /// Hand over what was not verified
+    #[arg(long)]
+    pub(crate) force_unverified: bool,
+
+    /// Write the changes to a file as a patch, and touch nothing else; - prints it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["onto", "commit", "no_commit", "message", "merge", "hooks", "beside_changes"])]
+    pub(crate) patch: Option<PathBuf>,
+}
+
+/// Arguments of `fork`.
+#[derive(Debug, Args)]
+pub(crate) struct ForkArgs {
+    /// The old task's id, or the beginning of it
+    pub(crate) id: String,
+
+    /// The checkpoint to begin with, by its number or the beginning of its name
+    #[arg(long, value_name = "N")]
+    pub(crate) at: String,
+
+    /// The state that changes are counted from: task (where the old task began) or here
+    #[arg(long, value_name = "WHERE", value_parser = ["task", "here"])]
+    pub(crate) base: Option<String>,
+
+    /// What is to be achieved, in place of the old goal
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) goal: Option<String>,
+
+    /// Who decides, in place of the old driver
+    #[arg(long, value_name = "NAME", conflicts_with = "workflow")]
+    pub(crate) driver: Option<String>,
+
+    /// Run this workflow, by name or path
+    #[arg(long, value_name = "NAME|PATH")]
+    pub(crate) workflow: Option<String>,
+
+    /// Let this model decide
+    #[arg(long, value_name = "PROVIDER/NAME", conflicts_with = "workflow")]
+    pub(crate) model: Option<String>,
+
+    /// A command that must succeed, in place of the old criteria (repeatable)
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) check: Vec<String>,
+
+    /// Let the project's own files count for this task, without trusting them for good
+    #[arg(long)]
+    pub(crate) trust: bool,
+
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+
+    #[command(flatten)]
+    pub(crate) traffic: TrafficArgs,
+
+    #[command(flatten)]
+    pub(crate) screen: ScreenArgs,
+}
+
+/// What `worktrees` can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorktreesCmd {
+    /// List them with their task, size, and whether they can go; the default
+    List,
+    /// Take away what loses nothing; everything else is named with the reason
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain worktrees clean --dry-run
+  drivetrain worktrees clean --older-than 7d
+  drivetrain worktrees clean 7k3 --checkpoints
+      Also gives up the states that are kept of it, once its worktree is gone")]
+    Clean(CleanArgs),
+}
+
+/// Arguments of `worktrees clean`.
+#[derive(Debug, Args)]
+pub(crate) struct CleanArgs {
+    /// The tasks; all if none is named
+    #[arg(value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+
+    /// Only those of tasks in which nothing has happened for so long, such as 36h or 7d
+    #[arg(long, value_name = "SPAN", value_parser = age)]
+    pub(crate) older_than: Option<Span>,
+
+    /// Say what would go, and take nothing away
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Take the checkpoints of these tasks away; their worktrees must be gone
+    #[arg(long)]
+    pub(crate) checkpoints: bool,
+}
+
+/// A span of time; days too, since worktrees grow old.
+fn age(text: &str) -> Result<Span, String> {
+    match text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()) {
+        Some(days) => Ok(Span::seconds(days.saturating_mul(86_400))),
+        None => Span::parse(text),
     }
 }
 

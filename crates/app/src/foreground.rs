@@ -11,6 +11,7 @@ use machine::Event;
 use machine::driver::Registry;
 use machine::event::EventKind;
 use machine::id::TaskId;
+use machine::receipt::Receipt;
 use machine::state::{Ask, Phase};
 use machine::stream::StreamEvent;
 use machine::task::{DriverSpec, Outcome};
@@ -29,7 +30,9 @@ use view::why::{self, Subject};
 use view::{Line, Tone};
 
 use crate::args::ScreenArgs;
+use crate::commands::receipt;
 use crate::error::CommandError;
+use crate::locate::Records;
 use crate::prompt::reader::{Reader, Shown};
 use crate::prompt::{self, News, chat};
 use crate::screen::Screen;
@@ -214,8 +217,14 @@ fn conclude(
     tasks: &[TaskId],
     seen: Seen,
 ) -> Result<u8, CommandError> {
+    // Who was cancelled because a rival won has done its part.
+    let lost = |task: &&TaskId| {
+        let end = seen.ends.get(*task);
+        end.is_some_and(|(_, reason, _)| machine::contest::is_loss(reason))
+    };
     let codes = tasks
         .iter()
+        .filter(|task| !lost(task))
         .filter_map(|task| station.supervisor.outcomes().get(task))
         .map(|outcome| outcome.exit_code());
     let code = codes.max().unwrap_or(0);
@@ -260,6 +269,10 @@ fn summary(
     let host = Host::fold(task, &loaded, Arc::clone(registry), true, drop)
         .map_err(|error| CommandError::environment(error.to_string()))?;
     let standing = host.state.standing();
+    let receipt = match outcome {
+        Outcome::Verified => receipt::named(station.supervisor.journal(), registry, task),
+        _ => None,
+    };
     let subject = Subject {
         data: host.state.data(),
         standing: &standing,
@@ -267,6 +280,7 @@ fn summary(
         story,
         driven_by: None,
         interrupted: false,
+        receipt: receipt.as_ref().map(Receipt::short),
         now: locate::now(),
     };
     Ok(why::summary(&subject, outcome, reason))
@@ -322,7 +336,10 @@ impl Watcher {
 
     fn on_event(&mut self, event: &Event) {
         if self.watching.json {
-            output::json(event);
+            output::json(&receipt::told(event, || {
+                let records = Records::open().ok()?;
+                receipt::named(&records.journal, &records.registry, &event.task)
+            }));
         }
         let detail = Detail {
             starts: !self.screen.is_live(),
@@ -458,10 +475,10 @@ impl Watcher {
 
 /// A line of the live stream in `--json`.
 #[derive(Serialize)]
-struct StreamLine<'a> {
-    v: u8,
-    task: &'a TaskId,
-    stream: &'a StreamEvent,
+pub(crate) struct StreamLine<'a> {
+    pub(crate) v: u8,
+    pub(crate) task: &'a TaskId,
+    pub(crate) stream: &'a StreamEvent,
 }
 
 /// Tells the prompt what concerns it.
@@ -509,7 +526,7 @@ fn pass_on(event: &Event, news: &Sender<News>, shown: &Shown) {
 
 /// The first signal lets the running step end, the second does not wait. In a chat Ctrl-C stops what runs and not
 /// the chat, until that is being left.
-fn listen(
+pub(crate) fn listen(
     inbox: Inbox,
     stopping: Arc<AtomicBool>,
     screen: Option<Screen>,

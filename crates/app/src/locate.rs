@@ -6,6 +6,7 @@ use journal::sqlite::SqliteJournal;
 use journal::{Journal, Loaded, TaskRow};
 use machine::driver::Registry;
 use machine::id::TaskId;
+use machine::receipt::Receipt;
 use machine::state::{Standing, State};
 use machine::task::DriverSpec;
 use machine::time::Timestamp;
@@ -14,6 +15,7 @@ use runtime::clock::{Clock, SystemClock};
 use runtime::control::{self, ControlError};
 use runtime::home::Home;
 use runtime::host::Host;
+use runtime::receipt;
 use runtime::station::Station;
 use serde_json::{Value, json};
 use view::story::Story;
@@ -49,6 +51,8 @@ pub(crate) struct Task {
     pub(crate) driven_by: Option<u32>,
     /// Whether the process that drove it died.
     pub(crate) interrupted: bool,
+    /// The evidence, if it is verified.
+    pub(crate) receipt: Option<Receipt>,
 }
 
 impl Task {
@@ -61,6 +65,7 @@ impl Task {
             story: &self.story,
             driven_by: self.driven_by,
             interrupted: self.interrupted,
+            receipt: self.receipt.as_ref().map(Receipt::short),
             now: now(),
         }
     }
@@ -85,6 +90,9 @@ impl Task {
         row["folder"] = json!(self.state.data().spec.folder);
         row["sandbox"] = json!(self.state.data().spec.sandbox);
         row["verdict"] = json!(self.story.verdict);
+        if let Some(receipt) = &self.receipt {
+            row["receipt"] = json!(receipt.id);
+        }
         row
     }
 }
@@ -164,7 +172,9 @@ impl Records {
                 self.fold(id).map_err(|_| CommandError::environment(error.to_string()))?
             }
         };
-        Ok(self.as_seen(&row, host.state, story))
+        let mut task = self.as_seen(&row, host.state, story);
+        task.receipt = receipt::of_records(id, &loaded, Arc::clone(&self.registry)).ok();
+        Ok(task)
     }
 
     /// The task's state alone, from its snapshot.
@@ -182,7 +192,7 @@ impl Records {
             let lost = Stamped { time: state.data().clock, input: Signal::OwnerLost.into() };
             machine::step(&mut state, lost).events.iter().for_each(|event| story.tell(event));
         }
-        Task { driven_by, interrupted, state, story }
+        Task { driven_by, interrupted, state, story, receipt: None }
     }
 
     fn fold(&self, id: &TaskId) -> Result<Host, CommandError> {

@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod error;
 mod foreground;
+mod kept;
 mod locate;
 mod output;
 mod project_rule;
@@ -69,11 +70,14 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
     match &cli.command {
         Cmd::Run(args) => commands::run::run(args, json),
         Cmd::Chat(args) => commands::chat::run(args, json),
+        Cmd::Race(args) => commands::race::run(args, json),
         Cmd::Resume(args) => commands::resume::run(args, json),
         Cmd::List(args) => commands::list::run(args, json),
         Cmd::Show(args) => commands::show::run(&args.id, json),
         Cmd::Log(args) => commands::log::run(args, json),
         Cmd::Why(args) => commands::why::run(&args.id, json),
+        Cmd::Receipt(args) => commands::receipt::run(args, json),
+        Cmd::Verify(args) => commands::verify::run(args, json),
         Cmd::Pause(args) => commands::tell::pause(&args.id, json),
         Cmd::Cancel(args) => commands::tell::cancel(args, json),
         Cmd::Interrupt(args) => commands::tell::interrupt(args, json),
@@ -86,6 +90,12 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
         Cmd::Resolve(args) => commands::reply::resolve(args, json),
         Cmd::Approvals(args) => commands::approvals::run(args, json),
         Cmd::HandOver(args) => commands::hand_over::run(args, json),
+        Cmd::Diff(args) => commands::diff::run(args, json),
+        Cmd::Checkpoints(args) => commands::checkpoints::run(args, json),
+        Cmd::Rollback(args) => commands::rollback::run(args, json),
+        Cmd::Apply(args) => commands::apply::run(args, json),
+        Cmd::Fork(args) => commands::fork::run(args, json),
+        Cmd::Worktrees { command } => commands::worktrees::run(command.as_ref(), json),
         Cmd::Init => commands::init::run(json),
         Cmd::Doctor => commands::doctor::run(json),
         Cmd::Sandbox(SandboxCmd::Run(args)) => commands::sandbox::run(args),

@@ -43,6 +43,8 @@ pub(crate) enum Draw {
     Running(Option<String>),
     /// How far it is, in other words.
     Doing(String),
+    /// Lines that stay the last ones; none if there are none.
+    Board(Vec<(Line, Option<Instant>)>),
     /// A prompt takes over the last line; answered when the line is free.
     PromptBegins(Option<Printer>, SyncSender<()>),
     /// The prompt is gone; what was entered took at most so many columns.
@@ -90,6 +92,11 @@ impl Screen {
         self.send(Draw::Doing(what));
     }
 
+    /// Shows lines that stay the last ones, each with since when it is so.
+    pub(crate) fn board(&self, lines: Vec<(Line, Option<Instant>)>) {
+        self.send(Draw::Board(lines));
+    }
+
     /// Makes room for a prompt.
     pub(crate) fn prompt_begins(&self, printer: Option<Printer>) {
         let (sender, free) = sync_channel(1);
@@ -123,6 +130,10 @@ impl Screen {
 #[derive(Default)]
 struct Drawing {
     running: Option<(String, Instant)>,
+    /// Lines below all others, in place of the running line.
+    board: Vec<(Line, Option<Instant>)>,
+    /// How many of them are on the screen.
+    board_drawn: usize,
     /// When the running line is drawn next.
     due: Option<Instant>,
     /// Whether the running line is on the screen: as the last line, or as the one above the prompt.
@@ -134,7 +145,8 @@ fn draw(receiver: &Receiver<Draw>) {
     let mut drawing = Drawing::default();
     loop {
         let bare = matches!(drawing.prompt, Some(None));
-        let is_wanted = (drawing.running.is_some() || drawing.drawn) && !bare;
+        let is_wanted =
+            (drawing.running.is_some() || drawing.drawn || !drawing.board.is_empty()) && !bare;
         let patience = drawing
             .due
             .filter(|_| is_wanted)
@@ -151,6 +163,10 @@ fn draw(receiver: &Receiver<Draw>) {
             Ok(Draw::Doing(what)) => {
                 let since = drawing.running.take().map_or_else(Instant::now, |(_, since)| since);
                 drawing.running = Some((what, since));
+                drawing.due_by(REFRESH);
+            }
+            Ok(Draw::Board(lines)) => {
+                drawing.board = lines;
                 drawing.due_by(REFRESH);
             }
             Ok(Draw::PromptBegins(printer, free)) => {
@@ -196,6 +212,9 @@ impl Drawing {
     }
 
     fn clear(&mut self) {
+        for row in 0..std::mem::take(&mut self.board_drawn) {
+            output::raw(if row == 0 { b"\r\x1b[2K" } else { b"\x1b[A\x1b[2K" });
+        }
         if std::mem::take(&mut self.drawn) {
             output::raw(b"\r\x1b[2K");
         }
@@ -203,8 +222,11 @@ impl Drawing {
 
     fn tick(&mut self) {
         self.due = None;
-        if self.running.is_some() {
+        if self.running.is_some() || !self.board.is_empty() {
             self.due_in(TICK);
+        }
+        if !self.board.is_empty() {
+            return self.draw_board();
         }
         let line = self.running_line();
         if let Some(None) = self.prompt {
@@ -222,6 +244,24 @@ impl Drawing {
         let Some(line) = line else { return self.clear() };
         output::raw(format!("\r\x1b[2K{line}").as_bytes());
         self.drawn = true;
+    }
+
+    fn draw_board(&mut self) {
+        let lines = self.board.iter().map(|(line, since)| {
+            let took = since.map(|since| since.elapsed().as_secs()).filter(|seconds| *seconds > 0);
+            let took = took.map(|seconds| format!("  {}", machine::time::Span::seconds(seconds)));
+            let took = took.unwrap_or_default();
+            let width = columns().saturating_sub(took.chars().count() + 1);
+            let text = format!("{}{took}", view::text::short(&line.text, width));
+            output::styled(&Line::new(line.tone, text))
+        });
+        let mut text = lines.collect::<Vec<_>>().join("\n");
+        if std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+            text = without_colours(&text);
+        }
+        self.clear();
+        output::raw(text.as_bytes());
+        self.board_drawn = self.board.len();
     }
 
     /// What runs and for how long, in one line of the terminal.
@@ -261,6 +301,7 @@ impl Drawing {
     /// and is not asked to set it back.
     fn leave(&mut self) {
         self.running = None;
+        self.board.clear();
         if self.prompt.take().is_some() {
             let above: &[u8] = if self.drawn { b"\x1b[A\r" } else { b"" };
             output::raw(b"\r\x1b[2K\x1b[?2004l");

@@ -39,6 +39,11 @@ impl Chain {
         &self.0
     }
 
+    /// The bytes in hex, for what is read by people and other programs.
+    pub fn hex(&self) -> String {
+        hex(&self.0)
+    }
+
     /// Reads stored bytes back; `None` if they are not 16.
     pub fn from_slice(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)

@@ -1,6 +1,11 @@
 //! Coding agents: programs with a loop of their own, driven from outside. What one says and what it can be told is the
 //! same for all of them; the bytes of each are in `wire::agent`.
 
+mod program;
+
+pub use program::AgentQuirks;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -38,6 +43,15 @@ pub struct AgentProgram {
     /// What marks the operator's words to it: made at random for each task, so that no file can hold it.
     #[serde(default)]
     pub operator: String,
+    /// What stands before the model on its command line; nothing if the model is said on its pipe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_flag: Option<String>,
+    /// Variables that are set for it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Where it departs from its protocol.
+    #[serde(default, skip_serializing_if = "AgentQuirks::is_none")]
+    pub quirks: AgentQuirks,
     /// How long it may be silent while it is at work; ten minutes if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<Span>,

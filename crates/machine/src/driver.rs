@@ -157,7 +157,7 @@ pub struct Retry {
 /// What a worker is told about a claim that did not hold.
 pub(crate) fn rejection(results: &[CriterionResult]) -> String {
     let mut text = "The work was not accepted. These checks failed:".to_owned();
-    for result in results.iter().filter(|result| !result.passed) {
+    for result in results.iter().filter(|result| result.fails()) {
         let exit = result.exit.map(|code| format!(" (exit code {code})")).unwrap_or_default();
         text.push_str(&format!("\n\n{}{exit}\n{}", result.title, result.evidence));
     }

@@ -11,7 +11,7 @@ use crate::message::ModelCall;
 use crate::policy::permission::Approval;
 use crate::policy::sandbox::SandboxSpec;
 use crate::server::{ServerCall, ServerSpec, ToolOffer};
-use crate::task::{Criterion, Workspace, WorkspaceSpec};
+use crate::task::{Criterion, ForkedFrom, Workspace, WorkspaceSpec};
 use crate::time::{Span, Timestamp};
 use crate::tool::{EffectClass, ToolResult};
 use crate::verdict::Checkpoint;
@@ -29,6 +29,8 @@ pub enum Effect {
         folder: String,
         /// The walls around what makes it ready.
         sandbox: SandboxSpec,
+        /// The state of another task that it begins with.
+        forked_from: Option<ForkedFrom>,
     },
     /// Start the task's servers, where they do not run, and ask them for their tools.
     OpenTools {

@@ -322,12 +322,47 @@ pub enum EventKind {
         /// Its name.
         checkpoint: String,
     },
-    /// The workspace was given the state of a checkpoint.
+    /// Somebody asked for an earlier state of the workspace.
+    RollBackAsked {
+        /// The checkpoint.
+        to: String,
+    },
+    /// The workspace could not be given the state of a checkpoint.
+    RollBackFailed {
+        /// The checkpoint.
+        to: String,
+        /// Why.
+        reason: String,
+    },
+    /// The workspace has the state of a checkpoint.
     RolledBack {
         /// The checkpoint.
         to: String,
         /// What it was before: going back to this undoes it.
         undo: String,
+    },
+    /// Its change did not hold where it was to go; the driver is told.
+    Reopened {
+        /// What failed, in one line.
+        reason: String,
+    },
+    /// The files of the workspace are those of a branch and of the task's change together.
+    Rebased {
+        /// The branch.
+        branch: String,
+        /// The commit at its tip.
+        commit: String,
+        /// What the workspace was before: going back to this undoes it.
+        undo: String,
+    },
+    /// Its change is in a branch.
+    Integrated {
+        /// The branch.
+        branch: String,
+        /// The commit that brought it.
+        commit: String,
+        /// The hash of all files of that commit.
+        tree: String,
     },
     /// The driver says that it is finished.
     Claimed {
@@ -338,6 +373,23 @@ pub enum EventKind {
     CriterionChecked {
         /// How it went.
         result: CriterionResult,
+    },
+    /// A judge is asked.
+    JudgeAsked {
+        /// The criterion in one line.
+        criterion: String,
+        /// The model.
+        model: String,
+    },
+    /// A judge answered, or could not. What it means is in the criterion that was checked.
+    JudgeReplied {
+        /// The criterion in one line.
+        criterion: String,
+        /// What the answer cost.
+        usage: Usage,
+        /// Why it is no verdict, if it is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
     },
     /// The claim did not hold; the driver is told.
     VerdictFailed {

@@ -15,8 +15,9 @@ use crate::message::{ModelFailure, Reply};
 use crate::policy::budget::Budget;
 use crate::policy::call_hash::CallHash;
 use crate::policy::grant::Scope;
+use crate::queue::{Integration, Rebase};
 use crate::server::ServerTools;
-use crate::task::{DriverSpec, TaskSpec, Workspace};
+use crate::task::{CriterionResult, DriverSpec, TaskSpec, Workspace};
 use crate::time::Timestamp;
 use crate::tool::ToolResult;
 use crate::verdict::{Checkpoint, Verdict};
@@ -203,6 +204,18 @@ pub enum Command {
     },
     /// Let somebody else decide from here on; workspace, history and budget stay.
     HandOver(DriverSpec),
+    /// Go on with a verified task whose change does not hold where it was to go.
+    Reopen {
+        /// What failed, in one line.
+        reason: String,
+        /// What the driver is told.
+        results: Vec<CriterionResult>,
+        /// On what the work goes on; on what it was if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rebase: Option<Rebase>,
+    },
+    /// Note that the change of a verified task is in a branch.
+    NoteIntegration(Integration),
 }
 
 impl Command {

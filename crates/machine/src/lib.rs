@@ -4,9 +4,11 @@
 //! randomness come in with the inputs; work for the world goes out as [`effect::Effect`] values. That is why
 //! folding the recorded inputs gives the live state, always.
 
+pub mod acceptance;
 mod activity;
 pub mod agent;
 pub mod cause;
+pub mod contest;
 pub mod driver;
 pub mod effect;
 pub mod event;
@@ -16,6 +18,8 @@ pub mod input;
 mod life;
 pub mod message;
 pub mod policy;
+pub mod queue;
+pub mod receipt;
 pub use activity::request;
 pub mod server;
 pub mod shell;
@@ -26,6 +30,7 @@ pub mod task;
 pub mod time;
 pub mod tool;
 mod turn;
+pub mod upkeep;
 pub mod verdict;
 
 pub use effect::Effect;

@@ -43,12 +43,12 @@ impl Step<'_> {
     }
 
     pub(crate) fn on_attach(&mut self, owner: u64, attended: bool) {
-        if self.is_finished() {
-            return self.reject(self.ended());
-        }
         if let Some(attachment) = &self.state.data.attachment {
             return self
                 .reject(format!("the task is driven by process {} already", attachment.owner));
+        }
+        if self.is_finished() {
+            return self.attach_to_go_back(owner);
         }
         self.state.data.attachment = Some(Attachment { owner, attended, draining: false });
         self.event(|| EventKind::Attached { owner, attended });
@@ -68,6 +68,9 @@ impl Step<'_> {
         }
         self.lose_effects();
         self.event(|| EventKind::Detached { reason: reason.clone() });
+        if self.is_finished() {
+            return;
+        }
         let cause = Some(self.waiting_cause());
         let (spend, sandbox) = (self.state.data.spend.clone(), self.state.data.spec.sandbox.level);
         self.event(|| EventKind::TaskFinished {
@@ -157,7 +160,10 @@ impl Step<'_> {
             return self.reject(self.ended());
         }
         self.stop(|pending| {
-            !matches!(pending, Pending::Deadline | Pending::Workspace | Pending::Tools)
+            !matches!(
+                pending,
+                Pending::Deadline | Pending::Workspace | Pending::Tools | Pending::Restore
+            )
         });
         self.state.data.retry_at = None;
         self.abort_calls("interrupted by the operator");
@@ -166,10 +172,12 @@ impl Step<'_> {
             | Phase::KeepingBase
             | Phase::Checkpointing { .. }
             | Phase::Verifying { .. }
-            | Phase::RollingBack { .. }
+            | Phase::Judging(_)
             | Phase::Waiting(_) => self.state.data.phase = Phase::Ready,
             Phase::Escalated { .. } => self.go_on(),
-            Phase::New
+            // Files that are half way between two states are nobody's wish: that is brought to its end.
+            Phase::RollingBack { .. }
+            | Phase::New
             | Phase::OpeningWorkspace
             | Phase::OpeningTools
             | Phase::Ready
@@ -255,7 +263,7 @@ impl Step<'_> {
                 | Phase::Consulting { .. }
                 | Phase::Checkpointing { .. }
                 | Phase::Verifying { .. }
-                | Phase::RollingBack { .. }
+                | Phase::Judging(_)
                 | Phase::Escalated { .. }
         ) {
             self.close_requests("somebody else decides");
@@ -282,9 +290,12 @@ impl Step<'_> {
     }
 
     /// A task that a limit or its driver had ended goes on; a process has to take it up.
-    fn reopen(&mut self) {
-        self.state.data.phase =
-            if self.state.data.calls.is_empty() { Phase::Ready } else { Phase::Acting };
+    pub(crate) fn reopen(&mut self) {
+        self.state.data.phase = match &self.state.data.going_back {
+            Some(to) => Phase::RollingBack { to: to.clone() },
+            None if self.state.data.calls.is_empty() => Phase::Ready,
+            None => Phase::Acting,
+        };
     }
 
     pub(crate) fn exhaust(&mut self, axes: Vec<Exhausted>) {

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::acceptance::judge::Judging;
 use crate::activity::request::Requests;
 use crate::cause::Cause;
+use crate::contest::Proof;
 use crate::driver::{
     Action, Consultation, Decision, Driver, DriverSlot, Fact, Note, Registry, SavedDriver,
     Situation, Wait,
@@ -23,6 +25,7 @@ use crate::policy::recovery::Course;
 use crate::policy::retry::LONGEST_SITTING;
 use crate::policy::shortcut::Denial;
 use crate::policy::stuck::Streak;
+use crate::queue::{Integration, Rebase};
 use crate::server::ToolOffer;
 use crate::task::{DriverSpec, Outcome, TaskSpec, Workspace};
 use crate::time::{Span, Timestamp};
@@ -63,6 +66,18 @@ pub struct Data {
     /// The state that was last handed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen: Option<Checkpoint>,
+    /// The checkpoint that somebody asked the workspace to go back to, until it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub going_back: Option<String>,
+    /// What it proved, the first time that it was verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
+    /// On what the work goes on, until the workspace has those files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebase: Option<Rebase>,
+    /// Where its change is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub integrated: Option<Integration>,
     /// The name of the checkpoint that the workspace certainly still equals, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unchanged_since: Option<String>,
@@ -186,6 +201,8 @@ pub enum Phase {
         /// The claim, in the driver's words.
         summary: String,
     },
+    /// Every other criterion passed, and judges are asked, one after the other.
+    Judging(Box<Judging>),
     /// The workspace is given the state of a checkpoint.
     RollingBack {
         /// The name of the checkpoint.
@@ -236,6 +253,10 @@ pub enum Pending {
     Checkpoint,
     /// Checking the claim.
     Verify,
+    /// Asking a judge.
+    Judge,
+    /// Waiting before a judge is asked again.
+    JudgeTimer,
     /// Giving the workspace an earlier state.
     Restore,
     /// Waking the driver.
@@ -436,6 +457,8 @@ impl State {
             folder: String::new(),
             servers: Vec::new(),
             files: Vec::new(),
+            forked_from: None,
+            contest: None,
         };
         State {
             data: Data {
@@ -449,6 +472,10 @@ impl State {
                 workspace: None,
                 base: None,
                 frozen: None,
+                going_back: None,
+                proof: None,
+                rebase: None,
+                integrated: None,
                 unchanged_since: None,
                 turn_kept: false,
                 tools: Arc::default(),
@@ -566,7 +593,7 @@ impl State {
     /// a person or for a moment that is far away.
     pub fn wants_release(&self) -> bool {
         if matches!(self.data.phase, Phase::Finished { .. }) {
-            return true;
+            return !self.data.pending.values().any(|pending| *pending == Pending::Restore);
         }
         let unattended = self.data.attachment.as_ref().is_some_and(|by| !by.attended);
         let timed = |pending: &Pending| matches!(pending, Pending::DeciderTimer(_));
@@ -631,7 +658,11 @@ impl State {
         let is_timer = |p: &Pending| {
             matches!(
                 p,
-                Pending::Deadline | Pending::Alarm | Pending::Retry | Pending::DeciderTimer(_)
+                Pending::Deadline
+                    | Pending::Alarm
+                    | Pending::Retry
+                    | Pending::DeciderTimer(_)
+                    | Pending::JudgeTimer
             )
         };
         self.data.pending.values().all(is_timer)

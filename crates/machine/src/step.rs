@@ -61,6 +61,7 @@ impl Step<'_> {
                 | Command::Raise(_)
                 | Command::Tell { .. }
                 | Command::RollBack { .. }
+                | Command::Reopen { .. }
                 | Command::HandOver(_)
         );
         let approved = match &command {
@@ -101,6 +102,8 @@ impl Step<'_> {
             Command::Resolve { call, how } => self.on_resolve(call, how),
             Command::RollBack { to } => self.on_roll_back(to),
             Command::HandOver(driver) => self.on_hand_over(driver),
+            Command::Reopen { reason, results, rebase } => self.on_reopen(reason, &results, rebase),
+            Command::NoteIntegration(integration) => self.on_note_integration(integration),
         }
     }
 
@@ -136,6 +139,9 @@ impl Step<'_> {
                 }
                 if let Some(call) = self.take_decider(id) {
                     self.on_model_decided(call, *reply);
+                } else if self.state.data.pending.get(&id) == Some(&Pending::Judge) {
+                    self.state.data.pending.remove(&id);
+                    self.on_judged(*reply);
                 } else if self.take(id, Pending::Model) {
                     self.on_model_replied(*reply);
                 }
@@ -219,7 +225,9 @@ impl Step<'_> {
         for target in targets {
             // Only models cost: the program of a decider reports what it would have said, and that is dropped.
             let was = self.state.data.pending.remove(&target);
-            if let Some(Pending::Model | Pending::Agent | Pending::Decider(_)) = was {
+            if let Some(Pending::Model | Pending::Agent | Pending::Decider(_) | Pending::Judge) =
+                was
+            {
                 self.state.data.unpaid.insert(target);
             }
             self.output.effects.push(Effect::Cancel { target });

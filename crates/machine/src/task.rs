@@ -3,12 +3,14 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::contest::Contest;
 use crate::policy::budget::Budget;
 use crate::policy::permission::Policy;
 use crate::policy::recovery::Recovery;
 use crate::policy::sandbox::SandboxSpec;
 use crate::server::ServerSpec;
 use crate::time::Span;
+use crate::verdict::Checkpoint;
 
 /// Everything a task was started with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,6 +45,12 @@ pub struct TaskSpec {
     /// Files of the project that had a say in it, or were refused one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ProjectFile>,
+    /// The state of another task that it begins with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkedFrom>,
+    /// The race that it takes part in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contest: Option<Contest>,
 }
 
 impl TaskSpec {
@@ -58,6 +66,26 @@ impl TaskSpec {
         }
         criteria
     }
+}
+
+/// A state of another task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkedFrom {
+    /// The other task.
+    pub task: String,
+    /// The state, by its place among the checkpoints of that task, from 1.
+    pub number: u64,
+    /// The state itself.
+    pub at: Checkpoint,
+    /// The state that the other task began with; that of its commit if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Checkpoint>,
+    /// Whether changes are counted from where this task begins, not from where the other did.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub here: bool,
+    /// The commit that the other task's branch began at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
 }
 
 /// A driver by name, with its configuration.
@@ -229,6 +257,11 @@ impl Criterion {
             }
         }
         any
+    }
+
+    /// Whether a task can fail by it: all but an opinion that is only told.
+    pub fn decides(&self) -> bool {
+        !matches!(self, Criterion::Judge { decides: false, .. })
     }
 
     /// The criterion in one line.

@@ -36,6 +36,11 @@ impl Step<'_> {
                 Phase::Checkpointing { .. }
                 | Phase::Verifying { .. }
                 | Phase::RollingBack { .. } => return,
+                Phase::Judging(_) => {
+                    if !self.judge() {
+                        return;
+                    }
+                }
                 Phase::Waiting(_) if self.state.data.notes.is_empty() => return,
                 Phase::Escalated { .. } if self.state.data.notes.is_empty() => return,
                 Phase::Escalated { .. } => self.go_on(),
@@ -46,6 +51,7 @@ impl Step<'_> {
                 Phase::Ready if self.state.data.workspace.is_none() => {
                     return self.open_workspace();
                 }
+                Phase::Ready if self.state.data.rebase.is_some() => return self.begin_rebase(),
                 Phase::Ready if self.wants_base() => return self.keep_base(),
                 Phase::Ready if self.wants_tools() => return self.open_tools(),
                 Phase::Ready => {

@@ -4,21 +4,29 @@
 //! A checkpoint is a commit whose tree holds `files` (every file that is not ignored, new ones too) and `extra`
 //! (what git does not keep: empty folders and unusual modes). What git ignores is neither kept nor touched.
 
+mod adopt;
+mod compare;
 mod extra;
+mod fork;
+mod limits;
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::fs::{self, File, FileTimes};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use machine::task::Workspace;
 use machine::verdict::Checkpoint;
 
+use crate::clock::{Clock, SystemClock};
 use crate::git::Git;
 use crate::process::Cancel;
 use crate::sandbox::masks;
 use crate::workspace::{absolute, check_task, text, worktree_of};
+pub use compare::{Change, ChangeKind, Lines};
 use extra::Extra;
+pub use limits::{DEFAULT_MAX_FILE, MAX_FILE_VARIABLE};
 
 /// Keeps the state of a task's workspace and gives the checkpoint.
 pub fn checkpoint(
@@ -28,7 +36,7 @@ pub fn checkpoint(
     state_home: &Path,
     cancel: &Cancel,
 ) -> Result<Checkpoint, String> {
-    let (store, folder) = of_workspace(task, workspace, state_home, cancel)?;
+    let (store, folder) = Store::of(task, workspace, state_home, cancel)?;
     store.named(store.keep(&folder, reason)?)
 }
 
@@ -40,28 +48,8 @@ pub fn restore(
     state_home: &Path,
     cancel: &Cancel,
 ) -> Result<Checkpoint, String> {
-    let (store, folder) = of_workspace(task, workspace, state_home, cancel)?;
+    let (store, folder) = Store::of(task, workspace, state_home, cancel)?;
     store.named(store.restore(&folder, to)?.undo)
-}
-
-/// The store of a task and the folder that is kept in it.
-fn of_workspace<'a>(
-    task: &str,
-    workspace: &Workspace,
-    state_home: &Path,
-    cancel: &'a Cancel,
-) -> Result<(Store<'a>, PathBuf), String> {
-    let mut store = Store::open(task, state_home, cancel)?;
-    let folder = store.folder(workspace)?;
-    if let Some(path) = &workspace.path {
-        let levels = Path::new(path).ancestors().take_while(|level| level.starts_with(&folder));
-        for absent in levels.flat_map(masks::not_there) {
-            if let Ok(name) = absent.strip_prefix(&folder) {
-                store.left_out.push(name.to_owned());
-            }
-        }
-    }
-    Ok((store, folder))
 }
 
 /// The checkpoints of one task.
@@ -72,6 +60,8 @@ pub struct Store<'a> {
     path: PathBuf,
     /// Paths below the workspace that are nobody's work: what masks left behind.
     left_out: Vec<PathBuf>,
+    /// Objects of the user's repository that are read where they lie.
+    borrowed: Option<PathBuf>,
     cancel: &'a Cancel,
 }
 
@@ -88,24 +78,40 @@ pub struct Point {
     pub reason: String,
 }
 
-/// One path that differs between two checkpoints.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Change {
-    /// The path below the workspace; not always text.
-    pub path: OsString,
-    /// What happens to it on the way from the one to the other.
-    pub kind: ChangeKind,
+/// What a folder holds, whether it is kept as a checkpoint or was only looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    files: String,
+    extra: Extra,
 }
 
-/// What happens to a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ChangeKind {
-    /// It is new.
-    Added,
-    /// It is gone.
-    Removed,
-    /// Content, mode or kind is another.
-    Changed,
+impl Content {
+    /// The hash of all its files.
+    pub fn tree(&self) -> &str {
+        &self.files
+    }
+
+    /// The content of a tree alone, of which nothing is known that git does not keep.
+    pub(crate) fn of_tree(tree: String) -> Content {
+        Content { files: tree, extra: Extra::default() }
+    }
+}
+
+/// A folder as an index sees it.
+struct Seen {
+    content: Content,
+    /// Whether repositories inside it were joined into the tree, so that the index alone does not hold it.
+    joined: bool,
+}
+
+/// The files of a folder, those of repositories inside it too.
+#[derive(Default)]
+struct Listing {
+    tree: String,
+    files: Vec<OsString>,
+    /// Folders without a file of their own that are not ignored.
+    loose: Vec<OsString>,
+    joined: bool,
 }
 
 /// What a restore did.
@@ -123,18 +129,35 @@ pub(crate) const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 /// How deep repositories inside repositories are kept.
 const MAX_NESTING: usize = 16;
 
-impl Store<'_> {
-    /// The checkpoints of a task, below `state_home`; made if there are none yet.
-    pub fn open<'a>(
+impl<'s> Store<'s> {
+    /// The store of a task and the folder that is kept in it.
+    pub fn of(
         task: &str,
+        workspace: &Workspace,
         state_home: &Path,
-        cancel: &'a Cancel,
-    ) -> Result<Store<'a>, String> {
+        cancel: &'s Cancel,
+    ) -> Result<(Store<'s>, PathBuf), String> {
+        let mut store = Store::open(task, state_home, cancel)?;
+        let folder = store.folder(workspace)?;
+        if let Some(path) = &workspace.path {
+            let levels = Path::new(path).ancestors().take_while(|level| level.starts_with(&folder));
+            for absent in levels.flat_map(masks::not_there) {
+                if let Ok(name) = absent.strip_prefix(&folder) {
+                    store.left_out.push(name.to_owned());
+                }
+            }
+        }
+        Ok((store, folder))
+    }
+
+    /// The checkpoints of a task, below `state_home`; made if there are none yet.
+    pub fn open(task: &str, state_home: &Path, cancel: &'s Cancel) -> Result<Store<'s>, String> {
         check_task(task)?;
         let state_home = absolute(state_home)?;
         let path = state_home.join("checkpoints").join(format!("{task}.git"));
         let left_out = Vec::new();
-        let store = Store { task: task.to_owned(), state_home, path, left_out, cancel };
+        let task = task.to_owned();
+        let store = Store { task, state_home, path, left_out, borrowed: None, cancel };
         let wrong = |error: std::io::Error| format!("cannot use {}: {error}", store.path.display());
         let info = store.path.join("info");
         if !info.join("attributes").exists() {
@@ -145,6 +168,7 @@ impl Store<'_> {
                 "--quiet".into(),
                 "--bare".into(),
                 "--template=".into(),
+                "--ref-format=files".into(),
                 path,
             ])?;
             fs::create_dir_all(&info).map_err(wrong)?;
@@ -171,28 +195,106 @@ impl Store<'_> {
 
     /// Keeps the state of a folder as the next checkpoint.
     pub fn keep(&self, folder: &Path, reason: &str) -> Result<String, String> {
-        let wrong = |said: String| format!("cannot keep the state of {}: {said}", folder.display());
-        let index = self.index();
-        let files = self.keep_files(folder, &index, 0).map_err(wrong)?;
-        let extra = Extra::of(folder, &self.listed(folder, &index)?, &self.loose(folder, &index)?)
-            .map_err(wrong)?;
-        let git = self.git(&self.path, &index)?;
-        let print = |arguments: &[&str], stdin: Option<Vec<u8>>| {
-            let arguments = arguments.iter().map(OsString::from).collect();
-            let printed = git.output(arguments, stdin)?;
-            Ok::<String, String>(String::from_utf8_lossy(&printed.out).trim_end().to_owned())
-        };
-        let extra = print(&["hash-object", "-w", "--stdin"], Some(extra.to_bytes()))?;
-        let top = format!("100644 blob {extra}\textra\n040000 tree {files}\tfiles\n");
-        let tree = print(&["mktree"], Some(top.into_bytes()))?;
-        let before = print(&["for-each-ref", "--format=%(objectname)", CHECKPOINTS], None)?;
-        let mut arguments = vec!["commit-tree", &tree, "-m", reason];
-        if !before.is_empty() {
-            arguments.extend(["-p", &before]);
+        self.keep_seen(folder, reason).map(|(commit, _)| commit)
+    }
+
+    /// What a folder holds at this moment. Nothing is kept of it under a name, and whoever keeps checkpoints at the
+    /// same time is not disturbed.
+    pub fn look(&self, folder: &Path) -> Result<Content, String> {
+        let index = self.path.join(format!("index.look-{}", std::process::id()));
+        if self.index().exists() {
+            copy_index(&self.index(), &index)?;
         }
-        let commit = print(&arguments, None)?;
-        print(&["update-ref", CHECKPOINTS, &commit], None)?;
-        Ok(commit)
+        let seen = self.see(folder, &index);
+        for name in fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            let (name, path) = (name.file_name(), name.path());
+            let of_this = index.file_name().is_some_and(|own| starts_with(&name, own));
+            if of_this {
+                let _ = fs::remove_file(path);
+            }
+        }
+        Ok(seen?.content)
+    }
+
+    /// What a checkpoint holds.
+    pub fn content(&self, commit: &str) -> Result<Content, String> {
+        let commit = checked(commit)?;
+        let asked = format!("info {commit}:files\ncontents {commit}:extra\n");
+        let git = self.git(&self.path, &self.index())?;
+        let arguments = ["cat-file", "--batch-command"].map(OsString::from).to_vec();
+        let printed = git.output(arguments, Some(asked.into_bytes()))?.out;
+        let unknown = || {
+            let store = self.path.display();
+            format!(
+                "{commit} is not the name of a checkpoint in {store}: it is not there, or damaged"
+            )
+        };
+        let (first, rest) = split_line(&printed).ok_or_else(unknown)?;
+        let (second, rest) = split_line(rest).ok_or_else(unknown)?;
+        let first = std::str::from_utf8(first).map_err(|_| unknown())?;
+        let second = std::str::from_utf8(second).map_err(|_| unknown())?;
+        // Where there is no file at all, a checkpoint has no entry for them.
+        let files = match first.split_once(" tree ") {
+            Some((tree, _)) => tree.to_owned(),
+            None => EMPTY_TREE.to_owned(),
+        };
+        let length = second.split_once(" blob ").and_then(|(_, length)| length.parse().ok());
+        let length: usize = length.ok_or_else(unknown)?;
+        let extra = Extra::from_bytes(rest.get(..length).ok_or_else(unknown)?)?;
+        Ok(Content { files, extra })
+    }
+
+    fn keep_seen(&self, folder: &Path, reason: &str) -> Result<(String, Seen), String> {
+        let seen = self.see(folder, &self.index())?;
+        let commit = self.commit(&seen.content, reason)?;
+        Ok((commit, seen))
+    }
+
+    fn see(&self, folder: &Path, index: &Path) -> Result<Seen, String> {
+        let wrong = |said: String| format!("cannot keep the state of {}: {said}", folder.display());
+        let listing = self.list(folder, index, 0).map_err(wrong)?;
+        let (extra, odd) = Extra::of(folder, &listing.files, &listing.loose).map_err(wrong)?;
+        self.refuse_special(folder, index, &odd).map_err(wrong)?;
+        let content = Content { files: listing.tree, extra };
+        Ok(Seen { content, joined: listing.joined })
+    }
+
+    /// Gives a content a name: the next checkpoint.
+    fn commit(&self, content: &Content, reason: &str) -> Result<String, String> {
+        let git = self.git(&self.path, &self.index())?;
+        let time = SystemClock.now().0.max(0) / 1000;
+        let mut asked = format!(
+            "feature done\ncommit {CHECKPOINTS}\nmark :1\n\
+             committer drivetrain <drivetrain@localhost> {time} +0000\ndata {}\n{reason}\n",
+            reason.len()
+        )
+        .into_bytes();
+        if let Some(before) = self.tip()? {
+            asked.extend_from_slice(format!("from {before}\ndeleteall\n").as_bytes());
+        }
+        let extra = content.extra.to_bytes();
+        let files = &content.files;
+        if *files != EMPTY_TREE {
+            asked.extend_from_slice(format!("M 040000 {files} files\n").as_bytes());
+        }
+        asked
+            .extend_from_slice(format!("M 100644 inline extra\ndata {}\n", extra.len()).as_bytes());
+        asked.extend_from_slice(&extra);
+        asked.extend_from_slice(b"\nget-mark :1\ndone\n");
+        let import = ["fast-import", "--quiet"].map(OsString::from).to_vec();
+        let printed = git.output(import, Some(asked))?;
+        let commit = String::from_utf8_lossy(&printed.out).trim_end().to_owned();
+        checked(&commit).map(str::to_owned)
+    }
+
+    /// The last checkpoint. The store is ours alone and its names are never packed.
+    fn tip(&self) -> Result<Option<String>, String> {
+        let path = self.path.join(CHECKPOINTS);
+        match fs::read_to_string(&path) {
+            Ok(name) => checked(name.trim_end()).map(|name| Some(name.to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+        }
     }
 
     /// All checkpoints, the oldest first.
@@ -218,78 +320,16 @@ impl Store<'_> {
 
     /// The hash of all files of a checkpoint.
     pub fn tree(&self, commit: &str) -> Result<String, String> {
-        let git = self.git(&self.path, &self.index())?;
-        let name = format!("{}:files", checked(commit)?);
-        let tree = git.run(["rev-parse".into(), "--verify".into(), name.into()])?;
-        Ok(tree.trim_end().to_owned())
-    }
-
-    /// What differs between two checkpoints, by path.
-    pub fn changes(&self, from: &str, to: &str) -> Result<Vec<Change>, String> {
-        let (before, after) = (self.tree(from)?, self.tree(to)?);
-        let arguments = ["diff-tree", "-r", "-z", "--no-renames", &before, &after];
-        let git = self.git(&self.path, &self.index())?;
-        let printed = git.output(arguments.iter().map(OsString::from).collect(), None)?;
-        let mut parts = printed.out.split(|byte| *byte == 0);
-        let mut changes = Vec::new();
-        while let (Some(about), Some(path)) = (parts.next(), parts.next()) {
-            let kind = match about.last() {
-                Some(b'A') => ChangeKind::Added,
-                Some(b'D') => ChangeKind::Removed,
-                _ => ChangeKind::Changed,
-            };
-            changes.push(Change { path: OsStr::from_bytes(path).to_owned(), kind });
-        }
-        let (before, after) = (self.extra(from)?, self.extra(to)?);
-        let known: Vec<OsString> = changes.iter().map(|change| change.path.clone()).collect();
-        changes.extend(before.changes(&after).into_iter().filter(|c| !known.contains(&c.path)));
-        changes.sort();
-        Ok(changes)
-    }
-
-    /// What differs between two checkpoints, as a patch. Bytes: files are not always text.
-    pub fn patch(&self, from: &str, to: &str) -> Result<Vec<u8>, String> {
-        let (before, after) = (self.tree(from)?, self.tree(to)?);
-        let arguments =
-            ["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--binary", &before, &after];
-        let git = self.git(&self.path, &self.index())?;
-        Ok(git.output(arguments.iter().map(OsString::from).collect(), None)?.out)
-    }
-
-    /// How many lines were added and removed between two checkpoints; a file that is no text has none.
-    pub fn diff_lines(&self, from: &str, to: &str) -> Result<u64, String> {
-        let (before, after) = (self.tree(from)?, self.tree(to)?);
-        let arguments = [
-            "diff-tree",
-            "-r",
-            "-z",
-            "--numstat",
-            "--no-renames",
-            "--no-ext-diff",
-            &before,
-            &after,
-        ];
-        let git = self.git(&self.path, &self.index())?;
-        let printed = git.output(arguments.iter().map(OsString::from).collect(), None)?;
-        let counts = printed.out.split(|byte| *byte == 0).map(|entry| {
-            let mut parts = entry.split(|byte| *byte == b'\t').take(2);
-            let mut next = || std::str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
-            next().unwrap_or(0).saturating_add(next().unwrap_or(0))
-        });
-        Ok(counts.fold(0, u64::saturating_add))
-    }
-
-    /// Where the content of all checkpoints is.
-    pub(crate) fn objects(&self) -> PathBuf {
-        self.path.join("objects")
+        self.content(commit).map(|content| content.files)
     }
 
     /// Gives a folder the state of a checkpoint, exactly. The state before is kept first, so that this can be undone;
     /// what git ignores stays as it is.
     pub fn restore(&self, folder: &Path, to: &str) -> Result<Restored, String> {
-        let target = self.tree(to)?;
-        let undo = self.keep(folder, &format!("before going back to {}", short(to)))?;
-        let changes = self.changes(&undo, to)?;
+        let target = self.content(to)?;
+        let (undo, seen) =
+            self.keep_seen(folder, &format!("before going back to {}", short(to)))?;
+        let changes = self.compare(&seen.content, &target)?;
         let wrong = |said: String| {
             format!(
                 "cannot give {} the state of {}: {said}; the state before is kept as {}",
@@ -298,11 +338,11 @@ impl Store<'_> {
                 short(&undo)
             )
         };
-        self.check_out(folder, &self.tree(&undo)?, &target).map_err(wrong)?;
-        self.extra(to)?.apply(folder, &self.extra(&undo)?).map_err(wrong)?;
+        self.check_out(folder, &seen, &target.files).map_err(wrong)?;
+        target.extra.apply(folder, &seen.content.extra).map_err(wrong)?;
         // Seen, not believed: what is there now is kept again and compared.
-        let after = self.keep(folder, &format!("went back to {}", short(to)))?;
-        let left = self.changes(&after, to)?;
+        let (_, after) = self.keep_seen(folder, &format!("went back to {}", short(to)))?;
+        let left = self.compare(&after.content, &target)?;
         if let Some(first) = left.first() {
             let path = first.path.to_string_lossy();
             return Err(wrong(format!("{} paths differ still, {path} first", left.len())));
@@ -315,44 +355,53 @@ impl Store<'_> {
         let index = self.path.join("index.copy");
         let _ = fs::remove_file(&index);
         let git = self.git(folder, &index)?;
-        quiet(&git, &["read-tree", "-u", "--reset", &self.tree(commit)?])?;
-        self.extra(commit)?.apply(folder, &Extra::default())
+        let content = self.content(commit)?;
+        quiet(&git, &["read-tree", "-u", "--reset", &content.files])?;
+        content.extra.apply(folder, &Extra::default())
     }
 
     fn named(&self, name: String) -> Result<Checkpoint, String> {
         Ok(Checkpoint { tree: self.tree(&name)?, name })
     }
 
+    /// Where the content of all checkpoints is.
+    pub(crate) fn objects(&self) -> PathBuf {
+        self.path.join("objects")
+    }
+
     fn index(&self) -> PathBuf {
         self.path.join("index")
     }
 
-    /// Turns the files of one tree into those of another, where the folder holds the first.
-    fn check_out(&self, folder: &Path, from: &str, to: &str) -> Result<(), String> {
-        // An index of its own: repositories inside the workspace are plain files to it.
+    /// Turns the files that were just seen in a folder into those of a tree.
+    fn check_out(&self, folder: &Path, seen: &Seen, to: &str) -> Result<(), String> {
         let index = self.path.join("index.restore");
         let _ = fs::remove_file(&index);
+        if !seen.joined {
+            copy_index(&self.index(), &index)?;
+            quiet(&self.git(folder, &index)?, &["read-tree", "-u", "--reset", to])?;
+            // What it knows of the files is fresh: the next checkpoint need not read them again.
+            return fs::rename(&index, self.index())
+                .map_err(|error| format!("{}: {error}", index.display()));
+        }
+        // An index of its own: repositories inside the workspace are plain files to it.
         let git = self.git(folder, &index)?;
-        quiet(&git, &["read-tree", from])?;
+        quiet(&git, &["read-tree", &seen.content.files])?;
         let _ = git.run(["update-index", "-q", "--refresh"].map(OsString::from));
         quiet(&git, &["read-tree", "-u", "--reset", to])
     }
 
-    fn extra(&self, commit: &str) -> Result<Extra, String> {
-        let name = format!("{}:extra", checked(commit)?);
-        let git = self.git(&self.path, &self.index())?;
-        let printed = git.output(vec!["cat-file".into(), "blob".into(), name.into()], None)?;
-        Extra::from_bytes(&printed.out)
-    }
-
     /// Writes a folder as a tree, repositories inside it with their files.
-    fn keep_files(&self, folder: &Path, index: &Path, depth: usize) -> Result<String, String> {
+    fn list(&self, folder: &Path, index: &Path, depth: usize) -> Result<Listing, String> {
         if depth > MAX_NESTING {
-            return Err(format!("repositories are nested more than {MAX_NESTING} deep"));
+            return Err(format!(
+                "incomplete: repositories are nested more than {MAX_NESTING} deep"
+            ));
         }
         // Only this task's owner works here, so a lock can only be left from a killed git.
         let _ = fs::remove_file(with_end(index, ".lock"));
         let git = self.git(folder, index)?;
+        self.refuse_large(&git, folder)?;
         let add = ["add", "--all", "--no-warn-embedded-repo", "--", "."];
         let mut add = add.map(OsString::from).to_vec();
         for path in self.left_out.iter().filter(|_| depth == 0) {
@@ -361,61 +410,44 @@ impl Store<'_> {
             add.push(except);
         }
         complete(&git, add)?;
-        let staged =
-            git.output(["ls-files", "--stage", "-z"].map(OsString::from).to_vec(), None)?;
-        let nested: Vec<&OsStr> = staged
-            .out
-            .split(|byte| *byte == 0)
-            .filter(|entry| entry.starts_with(b"160000 "))
-            .filter_map(|entry| {
-                let tab = entry.iter().position(|byte| *byte == b'\t')?;
-                Some(OsStr::from_bytes(&entry[tab + 1..]))
-            })
-            .collect();
+        let (mut listing, nested) = listed(&git)?;
         if nested.is_empty() {
-            return git.run(["write-tree".into()]).map(|tree| tree.trim_end().to_owned());
+            listing.tree = written(&git)?;
+            return Ok(listing);
         }
+        listing.joined = true;
         // The index itself stays as git made it, so that the next checkpoint is as quick as this one.
         let joined = with_end(index, ".joined");
-        fs::copy(index, &joined).map_err(|error| format!("{}: {error}", joined.display()))?;
+        copy_index(index, &joined)?;
         let git = self.git(folder, &joined)?;
         for (number, name) in nested.iter().enumerate() {
             let inner = with_end(index, &format!(".{number}"));
-            let tree = self.keep_files(&folder.join(name), &inner, depth + 1)?;
-            git.run([
-                "update-index".into(),
-                "--force-remove".into(),
-                "--".into(),
-                (*name).to_owned(),
-            ])?;
+            let below = self.list(&folder.join(name), &inner, depth + 1)?;
+            let remove = ["update-index", "--force-remove", "--"].map(OsString::from);
+            git.run(remove.into_iter().chain([name.clone()]))?;
             let mut prefix = OsString::from("--prefix=");
             prefix.push(name);
             prefix.push("/");
-            git.run(["read-tree".into(), prefix, tree.into()])?;
+            git.run(["read-tree".into(), prefix, below.tree.into()])?;
+            let inside = |path: &OsString| Path::new(name).join(path).into_os_string();
+            listing.files.extend(below.files.iter().map(inside));
+            listing.loose.extend(below.loose.iter().map(inside));
         }
-        git.run(["write-tree".into()]).map(|tree| tree.trim_end().to_owned())
-    }
-
-    /// The files of the index, as bytes.
-    fn listed(&self, folder: &Path, index: &Path) -> Result<Vec<OsString>, String> {
-        let git = self.git(folder, index)?;
-        names(&git, &["ls-files", "-z"])
-    }
-
-    /// Folders without a file of their own that are not ignored.
-    fn loose(&self, folder: &Path, index: &Path) -> Result<Vec<OsString>, String> {
-        let git = self.git(folder, index)?;
-        names(&git, &["ls-files", "-z", "--others", "--exclude-standard", "--directory"])
+        listing.tree = written(&git)?;
+        Ok(listing)
     }
 
     fn git(&self, folder: &Path, index: &Path) -> Result<Git, String> {
-        let env = vec![
+        let mut env = vec![
             ("GIT_DIR".to_owned(), text(&self.path)?),
             ("GIT_WORK_TREE".to_owned(), text(folder)?),
             ("GIT_INDEX_FILE".to_owned(), text(index)?),
             // Attributes are read from the empty tree: those of the workspace change nothing and break nothing.
             ("GIT_ATTR_SOURCE".to_owned(), EMPTY_TREE.to_owned()),
         ];
+        if let Some(objects) = &self.borrowed {
+            env.push(("GIT_ALTERNATE_OBJECT_DIRECTORIES".to_owned(), text(objects)?));
+        }
         let settings = vec!["core.bare=false".to_owned()];
         Ok(Git { env, settings, cwd: Some(folder.to_owned()), cancel: Some(self.cancel.clone()) })
     }
@@ -431,13 +463,52 @@ fn complete(git: &Git, arguments: Vec<OsString>) -> Result<(), String> {
     if printed.complaint.is_empty() {
         return Ok(());
     }
-    Err(format!("not everything was done: {}", printed.complaint))
+    Err(format!("incomplete: {}", printed.complaint))
 }
 
-fn names(git: &Git, arguments: &[&str]) -> Result<Vec<OsString>, String> {
-    let printed = git.output(arguments.iter().map(OsString::from).collect(), None)?;
-    let parts = printed.out.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    Ok(parts.map(|name| OsString::from_vec(name.to_vec())).collect())
+/// What an index holds, the folders beside it, and the repositories inside.
+fn listed(git: &Git) -> Result<(Listing, Vec<OsString>), String> {
+    let arguments =
+        ["ls-files", "-z", "-t", "--stage", "--others", "--exclude-standard", "--directory"];
+    let printed = git.output(arguments.map(OsString::from).to_vec(), None)?;
+    let (mut listing, mut nested) = (Listing::default(), Vec::new());
+    for entry in printed.out.split(|byte| *byte == 0).filter(|entry| !entry.is_empty()) {
+        if let Some(loose) = entry.strip_prefix(b"? ") {
+            listing.loose.push(OsStr::from_bytes(loose).to_owned());
+            continue;
+        }
+        // A letter, a space, the mode, the hash, the stage, a tab and the name.
+        let about = entry.get(2..).unwrap_or_default();
+        let Some(tab) = about.iter().position(|byte| *byte == b'\t') else {
+            return Err("git lists its files in a way that is not understood".to_owned());
+        };
+        let name = OsStr::from_bytes(&about[tab + 1..]).to_owned();
+        if about.starts_with(b"160000 ") { nested.push(name) } else { listing.files.push(name) }
+    }
+    Ok((listing, nested))
+}
+
+fn written(git: &Git) -> Result<String, String> {
+    git.run(["write-tree".into()]).map(|tree| tree.trim_end().to_owned())
+}
+
+/// Copies an index with its time: git holds entries that are as young as their index in doubt, and must go on to.
+fn copy_index(from: &Path, to: &Path) -> Result<(), String> {
+    let copy = || {
+        let time = fs::metadata(from)?.modified()?;
+        fs::copy(from, to)?;
+        File::options().write(true).open(to)?.set_times(FileTimes::new().set_modified(time))
+    };
+    copy().map_err(|error: io::Error| format!("cannot copy {}: {error}", from.display()))
+}
+
+fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    Some((&bytes[..end], &bytes[end + 1..]))
+}
+
+fn starts_with(name: &OsStr, start: &OsStr) -> bool {
+    name.as_bytes().starts_with(start.as_bytes())
 }
 
 /// Names of checkpoints come from outside; what is no hash could mean something else to git.

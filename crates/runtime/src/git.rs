@@ -11,7 +11,7 @@ use crate::process::{Cancel, Containment, ProcessSpec, Streams, run};
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How git is called.
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Git {
     /// Settings beside the hardened ones, `name=value`.
     pub(crate) settings: Vec<String>,
@@ -29,6 +29,8 @@ pub(crate) struct Printed {
     pub(crate) out: Vec<u8>,
     /// Standard error, without its last line end.
     pub(crate) complaint: String,
+    /// The exit code.
+    pub(crate) exit: i32,
 }
 
 const HARDENED: [&str; 10] = [
@@ -77,6 +79,21 @@ impl Git {
         arguments: Vec<OsString>,
         stdin: Option<Vec<u8>>,
     ) -> Result<Printed, String> {
+        let printed = self.output_any(arguments, stdin)?;
+        if printed.exit != 0 {
+            let complaint = printed.complaint;
+            let silent = complaint.is_empty();
+            return Err(if silent { "git failed without a word".to_owned() } else { complaint });
+        }
+        Ok(printed)
+    }
+
+    /// The same for commands whose exit code is an answer. The error is for one that did not end by itself.
+    pub(crate) fn output_any(
+        &self,
+        arguments: Vec<OsString>,
+        stdin: Option<Vec<u8>>,
+    ) -> Result<Printed, String> {
         let mut argv: Vec<OsString> = vec!["git".into()];
         for setting in HARDENED.into_iter().chain(self.settings.iter().map(String::as_str)) {
             argv.extend(["-c".into(), setting.into()]);
@@ -113,16 +130,14 @@ impl Git {
         if finished.timed_out {
             return Err(format!("git took longer than {TIMEOUT:?}"));
         }
-        if finished.exit != Some(0) {
-            let reason =
-                if complaint.is_empty() { "git failed without a word" } else { &complaint };
-            return Err(reason.to_owned());
-        }
+        let Some(exit) = finished.exit else {
+            return Err(format!("git was killed; it said: {complaint}"));
+        };
         if finished.stdout.total() > finished.stdout.kept() {
             let total = finished.stdout.total();
             return Err(format!("git printed {total} bytes, more than is read"));
         }
         let out = finished.stdout.bytes().map_err(|error| error.to_string())?;
-        Ok(Printed { out, complaint })
+        Ok(Printed { out, complaint, exit })
     }
 }

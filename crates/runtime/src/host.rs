@@ -201,6 +201,17 @@ pub fn summary(state: &State) -> Value {
         "updated": data.clock,
         "records": data.inputs,
     });
+    if let Some(contest) = &data.spec.contest {
+        row["race"] = json!({
+            "race": contest.name(),
+            "number": contest.number(&data.id),
+            "racers": contest.racers,
+            "pick": contest.pick,
+        });
+    }
+    if let Some(integrated) = &data.integrated {
+        row["integrated"] = json!(integrated);
+    }
     match standing {
         Standing::Finished { outcome, reason } => {
             row["outcome"] = json!(outcome.word());

@@ -7,6 +7,7 @@
 pub mod acceptance;
 pub mod acting;
 pub mod agent;
+pub mod apply;
 pub mod beneath;
 pub mod checkpoint;
 pub mod clock;
@@ -29,6 +30,7 @@ pub mod plugin;
 pub mod policy_file;
 pub mod process;
 pub mod providers;
+pub mod receipt;
 pub mod redact;
 pub mod sandbox;
 pub mod servers;

@@ -4,6 +4,8 @@
 //! root; outside a repository only the folder itself counts, so that nothing is picked up from a shared
 //! parent. The nearest wins. Every reader is strict, and errors carry the file and the line.
 
+mod agents;
+
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -245,6 +247,7 @@ impl Library {
             return Err(cause.unwrap_or(LibraryError::Wrong(text)));
         }
         self.resolve_plugins(&mut task.driver)?;
+        agents::resolve(&mut task.driver)?;
         for driver in task.recovery.drivers.values_mut() {
             self.resolve_driver(driver, base, registry)?;
         }
@@ -263,6 +266,7 @@ impl Library {
             driver: driver.clone(),
             budget: machine::policy::budget::Budget::default(),
             acceptance: Vec::new(),
+            rubric_files: Default::default(),
             workspace: machine::task::WorkspaceSpec::default(),
             sandbox: Wishes::default(),
             recovery: machine::policy::recovery::Recovery::default(),
@@ -277,7 +281,7 @@ impl Library {
     pub fn instruct(&self, driver: &mut DriverSpec, folder: &Path) -> Result<(), LibraryError> {
         let Some(pages) = self.instructions(folder)? else { return Ok(()) };
         let visited = composite::visit(&driver.name, &mut driver.config, &mut |name, config| {
-            if name == "llm" && config.is_object() {
+            if matches!(name, "llm" | "agent") && config.is_object() {
                 let own =
                     config["system"].as_str().map(|own| format!("{own}\n\n")).unwrap_or_default();
                 config["system"] = json!(format!("{own}{pages}"));

@@ -6,17 +6,19 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use journal::{Entry, Journal, JournalError};
 use machine::driver::{DriverSlot, Registry};
+use machine::event::EventKind;
 use machine::id::{EffectId, TaskId};
 use machine::input::{Command, MACHINE_VERSION, Signal, Stamped};
 use machine::state::{Pending, Standing};
 use machine::stream::StreamEvent;
 use machine::task::{Outcome, TaskSpec};
 use machine::time::Timestamp;
+use machine::verdict::Checkpoint;
 use machine::{Effect, Event, Input, step};
 
 use crate::clock::Clock;
@@ -218,14 +220,18 @@ impl<P: Perform> Supervisor<P> {
     pub fn resume(&mut self, id: &TaskId, attended: bool) -> Result<(), SupervisorError> {
         let mut inputs = self.take_over(id)?;
         let Some(host) = self.hosts.get(id) else { return Ok(()) };
-        if let Standing::Finished { outcome, .. } = host.state.standing() {
+        // What is left to be done of going back is done, whatever became of the task.
+        let goes_back = host.state.data().going_back.is_some();
+        if let Standing::Finished { outcome, .. } = host.state.standing()
+            && !goes_back
+        {
             self.hosts.remove(id);
             return Err(SupervisorError::Refused(format!(
                 "task {id} has ended: {}",
                 outcome.word()
             )));
         }
-        if host.state.data().paused {
+        if host.state.data().paused && host.is_open() {
             inputs.push(Command::Resume.into());
         }
         inputs.push(Command::Attach { owner: self.journal.owner(), attended }.into());
@@ -263,6 +269,51 @@ impl<P: Perform> Supervisor<P> {
             Ok(Err(Refusal::NotHere)) | Err(_) => Err(SupervisorError::Refused(
                 "the journal cannot be written at the moment".to_owned(),
             )),
+        }
+    }
+
+    /// Gives the workspace of a task that no process drives an earlier state: journaled, then performed, and nothing
+    /// else of the task goes on. Returns once it is done, with what it was before; a crash leaves the rest to whoever
+    /// takes the task up.
+    pub fn roll_back_at_rest(
+        &mut self,
+        id: &TaskId,
+        to: &str,
+    ) -> Result<Checkpoint, SupervisorError> {
+        self.command_at_rest(id, Command::RollBack { to: to.to_owned() })?;
+        let mut inputs = self.take_over(id)?;
+        inputs.push(Command::Attach { owner: self.journal.owner(), attended: false }.into());
+        inputs.push(Command::Drain.into());
+        let ended = Arc::new(Mutex::new(None));
+        let heard = Arc::clone(&ended);
+        self.observe(Box::new(move |notice| {
+            let Notice::Event(event) = notice else { return };
+            let end = match &event.kind {
+                EventKind::RolledBack { undo, .. } => Ok(undo.clone()),
+                EventKind::RollBackFailed { reason, .. } => Err(reason.clone()),
+                _ => return,
+            };
+            *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+        }));
+        self.turn(inputs.into_iter().map(|input| delivery(id, input)).collect())?;
+        let is_restoring = |host: &Host| {
+            host.state.data().pending.values().any(|pending| *pending == Pending::Restore)
+        };
+        while self.held.is_some() || self.hosts.get(id).is_some_and(is_restoring) {
+            let batch = self.inbox.take(self.patience(), self.stops);
+            self.cycle(batch)?;
+        }
+        if self.hosts.get(id).is_some() {
+            self.perform.release(id);
+            self.turn(vec![delivery(id, detach("the workspace went back"))])?;
+        }
+        let ended = ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match ended {
+            Some(Ok(name)) => Ok(Checkpoint { name, tree: String::new() }),
+            Some(Err(reason)) => Err(SupervisorError::Refused(reason)),
+            None => Err(SupervisorError::Refused(format!(
+                "it was stopped before it was done: drivetrain resume {id} brings it to its end"
+            ))),
         }
     }
 

@@ -1,15 +1,18 @@
 //! Workspaces, by git. The user's branch, index and files stay as they are; nothing is ever removed by force.
 
 pub(crate) mod setup;
+pub mod upkeep;
 
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use machine::task::{Workspace, WorkspaceKind, WorkspaceSpec};
+use machine::task::{ForkedFrom, Workspace, WorkspaceKind, WorkspaceSpec};
 use serde::{Deserialize, Serialize};
 
-use crate::git::Git;
+use crate::checkpoint::Store;
+use crate::git::{Git, Printed};
+use crate::process::Cancel;
 
 /// Makes the task's workspace, or finds the one that was made before, whole again where it was left half made.
 ///
@@ -50,6 +53,35 @@ pub fn open(
     }
 }
 
+/// Makes the worktree of a task that begins with a state of another: on the same repository and commit, with the files
+/// of that state, and with all checkpoints up to it. Asking again gives the same.
+pub fn open_fork(
+    task: &str,
+    from: &ForkedFrom,
+    state_home: &Path,
+    cancel: &Cancel,
+) -> Result<Workspace, String> {
+    check_task(task)?;
+    check_task(&from.task)?;
+    let state_home = &absolute(state_home)?;
+    let path = Record::path(task, state_home);
+    let record = if path.exists() {
+        Record::read(&path)?
+    } else {
+        let other = Record::read(&Record::path(&from.task, state_home))?;
+        let base = from.commit.clone().unwrap_or(other.base);
+        Record { base, ready: false, removing: false, removed: false, ..other }
+    };
+    let repository = Repository::find(Path::new(&record.repository)).map_err(|reason| {
+        format!("the repository {} cannot be used: {reason}", record.repository)
+    })?;
+    let store = Store::open(task, state_home, cancel)?;
+    store.take_over(&Store::open(&from.task, state_home, cancel)?, &from.at.name)?;
+    record.write(&path)?;
+    let fill = |folder: &Path| store.fill(folder, &from.at.name);
+    complete(task, record, &repository, state_home, Branch::Unknown, &fill)
+}
+
 fn in_place(folder: &Path) -> Result<Workspace, String> {
     let base = Repository::look(folder).ok().map(|repository| repository.head);
     Ok(Workspace { kind: WorkspaceKind::InPlace, path: Some(text(folder)?), branch: None, base })
@@ -66,6 +98,12 @@ struct Record {
     prefix: String,
     /// Whether the worktree was once complete, so that work may be in it.
     ready: bool,
+    /// Whether taking it away was begun.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    removing: bool,
+    /// Whether it was taken away.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    removed: bool,
 }
 
 impl Record {
@@ -122,6 +160,42 @@ pub(crate) fn origin(task: &str, state_home: &Path) -> Option<Origin> {
     })
 }
 
+/// Writes down where the files of a task come from, for one that has no worktree here.
+pub(crate) fn note_origin(
+    task: &str,
+    state_home: &Path,
+    repository: &Path,
+    base: &str,
+    prefix: &str,
+) -> Result<(), String> {
+    check_task(task)?;
+    let path = Record::path(task, state_home);
+    let folder = path.parent().unwrap_or(state_home);
+    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let record = Record {
+        repository: text(repository)?,
+        base: base.to_owned(),
+        prefix: prefix.to_owned(),
+        ready: false,
+        removed: false,
+        removing: false,
+    };
+    record.write(&path)
+}
+
+/// The top folder of the repository that a folder is in, and the folder with its objects.
+pub(crate) fn objects_of(folder: &Path) -> Result<(PathBuf, PathBuf), String> {
+    let git = Git { settings: trusted(), ..Git::default() };
+    let ask = |asked: &[&str]| {
+        let place: [OsString; 3] = ["-C".into(), folder.into(), "rev-parse".into()];
+        let said = git.run(place.into_iter().chain(asked.iter().map(OsString::from)))?;
+        Ok::<_, String>(PathBuf::from(said.strip_suffix('\n').unwrap_or(&said)))
+    };
+    let top = ask(&["--show-toplevel"])?;
+    let objects = ask(&["--path-format=absolute", "--git-path", "objects"])?;
+    Ok((top, objects))
+}
+
 fn branch_of(task: &str) -> String {
     format!("drivetrain/{task}")
 }
@@ -147,9 +221,11 @@ fn create(task: &str, repository: &Repository, state_home: &Path) -> Result<Work
         base: repository.head.clone(),
         prefix: repository.prefix.clone(),
         ready: false,
+        removing: false,
+        removed: false,
     };
     record.write(&Record::path(task, state_home))?;
-    complete(task, record, repository, state_home, Branch::Absent)
+    complete(task, record, repository, state_home, Branch::Absent, &|_| Ok(()))
 }
 
 /// Whether the task's branch is there.
@@ -183,16 +259,17 @@ fn reopen(
             folder.display()
         ));
     }
-    complete(task, record, &repository, state_home, Branch::Unknown)
+    complete(task, record, &repository, state_home, Branch::Unknown, &|_| Ok(()))
 }
 
-/// Brings a recorded worktree to its end state, from whatever state it is in.
+/// Brings a recorded worktree to its end state, from whatever state it is in; `fill` gives a new one its files.
 fn complete(
     task: &str,
     mut record: Record,
     repository: &Repository,
     state_home: &Path,
     known: Branch,
+    fill: &dyn Fn(&Path) -> Result<(), String>,
 ) -> Result<Workspace, String> {
     let (branch, path) = (branch_of(task), worktree_of(task, state_home));
     if record.ready && path.exists() {
@@ -231,7 +308,9 @@ fn complete(
                 path.display()
             )
         })?;
+        fill(&path)?;
         record.ready = true;
+        record.removed = false;
         record.write(&Record::path(task, state_home))?;
     }
     let inside = path.join(&record.prefix);
@@ -273,16 +352,16 @@ fn set_aside(path: &Path) -> Result<(), String> {
 }
 
 /// A repository with at least one commit.
-struct Repository {
-    top: PathBuf,
+pub(crate) struct Repository {
+    pub(crate) top: PathBuf,
     prefix: String,
-    head: String,
-    git: Git,
+    pub(crate) head: String,
+    pub(crate) git: Git,
 }
 
 impl Repository {
     /// The repository that a folder is in, ready for a checkout; the error says why there is none to use.
-    fn find(folder: &Path) -> Result<Repository, String> {
+    pub(crate) fn find(folder: &Path) -> Result<Repository, String> {
         let mut found = Repository::look(folder)?;
         // Filters named in the repository's own settings would run at checkout.
         let names =
@@ -333,9 +412,21 @@ impl Repository {
         Ok((git, top, head.trim_end().to_owned()))
     }
 
-    fn git(&self, arguments: impl IntoIterator<Item = OsString>) -> Result<String, String> {
+    pub(crate) fn git(
+        &self,
+        arguments: impl IntoIterator<Item = OsString>,
+    ) -> Result<String, String> {
         let place: [OsString; 2] = ["-C".into(), self.top.clone().into()];
         self.git.run(place.into_iter().chain(arguments))
+    }
+
+    /// The same where what is printed is not always text.
+    pub(crate) fn output(
+        &self,
+        arguments: impl IntoIterator<Item = OsString>,
+    ) -> Result<Printed, String> {
+        let place: [OsString; 2] = ["-C".into(), self.top.clone().into()];
+        self.git.output(place.into_iter().chain(arguments).collect(), None)
     }
 
     fn has_branch(&self, branch: &str) -> Result<bool, String> {

@@ -209,6 +209,7 @@ impl World {
             asking,
             running: Arc::clone(&self.running),
             plugins: Arc::clone(&self.plugins),
+            agents: Arc::clone(&self.agents),
             gates: Arc::clone(&self.gates),
             servers: Arc::clone(&self.servers),
         }
@@ -251,14 +252,17 @@ impl Perform for World {
                     Workspace { kind: WorkspaceKind::None, path: None, branch: None, base: None };
                 self.inbox.signal(task.clone(), Signal::WorkspaceOpened(id, Ok(nothing)).into());
             }
-            Effect::OpenWorkspace { id, spec, folder, sandbox } => {
+            Effect::OpenWorkspace { id, spec, folder, sandbox, forked_from } => {
                 let (name, home, tools) = (task.clone(), self.home.clone(), self.tools_of(task));
                 self.spawn(
                     task,
                     id,
                     move |cancel| {
                         let (task, state) = (name.as_str(), home.root());
-                        let opened = workspace::open(task, &spec, Path::new(&folder), state);
+                        let opened = match forked_from {
+                            None => workspace::open(task, &spec, Path::new(&folder), state),
+                            Some(forked) => workspace::open_fork(task, &forked, state, cancel),
+                        };
                         let ready = opened.and_then(|opened| {
                             make_ready(task, &opened, &spec, &sandbox, &tools, state, cancel)
                                 .map(|()| opened)
@@ -492,6 +496,7 @@ struct Stopping {
     asking: EffectId,
     running: Arc<Running>,
     plugins: Arc<Plugins>,
+    agents: Arc<Agents>,
     gates: Arc<Gates>,
     servers: Arc<Mcp>,
 }
@@ -500,6 +505,7 @@ impl Stopping {
     /// Ends the programs of the worker; returns once nothing of it runs any more.
     fn stop(&self, cancel: &Cancel) -> Result<(), String> {
         self.wait(cancel)?;
+        self.agents.close(&self.task);
         self.plugins.close(self.task.as_str());
         self.gates.close(&self.task);
         self.servers.close(self.task.as_str());
@@ -618,7 +624,7 @@ impl Running {
 }
 
 #[derive(Debug)]
-struct JournalBlobs(Blobs);
+pub(crate) struct JournalBlobs(pub(crate) Blobs);
 
 impl BlobSink for JournalBlobs {
     fn put(&self, bytes: &[u8]) -> Result<String, String> {

@@ -1,9 +1,13 @@
 //! Folds of events and states into what a person sees. Pure: text in, text out; nothing here prints.
 
 pub mod approvals;
+pub mod checkpoints;
+pub mod contest;
 pub mod decisions;
+pub mod diff;
 pub mod network;
 pub mod policy;
+pub mod receipt;
 pub mod recovery;
 pub mod scripts;
 pub mod spend;
@@ -13,6 +17,7 @@ pub mod tasks;
 pub mod text;
 pub mod transcript;
 pub mod why;
+pub mod worktrees;
 
 /// One line for a person, with how it is meant. The terminal decides about colours.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -30,6 +30,8 @@ pub struct Story {
     pub workspace: Option<Workspace>,
     /// What it last told of how far it is.
     pub progress: Option<Event>,
+    /// The branch that has its change, and the commit that brought it.
+    pub integrated: Option<(String, String)>,
     /// How it ended, or that it stopped to wait.
     pub end: Option<End>,
     checked: bool,
@@ -95,6 +97,13 @@ impl Story {
             }
             EventKind::Attached { .. } => self.end = None,
             EventKind::Progress { .. } => self.progress = Some(event.clone()),
+            EventKind::Reopened { .. } => {
+                self.end = None;
+                self.checked = true;
+            }
+            EventKind::Integrated { branch, commit, .. } => {
+                self.integrated = Some((branch.clone(), commit.clone()));
+            }
             EventKind::TaskStarted { .. }
             | EventKind::FilesJudged { .. }
             | EventKind::ToolsOpened { .. }
@@ -110,6 +119,8 @@ impl Story {
             | EventKind::ApprovalRequested { .. }
             | EventKind::ApprovalDecided { .. }
             | EventKind::DeciderAsked { .. }
+            | EventKind::JudgeAsked { .. }
+            | EventKind::JudgeReplied { .. }
             | EventKind::CallJudged { .. }
             | EventKind::QuestionAsked { .. }
             | EventKind::CallInDoubt { .. }
@@ -124,9 +135,12 @@ impl Story {
             | EventKind::BudgetRaised { .. }
             | EventKind::DriverChanged { .. }
             | EventKind::Checkpointed { .. }
+            | EventKind::RollBackAsked { .. }
+            | EventKind::RollBackFailed { .. }
             | EventKind::RolledBack { .. }
             | EventKind::RecoveryChosen { .. }
             | EventKind::Escalated { .. }
+            | EventKind::Rebased { .. }
             | EventKind::BudgetExhausted { .. }
             | EventKind::Rejected { .. }
             | EventKind::SignalDropped { .. } => {}

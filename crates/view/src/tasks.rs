@@ -29,6 +29,9 @@ impl Row {
     pub fn from_summary(summary: &Value, driven: bool) -> Row {
         let said = |key: &str| summary[key].as_str().unwrap_or_default().to_owned();
         let (standing, tone) = match (said("outcome").as_str(), said("phase").as_str()) {
+            ("verified", _) if summary["integrated"].is_object() => {
+                ("integrated".to_owned(), Tone::Good)
+            }
             ("verified" | "completed", _) => (said("outcome"), Tone::Good),
             ("budget_exhausted", _) => ("out of budget".to_owned(), Tone::Bad),
             ("failed" | "stuck", _) => (said("outcome"), Tone::Bad),
@@ -49,7 +52,15 @@ impl Row {
             driver: said("driver"),
             turns: summary["turns"].as_u64().unwrap_or(0),
             updated: Timestamp(summary["updated"].as_i64().unwrap_or(0)),
-            goal: said("goal"),
+            goal: match summary["race"]["number"].as_u64() {
+                Some(number) => format!(
+                    "[race {} {number}/{}] {}",
+                    summary["race"]["race"].as_str().unwrap_or_default(),
+                    summary["race"]["racers"].as_array().map_or(0, Vec::len),
+                    said("goal")
+                ),
+                None => said("goal"),
+            },
         }
     }
 }

@@ -187,17 +187,54 @@ impl Transcript {
             EventKind::Checkpointed { checkpoint } => {
                 inner(format!("checkpoint {}", text::visible(checkpoint)))
             }
+            EventKind::RollBackAsked { to } => {
+                let to = to.get(..10).unwrap_or(to);
+                one(Tone::Strong, format!("the workspace goes back to checkpoint {to}"))
+            }
+            EventKind::RollBackFailed { to, reason } => one(
+                Tone::Bad,
+                format!(
+                    "the workspace cannot go back to {}: {}",
+                    to.get(..10).unwrap_or(to),
+                    text::visible(reason)
+                ),
+            ),
             EventKind::RolledBack { to, undo } => inner(format!(
                 "went back to checkpoint {}; {} is what it was before",
                 text::visible(to),
                 text::visible(undo)
             )),
+            EventKind::Reopened { reason } => prefixed(Tone::Bad, "reopened: ", reason),
+            EventKind::Rebased { branch, commit, .. } => one(
+                Tone::Plain,
+                format!(
+                    "goes on together with {} at {}",
+                    text::visible(branch),
+                    text::visible(commit.get(..10).unwrap_or(commit))
+                ),
+            ),
+            EventKind::Integrated { branch, commit, .. } => one(
+                Tone::Good,
+                format!(
+                    "integrated in {} as {}",
+                    text::visible(branch),
+                    text::visible(commit.get(..10).unwrap_or(commit))
+                ),
+            ),
             EventKind::Claimed { summary } if summary.is_empty() || *summary == self.said => {
                 one(Tone::Plain, "claims to be finished".to_owned())
             }
             EventKind::Claimed { summary } => {
                 prefixed(Tone::Plain, "claims to be finished: ", summary)
             }
+            EventKind::JudgeAsked { criterion, model } => {
+                let (criterion, model) = (text::visible(criterion), text::visible(model));
+                one(Tone::Faint, format!("  {model} is asked for {criterion}"))
+            }
+            EventKind::JudgeReplied { problem: Some(problem), .. } => {
+                one(Tone::Faint, format!("  no verdict: {}", text::visible(problem)))
+            }
+            EventKind::JudgeReplied { problem: None, .. } => Vec::new(),
             EventKind::CriterionChecked { result } => criterion(result, self.detail.failure),
             EventKind::VerdictFailed { failed } => {
                 let word = if *failed == 1 { "criterion" } else { "criteria" };
@@ -434,7 +471,11 @@ pub fn criterion(result: &CriterionResult, most: usize) -> Vec<Line> {
         return vec![Line::new(Tone::Good, format!("passed: {name} ({took})"))];
     }
     let exit = result.exit.map(|code| format!(", exit {code}")).unwrap_or_default();
-    let mut lines = vec![Line::new(Tone::Bad, format!("failed{exit}: {name} ({took})"))];
+    let first = match result.advisory {
+        true => Line::new(Tone::Plain, format!("no, which decides nothing: {name} ({took})")),
+        false => Line::new(Tone::Bad, format!("failed{exit}: {name} ({took})")),
+    };
+    let mut lines = vec![first];
     let evidence = if most == 0 { Vec::new() } else { text::tail(&result.evidence, most) };
     lines.extend(evidence.into_iter().map(|line| Line::new(Tone::Faint, format!("  | {line}"))));
     lines

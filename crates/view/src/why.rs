@@ -32,6 +32,8 @@ pub struct Subject<'a> {
     pub driven_by: Option<u32>,
     /// Whether the process that drove it died.
     pub interrupted: bool,
+    /// The short id of its receipt, if it is verified.
+    pub receipt: Option<&'a str>,
     /// This moment.
     pub now: Timestamp,
 }
@@ -52,6 +54,7 @@ pub fn lines(subject: &Subject<'_>) -> Vec<Line> {
     if let Some(workspace) = &data.workspace {
         lines.push(Line::plain(format!("workspace  {}", place(workspace))));
     }
+    lines.extend(receipt(subject));
     if !matches!(subject.standing, Standing::Finished { .. }) {
         lines.extend(standing_answers(data));
     }
@@ -63,6 +66,11 @@ pub fn lines(subject: &Subject<'_>) -> Vec<Line> {
         lines.extend(next_lines(&next));
     }
     lines
+}
+
+/// The evidence for its verdict.
+fn receipt(subject: &Subject<'_>) -> Option<Line> {
+    Some(Line::plain(format!("receipt    {}", subject.receipt?)))
 }
 
 /// The walls around its processes; loud where there are none.
@@ -215,6 +223,7 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
         Phase::Checkpointing { .. } => {
             Some("its work is being kept before the claim is checked".to_owned())
         }
+        Phase::Judging(_) => Some("a judge is being asked".to_owned()),
         Phase::Verifying { .. } => Some("the acceptance criteria are being checked".to_owned()),
         Phase::RollingBack { .. } => Some("its workspace goes back to a checkpoint".to_owned()),
         Phase::Waiting(Wait::Until { at, reason }) => Some(format!(
@@ -322,6 +331,10 @@ fn after(subject: &Subject<'_>, outcome: Outcome) -> Vec<Next> {
                     )
                 })
                 .into_iter()
+                .chain(subject.receipt.map(|_| {
+                    let command = format!("drivetrain receipt {id}");
+                    Next::new(command, "what was proven, and how")
+                }))
                 .chain([log])
                 .collect()
         }
@@ -390,6 +403,7 @@ pub fn summary(subject: &Subject<'_>, outcome: Outcome, reason: &str) -> Vec<Lin
     if data.spec.sandbox.level != Level::Full {
         lines.push(sandbox(subject));
     }
+    lines.extend(receipt(subject));
     lines.push(Line::plain(format!("task       {}", data.id)));
     let next = next(subject);
     if !next.is_empty() {

@@ -1,9 +1,16 @@
 //! Coding agents: bytes of their programs to events that are the same for all, orders to bytes. One file an agent or
 //! protocol; no process and no clock here.
 
+pub mod acp;
+mod answer;
+pub mod claude;
+pub mod codex;
+pub mod lines;
+pub mod opening;
+mod peer;
 pub mod table;
 
-use machine::agent::{AgentEvent, AgentOrder, AgentProgram};
+use machine::agent::{AgentEvent, AgentOrder, AgentProgram, AgentProtocol};
 
 /// The two directions of one agent's pipe, as a pure machine. Whoever performs writes what it gives and feeds it what
 /// it reads; everything that is said during a conversation is remembered here.
@@ -33,6 +40,10 @@ pub struct Launch<'a> {
     pub folder: &'a str,
     /// A folder of its own, absolute, for its settings and conversations.
     pub home: &'a str,
+    /// What it prints of itself when asked for its version; empty if it does not say.
+    pub version: &'a str,
+    /// Made by chance, another one for each process.
+    pub seed: u128,
     /// Where its models are asked in place of their providers: an address that begins with `http`.
     pub gateway: Option<&'a str>,
 }
@@ -61,6 +72,9 @@ pub struct Started {
 
 /// How the program of a launch is started and spoken to; the error says what it cannot be started with.
 pub fn start(launch: &Launch<'_>) -> Result<Started, String> {
-    let name = &launch.program.name;
-    Err(format!("there is no adapter for the agent {name:?} yet"))
+    match launch.program.protocol {
+        AgentProtocol::Claude => Ok(claude::launch(launch)),
+        AgentProtocol::Codex => codex::setup::start(launch),
+        AgentProtocol::Acp => acp::setup::start(launch),
+    }
 }

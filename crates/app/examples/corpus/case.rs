@@ -54,7 +54,8 @@ pub(crate) fn load(file: &Path) -> Vec<Case> {
             let text = |field: &str| all[field].as_str().unwrap_or_default().to_owned();
             Case {
                 id: text("id"),
-                why: text("why"),
+                // Some kinds have nothing but the idea.
+                why: [text("why"), text("attack")].concat(),
                 expect: text("expect"),
                 forbid: text("forbid"),
                 all,

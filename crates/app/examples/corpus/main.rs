@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 #![allow(clippy::unwrap_used, reason = "a rig that cannot be set up has failed")]
 
+mod acceptance;
 mod case;
 mod effect;
 mod gate;
@@ -40,13 +41,14 @@ pub(crate) enum Verdict {
 
 /// The kinds of cases that are known, by the name of their file, and who runs one.
 type Runner = fn(&Case, &Rig) -> Verdict;
-const KINDS: [(&str, Runner); 6] = [
+const KINDS: [(&str, Runner); 7] = [
     ("shell", shell::run),
     ("shell-benign", shell::run),
     ("paths", paths::run),
     ("mcp", mcp::run),
     ("terminal", terminal::run),
     ("injection", injection::run),
+    ("acceptance", acceptance::run),
 ];
 
 fn main() -> ExitCode {

@@ -14,6 +14,7 @@ use runtime::host::{self, Host};
 use view::transcript::{Detail, Transcript};
 use view::{Line, Tone, decisions};
 
+use super::receipt;
 use super::show::moment;
 use crate::args::LogArgs;
 use crate::error::CommandError;
@@ -31,7 +32,7 @@ pub(crate) fn run(args: &LogArgs, json: bool) -> Result<u8, CommandError> {
         return network(&records, &id, json);
     }
     let loaded = Loaded { snapshot: None, records: records.journal.records(id.as_str(), 0)? };
-    let mut printer = Printer::new(json, args.decisions);
+    let mut printer = Printer::new(&records, json, args.decisions);
     let mut host = Host::fold(&id, &loaded, Arc::clone(&records.registry), false, |output| {
         printer.print(&output)
     })
@@ -82,7 +83,8 @@ fn network(records: &Records, id: &TaskId, json: bool) -> Result<u8, CommandErro
     Ok(0)
 }
 
-struct Printer {
+struct Printer<'a> {
+    records: &'a Records,
     json: bool,
     /// Only decisions about calls.
     decisions: bool,
@@ -90,10 +92,11 @@ struct Printer {
     day: String,
 }
 
-impl Printer {
-    fn new(json: bool, decisions: bool) -> Printer {
+impl Printer<'_> {
+    fn new(records: &Records, json: bool, decisions: bool) -> Printer<'_> {
         let detail = Detail { starts: true, inner: true, output: 20, failure: 40 };
-        Printer { json, decisions, transcript: Transcript::new(detail), day: String::new() }
+        let (transcript, day) = (Transcript::new(detail), String::new());
+        Printer { records, json, decisions, transcript, day }
     }
 
     fn print(&mut self, output: &Output) {
@@ -103,7 +106,9 @@ impl Printer {
                 continue;
             }
             if self.json {
-                output::json(event);
+                output::json(&receipt::told(event, || {
+                    receipt::named(&self.records.journal, &self.records.registry, &event.task)
+                }));
                 continue;
             }
             let moment = moment(event.time);

@@ -54,6 +54,7 @@ pub(crate) fn from_goal(goal: &str, driver: DriverSpec) -> Result<TaskFile, Comm
         driver,
         budget: Budget::default(),
         acceptance: Vec::new(),
+        rubric_files: Default::default(),
         workspace: WorkspaceSpec::default(),
         sandbox: Wishes::default(),
         recovery: Recovery::default(),
@@ -71,6 +72,12 @@ pub(crate) fn complete(
     if options.check.iter().any(|command| command.trim().is_empty()) {
         return Err(CommandError::usage("--check needs a command"));
     }
+    if options.place.red_first && !Criterion::require_red_first(&mut task.acceptance) {
+        return Err(CommandError::usage(
+            "--red-first is for commands, and nothing checks this task",
+        )
+        .hint("say what must fail before and pass after with --check COMMAND"));
+    }
     let everyone = everyone(&task);
     library.check_scripts(&everyone, &folder)?;
     let mut files = settle::files(&everyone, &folder, &options)?;
@@ -82,6 +89,7 @@ pub(crate) fn complete(
     }
     task.workspace.kind = kind_of(options.place).or(task.workspace.kind);
     check_workspace(&task.workspace, &folder)?;
+    check_red_first(&task, &folder)?;
     let mut policy = library.policy()?;
     super::policy::choose_profile(&mut policy, options.place.profile.as_deref())?;
     let servers = trust::servers_for(options.home, &folder, &everyone, options.json)?;
@@ -106,6 +114,8 @@ pub(crate) fn complete(
         folder,
         servers,
         files,
+        forked_from: None,
+        contest: None,
     })
 }
 
@@ -207,10 +217,29 @@ fn kind_of(place: &PlaceArgs) -> Option<WorkspaceKind> {
     }
 }
 
+/// What must fail on the files before needs them kept, and only a worktree's are.
+fn check_red_first(task: &TaskFile, folder: &Path) -> Result<(), CommandError> {
+    let compares = |check: &Criterion| matches!(check, Criterion::Shell { red_first: true, .. });
+    let has_worktree = match task.workspace.kind {
+        Some(kind) => kind == WorkspaceKind::Worktree,
+        None => in_repository(folder),
+    };
+    if has_worktree || !task.acceptance.iter().any(compares) {
+        return Ok(());
+    }
+    let message = "red_first runs a command on the files as they were before, and only a task in a worktree has \
+                   them kept";
+    Err(CommandError::new(Kind::Configuration, message)
+        .hint("run git init and make a commit, and leave --in-place out; or leave red_first out"))
+}
+
+fn in_repository(folder: &Path) -> bool {
+    folder.ancestors().any(|parent| parent.join(".git").exists())
+}
+
 /// A worktree needs a repository; whether it has a commit is seen when it is made.
 fn check_workspace(workspace: &WorkspaceSpec, folder: &Path) -> Result<(), CommandError> {
-    let in_repository = || folder.ancestors().any(|parent| parent.join(".git").exists());
-    if workspace.kind == Some(WorkspaceKind::Worktree) && !in_repository() {
+    if workspace.kind == Some(WorkspaceKind::Worktree) && !in_repository(folder) {
         let message =
             format!("cannot make a worktree: {} is not in a git repository", folder.display());
         return Err(CommandError::new(Kind::Configuration, message)

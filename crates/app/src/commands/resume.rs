@@ -12,10 +12,11 @@ use serde_json::json;
 use view::Line;
 
 use super::prepare;
+use super::race::referee::Races;
 use super::settle::{self, Change};
 use crate::args::ResumeArgs;
 use crate::error::{CommandError, Kind};
-use crate::foreground::{self, Part, Watching};
+use crate::foreground::{Part, Watching};
 use crate::locate::{self, Records, Task};
 use crate::{output, traffic};
 
@@ -38,13 +39,20 @@ fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> 
     if let Standing::Finished { outcome, .. } = task.state.standing() {
         return Err(ended(&id, outcome));
     }
+    let races = Races::of([&task])?;
+    if let Some(winner) = races.lost_by(&id) {
+        return Err(CommandError::new(
+            Kind::Refused,
+            format!("task {id} has lost its race to {winner} and is cancelled"),
+        ));
+    }
     settle::go_on(task.state.data(), changes(args), json)?;
     prepare::require_sandbox(&task.state.data().spec.sandbox)?;
     let traffic = traffic::open(&args.traffic)?;
     let watching = Watching::new(&args.screen, json, part_in(&task))?;
     let Records { home, journal, registry } = records;
     drop(journal);
-    foreground::drive(&home, registry, watching, move |station| {
+    races.drive(&home, registry, watching, move |station| {
         station.supervisor.performer().carry(traffic);
         station.supervisor.resume(&id, watching.attended())?;
         Ok(vec![id])
@@ -107,24 +115,28 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
     let records = Records::open()?;
     let traffic = traffic::open(&args.traffic)?;
     let (mut ready, mut paused, mut waiting, mut resting) = (Vec::new(), 0, 0, 0);
+    let mut tasks = Vec::new();
     for row in records.journal.open_tasks()? {
         // One task that cannot be read must not keep the others.
-        let task = match records.glance(&row) {
-            Ok(task) => task,
+        match records.glance(&row) {
+            Ok(task) => tasks.push((row, task)),
             Err(error) => {
                 output::error(&if json { error.json().to_string() } else { error.text() });
-                continue;
             }
-        };
+        }
+    }
+    let races = Races::of(tasks.iter().map(|(_, task)| task))?;
+    for (row, task) in tasks {
+        let id = TaskId(row.id.clone());
         match task.state.standing() {
-            _ if task.driven_by.is_some() => {}
+            _ if task.driven_by.is_some() || races.lost_by(&id).is_some() => {}
             // Its moment has not come: whoever takes it up now would only put it down again.
             Standing::Working if task.state.rests_until(locate::now()).is_some() => resting += 1,
             Standing::Working => {
                 let ready_to_go = settle::go_on(task.state.data(), changes(args), json)
                     .and_then(|()| prepare::require_sandbox(&task.state.data().spec.sandbox));
                 match ready_to_go {
-                    Ok(()) => ready.push(TaskId(row.id)),
+                    Ok(()) => ready.push(id),
                     Err(error) => {
                         output::error(&if json { error.json().to_string() } else { error.text() })
                     }
@@ -149,7 +161,7 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
     let watching = Watching::new(&args.screen, json, Part::Watches)?;
     let Records { home, journal, .. } = records;
     drop(journal);
-    foreground::drive(&home, Arc::new(Registry::builtin()), watching, move |station| {
+    races.drive(&home, Arc::new(Registry::builtin()), watching, move |station| {
         station.supervisor.performer().carry(traffic);
         let mut taken = Vec::new();
         for id in ready {

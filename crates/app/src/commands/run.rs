@@ -34,7 +34,7 @@ pub(crate) fn run(args: &RunArgs, json: bool) -> Result<u8, CommandError> {
 }
 
 /// The task that the arguments ask for, complete and checked.
-fn task_of(
+pub(crate) fn task_of(
     args: &RunArgs,
     home: &Home,
     registry: &Registry,
@@ -43,7 +43,10 @@ fn task_of(
     let folder = prepare::folder()?;
     let path = Path::new(&args.task);
     // A goal of one word may be the name of some file; with a driver at hand it is a goal.
-    let names_driver = args.driver.is_some() || args.workflow.is_some() || args.model.is_some();
+    let names_driver = args.driver.is_some()
+        || args.workflow.is_some()
+        || args.model.is_some()
+        || args.agent.is_some();
     let is_file = path.is_file() && (library::is_path(&args.task) || !names_driver);
     if !is_file && (looks_like_path(&args.task) || (path.is_dir() && !names_driver)) {
         return Err(no_file(&args.task));
@@ -53,7 +56,13 @@ fn task_of(
         Some(beside) => library.and_of(&folder.join(beside)),
         None => library,
     };
-    let task = match (is_file, driver_of(args, registry, &library)?) {
+    let who = Who {
+        driver: args.driver.as_deref(),
+        workflow: args.workflow.as_deref(),
+        model: args.model.as_deref(),
+        agent: args.agent.as_deref(),
+    };
+    let task = match (is_file, driver_of(who, registry, &library)?) {
         (true, None) => library.task(path, registry)?,
         (true, Some(driver)) => {
             let mut task = library.task(path, registry)?;
@@ -74,19 +83,40 @@ fn task_of(
     prepare::complete(task, options, &library, folder)
 }
 
-fn driver_of(
-    args: &RunArgs,
+/// Who decides, as the command line says it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Who<'a> {
+    /// A driver by name.
+    pub(crate) driver: Option<&'a str>,
+    /// A workflow.
+    pub(crate) workflow: Option<&'a str>,
+    /// A model.
+    pub(crate) model: Option<&'a str>,
+    /// A coding agent.
+    pub(crate) agent: Option<&'a str>,
+}
+
+/// The driver that was named; none if nobody was.
+pub(crate) fn driver_of(
+    args: Who<'_>,
     registry: &Registry,
     library: &Library,
 ) -> Result<Option<DriverSpec>, CommandError> {
-    if let Some(workflow) = &args.workflow {
+    if let Some(workflow) = args.workflow {
         return Ok(Some(DriverSpec {
             name: "workflow".to_owned(),
             config: json!({ "workflow": workflow }),
         }));
     }
-    if let Some(model) = &args.model {
-        return match args.driver.as_deref() {
+    if let Some(agent) = args.agent {
+        let config = match args.model {
+            Some(model) => json!({ "agent": agent, "model": model }),
+            None => json!({ "agent": agent }),
+        };
+        return Ok(Some(DriverSpec { name: "agent".to_owned(), config }));
+    }
+    if let Some(model) = args.model {
+        return match args.driver {
             None | Some("llm") => {
                 prepare::check_model(model, &prepare::folder()?, library)?;
                 Ok(Some(DriverSpec { name: "llm".to_owned(), config: json!({ "model": model }) }))
@@ -96,7 +126,7 @@ fn driver_of(
             ))),
         };
     }
-    let Some(name) = &args.driver else { return Ok(None) };
+    let Some(name) = args.driver else { return Ok(None) };
     if name == "llm" {
         return Err(CommandError::usage("the driver llm needs a model")
             .hint("--model script/FILE plays a script, without a network or a key"));
@@ -108,11 +138,14 @@ fn driver_of(
             None => error,
         });
     }
-    if matches!(name.as_str(), "workflow" | "state_machine") {
+    if name == "agent" {
+        return Err(CommandError::usage("it is not said which agent").hint("--agent claude"));
+    }
+    if matches!(name, "workflow" | "state_machine") {
         return Err(CommandError::usage(format!("the driver {name:?} has nothing to run"))
             .hint("--workflow NAME|PATH says which workflow; drivetrain drivers lists them"));
     }
-    Ok(Some(DriverSpec { name: name.clone(), config: json!({}) }))
+    Ok(Some(DriverSpec { name: name.to_owned(), config: json!({}) }))
 }
 
 /// A single word with a folder or a known ending is meant as a file, also if there is none.

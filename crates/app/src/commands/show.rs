@@ -1,8 +1,11 @@
 //! `drivetrain show`: one task, whole.
 
+use machine::contest::{Contest, Standing, judge};
+use machine::id::TaskId;
 use machine::time::Timestamp;
 use view::{Line, Tone, spend, tasks, text, transcript};
 
+use super::race::referee;
 use crate::error::CommandError;
 use crate::locate::{self, Records, Task};
 use crate::output;
@@ -42,8 +45,18 @@ fn lines(task: &Task) -> Vec<Line> {
     if let Some(workspace) = &data.workspace {
         field("workspace", transcript::place(workspace));
     }
+    if let Some(integrated) = &data.integrated {
+        let commit = integrated.commit.get(..10).unwrap_or(&integrated.commit);
+        field("integrated", format!("in {} as {commit}", text::visible(&integrated.branch)));
+    }
+    if let Some(contest) = &data.spec.contest {
+        field("race", race_words(contest, &data.id));
+    }
     field("sandbox", text::visible(&data.spec.sandbox.said()));
     field("records", data.inputs.to_string());
+    if let Some(receipt) = &task.receipt {
+        field("receipt", format!("{} (drivetrain receipt {})", receipt.short(), data.id));
+    }
     if !data.spec.acceptance.is_empty() {
         lines.push(Line::plain("criteria"));
     }
@@ -62,6 +75,24 @@ fn lines(task: &Task) -> Vec<Line> {
         format!("drivetrain why {} says more about how it stands", data.id),
     ));
     lines
+}
+
+/// Its place in its race, and how that stands.
+fn race_words(contest: &Contest, id: &TaskId) -> String {
+    let place = format!("{} of {}", contest.number(id), contest.racers.len());
+    let racers = referee::look(contest).unwrap_or_default();
+    let standing = match judge(contest.pick, &racers) {
+        Standing::Won { winner, why, .. } if winner == *id => format!("won: {why}"),
+        Standing::Won { winner, .. } => {
+            let stands = racers.iter().find(|racer| racer.task == *id);
+            let words = stands.map(|racer| view::contest::stands(racer, Some(&winner)).1);
+            format!("{}; {winner} won", words.unwrap_or_default())
+        }
+        Standing::Open => "nobody has won yet".to_owned(),
+        Standing::Nobody => "nobody won".to_owned(),
+    };
+    let name = contest.name().map(|name| name.0.as_str()).unwrap_or_default();
+    format!("{name}, {place}: {standing} ({})", view::contest::rule(contest.pick))
 }
 
 /// A moment in local time.

@@ -53,6 +53,7 @@ fn a_task_is_shown_whole() {
     workspace  FOLDER (in place)
     sandbox    full, network none
     records    5
+    receipt    RECEIPT
     criteria
       passed: shell: true (TIME)
     drivetrain why ID says more about how it stands

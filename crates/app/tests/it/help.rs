@@ -2,7 +2,7 @@
 
 use crate::environment::TestEnvironment;
 
-const COMMANDS: [&str; 38] = [
+const COMMANDS: &[&str] = &[
     "run",
     "chat",
     "resume",
@@ -10,6 +10,8 @@ const COMMANDS: [&str; 38] = [
     "show",
     "log",
     "why",
+    "receipt",
+    "verify",
     "pause",
     "cancel",
     "interrupt",
@@ -62,6 +64,8 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       show         Show one task: goal, standing, spend, criteria, workspace
       log          Show everything that happened to a task
       why          Say why a task stopped or what it waits for, and what to type next
+      receipt      Show the receipt of a verified task, or write it into a file
+      verify       Check a receipt: is it whole, does the journal agree, and does it still hold
       pause        Hold a task: what runs may end, nothing new begins
       cancel       End a task
       interrupt    Stop what runs and tell the driver

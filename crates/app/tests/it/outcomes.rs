@@ -32,9 +32,11 @@ fn a_verified_task_ends_with_0_and_says_what_was_checked() {
       passed: shell: test $(wc -l < out.txt) -eq 2 (TIME)
     spent      2 turns, 2 tool calls, TIME
     workspace  FOLDER (in place)
+    receipt    RECEIPT
     task       ID
     next
-      drivetrain log ID  everything that happened
+      drivetrain receipt ID  what was proven, and how
+      drivetrain log ID      everything that happened
     ");
     insta::assert_snapshot!(environment.plain(&environment.ok(&["why", &environment.id()])), @"
     task ID: make the numbers add up
@@ -46,11 +48,13 @@ fn a_verified_task_ends_with_0_and_says_what_was_checked() {
     spent      2 turns, 2 tool calls, TIME
     driver     workflow
     workspace  FOLDER (in place)
+    receipt    RECEIPT
     sandbox    full, network none
     last news  WHEN
 
     next
-      drivetrain log ID  everything that happened
+      drivetrain receipt ID  what was proven, and how
+      drivetrain log ID      everything that happened
     ");
     let list = environment.ok(&["list"]);
     let cells: Vec<Vec<&str>> =

@@ -5,7 +5,7 @@ use crate::effect::Effect;
 use crate::event::EventKind;
 use crate::state::{Pending, Phase};
 use crate::step::Step;
-use crate::task::{CriterionResult, Outcome};
+use crate::task::{Criterion, CriterionResult, Outcome};
 use crate::verdict::{Place, Verdict};
 
 impl Step<'_> {
@@ -57,7 +57,7 @@ impl Step<'_> {
             Phase::Verifying { summary } => summary.clone(),
             _ => String::new(),
         };
-        let verdict = match verdict {
+        let mut verdict = match verdict {
             Ok(verdict) => verdict,
             Err(reason) => {
                 return self.finish(
@@ -66,9 +66,20 @@ impl Step<'_> {
                 );
             }
         };
-        for result in &verdict.results {
-            self.event(|| EventKind::CriterionChecked { result: result.clone() });
+        let criteria = self.state.data.spec.criteria();
+        for (place, result) in verdict.results.iter().enumerate() {
+            if !matches!(criteria.get(place), Some(Criterion::Judge { .. })) {
+                self.event(|| EventKind::CriterionChecked { result: result.clone() });
+            }
         }
+        if self.begin_judging(&summary, &mut verdict) {
+            return;
+        }
+        self.settle_verdict(summary, &verdict);
+    }
+
+    /// Everything was checked and judged: the task ends, or its driver is told.
+    pub(crate) fn settle_verdict(&mut self, summary: String, verdict: &Verdict) {
         // A verdict over fewer criteria than were frozen proves nothing.
         let complete = verdict.results.len() == self.state.data.spec.criteria().len();
         if !complete || verdict.results.iter().any(CriterionResult::fails) {
@@ -80,14 +91,17 @@ impl Step<'_> {
             return;
         }
         let (outcome, reason) = self.proven(&verdict, summary);
+        if outcome == Outcome::Verified {
+            self.note_proof(&verdict);
+        }
         self.finish(outcome, reason);
     }
 
-    /// What a verdict without a failure proves. What was protected stayed so: that alone proves nothing. Neither does
-    /// a worker's claim over the very files that it was given, since the criteria held before it began.
+    /// What a verdict without a failure proves. What was protected stayed so, and an opinion was heard: that alone proves
+    /// nothing. Neither does a worker's claim over the very files that it was given, since the criteria held before it began.
     fn proven(&self, verdict: &Verdict, summary: String) -> (Outcome, String) {
         let data = &self.state.data;
-        if data.spec.acceptance.is_empty() {
+        if !data.spec.acceptance.iter().any(Criterion::decides) {
             return (Outcome::Completed, summary);
         }
         let unchanged = verdict.place == Place::CleanCheckout

@@ -27,6 +27,8 @@ impl Step<'_> {
     /// Asks an agent for a turn.
     pub(crate) fn ask_agent(&mut self, call: AgentCall) {
         self.state.data.retry_at = None;
+        // What it changes by itself nobody is told.
+        self.note_change();
         let id = self.expect(Pending::Agent);
         let (agent, conversation) = (call.program.name.clone(), call.conversation);
         self.output.effects.push(Effect::AskAgent {

@@ -32,7 +32,7 @@ impl Step<'_> {
                 self.ask_again_at(at);
             }
             Consultation::Model(call) => self.call_model(call.clone()),
-            Consultation::Agent(call) => self.ask_agent((**call).clone()),
+            Consultation::Agent(call) => self.ask_agent_once_kept((**call).clone()),
         }
         self.state.data.phase = Phase::Consulting { request };
     }

@@ -35,7 +35,7 @@ impl Step<'_> {
                 self.state.data.phase = Phase::Ready;
             }
             // A task that may move asks again; one that is held does so when it goes on.
-            Some(Pending::Retry) => {
+            Some(Pending::Retry | Pending::JudgeTimer) => {
                 self.state.data.pending.remove(&id);
                 // Its wait is over, whatever the clock says.
                 let now = self.now;
@@ -85,9 +85,11 @@ impl Step<'_> {
             }
             Phase::RollingBack { to } => self.roll_back(to),
             Phase::Waiting(Wait::Until { at, .. }) => self.set_alarm(at),
+            // A judge is asked again by `advance`, which sees that nobody is.
             Phase::New
             | Phase::Ready
             | Phase::Acting
+            | Phase::Judging(_)
             | Phase::Waiting(Wait::Person { .. } | Wait::Results)
             | Phase::Escalated { .. }
             | Phase::Finished { .. } => {}

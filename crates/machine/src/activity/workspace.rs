@@ -15,6 +15,7 @@ impl Step<'_> {
             spec: spec.workspace.clone(),
             folder: spec.folder.clone(),
             sandbox: spec.sandbox.clone(),
+            forked_from: spec.forked_from.clone(),
         });
         self.state.data.phase = Phase::OpeningWorkspace;
     }
@@ -24,6 +25,10 @@ impl Step<'_> {
             Ok(workspace) => {
                 let is_worktree = workspace.kind == WorkspaceKind::Worktree;
                 self.state.data.workspace = Some(workspace.clone());
+                if let Some(forked) = &self.state.data.spec.forked_from {
+                    let base = if forked.here { Some(&forked.at) } else { forked.base.as_ref() };
+                    self.state.data.base = base.cloned();
+                }
                 self.state.data.phase = Phase::Ready;
                 self.event(|| EventKind::WorkspaceOpened { workspace });
                 if !is_worktree && self.needs_base() {

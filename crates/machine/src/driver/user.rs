@@ -362,7 +362,7 @@ fn ended(action: &Action, result: &ToolResult) -> String {
 /// The criteria that did not pass, each with the end of its evidence.
 fn refused(results: &[CriterionResult]) -> String {
     let mut text = "the work was not accepted:".to_owned();
-    for result in results.iter().filter(|result| !result.passed) {
+    for result in results.iter().filter(|result| result.fails()) {
         text.push_str(&format!("\n- {}", result.title));
         if let Some(exit) = result.exit {
             text.push_str(&format!(" (exit {exit})"));

@@ -122,7 +122,7 @@ impl End {
 pub(crate) fn verdict_failed(who: &str, results: &[CriterionResult]) -> End {
     let failed: Vec<String> = results
         .iter()
-        .filter(|result| !result.passed)
+        .filter(|result| result.fails())
         .map(|result| {
             let exit = result.exit.map(|code| format!(" (exit code {code})")).unwrap_or_default();
             let evidence = tail(&result.evidence);

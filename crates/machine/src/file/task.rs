@@ -6,6 +6,8 @@
 mod criteria;
 mod drivers;
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use super::check::{Cursor, Problems, is_name, suggest};
@@ -31,6 +33,8 @@ pub struct TaskFile {
     pub budget: Budget,
     /// What decides whether it is done.
     pub acceptance: Vec<Criterion>,
+    /// The files that hold the rubrics of judges, by the judge's place among the criteria.
+    pub rubric_files: BTreeMap<usize, String>,
     /// Where it works.
     pub workspace: WorkspaceSpec,
     /// What it wants of the sandbox.
@@ -153,8 +157,11 @@ fn read_file(top: &Cursor<'_>, registry: &Registry, problems: &mut Problems) -> 
         top.get("budget").map(|budget| read_budget(&budget, problems)).unwrap_or_default();
     let driver = read_driver(top, &task, registry, &mut budget, problems);
     let items = top.get("acceptance").map(|list| list.items(problems)).unwrap_or_default();
-    let mut acceptance: Vec<Criterion> =
-        items.iter().filter_map(|item| criteria::read(item, problems)).collect();
+    let (mut acceptance, mut rubric_files) = (Vec::new(), BTreeMap::new());
+    for written in items.iter().filter_map(|item| criteria::read(item, problems)) {
+        rubric_files.extend(written.rubric_file.map(|path| (acceptance.len(), path)));
+        acceptance.push(written.criterion);
+    }
     if let Some(flag) = task.get("red_first")
         && flag.flag(problems) == Some(true)
         && !Criterion::require_red_first(&mut acceptance)
@@ -170,15 +177,8 @@ fn read_file(top: &Cursor<'_>, registry: &Registry, problems: &mut Problems) -> 
         let name = check_driver(&at.need(problems, "driver")?, registry, problems)?;
         Some(configured(name, at, at.get("driver").as_ref(), registry, problems).0)
     });
-    Some(TaskFile {
-        goal: goal?,
-        driver: driver?,
-        budget,
-        acceptance,
-        workspace,
-        sandbox,
-        recovery,
-    })
+    let (goal, driver) = (goal?, driver?);
+    Some(TaskFile { goal, driver, budget, acceptance, rubric_files, workspace, sandbox, recovery })
 }
 
 fn read_driver(
@@ -308,7 +308,9 @@ fn read_budget(at: &Cursor<'_>, problems: &mut Problems) -> Budget {
 }
 
 fn read_workspace(at: &Cursor<'_>, problems: &mut Problems) -> WorkspaceSpec {
-    at.table(problems, "[workspace]", &["kind", "protect", "setup", "share", "checkpoints"]);
+    const KEYS: [&str; 6] =
+        ["kind", "protect", "protect_framework", "setup", "share", "checkpoints"];
+    at.table(problems, "[workspace]", &KEYS);
     let kind =
         at.get("kind").and_then(|kind| kind.choice(problems, &["worktree", "in_place", "none"]));
     let kind = kind.map(|kind| match kind {
@@ -316,9 +318,19 @@ fn read_workspace(at: &Cursor<'_>, problems: &mut Problems) -> WorkspaceSpec {
         "in_place" => WorkspaceKind::InPlace,
         _ => WorkspaceKind::None,
     });
-    let patterns = at.get("protect").map(|list| list.items(problems)).unwrap_or_default();
-    let protect =
-        patterns.iter().filter_map(|pattern| criteria::inside(pattern, problems)).collect();
+    let given = at.get("protect");
+    let protect = given.as_ref().map(|list| criteria::read_protected(list, problems));
+    let protect = protect.unwrap_or_default();
+    let framework = at.get("protect_framework").and_then(|flag| flag.flag(problems));
+    let protect_framework = framework.unwrap_or(false);
+    if let Some(given) = given
+        && !protect_framework
+        && !protect.is_empty()
+        && protect.iter().all(|pattern| pattern.starts_with('!'))
+    {
+        let hint = "name what is protected, or set protect_framework = true".to_owned();
+        problems.push(&given, "these are exceptions from nothing", Some(hint));
+    }
     let commands = at.get("setup").map(|list| list.items(problems)).unwrap_or_default();
     let setup = commands.iter().filter_map(|command| {
         let line = command.text(problems)?;
@@ -335,5 +347,5 @@ fn read_workspace(at: &Cursor<'_>, problems: &mut Problems) -> WorkspaceSpec {
         "claims" => Checkpoints::Claims,
         _ => Checkpoints::Turns,
     });
-    WorkspaceSpec { kind, protect, setup, share, checkpoints, ..WorkspaceSpec::default() }
+    WorkspaceSpec { kind, protect, protect_framework, setup, share, checkpoints }
 }

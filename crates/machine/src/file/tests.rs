@@ -1,6 +1,7 @@
 //! What loads, what does not, and what a person sees then.
 
 mod corpus;
+mod criteria;
 mod policy;
 
 use proptest::prelude::*;
@@ -404,7 +405,7 @@ fn wrong_values_are_refused() {
         ("goal = \"x\"\n[budget]\nmax_turns = 1.0\n", "expected a whole number"),
         ("goal = \"x\"\n[budget]\nmax_turns = \"3\"\n", "expected a whole number"),
         ("goal = \"x\"\n[budget]\nmax_time = \"30\"\n", "is not a duration"),
-        ("goal = \"x\"\n[[acceptance]]\nkind = \"judge\"\n", "does not have judge criteria"),
+        ("goal = \"x\"\n[[acceptance]]\nkind = \"judge\"\n", "\"rubric\" is missing"),
         ("goal = \"x\"\n[[acceptance]]\nkind = \"shel\"\n", "did you mean \"shell\""),
         ("goal = \"x\"\n[[acceptance]]\nkind = \"shell\"\n", "\"command\" is missing"),
         ("goal = \"x\"\n[[acceptance]]\nkind = \"file\"\npath = \"/etc/passwd\"\n", "is absolute"),

@@ -106,7 +106,7 @@ impl Streak {
         remember(&mut self.before, signature, limits.cycle);
         let titles: Vec<&str> = results
             .iter()
-            .filter(|result| !result.passed)
+            .filter(|result| result.fails())
             .map(|result| result.title.as_str())
             .collect();
         let failed = titles.join("; ");

@@ -16,9 +16,12 @@ use machine::policy::call_hash::CallHash;
 use machine::policy::decider::{Decider, DeciderKind};
 use machine::policy::grant::Scope;
 use machine::policy::permission::Unattended;
+use machine::queue::{Integration, Rebase};
 use machine::server::{Claim, Limits, ServerSpec, ServerTools, offers};
-use machine::state::{CallStatus, Pending, SavedState, State};
-use machine::task::{CriterionResult, DriverSpec, TaskSpec, Workspace, WorkspaceKind};
+use machine::state::{CallStatus, Pending, Phase, SavedState, State};
+use machine::task::{
+    Criterion, CriterionResult, DriverSpec, Outcome, TaskSpec, Workspace, WorkspaceKind,
+};
 use machine::time::{Span, Timestamp};
 use machine::tool::{Status, ToolResult};
 use machine::{Output, step};
@@ -50,6 +53,11 @@ fn task(seed: u16) -> TaskSpec {
     task.driver = driver(seed / 2880, script);
     if (seed / 120).is_multiple_of(3) {
         task.acceptance = vec![check_of("t")];
+        task.acceptance.extend((0..seed / 7 % 3).map(|place| Criterion::Judge {
+            model: "script/judge".to_owned(),
+            rubric: "r".to_owned(),
+            decides: place == 0,
+        }));
     }
     if (seed / 3).is_multiple_of(2) {
         task.servers = ["s", "other"].map(server).to_vec();
@@ -223,10 +231,23 @@ fn report(state: &State, seed: u16) -> Input {
             let undo = Checkpoint { name: "before".to_owned(), tree: "tree".to_owned() };
             Signal::Restored(id, Ok(undo)).into()
         }
-        Pending::Verify => Signal::Verified(id, Ok(Verdict::of(vec![checked]))).into(),
-        Pending::Alarm | Pending::Deadline | Pending::Retry | Pending::DeciderTimer(_) => {
-            Signal::TimerFired(id).into()
+        Pending::Verify => {
+            let criteria = state.data().spec.criteria();
+            let mut results = vec![checked];
+            // What stands in the place of a judge is nobody's opinion.
+            results.extend(criteria.iter().skip(1).map(|criterion| CriterionResult {
+                title: criterion.title(),
+                passed: true,
+                ..CriterionResult::default()
+            }));
+            Signal::Verified(id, Ok(Verdict::of(results))).into()
         }
+        Pending::Judge => Signal::ModelReplied(id, Box::new(opinion(seed))).into(),
+        Pending::Alarm
+        | Pending::Deadline
+        | Pending::Retry
+        | Pending::DeciderTimer(_)
+        | Pending::JudgeTimer => Signal::TimerFired(id).into(),
     }
 }
 
@@ -275,6 +296,19 @@ fn agent(id: machine::id::EffectId, seed: u16) -> Input {
         }
         _ => ended(Ok(turn(AgentEnd::Done))),
     }
+}
+
+/// What a judge says: an opinion, nonsense, or nothing.
+fn opinion(seed: u16) -> Result<Reply, ModelFailure> {
+    let mut reply = replied(0)?;
+    let text = match seed / 3 % 5 {
+        0 | 1 => json!({ "pass": true, "reason": "good" }).to_string(),
+        2 => json!({ "pass": false, "reason": "bad" }).to_string(),
+        3 => "it passes".to_owned(),
+        _ => return replied(5),
+    };
+    reply.message.blocks = vec![Block { part: Part::Text { text }, native: None }];
+    Ok(reply)
 }
 
 fn replied(seed: u16) -> Result<Reply, ModelFailure> {
@@ -362,6 +396,13 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         .into(),
         12 => Command::Resolve { call, how }.into(),
         13 => Command::HandOver(task(seed).driver).into(),
+        24 if seed.is_multiple_of(7) => Command::NoteIntegration(Integration {
+            branch: "main".to_owned(),
+            commit: text(),
+            tree: text(),
+        })
+        .into(),
+        24 => reopen(seed),
         14 if seed.is_multiple_of(3) => Command::RollBack { to: text() }.into(),
         14 => Command::Drain.into(),
         15 => Command::Detach { reason: text() }.into(),
@@ -378,6 +419,23 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         .into(),
         _ => report(state, seed),
     }
+}
+
+/// A change that did not hold where it was to go; now and then nothing is said to have failed, or where to go on.
+fn reopen(seed: u16) -> Input {
+    let failed = CriterionResult {
+        title: "c".to_owned(),
+        passed: seed.is_multiple_of(5),
+        ..CriterionResult::default()
+    };
+    let kept = |name: &str| Checkpoint { name: format!("{name}{seed}"), tree: "t".to_owned() };
+    let rebase = (!seed.is_multiple_of(3)).then(|| Rebase {
+        branch: "main".to_owned(),
+        commit: "2".repeat(40),
+        base: kept("b"),
+        combined: kept("c"),
+    });
+    Command::Reopen { reason: "r".to_owned(), results: vec![failed], rebase }.into()
 }
 
 /// A call that a worker asks for: few keys, so that some come twice, with the same call or another.
@@ -419,6 +477,8 @@ struct Ledger {
     answers: BTreeMap<String, ToolResult>,
     /// The calls of each key.
     asked: BTreeMap<String, CallId>,
+    /// What judges said of the last claim.
+    opinions: Vec<CriterionResult>,
 }
 
 impl Ledger {
@@ -443,6 +503,7 @@ impl Ledger {
                 Some(_) => assert!(!has_result, "{call} has a result but is open"),
             }
         }
+        self.check_judges(state, output);
         for pending in data.pending.values() {
             if let Pending::Call(call) = pending {
                 let running = data.calls.iter().any(|open| {
@@ -466,6 +527,28 @@ impl Ledger {
 }
 
 impl Ledger {
+    /// Judges are asked one at a time, and a task is verified only if each one that decides said yes.
+    fn check_judges(&mut self, state: &State, output: &Output) {
+        let data = state.data();
+        let asked = data.pending.values().filter(|pending| **pending == Pending::Judge).count();
+        assert!(asked <= usize::from(matches!(data.phase, Phase::Judging(_))), "{:?}", data.phase);
+        for event in &output.events {
+            match &event.kind {
+                EventKind::Claimed { .. } => self.opinions.clear(),
+                EventKind::CriterionChecked { result } if result.title.starts_with("judge") => {
+                    assert_eq!(result.passed, result.evidence == "good", "{result:?}");
+                    self.opinions.push(result.clone());
+                }
+                EventKind::TaskFinished { outcome: Outcome::Verified, .. } => {
+                    let judges = data.spec.acceptance.len().saturating_sub(1);
+                    assert_eq!(self.opinions.len(), judges, "not every judge was heard");
+                    assert!(!self.opinions.iter().any(CriterionResult::fails), "one said no");
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// A key has one call and one answer; a call that was asked for is open only while its worker is at work.
     fn check_requests(&mut self, state: &State, output: &Output) {
         for effect in &output.effects {

@@ -36,6 +36,8 @@ pub(crate) fn spec(config: Value) -> TaskSpec {
         folder: "/project".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
+        forked_from: None,
+        contest: None,
     }
 }
 

@@ -396,6 +396,8 @@ fn spec(steps: u64) -> TaskSpec {
         folder: "/".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
+        forked_from: None,
+        contest: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! One agent's process: a reader of its own from the start to the end, a codec between bytes and events, and at most
 //! one turn that hears what is said.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -22,12 +23,14 @@ use wire::agent::{AgentCodec, Launch, Session};
 use super::{Turn, lock};
 use crate::inbox::Inbox;
 use crate::live::Feed;
-use crate::process::{Cancel, Child, Containment, ProcessSpec, write_all};
+use crate::process::{Cancel, Child, Containment, ProcessSpec, Streams, run, write_all};
 use crate::providers::Secret;
 use crate::sandbox::{Access, Program};
 
 /// How long a program may take until it can be asked.
 const START_LIMIT: Duration = Duration::from_secs(90);
+/// How long a program may take to say its version.
+const VERSION_LIMIT: Duration = Duration::from_secs(20);
 /// How long an agent may be silent at work, if its file does not say.
 const IDLE: Duration = Duration::from_secs(600);
 /// How long a turn that was stopped may take to end before its process is ended.
@@ -145,6 +148,8 @@ impl Process {
             session,
             folder: &folder_text,
             home: &home_text,
+            version: &version(&call.program, cancel),
+            seed: seed(),
             gateway: None,
         };
         let started = wire::agent::start(&launch).map_err(failed)?;
@@ -600,6 +605,35 @@ fn spec(
     };
     spec.containment = box_of.containment(&Containment::Auto);
     spec
+}
+
+/// What the program says of its version; asked once for each program. One that does not say is held more strictly.
+fn version(program: &AgentProgram, cancel: &Cancel) -> String {
+    static KNOWN: Mutex<BTreeMap<Vec<String>, String>> = Mutex::new(BTreeMap::new());
+    if let Some(known) = lock(&KNOWN).get(&program.command) {
+        return known.clone();
+    }
+    let mut spec =
+        ProcessSpec::new(program.command.iter().take(1).cloned().chain(["--version".to_owned()]));
+    spec.timeout = Some(VERSION_LIMIT);
+    spec.streams = Streams::Separate;
+    let said = match run(spec, cancel) {
+        Ok(finished) if finished.exit == Some(0) => finished.stdout.text().trim().to_owned(),
+        _ => return String::new(),
+    };
+    lock(&KNOWN).insert(program.command.clone(), said.clone());
+    said
+}
+
+/// Made by chance, for identifiers that must not come twice.
+fn seed() -> u128 {
+    let mut bytes = [0u8; 16];
+    // Without chance there is still the clock: these identifiers are no secret.
+    if getrandom::fill(&mut bytes).is_err() {
+        let now = Instant::now();
+        bytes.copy_from_slice(&Sha256::digest(format!("{now:?}"))[..16]);
+    }
+    u128::from_le_bytes(bytes)
 }
 
 fn text(path: &Path) -> String {

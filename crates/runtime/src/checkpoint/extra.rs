@@ -7,11 +7,12 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat2, unlinkat};
 
+use super::limits::Special;
 use super::{Change, ChangeKind};
 
 /// How many empty folders are kept; more are named as an error.
@@ -25,14 +26,21 @@ pub(super) struct Extra {
 }
 
 impl Extra {
-    /// Looks at the files that git keeps, and at the folders it calls untracked.
+    /// Looks at the files that git keeps, at what lies beside them, and at the folders it calls untracked. What is
+    /// neither file, folder nor link is given back: git passes over it in silence.
     pub(super) fn of(
         folder: &Path,
         files: &[OsString],
         loose: &[OsString],
-    ) -> Result<Extra, String> {
-        let mut extra = Extra::default();
+    ) -> Result<(Extra, Vec<Special>), String> {
+        let (mut extra, mut odd) = (Extra::default(), Vec::new());
+        let mut folders = BTreeSet::from([PathBuf::new()]);
         for name in files {
+            if let Some(parent) = Path::new(name).parent()
+                && !folders.contains(parent)
+            {
+                folders.insert(parent.to_owned());
+            }
             let Ok(meta) = fs::symlink_metadata(folder.join(name)) else { continue };
             let mode = meta.permissions().mode() & 0o7777;
             if meta.is_file() && mode != usual(mode) {
@@ -41,13 +49,26 @@ impl Extra {
         }
         for name in loose {
             let name = name.as_bytes().strip_suffix(b"/").unwrap_or(name.as_bytes());
-            extra.add_folder(folder, Path::new(OsStr::from_bytes(name)))?;
+            extra.add_folder(folder, Path::new(OsStr::from_bytes(name)), &mut odd)?;
         }
-        Ok(extra)
+        for path in folders {
+            // A folder that went meanwhile holds nothing; one that cannot be read is git's to complain about.
+            for entry in fs::read_dir(folder.join(&path)).into_iter().flatten().flatten() {
+                odd.extend(special(&path, &entry));
+            }
+        }
+        odd.sort_by(|one, other| one.path.cmp(&other.path));
+        odd.dedup();
+        Ok((extra, odd))
     }
 
     /// Adds a folder if neither it nor a folder below it holds anything else than folders.
-    fn add_folder(&mut self, root: &Path, start: &Path) -> Result<(), String> {
+    fn add_folder(
+        &mut self,
+        root: &Path,
+        start: &Path,
+        odd: &mut Vec<Special>,
+    ) -> Result<(), String> {
         let mut open = vec![start.to_owned()];
         while let Some(path) = open.pop() {
             let whole = root.join(&path);
@@ -63,7 +84,10 @@ impl Extra {
                 let entry = entry.map_err(|error| format!("{}: {error}", whole.display()))?;
                 match entry.file_type() {
                     Ok(kind) if kind.is_dir() => inner.push(path.join(entry.file_name())),
-                    _ => has_other = true,
+                    _ => {
+                        has_other = true;
+                        odd.extend(special(&path, &entry));
+                    }
                 }
             }
             if inner.is_empty() && !has_other {
@@ -153,6 +177,17 @@ impl Extra {
         }
         Ok(extra)
     }
+}
+
+fn special(folder: &Path, entry: &fs::DirEntry) -> Option<Special> {
+    let kind = entry.file_type().ok()?;
+    let kind = match () {
+        () if kind.is_socket() => "a socket",
+        () if kind.is_fifo() => "a pipe",
+        () if kind.is_block_device() || kind.is_char_device() => "a device",
+        () => return None,
+    };
+    Some(Special { path: folder.join(entry.file_name()).into_os_string(), kind })
 }
 
 /// The mode that git gives a file when it writes it.

@@ -8,9 +8,11 @@ use machine::id::{CallId, TaskId};
 use machine::input::{Channel, Command, Input, Resolution};
 use machine::policy::budget::Budget;
 use machine::policy::grant::Scope;
-use machine::state::{Ask, State};
-use machine::task::Outcome;
+use machine::queue::Rebase;
+use machine::state::{Ask, Phase, State};
+use machine::task::{CriterionResult, Outcome};
 use machine::time::Span;
+use machine::verdict::Checkpoint;
 
 use crate::audit::{Audit, Check, TaskAudit, Violation, key, violation};
 use crate::random::Random;
@@ -138,6 +140,11 @@ impl People {
             let ask = random.pick(&asks).clone();
             return self.reply(&ask, random);
         }
+        if matches!(state.data().phase, Phase::Finished { outcome: Outcome::Verified, .. })
+            && random.one_in(2)
+        {
+            return self.reopening(random);
+        }
         let call = CallId(random.below(state.data().last_call + 2));
         match random.below(16) {
             0 | 1 => Command::Pause,
@@ -152,6 +159,21 @@ impl People {
             14 => Command::Resolve { call, how: Resolution::Retry },
             _ => Command::HandOver(scenario::driver(2, random, 1)),
         }
+    }
+
+    /// What a queue says of a change that does not hold on its branch.
+    fn reopening(&mut self, random: &mut Random) -> Command {
+        let reason = self.text();
+        let failed = CriterionResult { title: reason.clone(), ..CriterionResult::default() };
+        let kept =
+            |name: &str| Checkpoint { name: name.to_owned(), tree: format!("tree of {name}") };
+        let rebase = random.one_in(2).then(|| Rebase {
+            branch: "main".to_owned(),
+            commit: "tip".to_owned(),
+            base: kept("tip"),
+            combined: kept(&reason),
+        });
+        Command::Reopen { reason, results: vec![failed], rebase }
     }
 
     /// An answer that fits a question.
@@ -227,6 +249,10 @@ fn is_visible(command: &Command, task: &TaskAudit) -> bool {
             some(&|kind| matches!(kind, EventKind::CallResolved { call, .. } if call == asked))
         }
         Command::RollBack { .. } => some(&|kind| matches!(kind, EventKind::RolledBack { .. })),
+        Command::Reopen { reason, .. } => {
+            some(&|kind| *kind == EventKind::Reopened { reason: reason.clone() })
+        }
+        Command::NoteIntegration(_) => task.state.data().integrated.is_some(),
         Command::HandOver(driver) => {
             task.state.data().successor.is_some()
                 || task.outcome().is_some()

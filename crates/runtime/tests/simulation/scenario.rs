@@ -132,6 +132,8 @@ fn plan(number: u64, turns: u64, random: &mut Random) -> Plan {
         folder: "/project".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
+        forked_from: None,
+        contest: None,
     };
     for check in 0..random.below(3) {
         spec.acceptance.push(Criterion::Shell {
@@ -294,6 +296,8 @@ pub(crate) fn steady(number: u64, turns: u64) -> Plan {
             folder: "/project".to_owned(),
             servers: Vec::new(),
             files: Vec::new(),
+            forked_from: None,
+            contest: None,
         },
         attended: false,
     }

@@ -259,6 +259,8 @@ impl Task {
             folder: self.folder.to_str().unwrap().to_owned(),
             servers: Vec::new(),
             files: Vec::new(),
+            forked_from: None,
+            contest: None,
         }
     }
 }

@@ -41,6 +41,8 @@ pub(crate) fn spec(driver: &str, config: Value) -> TaskSpec {
         folder: "/work".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
+        forked_from: None,
+        contest: None,
     }
 }
 
@@ -136,6 +138,7 @@ impl Scene {
             story: &self.story,
             driven_by: self.pid,
             interrupted: self.pid.is_none() && self.state.data().attachment.is_some(),
+            receipt: None,
             now: Timestamp(self.now + 5000),
         }
     }

@@ -39,7 +39,7 @@ pub struct Version(pub u32, pub u32, pub u32);
 
 /// Every agent that is driven by a protocol of its own. Those that speak the Agent Client Protocol are in no table:
 /// they say themselves what they can do.
-pub const PROGRAMS: &[AgentProgram] = &[CLAUDE];
+pub const PROGRAMS: &[AgentProgram] = &[CLAUDE, CODEX];
 
 /// Claude Code, over stream-json and its control protocol.
 pub const CLAUDE: AgentProgram = AgentProgram {
@@ -70,6 +70,33 @@ const CLAUDE_CAN: AgentAbilities = AgentAbilities {
     usage: true,
     cost: true,
     compact: true,
+};
+
+/// Codex, over `codex app-server`.
+pub const CODEX: AgentProgram = AgentProgram {
+    name: "codex",
+    title: "Codex",
+    command: "codex",
+    version_arguments: &["--version"],
+    tested: (Version(0, 166, 0), Version(0, 166, 0)),
+    releases: &[Release {
+        since: Version(0, 166, 0),
+        can: AgentAbilities {
+            resume: true,
+            fork: true,
+            steer: true,
+            interrupt: true,
+            gate: GateDepth::Ask,
+            usage: true,
+            cost: false,
+            compact: true,
+        },
+        limits: &[
+            "commands that it knows only to read are not asked about, so its own sandbox must hold them",
+            "a refusal cannot give its reason",
+            "a summary cannot be told what to keep",
+        ],
+    }],
 };
 
 /// The agent with this name.

@@ -145,6 +145,8 @@ fn task() -> TaskSpec {
         folder: "/project".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
+        forked_from: None,
+        contest: None,
     }
 }
 
@@ -260,7 +262,7 @@ impl Rig {
             Pending::Workspace => Signal::WorkspaceOpened(id, Ok(workspace)).into(),
             Pending::Tools => Signal::ToolsOpened(id, Vec::new()).into(),
             Pending::Call(_) => Input::ToolEnded(id, result),
-            Pending::Model => {
+            Pending::Model | Pending::Judge => {
                 let reply = answer(seed);
                 Signal::ModelReplied(id, Box::new(reply)).into()
             }
@@ -272,12 +274,16 @@ impl Rig {
             Pending::Agent => Signal::AgentEnded(id, Err("no".to_owned())).into(),
             Pending::Restore => Signal::Restored(id, Err("no".to_owned())).into(),
             Pending::Verify => Signal::Verified(id, Ok(Verdict::of(vec![criterion]))).into(),
+            // No history here has an agent in it.
+            Pending::Agent => return None,
             Pending::Consult | Pending::Decider(_) => {
                 Signal::Consulted(id, Err("no".to_owned())).into()
             }
-            Pending::Retry | Pending::Alarm | Pending::Deadline | Pending::DeciderTimer(_) => {
-                Signal::TimerFired(id).into()
-            }
+            Pending::Retry
+            | Pending::Alarm
+            | Pending::Deadline
+            | Pending::DeciderTimer(_)
+            | Pending::JudgeTimer => Signal::TimerFired(id).into(),
         })
     }
 
@@ -331,6 +337,7 @@ impl Rig {
             Phase::KeepingBase => "keeping_base",
             Phase::Checkpointing { .. } => "checkpointing",
             Phase::Verifying { .. } => "verifying",
+            Phase::Judging(_) => "judging",
             Phase::RollingBack { .. } => "going back",
             Phase::Finished { .. } => "finished",
         }

@@ -3,6 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod accepts;
+mod agent_acp;
+mod agent_claude;
+mod agent_claude_orders;
+mod agent_codex;
+mod agent_rig;
 mod anthropic_requests;
 mod anthropic_streams;
 mod assembly;

@@ -54,7 +54,7 @@ impl UntilAccepted {
     fn reason(&self) -> String {
         let verdict = self.worker.memory.verdict.iter().flatten();
         let failed: Vec<&str> =
-            verdict.filter(|result| !result.passed).map(|result| result.title.as_str()).collect();
+            verdict.filter(|result| result.fails()).map(|result| result.title.as_str()).collect();
         format!("not accepted after {} rounds; failed last: {}", self.refused, failed.join(", "))
     }
 }

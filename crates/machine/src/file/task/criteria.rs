@@ -1,17 +1,36 @@
 //! Acceptance criteria as a file writes them: `kind = "shell"` with its keys, or `shell: "command"` alone.
 
+mod custom;
+mod judge;
+
 use crate::file::check::{Cursor, Problems, suggest};
 use crate::task::{Criterion, default_check_timeout};
+use crate::time::Span;
 
 const KINDS: [&str; 4] = ["shell", "file", "custom", "judge"];
 const SHELL: [&str; 7] =
     ["command", "exit", "expect_exit", "stdout", "timeout", "repeat", "red_first"];
-/// More runs than anybody waits for are a slip of the hand.
-const MOST_RUNS: u64 = 1000;
 const FILE: [&str; 5] = ["path", "pattern", "regex", "required", "forbidden"];
+/// A check that passes this often is not flaky; more would only cost.
+const MAX_REPEAT: u64 = 100;
+
+/// A criterion as written.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Written {
+    /// The criterion; the rubric of a judge is empty if it is in a file.
+    pub(super) criterion: Criterion,
+    /// The file that holds a judge's rubric.
+    pub(super) rubric_file: Option<String>,
+}
+
+impl From<Criterion> for Written {
+    fn from(criterion: Criterion) -> Written {
+        Written { criterion, rubric_file: None }
+    }
+}
 
 /// Reads one criterion.
-pub(super) fn read(at: &Cursor<'_>, problems: &mut Problems) -> Option<Criterion> {
+pub(super) fn read(at: &Cursor<'_>, problems: &mut Problems) -> Option<Written> {
     if !at.value.is_object() {
         let hint = "write kind = \"shell\" and command = \"…\"".to_owned();
         problems.push(at, "expected a criterion, a table", Some(hint));
@@ -20,12 +39,10 @@ pub(super) fn read(at: &Cursor<'_>, problems: &mut Problems) -> Option<Criterion
     if let Some(kind) = at.get("kind") {
         let word = kind.choice(problems, &KINDS)?;
         return match word {
-            "shell" => read_shell(at, at.get("command"), &["kind"], problems),
-            "file" => read_file(at, at.get("path"), &["kind"], problems),
-            missing => {
-                refuse(&kind, missing, problems);
-                None
-            }
+            "shell" => read_shell(at, at.get("command"), &["kind"], problems).map(Written::from),
+            "file" => read_file(at, at.get("path"), &["kind"], problems).map(Written::from),
+            "custom" => custom::read(at, at.get("name"), &["kind"], problems).map(Written::from),
+            _ => judge::read(at, at.get("rubric"), &["kind"], problems),
         };
     }
     let short = ["shell", "file", "file_match", "custom", "judge"]
@@ -37,27 +54,19 @@ pub(super) fn read(at: &Cursor<'_>, problems: &mut Problems) -> Option<Criterion
         problems.push_key(at, message, hint);
         return None;
     };
-    match key {
-        "shell" if value.value.is_object() => {
-            at.table(problems, "a criterion", &["shell"]);
-            read_shell(&value, value.get("command"), &[], problems)
-        }
-        "shell" => read_shell(at, Some(value), &["shell"], problems),
-        "file" | "file_match" if value.value.is_object() => {
-            at.table(problems, "a criterion", &[key]);
-            read_file(&value, value.get("path"), &[], problems)
-        }
-        "file" | "file_match" => read_file(at, Some(value), &[key], problems),
-        missing => {
-            refuse(&value, missing, problems);
-            None
-        }
+    // `shell: command` has its other keys beside it; `shell: {…}` has all of them inside.
+    let is_table = value.value.is_object();
+    if is_table {
+        at.table(problems, "a criterion", &[key]);
     }
-}
-
-fn refuse(at: &Cursor<'_>, kind: &str, problems: &mut Problems) {
-    let message = format!("this version does not have {kind} criteria");
-    problems.push(at, message, Some("use shell or file".to_owned()));
+    let (place, also): (&Cursor<'_>, &[&str]) = if is_table { (&value, &[]) } else { (at, &[key]) };
+    let main = |name| if is_table { value.get(name) } else { Some(value.clone()) };
+    match key {
+        "shell" => read_shell(place, main("command"), also, problems).map(Written::from),
+        "custom" => custom::read(place, main("name"), also, problems).map(Written::from),
+        "judge" => judge::read(place, main("rubric"), also, problems),
+        _ => read_file(place, main("path"), also, problems).map(Written::from),
+    }
 }
 
 fn read_shell(
@@ -77,21 +86,38 @@ fn read_shell(
         (None, None) => None,
     };
     let stdout = at.get("stdout").and_then(|pattern| pattern.text(problems)).map(str::to_owned);
-    let timeout = at.get("timeout").and_then(|timeout| timeout.span(problems));
-    let repeat = at.get("repeat").and_then(|repeat| {
-        let times = repeat.whole(problems)?;
-        let usable = u32::try_from(times).ok().filter(|_| (1..=MOST_RUNS).contains(&times));
-        if usable.is_none() {
-            problems.push(
-                &repeat,
-                format!("expected a number of runs from 1 to {MOST_RUNS}"),
-                None,
-            );
-        }
-        usable
-    });
+    let timeout = read_timeout(at, problems);
+    let repeat = at.get("repeat").and_then(|times| read_repeat(&times, problems));
     let red_first = at.get("red_first").and_then(|flag| flag.flag(problems));
-    let Some(given) = command else {
+    let command = read_command(at, command, problems)?;
+    Some(Criterion::Shell {
+        command,
+        exit: exit.unwrap_or(0),
+        stdout,
+        timeout: timeout.unwrap_or_else(default_check_timeout),
+        repeat: repeat.unwrap_or(1),
+        red_first: red_first.unwrap_or(false),
+    })
+}
+
+fn read_repeat(at: &Cursor<'_>, problems: &mut Problems) -> Option<u32> {
+    let times = at.whole(problems)?;
+    if !(1..=MAX_REPEAT).contains(&times) {
+        let hint = "1 runs it once; more shows that it does not pass by luck".to_owned();
+        let message = format!("a check runs 1 to {MAX_REPEAT} times, not {times}");
+        problems.push(at, message, Some(hint));
+        return None;
+    }
+    u32::try_from(times).ok()
+}
+
+/// The command of a criterion, which must be there and say something.
+fn read_command(
+    at: &Cursor<'_>,
+    given: Option<Cursor<'_>>,
+    problems: &mut Problems,
+) -> Option<String> {
+    let Some(given) = given else {
         problems.push_key(at, "the key \"command\" is missing", None);
         return None;
     };
@@ -99,14 +125,16 @@ fn read_shell(
     if command.trim().is_empty() {
         problems.push(&given, "the command is empty", None);
     }
-    Some(Criterion::Shell {
-        command: command.to_owned(),
-        exit: exit.unwrap_or(0),
-        stdout,
-        timeout: timeout.unwrap_or_else(default_check_timeout),
-        repeat: repeat.unwrap_or(1),
-        red_first: red_first.unwrap_or(false),
-    })
+    Some(command.to_owned())
+}
+
+fn read_timeout(at: &Cursor<'_>, problems: &mut Problems) -> Option<Span> {
+    let given = at.get("timeout")?;
+    let timeout = given.span(problems)?;
+    if timeout == Span(0) {
+        problems.push(&given, "a timeout of nothing would stop every check", None);
+    }
+    Some(timeout)
 }
 
 fn read_file(
@@ -147,7 +175,8 @@ fn read_file(
 
 /// A path or pattern that stays below the workspace.
 pub(super) fn inside(at: &Cursor<'_>, problems: &mut Problems) -> Option<String> {
-    let path = at.text(problems)?;
+    let written = at.text(problems)?;
+    let path = written.strip_prefix('!').unwrap_or(written);
     let is_drive =
         path.as_bytes().get(1) == Some(&b':') && path.as_bytes()[0].is_ascii_alphabetic();
     let wrong = if path.trim().is_empty() {
@@ -157,9 +186,40 @@ pub(super) fn inside(at: &Cursor<'_>, problems: &mut Problems) -> Option<String>
     } else if path.split(['/', '\\']).any(|part| part == "..") {
         "leads out of the workspace"
     } else {
-        return Some(path.to_owned());
+        return Some(written.to_owned());
     };
     let hint = "write it relative to the workspace, without ..".to_owned();
-    problems.push(at, format!("the path {path:?} {wrong}"), Some(hint));
+    problems.push(at, format!("the path {written:?} {wrong}"), Some(hint));
     None
+}
+
+/// A list of patterns of paths below the workspace, at least one.
+fn read_paths(at: &Cursor<'_>, problems: &mut Problems) -> Vec<String> {
+    let Some(list) = at.need(problems, "paths") else { return Vec::new() };
+    let items = list.items(problems);
+    if list.value.as_array().is_some_and(Vec::is_empty) {
+        let hint = "write [\"tests/**\"]".to_owned();
+        problems.push(&list, "no path is named", Some(hint));
+    }
+    items.iter().filter_map(|item| read_pattern(item, problems)).collect()
+}
+
+fn read_pattern(at: &Cursor<'_>, problems: &mut Problems) -> Option<String> {
+    let pattern = inside(at, problems)?;
+    if pattern.starts_with('!') {
+        let hint = "only protect has exceptions; write what is meant without !".to_owned();
+        problems.push(
+            at,
+            format!("{pattern:?} is an exception, which has no meaning here"),
+            Some(hint),
+        );
+        return None;
+    }
+    Some(pattern)
+}
+
+/// What must not be touched: patterns, and with `!` in front what may be touched all the same.
+pub(super) fn read_protected(at: &Cursor<'_>, problems: &mut Problems) -> Vec<String> {
+    let items = at.items(problems);
+    items.iter().filter_map(|item| inside(item, problems)).collect()
 }

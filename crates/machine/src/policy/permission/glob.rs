@@ -170,6 +170,39 @@ impl PathPattern {
         self.anchor
     }
 
+    /// Whether it is a single name, which is meant wherever it stands.
+    pub(crate) fn is_name(&self) -> bool {
+        self.anchor == Anchor::Name
+    }
+
+    /// Whether a path below the workspace is what the pattern says, or lies below that.
+    pub(crate) fn covers(&self, path: &str) -> bool {
+        self.takes(path, Reach::Wide, matches)
+    }
+
+    /// Whether a path below the workspace is exactly what the pattern says.
+    pub(crate) fn names(&self, path: &str) -> bool {
+        self.takes(path, Reach::Narrow, matches)
+    }
+
+    /// Whether a path is a folder on the way to what the pattern says, as far as that can be told without knowing any
+    /// file: behind `**` nothing can.
+    pub(crate) fn is_on_the_way(&self, path: &str) -> bool {
+        if self.anchor == Anchor::Name {
+            return false;
+        }
+        let mut segments = self.segments.iter();
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            match segments.next() {
+                None => return false,
+                Some(segment) if segment == "**" => return false,
+                Some(segment) if !matches(segment, name) => return false,
+                Some(_) => {}
+            }
+        }
+        segments.next().is_some()
+    }
+
     /// Whether a path, from the anchor on and without a slash in front, matches.
     pub(super) fn takes(&self, path: &str, reach: Reach, by: fn(&str, &str) -> bool) -> bool {
         let mut names = path.split('/').filter(|name| !name.is_empty());

@@ -71,6 +71,8 @@ impl Place {
             folder: self.folder.path().join("project").to_str().unwrap().to_owned(),
             servers: Vec::new(),
             files: Vec::new(),
+            forked_from: None,
+            contest: None,
         }
     }
 }

@@ -1,0 +1,214 @@
+//! `drivetrain apply`: hands what a task proved to the user's checkout.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+
+use machine::task::{Outcome, WorkspaceKind};
+use machine::verdict::Checkpoint;
+use runtime::apply::{ApplyError, How, Wish, apply};
+use runtime::process::Cancel;
+use serde_json::json;
+use view::{Line, Tone, text};
+
+use crate::args::ApplyArgs;
+use crate::error::{CommandError, Kind};
+use crate::kept::Kept;
+use crate::locate::Records;
+use crate::output;
+
+/// The longest first line of a message.
+const SUBJECT: usize = 72;
+
+/// Runs the command.
+pub(crate) fn run(args: &ApplyArgs, json: bool) -> Result<u8, CommandError> {
+    let (records, cancel) = (Records::open()?, Cancel::new());
+    let mut kept = Kept::open(&records, &args.id, &cancel)?;
+    let id = kept.id.clone();
+    if kept.workspace.kind != WorkspaceKind::Worktree {
+        return Err(CommandError::new(
+            Kind::Refused,
+            format!(
+                "task {id} worked in {} itself (--in-place): what it changed is there",
+                kept.folder.display()
+            ),
+        ));
+    }
+    let verified = kept.outcome() == Some(Outcome::Verified);
+    if !verified && !args.force_unverified {
+        return Err(unverified(&kept));
+    }
+    if let Some(pid) = kept.task.driven_by {
+        let reason = format!("task {id} is driven by process {pid}: its files may change");
+        return Err(
+            CommandError::new(Kind::Refused, reason).hint("wait, or pause and stop it first")
+        );
+    }
+    let frozen = match kept.data().frozen.clone().filter(|_| kept.outcome().is_some()) {
+        Some(frozen) => frozen,
+        None => keep(&kept)?,
+    };
+    if let Some(file) = &args.patch {
+        return patch(&mut kept, &frozen, file, json);
+    }
+    let data = kept.data();
+    let base = match &data.spec.forked_from {
+        Some(forked) => forked.base.clone(),
+        None => data.base.clone(),
+    };
+    let message = (!args.no_commit).then(|| message(args, &kept, &frozen, verified));
+    let wish = Wish {
+        task: id.as_str(),
+        workspace: &kept.workspace,
+        base: base.as_ref().map(|base| base.name.as_str()),
+        frozen: &frozen.name,
+        onto: args.onto.as_deref(),
+        message: message.as_deref(),
+        merge: args.merge,
+        beside_changes: args.beside_changes,
+        hooks: args.hooks,
+    };
+    let applied = apply(&wish, records.home.root(), &cancel).map_err(shown)?;
+    if json {
+        let (how, commit) = match &applied.how {
+            How::Committed(commit) => ("committed", Some(commit.clone())),
+            How::Staged => ("staged", None),
+            How::Already(commit) => ("already", commit.clone()),
+        };
+        output::json(&json!({
+            "v": 1,
+            "ok": true,
+            "task": id,
+            "command": "apply",
+            "how": how,
+            "commit": commit,
+            "branch": applied.branch,
+            "tree": frozen.tree,
+            "paths": applied.paths,
+            "verified": verified,
+            "notices": applied.notices,
+        }));
+        return Ok(0);
+    }
+    let branch = text::visible(&applied.branch);
+    let count = format!("{} {}", applied.paths, text::plural(applied.paths, "path"));
+    let said = match &applied.how {
+        How::Committed(commit) => format!("{branch} has commit {}: {count} changed", short(commit)),
+        How::Staged => format!("{count} changed in your files and index; nothing is committed"),
+        How::Already(Some(commit)) => {
+            format!("already applied: {branch} has commit {}", short(commit))
+        }
+        How::Already(None) => format!("already applied: {branch} has every change of the task"),
+    };
+    let mut lines = vec![Line::new(Tone::Good, said)];
+    if !verified {
+        lines.push(Line::new(Tone::Ask, "this was not verified: you asked for it all the same"));
+    }
+    for notice in &applied.notices {
+        lines.push(Line::new(Tone::Ask, text::visible(notice)));
+    }
+    output::lines(&lines);
+    Ok(0)
+}
+
+fn short(commit: &str) -> &str {
+    commit.get(..10).unwrap_or(commit)
+}
+
+fn unverified(kept: &Kept<'_>) -> CommandError {
+    let id = &kept.id;
+    let how = match kept.outcome() {
+        None => "it has not ended".to_owned(),
+        Some(Outcome::Completed) => "it had no criteria that could prove it".to_owned(),
+        Some(outcome) => format!("it ended as {}", outcome.word()),
+    };
+    CommandError::new(Kind::Refused, format!("task {id} is not verified: {how}"))
+        .hint(format!("drivetrain diff {id} shows what it changed"))
+        .hint("--force-unverified hands it over all the same, and the commit says so")
+}
+
+/// A task that handed nothing over is taken as its files are, kept under a name first.
+fn keep(kept: &Kept<'_>) -> Result<Checkpoint, CommandError> {
+    let refused = |reason| CommandError::new(Kind::Refused, reason);
+    let name = kept.store.keep(&kept.folder, "applied without proof").map_err(refused)?;
+    let tree = kept.store.tree(&name).map_err(refused)?;
+    Ok(Checkpoint { name, tree })
+}
+
+fn patch(
+    kept: &mut Kept<'_>,
+    frozen: &Checkpoint,
+    file: &std::path::Path,
+    json: bool,
+) -> Result<u8, CommandError> {
+    let base = kept.base()?;
+    let to = kept.store.content(&frozen.name).map_err(CommandError::environment)?;
+    let patch = kept.store.patch_between(&base.content, &to).map_err(CommandError::environment)?;
+    if file.as_os_str() == "-" {
+        output::raw(&patch);
+        return Ok(0);
+    }
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(file)
+        .and_then(|mut file| file.write_all(&patch).and_then(|()| file.sync_all()));
+    written.map_err(|error| {
+        let error = CommandError::new(
+            Kind::Refused,
+            format!("the patch cannot be written to {}: {error}", file.display()),
+        );
+        error.hint("name a file that does not exist yet, or - for standard output")
+    })?;
+    if json {
+        output::json(&json!({
+            "v": 1, "ok": true, "task": kept.id, "command": "apply", "how": "patch",
+            "file": file, "bytes": patch.len(),
+        }));
+    } else {
+        output::lines(&[Line::plain(format!(
+            "wrote {} bytes to {}: git apply takes them",
+            patch.len(),
+            text::visible(&file.to_string_lossy())
+        ))]);
+    }
+    Ok(0)
+}
+
+/// What the goal says, and what the commit is by.
+fn message(args: &ApplyArgs, kept: &Kept<'_>, frozen: &Checkpoint, verified: bool) -> String {
+    let said = args.message.as_deref().unwrap_or(&kept.data().spec.goal);
+    let mut lines = said.trim().lines().map(text::visible);
+    let first = lines.next().unwrap_or_default();
+    let rest: Vec<String> = lines.collect();
+    let subject = text::short(&first, SUBJECT);
+    let mut message = format!("{subject}\n\n");
+    if subject != first {
+        message.push_str(&format!("{first}\n"));
+    }
+    let rest = rest.join("\n");
+    if !rest.trim().is_empty() {
+        message.push_str(&format!("{}\n", rest.trim()));
+    }
+    if !message.ends_with("\n\n") {
+        message.push('\n');
+    }
+    message.push_str(&format!("Drivetrain-Task: {}\n", kept.id));
+    message.push_str(&format!("Drivetrain-Tree: {}\n", frozen.tree));
+    if !verified {
+        message.push_str("Drivetrain-Verified: no\n");
+    }
+    message
+}
+
+fn shown(error: ApplyError) -> CommandError {
+    let message = error.to_string();
+    match error {
+        ApplyError::Refused { hints, .. } => {
+            let error = CommandError::new(Kind::Refused, message);
+            hints.into_iter().fold(error, CommandError::hint)
+        }
+        ApplyError::Conflict { .. } => CommandError::new(Kind::Refused, message)
+            .hint("nothing was changed; --onto NEW-BRANCH puts the proven tree on a branch to merge by hand"),
+        ApplyError::Failed(_) => CommandError::environment(message),
+    }
+}

@@ -1,0 +1,164 @@
+//! `drivetrain rollback`: gives a task's workspace an earlier state, whoever drives the task, and so that it can be undone.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use journal::{Journal, Loaded};
+use machine::Command;
+use machine::event::EventKind;
+use machine::id::TaskId;
+use machine::task::Outcome;
+use runtime::control::{self, ControlError};
+use runtime::host::Host;
+use runtime::process::Cancel;
+use runtime::station::Station;
+use serde_json::json;
+use view::{Line, Tone, diff};
+
+use crate::args::RollbackArgs;
+use crate::error::{CommandError, Kind};
+use crate::kept::{Kept, paths_json};
+use crate::locate::Records;
+use crate::output;
+
+/// How long the process that drives the task may take to go back.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// How often it is asked whether it has.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Runs the command.
+pub(crate) fn run(args: &RollbackArgs, json: bool) -> Result<u8, CommandError> {
+    let (records, cancel) = (Records::open()?, Cancel::new());
+    let kept = Kept::open(&records, &args.id, &cancel)?;
+    let point = kept.point(&args.to)?.clone();
+    if !kept.folder.exists() {
+        let reason = format!("the folder {} of task {} is gone", kept.folder.display(), kept.id);
+        return Err(CommandError::new(Kind::Refused, reason).hint(format!(
+            "drivetrain fork {} --at {} begins a new task with those files",
+            kept.id, point.number
+        )));
+    }
+    let target = kept.side(&point.number.to_string())?;
+    let paths = kept.paths(&kept.now()?, &target)?;
+    if args.preview {
+        return preview(&kept, point.number, &paths, json);
+    }
+    let id = kept.id.clone();
+    let process = go_back(&records, &id, &point.commit)?;
+    let undo = match process {
+        Some(_) => awaited(&records, &id)?,
+        None => {
+            let Records { home, registry, journal } = records;
+            drop(journal);
+            let mut station = Station::open(&home, registry)?;
+            station.supervisor.roll_back_at_rest(&id, &point.commit)?.name
+        }
+    };
+    let points = kept.store.points().map_err(CommandError::environment)?;
+    let undo_number = points.iter().find(|point| point.commit == undo).map(|point| point.number);
+    if json {
+        output::json(&json!({
+            "v": 1,
+            "ok": true,
+            "task": id,
+            "command": "rollback",
+            "process": process,
+            "to": { "number": point.number, "checkpoint": point.commit },
+            "undo": { "number": undo_number, "checkpoint": undo },
+            "paths": paths_json(&paths),
+        }));
+        return Ok(0);
+    }
+    let mut lines = vec![Line::new(
+        Tone::Good,
+        format!("the workspace of task {id} is as at checkpoint {}", point.number),
+    )];
+    lines.push(diff::sum(&paths));
+    if let Some(number) = undo_number {
+        lines.push(Line::plain(format!("drivetrain rollback {id} --to {number} undoes this")));
+    }
+    if kept.outcome() == Some(Outcome::Verified) {
+        lines.push(Line::plain(format!(
+            "what was proven stays: drivetrain apply {id} still hands over the tree that was verified"
+        )));
+    }
+    output::lines(&lines);
+    Ok(0)
+}
+
+fn preview(
+    kept: &Kept<'_>,
+    number: usize,
+    paths: &[diff::Path],
+    json: bool,
+) -> Result<u8, CommandError> {
+    if json {
+        output::json(&json!({
+            "v": 1, "task": kept.id, "preview": true, "to": number, "paths": paths_json(paths),
+        }));
+        return Ok(0);
+    }
+    let mut lines = diff::stat(paths);
+    lines.push(Line::new(
+        Tone::Faint,
+        format!("nothing was changed: drivetrain rollback {} --to {number} does it", kept.id),
+    ));
+    output::lines(&lines);
+    Ok(0)
+}
+
+/// Tells the process that drives the task; none if nobody does.
+fn go_back(records: &Records, id: &TaskId, to: &str) -> Result<Option<u32>, CommandError> {
+    let row = records.journal.task(id.as_str())?;
+    let Some(pid) = records.home.alive(row.owner) else { return Ok(None) };
+    let command = Command::RollBack { to: to.to_owned() };
+    match control::send(&records.home.socket(row.owner), id, command) {
+        Ok(()) => Ok(Some(pid)),
+        // Its last holder lives but has let go of it, or died a moment ago.
+        Err(ControlError::Gone(_) | ControlError::NotHere) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Waits until the process that drives the task has gone back; what the files were before.
+fn awaited(records: &Records, id: &TaskId) -> Result<String, CommandError> {
+    let begun = Instant::now();
+    loop {
+        let row = records.journal.task(id.as_str())?;
+        let task = records.glance(&row)?;
+        if task.state.data().going_back.is_none() {
+            break;
+        }
+        if task.driven_by.is_none() {
+            return Err(CommandError::environment(format!(
+                "the process that drove task {id} ended before it had gone back"
+            ))
+            .hint(format!("drivetrain resume {id} brings it to its end")));
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(CommandError::environment(format!(
+                "the process that drives task {id} was told and has not gone back yet"
+            ))
+            .hint(format!("drivetrain log {id} --follow watches it")));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    let mut end = None;
+    let loaded = Loaded { snapshot: None, records: records.journal.records(id.as_str(), 0)? };
+    let folded = Host::fold(id, &loaded, Arc::clone(&records.registry), false, |output| {
+        for event in output.events {
+            match event.kind {
+                EventKind::RolledBack { undo, .. } => end = Some(Ok(undo)),
+                EventKind::RollBackFailed { reason, .. } => end = Some(Err(reason)),
+                _ => {}
+            }
+        }
+    });
+    folded.map_err(|error| CommandError::environment(error.to_string()))?;
+    match end {
+        Some(Ok(undo)) => Ok(undo),
+        Some(Err(reason)) => Err(CommandError::new(Kind::Refused, reason)
+            .hint(format!("the task is paused: look, then drivetrain resume {id}"))),
+        None => Err(CommandError::environment("nothing says what became of it")),
+    }
+}

@@ -1,0 +1,246 @@
+//! Hands a task's frozen tree to the user's checkout. Everything that can go wrong is tried before anything of the
+//! user's changes, in a repository of our own that only borrows objects; nothing of the user's repository runs.
+//!
+//! The order: the result is made as a commit of our own; it is tried against the checkout; its objects are copied in;
+//! what is about to happen is written down; the branch moves, in one step that fails if somebody else moved it; the
+//! files follow. A crash before the branch moves leaves everything as it was, and one after it is completed by asking
+//! again.
+
+mod attributes;
+mod checkout;
+mod scratch;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use machine::task::Workspace;
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::{Content, Store};
+use crate::process::Cancel;
+use crate::workspace::{Repository, absolute, check_task, origin};
+use checkout::Checkout;
+use scratch::Scratch;
+
+/// What is to be handed over, and how.
+#[derive(Debug, Clone)]
+pub struct Wish<'a> {
+    /// The task.
+    pub task: &'a str,
+    /// Where it worked.
+    pub workspace: &'a Workspace,
+    /// The checkpoint that changes are counted from; the commit that the worktree began at if absent.
+    pub base: Option<&'a str>,
+    /// The checkpoint that is handed over.
+    pub frozen: &'a str,
+    /// Another branch than the one that is checked out.
+    pub onto: Option<&'a str>,
+    /// The message of the commit; none leaves the changes in index and files.
+    pub message: Option<&'a str>,
+    /// Whether the changes may be merged into a branch that has moved.
+    pub merge: bool,
+    /// Whether uncommitted changes of the user may stay beside those of the task.
+    pub beside_changes: bool,
+    /// Whether the user's own git makes the commit, with hooks and signature.
+    pub hooks: bool,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// How far it went.
+    pub how: How,
+    /// The branch, or `HEAD` where none is checked out.
+    pub branch: String,
+    /// How many paths differ from before.
+    pub paths: usize,
+    /// What a person should know.
+    pub notices: Vec<String>,
+}
+
+/// How far handing over went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum How {
+    /// There is a new commit.
+    Committed(String),
+    /// The changes are in the index and in the files.
+    Staged,
+    /// It had been done before; the commit that did it, where that is known.
+    Already(Option<String>),
+}
+
+/// Why nothing was handed over. Everything is as it was, unless the reason says otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// Somebody has to decide or tidy up first.
+    #[error("{reason}")]
+    Refused {
+        /// Why.
+        reason: String,
+        /// What to do.
+        hints: Vec<String>,
+    },
+    /// Both sides changed the same lines.
+    #[error("the changes conflict with {branch} in {}", paths.join(", "))]
+    Conflict {
+        /// The branch.
+        branch: String,
+        /// Where.
+        paths: Vec<String>,
+    },
+    /// The machine, or git.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for ApplyError {
+    fn from(reason: String) -> ApplyError {
+        ApplyError::Failed(reason)
+    }
+}
+
+pub(crate) fn refused(reason: impl Into<String>, hints: &[&str]) -> ApplyError {
+    let hints = hints.iter().map(|hint| (*hint).to_owned()).collect();
+    ApplyError::Refused { reason: reason.into(), hints }
+}
+
+/// What was done, or is about to be, written down before it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// Whether all of it was done.
+    pub done: bool,
+    /// The checkout.
+    pub checkout: String,
+    /// The branch, or `HEAD` where none is checked out.
+    pub branch: String,
+    /// Whether that branch is the one that is checked out.
+    pub checked_out: bool,
+    /// The commit before; none for a branch that is new.
+    pub before: Option<String>,
+    /// The new commit; none if the changes are only in index and files.
+    pub commit: Option<String>,
+    /// The tree of what was handed over, in the user's repository.
+    pub tree: String,
+    /// The checkpoint.
+    pub frozen: String,
+}
+
+impl Note {
+    fn path(task: &str, state_home: &Path) -> PathBuf {
+        state_home.join("applied").join(format!("{task}.json"))
+    }
+
+    /// What is known of a task's handing over.
+    pub fn read(task: &str, state_home: &Path) -> Option<Note> {
+        serde_json::from_slice(&fs::read(Note::path(task, state_home)).ok()?).ok()
+    }
+
+    fn write(&self, task: &str, state_home: &Path) -> Result<(), String> {
+        let path = Note::path(task, state_home);
+        let wrong = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
+        let bytes = serde_json::to_vec(self).map_err(|error| error.to_string())?;
+        let next = path.with_extension("next");
+        fs::create_dir_all(state_home.join("applied")).map_err(wrong)?;
+        fs::write(&next, bytes).map_err(wrong)?;
+        fs::File::open(&next).and_then(|file| file.sync_all()).map_err(wrong)?;
+        fs::rename(&next, &path).map_err(wrong)
+    }
+}
+
+/// Hands over.
+pub fn apply(wish: &Wish<'_>, state_home: &Path, cancel: &Cancel) -> Result<Applied, ApplyError> {
+    check_task(wish.task)?;
+    let state_home = &absolute(state_home)?;
+    let origin = origin(wish.task, state_home).ok_or_else(|| {
+        refused("the task has no worktree of its own: what it changed is where it worked", &[])
+    })?;
+    let top = origin.repository;
+    let repository = Repository::find(&top).map_err(|reason| {
+        refused(
+            format!("the repository {} cannot be used: {reason}", top.display()),
+            &["put the repository back where it was, or take the changes with --patch FILE"],
+        )
+    })?;
+    let checkout = Checkout::open(repository, wish)?;
+    if let Some(note) = Note::read(wish.task, state_home).filter(|note| note.frozen == wish.frozen)
+        && let Some(applied) = checkout.from_before(wish, &note, state_home)?
+    {
+        return Ok(applied);
+    }
+    let store = Store::open(wish.task, state_home, cancel)?;
+    let scratch = Scratch::new(&store, &checkout, state_home, cancel)?;
+    let base = match wish.base {
+        Some(name) => store.content(name)?,
+        None => Content::of_tree(scratch.tree_of(&origin.base)?),
+    };
+    let frozen = store.content(wish.frozen)?;
+    let mut result = scratch.build(&origin.base, &base, &frozen)?;
+    result.notices.extend(left_behind(&store, &base, &frozen)?);
+    let target = checkout.tip.clone().unwrap_or_else(|| origin.base.clone());
+    let tree = if target == origin.base {
+        result.tree.clone()
+    } else if wish.merge {
+        scratch.merge(&origin.base, &target, &result.tree, &checkout.branch)?
+    } else {
+        return Err(moved(&checkout.branch));
+    };
+    let changed = scratch.changed(&target, &tree)?;
+    let done = |how, paths| Applied {
+        how,
+        branch: checkout.branch.clone(),
+        paths,
+        notices: result.notices.clone(),
+    };
+    if changed.is_empty() && checkout.tip.is_some() {
+        return Ok(done(How::Already(None), 0));
+    }
+    if checkout.checked_out {
+        checkout.ready_for(wish, &changed)?;
+    }
+    let commit = match wish.message {
+        Some(message) if !wish.hooks => {
+            Some(scratch.commit(&tree, &target, message, &checkout.identity()?)?)
+        }
+        Some(_) | None => None,
+    };
+    scratch.hand_objects(&target, &tree, commit.as_deref(), &checkout)?;
+    let note = Note {
+        done: false,
+        checkout: top.to_string_lossy().into_owned(),
+        branch: checkout.branch.clone(),
+        checked_out: checkout.checked_out,
+        before: checkout.tip.clone(),
+        commit,
+        tree,
+        frozen: wish.frozen.to_owned(),
+    };
+    note.write(wish.task, state_home)?;
+    let commit = checkout.perform(wish, &note)?;
+    Note { done: true, commit: commit.clone(), ..note }.write(wish.task, state_home)?;
+    Ok(done(commit.map_or(How::Staged, How::Committed), changed.len()))
+}
+
+fn moved(branch: &str) -> ApplyError {
+    refused(
+        format!("{branch} has moved since the task began: what was proven was proven on its base"),
+        &[
+            "--merge merges the changes into what is there now; nothing changes if they conflict",
+            "--onto NEW-BRANCH puts the proven tree on a branch of its own",
+        ],
+    )
+}
+
+/// What git has no place for is said, not dropped in silence.
+fn left_behind(store: &Store<'_>, base: &Content, frozen: &Content) -> Result<Vec<String>, String> {
+    let beside = store.unpatched(base, frozen)?;
+    if beside.is_empty() {
+        return Ok(Vec::new());
+    }
+    let first: Vec<String> =
+        beside.iter().take(5).map(|change| change.path.to_string_lossy().into_owned()).collect();
+    Ok(vec![format!(
+        "git keeps no empty folders and only two modes, so {} of these are left behind: {}",
+        beside.len(),
+        first.join(", ")
+    )])
+}

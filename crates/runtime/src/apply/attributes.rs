@@ -1,0 +1,96 @@
+//! What the repository's attributes make of files on their way into a commit: line ends, encodings and `$Id$`, as
+//! `git add` would. Filters are programs: they are never run, and files that have one are named.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::scratch::{Entry, Scratch};
+
+/// The largest file whose line ends are looked at; what is larger is taken as it is.
+const LOOKED_AT: u64 = 16 * 1024 * 1024;
+
+pub(super) struct Looked {
+    /// Files that are stored in another form than they have in the worktree.
+    pub(super) converted: Vec<Entry>,
+    pub(super) notices: Vec<String>,
+}
+
+/// What is set for a path, by attribute.
+type Set<'a> = BTreeMap<&'a [u8], &'a [u8]>;
+
+impl Scratch {
+    /// Looks at every changed file; `tree` is where attributes are read.
+    pub(super) fn convert(&self, tree: &str, changed: &[Entry]) -> Result<Looked, String> {
+        let files: Vec<&Entry> = changed.iter().filter(|entry| entry.is_file()).collect();
+        let mut looked = Looked { converted: Vec::new(), notices: Vec::new() };
+        if files.is_empty() {
+            return Ok(looked);
+        }
+        let git = self.git(Some(tree))?;
+        let mut asked = Vec::new();
+        for entry in &files {
+            asked.extend_from_slice(entry.path.as_bytes());
+            asked.push(0);
+        }
+        let names = ["text", "eol", "ident", "working-tree-encoding", "filter"];
+        let arguments = ["check-attr", "-z", "--stdin"].iter().chain(&names).map(OsString::from);
+        let printed = git.output(arguments.collect(), Some(asked))?;
+        let parts: Vec<&[u8]> = printed.out.split(|byte| *byte == 0).collect();
+        let mut of_path: BTreeMap<&OsStr, Set<'_>> = BTreeMap::new();
+        for three in parts.chunks_exact(3) {
+            if !matches!(three[2], b"unspecified" | b"unset") {
+                let path = OsStr::from_bytes(three[0]);
+                of_path.entry(path).or_default().insert(three[1], three[2]);
+            }
+        }
+        let mut filtered = Vec::new();
+        for entry in files {
+            let Some(set) = of_path.get(entry.path.as_os_str()) else { continue };
+            if let Some(filter) = set.get(&b"filter"[..]) {
+                let filter = String::from_utf8_lossy(filter);
+                filtered.push(format!("{} ({filter})", Path::new(&entry.path).display()));
+            }
+            if set.keys().any(|name| *name != b"filter")
+                && let Some(hash) = self.convert_one(&git, entry, set)?
+            {
+                looked.converted.push(Entry { hash, ..entry.clone() });
+            }
+        }
+        if !filtered.is_empty() {
+            let count = filtered.len();
+            filtered.truncate(5);
+            looked.notices.push(format!(
+                "{count} changed files have a filter, which was not run; they are handed over as the task left them: {}",
+                filtered.join(", ")
+            ));
+        }
+        Ok(looked)
+    }
+
+    fn convert_one(
+        &self,
+        git: &crate::git::Git,
+        entry: &Entry,
+        set: &Set<'_>,
+    ) -> Result<Option<String>, String> {
+        let name = entry.hash.clone();
+        let size = git.run(["cat-file".into(), "-s".into(), name.clone().into()])?;
+        if size.trim_end().parse::<u64>().is_ok_and(|size| size > LOOKED_AT) {
+            return Ok(None);
+        }
+        let content = git.output(vec!["cat-file".into(), "blob".into(), name.into()], None)?.out;
+        let encoded = set.contains_key(&b"working-tree-encoding"[..]);
+        let expanded = set.contains_key(&b"ident"[..]);
+        if !encoded && !expanded && !content.windows(2).any(|two| two == b"\r\n") {
+            return Ok(None);
+        }
+        let mut arguments: Vec<OsString> =
+            ["hash-object", "-w", "--stdin", "--path"].map(OsString::from).to_vec();
+        arguments.push(entry.path.clone());
+        let hashed = git.output(arguments, Some(content))?;
+        let hash = String::from_utf8_lossy(&hashed.out).trim_end().to_owned();
+        Ok((hash != entry.hash).then_some(hash))
+    }
+}

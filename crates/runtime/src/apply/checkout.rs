@@ -1,0 +1,397 @@
+//! The user's side: what stands in the way, and the two steps that change something, the branch and the files.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::process::{Cancel, Containment, ProcessSpec, Streams, run};
+use crate::workspace::{Repository, text};
+
+use super::scratch::Entry;
+use super::{Applied, ApplyError, How, Note, Wish, refused};
+
+/// How long the user's own hooks may take.
+const HOOKS: Duration = Duration::from_secs(600);
+/// How many paths are named before the rest is only counted.
+const NAMED: usize = 8;
+
+/// The user's checkout and the branch that gets the changes.
+pub(super) struct Checkout {
+    repository: Repository,
+    /// The branch, or `HEAD` where none is checked out.
+    pub(super) branch: String,
+    /// Its last commit; none if it is new.
+    pub(super) tip: Option<String>,
+    /// Whether that branch is the one that is checked out.
+    pub(super) checked_out: bool,
+    /// Where the repository keeps its objects.
+    pub(super) objects: PathBuf,
+    /// Attributes that the repository has beside those in its files.
+    pub(super) attributes: PathBuf,
+}
+
+impl Checkout {
+    pub(super) fn open(
+        mut repository: Repository,
+        wish: &Wish<'_>,
+    ) -> Result<Checkout, ApplyError> {
+        let format = repository.git(["rev-parse".into(), "--show-object-format".into()])?;
+        if format.trim_end() != "sha1" {
+            return Err(refused(
+                format!("the repository names objects by {}, checkpoints by sha1", format.trim()),
+                &["take the changes with --patch FILE, and git apply"],
+            ));
+        }
+        // The user's own wishes for line ends count where the user's files are written.
+        for name in ["core.autocrlf", "core.eol"] {
+            if let Some(value) = setting(&repository, name) {
+                repository.git.settings.push(format!("{name}={value}"));
+            }
+        }
+        let place = |name: &str| -> Result<PathBuf, String> {
+            let found = repository.git(["rev-parse".into(), "--git-path".into(), name.into()])?;
+            Ok(repository.top.join(found.strip_suffix('\n').unwrap_or(&found)))
+        };
+        let (objects, attributes) = (place("objects")?, place("info/attributes")?);
+        let current = repository
+            .git(["symbolic-ref", "--quiet", "--short", "HEAD"].map(OsString::from))
+            .map_or("HEAD".to_owned(), |name| name.trim_end().to_owned());
+        let (branch, checked_out, tip) = match wish.onto {
+            None => (current, true, Some(repository.head.clone())),
+            Some(onto) if onto == current => (current, true, Some(repository.head.clone())),
+            Some(onto) => {
+                let tip = other_branch(&repository, onto)?;
+                (onto.to_owned(), false, tip)
+            }
+        };
+        Ok(Checkout { repository, branch, tip, checked_out, objects, attributes })
+    }
+
+    /// What is left to be done, or was done, by what was written down. None: begin anew.
+    pub(super) fn from_before(
+        &self,
+        wish: &Wish<'_>,
+        note: &Note,
+        state_home: &Path,
+    ) -> Result<Option<Applied>, ApplyError> {
+        let applied =
+            |how| Applied { how, branch: note.branch.clone(), paths: 0, notices: Vec::new() };
+        if note.branch != self.branch {
+            return Ok(None);
+        }
+        let tip = self.tip.as_deref();
+        if let Some(commit) = note.commit.as_deref() {
+            let is_there = tip == Some(commit) || tip.is_some_and(|tip| self.holds(commit, tip));
+            if note.done {
+                return Ok(is_there.then(|| applied(How::Already(Some(commit.to_owned())))));
+            }
+            if tip != Some(commit) {
+                return Ok(None);
+            }
+        } else if note.done || tip != note.before.as_deref() {
+            return Ok(None);
+        }
+        // The branch moved, or was not to; the files did not all follow.
+        if note.checked_out && !self.complete(note, state_home)? {
+            return Ok(None);
+        }
+        Note { done: true, ..note.clone() }.write(wish.task, state_home)?;
+        Ok(Some(applied(note.commit.clone().map_or(How::Staged, How::Committed))))
+    }
+
+    fn holds(&self, commit: &str, tip: &str) -> bool {
+        let asked = ["merge-base", "--is-ancestor", commit, tip].map(OsString::from);
+        self.repository.git(asked).is_ok()
+    }
+
+    /// Completes a checkout that was cut short. Every file that differs must be as it was before or as it is to be:
+    /// whatever is neither is the user's. False if nothing had begun.
+    fn complete(&self, note: &Note, state_home: &Path) -> Result<bool, ApplyError> {
+        let Some(before) = note.before.as_deref() else { return Ok(false) };
+        let (old, new) = (self.unlike(before, state_home)?, self.unlike(&note.tree, state_home)?);
+        if note.commit.is_none() && old.is_empty() {
+            return Ok(false);
+        }
+        let foreign: Vec<&OsString> = old.intersection(&new).collect();
+        if !foreign.is_empty() {
+            return Err(refused(
+                format!(
+                    "handing over was cut short, and these files have been changed since: {}",
+                    named(foreign.iter().map(|path| path.as_os_str()))
+                ),
+                &["commit or move your changes, then: git reset --hard HEAD"],
+            ));
+        }
+        let reset = ["read-tree", "--reset", "-u", &note.tree].map(OsString::from);
+        self.repository.git(reset)?;
+        Ok(true)
+    }
+
+    /// The files that are not as a tree has them.
+    fn unlike(&self, tree: &str, state_home: &Path) -> Result<BTreeSet<OsString>, String> {
+        let index = state_home.join("run").join(format!("apply-{}.index", std::process::id()));
+        let mut git = self.repository.git.clone();
+        git.env.push(("GIT_INDEX_FILE".to_owned(), text(&index)?));
+        git.cwd = Some(self.repository.top.clone());
+        let look = || {
+            git.run(["read-tree".into(), tree.into()])?;
+            let _ = git.run(["update-index", "-q", "--refresh"].map(OsString::from));
+            let asked = ["diff-files", "-z", "--name-only", "--ignore-submodules=all"];
+            git.output(asked.map(OsString::from).to_vec(), None)
+        };
+        let printed = look();
+        let _ = fs::remove_file(&index);
+        let names = printed?.out;
+        let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        Ok(names.map(|name| OsStr::from_bytes(name).to_owned()).collect())
+    }
+
+    /// Refuses what would lose something of the user's.
+    pub(super) fn ready_for(&self, wish: &Wish<'_>, changed: &[Entry]) -> Result<(), ApplyError> {
+        let asked = [
+            "-c",
+            "status.submoduleSummary=false",
+            "status",
+            "--porcelain",
+            "-z",
+            "--untracked-files=no",
+            "--no-renames",
+            // A submodule has settings of its own, and looking into it would obey them.
+            "--ignore-submodules=dirty",
+        ];
+        let dirty = self.repository.output(asked.map(OsString::from))?.out;
+        let dirty: Vec<&OsStr> = dirty
+            .split(|byte| *byte == 0)
+            .filter_map(|entry| Some(OsStr::from_bytes(entry.get(3..)?)))
+            .collect();
+        if !dirty.is_empty() && !wish.beside_changes {
+            return Err(refused(
+                format!(
+                    "there are uncommitted changes in {}: {}",
+                    self.repository.top.display(),
+                    named(dirty.iter().copied())
+                ),
+                &[
+                    "commit or stash them; or --beside-changes leaves them as they are, if no file is the same",
+                    "--onto NEW-BRANCH touches neither your files nor your branch",
+                ],
+            ));
+        }
+        let mine: BTreeSet<&OsStr> = changed.iter().map(|entry| entry.path.as_os_str()).collect();
+        let both: Vec<&OsStr> = dirty.iter().copied().filter(|path| mine.contains(path)).collect();
+        if !both.is_empty() {
+            return Err(refused(
+                format!(
+                    "your uncommitted changes and those of the task are in the same files: {}",
+                    named(both.into_iter())
+                ),
+                &["commit or stash yours first"],
+            ));
+        }
+        self.refuse_covered(changed)?;
+        Ok(())
+    }
+
+    /// Files of the user that git does not know are in nobody's history: none is overwritten, ignored or not.
+    fn refuse_covered(&self, changed: &[Entry]) -> Result<(), ApplyError> {
+        let gone: BTreeSet<&Path> = changed
+            .iter()
+            .filter(|entry| entry.is_gone())
+            .map(|entry| Path::new(&entry.path))
+            .collect();
+        let mut covered: Vec<PathBuf> = Vec::new();
+        for entry in changed.iter().filter(|entry| entry.is_new()) {
+            let path = Path::new(&entry.path);
+            if let Some(first) = in_the_way(&self.repository.top, path, &gone) {
+                covered.push(first);
+            }
+        }
+        if covered.is_empty() {
+            return Ok(());
+        }
+        covered.sort();
+        covered.dedup();
+        Err(refused(
+            format!(
+                "files that git does not know are in the way: {}",
+                named(covered.iter().map(|path| path.as_os_str()))
+            ),
+            &["move them away; nothing of yours is overwritten"],
+        ))
+    }
+
+    /// Moves the branch, then has the files follow. Gives the new commit, if there is one.
+    pub(super) fn perform(
+        &self,
+        wish: &Wish<'_>,
+        note: &Note,
+    ) -> Result<Option<String>, ApplyError> {
+        let git = |words: &[&str]| self.repository.git(words.iter().map(OsString::from));
+        if !self.checked_out {
+            let Some(commit) = note.commit.as_deref() else {
+                return Err(refused(
+                    "only a commit can go to a branch that is not checked out",
+                    &[],
+                ));
+            };
+            let name = format!("refs/heads/{}", self.branch);
+            let why = format!("drivetrain apply {}", wish.task);
+            let before = self.tip.clone().unwrap_or_else(|| "0".repeat(40));
+            git(&["update-ref", "-m", &why, &name, commit, &before])?;
+            return Ok(Some(commit.to_owned()));
+        }
+        let before = self.repository.head.as_str();
+        // Everything that git itself would refuse is seen before anything moves.
+        git(&["read-tree", "-m", "-u", "-n", before, &note.tree])?;
+        if wish.hooks && wish.message.is_some() {
+            git(&["read-tree", "-m", "-u", before, &note.tree])?;
+            return match self.commit_as_the_user(wish.message.unwrap_or_default()) {
+                Ok(commit) => Ok(Some(commit)),
+                Err(reason) => {
+                    git(&["read-tree", "-m", "-u", &note.tree, before])?;
+                    Err(refused(
+                        format!("your own git did not make the commit: {reason}"),
+                        &["everything is as it was; without --hooks no hook runs"],
+                    ))
+                }
+            };
+        }
+        if let Some(commit) = note.commit.as_deref() {
+            let why = format!("drivetrain apply {}", wish.task);
+            git(&["update-ref", "-m", &why, "HEAD", commit, before])?;
+        }
+        if let Err(reason) = git(&["read-tree", "-m", "-u", before, &note.tree]) {
+            if let Some(commit) = note.commit.as_deref() {
+                git(&["update-ref", "-m", "drivetrain apply: taken back", "HEAD", before, commit])?;
+            }
+            return Err(ApplyError::Failed(format!(
+                "the files of {} could not be written: {reason}",
+                self.repository.top.display()
+            )));
+        }
+        Ok(note.commit.clone())
+    }
+
+    /// With all that the user's settings ask for: hooks, signatures, editors apart.
+    fn commit_as_the_user(&self, message: &str) -> Result<String, String> {
+        let spec = ProcessSpec {
+            cwd: Some(self.repository.top.clone()),
+            stdin: Some(message.as_bytes().to_vec()),
+            timeout: Some(HOOKS),
+            streams: Streams::Separate,
+            mark: "git".to_owned(),
+            containment: Containment::Group,
+            ..ProcessSpec::new(["git", "commit", "--quiet", "--file=-"])
+        };
+        let finished = run(spec, &Cancel::new()).map_err(|error| error.to_string())?;
+        if finished.exit != Some(0) {
+            return Err(finished.output.text().trim_end().to_owned());
+        }
+        let head = ["rev-parse", "--verify", "HEAD^{commit}"].map(OsString::from);
+        Ok(self.repository.git(head)?.trim_end().to_owned())
+    }
+
+    /// Who commits are by, as the user's git would say.
+    pub(super) fn identity(&self) -> Result<(String, String), ApplyError> {
+        let name = setting(&self.repository, "user.name");
+        let email = setting(&self.repository, "user.email");
+        match (name, email) {
+            (Some(name), Some(email)) => Ok((name, email)),
+            _ => Err(refused(
+                "git does not know who you are, so there is nobody to make the commit in the name of",
+                &[
+                    "git config --global user.name NAME, and user.email ADDRESS",
+                    "--no-commit leaves the changes uncommitted",
+                ],
+            )),
+        }
+    }
+
+    /// Makes sure that every object is there before anything refers to it.
+    pub(super) fn require(&self, hashes: &[&str]) -> Result<(), String> {
+        let asked = hashes.join("\n") + "\n";
+        let arguments = ["cat-file", "--batch-check"].map(OsString::from);
+        let place: [OsString; 2] = ["-C".into(), self.repository.top.clone().into()];
+        let arguments = place.into_iter().chain(arguments).collect();
+        let printed = self.repository.git.output(arguments, Some(asked.into_bytes()))?;
+        let said = String::from_utf8_lossy(&printed.out).into_owned();
+        match said.lines().find(|line| line.ends_with(" missing")) {
+            None => Ok(()),
+            Some(line) => {
+                Err(format!("the object {} did not arrive", line.trim_end_matches(" missing")))
+            }
+        }
+    }
+}
+
+/// The last commit of a branch that is not checked out here; none if there is no such branch.
+fn other_branch(repository: &Repository, onto: &str) -> Result<Option<String>, ApplyError> {
+    let named = ["check-ref-format", "--branch", onto].map(OsString::from);
+    if onto.starts_with('-') || onto.starts_with("drivetrain/") || repository.git(named).is_err() {
+        return Err(refused(
+            format!("{onto:?} cannot be the name of a branch of yours"),
+            &["names that begin with drivetrain/ are those of tasks"],
+        ));
+    }
+    let worktrees =
+        repository.output(["worktree", "list", "--porcelain", "-z"].map(OsString::from))?.out;
+    let wanted = format!("branch refs/heads/{onto}").into_bytes();
+    if worktrees.split(|byte| *byte == 0).any(|line| line == wanted) {
+        return Err(refused(
+            format!("{onto} is checked out in another worktree"),
+            &["apply it there, or name another branch"],
+        ));
+    }
+    let name = format!("refs/heads/{onto}^{{commit}}");
+    let tip = repository.git(["rev-parse", "--verify", "--quiet", &name].map(OsString::from));
+    Ok(tip.ok().map(|tip| tip.trim_end().to_owned()))
+}
+
+/// A setting of the user's, as data: the repository's own, else the user's.
+fn setting(repository: &Repository, name: &str) -> Option<String> {
+    let local = ["config", "--local", "--includes", "--get", name].map(OsString::from);
+    let global = ["config", "--global", "--includes", "--get", name].map(OsString::from);
+    let found = repository.git(local).or_else(|_| repository.git(global)).ok()?;
+    let found = found.trim_end_matches('\n').to_owned();
+    (!found.is_empty()).then_some(found)
+}
+
+/// What of the user's lies where a new file would be written.
+fn in_the_way(top: &Path, path: &Path, gone: &BTreeSet<&Path>) -> Option<PathBuf> {
+    let mut place = PathBuf::new();
+    for part in path.components() {
+        place.push(part);
+        let Ok(meta) = fs::symlink_metadata(top.join(&place)) else { return None };
+        if gone.contains(place.as_path()) {
+            // It is git's, and goes: whatever is below a link is not below it.
+            return None;
+        }
+        if !meta.is_dir() {
+            return Some(place);
+        }
+    }
+    // A folder stands where the file belongs: everything in it must be git's, and go.
+    let mut open = vec![place];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(top.join(&folder)).ok()?.flatten() {
+            let inner = folder.join(entry.file_name());
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                open.push(inner);
+            } else if !gone.contains(inner.as_path()) {
+                return Some(inner);
+            }
+        }
+    }
+    None
+}
+
+fn named<'a>(paths: impl ExactSizeIterator<Item = &'a OsStr>) -> String {
+    let more = paths.len().saturating_sub(NAMED);
+    let first: Vec<String> =
+        paths.take(NAMED).map(|path| Path::new(path).display().to_string()).collect();
+    let first = first.join(", ");
+    if more == 0 { first } else { format!("{first} and {more} more") }
+}

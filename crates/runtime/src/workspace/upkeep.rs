@@ -1,0 +1,207 @@
+//! What there is of worktrees and checkpoint stores, and taking away what is needed no longer. Whether something may go
+//! is decided in `machine::upkeep`; here it is looked at, and removed so that git itself finds nothing to complain of.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use machine::upkeep::Branch;
+
+use crate::apply::Note;
+use crate::checkpoint::{Content, Store};
+use crate::process::Cancel;
+
+use super::{Record, Repository, absolute, branch_of, check_task, worktree_of};
+
+/// A worktree that was made for a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Worktree {
+    /// The task.
+    pub task: String,
+    /// Its folder.
+    pub path: PathBuf,
+    /// The user's repository.
+    pub repository: PathBuf,
+    /// Whether the folder is there.
+    pub present: bool,
+    /// Whether taking it away was begun.
+    pub removing: bool,
+}
+
+/// All worktrees that were made and not taken away, by task.
+pub fn list(state_home: &Path) -> Result<Vec<Worktree>, String> {
+    let folder = absolute(state_home)?.join("worktrees");
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(format!("cannot look into {}: {error}", folder.display())),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| format!("{}: {error}", folder.display()))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(task) = name.strip_suffix(".json").filter(|task| check_task(task).is_ok()) else {
+            continue;
+        };
+        found.extend(worktree(task, state_home)?);
+    }
+    found.sort_by(|one, other| one.task.cmp(&other.task));
+    Ok(found)
+}
+
+/// The worktree of a task; none if there was none, or it was taken away.
+pub fn worktree(task: &str, state_home: &Path) -> Result<Option<Worktree>, String> {
+    check_task(task)?;
+    let state_home = absolute(state_home)?;
+    let record = Record::path(task, &state_home);
+    if !record.exists() {
+        return Ok(None);
+    }
+    let record = Record::read(&record)?;
+    let path = worktree_of(task, &state_home);
+    Ok((!record.removed).then(|| Worktree {
+        task: task.to_owned(),
+        present: path.exists(),
+        path,
+        repository: PathBuf::from(record.repository),
+        removing: record.removing,
+    }))
+}
+
+/// How many bytes a folder takes; what cannot be read counts nothing.
+pub fn size(folder: &Path) -> u64 {
+    let (mut total, mut open) = (0, vec![folder.to_owned()]);
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(meta) if meta.is_dir() => open.push(entry.path()),
+                Ok(meta) => total += meta.len(),
+                Err(_) => {}
+            }
+        }
+    }
+    total
+}
+
+/// Whether the files of a task's worktree are all in one of its checkpoints, and which content that is.
+pub fn kept(
+    worktree: &Worktree,
+    state_home: &Path,
+    cancel: &Cancel,
+) -> Result<(Content, bool), String> {
+    let store = Store::open(&worktree.task, state_home, cancel)?;
+    let folder = worktree
+        .path
+        .canonicalize()
+        .map_err(|error| format!("cannot look at {}: {error}", worktree.path.display()))?;
+    let now = store.look(&folder)?;
+    for point in store.points()?.iter().rev() {
+        if store.content(&point.commit)? == now {
+            return Ok((now, true));
+        }
+    }
+    Ok((now, false))
+}
+
+/// Where the task's branch stands in the user's repository.
+pub fn branch(task: &str, state_home: &Path) -> Result<Branch, String> {
+    let record = Record::read(&Record::path(task, &absolute(state_home)?))?;
+    let name = branch_of(task);
+    let repository = Repository::find(Path::new(&record.repository))?;
+    if !repository.has_branch(&name)? {
+        return Ok(Branch::Absent);
+    }
+    let exclude = format!("--exclude={name}");
+    let count = ["rev-list", "--count", &name, "--not", &exclude, "--branches"];
+    let count = count.into_iter().chain(["--tags", "--remotes"]).map(OsString::from);
+    let count = repository.git(count)?;
+    match count.trim_end().parse::<u64>() {
+        Ok(0) => Ok(Branch::Elsewhere),
+        Ok(count) => Ok(Branch::Alone(count)),
+        Err(_) => Err(format!("git counted {:?} commits", count.trim_end())),
+    }
+}
+
+/// Whether what was handed over of a task is still in the branch that got it.
+pub fn is_applied(task: &str, frozen: &str, state_home: &Path) -> bool {
+    let Some(note) = Note::read(task, state_home).filter(|note| note.done && note.frozen == frozen)
+    else {
+        return false;
+    };
+    let Some(commit) = note.commit else { return false };
+    holds(Path::new(&note.checkout), &commit)
+}
+
+/// Whether a commit is in some branch of the user's: not in a task's own.
+pub fn holds(repository: &Path, commit: &str) -> bool {
+    let Ok(repository) = Repository::find(repository) else { return false };
+    let asked = ["for-each-ref", "--format=%(refname)", "--contains", commit, "refs/heads"];
+    let refs = repository.git(asked.map(OsString::from));
+    refs.is_ok_and(|refs| refs.lines().any(|name| !name.starts_with("refs/heads/drivetrain/")))
+}
+
+/// Takes a worktree away whose files are all in a checkpoint, and its branch if its commits are elsewhere. The record of
+/// where it came from stays. Cut short, it is completed by asking again.
+pub fn remove(task: &str, state_home: &Path, branch: Branch) -> Result<(), String> {
+    let state_home = absolute(state_home)?;
+    let (place, path) = (Record::path(task, &state_home), worktree_of(task, &state_home));
+    let mut record = Record::read(&place)?;
+    record.removing = true;
+    record.write(&place)?;
+    let repository = Repository::find(Path::new(&record.repository)).map_err(|reason| {
+        format!("the repository {} cannot be used: {reason}", record.repository)
+    })?;
+    if path.exists() {
+        empty(&path).map_err(|error| format!("cannot empty {}: {error}", path.display()))?;
+        // What git has checked out is put back, so that it removes the folder without being forced.
+        let inside = |words: &[&str]| {
+            let place: [OsString; 2] = ["-C".into(), path.clone().into()];
+            let words = place.into_iter().chain(words.iter().map(OsString::from));
+            repository.git.run(words)
+        };
+        inside(&["read-tree", "--reset", "-u", "HEAD"])?;
+        repository.git(["worktree".into(), "remove".into(), path.clone().into()])?;
+    }
+    if branch == Branch::Elsewhere {
+        let name = format!("refs/heads/{}", branch_of(task));
+        let tip = repository.git(["rev-parse", "--verify", &name].map(OsString::from))?;
+        repository.git(["update-ref", "-d", &name, tip.trim_end()].map(OsString::from))?;
+    }
+    record.removed = true;
+    record.removing = false;
+    record.write(&place)
+}
+
+/// Removes everything in a worktree but what makes it one.
+fn empty(path: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_name() == ".git" {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Where a task's checkpoints are.
+pub fn store(task: &str, state_home: &Path) -> PathBuf {
+    state_home.join("checkpoints").join(format!("{task}.git"))
+}
+
+/// Takes a task's checkpoints away.
+pub fn remove_store(task: &str, state_home: &Path) -> Result<(), String> {
+    check_task(task)?;
+    let path = store(task, &absolute(state_home)?);
+    // Under another name first: half a store must not be taken for a whole one.
+    let aside = path.with_extension("removed");
+    let _ = fs::remove_dir_all(&aside);
+    fs::rename(&path, &aside)
+        .and_then(|()| fs::remove_dir_all(&aside))
+        .map_err(|error| format!("cannot remove {}: {error}", path.display()))
+}

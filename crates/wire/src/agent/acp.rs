@@ -1,0 +1,486 @@
+//! Agents that speak the Agent Client Protocol, version 1: JSON-RPC on the pipe, one object a line. A session has a
+//! mode of permission, a prompt is a request that is answered when its turn has ended, and everything in between is an
+//! update or a question.
+//!
+//! The protocol leaves much to each agent, and agents depart from it. What was seen is data (`quirks`, and
+//! [`machine::agent::AgentQuirks`] for agents that come by a file); what is the same for all:
+//! - a session is only used in a mode in which the agent asks, or in the one that somebody named. If it goes into
+//!   another by itself it is put back, and not used any more if that fails;
+//! - a question is answered by the kind of its options, never by their ids, and never with more than it asks for;
+//! - what the agent may ask of us is said at the start, and anything else is refused;
+//! - an end of a turn without any sign of work is not believed.
+//!
+//! The types are written by hand: the schema's crate brings some forty others for a dozen messages, of which this
+//! reads a few fields each, and must read those of agents that are not quite in the schema.
+
+mod client;
+mod ends;
+mod means;
+mod mode;
+mod quirks;
+mod session;
+pub mod setup;
+mod updates;
+
+use std::collections::BTreeMap;
+
+use machine::agent::{AgentEnd, AgentEvent, AgentOrder, AgentQuirks, AgentTurn};
+use serde_json::{Value, json};
+
+use super::AgentCodec;
+use super::answer::Answer;
+use super::opening::Opening;
+use super::peer::{Form, Peer};
+use crate::jsonrpc::{Incoming, METHOD_NOT_FOUND, RpcError};
+pub use client::AcpOffers;
+use client::Client;
+use ends::Signs;
+use mode::Modes;
+
+/// More questions or calls than this at once are refused, or not remembered.
+const MOST: usize = 256;
+
+/// How a conversation is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AcpOpen {
+    /// The version of whoever drives it.
+    pub version: String,
+    /// The folder in which it works.
+    pub folder: String,
+    /// Which conversation.
+    pub opening: Opening,
+    /// The mode of permission; one in which it asks if absent.
+    pub mode: Option<String>,
+    /// The model; the agent's own choice if absent.
+    pub model: Option<String>,
+    /// What it may ask of us.
+    pub offers: AcpOffers,
+    /// Where it departs from the protocol; what is known of agents of its name if there is nothing here.
+    pub quirks: AgentQuirks,
+}
+
+/// One process of an agent with one session.
+#[derive(Debug)]
+pub struct AcpCodec {
+    open: AcpOpen,
+    peer: Peer,
+    phase: Phase,
+    agent: Value,
+    quirks: AgentQuirks,
+    session: String,
+    modes: Modes,
+    /// What the answer to opening the session said of models.
+    models: Value,
+    /// The mode that an update told of since it was set last.
+    told_mode: Option<String>,
+    replay: Replay,
+    answer: Answer,
+    last_message: String,
+    /// Calls of the agent's tools that have not ended, and whether observers know them.
+    tools: BTreeMap<String, (Value, bool)>,
+    asks: BTreeMap<String, Ask>,
+    client: Client,
+    last_key: u64,
+    sent: BTreeMap<u64, Sent>,
+    turn: Option<Turn>,
+    /// The turn before was cancelled.
+    after_cancel: bool,
+    /// The cost of the session so far, where that is known.
+    cost: Option<f64>,
+    can_compact: bool,
+    /// What an order led to, for whoever reads next.
+    late: Vec<AgentEvent>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Phase {
+    Initializing,
+    Opening,
+    Ready,
+    /// It must not be asked anything; why.
+    Refused(String),
+}
+
+/// Whether what comes was said before this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Replay {
+    No,
+    /// Up to the answer to the request that opens the session.
+    UntilOpen,
+    /// For agents that go on with it later: up to the list of commands that they send then.
+    UntilCommands,
+}
+
+#[derive(Debug)]
+struct Ask {
+    id: Value,
+    allow: Option<String>,
+    reject: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Turn {
+    signs: Signs,
+    is_cancelled: bool,
+    refused: u64,
+    compacts: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Sent {
+    Initialize,
+    Session,
+    Mode(String),
+    FirstModel,
+    Model,
+    Prompt,
+    RestoreMode,
+}
+
+impl AcpCodec {
+    /// A codec for a process that was just started.
+    pub fn new(open: AcpOpen) -> AcpCodec {
+        let cost = (open.opening == Opening::New).then_some(0.0);
+        AcpCodec {
+            quirks: open.quirks.clone(),
+            open,
+            peer: Peer::new(Form::Stated),
+            phase: Phase::Initializing,
+            agent: Value::Null,
+            session: String::new(),
+            modes: Modes::default(),
+            models: Value::Null,
+            told_mode: None,
+            replay: Replay::UntilOpen,
+            answer: Answer::default(),
+            last_message: String::new(),
+            tools: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            client: Client::default(),
+            last_key: 0,
+            sent: BTreeMap::new(),
+            turn: None,
+            after_cancel: false,
+            cost,
+            can_compact: false,
+            late: Vec::new(),
+        }
+    }
+
+    /// Where this agent departs from the protocol, as far as it is known by now.
+    pub fn quirks(&self) -> &AgentQuirks {
+        &self.quirks
+    }
+
+    fn send(&mut self, what: Sent, method: &str, params: &Value, out: &mut Vec<u8>) {
+        let id = self.peer.request(out, method, params);
+        self.sent.insert(id, what);
+    }
+
+    fn name(&self) -> &str {
+        self.agent["agentInfo"]["name"].as_str().unwrap_or_default()
+    }
+
+    fn on_response(
+        &mut self,
+        id: u64,
+        result: Result<Value, RpcError>,
+        reply: &mut Vec<u8>,
+        out: &mut Vec<AgentEvent>,
+    ) {
+        let Some(what) = self.sent.remove(&id) else {
+            out.push(AgentEvent::Unknown { kind: "answer to nothing".to_owned() });
+            return;
+        };
+        match (what, result) {
+            (Sent::Initialize, Ok(agent)) => self.on_initialized(agent, reply, out),
+            (Sent::Session, Ok(session)) => self.on_session(&session, reply, out),
+            (Sent::Mode(mode), Ok(answer)) => self.on_mode(mode, &answer, reply, out),
+            (Sent::FirstModel, Ok(_)) => self.on_ready(out),
+            (Sent::Prompt, Ok(result)) => self.on_prompt_ended(&result, out),
+            (Sent::Prompt, Err(error)) => self.on_prompt_failed(error, out),
+            (Sent::Model | Sent::RestoreMode, Ok(_)) => {}
+            (Sent::Initialize, Err(error)) => {
+                let text = format!("it does not open: {}", error.message);
+                self.refuse(ends::by_error(&error), text, out);
+            }
+            (Sent::Session, Err(error)) => {
+                let end = match (self.open.opening.clone(), ends::by_error(&error)) {
+                    (_, end @ AgentEnd::Model { .. }) => end,
+                    (Opening::New, end) => end,
+                    (Opening::Resume(_) | Opening::Fork(_), _) => AgentEnd::NoSession,
+                };
+                self.refuse(end, error.message, out);
+            }
+            (Sent::Mode(mode), Err(error)) => {
+                let text = format!("it could not be put into mode {mode:?}: {}", error.message);
+                self.refuse(AgentEnd::Failed, text, out);
+            }
+            (Sent::FirstModel, Err(error)) => {
+                let model = self.open.model.clone().unwrap_or_default();
+                let text = format!("it does not take the model {model:?}: {}", error.message);
+                self.refuse(AgentEnd::Failed, text, out);
+            }
+            (Sent::Model, Err(error)) => {
+                let (order, reason) = ("set_model".to_owned(), error.message);
+                out.push(AgentEvent::OrderFailed { order, reason });
+            }
+            (Sent::RestoreMode, Err(error)) => {
+                let text = format!("it went into another mode and stays there: {}", error.message);
+                self.give_up(text, reply, out);
+            }
+        }
+    }
+
+    /// It cannot be used; whoever waits for it is told how it ended.
+    fn refuse(&mut self, end: AgentEnd, why: String, out: &mut Vec<AgentEvent>) {
+        self.phase = Phase::Refused(why.clone());
+        let turn =
+            AgentTurn { end, text: why, ordered: false, refused: 0, background: 0, queued: 0 };
+        out.push(AgentEvent::TurnEnded(turn));
+    }
+
+    /// It must not go on: what it is doing is stopped, and it is not asked again.
+    fn give_up(&mut self, why: String, reply: &mut Vec<u8>, out: &mut Vec<AgentEvent>) {
+        if self.turn.is_none() {
+            return self.refuse(AgentEnd::Failed, why, out);
+        }
+        self.peer.notify(reply, "session/cancel", &json!({ "sessionId": self.session }));
+        out.extend(self.withdraw(reply));
+        self.end_turn(AgentEnd::Failed, why.clone(), out);
+        self.phase = Phase::Refused(why);
+    }
+
+    fn on_request(
+        &mut self,
+        id: Value,
+        method: &str,
+        params: &Value,
+        reply: &mut Vec<u8>,
+        out: &mut Vec<AgentEvent>,
+    ) {
+        let is_open = self.phase == Phase::Ready && self.asks.len() < MOST;
+        self.last_key += 1;
+        let key = format!("acp-{}", self.last_key);
+        if is_open && method == "session/request_permission" {
+            self.on_permission(key, id, params, out);
+        } else if is_open && Client::knows(method) {
+            self.replay = Replay::No;
+            let offers = self.open.offers;
+            self.client.request(offers, key, id, method, params, &self.peer, reply, out);
+        } else {
+            let message = format!("{method} is not served here");
+            self.peer.refuse(reply, &id, METHOD_NOT_FOUND, &message);
+            out.push(AgentEvent::Unknown { kind: method.to_owned() });
+        }
+    }
+
+    fn on_prompt_ended(&mut self, result: &Value, out: &mut Vec<AgentEvent>) {
+        let Some(turn) = &mut self.turn else { return };
+        let usage = ends::usage(result).filter(ends::is_something);
+        turn.signs.usage |= usage.is_some();
+        if let Some(usage) = usage {
+            out.push(AgentEvent::Spent { usage, usd: None });
+        }
+        let is_stale = self.after_cancel && self.quirks.stale_after_cancel;
+        let (end, text) = match result["stopReason"].as_str().unwrap_or_default() {
+            "end_turn" if turn.is_cancelled && !turn.signs.usage => (AgentEnd::Interrupted, ""),
+            "end_turn" if turn.compacts => {
+                out.push(AgentEvent::Compacted { before: None, after: None });
+                (AgentEnd::Done, "")
+            }
+            "end_turn" => ends::by_itself(&turn.signs, self.quirks.hides_failures, is_stale),
+            "cancelled" if turn.refused > 0 && !turn.is_cancelled => {
+                (AgentEnd::Interrupted, "it stopped because a call was refused")
+            }
+            "cancelled" => (AgentEnd::Interrupted, ""),
+            "refusal" => (AgentEnd::Refused, ""),
+            "max_tokens" | "max_turn_requests" => (AgentEnd::Limit, ""),
+            _ => (AgentEnd::Failed, "it ended a turn for a reason that nobody knows"),
+        };
+        self.end_turn(end, text.to_owned(), out);
+    }
+
+    fn on_prompt_failed(&mut self, error: RpcError, out: &mut Vec<AgentEvent>) {
+        let is_cancelled = self.turn.as_ref().is_some_and(|turn| turn.is_cancelled);
+        let end = if is_cancelled { AgentEnd::Interrupted } else { ends::by_error(&error) };
+        self.end_turn(end, error.message, out);
+    }
+
+    fn end_turn(&mut self, end: AgentEnd, text: String, out: &mut Vec<AgentEvent>) {
+        let Some(turn) = self.turn.take() else { return };
+        let words = self.answer.take_words();
+        let text = if text.is_empty() { words } else { text };
+        match &end {
+            AgentEnd::Done => self.answer.close(out),
+            AgentEnd::Interrupted if turn.is_cancelled => self.answer.interrupt(out),
+            AgentEnd::Interrupted => self.answer.close(out),
+            _ => self.answer.fail("failed", &text, out),
+        }
+        self.after_cancel = turn.is_cancelled;
+        self.last_message.clear();
+        self.tools.clear();
+        for (key, _) in std::mem::take(&mut self.asks) {
+            out.push(AgentEvent::Withdrawn { key });
+        }
+        let (ordered, refused) = (true, turn.refused);
+        let turn = AgentTurn { end, text, ordered, refused, background: 0, queued: 0 };
+        out.push(AgentEvent::TurnEnded(turn));
+    }
+
+    /// Answers everything that the agent waits for with a no of its protocol.
+    fn withdraw(&mut self, out: &mut Vec<u8>) -> Vec<AgentEvent> {
+        let asks = std::mem::take(&mut self.asks);
+        let mut events = Vec::new();
+        for (key, ask) in asks {
+            self.peer.answer(out, &ask.id, &json!({ "outcome": { "outcome": "cancelled" } }));
+            events.push(AgentEvent::Withdrawn { key });
+        }
+        events.extend(self.client.withdraw(&self.peer, out));
+        events
+    }
+
+    fn prompt(&mut self, text: &str, turn: Turn, out: &mut Vec<u8>) -> Result<(), String> {
+        if self.turn.is_some() {
+            return Err("the agent is in the middle of a turn; wait for its end".to_owned());
+        }
+        self.turn = Some(turn);
+        let prompt = json!([{ "type": "text", "text": text }]);
+        let params = json!({ "sessionId": self.session, "prompt": prompt });
+        self.send(Sent::Prompt, "session/prompt", &params, out);
+        Ok(())
+    }
+
+    fn on_answer(
+        &mut self,
+        key: &str,
+        may: Result<Option<Value>, String>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        let nobody = || format!("the agent does not wait for an answer to {key:?}");
+        let ask = self.asks.get(key).ok_or_else(nobody)?;
+        let selected = |option: &str| json!({ "outcome": "selected", "optionId": option });
+        let outcome = match (&may, &ask.allow, &ask.reject) {
+            (Ok(Some(_)), _, _) => {
+                return Err("the agent cannot be given other parameters than it asked with".into());
+            }
+            (Ok(None), Some(allow), _) => selected(allow),
+            (Ok(None), None, _) => {
+                return Err("the agent offers no permission for this call alone".to_owned());
+            }
+            (Err(_), _, Some(reject)) => selected(reject),
+            (Err(_), _, None) => json!({ "outcome": "cancelled" }),
+        };
+        self.peer.answer(out, &ask.id, &json!({ "outcome": outcome }));
+        self.asks.remove(key);
+        if let Some(turn) = &mut self.turn {
+            turn.refused += u64::from(may.is_err());
+        }
+        Ok(())
+    }
+}
+
+impl AgentCodec for AcpCodec {
+    fn open(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let AcpOffers { read, write, terminal } = self.open.offers;
+        let params = json!({
+            "protocolVersion": 1,
+            "clientCapabilities": {
+                "fs": { "readTextFile": read, "writeTextFile": write },
+                "terminal": terminal,
+            },
+            "clientInfo": {
+                "name": "drivetrain",
+                "title": "drivetrain",
+                "version": self.open.version,
+            },
+        });
+        self.send(Sent::Initialize, "initialize", &params, &mut out);
+        out
+    }
+
+    fn read(&mut self, bytes: &[u8], reply: &mut Vec<u8>) -> Vec<AgentEvent> {
+        let mut out = std::mem::take(&mut self.late);
+        for line in self.peer.read(bytes) {
+            match line {
+                Ok(Incoming::Response { id, result }) => {
+                    self.on_response(id, result, reply, &mut out);
+                }
+                Ok(Incoming::Request { id, method, params }) => {
+                    self.on_request(id, &method, &params, reply, &mut out);
+                }
+                Ok(Incoming::Notification { method, params }) => {
+                    self.on_notification(&method, &params, reply, &mut out);
+                }
+                Err(malformed) => out.push(malformed),
+            }
+        }
+        out
+    }
+
+    fn end(&mut self) -> Vec<AgentEvent> {
+        let mut out = std::mem::take(&mut self.late);
+        out.extend(self.peer.end());
+        match &self.phase {
+            Phase::Initializing | Phase::Opening => {
+                let text = "the agent ended before it could be asked anything".to_owned();
+                self.refuse(AgentEnd::Failed, text, &mut out);
+            }
+            Phase::Ready => {
+                let text = "the agent ended in the middle of a turn".to_owned();
+                self.end_turn(AgentEnd::Failed, text, &mut out);
+            }
+            Phase::Refused(_) => {}
+        }
+        out
+    }
+
+    fn order(&mut self, order: AgentOrder) -> Result<Vec<u8>, String> {
+        match &self.phase {
+            Phase::Initializing | Phase::Opening => {
+                return Err("the agent is not ready yet".to_owned());
+            }
+            Phase::Refused(why) => return Err(format!("the agent is not used: {why}")),
+            Phase::Ready => {}
+        }
+        let mut out = Vec::new();
+        match order {
+            AgentOrder::Prompt { text } => self.prompt(&text, Turn::default(), &mut out)?,
+            AgentOrder::Steer { .. } => {
+                return Err("the protocol cannot say anything in the middle of a turn".to_owned());
+            }
+            AgentOrder::Answer { key, may } => self.on_answer(&key, may, &mut out)?,
+            AgentOrder::ToolResult { key, result } => {
+                self.client.result(&key, result, &self.peer, &mut out)?;
+            }
+            AgentOrder::MayStop { .. } => {
+                return Err("the agent does not ask before it stops".to_owned());
+            }
+            AgentOrder::Interrupt => {
+                let turn = self.turn.as_mut();
+                turn.ok_or("the agent has no turn that could be stopped")?.is_cancelled = true;
+                let params = json!({ "sessionId": self.session });
+                self.peer.notify(&mut out, "session/cancel", &params);
+                let withdrawn = self.withdraw(&mut out);
+                self.late.extend(withdrawn);
+            }
+            AgentOrder::SetModel { model } => {
+                let (method, params) = self.set_model(&model)?;
+                self.answer.model = model;
+                self.send(Sent::Model, method, &params, &mut out);
+            }
+            AgentOrder::Compact { focus } => {
+                if !self.can_compact {
+                    return Err(
+                        "the agent has no command that makes its conversation shorter".into()
+                    );
+                }
+                let text = format!("/compact {focus}");
+                let turn = Turn { compacts: true, ..Turn::default() };
+                self.prompt(text.trim_end(), turn, &mut out)?;
+            }
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,162 @@
+//! How a prompt's turn ended: reasons to stop, errors, and ends that are not believed.
+
+use machine::agent::AgentEnd;
+use machine::message::Usage;
+use serde_json::Value;
+
+use super::super::codex::{end_of, model, of_status};
+use crate::jsonrpc::RpcError;
+use crate::model::ErrorKind;
+
+/// JSON-RPC's code of ACP for "log in first".
+const AUTH_REQUIRED: i64 = -32000;
+
+/// What a turn showed before it ended.
+#[derive(Debug, Default)]
+pub(super) struct Signs {
+    /// A tool was used.
+    pub(super) tools: bool,
+    /// Its models cost something.
+    pub(super) usage: bool,
+    /// It said something.
+    pub(super) text: bool,
+    /// An error that it told of on the side, in Codex's form.
+    pub(super) error: Option<Value>,
+    /// It told that its thread is broken.
+    pub(super) is_broken: bool,
+}
+
+/// How a turn ended that the agent says came to its end by itself; the text is empty if there is nothing to add.
+pub(super) fn by_itself(
+    signs: &Signs,
+    hides_failures: bool,
+    is_stale: bool,
+) -> (AgentEnd, &'static str) {
+    if signs.tools || signs.usage || (signs.text && !hides_failures) {
+        return (AgentEnd::Done, "");
+    }
+    if is_stale {
+        let text = "it answered with the end of the prompt that was cancelled; nothing was done";
+        return (model(ErrorKind::EmptyCompletion, None), text);
+    }
+    match &signs.error {
+        Some(error) if hides_failures => (end_of(error), ""),
+        _ if signs.is_broken => (model(ErrorKind::Server, None), ""),
+        _ => {
+            let text = "it says that it is done, but no model was asked and no tool was used";
+            (model(ErrorKind::EmptyCompletion, None), text)
+        }
+    }
+}
+
+/// How a turn ended that the agent answered with an error.
+pub(super) fn by_error(error: &RpcError) -> AgentEnd {
+    let kind = error.data["errorKind"].as_str().unwrap_or_default();
+    let status = status_in(&error.message);
+    let kind = match kind {
+        "rate_limit" => ErrorKind::RateLimited,
+        "overloaded" => ErrorKind::Overloaded,
+        "server_error" => ErrorKind::Server,
+        "authentication_failed" => ErrorKind::Auth,
+        "billing_error" => ErrorKind::Quota,
+        "model_not_found" => ErrorKind::Config,
+        "invalid_request" if error.message.contains("too long") => {
+            return AgentEnd::ContextOverflow;
+        }
+        "invalid_request" => ErrorKind::Client,
+        "max_output_tokens" => return AgentEnd::Limit,
+        _ if error.code == AUTH_REQUIRED => ErrorKind::Auth,
+        _ if error.message.contains("rompt is too long") => return AgentEnd::ContextOverflow,
+        _ => match status {
+            Some(status) => of_status(status),
+            None => return AgentEnd::Failed,
+        },
+    };
+    model(kind, status)
+}
+
+/// The status in a text such as `API Error: 500 boom`.
+fn status_in(message: &str) -> Option<u16> {
+    let (_, rest) = message.split_once("API Error: ")?;
+    let status = rest.get(..3)?.parse().ok()?;
+    (400..600).contains(&status).then_some(status)
+}
+
+/// What a turn cost, as its end says: in the field of the protocol, or in that of Gemini.
+pub(super) fn usage(result: &Value) -> Option<Usage> {
+    let count = |of: &Value, name: &str| of[name].as_u64();
+    let usage = &result["usage"];
+    if let Some(input) = count(usage, "inputTokens") {
+        let read = count(usage, "cachedReadTokens");
+        let write = count(usage, "cachedWriteTokens");
+        let output = count(usage, "outputTokens");
+        let cached = read.unwrap_or(0).saturating_add(write.unwrap_or(0));
+        let all = [Some(input), output].into_iter().flatten().fold(cached, u64::saturating_add);
+        // Some count what was cached as input too; then the parts are more than the whole.
+        let is_twice = count(usage, "totalTokens").is_some_and(|total| all > total);
+        return Some(Usage {
+            input: Some(if is_twice { input.saturating_sub(cached) } else { input }),
+            output,
+            thinking: count(usage, "thoughtTokens"),
+            cache_read: read,
+            cache_write: write,
+            ..Usage::default()
+        });
+    }
+    let tokens = &result["_meta"]["quota"]["token_count"];
+    let input = count(tokens, "input_tokens")?;
+    Some(Usage { input: Some(input), output: count(tokens, "output_tokens"), ..Usage::default() })
+}
+
+/// Whether anything was counted.
+pub(super) fn is_something(usage: &Usage) -> bool {
+    let counts = [usage.input, usage.output, usage.cache_read, usage.cache_write];
+    counts.into_iter().flatten().any(|count| count > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_by_its_kind_then_by_its_code_then_by_its_text() {
+        let error = |code, message: &str, kind: &str| {
+            let data = json!({ "errorKind": kind });
+            by_error(&RpcError { code, message: message.to_owned(), data })
+        };
+        let boom = "Internal error: API Error: 500 boom";
+        assert_eq!(error(-32603, boom, "server_error"), model(ErrorKind::Server, Some(500)));
+        assert_eq!(error(-32603, boom, ""), model(ErrorKind::Server, Some(500)));
+        assert_eq!(error(-32603, "x", "rate_limit"), model(ErrorKind::RateLimited, None));
+        assert_eq!(error(-32603, "x", "billing_error"), model(ErrorKind::Quota, None));
+        assert_eq!(error(-32603, "x", "max_output_tokens"), AgentEnd::Limit);
+        assert_eq!(error(-32000, "log in", ""), model(ErrorKind::Auth, None));
+        assert_eq!(error(-32603, "Prompt is too long", ""), AgentEnd::ContextOverflow);
+        assert_eq!(error(-32603, "x", ""), AgentEnd::Failed);
+    }
+
+    #[test]
+    fn input_that_holds_what_was_cached_is_not_counted_twice() {
+        let counted = |input: u64, total: u64| {
+            let usage = usage(&json!({ "usage": { "inputTokens": input, "outputTokens": 5,
+                "cachedReadTokens": 60, "totalTokens": total } }));
+            usage.unwrap().input
+        };
+        assert_eq!(counted(100, 105), Some(40));
+        assert_eq!(counted(40, 105), Some(40));
+    }
+
+    #[test]
+    fn an_end_without_any_sign_of_work_is_not_believed() {
+        let empty = Signs::default();
+        assert!(matches!(by_itself(&empty, false, false).0, AgentEnd::Model { again: true, .. }));
+        assert!(by_itself(&empty, false, true).1.contains("cancelled"));
+        let said = Signs { text: true, ..Signs::default() };
+        assert_eq!(by_itself(&said, false, false).0, AgentEnd::Done);
+        assert_ne!(by_itself(&said, true, false).0, AgentEnd::Done);
+        let counted = Signs { usage: true, ..Signs::default() };
+        assert_eq!(by_itself(&counted, true, false).0, AgentEnd::Done);
+    }
+}

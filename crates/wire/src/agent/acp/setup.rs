@@ -1,0 +1,116 @@
+//! How an agent of the Agent Client Protocol is started for a task, from its program as data.
+
+use super::super::opening::Opening;
+use super::super::{Launch, Session, Started};
+use super::{AcpCodec, AcpOffers, AcpOpen};
+
+/// The variables that point an agent's provider at a gateway, by the variable that holds the provider's key; and
+/// what stands for the key then.
+const GATEWAYS: [(&str, &str, &str); 3] = [
+    ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", ""),
+    ("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", ""),
+    ("OPENAI_API_KEY", "OPENAI_BASE_URL", "/v1"),
+];
+
+/// How the program of a launch is started. Behind a gateway only agents can be used whose key says which provider they
+/// ask.
+pub fn start(launch: &Launch<'_>) -> Result<Started, String> {
+    let Launch { program, session, folder, home, gateway, .. } = *launch;
+    let mut env = vec![("HOME".to_owned(), home.to_owned())];
+    env.extend(program.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+    if let Some(gateway) = gateway {
+        let named = |key: &String| GATEWAYS.iter().find(|(known, _, _)| known == key);
+        let known: Vec<_> = program.keys.iter().filter_map(named).collect();
+        if known.is_empty() {
+            return Err(format!(
+                "nobody knows how to point it at a gateway: its file names no key of {}",
+                GATEWAYS.map(|(key, _, _)| key).join(", ")
+            ));
+        }
+        for (key, address, path) in known {
+            env.push(((*key).to_owned(), "none".to_owned()));
+            env.push(((*address).to_owned(), format!("{gateway}{path}")));
+        }
+    }
+    let opening = match session {
+        // The agent chooses the id itself.
+        Session::New(_) => Opening::New,
+        Session::Resume(id) => Opening::Resume(id.to_owned()),
+    };
+    // A model that stands on the command line is not said again.
+    let model = program.model.clone().filter(|_| program.model_flag.is_none());
+    let codec = AcpCodec::new(AcpOpen {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        folder: folder.to_owned(),
+        opening,
+        mode: program.mode.clone(),
+        model,
+        offers: AcpOffers::default(),
+        quirks: program.quirks.clone(),
+    });
+    let (argv, files) = (program.command_line(None), files(&program.name));
+    Ok(Started { argv, env, files, codec: Box::new(codec) })
+}
+
+/// Settings that an agent reads from its home: without these Gemini asks how to log in and tells its maker.
+fn files(name: &str) -> Vec<(String, String)> {
+    let gemini = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"privacy":{"usageStatisticsEnabled":false},"telemetry":{"enabled":false},"general":{"enableAutoUpdate":false}}"#;
+    match name {
+        "gemini" => vec![(".gemini/settings.json".to_owned(), gemini.to_owned())],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::agent::AgentProgram;
+
+    use super::*;
+
+    fn launched(name: &str, gateway: Option<&str>) -> Result<Started, String> {
+        let program = AgentProgram::built_in(name).unwrap();
+        let session = Session::Resume("s");
+        start(&Launch {
+            program: &program,
+            session,
+            folder: "/w",
+            home: "/h",
+            gateway,
+            version: "",
+            seed: 0,
+        })
+    }
+
+    #[test]
+    fn behind_a_gateway_an_agent_has_an_address_and_no_key() {
+        let started = launched("gemini", Some("http://127.0.0.1:7")).unwrap();
+        let value = |name: &str| {
+            let found = started.env.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.as_str())
+        };
+        assert_eq!(value("GOOGLE_GEMINI_BASE_URL"), Some("http://127.0.0.1:7"));
+        assert_eq!(value("GEMINI_API_KEY"), Some("none"));
+        assert_eq!(started.argv, ["gemini", "--acp", "-m", "gemini-2.5-pro"]);
+        assert_eq!(started.files.len(), 1);
+    }
+
+    #[test]
+    fn an_agent_that_nobody_can_point_elsewhere_is_not_started_behind_a_gateway() {
+        let mut program = AgentProgram::built_in("opencode").unwrap();
+        program.keys = vec!["MY_KEY".to_owned()];
+        let session = Session::New("s");
+        let gateway = Some("http://127.0.0.1:7");
+        let launch = Launch {
+            program: &program,
+            session,
+            folder: "/w",
+            home: "/h",
+            gateway,
+            version: "",
+            seed: 0,
+        };
+        let error = start(&launch).unwrap_err();
+        assert!(error.contains("ANTHROPIC_API_KEY"), "{error}");
+        assert!(start(&Launch { gateway: None, ..launch }).is_ok());
+    }
+}

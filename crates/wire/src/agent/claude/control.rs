@@ -1,0 +1,259 @@
+//! Control requests: what Claude Code asks of whoever drives it, and how it answers orders.
+
+use std::sync::Arc;
+
+use machine::agent::{AgentAsk, AgentEvent};
+use serde_json::{Value, json};
+
+use super::{ClaudeCodec, OWN_SERVER, facts, frame, mcp, means, told};
+
+/// The hooks that are called back, by the names that the program has for them.
+pub(super) const BEFORE_TOOL: &str = "PreToolUse";
+pub(super) const STOP: &str = "Stop";
+
+/// How many seconds a question at the end of a turn may wait: criteria may run for long.
+pub(super) const STOP_PATIENCE: u64 = 86_400;
+
+/// How many seconds the program waits for the hook before a tool. It is answered at once, so the time passes only if
+/// nobody reads any more. Then a call is blocked, or, by versions that cannot do that, runs: these wait longer.
+pub(super) fn hook_patience(hook_blocks: bool) -> u64 {
+    if hook_blocks { 30 } else { 3600 }
+}
+
+/// An order that the program has not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    Initialize,
+    Interrupt,
+    SetModel,
+}
+
+/// A question of the program that waits for an answer.
+#[derive(Debug)]
+pub(super) enum Open {
+    /// May this run, with these parameters?
+    Ask(Arc<Value>),
+    /// The result of a tool of ours, under this number.
+    Call(Value),
+    /// May the turn end?
+    Stop,
+}
+
+impl Order {
+    pub(super) fn failed(self, reason: &str) -> AgentEvent {
+        let order = match self {
+            Order::Initialize => "initialize",
+            Order::Interrupt => "interrupt",
+            Order::SetModel => "set_model",
+        };
+        AgentEvent::OrderFailed { order: order.to_owned(), reason: reason.to_owned() }
+    }
+}
+
+impl ClaudeCodec {
+    pub(super) fn request(&mut self, order: Order, request: &Value) -> Vec<u8> {
+        self.requests += 1;
+        let id = format!("drivetrain-{}", self.requests);
+        let line = frame::request(&id, request);
+        self.orders.insert(id, order);
+        line
+    }
+
+    /// The program answers an order. Echoes of our own answers come by here too, and mean nothing.
+    pub(super) fn on_response(&mut self, response: &Value, out: &mut Vec<AgentEvent>) {
+        let id = response["request_id"].as_str().unwrap_or_default();
+        let Some(order) = self.orders.remove(id) else { return };
+        if response["subtype"] != "success" {
+            let reason = response["error"].as_str().unwrap_or("it gave no reason");
+            return out.push(order.failed(reason));
+        }
+        if order == Order::Initialize {
+            let body = &response["response"];
+            self.hook_blocks = body["hook_on_failure_supported"] == true;
+            let version = body["claude_code_version"].as_str().unwrap_or(&self.facts.version);
+            let mode = body["current_permission_mode"].as_str();
+            let mode = mode.or(self.facts.modes.first().map(String::as_str)).unwrap_or("default");
+            self.facts = facts(version, mode, self.hook_blocks);
+            self.is_ready = true;
+            out.push(AgentEvent::Ready(self.facts.clone()));
+        }
+    }
+
+    /// The program asks something.
+    pub(super) fn on_request(
+        &mut self,
+        message: &Value,
+        reply: &mut Vec<u8>,
+        out: &mut Vec<AgentEvent>,
+    ) {
+        let Some(key) = message["request_id"].as_str() else {
+            return out.push(AgentEvent::Unknown { kind: "control_request without id".into() });
+        };
+        let request = &message["request"];
+        match request["subtype"].as_str().unwrap_or_default() {
+            "can_use_tool" => self.on_ask(key, request, reply, out),
+            "hook_callback" => self.on_hook(key, request, reply, out),
+            "mcp_message" if request["server_name"] == OWN_SERVER => {
+                self.on_mcp(key, &request["message"], reply, out);
+            }
+            subtype => {
+                let error = format!("drivetrain does not answer {subtype:?}");
+                reply.extend(frame::refusal(key, &error));
+                let kind = told(&format!("control_request/{subtype}"));
+                out.push(AgentEvent::Unknown { kind });
+            }
+        }
+    }
+
+    fn on_ask(
+        &mut self,
+        key: &str,
+        request: &Value,
+        reply: &mut Vec<u8>,
+        out: &mut Vec<AgentEvent>,
+    ) {
+        let tool = request["tool_name"].as_str().unwrap_or_default();
+        let input = Arc::new(request["input"].clone());
+        if self.is_own(tool) {
+            // The call itself comes to drivetrain, which judges it there.
+            return reply.extend(frame::answer(key, &allow(&input)));
+        }
+        self.open.insert(key.to_owned(), Open::Ask(Arc::clone(&input)));
+        out.push(AgentEvent::Asks(AgentAsk {
+            key: key.to_owned(),
+            id: request["tool_use_id"].as_str().unwrap_or_default().into(),
+            tool: tool.to_owned(),
+            means: means(tool, &input),
+            input,
+            helper: request["agent_id"].as_str().map(Arc::from),
+        }));
+    }
+
+    fn on_hook(
+        &mut self,
+        key: &str,
+        request: &Value,
+        reply: &mut Vec<u8>,
+        out: &mut Vec<AgentEvent>,
+    ) {
+        let input = &request["input"];
+        match request["callback_id"].as_str().unwrap_or_default() {
+            STOP => {
+                self.open.insert(key.to_owned(), Open::Stop);
+                let summary = input["last_assistant_message"].as_str().unwrap_or_default();
+                out.push(AgentEvent::WouldStop {
+                    key: key.to_owned(),
+                    summary: summary.to_owned(),
+                });
+            }
+            // Also for a hook that nobody asked for: an answer that says less might count as a yes.
+            _ => {
+                let tool = input["tool_name"].as_str().unwrap_or_default();
+                let decision = if self.is_own(tool) { "allow" } else { "ask" };
+                let answer = json!({ "hookSpecificOutput": {
+                    "hookEventName": BEFORE_TOOL,
+                    "permissionDecision": decision,
+                    "permissionDecisionReason": "drivetrain decides",
+                } });
+                reply.extend(frame::answer(key, &answer));
+            }
+        }
+    }
+
+    fn on_mcp(
+        &mut self,
+        key: &str,
+        message: &Value,
+        reply: &mut Vec<u8>,
+        out: &mut Vec<AgentEvent>,
+    ) {
+        match mcp::hear(message, &self.offers) {
+            mcp::Heard::Answer(answer) => reply.extend(frame::answer(key, &answer)),
+            mcp::Heard::Call { id, tool, input } => {
+                self.open.insert(key.to_owned(), Open::Call(id));
+                let input = Arc::new(input);
+                out.push(AgentEvent::Calls { key: key.to_owned(), tool, input });
+            }
+            mcp::Heard::Cancelled { id } => {
+                reply.extend(frame::answer(key, &mcp::noted()));
+                let is_it = |open: &Open| matches!(open, Open::Call(number) if *number == id);
+                let call = self.open.iter().find(|(_, open)| is_it(open));
+                if let Some(call) = call.map(|(call, _)| call.clone()) {
+                    self.withdraw(&call, out);
+                }
+            }
+        }
+    }
+
+    pub(super) fn withdraw(&mut self, key: &str, out: &mut Vec<AgentEvent>) {
+        // Hooks are answered at once and not open any more when they are withdrawn.
+        if self.open.remove(key).is_some() {
+            out.push(AgentEvent::Withdrawn { key: key.to_owned() });
+        }
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        key: &str,
+        may: Result<Option<Value>, String>,
+    ) -> Result<Vec<u8>, String> {
+        match self.open.get(key) {
+            Some(Open::Ask(input)) => {
+                let answer = match may {
+                    Ok(None) => allow(input),
+                    Ok(Some(input)) => allow(&input),
+                    Err(reason) => json!({ "behavior": "deny", "message": reason }),
+                };
+                self.open.remove(key);
+                Ok(frame::answer(key, &answer))
+            }
+            _ => Err(format!(
+                "no question {key:?} about a tool is open: it was answered, or withdrawn"
+            )),
+        }
+    }
+
+    pub(super) fn tool_result(
+        &mut self,
+        key: &str,
+        result: &Result<String, String>,
+    ) -> Result<Vec<u8>, String> {
+        match self.open.get(key) {
+            Some(Open::Call(id)) => {
+                let answer = mcp::called(id, result);
+                self.open.remove(key);
+                Ok(frame::answer(key, &answer))
+            }
+            _ => Err(format!("no call {key:?} is open: its result was given, or it was withdrawn")),
+        }
+    }
+
+    pub(super) fn may_stop(
+        &mut self,
+        key: &str,
+        missing: Option<String>,
+    ) -> Result<Vec<u8>, String> {
+        match self.open.get(key) {
+            Some(Open::Stop) => {
+                self.open.remove(key);
+                let answer = match missing {
+                    None => json!({}),
+                    Some(missing) => json!({ "decision": "block", "reason": missing }),
+                };
+                Ok(frame::answer(key, &answer))
+            }
+            _ => Err(format!("no question {key:?} about the end of a turn is open")),
+        }
+    }
+
+    /// Whether a tool is one of ours: exactly one of the names under which the program has them.
+    fn is_own(&self, tool: &str) -> bool {
+        let name = tool.strip_prefix("mcp__").and_then(|rest| rest.strip_prefix(OWN_SERVER));
+        let name = name.and_then(|rest| rest.strip_prefix("__"));
+        name.is_some_and(|name| self.offers.iter().any(|offer| offer.name == name))
+    }
+}
+
+fn allow(input: &Value) -> Value {
+    json!({ "behavior": "allow", "updatedInput": input })
+}

@@ -1,0 +1,580 @@
+//! Codex over `codex app-server`: JSON-RPC on the pipe, one object a line, without the field `jsonrpc`. A conversation
+//! is a thread, a turn has an id, everything the agent does is an item that starts and completes.
+//!
+//! What is known from the program itself and decides much here:
+//! - approval policy, reviewer and sandbox are said when a thread is opened, and the answer says what is in force. One
+//!   that differs is refused: nothing is sent to that thread;
+//! - a patch's question does not hold the patch: it is in the item that started before;
+//! - token counters are totals of the whole thread, those of earlier processes included. A thread that is resumed tells
+//!   its old total before its first turn; only what is added counts;
+//! - threads of helpers speak on the same pipe. Their turns are not ours, their questions and their costs are.
+
+mod asks;
+mod errors;
+pub mod setup;
+mod turn;
+
+pub(super) use asks::{join, script_of};
+pub(super) use errors::{end_of, model, of_status, word_of};
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use machine::agent::{
+    AgentAbilities, AgentEnd, AgentEvent, AgentFacts, AgentOrder, AgentTurn, GateDepth,
+};
+use serde_json::{Value, json};
+
+use super::AgentCodec;
+use super::answer::Answer;
+use super::opening::Opening;
+use super::peer::{Form, Peer};
+use super::table;
+use crate::jsonrpc::{Incoming, METHOD_NOT_FOUND, RpcError};
+use turn::Turns;
+
+/// More questions than this at once are refused unseen.
+const MOST_ASKS: usize = 256;
+
+/// When Codex asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Approval {
+    /// Before everything but commands that it knows only to read.
+    Untrusted,
+    /// When it wants more than its sandbox allows.
+    OnRequest,
+    /// Never: only walls hold it.
+    Never,
+}
+
+/// What Codex's own sandbox lets commands do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodexSandbox {
+    /// Read.
+    ReadOnly,
+    /// Write in the working folder.
+    WorkspaceWrite,
+    /// Everything; for when the walls around it are ours.
+    FullAccess,
+}
+
+/// How a conversation is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodexOpen {
+    /// The version of whoever drives it; Codex tells its server.
+    pub version: String,
+    /// The folder in which it works.
+    pub folder: String,
+    /// Which conversation.
+    pub opening: Opening,
+    /// The model; as configured if absent.
+    pub model: Option<String>,
+    /// When it asks.
+    pub approval: Approval,
+    /// What its own sandbox allows.
+    pub sandbox: CodexSandbox,
+}
+
+/// One process of `codex app-server` with one thread.
+#[derive(Debug)]
+pub struct CodexCodec {
+    open: CodexOpen,
+    peer: Peer,
+    phase: Phase,
+    version: String,
+    thread: String,
+    turns: Turns,
+    answer: Answer,
+    /// What was asked and not answered, by key.
+    asks: BTreeMap<String, Ask>,
+    last_key: u64,
+    /// Orders that wait for the agent's answer, by the id of the request.
+    sent: BTreeMap<u64, Sent>,
+    /// The model of the next turn.
+    next_model: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Phase {
+    Initializing,
+    OpeningThread,
+    Ready,
+    /// It must not be asked anything; why.
+    Refused(String),
+}
+
+#[derive(Debug)]
+struct Ask {
+    id: Value,
+    form: Waiting,
+}
+
+#[derive(Debug)]
+enum Waiting {
+    Approval(asks::Form),
+    /// A call of a tool that we offer.
+    Result,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    Initialize,
+    Thread,
+    Turn,
+    Compact,
+    Steer,
+    Interrupt,
+}
+
+impl CodexCodec {
+    /// A codec for a process that was just started.
+    pub fn new(open: CodexOpen) -> CodexCodec {
+        let is_new = open.opening == Opening::New;
+        CodexCodec {
+            open,
+            peer: Peer::new(Form::Bare),
+            phase: Phase::Initializing,
+            version: String::new(),
+            thread: String::new(),
+            turns: Turns::new(is_new),
+            answer: Answer::default(),
+            asks: BTreeMap::new(),
+            last_key: 0,
+            sent: BTreeMap::new(),
+            next_model: None,
+        }
+    }
+
+    fn send(&mut self, what: Sent, method: &str, params: &Value, out: &mut Vec<u8>) {
+        let id = self.peer.request(out, method, params);
+        self.sent.insert(id, what);
+    }
+
+    fn on_response(
+        &mut self,
+        id: u64,
+        result: Result<Value, RpcError>,
+        reply: &mut Vec<u8>,
+        out: &mut Vec<AgentEvent>,
+    ) {
+        let Some(what) = self.sent.remove(&id) else {
+            out.push(AgentEvent::Unknown { kind: "answer to nothing".to_owned() });
+            return;
+        };
+        match (what, result) {
+            (Sent::Initialize, Ok(hello)) => self.on_initialized(&hello, reply),
+            (Sent::Thread, Ok(thread)) => self.on_thread(&thread, out),
+            (Sent::Initialize, Err(error)) => {
+                self.refuse(AgentEnd::Failed, format!("it does not open: {}", error.message), out);
+            }
+            (Sent::Thread, Err(error)) => {
+                let end = match self.open.opening {
+                    Opening::New => AgentEnd::Failed,
+                    Opening::Resume(_) | Opening::Fork(_) => AgentEnd::NoSession,
+                };
+                self.refuse(end, error.message, out);
+            }
+            (Sent::Turn, Ok(answer)) => {
+                if let Some(turn) = answer["turn"]["id"].as_str()
+                    && self.turns.named(turn)
+                {
+                    self.interrupt(reply);
+                }
+            }
+            (Sent::Turn | Sent::Compact, Err(error)) => {
+                let text = error.message;
+                if self.turns.is_under_way() {
+                    self.end_turn(AgentEnd::Failed, text, out);
+                }
+            }
+            (Sent::Steer, Err(error)) => failed("steer", error, out),
+            (Sent::Interrupt, Err(error)) => failed("interrupt", error, out),
+            (Sent::Compact | Sent::Steer | Sent::Interrupt, Ok(_)) => {}
+        }
+    }
+
+    fn on_initialized(&mut self, hello: &Value, reply: &mut Vec<u8>) {
+        // `NAME/0.166.0 (SYSTEM) …`, where NAME is what we said of ourselves.
+        let agent = hello["userAgent"].as_str().unwrap_or_default();
+        let after = agent.split_once('/').map_or(agent, |(_, after)| after);
+        self.version = after.split(' ').next().unwrap_or_default().to_owned();
+        self.peer.notify(reply, "initialized", &Value::Null);
+        let CodexOpen { folder, model, approval, sandbox, .. } = &self.open;
+        let mut params = json!({
+            "cwd": folder,
+            "approvalPolicy": approval.word(),
+            "approvalsReviewer": "user",
+            "sandbox": sandbox.word(),
+        });
+        if let Some(model) = model {
+            params["model"] = json!(model);
+        }
+        let method = match &self.open.opening {
+            Opening::New => "thread/start",
+            Opening::Resume(id) | Opening::Fork(id) => {
+                params["threadId"] = json!(id);
+                params["excludeTurns"] = json!(true);
+                if matches!(self.open.opening, Opening::Fork(_)) {
+                    "thread/fork"
+                } else {
+                    "thread/resume"
+                }
+            }
+        };
+        self.phase = Phase::OpeningThread;
+        self.send(Sent::Thread, method, &params, reply);
+    }
+
+    fn on_thread(&mut self, opened: &Value, out: &mut Vec<AgentEvent>) {
+        let Some(id) = opened["thread"]["id"].as_str() else {
+            let text = "it opened a conversation without an id".to_owned();
+            return self.refuse(AgentEnd::Failed, text, out);
+        };
+        if let Err(why) = self.check(opened) {
+            return self.refuse(AgentEnd::Failed, why, out);
+        }
+        self.thread = id.to_owned();
+        self.turns.thread = self.thread.clone();
+        self.answer.model = opened["model"].as_str().unwrap_or_default().to_owned();
+        if let Some(version) = opened["thread"]["cliVersion"].as_str()
+            && self.version.is_empty()
+        {
+            self.version = version.to_owned();
+        }
+        self.phase = Phase::Ready;
+        out.push(AgentEvent::Ready(self.facts()));
+        out.push(AgentEvent::Session { id: id.to_owned() });
+    }
+
+    /// What is in force must be what was asked for: a setting that is silently another would open the gate.
+    fn check(&self, opened: &Value) -> Result<(), String> {
+        let CodexOpen { approval, sandbox, .. } = &self.open;
+        let checks = [
+            ("approval policy", &opened["approvalPolicy"], approval.word()),
+            ("reviewer of approvals", &opened["approvalsReviewer"], "user"),
+            ("sandbox", &opened["sandbox"]["type"], sandbox.reported()),
+        ];
+        for (what, is, wanted) in checks {
+            if is.as_str() != Some(wanted) {
+                return Err(format!(
+                    "its {what} is {is} although {wanted:?} was asked for; it is not used like this"
+                ));
+            }
+        }
+        let network = &opened["sandbox"]["networkAccess"];
+        if *sandbox != CodexSandbox::FullAccess && network.as_bool() == Some(true) {
+            return Err(
+                "its sandbox lets commands reach the network, which nobody asked for".into()
+            );
+        }
+        Ok(())
+    }
+
+    fn facts(&self) -> AgentFacts {
+        let release = table::CODEX.release(&self.version);
+        let gate = match self.open.approval {
+            Approval::Untrusted => GateDepth::Ask,
+            Approval::OnRequest | Approval::Never => GateDepth::Sandbox,
+        };
+        let can = AgentAbilities { gate, ..release.can.clone() };
+        AgentFacts {
+            support: table::CODEX.support(&self.version),
+            version: self.version.clone(),
+            can,
+            modes: vec![format!("{}/{}", self.open.approval.word(), self.open.sandbox.word())],
+            limits: release.limits.iter().map(|limit| (*limit).to_owned()).collect(),
+        }
+    }
+
+    /// It cannot be used; whoever waits for it is told how it ended.
+    fn refuse(&mut self, end: AgentEnd, why: String, out: &mut Vec<AgentEvent>) {
+        self.phase = Phase::Refused(why.clone());
+        let turn =
+            AgentTurn { end, text: why, ordered: false, refused: 0, background: 0, queued: 0 };
+        out.push(AgentEvent::TurnEnded(turn));
+    }
+
+    fn on_request(
+        &mut self,
+        id: Value,
+        method: &str,
+        params: &Value,
+        reply: &mut Vec<u8>,
+        out: &mut Vec<AgentEvent>,
+    ) {
+        if self.asks.len() >= MOST_ASKS {
+            self.peer.refuse(reply, &id, METHOD_NOT_FOUND, "too many questions at once");
+            out.push(AgentEvent::Unknown { kind: format!("{method}, one too many") });
+            return;
+        }
+        self.last_key += 1;
+        let key = format!("codex-{}", self.last_key);
+        if method == "item/tool/call" {
+            let tool = params["tool"].as_str().unwrap_or_default().to_owned();
+            let input = Arc::new(params["arguments"].clone());
+            self.asks.insert(key.clone(), Ask { id, form: Waiting::Result });
+            out.push(AgentEvent::Calls { key, tool, input });
+            return;
+        }
+        let changes = params["itemId"].as_str().and_then(|item| self.turns.changes(item));
+        if let Some((mut ask, form)) = asks::read(method, params, key.clone(), changes) {
+            let thread = params["threadId"].as_str().unwrap_or(&self.thread);
+            if thread != self.thread {
+                ask.helper = Some(Arc::from(thread));
+            }
+            self.asks.insert(key, Ask { id, form: Waiting::Approval(form) });
+            out.push(AgentEvent::Asks(ask));
+            return;
+        }
+        // Questions to a person and forms of MCP servers find nobody; a no is safe for each of them.
+        let message = format!("nobody answers {method} here");
+        self.peer.refuse(reply, &id, METHOD_NOT_FOUND, &message);
+        out.push(AgentEvent::Unknown { kind: method.to_owned() });
+    }
+
+    fn on_notification(&mut self, method: &str, params: &Value, out: &mut Vec<AgentEvent>) {
+        let is_ours = params["threadId"].as_str().is_none_or(|thread| thread == self.thread);
+        match method {
+            "thread/tokenUsage/updated" => self.turns.on_usage(params, out),
+            "serverRequest/resolved" => {
+                let asked = |ask: &Ask| ask.id == params["requestId"];
+                let key = self.asks.iter().find(|(_, ask)| asked(ask)).map(|(key, _)| key.clone());
+                if let Some(key) = key {
+                    self.asks.remove(&key);
+                    out.push(AgentEvent::Withdrawn { key });
+                }
+            }
+            _ if !is_ours => {}
+            "turn/started" => {
+                if let Some(id) = params["turn"]["id"].as_str()
+                    && self.turns.began(id)
+                {
+                    out.push(AgentEvent::TurnBegan);
+                }
+            }
+            "turn/completed" => self.on_turn_completed(&params["turn"], out),
+            "error" => {
+                let error = &params["error"];
+                let message = error["message"].as_str().unwrap_or_default();
+                let kind = errors::word_of(error);
+                self.answer.fail(&kind, message, out);
+                if params["willRetry"].as_bool() == Some(true) {
+                    out.push(AgentEvent::Retries { kind, again_in: None });
+                }
+            }
+            _ => {
+                if !self.turns.on_item(method, params, &mut self.answer, out) {
+                    out.push(AgentEvent::Unknown { kind: method.to_owned() });
+                }
+            }
+        }
+    }
+
+    fn on_turn_completed(&mut self, turn: &Value, out: &mut Vec<AgentEvent>) {
+        let id = turn["id"].as_str().unwrap_or_default();
+        if !self.turns.is_current(id) {
+            out.push(AgentEvent::Unknown { kind: "end of another turn".to_owned() });
+            return;
+        }
+        let error = &turn["error"];
+        let (end, text) = match turn["status"].as_str() {
+            Some("completed") => (AgentEnd::Done, String::new()),
+            Some("interrupted") => (AgentEnd::Interrupted, String::new()),
+            Some("failed") => {
+                (errors::end_of(error), error["message"].as_str().unwrap_or_default().to_owned())
+            }
+            other => {
+                (AgentEnd::Failed, format!("it ended a turn as {other:?}, which nobody knows"))
+            }
+        };
+        self.end_turn(end, text, out);
+    }
+
+    fn end_turn(&mut self, end: AgentEnd, text: String, out: &mut Vec<AgentEvent>) {
+        let words = self.answer.take_words();
+        let text = if text.is_empty() { words } else { text };
+        match &end {
+            AgentEnd::Done => self.answer.close(out),
+            AgentEnd::Interrupted => self.answer.interrupt(out),
+            _ => self.answer.fail("failed", &text, out),
+        }
+        for (key, _) in std::mem::take(&mut self.asks) {
+            out.push(AgentEvent::Withdrawn { key });
+        }
+        let (ordered, refused) = self.turns.end();
+        let turn = AgentTurn { end, text, ordered, refused, background: 0, queued: 0 };
+        out.push(AgentEvent::TurnEnded(turn));
+    }
+
+    fn interrupt(&mut self, out: &mut Vec<u8>) {
+        if let Some(turn) = self.turns.id() {
+            let params = json!({ "threadId": self.thread, "turnId": turn });
+            self.send(Sent::Interrupt, "turn/interrupt", &params, out);
+        }
+    }
+
+    fn take(&mut self, key: &str) -> Result<Ask, String> {
+        self.asks.remove(key).ok_or_else(|| format!("codex does not wait for an answer to {key:?}"))
+    }
+}
+
+impl AgentCodec for CodexCodec {
+    fn open(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let info = json!({
+            "name": "drivetrain",
+            "title": "drivetrain",
+            "version": self.open.version,
+        });
+        self.send(Sent::Initialize, "initialize", &json!({ "clientInfo": info }), &mut out);
+        out
+    }
+
+    fn read(&mut self, bytes: &[u8], reply: &mut Vec<u8>) -> Vec<AgentEvent> {
+        let mut out = Vec::new();
+        for line in self.peer.read(bytes) {
+            match line {
+                Ok(Incoming::Response { id, result }) => {
+                    self.on_response(id, result, reply, &mut out);
+                }
+                Ok(Incoming::Request { id, method, params }) => {
+                    self.on_request(id, &method, &params, reply, &mut out);
+                }
+                Ok(Incoming::Notification { method, params }) => {
+                    self.on_notification(&method, &params, &mut out);
+                }
+                Err(malformed) => out.push(malformed),
+            }
+        }
+        out
+    }
+
+    fn end(&mut self) -> Vec<AgentEvent> {
+        let mut out: Vec<AgentEvent> = self.peer.end().into_iter().collect();
+        match &self.phase {
+            Phase::Initializing | Phase::OpeningThread => {
+                let text = "codex ended before it could be asked anything".to_owned();
+                self.refuse(AgentEnd::Failed, text, &mut out);
+            }
+            Phase::Ready if self.turns.is_under_way() => {
+                let text = "codex ended in the middle of a turn".to_owned();
+                self.end_turn(AgentEnd::Failed, text, &mut out);
+            }
+            Phase::Ready | Phase::Refused(_) => {}
+        }
+        out
+    }
+
+    fn order(&mut self, order: AgentOrder) -> Result<Vec<u8>, String> {
+        match &self.phase {
+            Phase::Initializing | Phase::OpeningThread => {
+                return Err("codex is not ready yet".to_owned());
+            }
+            Phase::Refused(why) => return Err(format!("codex is not used: {why}")),
+            Phase::Ready => {}
+        }
+        let mut out = Vec::new();
+        let text_input = |text: &str| json!([{ "type": "text", "text": text }]);
+        match order {
+            AgentOrder::Prompt { text } => {
+                self.turns.order()?;
+                let mut params = json!({ "threadId": self.thread, "input": text_input(&text) });
+                if let Some(model) = self.next_model.take() {
+                    self.answer.model.clone_from(&model);
+                    params["model"] = json!(model);
+                }
+                self.send(Sent::Turn, "turn/start", &params, &mut out);
+            }
+            AgentOrder::Steer { text } => {
+                let turn = self.turns.id().ok_or("codex has no turn that could be steered")?;
+                let params = json!({
+                    "threadId": self.thread,
+                    "expectedTurnId": turn,
+                    "input": text_input(&text),
+                });
+                self.send(Sent::Steer, "turn/steer", &params, &mut out);
+            }
+            AgentOrder::Answer { may: Ok(Some(_)), .. } => {
+                return Err("codex cannot be given other parameters than it asked with".to_owned());
+            }
+            AgentOrder::Answer { key, may } => {
+                let ask = self.take(&key)?;
+                let Waiting::Approval(form) = &ask.form else {
+                    self.asks.insert(key, ask);
+                    return Err("codex waits for a result, not for a yes or no".to_owned());
+                };
+                let refusal = may.err();
+                self.turns.refused(refusal.is_some());
+                let answer = asks::answer(form, refusal.as_deref());
+                self.peer.answer(&mut out, &ask.id, &answer);
+            }
+            AgentOrder::ToolResult { key, result } => {
+                let ask = self.take(&key)?;
+                if !matches!(ask.form, Waiting::Result) {
+                    self.asks.insert(key, ask);
+                    return Err("codex waits for a yes or no, not for a result".to_owned());
+                }
+                let success = result.is_ok();
+                let text = result.unwrap_or_else(|error| error);
+                let content = json!([{ "type": "inputText", "text": text }]);
+                let answer = json!({ "contentItems": content, "success": success });
+                self.peer.answer(&mut out, &ask.id, &answer);
+            }
+            AgentOrder::MayStop { .. } => {
+                return Err("codex does not ask before it stops".to_owned());
+            }
+            AgentOrder::Interrupt => {
+                if self.turns.wants_interrupt()? {
+                    self.interrupt(&mut out);
+                }
+            }
+            AgentOrder::SetModel { model } => self.next_model = Some(model),
+            AgentOrder::Compact { focus } if focus.is_empty() => {
+                self.turns.order()?;
+                let params = json!({ "threadId": self.thread });
+                self.send(Sent::Compact, "thread/compact/start", &params, &mut out);
+            }
+            AgentOrder::Compact { .. } => {
+                return Err("codex cannot be told what its summary is to keep; \
+                            compact without a focus"
+                    .to_owned());
+            }
+        }
+        Ok(out)
+    }
+}
+
+fn failed(order: &str, error: RpcError, out: &mut Vec<AgentEvent>) {
+    out.push(AgentEvent::OrderFailed { order: order.to_owned(), reason: error.message });
+}
+
+impl Approval {
+    /// As Codex says it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Approval::Untrusted => "untrusted",
+            Approval::OnRequest => "on-request",
+            Approval::Never => "never",
+        }
+    }
+}
+
+impl CodexSandbox {
+    /// As Codex is told.
+    pub fn word(self) -> &'static str {
+        match self {
+            CodexSandbox::ReadOnly => "read-only",
+            CodexSandbox::WorkspaceWrite => "workspace-write",
+            CodexSandbox::FullAccess => "danger-full-access",
+        }
+    }
+
+    /// As Codex says back.
+    fn reported(self) -> &'static str {
+        match self {
+            CodexSandbox::ReadOnly => "readOnly",
+            CodexSandbox::WorkspaceWrite => "workspaceWrite",
+            CodexSandbox::FullAccess => "dangerFullAccess",
+        }
+    }
+}

@@ -1,0 +1,657 @@
+//! Agents that speak the Agent Client Protocol: every capture of theirs, whole, in pieces, cut and spoiled; their
+//! modes, their quirks, and what they ask of us.
+
+use machine::agent::{
+    AgentEnd, AgentEvent, AgentMeans, AgentOrder, AgentQuirks, AgentSupport, AgentTurn, GateDepth,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use wire::agent::AgentCodec;
+use wire::agent::acp::{AcpCodec, AcpOffers, AcpOpen};
+use wire::agent::opening::Opening;
+
+use crate::agent_rig::{Frame, Replay, frames, holds, in_pieces, output};
+
+macro_rules! captures {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("../fixtures/agents/acp/acp_", $name, ".jsonl")))),*]
+    };
+}
+
+const CAPTURES: [(&str, &str); 40] = captures![
+    "claude_cancel",
+    "claude_cancel_pending",
+    "claude_edit",
+    "claude_edit_deny",
+    "claude_err_429_then_ok",
+    "claude_err_500x",
+    "claude_err_max_tokens",
+    "claude_err_refusal",
+    "claude_session_load",
+    "codex_cancel",
+    "codex_edit",
+    "codex_err_429_then_ok",
+    "codex_err_500x",
+    "codex_mode_default",
+    "codex_mode_read-only",
+    "codex_session_load",
+    "gemini_cancel",
+    "gemini_cancel_pending",
+    "gemini_edit",
+    "gemini_edit_deny",
+    "gemini_err_429_then_ok",
+    "gemini_err_500x",
+    "gemini_session_load",
+    "opencode_cancel",
+    "opencode_cancel_pending",
+    "opencode_edit",
+    "opencode_edit_deny",
+    "opencode_err_429_then_ok",
+    "opencode_err_500x",
+    "opencode_session_load",
+    "zed-claude_cancel",
+    "zed-claude_cancel_pending",
+    "zed-claude_edit",
+    "zed-claude_edit_deny",
+    "zed-claude_session_load",
+    "zed-codex_cancel",
+    "zed-codex_cancel_pending",
+    "zed-codex_edit",
+    "zed-codex_edit_deny",
+    "zed-codex_session_load",
+];
+
+const SESSION: &str = "00000000-0000-4000-8000-000000000001";
+
+fn open() -> AcpOpen {
+    AcpOpen {
+        version: "0.1".to_owned(),
+        folder: "WORKDIR".to_owned(),
+        opening: Opening::New,
+        mode: None,
+        model: None,
+        offers: AcpOffers::default(),
+        quirks: AgentQuirks::default(),
+    }
+}
+
+/// The codec that asks as whoever made the capture did: in the mode in which the agent began, but for the one capture
+/// that sets it.
+fn codec_for(name: &str) -> AcpCodec {
+    let mut open = open();
+    if name.ends_with("session_load") {
+        let id = if name.starts_with("opencode") { "ses_0001" } else { SESSION };
+        open.opening = Opening::Resume(id.to_owned());
+    }
+    if name.starts_with("codex_") && name != "codex_mode_read-only" {
+        open.mode = Some("agent".to_owned());
+    }
+    // This one was configured to ask in a way that is none of its modes, so it told of none.
+    if name == "zed-codex_edit" {
+        open.quirks.set("outlives_input");
+    }
+    AcpCodec::new(open)
+}
+
+/// Replays a capture up to where it does something that no order of ours leads to, and holds what is written against
+/// what was written then.
+fn replay(name: &str, text: &str) -> (Vec<AgentEvent>, Vec<String>) {
+    let mut codec = codec_for(name);
+    let mut replay = Replay::new(&mut codec);
+    for frame in frames(text) {
+        match frame {
+            Frame::Read(message) => replay.read(&message),
+            Frame::Written(wanted) => {
+                match wanted["method"].as_str() {
+                    // The captures load and then resume; a conversation is gone on with once, without telling it again
+                    // where that can be had.
+                    Some("session/load") => {
+                        let is = replay.written.remove(0);
+                        let methods = ["session/load", "session/resume"];
+                        assert!(methods.contains(&is["method"].as_str().unwrap()), "{is}");
+                        assert!(holds(&is["params"], &wanted["params"]), "{name}: {is}");
+                        continue;
+                    }
+                    Some("session/resume" | "session/list") => break,
+                    Some("session/set_mode") if name.ends_with("session_load") => break,
+                    // Offered by nobody, and answered by whoever made the capture.
+                    None if wanted["result"] == json!({}) => {
+                        let is = replay.written.remove(0);
+                        assert!(is["error"]["message"].as_str().unwrap().contains("not offered"));
+                        continue;
+                    }
+                    _ => {}
+                }
+                // A cancel answers what is asked by itself.
+                if replay.written.is_empty()
+                    && let Some(order) = order(&wanted, &replay.events)
+                {
+                    replay.order(order);
+                }
+                let is = replay.written.remove(0);
+                assert!(holds(&is, &trimmed(wanted.clone())), "{name}: {is} is not {wanted}");
+            }
+        }
+    }
+    replay.end();
+    assert_eq!(replay.written, Vec::<Value>::new(), "{name}: more was written");
+    (replay.events.clone(), replay.lines.clone())
+}
+
+/// Without what differs between whoever made the captures and us.
+fn trimmed(mut wanted: Value) -> Value {
+    if wanted["method"] == "initialize" {
+        wanted["params"]["clientInfo"] = json!({});
+    }
+    wanted
+}
+
+/// The order that leads to this line; nothing for what a codec says by itself.
+fn order(wanted: &Value, events: &[AgentEvent]) -> Option<AgentOrder> {
+    let text = || wanted["params"]["prompt"][0]["text"].as_str().unwrap().to_owned();
+    match wanted["method"].as_str() {
+        Some("session/prompt") => Some(AgentOrder::Prompt { text: text() }),
+        Some("session/cancel") => Some(AgentOrder::Interrupt),
+        Some("initialize" | "session/new" | "session/set_mode") => None,
+        Some(other) => panic!("{other}"),
+        None => {
+            let option = wanted["result"]["outcome"]["optionId"].as_str().unwrap();
+            let refuses = ["reject", "cancel", "abort"].contains(&option);
+            let may = if refuses { Err("no".to_owned()) } else { Ok(None) };
+            Some(AgentOrder::Answer { key: last_ask(events), may })
+        }
+    }
+}
+
+fn last_ask(events: &[AgentEvent]) -> String {
+    let asked = events.iter().rev().find_map(|event| match event {
+        AgentEvent::Asks(ask) => Some(ask.key.clone()),
+        _ => None,
+    });
+    asked.unwrap()
+}
+
+fn turns(events: &[AgentEvent]) -> Vec<&AgentTurn> {
+    let turns = events.iter().filter_map(|event| match event {
+        AgentEvent::TurnEnded(turn) => Some(turn),
+        _ => None,
+    });
+    turns.collect()
+}
+
+fn capture(name: &str) -> Vec<AgentEvent> {
+    let (_, text) = CAPTURES.iter().find(|(other, _)| *other == name).unwrap();
+    replay(name, text).0
+}
+
+#[test]
+fn every_capture_is_understood_and_every_order_is_written_as_it_was_then() {
+    for (name, text) in CAPTURES {
+        let (events, lines) = replay(name, text);
+        let bad = events.iter().find(|event| match event {
+            AgentEvent::Malformed { .. } => true,
+            AgentEvent::Unknown { kind } => !kind.contains("not offered"),
+            _ => false,
+        });
+        assert_eq!(bad, None, "{name}");
+        insta::assert_snapshot!(format!("acp_{name}"), lines.join("\n"));
+    }
+}
+
+#[test]
+fn bytes_may_come_one_by_one() {
+    for (name, text) in CAPTURES {
+        let bytes = output(text);
+        let whole = in_pieces(Box::new(codec_for(name)), &bytes, &[]);
+        let every: Vec<usize> = (0..bytes.len()).collect();
+        assert!(whole == in_pieces(Box::new(codec_for(name)), &bytes, &every), "{name}");
+    }
+}
+
+#[test]
+fn what_every_agent_asks_says_what_it_does_where_that_is_certain() {
+    let write = AgentMeans::Write(vec!["WORKDIR/hello.txt".to_owned()]);
+    let touch = AgentMeans::Command("touch x.tmp && git status --short".to_owned());
+    let made = AgentMeans::Write(vec!["WORKDIR/new.txt".to_owned()]);
+    let status = AgentMeans::Command("git status --short".to_owned());
+    for (name, wanted) in [
+        ("claude_edit", vec![write.clone(), touch.clone()]),
+        ("zed-claude_edit", vec![write.clone(), touch]),
+        // A patch's question names no patch: it is in the call that was told before.
+        ("codex_mode_read-only", vec![write.clone()]),
+        ("zed-codex_edit_deny", vec![write.clone()]),
+        ("opencode_edit", vec![write.clone(), made, status]),
+        // Its command is in a title only.
+        ("gemini_edit", vec![write, AgentMeans::Other]),
+    ] {
+        let events = capture(name);
+        let means: Vec<AgentMeans> = events
+            .into_iter()
+            .filter_map(|event| match event {
+                AgentEvent::Asks(ask) => Some(ask.means),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(means, wanted, "{name}");
+    }
+}
+
+#[test]
+fn a_failure_that_ends_as_if_all_were_well_is_not_believed() {
+    let end = |name: &str| turns(&capture(name)).last().unwrap().end.clone();
+    let failed = |kind: &str, status| AgentEnd::Model {
+        kind: kind.to_owned(),
+        status,
+        again: true,
+        after: None,
+    };
+    // Errors as text, a reason to stop like any other, and no usage.
+    assert_eq!(end("codex_err_500x"), failed("stream_truncated", None));
+    // The end of the cancelled prompt, given for the next one.
+    assert_eq!(end("zed-claude_cancel"), failed("empty_completion", None));
+    assert_eq!(end("claude_err_500x"), failed("server", Some(500)));
+    assert_eq!(end("claude_err_max_tokens"), AgentEnd::Limit);
+    assert_eq!(end("claude_err_refusal"), AgentEnd::Refused);
+    // Nothing came within the capture's time; the process then ended.
+    assert_eq!(end("opencode_err_500x"), AgentEnd::Failed);
+    for fine in ["codex_err_429_then_ok", "claude_err_429_then_ok", "zed-codex_session_load"] {
+        assert_eq!(end(fine), AgentEnd::Done, "{fine}");
+    }
+}
+
+#[test]
+fn what_was_said_before_is_not_told_again() {
+    for name in ["gemini_session_load", "claude_session_load", "zed-codex_session_load"] {
+        let events = capture(name);
+        let told = format!("{events:?}");
+        assert!(!told.contains("first answer"), "{name}");
+        assert!(told.contains("second answer"), "{name}");
+    }
+}
+
+/// A codec that was answered with this session, and what came of it.
+fn opened(open: AcpOpen, agent: &str, session: Value) -> (AcpCodec, Vec<AgentEvent>, Vec<Value>) {
+    let mut codec = AcpCodec::new(open);
+    codec.open();
+    let hello = json!({ "protocolVersion": 1, "agentInfo": { "name": agent, "version": "1.0.0" },
+        "agentCapabilities": { "loadSession": true } });
+    let (mut events, mut written) = feed(&mut codec, &[answer(1, hello)]);
+    let (more, replies) = feed(&mut codec, &[answer(2, session)]);
+    events.extend(more);
+    written.extend(replies);
+    (codec, events, written)
+}
+
+fn answer(id: u64, result: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "result": result })
+}
+
+fn ask(id: u64, method: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
+
+fn update(update: Value) -> Value {
+    let params = json!({ "sessionId": "s", "update": update });
+    json!({ "jsonrpc": "2.0", "method": "session/update", "params": params })
+}
+
+fn feed(codec: &mut AcpCodec, messages: &[Value]) -> (Vec<AgentEvent>, Vec<Value>) {
+    let mut reply = Vec::new();
+    let lines: String = messages.iter().map(|message| format!("{message}\n")).collect();
+    let events = codec.read(lines.as_bytes(), &mut reply);
+    (events, values(&reply))
+}
+
+fn values(bytes: &[u8]) -> Vec<Value> {
+    let text = std::str::from_utf8(bytes).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn session(modes: &[&str]) -> Value {
+    let available: Vec<Value> = modes.iter().map(|id| json!({ "id": id })).collect();
+    json!({ "sessionId": "s",
+        "modes": { "currentModeId": modes[0], "availableModes": available } })
+}
+
+fn ready(open: AcpOpen) -> AcpCodec {
+    let (codec, events, _) = opened(open, "some-agent", session(&["default", "yolo"]));
+    assert!(matches!(events[0], AgentEvent::Ready(_)), "{events:?}");
+    codec
+}
+
+fn prompt() -> AgentOrder {
+    AgentOrder::Prompt { text: "go".to_owned() }
+}
+
+#[test]
+fn an_agent_that_begins_in_a_mode_without_questions_is_put_into_one_with_them() {
+    let modes = ["agent", "read-only", "agent-full-access"];
+    let (mut codec, events, written) =
+        opened(open(), "@agentclientprotocol/codex-acp", session(&modes));
+    assert_eq!(events, []);
+    let params = json!({ "sessionId": "s", "modeId": "read-only" });
+    assert_eq!(written.last().unwrap(), &ask(3, "session/set_mode", params));
+    assert!(codec.order(prompt()).unwrap_err().contains("not ready"));
+    let (events, _) = feed(&mut codec, &[answer(3, json!({}))]);
+    let AgentEvent::Ready(facts) = &events[0] else { panic!("{events:?}") };
+    assert_eq!(facts.modes, ["read-only", "agent", "agent-full-access"]);
+    assert_eq!((facts.can.gate, facts.support), (GateDepth::Protocol, AgentSupport::Older));
+}
+
+#[test]
+fn an_agent_that_does_not_take_the_mode_or_says_that_it_is_in_another_is_not_used() {
+    let told = json!({ "sessionUpdate": "current_mode_update", "currentModeId": "agent" });
+    let error = json!({ "jsonrpc": "2.0", "id": 3, "error": { "code": -1, "message": "no" } });
+    for (messages, said) in [
+        (vec![error], "could not be put into mode \"read-only\": no"),
+        (vec![update(told), answer(3, json!({}))], "is in \"agent\""),
+    ] {
+        let (mut codec, _, _) =
+            opened(open(), "@agentclientprotocol/codex-acp", session(&["agent", "read-only"]));
+        let (events, _) = feed(&mut codec, &messages);
+        let [AgentEvent::TurnEnded(turn)] = &events[..] else { panic!("{events:?}") };
+        assert!(turn.text.contains(said), "{}", turn.text);
+        assert!(codec.order(prompt()).unwrap_err().contains("is not used"));
+    }
+}
+
+#[test]
+fn an_agent_that_nobody_knows_needs_a_mode_that_asks_or_one_that_is_named() {
+    let (_, events, _) = opened(open(), "stranger", session(&["go", "faster"]));
+    let [AgentEvent::TurnEnded(turn)] = &events[..] else { panic!("{events:?}") };
+    assert!(turn.text.contains("none of its modes is known to ask"), "{}", turn.text);
+    let named = AcpOpen { mode: Some("go".to_owned()), ..open() };
+    let (_, events, _) = opened(named, "stranger", session(&["go", "faster"]));
+    let AgentEvent::Ready(facts) = &events[0] else { panic!("{events:?}") };
+    assert_eq!(facts.can.gate, GateDepth::Sandbox);
+}
+
+#[test]
+fn a_mode_that_the_agent_goes_into_by_itself_is_undone_and_if_it_stays_it_is_stopped() {
+    let mut codec = ready(open());
+    codec.order(prompt()).unwrap();
+    let told = json!({ "sessionUpdate": "current_mode_update", "currentModeId": "yolo" });
+    let (events, written) = feed(&mut codec, &[update(told)]);
+    assert!(matches!(&events[0], AgentEvent::Unknown { kind } if kind.contains("yolo")));
+    assert_eq!(written[0]["params"]["modeId"], "default");
+    let error = json!({ "jsonrpc": "2.0", "id": 4, "error": { "code": -1, "message": "no" } });
+    let (events, written) = feed(&mut codec, &[error]);
+    assert_eq!(written[0]["method"], "session/cancel");
+    assert_eq!(turns(&events)[0].end, AgentEnd::Failed);
+    assert!(codec.order(prompt()).unwrap_err().contains("is not used"));
+}
+
+#[test]
+fn a_model_is_set_in_the_way_that_the_agent_has() {
+    let wanted = AcpOpen { model: Some("m2".to_owned()), ..open() };
+    let mut by_models = session(&["default"]);
+    by_models["models"] = json!({ "currentModelId": "m1", "availableModels": [] });
+    let (_, _, written) = opened(wanted.clone(), "x", by_models);
+    let last = written.last().unwrap();
+    assert_eq!(
+        (&last["method"], &last["params"]["modelId"]),
+        (&json!("session/set_model"), &json!("m2"))
+    );
+    let mut by_options = session(&["default"]);
+    by_options["configOptions"] =
+        json!([{ "id": "model", "category": "model", "currentValue": "m1" }]);
+    let (mut codec, _, written) = opened(wanted.clone(), "x", by_options);
+    assert_eq!(written.last().unwrap()["method"], "session/set_config_option");
+    let error = json!({ "jsonrpc": "2.0", "id": 3, "error": { "code": -1, "message": "which?" } });
+    let (events, _) = feed(&mut codec, &[error]);
+    assert!(turns(&events)[0].text.contains("does not take the model \"m2\": which?"));
+    let (_, events, _) = opened(wanted, "x", session(&["default"]));
+    assert!(turns(&events)[0].text.contains("cannot be told which model"));
+}
+
+#[test]
+fn a_permission_is_never_wider_than_what_was_asked() {
+    let mut codec = ready(open());
+    codec.order(prompt()).unwrap();
+    let asks = |id: u64, kinds: &[&str]| {
+        let options: Vec<Value> = kinds
+            .iter()
+            .map(|kind| json!({ "optionId": format!("the-{kind}"), "kind": kind }))
+            .collect();
+        let call = json!({ "toolCallId": "c", "kind": "execute", "rawInput": { "command": "ls" } });
+        let params = json!({ "sessionId": "s", "toolCall": call, "options": options });
+        ask(id, "session/request_permission", params)
+    };
+    let told = |codec: &mut AcpCodec, n: u64, may: Result<Option<Value>, String>| {
+        let order = AgentOrder::Answer { key: format!("acp-{n}"), may };
+        codec.order(order).map(|bytes| values(&bytes)[0]["result"]["outcome"].clone())
+    };
+    let selected = |option: &str| json!({ "outcome": "selected", "optionId": option });
+    feed(&mut codec, &[asks(0, &["allow_always", "allow_once", "reject_once"])]);
+    assert_eq!(told(&mut codec, 1, Ok(None)), Ok(selected("the-allow_once")));
+    feed(&mut codec, &[asks(1, &["allow_always"])]);
+    assert!(told(&mut codec, 2, Ok(None)).unwrap_err().contains("no permission for this call"));
+    assert!(told(&mut codec, 2, Ok(Some(json!({})))).unwrap_err().contains("other parameters"));
+    assert_eq!(told(&mut codec, 2, Err("no".to_owned())), Ok(json!({ "outcome": "cancelled" })));
+    feed(&mut codec, &[asks(2, &["allow_once", "reject_always"])]);
+    assert_eq!(told(&mut codec, 3, Err("no".to_owned())), Ok(selected("the-reject_always")));
+    let ended = answer(3, json!({ "stopReason": "cancelled" }));
+    let (events, _) = feed(&mut codec, &[ended]);
+    assert_eq!(turns(&events)[0].refused, 2);
+    assert_eq!(turns(&events)[0].text, "it stopped because a call was refused");
+}
+
+#[test]
+fn files_and_terminals_that_were_not_offered_are_refused() {
+    let mut codec = ready(open());
+    codec.order(prompt()).unwrap();
+    for method in ["fs/read_text_file", "fs/write_text_file", "terminal/create", "fs/unheard"] {
+        let params = json!({ "sessionId": "s", "path": "/etc/passwd", "command": "id" });
+        let (events, written) = feed(&mut codec, &[ask(7, method, params)]);
+        assert_eq!(written[0]["error"]["message"], format!("{method} was not offered"));
+        assert!(matches!(&events[..], [AgentEvent::Unknown { .. }]), "{events:?}");
+    }
+}
+
+fn all() -> AcpOpen {
+    AcpOpen { offers: AcpOffers { read: true, write: true, terminal: true }, ..open() }
+}
+
+fn calls(events: &[AgentEvent]) -> Vec<(String, Value)> {
+    let calls = events.iter().filter_map(|event| match event {
+        AgentEvent::Calls { tool, input, .. } => Some((tool.clone(), (**input).clone())),
+        _ => None,
+    });
+    calls.collect()
+}
+
+#[test]
+fn files_that_were_offered_become_calls_of_our_own_tools() {
+    let mut codec = ready(all());
+    codec.order(prompt()).unwrap();
+    let (events, _) = feed(
+        &mut codec,
+        &[
+            ask(1, "fs/read_text_file", json!({ "sessionId": "s", "path": "a", "line": 3 })),
+            ask(2, "fs/write_text_file", json!({ "sessionId": "s", "path": "b", "content": "x" })),
+            ask(3, "fs/write_text_file", json!({ "sessionId": "s", "path": "b" })),
+        ],
+    );
+    assert_eq!(
+        calls(&events),
+        [
+            ("read".to_owned(), json!({ "path": "a", "offset": 3 })),
+            ("write".to_owned(), json!({ "path": "b", "content": "x" })),
+        ]
+    );
+    let result = |key: &str, result| AgentOrder::ToolResult { key: key.to_owned(), result };
+    let bytes = codec.order(result("acp-1", Ok("text".to_owned()))).unwrap();
+    assert_eq!(values(&bytes), [answer(1, json!({ "content": "text" }))]);
+    let bytes = codec.order(result("acp-2", Err("denied".to_owned()))).unwrap();
+    assert_eq!(values(&bytes)[0]["error"]["message"], "denied");
+    let error = codec.order(result("acp-2", Ok(String::new()))).unwrap_err();
+    assert!(error.contains("waits for no result"), "{error}");
+}
+
+#[test]
+fn a_terminal_is_a_command_that_is_judged_before_it_runs() {
+    let mut codec = ready(all());
+    codec.order(prompt()).unwrap();
+    let create = json!({ "sessionId": "s", "command": "cargo", "args": ["test", "a b"],
+        "cwd": "/w/x y", "env": [{ "name": "A", "value": "1 2" }], "outputByteLimit": 4 });
+    let (events, written) = feed(&mut codec, &[ask(1, "terminal/create", create)]);
+    let line = "cd '/w/x y' && A='1 2' cargo test 'a b'";
+    assert_eq!(calls(&events), [("shell".to_owned(), json!({ "command": line }))]);
+    let id = written[0]["result"]["terminalId"].clone();
+    let of = |id: &Value| json!({ "sessionId": "s", "terminalId": id });
+    let (_, written) = feed(
+        &mut codec,
+        &[ask(2, "terminal/output", of(&id)), ask(3, "terminal/wait_for_exit", of(&id))],
+    );
+    assert_eq!(written, [answer(2, json!({ "output": "", "truncated": false }))]);
+    let result = AgentOrder::ToolResult { key: "acp-1".to_owned(), result: Ok("all fine".into()) };
+    let exit = json!({ "exitCode": 0, "signal": null });
+    assert_eq!(values(&codec.order(result).unwrap()), [answer(3, exit.clone())]);
+    let (_, written) = feed(&mut codec, &[ask(4, "terminal/output", of(&id))]);
+    let output = json!({ "output": "fine", "truncated": true, "exitStatus": exit });
+    assert_eq!(written, [answer(4, output)]);
+    let whole = json!({ "sessionId": "s", "command": "ls; pwd" });
+    let (events, written) = feed(&mut codec, &[ask(5, "terminal/create", whole)]);
+    assert_eq!(calls(&events), [("shell".to_owned(), json!({ "command": "ls; pwd" }))]);
+    let id = written[0]["result"]["terminalId"].clone();
+    let (events, _) = feed(&mut codec, &[ask(6, "terminal/kill", of(&id))]);
+    assert!(matches!(&events[..], [AgentEvent::Withdrawn { .. }]), "{events:?}");
+    let bad = json!({ "sessionId": "s", "command": "ls", "env": [{ "name": "A;B", "value": "" }] });
+    let (events, written) = feed(&mut codec, &[ask(7, "terminal/create", bad)]);
+    assert_eq!(events, []);
+    assert!(written[0]["error"]["message"].as_str().unwrap().contains("A;B"));
+}
+
+#[test]
+fn an_interrupt_answers_what_is_asked_and_says_so() {
+    let mut codec = ready(all());
+    codec.order(prompt()).unwrap();
+    let call = json!({ "toolCallId": "c", "kind": "execute" });
+    let params = json!({ "sessionId": "s", "toolCall": call, "options": [] });
+    let read = json!({ "sessionId": "s", "path": "a" });
+    feed(
+        &mut codec,
+        &[ask(0, "session/request_permission", params), ask(1, "fs/read_text_file", read)],
+    );
+    let written = values(&codec.order(AgentOrder::Interrupt).unwrap());
+    assert_eq!(written[0]["method"], "session/cancel");
+    assert_eq!(written[1]["result"]["outcome"]["outcome"], "cancelled");
+    assert_eq!(written[2]["error"]["message"], "the turn was stopped");
+    let ended = answer(3, json!({ "stopReason": "cancelled" }));
+    let (events, _) = feed(&mut codec, &[ended]);
+    let withdrawn = events.iter().filter(|event| matches!(event, AgentEvent::Withdrawn { .. }));
+    assert_eq!(withdrawn.count(), 2);
+    assert_eq!(turns(&events)[0].end, AgentEnd::Interrupted);
+}
+
+#[test]
+fn orders_that_do_not_fit_say_why() {
+    let mut codec = ready(open());
+    for (order, why) in [
+        (AgentOrder::Interrupt, "no turn"),
+        (AgentOrder::Steer { text: String::new() }, "in the middle of a turn"),
+        (AgentOrder::Compact { focus: String::new() }, "no command"),
+        (AgentOrder::MayStop { key: String::new(), missing: None }, "does not ask"),
+        (AgentOrder::SetModel { model: "m".to_owned() }, "cannot be told which model"),
+        (AgentOrder::Answer { key: "k".to_owned(), may: Ok(None) }, "does not wait"),
+    ] {
+        let error = codec.order(order).unwrap_err();
+        assert!(error.contains(why), "{error}");
+    }
+    codec.order(prompt()).unwrap();
+    assert!(codec.order(prompt()).unwrap_err().contains("in the middle of a turn"));
+}
+
+#[test]
+fn an_agent_with_a_command_for_it_makes_its_conversation_shorter() {
+    let mut codec = ready(open());
+    let commands = json!({ "sessionUpdate": "available_commands_update",
+        "availableCommands": [{ "name": "compact" }] });
+    feed(&mut codec, &[update(commands)]);
+    let order = AgentOrder::Compact { focus: "the tests".to_owned() };
+    let written = values(&codec.order(order).unwrap());
+    assert_eq!(written[0]["params"]["prompt"][0]["text"], "/compact the tests");
+    let (events, _) = feed(&mut codec, &[answer(3, json!({ "stopReason": "end_turn" }))]);
+    assert_eq!(events[0], AgentEvent::Compacted { before: None, after: None });
+    assert_eq!(turns(&events)[0].end, AgentEnd::Done);
+}
+
+#[test]
+fn a_conversation_that_is_not_there_and_a_protocol_of_another_version_have_their_ends() {
+    let resumed = AcpOpen { opening: Opening::Resume("gone".to_owned()), ..open() };
+    let hello = |version: u64, loads: bool| {
+        let can = json!({ "loadSession": loads });
+        answer(1, json!({ "protocolVersion": version, "agentCapabilities": can }))
+    };
+    let ends = |open: AcpOpen, messages: &[Value]| {
+        let mut codec = AcpCodec::new(open);
+        codec.open();
+        let (events, _) = feed(&mut codec, messages);
+        turns(&events)[0].clone()
+    };
+    let missing =
+        json!({ "jsonrpc": "2.0", "id": 2, "error": { "code": -32002, "message": "gone" } });
+    assert_eq!(ends(resumed.clone(), &[hello(1, true), missing]).end, AgentEnd::NoSession);
+    assert_eq!(ends(resumed, &[hello(1, false)]).end, AgentEnd::NoSession);
+    let turn = ends(open(), &[hello(2, true)]);
+    assert_eq!(turn.text, "it speaks version 2 of the protocol; expected 1");
+    let login =
+        json!({ "jsonrpc": "2.0", "id": 2, "error": { "code": -32000, "message": "log in" } });
+    let AgentEnd::Model { kind, .. } = ends(open(), &[hello(1, true), login]).end else { panic!() };
+    assert_eq!(kind, "auth");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn any_cut_gives_the_same(which in 0..CAPTURES.len(), cuts in proptest::collection::vec(any::<usize>(), 0..20)) {
+        let (name, text) = CAPTURES[which];
+        let bytes = output(text);
+        let whole = in_pieces(Box::new(codec_for(name)), &bytes, &[]);
+        prop_assert!(whole == in_pieces(Box::new(codec_for(name)), &bytes, &cuts));
+    }
+
+    #[test]
+    fn whatever_is_spoiled_has_a_typed_end(
+        which in 0..CAPTURES.len(),
+        end in any::<usize>(),
+        spoil in proptest::collection::vec((any::<usize>(), any::<u8>()), 0..8),
+    ) {
+        let (name, text) = CAPTURES[which];
+        let mut bytes = output(text);
+        bytes.truncate(end % (bytes.len() + 1));
+        for (at, byte) in spoil {
+            if !bytes.is_empty() {
+                let at = at % bytes.len();
+                bytes[at] = byte;
+            }
+        }
+        let mut codec = codec_for(name);
+        codec.open();
+        let mut events = codec.read(&bytes, &mut Vec::new());
+        let is_ready = events.iter().any(|event| matches!(event, AgentEvent::Ready(_)));
+        let ordered = codec.order(prompt()).is_ok();
+        events.extend(codec.end());
+        let ended = events.iter().any(|event| matches!(event, AgentEvent::TurnEnded(_)));
+        prop_assert!(ended || (is_ready && !ordered), "{:?}", events);
+    }
+
+    #[test]
+    fn unknown_frames_anywhere_change_nothing(which in 0..CAPTURES.len(), at in any::<usize>()) {
+        let (name, text) = CAPTURES[which];
+        let bytes = output(text);
+        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        let (before, after) = lines.split_at(at % (lines.len() + 1));
+        let unknown = b"{\"jsonrpc\":\"2.0\",\"method\":\"brand/new\"}\nnoise\n\n{}\n".to_vec();
+        let spoiled = [before.concat(), unknown, after.concat()].concat();
+        let (whole, _) = in_pieces(Box::new(codec_for(name)), &bytes, &[]);
+        let (mut events, _) = in_pieces(Box::new(codec_for(name)), &spoiled, &[]);
+        events.retain(|event| match event {
+            AgentEvent::Unknown { kind } => kind != "brand/new",
+            AgentEvent::Malformed { .. } => false,
+            _ => true,
+        });
+        prop_assert_eq!(events, whole);
+    }
+}

@@ -1,0 +1,510 @@
+//! Codex: every capture of its program, whole, in pieces, cut and spoiled; and what it can be told.
+
+use machine::agent::{AgentEnd, AgentEvent, AgentMeans, AgentOrder};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use wire::agent::AgentCodec;
+use wire::agent::codex::{Approval, CodexCodec, CodexOpen, CodexSandbox};
+use wire::agent::opening::Opening;
+
+use crate::agent_rig::{Frame, Replay, frames, holds, in_pieces, output, show};
+
+macro_rules! captures {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("../fixtures/agents/codex/codex_", $name, ".jsonl")))),*]
+    };
+}
+
+const APP_SERVER: [(&str, &str); 7] = captures![
+    "appserver_approve",
+    "appserver_err_429",
+    "appserver_err_500",
+    "appserver_err_ctx",
+    "appserver_err_quota",
+    "appserver_interrupt",
+    "appserver_resume",
+];
+
+/// Captures of `codex exec --json`, which is another protocol.
+const EXEC: [(&str, &str); 14] = captures![
+    "edit_bypass",
+    "edit_readonly",
+    "edit_workspace_write",
+    "err_400_ctx",
+    "err_401",
+    "err_429",
+    "err_500_exhausted",
+    "err_503",
+    "err_cut",
+    "err_failed_ctx",
+    "err_failed_ratelimit",
+    "err_quota",
+    "kill",
+    "text",
+];
+
+const THREAD: &str = "00000000-0000-4000-8000-000000000001";
+
+fn codec(opening: Opening, approval: Approval) -> CodexCodec {
+    CodexCodec::new(CodexOpen {
+        version: "0.1".to_owned(),
+        folder: "WORKDIR".to_owned(),
+        opening,
+        model: None,
+        approval,
+        sandbox: CodexSandbox::ReadOnly,
+    })
+}
+
+/// The codec that asks as whoever made the capture did.
+fn codec_for(name: &str) -> CodexCodec {
+    let opening = match name {
+        "appserver_resume" => Opening::Resume(THREAD.to_owned()),
+        _ => Opening::New,
+    };
+    let approval = match name {
+        "appserver_approve" => Approval::Untrusted,
+        _ => Approval::OnRequest,
+    };
+    codec(opening, approval)
+}
+
+/// Replays a capture, gives the orders that lead to what was written then, and holds what is written against it.
+fn replay(name: &str, text: &str) -> (Vec<AgentEvent>, Vec<String>) {
+    let mut codec = codec_for(name);
+    let mut replay = Replay::new(&mut codec);
+    for frame in frames(text) {
+        match frame {
+            Frame::Read(message) => replay.read(&message),
+            Frame::Written(mut wanted) => {
+                if let Some(order) = order(&wanted, &replay.events) {
+                    replay.order(order);
+                }
+                if wanted["method"] == "initialize" {
+                    wanted["params"]["clientInfo"] = json!({});
+                }
+                let is = replay.written.remove(0);
+                assert!(holds(&is, &wanted), "{name}: {is} is not {wanted}");
+            }
+        }
+    }
+    replay.end();
+    assert_eq!(replay.written, Vec::<Value>::new(), "{name}: more was written");
+    (replay.events.clone(), replay.lines.clone())
+}
+
+/// The order that leads to this line; nothing for what a codec says by itself.
+fn order(wanted: &Value, events: &[AgentEvent]) -> Option<AgentOrder> {
+    let text = || wanted["params"]["input"][0]["text"].as_str().unwrap().to_owned();
+    match wanted["method"].as_str() {
+        Some("turn/start") => Some(AgentOrder::Prompt { text: text() }),
+        Some("turn/interrupt") => Some(AgentOrder::Interrupt),
+        Some("thread/compact/start") => Some(AgentOrder::Compact { focus: String::new() }),
+        Some("initialize" | "initialized" | "thread/start" | "thread/resume") => None,
+        Some(other) => panic!("{other}"),
+        None => {
+            let key = last_ask(events);
+            let is_yes = wanted["result"]["decision"] == "accept";
+            let may = if is_yes { Ok(None) } else { Err("no".to_owned()) };
+            Some(AgentOrder::Answer { key, may })
+        }
+    }
+}
+
+fn last_ask(events: &[AgentEvent]) -> String {
+    let asked = events.iter().rev().find_map(|event| match event {
+        AgentEvent::Asks(ask) => Some(ask.key.clone()),
+        _ => None,
+    });
+    asked.unwrap()
+}
+
+#[test]
+fn every_capture_is_understood_and_every_order_is_written_as_it_was_then() {
+    for (name, text) in APP_SERVER {
+        let (events, lines) = replay(name, text);
+        let bad = |event: &&AgentEvent| {
+            matches!(event, AgentEvent::Malformed { .. } | AgentEvent::Unknown { .. })
+        };
+        assert_eq!(events.iter().find(bad), None, "{name}");
+        insta::assert_snapshot!(format!("codex_{name}"), lines.join("\n"));
+    }
+}
+
+#[test]
+fn the_other_protocol_of_the_program_is_told_apart_line_by_line() {
+    for (name, text) in EXEC {
+        let (events, _) = in_pieces(Box::new(codec_for(name)), &output(text), &[]);
+        let (last, lines) = events.split_last().unwrap();
+        assert!(lines.iter().all(|event| matches!(event, AgentEvent::Malformed { .. })), "{name}");
+        let AgentEvent::TurnEnded(turn) = last else { panic!("{name}: {last:?}") };
+        assert_eq!(turn.end, AgentEnd::Failed, "{name}");
+    }
+}
+
+#[test]
+fn bytes_may_come_one_by_one() {
+    for (name, text) in APP_SERVER {
+        let bytes = output(text);
+        let whole = in_pieces(Box::new(codec_for(name)), &bytes, &[]);
+        let every: Vec<usize> = (0..bytes.len()).collect();
+        assert!(whole == in_pieces(Box::new(codec_for(name)), &bytes, &every), "{name}");
+    }
+}
+
+#[test]
+fn what_is_asked_says_what_it_does() {
+    let (_, text) = APP_SERVER[0];
+    let (events, _) = replay("appserver_approve", text);
+    let asks: Vec<(&str, &AgentMeans)> = events
+        .iter()
+        .filter_map(|event| match event {
+            AgentEvent::Asks(ask) => Some((&*ask.id, &ask.means)),
+            _ => None,
+        })
+        .collect();
+    let written = vec!["WORKDIR/hello.txt".to_owned(), "WORKDIR/new.txt".to_owned()];
+    assert_eq!(
+        asks,
+        [
+            ("call_0001", &AgentMeans::Command("cat hello.txt && git status --short".to_owned())),
+            ("call_0002", &AgentMeans::Write(written)),
+            ("call_0003", &AgentMeans::Command("touch x.tmp; git status --short".to_owned())),
+        ]
+    );
+    let AgentEvent::TurnEnded(turn) = events.last().unwrap() else { panic!() };
+    assert_eq!((turn.refused, turn.ordered, turn.text.as_str()), (1, true, "All done."));
+}
+
+/// A codec with its thread open, and everything that was written so far dropped.
+fn ready() -> CodexCodec {
+    let mut codec = codec(Opening::New, Approval::Untrusted);
+    codec.open();
+    let events =
+        feed(&mut codec, &[json!({ "id": 1, "result": { "userAgent": "x/0.166.0 y" } }), opened()]);
+    assert!(matches!(events[0], AgentEvent::Ready(_)), "{events:?}");
+    codec
+}
+
+fn opened() -> Value {
+    json!({ "id": 2, "result": {
+        "thread": { "id": "t" },
+        "model": "m",
+        "approvalPolicy": "untrusted",
+        "approvalsReviewer": "user",
+        "sandbox": { "type": "readOnly", "networkAccess": false },
+    } })
+}
+
+fn feed(codec: &mut CodexCodec, messages: &[Value]) -> Vec<AgentEvent> {
+    let mut reply = Vec::new();
+    let lines: String = messages.iter().map(|message| format!("{message}\n")).collect();
+    codec.read(lines.as_bytes(), &mut reply)
+}
+
+fn told(codec: &mut CodexCodec, order: AgentOrder) -> Value {
+    let bytes = codec.order(order).unwrap();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+fn prompt() -> AgentOrder {
+    AgentOrder::Prompt { text: "go".to_owned() }
+}
+
+#[test]
+fn a_thread_with_other_settings_than_were_asked_for_is_not_used() {
+    let changes = [
+        ("approvalPolicy", json!("never"), "approval policy is \"never\""),
+        ("approvalPolicy", Value::Null, "approval policy is null"),
+        ("approvalsReviewer", json!("auto_review"), "reviewer"),
+        ("sandbox", json!({ "type": "dangerFullAccess" }), "sandbox is"),
+        ("sandbox", json!({ "type": "readOnly", "networkAccess": true }), "network"),
+    ];
+    for (field, value, said) in changes {
+        let mut codec = codec(Opening::New, Approval::Untrusted);
+        codec.open();
+        let mut thread = opened();
+        thread["result"][field] = value;
+        let hello = json!({ "id": 1, "result": { "userAgent": "x/0.166.0 y" } });
+        let events = feed(&mut codec, &[hello, thread]);
+        let [AgentEvent::TurnEnded(turn)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(turn.end, AgentEnd::Failed);
+        assert!(turn.text.contains(said), "{}", turn.text);
+        let error = codec.order(prompt()).unwrap_err();
+        assert!(error.contains("is not used"), "{error}");
+    }
+}
+
+#[test]
+fn a_thread_that_is_not_there_is_no_session() {
+    let mut codec = codec(Opening::Resume("gone".to_owned()), Approval::Untrusted);
+    codec.open();
+    let hello = json!({ "id": 1, "result": { "userAgent": "x/0.166.0 y" } });
+    let missing = json!({ "id": 2, "error": { "code": -32600, "message": "no rollout found" } });
+    let events = feed(&mut codec, &[hello, missing]);
+    let [AgentEvent::TurnEnded(turn)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((&turn.end, turn.text.as_str()), (&AgentEnd::NoSession, "no rollout found"));
+}
+
+#[test]
+fn orders_that_do_not_fit_say_why() {
+    let mut codec = ready();
+    let cases = [
+        (AgentOrder::Interrupt, "no turn that could be stopped"),
+        (AgentOrder::Steer { text: "x".to_owned() }, "no turn that could be steered"),
+        (AgentOrder::Compact { focus: "tests".to_owned() }, "without a focus"),
+        (AgentOrder::MayStop { key: "k".to_owned(), missing: None }, "does not ask"),
+        (AgentOrder::Answer { key: "k".to_owned(), may: Ok(None) }, "does not wait"),
+        (AgentOrder::Answer { key: "k".to_owned(), may: Ok(Some(json!({}))) }, "other parameters"),
+    ];
+    for (order, why) in cases {
+        let error = codec.order(order).unwrap_err();
+        assert!(error.contains(why), "{error}");
+    }
+    told(&mut codec, prompt());
+    let error = codec.order(prompt()).unwrap_err();
+    assert!(error.contains("in the middle of a turn"), "{error}");
+    let mut early = self::codec(Opening::New, Approval::Untrusted);
+    early.open();
+    assert!(early.order(prompt()).unwrap_err().contains("not ready"));
+}
+
+#[test]
+fn a_turn_that_has_no_id_yet_is_stopped_as_soon_as_it_has_one() {
+    let mut codec = ready();
+    told(&mut codec, prompt());
+    assert_eq!(codec.order(AgentOrder::Interrupt), Ok(Vec::new()));
+    let mut reply = Vec::new();
+    codec.read(b"{\"id\":3,\"result\":{\"turn\":{\"id\":\"u\"}}}\n", &mut reply);
+    let written: Value = serde_json::from_slice(&reply).unwrap();
+    let params = json!({ "threadId": "t", "turnId": "u" });
+    assert_eq!(written, json!({ "id": 4, "method": "turn/interrupt", "params": params }));
+}
+
+#[test]
+fn a_steer_is_for_the_turn_under_way_and_a_refused_one_is_told() {
+    let mut codec = ready();
+    told(&mut codec, AgentOrder::Prompt { text: "go".to_owned() });
+    feed(&mut codec, &[json!({ "id": 3, "result": { "turn": { "id": "u" } } })]);
+    let steer = told(&mut codec, AgentOrder::Steer { text: "left".to_owned() });
+    let input = json!([{ "type": "text", "text": "left" }]);
+    let params = json!({ "threadId": "t", "expectedTurnId": "u", "input": input });
+    assert_eq!(steer, json!({ "id": 4, "method": "turn/steer", "params": params }));
+    let late = json!({ "id": 4, "error": { "code": -32600, "message": "no active turn" } });
+    let events = feed(&mut codec, &[late]);
+    let (order, reason) = ("steer".to_owned(), "no active turn".to_owned());
+    assert_eq!(events, [AgentEvent::OrderFailed { order, reason }]);
+}
+
+#[test]
+fn another_model_is_asked_from_the_next_turn_on() {
+    let mut codec = ready();
+    let order = AgentOrder::SetModel { model: "n".to_owned() };
+    assert_eq!(codec.order(order), Ok(Vec::new()));
+    assert_eq!(told(&mut codec, prompt())["params"]["model"], "n");
+}
+
+#[test]
+fn questions_of_older_releases_are_answered_in_their_form() {
+    let mut codec = ready();
+    told(&mut codec, prompt());
+    let command = json!(["bash", "-lc", "rm x"]);
+    let patch = json!({ "a.rs": { "type": "update", "unified_diff": "", "move_path": "b.rs" } });
+    let events = feed(
+        &mut codec,
+        &[
+            json!({ "id": "q1", "method": "execCommandApproval", "params":
+                { "callId": "c1", "conversationId": "t", "command": command, "cwd": "/w" } }),
+            json!({ "id": "q2", "method": "applyPatchApproval", "params":
+                { "callId": "c2", "conversationId": "t", "fileChanges": patch } }),
+        ],
+    );
+    let means: Vec<&AgentMeans> = events
+        .iter()
+        .map(|event| match event {
+            AgentEvent::Asks(ask) => &ask.means,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let files = vec!["a.rs".to_owned(), "b.rs".to_owned()];
+    assert_eq!(means, [&AgentMeans::Command("rm x".to_owned()), &AgentMeans::Write(files)]);
+    let refuse = AgentOrder::Answer { key: "codex-1".to_owned(), may: Err("not that".to_owned()) };
+    let denied = json!({ "decision": { "denied": { "rejection": "not that" } } });
+    assert_eq!(told(&mut codec, refuse), json!({ "id": "q1", "result": denied }));
+    let allow = AgentOrder::Answer { key: "codex-2".to_owned(), may: Ok(None) };
+    let approved = json!({ "decision": "approved" });
+    assert_eq!(told(&mut codec, allow), json!({ "id": "q2", "result": approved }));
+}
+
+#[test]
+fn what_asks_for_more_than_it_shows_is_not_called_a_command_or_a_patch() {
+    let mut codec = ready();
+    told(&mut codec, prompt());
+    let item = json!({ "type": "fileChange", "id": "p", "changes": [{ "path": "a", "kind": {} }] });
+    let ask = |id: u64, method: &str, params: Value| json!({ "id": id, "method": format!("item/{method}/requestApproval"), "params": params });
+    let host = json!({ "host": "example.org", "protocol": "https" });
+    let events = feed(
+        &mut codec,
+        &[
+            json!({ "method": "item/started", "params": { "threadId": "t", "item": item } }),
+            ask(1, "fileChange", json!({ "itemId": "p", "grantRoot": "/" })),
+            ask(2, "fileChange", json!({ "itemId": "unknown" })),
+            ask(3, "commandExecution", json!({ "itemId": "c", "kind": "stdin", "command": "y" })),
+            ask(4, "commandExecution", json!({ "itemId": "c", "networkApprovalContext": host })),
+            ask(5, "permissions", json!({ "itemId": "w", "permissions": { "network": {} } })),
+        ],
+    );
+    let means: Vec<AgentMeans> = events
+        .into_iter()
+        .filter_map(|event| match event {
+            AgentEvent::Asks(ask) => Some(ask.means),
+            _ => None,
+        })
+        .collect();
+    use AgentMeans::{Fetch, Other};
+    assert_eq!(means, [Other, Other, Other, Fetch("example.org".to_owned()), Other]);
+    let refuse = |n: u64| AgentOrder::Answer { key: format!("codex-{n}"), may: Err(String::new()) };
+    assert_eq!(told(&mut codec, refuse(5))["result"], json!({ "permissions": {} }));
+}
+
+#[test]
+fn a_question_that_is_settled_elsewhere_is_withdrawn_and_so_is_one_whose_turn_ended() {
+    let mut codec = ready();
+    told(&mut codec, prompt());
+    let ask = |id: u64| {
+        let params = json!({ "threadId": "t", "itemId": "c", "command": "ls" });
+        json!({ "id": id, "method": "item/commandExecution/requestApproval", "params": params })
+    };
+    let resolved = json!({ "method": "serverRequest/resolved",
+        "params": { "threadId": "t", "requestId": 0 } });
+    let ended = json!({ "method": "turn/completed",
+        "params": { "threadId": "t", "turn": { "id": "u", "status": "interrupted" } } });
+    let events = feed(&mut codec, &[ask(0), resolved, ask(1), ended]);
+    let lines: Vec<String> = events.iter().map(show).collect();
+    assert!(lines[1].contains("Withdrawn") && lines[1].contains("codex-1"), "{lines:?}");
+    assert!(lines[3].contains("Withdrawn") && lines[3].contains("codex-2"), "{lines:?}");
+}
+
+#[test]
+fn a_helper_asks_in_its_own_name_and_its_turns_are_not_the_agents() {
+    let mut codec = ready();
+    told(&mut codec, prompt());
+    let of_helper = |method: &str, mut params: Value| {
+        params["threadId"] = json!("helper");
+        json!({ "method": method, "params": params })
+    };
+    let usage =
+        json!({ "total": { "inputTokens": 10, "cachedInputTokens": 4, "outputTokens": 1 } });
+    let mut ask = of_helper("item/commandExecution/requestApproval", json!({ "command": "ls" }));
+    ask["id"] = json!(9);
+    let events = feed(
+        &mut codec,
+        &[
+            of_helper("turn/started", json!({ "turn": { "id": "h" } })),
+            ask,
+            of_helper("thread/tokenUsage/updated", json!({ "tokenUsage": usage })),
+            of_helper("turn/completed", json!({ "turn": { "id": "h", "status": "completed" } })),
+        ],
+    );
+    let [AgentEvent::Asks(ask), AgentEvent::Spent { usage, .. }] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!(ask.helper.as_deref(), Some("helper"));
+    assert_eq!((usage.input, usage.cache_read, usage.output), (Some(6), Some(4), Some(1)));
+}
+
+#[test]
+fn a_turn_that_nobody_ordered_begins_by_itself() {
+    let mut codec = ready();
+    let began = json!({ "method": "turn/started",
+        "params": { "threadId": "t", "turn": { "id": "x" } } });
+    let ended = json!({ "method": "turn/completed",
+        "params": { "threadId": "t", "turn": { "id": "x", "status": "completed" } } });
+    let events = feed(&mut codec, &[began, ended]);
+    let [AgentEvent::TurnBegan, AgentEvent::TurnEnded(turn)] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert!(!turn.ordered);
+}
+
+#[test]
+fn a_process_that_ends_in_the_middle_ends_its_turn() {
+    let mut codec = ready();
+    told(&mut codec, prompt());
+    codec.read(b"{\"method\":\"tur", &mut Vec::new());
+    let events = codec.end();
+    assert!(matches!(events[0], AgentEvent::Malformed { .. }));
+    let AgentEvent::TurnEnded(turn) = &events[1] else { panic!("{events:?}") };
+    assert_eq!(turn.end, AgentEnd::Failed);
+}
+
+#[test]
+fn a_line_without_an_end_is_passed_over() {
+    let mut codec = ready();
+    let mut reply = Vec::new();
+    let piece = vec![b'x'; 1 << 20];
+    let mut events = Vec::new();
+    for _ in 0..20 {
+        events.extend(codec.read(&piece, &mut reply));
+    }
+    assert_eq!(events.len(), 1);
+    events.extend(codec.read(b"\n{\"method\":\"unheard\"}\n", &mut reply));
+    assert_eq!(events[1], AgentEvent::Unknown { kind: "unheard".to_owned() });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn any_cut_gives_the_same(which in 0..APP_SERVER.len(), cuts in proptest::collection::vec(any::<usize>(), 0..20)) {
+        let (name, text) = APP_SERVER[which];
+        let bytes = output(text);
+        let whole = in_pieces(Box::new(codec_for(name)), &bytes, &[]);
+        prop_assert!(whole == in_pieces(Box::new(codec_for(name)), &bytes, &cuts));
+    }
+
+    #[test]
+    fn whatever_is_spoiled_has_a_typed_end(
+        which in 0..APP_SERVER.len(),
+        end in any::<usize>(),
+        spoil in proptest::collection::vec((any::<usize>(), any::<u8>()), 0..8),
+    ) {
+        let (name, text) = APP_SERVER[which];
+        let mut bytes = output(text);
+        bytes.truncate(end % (bytes.len() + 1));
+        for (at, byte) in spoil {
+            if !bytes.is_empty() {
+                let at = at % bytes.len();
+                bytes[at] = byte;
+            }
+        }
+        let mut codec = codec_for(name);
+        codec.open();
+        let mut events = codec.read(&bytes, &mut Vec::new());
+        let is_ready = events.iter().any(|event| matches!(event, AgentEvent::Ready(_)));
+        let ordered = codec.order(prompt()).is_ok();
+        events.extend(codec.end());
+        let ended = events.iter().any(|event| matches!(event, AgentEvent::TurnEnded(_)));
+        prop_assert!(ended || (is_ready && !ordered), "{:?}", events);
+    }
+
+    #[test]
+    fn unknown_frames_anywhere_change_nothing(which in 0..APP_SERVER.len(), at in any::<usize>()) {
+        let (name, text) = APP_SERVER[which];
+        let bytes = output(text);
+        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        let (before, after) = lines.split_at(at % (lines.len() + 1));
+        let unknown: &[u8] = b"{\"method\":\"brand/new\",\"params\":{\"threadId\":\"other\"}}\n\
+            {\"method\":\"brand/new\",\"params\":[1]}\n\n{}\n";
+        let spoiled = [before.concat(), unknown.to_vec(), after.concat()].concat();
+        let (whole, _) = in_pieces(Box::new(codec_for(name)), &bytes, &[]);
+        let (mut events, _) = in_pieces(Box::new(codec_for(name)), &spoiled, &[]);
+        let noise = |event: &AgentEvent| match event {
+            AgentEvent::Unknown { kind } => kind == "brand/new",
+            AgentEvent::Malformed { .. } => true,
+            _ => false,
+        };
+        events.retain(|event| !noise(event));
+        prop_assert_eq!(events, whole);
+    }
+}
