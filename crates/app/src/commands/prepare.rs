@@ -11,15 +11,15 @@ use runtime::home::Home;
 use runtime::library::Library;
 use serde_json::json;
 
-use super::{settle, trust};
-use crate::args::{Limits, PlaceArgs, WallArgs};
+use super::{checks, settle, trust};
+use crate::args::{CheckArgs, Limits, PlaceArgs, WallArgs};
 use crate::error::{CommandError, Kind, near};
 
 /// What the command line says beside the task itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options<'a> {
-    /// Commands that must succeed.
-    pub(crate) check: &'a [String],
+    /// What must hold, beside what a file says.
+    pub(crate) check: &'a CheckArgs,
     /// Limits, in place of a file's.
     pub(crate) limits: &'a Limits,
     /// Where to work, in place of what a file says.
@@ -68,16 +68,9 @@ pub(crate) fn complete(
     library: &Library,
     folder: PathBuf,
 ) -> Result<TaskSpec, CommandError> {
-    task.acceptance.extend(options.check.iter().map(Criterion::shell));
-    if options.check.iter().any(|command| command.trim().is_empty()) {
-        return Err(CommandError::usage("--check needs a command"));
-    }
-    if options.place.red_first && !Criterion::require_red_first(&mut task.acceptance) {
-        return Err(CommandError::usage(
-            "--red-first is for commands, and nothing checks this task",
-        )
-        .hint("say what must fail before and pass after with --check COMMAND"));
-    }
+    task.workspace.kind = kind_of(options.place).or(task.workspace.kind);
+    check_workspace(&task.workspace, &folder)?;
+    checks::add(&mut task, options.check, library, &folder, options.json)?;
     let everyone = everyone(&task);
     library.check_scripts(&everyone, &folder)?;
     let mut files = settle::files(&everyone, &folder, &options)?;
@@ -87,9 +80,8 @@ pub(crate) fn complete(
         library.instruct(driver, &folder)?;
         library.settle_models(driver, max_usd, &folder)?;
     }
-    task.workspace.kind = kind_of(options.place).or(task.workspace.kind);
-    check_workspace(&task.workspace, &folder)?;
     check_red_first(&task, &folder)?;
+    library.settle_judges(&task.acceptance, task.budget.max_usd, &folder)?;
     let mut policy = library.policy()?;
     super::policy::choose_profile(&mut policy, options.place.profile.as_deref())?;
     let servers = trust::servers_for(options.home, &folder, &everyone, options.json)?;

@@ -15,6 +15,7 @@ mod recovery;
 mod reopen;
 mod requests;
 mod rig;
+mod rollback;
 mod scenarios;
 mod servers;
 mod shell;
