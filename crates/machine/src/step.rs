@@ -61,6 +61,7 @@ impl Step<'_> {
                 | Command::Raise(_)
                 | Command::Tell { .. }
                 | Command::RollBack { .. }
+                | Command::Reopen { .. }
                 | Command::HandOver(_)
         );
         let approved = match &command {

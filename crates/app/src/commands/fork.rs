@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use machine::driver::Registry;
 use machine::file::task::TaskFile;
+use machine::policy::recovery::Recovery;
 use machine::policy::sandbox::Wishes;
 use machine::task::{ForkedFrom, TaskSpec, WorkspaceKind};
 use machine::verdict::Checkpoint;
@@ -127,5 +128,7 @@ fn spec_of(
     let spec = prepare::complete(task, options, &library, folder.to_owned())?;
     let (policy, sandbox) = (old.policy.clone(), old.sandbox.clone());
     prepare::require_sandbox(&sandbox)?;
-    Ok(TaskSpec { policy, sandbox, ..spec })
+    // Those it can be handed over to are as they were settled then.
+    let recovery = old.recovery.clone();
+    Ok(TaskSpec { policy, sandbox, recovery, ..spec })
 }
