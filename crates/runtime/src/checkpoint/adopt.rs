@@ -9,6 +9,12 @@ use super::{EMPTY_TREE, Store, checked};
 use crate::checkpoint::extra::Extra;
 
 impl Store<'_> {
+    /// Takes the objects of a pack, each as a file of its own: that is how they are handed on from here.
+    pub(crate) fn unpack(&self, pack: Vec<u8>) -> Result<(), String> {
+        let git = self.git(&self.path, &self.index())?;
+        git.output(["unpack-objects", "-q"].map(OsString::from).to_vec(), Some(pack)).map(drop)
+    }
+
     /// Gives a tree whose objects are here a name. The same tree gets the same name.
     pub(crate) fn adopt(&self, tree: &str) -> Result<Checkpoint, String> {
         let tree = checked(tree)?;
