@@ -78,6 +78,7 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
         Cmd::Log(args) => commands::log::run(args, json),
         Cmd::Why(args) => commands::why::run(&args.id, json),
         Cmd::Receipt(args) => commands::receipt::run(args, json),
+        Cmd::Verify(args) => commands::verify::run(args, json),
         Cmd::Pause(args) => commands::tell::pause(&args.id, json),
         Cmd::Cancel(args) => commands::tell::cancel(args, json),
         Cmd::Interrupt(args) => commands::tell::interrupt(args, json),

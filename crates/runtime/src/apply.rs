@@ -207,13 +207,13 @@ pub(crate) fn propose<'c>(
     {
         return Ok(Begun::Before(applied));
     }
-    let store = Store::open(wish.task, state_home, cancel)?;
+    let mut store = Store::open(wish.task, state_home, cancel)?;
     let scratch = Scratch::new(&store, &checkout, state_home, cancel)?;
     // A task that was reopened goes on at another commit than its worktree was made at.
     let began = wish.workspace.base.clone().unwrap_or(origin.base);
     let base = match wish.base {
         Some(name) => store.content(name)?,
-        None => Content::of_tree(scratch.tree_of(&began)?),
+        None => store.base(None)?,
     };
     let frozen = store.content(wish.frozen)?;
     let mut result = scratch.build(&began, &base, &frozen)?;
@@ -259,7 +259,7 @@ impl<'c> Proposal<'c> {
     pub(crate) fn keep(&self, known: &[&str]) -> Result<(Checkpoint, Checkpoint), String> {
         let tip = self.scratch.tree_of(&self.target)?;
         self.scratch.keep_in(&self.store, &[&tip, &self.tree], known)?;
-        Ok((self.store.adopt(&tip)?, self.store.adopt(&self.tree)?))
+        Ok((self.store.keep_tree(&tip)?, self.store.keep_tree(&self.tree)?))
     }
 
     /// Changes what is the user's: the branch, then the files.
@@ -277,7 +277,21 @@ impl<'c> Proposal<'c> {
             paths,
             notices: notices.clone(),
         };
-        if changed.is_empty() && checkout.tip.is_some() {
+        let note = Note {
+            done: true,
+            checkout: top.to_string_lossy().into_owned(),
+            branch: checkout.branch.clone(),
+            checked_out: checkout.checked_out,
+            before: checkout.tip.clone(),
+            commit: None,
+            tree: tree.clone(),
+            frozen: wish.frozen.to_owned(),
+        };
+        if changed.is_empty()
+            && let Some(tip) = &checkout.tip
+        {
+            // Whoever brought it there: from here on it is known to be there.
+            Note { commit: Some(tip.clone()), ..note }.write(wish.task, state_home)?;
             return Ok(done(How::Already(None), 0));
         }
         if checkout.checked_out {
@@ -290,16 +304,7 @@ impl<'c> Proposal<'c> {
             Some(_) | None => None,
         };
         scratch.hand_objects(&target, &tree, commit.as_deref(), &checkout)?;
-        let note = Note {
-            done: false,
-            checkout: top.to_string_lossy().into_owned(),
-            branch: checkout.branch.clone(),
-            checked_out: checkout.checked_out,
-            before: checkout.tip.clone(),
-            commit,
-            tree,
-            frozen: wish.frozen.to_owned(),
-        };
+        let note = Note { done: false, commit, ..note };
         note.write(wish.task, state_home)?;
         let commit = checkout.perform(wish, &note)?;
         Note { done: true, commit: commit.clone(), ..note }.write(wish.task, state_home)?;

@@ -139,6 +139,7 @@ fn verify(
     });
     let claim = Claim {
         task: data.id.as_str(),
+        goal: &data.spec.goal,
         criteria: &criteria,
         workspace,
         spec: &data.spec.workspace,

@@ -214,6 +214,7 @@ impl World {
             asking,
             running: Arc::clone(&self.running),
             plugins: Arc::clone(&self.plugins),
+            agents: Arc::clone(&self.agents),
             gates: Arc::clone(&self.gates),
             servers: Arc::clone(&self.servers),
         }
@@ -401,7 +402,9 @@ impl Perform for World {
                     move |reason| Signal::Restored(id, Err(reason)).into(),
                 );
             }
-            Effect::Verify { id, criteria, workspace, spec, base, frozen, sandbox, .. } => {
+            Effect::Verify {
+                id, goal, criteria, workspace, spec, base, frozen, sandbox, ..
+            } => {
                 let (name, tools) = (task.clone(), self.tools_of(task));
                 let (home, checkouts) = (self.home.clone(), self.checkouts.clone());
                 let stopping = self.stopping(task, id);
@@ -411,6 +414,7 @@ impl Perform for World {
                     move |cancel| {
                         let claim = Claim {
                             task: name.as_str(),
+                            goal: &goal,
                             criteria: &criteria,
                             workspace: &workspace,
                             spec: &spec,
@@ -500,6 +504,7 @@ struct Stopping {
     asking: EffectId,
     running: Arc<Running>,
     plugins: Arc<Plugins>,
+    agents: Arc<Agents>,
     gates: Arc<Gates>,
     servers: Arc<Mcp>,
 }
@@ -508,6 +513,7 @@ impl Stopping {
     /// Ends the programs of the worker; returns once nothing of it runs any more.
     fn stop(&self, cancel: &Cancel) -> Result<(), String> {
         self.wait(cancel)?;
+        self.agents.close(&self.task);
         self.plugins.close(self.task.as_str());
         self.gates.close(&self.task);
         self.servers.close(self.task.as_str());
@@ -626,7 +632,7 @@ impl Running {
 }
 
 #[derive(Debug)]
-struct JournalBlobs(Blobs);
+pub(crate) struct JournalBlobs(pub(crate) Blobs);
 
 impl BlobSink for JournalBlobs {
     fn put(&self, bytes: &[u8]) -> Result<String, String> {
