@@ -259,7 +259,7 @@ impl<'c> Proposal<'c> {
     pub(crate) fn keep(&self, known: &[&str]) -> Result<(Checkpoint, Checkpoint), String> {
         let tip = self.scratch.tree_of(&self.target)?;
         self.scratch.keep_in(&self.store, &[&tip, &self.tree], known)?;
-        Ok((self.store.adopt(&tip)?, self.store.adopt(&self.tree)?))
+        Ok((self.store.keep_tree(&tip)?, self.store.keep_tree(&self.tree)?))
     }
 
     /// Changes what is the user's: the branch, then the files.

@@ -240,7 +240,8 @@ fn killed_at_any_moment_a_task_is_in_the_branch_once() {
         }
         running.into_inner().wait(&place);
     }
-    assert_eq!(place.run(&["queue", "run"]).code, 0);
+    let ran = place.run(&["queue", "run"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     for (id, name) in ids.iter().zip(["a", "b", "c"]) {
         assert_eq!(commits_of(&place, id), 1, "{}", place.git(&["log", "--format=%B", "main"]));
         assert_eq!(place.read(name), format!("{name}\n"));

@@ -286,12 +286,13 @@ impl Scratch {
             asked.push_str(&format!("\n^{tree}"));
         }
         asked.push('\n');
-        let folder = store.objects().join("pack");
-        fs::create_dir_all(&folder)
-            .map_err(|error| format!("cannot use {}: {error}", folder.display()))?;
         let mut arguments = ["pack-objects", "--revs", "-q"].map(OsString::from).to_vec();
-        arguments.push(folder.join("pack").into());
-        self.git(None)?.output(arguments, Some(asked.into_bytes())).map(drop)
+        arguments.push(self.path.join("handed").into());
+        let printed = self.git(None)?.output(arguments, Some(asked.into_bytes()))?;
+        let name = String::from_utf8_lossy(&printed.out).trim_end().to_owned();
+        let pack = self.path.join(format!("handed-{name}.pack"));
+        let wrong = |error: io::Error| format!("cannot read {}: {error}", pack.display());
+        store.unpack(fs::read(&pack).map_err(wrong)?)
     }
 
     pub(super) fn commit(
