@@ -1,5 +1,7 @@
 //! The command line as data: every command with its help and examples. Nothing is done here.
 
+mod checks;
+mod queue;
 mod race;
 
 use std::path::PathBuf;
@@ -9,6 +11,8 @@ use machine::id::CallId;
 use machine::policy::budget::Budget;
 use machine::time::Span;
 
+pub(crate) use checks::CheckArgs;
+pub(crate) use queue::{QueueAddArgs, QueueCmd, QueueRunArgs};
 pub(crate) use race::{Named, RaceArgs};
 
 /// The whole command line.
@@ -58,7 +62,7 @@ EXIT CODES of run and resume:
   13  it waits: for a person, or to be resumed
   14  stuck: it went round in circles
   20  environment: the disk, the journal, the machine
-Other commands end with 0, 2 or 20; `doctor` and `journal verify` with 20 if something is wrong.
+`verify` ends with 10 if a receipt does not hold. Other commands end with 0, 2 or 20; `doctor` and `journal verify` with 20 if something is wrong.
 
 FILES:
   .drivetrain/policy.toml        what tasks may do without asking
@@ -140,6 +144,18 @@ EXAMPLES:
   drivetrain race task.toml --drivers a/b,c/d --json | jq 'select(.type == \"race_finished\")'")]
     Race(RaceArgs),
 
+    /// Put verified tasks into a branch, one at a time
+    ///
+    /// Each change is put on the tip of its branch in a folder of our own, the criteria of its task run on both together,
+    /// and only then the branch is moved. What collides or fails goes back to its task, which is reopened with the
+    /// failure: `drivetrain resume ID` goes on with it.
+    #[command(
+        subcommand,
+        after_long_help = "EXAMPLES:\n  drivetrain queue add 7k3 9f2\n  drivetrain queue list\n  \
+        drivetrain queue run\n  drivetrain queue run --watch\n  drivetrain queue drop 9f2"
+    )]
+    Queue(QueueCmd),
+
     /// Go on with a task that was interrupted, paused or put to rest
     ///
     /// Goes on from the last thing that was journaled, in the foreground. A task that another process drives and
@@ -189,6 +205,20 @@ EXAMPLES:
   drivetrain receipt 7k3 -o 7k3.receipt.json
   drivetrain receipt 7k3 --json | jq -r .result.tree")]
     Receipt(ReceiptArgs),
+
+    /// Check a receipt: is it whole, does the journal agree, and does it still hold
+    ///
+    /// RECEIPT is a file, or the id of a task of this journal. All of its criteria run again, in the sandbox, in clean
+    /// checkouts of exactly the tree that it names: from the task's own checkpoints, or, if the journal does not know the
+    /// task, from the repository of the current folder. In the latter case you are asked before anything runs.
+    ///
+    /// Ends with 0 if it holds, 10 if it does not or is forged, 2 if it is no receipt, 20 if it cannot be checked here.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain verify 7k3
+  drivetrain verify 7k3.receipt.json
+  drivetrain verify theirs.receipt.json --yes --json | jq -r .conclusion")]
+    Verify(VerifyArgs),
 
     /// Hold a task: what runs may end, nothing new begins
     #[command(after_long_help = "EXAMPLES:\n  drivetrain pause 7k3\n  drivetrain resume 7k3")]
@@ -621,6 +651,17 @@ pub(crate) struct ReceiptArgs {
     pub(crate) output: Option<PathBuf>,
 }
 
+/// Arguments of `verify`.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// A receipt's file, or the id of a verified task
+    pub(crate) receipt: String,
+
+    /// Run the commands of a receipt that the journal here does not know, without being asked
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
@@ -644,9 +685,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["workflow", "driver"])]
     pub(crate) agent: Option<String>,
 
-    /// A command that must succeed before the task counts as done (repeatable)
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) check: Vec<String>,
+    #[command(flatten)]
+    pub(crate) check: CheckArgs,
 
     #[command(flatten)]
     pub(crate) limits: Limits,
@@ -677,12 +717,11 @@ pub(crate) struct ChatArgs {
     pub(crate) model: Option<String>,
 
     /// Go on with this chat; --model hands it to another model
-    #[arg(long, value_name = "ID", conflicts_with_all = ["check", "max_steps", "Limits", "PlaceArgs", "WallArgs"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["CheckArgs", "max_steps", "Limits", "PlaceArgs", "WallArgs"])]
     pub(crate) resume: Option<String>,
 
-    /// A command that must succeed when you say /done (repeatable)
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) check: Vec<String>,
+    #[command(flatten)]
+    pub(crate) check: CheckArgs,
 
     /// How often the model may be asked between two of your lines; 10 if left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -972,7 +1011,7 @@ pub(crate) struct CleanArgs {
     pub(crate) ids: Vec<String>,
 
     /// Only those of tasks in which nothing has happened for so long, such as 36h or 7d
-    #[arg(long, value_name = "SPAN", value_parser = age)]
+    #[arg(long, value_name = "SPAN", value_parser = Span::parse)]
     pub(crate) older_than: Option<Span>,
 
     /// Say what would go, and take nothing away
@@ -982,14 +1021,6 @@ pub(crate) struct CleanArgs {
     /// Take the checkpoints of these tasks away; their worktrees must be gone
     #[arg(long)]
     pub(crate) checkpoints: bool,
-}
-
-/// A span of time; days too, since worktrees grow old.
-fn age(text: &str) -> Result<Span, String> {
-    match text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()) {
-        Some(days) => Ok(Span::seconds(days.saturating_mul(86_400))),
-        None => Span::parse(text),
-    }
 }
 
 /// Arguments of `resume`.

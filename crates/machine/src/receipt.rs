@@ -165,7 +165,7 @@ impl Receipt {
             driver: driver.to_owned(),
             started: data.started,
             finished: data.clock,
-            criteria_sha256: form::digest(&criteria),
+            criteria_sha256: criteria_digest(&criteria),
             criteria,
             setup: data.spec.workspace.setup.clone(),
             share: data.spec.workspace.share.clone(),
@@ -265,24 +265,17 @@ impl Spent {
     }
 }
 
+/// SHA-256 of the canonical form of criteria, in hex.
+pub fn criteria_digest(criteria: &[Criterion]) -> String {
+    form::digest(&criteria)
+}
+
 /// How a task that is not verified stands, in a few words.
 pub fn not_verified(phase: &Phase) -> Option<String> {
-    match phase {
-        Phase::Finished { outcome: Outcome::Verified, .. } => None,
-        Phase::Finished { outcome, .. } => Some(format!("it ended {}", outcome.word())),
-        Phase::New
-        | Phase::OpeningWorkspace
-        | Phase::OpeningTools
-        | Phase::Ready
-        | Phase::Acting
-        | Phase::Consulting { .. }
-        | Phase::Waiting(_)
-        | Phase::Checkpointing { .. }
-        | Phase::Verifying { .. }
-        | Phase::KeepingBase
-        | Phase::Judging(_)
-        | Phase::RollingBack { .. } => Some("it has not ended".to_owned()),
-    }
+    let Phase::Finished { outcome, .. } = phase else {
+        return Some("it has not ended".to_owned());
+    };
+    (*outcome != Outcome::Verified).then(|| format!("it ended {}", outcome.word()))
 }
 
 /// The folder below the top of a task's worktree that it works in. Worktrees are named after their task.

@@ -4,6 +4,8 @@
 //! A checkpoint is a commit whose tree holds `files` (every file that is not ignored, new ones too) and `extra`
 //! (what git does not keep: empty folders and unusual modes). What git ignores is neither kept nor touched.
 
+mod adopt;
+mod borrow;
 mod compare;
 mod extra;
 mod fork;

@@ -1,19 +1,24 @@
 //! Receipts of this journal. A receipt is made of the records of its task each time it is asked for, and never read from
 //! a file: nothing that a worker writes can become one.
 
+mod again;
+
 use std::sync::Arc;
 
 use journal::{Chain, Journal, JournalError, Loaded};
 use machine::driver::Registry;
+use machine::event::EventKind;
 use machine::id::TaskId;
 use machine::input::{Input, Signal, Stamped};
-use machine::receipt::{Link, Receipt, not_verified};
+use machine::receipt::{Link, Receipt, Record, not_verified};
 use machine::state::State;
-use machine::step;
+use machine::task::Criterion;
 use machine::time::Timestamp;
 use machine::verdict::Verdict;
+use machine::{Output, step};
 
 use crate::host::{FoldError, decode};
+pub use again::{Origin, run_again};
 
 /// Why there is no receipt.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +49,43 @@ pub fn of_task(
     of_records(task, &Loaded { snapshot: None, records }, registry)
 }
 
+/// Takes the opinions of judges into a verdict. They are asked once everything else has passed, so they come in records
+/// of their own.
+fn hear_judges(output: &Output, verdict: &mut Verdict, state: &State) {
+    for event in &output.events {
+        let EventKind::CriterionChecked { result } = &event.kind else { continue };
+        let criteria = state.data().spec.criteria();
+        let judges = criteria.iter().zip(&mut verdict.results);
+        for (criterion, place) in judges {
+            // Judges with the same model and the same question are told apart by nobody.
+            if matches!(criterion, Criterion::Judge { .. }) && criterion.title() == result.title {
+                place.clone_from(result);
+            }
+        }
+    }
+}
+
+/// What a journal says of a receipt that somebody brings.
+pub fn compare(
+    journal: &dyn Journal,
+    registry: Arc<Registry>,
+    receipt: &Receipt,
+) -> Result<Record, ReceiptError> {
+    match of_task(journal, registry, &receipt.task) {
+        Ok(own) => {
+            let differences = receipt.differences(&own);
+            Ok(if differences.is_empty() {
+                Record::Agrees
+            } else {
+                Record::Contradicted(differences)
+            })
+        }
+        Err(ReceiptError::NotVerified { standing, .. }) => Ok(Record::NotVerified(standing)),
+        Err(ReceiptError::Journal(JournalError::UnknownTask(_))) => Ok(Record::Unknown),
+        Err(error @ (ReceiptError::Journal(_) | ReceiptError::Fold(_))) => Err(error),
+    }
+}
+
 /// The receipt of a task, from all of its records.
 pub fn of_records(
     task: &TaskId,
@@ -51,7 +93,6 @@ pub fn of_records(
     registry: Arc<Registry>,
 ) -> Result<Receipt, ReceiptError> {
     let mut state = State::new(task.clone(), registry);
-    state.set_quiet(true);
     let mut chain = Chain::start(task.as_str());
     let mut verdict = Verdict::default();
     let mut receipt = None;
@@ -70,7 +111,11 @@ pub fn of_records(
         if let Input::Signal(Signal::Verified(_, Ok(seen))) = &input {
             verdict = seen.clone();
         }
-        step(&mut state, Stamped { time: Timestamp(record.time), input });
+        let checks = matches!(&input, Input::Signal(Signal::Verified(..)));
+        let output = step(&mut state, Stamped { time: Timestamp(record.time), input });
+        if !checks {
+            hear_judges(&output, &mut verdict, &state);
+        }
         if not_verified(&state.data().phase).is_some() {
             receipt = None;
         } else if receipt.is_none() {

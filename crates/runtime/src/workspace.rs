@@ -160,6 +160,42 @@ pub(crate) fn origin(task: &str, state_home: &Path) -> Option<Origin> {
     })
 }
 
+/// Writes down where the files of a task come from, for one that has no worktree here.
+pub(crate) fn note_origin(
+    task: &str,
+    state_home: &Path,
+    repository: &Path,
+    base: &str,
+    prefix: &str,
+) -> Result<(), String> {
+    check_task(task)?;
+    let path = Record::path(task, state_home);
+    let folder = path.parent().unwrap_or(state_home);
+    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let record = Record {
+        repository: text(repository)?,
+        base: base.to_owned(),
+        prefix: prefix.to_owned(),
+        ready: false,
+        removed: false,
+        removing: false,
+    };
+    record.write(&path)
+}
+
+/// The top folder of the repository that a folder is in, and the folder with its objects.
+pub(crate) fn objects_of(folder: &Path) -> Result<(PathBuf, PathBuf), String> {
+    let git = Git { settings: trusted(), ..Git::default() };
+    let ask = |asked: &[&str]| {
+        let place: [OsString; 3] = ["-C".into(), folder.into(), "rev-parse".into()];
+        let said = git.run(place.into_iter().chain(asked.iter().map(OsString::from)))?;
+        Ok::<_, String>(PathBuf::from(said.strip_suffix('\n').unwrap_or(&said)))
+    };
+    let top = ask(&["--show-toplevel"])?;
+    let objects = ask(&["--path-format=absolute", "--git-path", "objects"])?;
+    Ok((top, objects))
+}
+
 fn branch_of(task: &str) -> String {
     format!("drivetrain/{task}")
 }
@@ -318,7 +354,7 @@ fn set_aside(path: &Path) -> Result<(), String> {
 /// A repository with at least one commit.
 pub(crate) struct Repository {
     pub(crate) top: PathBuf,
-    prefix: String,
+    pub(crate) prefix: String,
     pub(crate) head: String,
     pub(crate) git: Git,
 }
@@ -402,7 +438,7 @@ impl Repository {
 }
 
 /// The folders that the user told git to trust, as settings.
-fn trusted() -> Vec<String> {
+pub(crate) fn trusted() -> Vec<String> {
     let trusted = Git::default()
         .run(["config".into(), "--global".into(), "--get-all".into(), "safe.directory".into()])
         .unwrap_or_default();

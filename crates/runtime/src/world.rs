@@ -196,6 +196,11 @@ impl World {
         }
     }
 
+    /// What checks the criteria of a task outside of its life: its tools, and where checkouts are made.
+    pub fn ground(&self, task: &TaskId) -> (ToolServices, PathBuf) {
+        (self.tools_of(task), self.checkouts.clone())
+    }
+
     /// What the tools of a task need.
     fn tools_of(&self, task: &TaskId) -> ToolServices {
         let passages = Some(self.home.passages(task));
@@ -209,6 +214,7 @@ impl World {
             asking,
             running: Arc::clone(&self.running),
             plugins: Arc::clone(&self.plugins),
+            agents: Arc::clone(&self.agents),
             gates: Arc::clone(&self.gates),
             servers: Arc::clone(&self.servers),
         }
@@ -396,7 +402,9 @@ impl Perform for World {
                     move |reason| Signal::Restored(id, Err(reason)).into(),
                 );
             }
-            Effect::Verify { id, criteria, workspace, spec, base, frozen, sandbox, .. } => {
+            Effect::Verify {
+                id, goal, criteria, workspace, spec, base, frozen, sandbox, ..
+            } => {
                 let (name, tools) = (task.clone(), self.tools_of(task));
                 let (home, checkouts) = (self.home.clone(), self.checkouts.clone());
                 let stopping = self.stopping(task, id);
@@ -406,6 +414,7 @@ impl Perform for World {
                     move |cancel| {
                         let claim = Claim {
                             task: name.as_str(),
+                            goal: &goal,
                             criteria: &criteria,
                             workspace: &workspace,
                             spec: &spec,
@@ -495,6 +504,7 @@ struct Stopping {
     asking: EffectId,
     running: Arc<Running>,
     plugins: Arc<Plugins>,
+    agents: Arc<Agents>,
     gates: Arc<Gates>,
     servers: Arc<Mcp>,
 }
@@ -503,6 +513,7 @@ impl Stopping {
     /// Ends the programs of the worker; returns once nothing of it runs any more.
     fn stop(&self, cancel: &Cancel) -> Result<(), String> {
         self.wait(cancel)?;
+        self.agents.close(&self.task);
         self.plugins.close(self.task.as_str());
         self.gates.close(&self.task);
         self.servers.close(self.task.as_str());
@@ -621,7 +632,7 @@ impl Running {
 }
 
 #[derive(Debug)]
-struct JournalBlobs(Blobs);
+pub(crate) struct JournalBlobs(pub(crate) Blobs);
 
 impl BlobSink for JournalBlobs {
     fn put(&self, bytes: &[u8]) -> Result<String, String> {

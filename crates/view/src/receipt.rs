@@ -232,7 +232,8 @@ fn criterion(held: &Held) -> Vec<Line> {
             (Tone::Ask, format!("does not hold, and decides nothing: {title} ({facts})"))
         }
         How::NotRun => {
-            (Tone::Faint, format!("not asked again, as it is a model's opinion: {title}"))
+            let why = text::short(&held.evidence, 80);
+            (Tone::Faint, format!("not run again, as {why}: {title}"))
         }
     };
     let mut lines = vec![Line::new(tone, format!("    {words}"))];

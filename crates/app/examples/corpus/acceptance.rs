@@ -7,13 +7,13 @@ pub(crate) mod stage;
 use crate::Verdict;
 use crate::case::Case;
 use crate::rig::Rig;
-use attacks::CORPUS;
-use stage::{Bad, Stage};
+use attacks::{CORPUS, OWN};
+use stage::{Attack, Bad, Stage};
 
 /// Tries one case.
 pub(crate) fn run(case: &Case, rig: &Rig) -> Verdict {
-    let Some(attack) = CORPUS.iter().find(|attack| attack.id == case.id) else {
-        return Verdict::Fail(format!("nobody plays {:?}", case.text("attack")));
+    let Some(attack) = attack_of(case) else {
+        return Verdict::Skip(format!("nobody here knows how to play {:?}", case.text("attack")));
     };
     let stage = Stage::new(&rig.outside().join("stage"), &rig.binary());
     match stage.play(attack) {
@@ -23,4 +23,20 @@ pub(crate) fn run(case: &Case, rig: &Rig) -> Verdict {
         Err(Bad::Escaped(reason)) => Verdict::Escape(reason),
         Err(Bad::Hung(reason)) => Verdict::Hang(reason),
     }
+}
+
+/// The attack of that id; for a case that came later, the one that is told in the same words.
+fn attack_of(case: &Case) -> Option<&'static Attack> {
+    let all = || CORPUS.iter().chain(OWN);
+    let words = |text: &str| -> Vec<String> {
+        let parts = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        parts.filter(|part| part.len() > 3).map(str::to_lowercase).collect()
+    };
+    let told = words(case.text("attack"));
+    let shared = |attack: &&Attack| {
+        let own = words(attack.what);
+        told.iter().filter(|word| own.contains(word)).count()
+    };
+    let same = all().find(|attack| attack.id == case.id);
+    same.or_else(|| all().max_by_key(shared).filter(|attack| shared(attack) >= 2))
 }

@@ -9,15 +9,15 @@ use machine::task::{Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpe
 use runtime::home::Home;
 use runtime::library::Library;
 
-use super::{settle, trust};
-use crate::args::{Limits, PlaceArgs, WallArgs};
+use super::{checks, settle, trust};
+use crate::args::{CheckArgs, Limits, PlaceArgs, WallArgs};
 use crate::error::{CommandError, Kind, near};
 
 /// What the command line says beside the task itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options<'a> {
-    /// Commands that must succeed.
-    pub(crate) check: &'a [String],
+    /// What must hold, beside what a file says.
+    pub(crate) check: &'a CheckArgs,
     /// Limits, in place of a file's.
     pub(crate) limits: &'a Limits,
     /// Where to work, in place of what a file says.
@@ -65,17 +65,16 @@ pub(crate) fn complete(
     library: &Library,
     folder: PathBuf,
 ) -> Result<TaskSpec, CommandError> {
-    task.acceptance.extend(options.check.iter().map(Criterion::shell));
-    if options.check.iter().any(|command| command.trim().is_empty()) {
-        return Err(CommandError::usage("--check needs a command"));
-    }
+    task.workspace.kind = kind_of(options.place).or(task.workspace.kind);
+    check_workspace(&task.workspace, &folder)?;
+    checks::add(&mut task, options.check, library, &folder, options.json)?;
     library.check_scripts(&task.driver, &folder)?;
     let mut files = settle::files(&task.driver, &folder, &options)?;
     library.instruct(&mut task.driver, &folder)?;
     options.limits.replace(&mut task.budget);
     library.settle_models(&mut task.driver, task.budget.max_usd, &folder)?;
-    task.workspace.kind = kind_of(options.place).or(task.workspace.kind);
-    check_workspace(&task.workspace, &folder)?;
+    check_red_first(&task, &folder)?;
+    library.settle_judges(&task.acceptance, task.budget.max_usd, &folder)?;
     let mut policy = library.policy()?;
     super::policy::choose_profile(&mut policy, options.place.profile.as_deref())?;
     let servers = trust::servers_for(options.home, &folder, &task.driver, options.json)?;
@@ -191,10 +190,29 @@ fn kind_of(place: &PlaceArgs) -> Option<WorkspaceKind> {
     }
 }
 
+/// What must fail on the files before needs them kept, and only a worktree's are.
+fn check_red_first(task: &TaskFile, folder: &Path) -> Result<(), CommandError> {
+    let compares = |check: &Criterion| matches!(check, Criterion::Shell { red_first: true, .. });
+    let has_worktree = match task.workspace.kind {
+        Some(kind) => kind == WorkspaceKind::Worktree,
+        None => in_repository(folder),
+    };
+    if has_worktree || !task.acceptance.iter().any(compares) {
+        return Ok(());
+    }
+    let message = "red_first runs a command on the files as they were before, and only a task in a worktree has \
+                   them kept";
+    Err(CommandError::new(Kind::Configuration, message)
+        .hint("run git init and make a commit, and leave --in-place out; or leave red_first out"))
+}
+
+fn in_repository(folder: &Path) -> bool {
+    folder.ancestors().any(|parent| parent.join(".git").exists())
+}
+
 /// A worktree needs a repository; whether it has a commit is seen when it is made.
 fn check_workspace(workspace: &WorkspaceSpec, folder: &Path) -> Result<(), CommandError> {
-    let in_repository = || folder.ancestors().any(|parent| parent.join(".git").exists());
-    if workspace.kind == Some(WorkspaceKind::Worktree) && !in_repository() {
+    if workspace.kind == Some(WorkspaceKind::Worktree) && !in_repository(folder) {
         let message =
             format!("cannot make a worktree: {} is not in a git repository", folder.display());
         return Err(CommandError::new(Kind::Configuration, message)

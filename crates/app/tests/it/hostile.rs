@@ -215,7 +215,7 @@ fn no_hostile_repository_runs_anything_through_a_whole_task() {
     let cases: Vec<Value> = cases.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let names: Vec<&str> = cases.iter().filter_map(|case| case["case"].as_str()).collect();
     assert!(names.len() >= 40, "{names:?}");
-    let (mut tried, mut finished) = (0, 0);
+    let (mut tried, mut finished, mut in_worktrees, mut applied) = (0, 0, 0, 0);
     for name in names.into_iter().filter(|name| !LARGE.contains(name)) {
         let place = TestEnvironment::new();
         let canary = place.home().with_file_name("canary");
@@ -237,7 +237,8 @@ fn no_hostile_repository_runs_anything_through_a_whole_task() {
              parameters = { path = \"new.txt\", content = \"new\\n\" }\n\
              [[task.driver_config.steps]]\nname = \"two\"\ntool = \"shell\"\n\
              parameters = { command = \"echo three >> a.txt\" }\n\
-             [[acceptance]]\nkind = \"file\"\npath = \"new.txt\"\n",
+             [[acceptance]]\nkind = \"file\"\npath = \"new.txt\"\n\
+             [[acceptance]]\nkind = \"shell\"\ncommand = \"grep -q new new.txt && git status --porcelain\"\n",
         )
         .unwrap();
         let run = ["run", task.to_str().unwrap(), "--json"];
@@ -258,7 +259,40 @@ fn no_hostile_repository_runs_anything_through_a_whole_task() {
                 ran.err
             );
         }
+        let verified = place
+            .tasks()
+            .into_iter()
+            .find(|task| task["outcome"] == "verified" && task["workspace_kind"] == "worktree");
         finished += usize::from(place.tasks().iter().any(|task| task["outcome"] == "verified"));
+        // What was verified is looked at, checked again and handed over.
+        for id in verified.iter().filter_map(|task| task["id"].as_str()) {
+            in_worktrees += 1;
+            for command in [
+                &["diff", id][..],
+                &["checkpoints", id],
+                &["rollback", id, "--to", "1", "--preview"],
+                &["rollback", id, "--to", "1"],
+                &["rollback", id, "--to", "3"],
+                &["receipt", id],
+                &["verify", id],
+                &["apply", id, "--onto", "review"],
+                &["apply", id],
+                &["worktrees", "clean"],
+                &["worktrees"],
+            ] {
+                let ran = place.run(command);
+                assert!(
+                    !canary.exists(),
+                    "{name}: {command:?} ran the planted program: {}",
+                    ran.err
+                );
+                assert!(!ran.err.contains("panicked"), "{name} {command:?}: {}", ran.err);
+                if command[0] == "verify" {
+                    assert_eq!(ran.code, 0, "{name}: {}{}", ran.out, ran.err);
+                }
+                applied += usize::from(command[0] == "apply" && ran.code == 0);
+            }
+        }
         for command in [["list", "--json"], ["doctor", "--json"], ["tools", "--json"]] {
             place.run(&command);
             assert!(!canary.exists(), "{name}: {command:?} ran the planted program");
@@ -267,4 +301,6 @@ fn no_hostile_repository_runs_anything_through_a_whole_task() {
     }
     assert!(tried >= 40, "{tried}");
     assert!(finished >= 30, "{finished} of {tried} ran to their end: refusing all proves nothing");
+    assert!(in_worktrees >= 20, "{in_worktrees} of {tried} were verified in clean checkouts");
+    assert!(applied >= 10, "{applied} of {in_worktrees} were applied");
 }

@@ -50,7 +50,7 @@ fn check(receipt: &Receipt) -> Result<(), String> {
     if receipt.id != digest {
         return Err(format!("its id is {}, and its content has {digest}", receipt.id));
     }
-    if receipt.criteria_sha256 != super::form::digest(&receipt.criteria) {
+    if receipt.criteria_sha256 != super::criteria_digest(&receipt.criteria) {
         return Err("the digest of its criteria is another".to_owned());
     }
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';

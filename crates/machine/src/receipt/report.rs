@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Difference, Receipt};
-use crate::task::{Criterion, CriterionResult};
+use crate::task::{Criterion, CriterionResult, CustomCheck};
 
 /// What was found out about one receipt.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,7 +72,7 @@ pub enum How {
     Fails,
     /// It did not, and decides nothing.
     FailsAdvisory,
-    /// It was not run again: a model's opinion is no measurement that can be repeated.
+    /// It was not run again: it is nothing that can be measured once more on the tree alone.
     NotRun,
 }
 
@@ -136,9 +136,10 @@ impl Conclusion {
 }
 
 impl Receipt {
-    /// The criteria that are run again: all but opinions of models.
+    /// The criteria that are run again: those that a tree alone decides.
     pub fn repeatable(&self) -> Vec<Criterion> {
-        self.criteria.iter().filter(|criterion| is_repeatable(criterion)).cloned().collect()
+        let repeats = |criterion: &&Criterion| not_repeatable(criterion).is_none();
+        self.criteria.iter().filter(repeats).cloned().collect()
     }
 
     /// Puts what came of the repeatable criteria beside what the receipt says of all of them.
@@ -147,9 +148,10 @@ impl Receipt {
         let mut held = Vec::with_capacity(self.criteria.len());
         for (criterion, then) in self.criteria.iter().zip(&self.results) {
             let title = criterion.title();
-            if !is_repeatable(criterion) {
-                let (exit, evidence, how) = (None, String::new(), How::NotRun);
-                held.push(Held { title, how, exit, same_output: None, millis: 0, evidence });
+            if let Some(why) = not_repeatable(criterion) {
+                let (evidence, how) = (why.to_owned(), How::NotRun);
+                let (exit, same_output, millis) = (None, None, 0);
+                held.push(Held { title, how, exit, same_output, millis, evidence });
                 continue;
             }
             // One that is missing has not passed.
@@ -177,12 +179,18 @@ impl Receipt {
     }
 }
 
-fn is_repeatable(criterion: &Criterion) -> bool {
+/// Why a criterion is not run again.
+fn not_repeatable(criterion: &Criterion) -> Option<&'static str> {
     match criterion {
-        Criterion::Shell { .. }
-        | Criterion::File { .. }
-        | Criterion::Custom(_)
-        | Criterion::Protect { .. } => true,
-        Criterion::Judge { .. } => false,
+        Criterion::Shell { .. } | Criterion::File { .. } | Criterion::Protect { .. } => None,
+        Criterion::Judge { .. } => Some("it is a model's opinion"),
+        Criterion::Custom(check) => match check {
+            CustomCheck::NoPathsTouched { .. }
+            | CustomCheck::OnlyPathsTouched { .. }
+            | CustomCheck::MaxDiffLines { .. }
+            | CustomCheck::TestsNotFewer { .. } => None,
+            CustomCheck::GitClean => Some("it was about the worktree at that moment"),
+            CustomCheck::Plugin { .. } => Some("it is a program of the machine that it ran on"),
+        },
     }
 }

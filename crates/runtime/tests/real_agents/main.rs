@@ -4,5 +4,8 @@
 //! once for each version, in a network namespace that has nothing but loopback.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod acp;
 mod claude;
+mod codex;
+mod program;
 mod rig;

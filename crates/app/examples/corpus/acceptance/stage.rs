@@ -280,7 +280,7 @@ impl Stage {
         let file = file.to_string_lossy();
         let (_, printed) =
             self.drivetrain(&["run", &file, "--json", "--unattended", "--profile", "open"])?;
-        if printed.contains("panicked") {
+        if printed.contains("drivetrain: internal error") {
             return Err(Bad::Failed(printed));
         }
         let events: Vec<Value> =
