@@ -32,38 +32,38 @@ impl Pair {
         let server = AcpServer::new("0.1");
         let mut pair = Pair { editor, server, heard: Vec::new(), asked: Vec::new() };
         let bytes = pair.editor.open();
-        pair.to_server(&bytes);
+        pair.give_server(&bytes);
         pair
     }
 
-    fn to_server(&mut self, bytes: &[u8]) {
+    fn give_server(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
         let mut reply = Vec::new();
         let events = self.server.read(bytes, &mut reply);
         self.asked.extend(events);
-        self.to_editor(&reply);
+        self.give_editor(&reply);
     }
 
-    fn to_editor(&mut self, bytes: &[u8]) {
+    fn give_editor(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
         let mut reply = Vec::new();
         let events = self.editor.read(bytes, &mut reply);
         self.heard.extend(events);
-        self.to_server(&reply);
+        self.give_server(&reply);
     }
 
     fn tell(&mut self, order: AgentOrder) {
         let bytes = self.editor.order(order).unwrap();
-        self.to_server(&bytes);
+        self.give_server(&bytes);
     }
 
     fn serve(&mut self, order: EditorOrder) {
         let bytes = self.server.order(order).unwrap();
-        self.to_editor(&bytes);
+        self.give_editor(&bytes);
     }
 
     fn update(&mut self, update: EditorUpdate) {
