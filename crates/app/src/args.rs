@@ -1,5 +1,6 @@
 //! The command line as data: every command with its help and examples. Nothing is done here.
 
+mod checks;
 mod race;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use machine::id::CallId;
 use machine::policy::budget::Budget;
 use machine::time::Span;
 
+pub(crate) use checks::CheckArgs;
 pub(crate) use race::{Named, RaceArgs};
 
 /// The whole command line.
@@ -669,9 +671,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["workflow", "driver"])]
     pub(crate) agent: Option<String>,
 
-    /// A command that must succeed before the task counts as done (repeatable)
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) check: Vec<String>,
+    #[command(flatten)]
+    pub(crate) check: CheckArgs,
 
     #[command(flatten)]
     pub(crate) limits: Limits,
@@ -702,12 +703,11 @@ pub(crate) struct ChatArgs {
     pub(crate) model: Option<String>,
 
     /// Go on with this chat; --model hands it to another model
-    #[arg(long, value_name = "ID", conflicts_with_all = ["check", "max_steps", "Limits", "PlaceArgs", "WallArgs"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["CheckArgs", "max_steps", "Limits", "PlaceArgs", "WallArgs"])]
     pub(crate) resume: Option<String>,
 
-    /// A command that must succeed when you say /done (repeatable)
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) check: Vec<String>,
+    #[command(flatten)]
+    pub(crate) check: CheckArgs,
 
     /// How often the model may be asked between two of your lines; 10 if left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

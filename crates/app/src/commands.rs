@@ -5,6 +5,7 @@ pub(crate) mod approvals;
 pub(crate) mod catalogue;
 pub(crate) mod chat;
 pub(crate) mod checkpoints;
+pub(crate) mod checks;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod fake;

@@ -12,6 +12,7 @@ pub mod beneath;
 pub mod checkpoint;
 pub mod clock;
 pub mod control;
+pub mod detect;
 pub mod egress;
 pub mod fake;
 pub mod gate;

@@ -19,7 +19,7 @@ use machine::file::workflow::Workflow;
 use machine::file::{self, Format, SourceError};
 use machine::policy::permission::Policy;
 use machine::policy::sandbox::Wishes;
-use machine::task::{Criterion, DriverSpec, FileRole, FileStanding, ProjectFile};
+use machine::task::{Criterion, CustomCheck, DriverSpec, FileRole, FileStanding, ProjectFile};
 use serde_json::{Value, json};
 
 use crate::acting;
@@ -248,6 +248,7 @@ impl Library {
         }
         self.resolve_plugins(&mut task.driver)?;
         agents::resolve(&mut task.driver)?;
+        self.resolve_criteria(task, base)?;
         check(&task.driver, &task.acceptance, registry)
     }
 
@@ -364,6 +365,46 @@ impl Library {
             Ok(())
         });
         visited.map_err(|text| cause.unwrap_or(LibraryError::Wrong(text)))
+    }
+
+    /// Gives criteria what they name: a plugin its program, a judge its rubric. From here on no file has a say in them.
+    fn resolve_criteria(&self, task: &mut TaskFile, base: &Path) -> Result<(), LibraryError> {
+        for (place, path) in std::mem::take(&mut task.rubric_files) {
+            let (text, shown) = self.read_named(&base.join(path), FileRole::Page)?;
+            if text.trim().is_empty() {
+                return Err(LibraryError::Wrong(format!("the rubric {shown} is empty")));
+            }
+            if let Some(Criterion::Judge { rubric, .. }) = task.acceptance.get_mut(place) {
+                *rubric = text;
+            }
+        }
+        for criterion in &mut task.acceptance {
+            if let Criterion::Custom(CustomCheck::Plugin { plugin, .. }) = criterion
+                && plugin.get("command").is_none()
+                && let Some(name) = plugin["name"].as_str().map(str::to_owned)
+            {
+                *plugin = json!(self.plugin(&name)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the models of judges as at those of drivers: a script must be there and right, a provider known, and a
+    /// price too if money is limited.
+    pub fn settle_judges(
+        &self,
+        acceptance: &[Criterion],
+        max_usd: Option<f64>,
+        folder: &Path,
+    ) -> Result<(), LibraryError> {
+        for criterion in acceptance {
+            let Criterion::Judge { model, .. } = criterion else { continue };
+            let mut asked =
+                DriverSpec { name: "llm".to_owned(), config: json!({ "model": model }) };
+            self.check_scripts(&asked, folder)?;
+            self.settle_models(&mut asked, max_usd, folder)?;
+        }
+        Ok(())
     }
 
     fn named(&self, folder: &str, kind: &'static str, name: &str) -> Result<PathBuf, LibraryError> {

@@ -396,7 +396,9 @@ impl Perform for World {
                     move |reason| Signal::Restored(id, Err(reason)).into(),
                 );
             }
-            Effect::Verify { id, criteria, workspace, spec, base, frozen, sandbox, .. } => {
+            Effect::Verify {
+                id, goal, criteria, workspace, spec, base, frozen, sandbox, ..
+            } => {
                 let (name, tools) = (task.clone(), self.tools_of(task));
                 let (home, checkouts) = (self.home.clone(), self.checkouts.clone());
                 let stopping = self.stopping(task, id);
@@ -406,6 +408,7 @@ impl Perform for World {
                     move |cancel| {
                         let claim = Claim {
                             task: name.as_str(),
+                            goal: &goal,
                             criteria: &criteria,
                             workspace: &workspace,
                             spec: &spec,

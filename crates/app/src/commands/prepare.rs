@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 use machine::file::task::TaskFile;
 use machine::policy::budget::Budget;
 use machine::policy::sandbox::{Level, SandboxSpec, Wishes};
-use machine::task::{Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec};
+use machine::task::{DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec};
 use runtime::home::Home;
 use runtime::library::Library;
 
-use super::{settle, trust};
-use crate::args::{Limits, PlaceArgs, WallArgs};
+use super::{checks, settle, trust};
+use crate::args::{CheckArgs, Limits, PlaceArgs, WallArgs};
 use crate::error::{CommandError, Kind, near};
 
 /// What the command line says beside the task itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options<'a> {
-    /// Commands that must succeed.
-    pub(crate) check: &'a [String],
+    /// What must hold, beside what a file says.
+    pub(crate) check: &'a CheckArgs,
     /// Limits, in place of a file's.
     pub(crate) limits: &'a Limits,
     /// Where to work, in place of what a file says.
@@ -65,17 +65,15 @@ pub(crate) fn complete(
     library: &Library,
     folder: PathBuf,
 ) -> Result<TaskSpec, CommandError> {
-    task.acceptance.extend(options.check.iter().map(Criterion::shell));
-    if options.check.iter().any(|command| command.trim().is_empty()) {
-        return Err(CommandError::usage("--check needs a command"));
-    }
+    task.workspace.kind = kind_of(options.place).or(task.workspace.kind);
+    check_workspace(&task.workspace, &folder)?;
+    checks::add(&mut task, options.check, library, &folder, options.json)?;
     library.check_scripts(&task.driver, &folder)?;
     let mut files = settle::files(&task.driver, &folder, &options)?;
     library.instruct(&mut task.driver, &folder)?;
     options.limits.replace(&mut task.budget);
     library.settle_models(&mut task.driver, task.budget.max_usd, &folder)?;
-    task.workspace.kind = kind_of(options.place).or(task.workspace.kind);
-    check_workspace(&task.workspace, &folder)?;
+    library.settle_judges(&task.acceptance, task.budget.max_usd, &folder)?;
     let mut policy = library.policy()?;
     super::policy::choose_profile(&mut policy, options.place.profile.as_deref())?;
     let servers = trust::servers_for(options.home, &folder, &task.driver, options.json)?;
