@@ -1,6 +1,7 @@
 //! The command line as data: every command with its help and examples. Nothing is done here.
 
 mod checks;
+mod queue;
 mod race;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use machine::policy::budget::Budget;
 use machine::time::Span;
 
 pub(crate) use checks::CheckArgs;
+pub(crate) use queue::{QueueAddArgs, QueueCmd, QueueRunArgs};
 pub(crate) use race::{Named, RaceArgs};
 
 /// The whole command line.
@@ -141,6 +143,18 @@ EXAMPLES:
   drivetrain race --resume 7k3
   drivetrain race task.toml --drivers a/b,c/d --json | jq 'select(.type == \"race_finished\")'")]
     Race(RaceArgs),
+
+    /// Put verified tasks into a branch, one at a time
+    ///
+    /// Each change is put on the tip of its branch in a folder of our own, the criteria of its task run on both together,
+    /// and only then the branch is moved. What collides or fails goes back to its task, which is reopened with the
+    /// failure: `drivetrain resume ID` goes on with it.
+    #[command(
+        subcommand,
+        after_long_help = "EXAMPLES:\n  drivetrain queue add 7k3 9f2\n  drivetrain queue list\n  \
+        drivetrain queue run\n  drivetrain queue run --watch\n  drivetrain queue drop 9f2"
+    )]
+    Queue(QueueCmd),
 
     /// Go on with a task that was interrupted, paused or put to rest
     ///
@@ -997,7 +1011,7 @@ pub(crate) struct CleanArgs {
     pub(crate) ids: Vec<String>,
 
     /// Only those of tasks in which nothing has happened for so long, such as 36h or 7d
-    #[arg(long, value_name = "SPAN", value_parser = age)]
+    #[arg(long, value_name = "SPAN", value_parser = Span::parse)]
     pub(crate) older_than: Option<Span>,
 
     /// Say what would go, and take nothing away
@@ -1007,14 +1021,6 @@ pub(crate) struct CleanArgs {
     /// Take the checkpoints of these tasks away; their worktrees must be gone
     #[arg(long)]
     pub(crate) checkpoints: bool,
-}
-
-/// A span of time; days too, since worktrees grow old.
-fn age(text: &str) -> Result<Span, String> {
-    match text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()) {
-        Some(days) => Ok(Span::seconds(days.saturating_mul(86_400))),
-        None => Span::parse(text),
-    }
 }
 
 /// Arguments of `resume`.

@@ -19,6 +19,7 @@ pub(crate) mod log;
 pub(crate) mod models;
 pub(crate) mod policy;
 pub(crate) mod prepare;
+pub(crate) mod queue;
 pub(crate) mod race;
 pub(crate) mod receipt;
 pub(crate) mod reply;

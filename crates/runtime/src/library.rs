@@ -247,7 +247,7 @@ impl Library {
             return Err(cause.unwrap_or(LibraryError::Wrong(text)));
         }
         self.resolve_plugins(&mut task.driver)?;
-        agents::resolve(&mut task.driver)?;
+        agents::resolve(self, &mut task.driver)?;
         self.resolve_criteria(task, base)?;
         check(&task.driver, &task.acceptance, registry)
     }
@@ -589,13 +589,18 @@ pub fn is_path(reference: &str) -> bool {
     reference.contains('/') || ENDINGS.contains(&ending)
 }
 
-fn spec_of(plugin: Plugin, path: &Path) -> PluginSpec {
-    // A plugin's file is in `.drivetrain/drivers`: its program is named from the project's folder.
+/// The folder from which a file names programs. A plugin's is in `.drivetrain/drivers`, an agent's in
+/// `.drivetrain/agents`: theirs are named from the project's folder.
+fn folder_of(path: &Path) -> Option<PathBuf> {
     let project = path.parent().and_then(Path::parent).and_then(Path::parent);
     let folder = project.filter(|_| {
         path.parent().and_then(Path::parent).is_some_and(|p| p.ends_with(".drivetrain"))
     });
-    let folder = folder.or(path.parent()).and_then(|folder| std::path::absolute(folder).ok());
+    folder.or(path.parent()).and_then(|folder| std::path::absolute(folder).ok())
+}
+
+fn spec_of(plugin: Plugin, path: &Path) -> PluginSpec {
+    let folder = folder_of(path);
     PluginSpec {
         name: plugin.name,
         command: plugin.command,

@@ -196,6 +196,11 @@ impl World {
         }
     }
 
+    /// What checks the criteria of a task outside of its life: its tools, and where checkouts are made.
+    pub fn ground(&self, task: &TaskId) -> (ToolServices, PathBuf) {
+        (self.tools_of(task), self.checkouts.clone())
+    }
+
     /// What the tools of a task need.
     fn tools_of(&self, task: &TaskId) -> ToolServices {
         let passages = Some(self.home.passages(task));
@@ -209,6 +214,7 @@ impl World {
             asking,
             running: Arc::clone(&self.running),
             plugins: Arc::clone(&self.plugins),
+            agents: Arc::clone(&self.agents),
             gates: Arc::clone(&self.gates),
             servers: Arc::clone(&self.servers),
         }
@@ -498,6 +504,7 @@ struct Stopping {
     asking: EffectId,
     running: Arc<Running>,
     plugins: Arc<Plugins>,
+    agents: Arc<Agents>,
     gates: Arc<Gates>,
     servers: Arc<Mcp>,
 }
@@ -506,6 +513,7 @@ impl Stopping {
     /// Ends the programs of the worker; returns once nothing of it runs any more.
     fn stop(&self, cancel: &Cancel) -> Result<(), String> {
         self.wait(cancel)?;
+        self.agents.close(&self.task);
         self.plugins.close(self.task.as_str());
         self.gates.close(&self.task);
         self.servers.close(self.task.as_str());

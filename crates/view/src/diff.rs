@@ -80,8 +80,9 @@ pub fn sum(paths: &[Path]) -> Line {
         match paths.len() {
             0 => "nothing differs".to_owned(),
             count => format!(
-                "{count} {} differ, {added} lines added, {removed} removed",
-                text::plural(count, "path")
+                "{count} {}, {added} {} added, {removed} removed",
+                if count == 1 { "path differs" } else { "paths differ" },
+                text::plural(usize::try_from(added).unwrap_or(2), "line")
             ),
         },
     )

@@ -7,6 +7,7 @@ pub mod decisions;
 pub mod diff;
 pub mod network;
 pub mod policy;
+pub mod queue;
 pub mod receipt;
 pub mod scripts;
 pub mod spend;

@@ -12,7 +12,7 @@ pub(crate) struct RaceArgs {
     #[arg(value_name = "TASK", required_unless_present = "resume", conflicts_with = "resume")]
     pub(crate) task: Option<String>,
 
-    /// Who takes part: PROVIDER/NAME or llm:PROVIDER/NAME, workflow:NAME|PATH, external:NAME, script/FILE, …
+    /// Who takes part: PROVIDER/NAME (a model), agent:NAME, workflow:NAME|PATH, external:NAME, script/FILE
     #[arg(
         long,
         value_name = "A,B,…",

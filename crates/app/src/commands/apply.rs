@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::sync::Arc;
 
 use machine::task::{Outcome, WorkspaceKind};
 use machine::verdict::Checkpoint;
@@ -51,11 +52,15 @@ pub(crate) fn run(args: &ApplyArgs, json: bool) -> Result<u8, CommandError> {
         return patch(&mut kept, &frozen, file, json);
     }
     let data = kept.data();
+    // A fork is handed over whole, whatever its changes are counted from; unless it went on from another commit since.
     let base = match &data.spec.forked_from {
-        Some(forked) => forked.base.clone(),
-        None => data.base.clone(),
+        Some(forked) if forked.commit == kept.workspace.base => forked.base.clone(),
+        Some(_) | None => data.base.clone(),
     };
-    let message = (!args.no_commit).then(|| message(args, &kept, &frozen, verified));
+    let registry = Arc::clone(&records.registry);
+    let receipt = runtime::receipt::of_task(&records.journal, registry, &id).ok();
+    let receipt = receipt.filter(|_| verified).map(|receipt| receipt.id);
+    let message = (!args.no_commit).then(|| message(args, &kept, &frozen, receipt.as_deref()));
     let wish = Wish {
         task: id.as_str(),
         workspace: &kept.workspace,
@@ -175,7 +180,12 @@ fn patch(
 }
 
 /// What the goal says, and what the commit is by.
-fn message(args: &ApplyArgs, kept: &Kept<'_>, frozen: &Checkpoint, verified: bool) -> String {
+fn message(
+    args: &ApplyArgs,
+    kept: &Kept<'_>,
+    frozen: &Checkpoint,
+    receipt: Option<&str>,
+) -> String {
     let said = args.message.as_deref().unwrap_or(&kept.data().spec.goal);
     let mut lines = said.trim().lines().map(text::visible);
     let first = lines.next().unwrap_or_default();
@@ -194,8 +204,9 @@ fn message(args: &ApplyArgs, kept: &Kept<'_>, frozen: &Checkpoint, verified: boo
     }
     message.push_str(&format!("Drivetrain-Task: {}\n", kept.id));
     message.push_str(&format!("Drivetrain-Tree: {}\n", frozen.tree));
-    if !verified {
-        message.push_str("Drivetrain-Verified: no\n");
+    match receipt {
+        Some(receipt) => message.push_str(&format!("Drivetrain-Receipt: {receipt}\n")),
+        None => message.push_str("Drivetrain-Verified: no\n"),
     }
     message
 }

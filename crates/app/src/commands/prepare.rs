@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use machine::file::task::TaskFile;
 use machine::policy::budget::Budget;
 use machine::policy::sandbox::{Level, SandboxSpec, Wishes};
-use machine::task::{DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec};
+use machine::task::{Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec};
 use runtime::home::Home;
 use runtime::library::Library;
 
@@ -73,6 +73,7 @@ pub(crate) fn complete(
     library.instruct(&mut task.driver, &folder)?;
     options.limits.replace(&mut task.budget);
     library.settle_models(&mut task.driver, task.budget.max_usd, &folder)?;
+    check_red_first(&task, &folder)?;
     library.settle_judges(&task.acceptance, task.budget.max_usd, &folder)?;
     let mut policy = library.policy()?;
     super::policy::choose_profile(&mut policy, options.place.profile.as_deref())?;
@@ -189,10 +190,29 @@ fn kind_of(place: &PlaceArgs) -> Option<WorkspaceKind> {
     }
 }
 
+/// What must fail on the files before needs them kept, and only a worktree's are.
+fn check_red_first(task: &TaskFile, folder: &Path) -> Result<(), CommandError> {
+    let compares = |check: &Criterion| matches!(check, Criterion::Shell { red_first: true, .. });
+    let has_worktree = match task.workspace.kind {
+        Some(kind) => kind == WorkspaceKind::Worktree,
+        None => in_repository(folder),
+    };
+    if has_worktree || !task.acceptance.iter().any(compares) {
+        return Ok(());
+    }
+    let message = "red_first runs a command on the files as they were before, and only a task in a worktree has \
+                   them kept";
+    Err(CommandError::new(Kind::Configuration, message)
+        .hint("run git init and make a commit, and leave --in-place out; or leave red_first out"))
+}
+
+fn in_repository(folder: &Path) -> bool {
+    folder.ancestors().any(|parent| parent.join(".git").exists())
+}
+
 /// A worktree needs a repository; whether it has a commit is seen when it is made.
 fn check_workspace(workspace: &WorkspaceSpec, folder: &Path) -> Result<(), CommandError> {
-    let in_repository = || folder.ancestors().any(|parent| parent.join(".git").exists());
-    if workspace.kind == Some(WorkspaceKind::Worktree) && !in_repository() {
+    if workspace.kind == Some(WorkspaceKind::Worktree) && !in_repository(folder) {
         let message =
             format!("cannot make a worktree: {} is not in a git repository", folder.display());
         return Err(CommandError::new(Kind::Configuration, message)

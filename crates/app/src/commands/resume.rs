@@ -36,7 +36,10 @@ fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> 
     if let Some(pid) = task.driven_by {
         return elsewhere(records, &id, &task, pid, json);
     }
-    if let Standing::Finished { outcome, .. } = task.state.standing() {
+    // What is left to be done of going back is done, whatever became of the task.
+    if let Standing::Finished { outcome, .. } = task.state.standing()
+        && task.state.data().going_back.is_none()
+    {
         return Err(ended(&id, outcome));
     }
     let races = Races::of([&task])?;

@@ -141,8 +141,11 @@ fn files(records: &Records, worktree: &Worktree, task: Option<&Task>) -> Result<
     if !kept {
         return Ok(Files::Unkept);
     }
+    let integrated = data.integrated.as_ref();
+    let integrated = || integrated.is_some_and(|i| upkeep::holds(&worktree.repository, &i.commit));
     let applied = data.frozen.as_ref().is_some_and(|frozen| {
-        frozen.tree == now.tree() && upkeep::is_applied(&worktree.task, &frozen.name, root)
+        frozen.tree == now.tree()
+            && (upkeep::is_applied(&worktree.task, &frozen.name, root) || integrated())
     });
     Ok(if applied { Files::Applied } else { Files::Kept })
 }

@@ -5,6 +5,13 @@ use crate::environment::TestEnvironment;
 const COMMANDS: &[&str] = &[
     "run",
     "chat",
+    "race",
+    "queue",
+    "queue add",
+    "queue list",
+    "queue show",
+    "queue run",
+    "queue drop",
     "resume",
     "list",
     "show",
@@ -24,6 +31,12 @@ const COMMANDS: &[&str] = &[
     "approvals",
     "resolve",
     "hand-over",
+    "diff",
+    "checkpoints",
+    "rollback",
+    "apply",
+    "fork",
+    "worktrees",
     "init",
     "doctor",
     "sandbox",
@@ -41,6 +54,8 @@ const COMMANDS: &[&str] = &[
     "journal verify",
     "journal export",
     "fake model",
+    "worktrees list",
+    "worktrees clean",
     "sandbox run",
     "sandbox show",
 ];
@@ -59,6 +74,9 @@ fn the_main_help_names_commands_exit_codes_and_files() {
     Commands:
       run          Drive a task in the foreground, from a file or from a goal in words
       chat         Talk with a model about a task, line by line
+      race         Let several drivers work on the same goal, each in a worktree of its own; one of them
+                   wins
+      queue        Put verified tasks into a branch, one at a time
       resume       Go on with a task that was interrupted, paused or put to rest
       list         List tasks, newest first
       show         Show one task: goal, standing, spend, criteria, workspace
@@ -78,6 +96,12 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       approvals    List everything that people are asked, of all open tasks
       resolve      Say what became of a call in doubt
       hand-over    Let another driver decide from here on; workspace, history and budget stay
+      diff         Show what a task changed
+      checkpoints  List the states of a task's workspace that are kept
+      rollback     Give a task's workspace an earlier state, exactly, and so that it can be undone
+      apply        Hand what a task proved to your checkout, as one commit
+      fork         Begin a new task with the files of any checkpoint of an old one
+      worktrees    List the worktrees of tasks, and take away those that nobody needs
       init         Write a commented .drivetrain/ for this project; nothing is overwritten
       doctor       Say what is missing on this machine and how to mend it
       sandbox      Try the sandbox by hand, or see what it shows

@@ -270,9 +270,14 @@ fn no_hostile_repository_runs_anything_through_a_whole_task() {
             for command in [
                 &["diff", id][..],
                 &["checkpoints", id],
+                &["rollback", id, "--to", "1", "--preview"],
+                &["rollback", id, "--to", "1"],
+                &["rollback", id, "--to", "3"],
                 &["receipt", id],
                 &["verify", id],
+                &["apply", id, "--onto", "review"],
                 &["apply", id],
+                &["worktrees", "clean"],
                 &["worktrees"],
             ] {
                 let ran = place.run(command);

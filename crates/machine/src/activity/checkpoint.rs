@@ -4,7 +4,8 @@
 //! Only a worktree is kept. A task in place gives that up: there is no base to compare with, nothing to go back to, and
 //! its claims are checked where the worker worked.
 
-use crate::driver::Hand;
+use crate::agent::AgentCall;
+use crate::driver::{Consultation, Hand};
 use crate::effect::{Effect, Worker};
 use crate::event::EventKind;
 use crate::policy::permission::Author;
@@ -61,6 +62,24 @@ impl Step<'_> {
         true
     }
 
+    /// Asks an agent for a turn. It works with tools of its own, so the workspace is kept before.
+    pub(crate) fn ask_agent_once_kept(&mut self, call: AgentCall) {
+        let data = &self.state.data;
+        let wanted = data.spec.workspace.checkpoints != Some(Checkpoints::Claims);
+        if wanted && self.is_kept() && !self.is_unchanged() {
+            let turn = data.spend.turns;
+            return self.keep(format!("before turn {turn}"), Worker::Stays);
+        }
+        self.note_change();
+        self.state.data.turn_kept = true;
+        self.ask_agent(call);
+    }
+
+    /// Whether the agent that is to be asked waits for a checkpoint.
+    fn agent_waits(&self) -> bool {
+        !self.state.data.pending.values().any(|pending| *pending == Pending::Agent)
+    }
+
     /// From here on nobody knows whether the workspace is still as it was kept.
     pub(crate) fn note_change(&mut self) {
         self.state.data.unchanged_since = None;
@@ -109,6 +128,11 @@ impl Step<'_> {
             Phase::Checkpointing { summary } => {
                 self.state.data.frozen = Some(checkpoint);
                 self.verify(summary);
+            }
+            Phase::Consulting { request: Consultation::Agent(call) } if self.agent_waits() => {
+                self.note_change();
+                self.state.data.turn_kept = true;
+                self.ask_agent(*call);
             }
             // Of a turn; its calls, where they still wait, are started next.
             Phase::New

@@ -27,7 +27,7 @@ impl Step<'_> {
                 });
             }
             Consultation::Model(call) => self.call_model(call.clone()),
-            Consultation::Agent(call) => self.ask_agent((**call).clone()),
+            Consultation::Agent(call) => self.ask_agent_once_kept((**call).clone()),
         }
         self.state.data.phase = Phase::Consulting { request };
     }

@@ -88,7 +88,10 @@ impl AgentProgram {
         Some(match name {
             "claude" => {
                 let hosts = ["api.anthropic.com"];
-                program(AgentProtocol::Claude, &["claude"], &["ANTHROPIC_API_KEY"], &hosts)
+                AgentProgram {
+                    pass: owned(&["ANTHROPIC_BASE_URL"]),
+                    ..program(AgentProtocol::Claude, &["claude"], &["ANTHROPIC_API_KEY"], &hosts)
+                }
             }
             "codex" => {
                 let hosts = ["api.openai.com"];

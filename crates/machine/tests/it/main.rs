@@ -13,6 +13,7 @@ mod records;
 mod reopen;
 mod requests;
 mod rig;
+mod rollback;
 mod scenarios;
 mod servers;
 mod shell;

@@ -9,6 +9,7 @@
 //!   bench parked TASKS            memory of tasks that wait, driven and put down
 //!   bench start TASKS             opening a journal that holds that many finished tasks
 //!   bench sandbox COUNT           a command's start behind the walls, beside a plain one
+//!   bench checkpoint [FILES CHANGED ROUNDS]  keeping a folder, beside `git add -A && git write-tree`
 //!   bench w1 DIALECT MODE TURNS   one long streamed answer (DIALECT: anthropic, chat, responses)
 //!   bench w2 DIALECT TURNS        a loop of tool calls, the whole history in each request
 //!   bench w4 DIALECT TASKS DELAY  that many tasks at once; the server answers after DELAY ms
@@ -19,6 +20,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on has nothing to say")]
 
+mod checkpoint;
 mod gate;
 mod model_path;
 mod sandbox;
@@ -68,6 +70,10 @@ fn main() {
         "step" => print(pure_step(number(1, 200_000))),
         "parked" => print(parked(folder.path(), number(1, 10_000))),
         "sandbox" => print(sandbox::starts(folder.path(), number(1, 100))),
+        "checkpoint" => {
+            let (files, changed) = (number(1, 10_000), number(2, 10));
+            print(checkpoint::keeps(folder.path(), files, changed, number(3, 20)));
+        }
         "start" => print(start(folder.path(), number(1, 100_000))),
         _ => all(folder.path()),
     }

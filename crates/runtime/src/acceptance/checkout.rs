@@ -10,7 +10,8 @@ use machine::policy::sandbox::Level;
 
 use super::command::{self, Command};
 use super::copy::copy_tree;
-use super::{Claim, Places, Trouble, repository};
+use super::repository::{self, Laid};
+use super::{Claim, Places, Trouble};
 use crate::checkpoint::Store;
 use crate::process::{Cancel, Containment};
 use crate::sandbox::Sandbox;
@@ -36,8 +37,8 @@ pub(super) struct Checkout {
     point: String,
     /// The folder of the task below the top.
     prefix: String,
-    /// Folders that git inside reads objects from.
-    objects: Vec<PathBuf>,
+    /// Its repository, once it is made; it may have none.
+    repository: Option<Option<Laid>>,
     /// What is mounted where.
     shared: Vec<(PathBuf, PathBuf)>,
     state: Made,
@@ -64,7 +65,7 @@ impl Checkout {
             spare: folder.join("spare"),
             point: point.to_owned(),
             prefix: String::new(),
-            objects: Vec::new(),
+            repository: None,
             shared: Vec::new(),
             state: Made::Not,
             uses,
@@ -129,8 +130,14 @@ impl Checkout {
         store.copy(&self.point, &self.top).map_err(Trouble::Broken)?;
         let origin = workspace::origin(claim.task, context.places.state_home);
         if let Some(origin) = &origin {
-            self.objects = repository::lay(&self.top, &self.point, origin, &store, context)
-                .map_err(Trouble::Broken)?;
+            if self.repository.is_none() {
+                let folder = self.top.with_file_name("repository");
+                let laid = repository::lay(&folder, &self.point, origin, &store, context);
+                self.repository = Some(laid.map_err(Trouble::Broken)?);
+            }
+            if let Some(Some(laid)) = &self.repository {
+                laid.place(&self.top, context).map_err(Trouble::Broken)?;
+            }
             self.prefix = origin.prefix.clone();
             self.share(context, &origin.repository)?;
         }
@@ -190,7 +197,8 @@ impl Checkout {
         let mut sandbox = Sandbox::new(spec.clone());
         sandbox.workspace = Some(self.inside());
         sandbox.hidden = vec![context.places.state_home.to_owned()];
-        sandbox.shown = self.objects.clone();
+        let laid = self.repository.as_ref().and_then(Option::as_ref);
+        sandbox.shown = laid.map(|laid| laid.objects.clone()).unwrap_or_default();
         sandbox.shared = self.shared.clone();
         sandbox.passages = context.services.passages.clone();
         Containment::Sandbox(Arc::new(sandbox))

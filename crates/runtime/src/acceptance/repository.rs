@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::checkout::Context;
+use super::copy::copy_tree;
 use crate::checkpoint::{EMPTY_TREE, Store};
 use crate::git::Git;
 use crate::workspace::{Origin, text};
@@ -14,15 +15,26 @@ use crate::workspace::{Origin, text};
 /// How many repositories may borrow objects from one another.
 const MAX_ALTERNATES: usize = 16;
 
-/// Makes `top` a repository; gives the folders that its git reads objects from. There is none where the user's
-/// repository names its objects by another hash than checkpoints do.
+/// The repository of a checkout, made once and copied into each set of its files.
+pub(super) struct Laid {
+    /// What becomes `.git`.
+    folder: PathBuf,
+    /// The folders that git reads objects from.
+    pub(super) objects: Vec<PathBuf>,
+}
+
+/// Makes the repository in `folder`. There is none where the user's repository names its objects by another hash than
+/// checkpoints do.
 pub(super) fn lay(
-    top: &Path,
+    folder: &Path,
     point: &str,
     origin: &Origin,
     store: &Store<'_>,
     context: &Context<'_>,
-) -> Result<Vec<PathBuf>, String> {
+) -> Result<Option<Laid>, String> {
+    if origin.base.len() != EMPTY_TREE.len() {
+        return Ok(None);
+    }
     let wrong = |what: String| format!("the clean checkout cannot have its repository: {what}");
     let user = Git { cancel: Some(context.cancel.clone()), ..origin.git() };
     let ask = |arguments: &[&str]| {
@@ -32,47 +44,59 @@ pub(super) fn lay(
     let common =
         ask(&["rev-parse", "--path-format=absolute", "--git-common-dir"]).map_err(wrong)?;
     let common = PathBuf::from(common.trim_end_matches('\n'));
-    if origin.base.len() != EMPTY_TREE.len() {
-        return Ok(Vec::new());
-    }
     let objects = object_folders(&common.join("objects"));
-    let own = Own { top, borrowed: store.objects(), context };
-    own.git(&["init", "--quiet", "--template=", "."], None).map_err(wrong)?;
     let alternates: Vec<String> =
         objects.iter().map(|path| text(path)).collect::<Result<_, _>>()?;
-    let write = |name: &str, content: String| {
-        let path = top.join(".git").join(name);
-        let folder = path.parent().unwrap_or(top).to_owned();
-        fs::create_dir_all(folder)
+    let write = |name: &str, content: &str| {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().unwrap_or(folder))
             .and_then(|()| fs::write(&path, content))
             .map_err(|error| wrong(format!("{}: {error}", path.display())))
     };
-    write("objects/info/alternates", alternates.join("\n") + "\n")?;
+    let branch = format!("refs/heads/{}", origin.branch);
+    write("HEAD", &format!("ref: {branch}\n"))?;
+    write("config", SETTINGS)?;
+    write("refs/heads/.keep", "")?;
+    write("objects/pack/.keep", "")?;
+    write("objects/info/alternates", &(alternates.join("\n") + "\n"))?;
     if let Ok(cut) = fs::read_to_string(common.join("shallow")) {
-        write("shallow", cut)?;
+        write("shallow", &cut)?;
     }
-    let format = "--format=%(objectname) %(refname)";
-    let named = ask(&["for-each-ref", format, "refs/heads", "refs/remotes", "refs/tags"]);
-    write("packed-refs", visible(&named.map_err(wrong)?))?;
+    let own = Own { git_dir: folder, work_tree: folder, borrowed: Some(store.objects()), context };
     let tree = store.tree(point).map_err(wrong)?;
     let commit = own.commit(&tree, &origin.base).map_err(wrong)?;
-    let branch = format!("refs/heads/{}", origin.branch);
-    for arguments in [
-        vec!["update-ref", &branch, &commit],
-        vec!["symbolic-ref", "HEAD", &branch],
-        vec!["read-tree", &tree],
-    ] {
-        own.git(&arguments, None).map_err(wrong)?;
+    own.git(&["read-tree", &tree], None).map_err(wrong)?;
+    let format = "--format=%(objectname) %(refname)";
+    let named = ask(&["for-each-ref", format, "refs/heads", "refs/remotes", "refs/tags"]);
+    write("packed-refs", &visible(&named.map_err(wrong)?, &format!("{commit} {branch}")))?;
+    for name in ["refs/heads/.keep", "objects/pack/.keep"] {
+        let _ = fs::remove_file(folder.join(name));
     }
-    // It reports files that look changed by their mode alone; a later look of the check's own git does the same.
-    let _ = own.git(&["update-index", "-q", "--refresh"], None);
-    Ok(objects)
+    Ok(Some(Laid { folder: folder.to_owned(), objects }))
 }
 
-/// Branches of other tasks are not for this one to see.
-fn visible(named: &str) -> String {
+impl Laid {
+    /// Gives files their repository, with an index that knows them.
+    pub(super) fn place(&self, top: &Path, context: &Context<'_>) -> Result<(), String> {
+        let git_dir = top.join(".git");
+        copy_tree(&self.folder, &git_dir)?;
+        let own = Own { git_dir: &git_dir, work_tree: top, borrowed: None, context };
+        // It complains about files that differ in their mode alone; so would the check's own git.
+        let _ = own.git(&["update-index", "-q", "--refresh"], None);
+        Ok(())
+    }
+}
+
+/// As git itself makes them, and nothing of the user's.
+const SETTINGS: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\
+                        \tlogallrefupdates = true\n";
+
+/// The names that a check sees: the user's, and the task's own branch. Those of other tasks are not for it.
+fn visible(named: &str, own: &str) -> String {
     let others = |line: &&str| !line.contains(" refs/heads/drivetrain/");
-    named.lines().filter(others).map(|line| format!("{line}\n")).collect()
+    let mut lines: Vec<&str> = named.lines().filter(others).chain([own]).collect();
+    lines.sort_by_key(|line| line.split_once(' ').map(|(_, name)| name));
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// Where a repository has its objects: its own folder, and those that it borrows from.
@@ -94,8 +118,10 @@ fn object_folders(objects: &Path) -> Vec<PathBuf> {
 
 /// The repository of the checkout, while it is made.
 struct Own<'a> {
-    top: &'a Path,
-    borrowed: PathBuf,
+    git_dir: &'a Path,
+    work_tree: &'a Path,
+    /// Read only while it is made: what is needed from there is copied.
+    borrowed: Option<PathBuf>,
     context: &'a Context<'a>,
 }
 
@@ -111,18 +137,19 @@ impl Own<'_> {
         more: Vec<(String, String)>,
     ) -> Result<String, String> {
         let mut env = vec![
-            ("GIT_DIR".to_owned(), text(&self.top.join(".git"))?),
-            ("GIT_WORK_TREE".to_owned(), text(self.top)?),
-            // Only while it is made: what is needed from there is copied.
-            ("GIT_ALTERNATE_OBJECT_DIRECTORIES".to_owned(), text(&self.borrowed)?),
+            ("GIT_DIR".to_owned(), text(self.git_dir)?),
+            ("GIT_WORK_TREE".to_owned(), text(self.work_tree)?),
             // Bytes are compared as they are, whatever the files say about line ends and filters.
             ("GIT_ATTR_SOURCE".to_owned(), EMPTY_TREE.to_owned()),
         ];
+        if let Some(borrowed) = &self.borrowed {
+            env.push(("GIT_ALTERNATE_OBJECT_DIRECTORIES".to_owned(), text(borrowed)?));
+        }
         env.extend(more);
         let git = Git {
             env,
             settings: vec!["core.bare=false".to_owned()],
-            cwd: Some(self.top.to_owned()),
+            cwd: Some(self.work_tree.to_owned()),
             cancel: Some(self.context.cancel.clone()),
         };
         let printed = git.output(arguments.iter().map(OsString::from).collect(), stdin)?;
@@ -132,7 +159,7 @@ impl Own<'_> {
     /// Takes over the objects of the tree that the history does not have, and commits it at the base's own time: the
     /// same files give the same commit.
     fn commit(&self, tree: &str, base: &str) -> Result<String, String> {
-        let pack = text(&self.top.join(".git/objects/pack/pack"))?;
+        let pack = text(&self.git_dir.join("objects/pack/pack"))?;
         let wanted = format!("{tree}\n^{base}\n").into_bytes();
         self.git(&["pack-objects", "--quiet", "--revs", "--window=0", &pack], Some(wanted))?;
         let time = self.git(&["show", "-s", "--no-show-signature", "--format=%ct", base], None)?;

@@ -288,7 +288,12 @@ impl Checkout {
         };
         let finished = run(spec, &Cancel::new()).map_err(|error| error.to_string())?;
         if finished.exit != Some(0) {
-            return Err(finished.output.text().trim_end().to_owned());
+            let said = finished.output.text().trim_end().to_owned();
+            return Err(if said.is_empty() {
+                "a hook said no, without a word".to_owned()
+            } else {
+                said
+            });
         }
         let head = ["rev-parse", "--verify", "HEAD^{commit}"].map(OsString::from);
         Ok(self.repository.git(head)?.trim_end().to_owned())

@@ -1,57 +1,35 @@
-//! Trees of other repositories as checkpoints: for receipts whose task was driven elsewhere.
+//! Trees that no workspace had: kept beside the checkpoints of a task, so that criteria can run on them and work can go
+//! on with them. They are not among its checkpoints.
 
 use std::ffi::OsString;
-use std::fs;
-use std::path::Path;
 
 use machine::verdict::Checkpoint;
 
-use super::{CHECKPOINTS, Extra, Store, checked};
+use super::{EMPTY_TREE, Store, checked};
+use crate::checkpoint::extra::Extra;
 
 impl Store<'_> {
-    /// Makes a checkpoint of a tree that another repository has. Its objects are read from the folder `objects` of that
-    /// repository; nothing else of it counts.
-    pub(crate) fn adopt(&self, objects: &Path, tree: &str) -> Result<Checkpoint, String> {
+    /// Gives a tree whose objects are here a name. The same tree gets the same name.
+    pub(crate) fn adopt(&self, tree: &str) -> Result<Checkpoint, String> {
         let tree = checked(tree)?;
-        let info = self.path.join("objects").join("info");
-        let mut line = objects.as_os_str().to_owned().into_encoded_bytes();
-        if line.contains(&b'\n') {
-            return Err(format!("the folder {} has a line end in its name", objects.display()));
+        let mut git = self.git(&self.path, &self.index())?;
+        // The moment is part of a name, and this one is not to depend on it.
+        for name in ["GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"] {
+            git.env.push((name.to_owned(), "1970-01-01T00:00:00Z".to_owned()));
         }
-        line.push(b'\n');
-        fs::create_dir_all(&info)
-            .and_then(|()| fs::write(info.join("alternates"), line))
-            .map_err(|error| format!("cannot use {}: {error}", info.display()))?;
-        let git = self.git(&self.path, &self.index())?;
         let print = |arguments: &[&str], stdin: Option<Vec<u8>>| {
             let arguments = arguments.iter().map(OsString::from).collect();
             let printed = git.output(arguments, stdin)?;
             Ok::<String, String>(String::from_utf8_lossy(&printed.out).trim_end().to_owned())
         };
-        let kind = print(&["cat-file", "-t", tree], None)?;
-        if kind != "tree" {
-            return Err(format!("{tree} is a {kind}, expected a tree"));
+        let extra = print(&["hash-object", "-w", "--stdin"], Some(Extra::default().to_bytes()))?;
+        let mut top = format!("100644 blob {extra}\textra\n");
+        if tree != EMPTY_TREE {
+            top.push_str(&format!("040000 tree {tree}\tfiles\n"));
         }
-        let extra = Extra::default().to_bytes();
-        let extra = print(&["hash-object", "-w", "--stdin"], Some(extra))?;
-        let top = format!("100644 blob {extra}\textra\n040000 tree {tree}\tfiles\n");
         let top = print(&["mktree"], Some(top.into_bytes()))?;
-        let name = print(&["commit-tree", &top, "-m", "of another repository"], None)?;
-        print(&["update-ref", CHECKPOINTS, &name], None)?;
+        let name = print(&["commit-tree", &top, "-m", "a tree from elsewhere"], None)?;
+        print(&["update-ref", &format!("refs/adopted/{name}"), &name], None)?;
         Ok(Checkpoint { name, tree: tree.to_owned() })
-    }
-
-    /// Whether a commit is there, here or where objects are read from.
-    pub(crate) fn has_commit(&self, commit: &str) -> Result<(), String> {
-        let name = format!("{}^{{commit}}", checked(commit)?);
-        let git = self.git(&self.path, &self.index())?;
-        git.output(["cat-file", "-e", &name].map(OsString::from).to_vec(), None).map(drop)
-    }
-
-    /// Whether every object that is kept has the content that its name says; the error names what has not.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let git = self.git(&self.path, &self.index())?;
-        let arguments = ["fsck", "--no-dangling", "--no-progress", "--no-reflogs"];
-        git.output(arguments.map(OsString::from).to_vec(), None).map(drop)
     }
 }

@@ -174,7 +174,7 @@ fn foreign(
         )
     };
     let adopt =
-        |what: &str, tree: &str| store.adopt(&objects, tree).map_err(|_| missing(what, tree));
+        |what: &str, tree: &str| store.borrow(&objects, tree).map_err(|_| missing(what, tree));
     let base = match &receipt.base {
         Some(base) => Some(adopt("tree", &base.tree)?),
         None => None,

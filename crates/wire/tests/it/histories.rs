@@ -273,8 +273,6 @@ impl Rig {
             Pending::Agent => Signal::AgentEnded(id, Err("no".to_owned())).into(),
             Pending::Restore => Signal::Restored(id, Err("no".to_owned())).into(),
             Pending::Verify => Signal::Verified(id, Ok(Verdict::of(vec![criterion]))).into(),
-            // No history here has an agent in it.
-            Pending::Agent => return None,
             Pending::Consult | Pending::Decider(_) => {
                 Signal::Consulted(id, Err("no".to_owned())).into()
             }

@@ -174,6 +174,109 @@ fn edit(dice: &mut Dice, root: &Path) {
     }
 }
 
+fn git(folder: &Path, arguments: &[&str]) {
+    let ended = std::process::Command::new("git")
+        .args(["-c", "user.name=t", "-c", "user.email=t@t.invalid"])
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+}
+
+#[test]
+fn repositories_inside_are_kept_with_their_modes_and_empty_folders() {
+    let all = folder();
+    let root = all.path().join("root");
+    fs::create_dir_all(root.join("inner/hollow")).unwrap();
+    git(&root.join("inner"), &["init", "--quiet"]);
+    fs::write(root.join("inner/secret"), "s").unwrap();
+    fs::set_permissions(root.join("inner/secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    git(&root.join("inner"), &["commit", "--quiet", "--allow-empty", "-m", "x"]);
+    let cancel = Cancel::new();
+    let store = Store::open("t", &all.path().join("state"), &cancel).unwrap();
+    let visible = |root: &Path| {
+        let mut all = snapshot(root);
+        all.retain(|path, _| !Path::new(path).starts_with("inner/.git"));
+        all
+    };
+    let (first, then) = (store.keep(&root, "first").unwrap(), visible(&root));
+    fs::remove_file(root.join("inner/secret")).unwrap();
+    fs::remove_dir(root.join("inner/hollow")).unwrap();
+    fs::write(root.join("inner/new"), "n").unwrap();
+    let now = visible(&root);
+    let restored = store.restore(&root, &first).unwrap();
+    assert_eq!(visible(&root), then);
+    store.restore(&root, &restored.undo).unwrap();
+    assert_eq!(visible(&root), now);
+    assert!(root.join("inner/.git/HEAD").exists(), "its history is not touched");
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused_by_name() {
+    let all = folder();
+    let root = all.path().join("root");
+    fs::create_dir_all(root.join("a/only")).unwrap();
+    fs::write(root.join("a/file"), "x").unwrap();
+    let cancel = Cancel::new();
+    let store = Store::open("t", &all.path().join("state"), &cancel).unwrap();
+    store.keep(&root, "first").unwrap();
+    let socket = std::os::unix::net::UnixListener::bind(root.join("a/sock")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(root.join("a/only/pipe")).status();
+    assert!(made.unwrap().success());
+    let refused = store.keep(&root, "second").unwrap_err();
+    assert!(refused.contains("incomplete: a/only/pipe is a pipe, a/sock is a socket"), "{refused}");
+    assert_eq!(store.points().unwrap().len(), 1, "there is no half of a checkpoint");
+    fs::write(root.join(".gitignore"), "sock\n/a/only/\n").unwrap();
+    store.keep(&root, "third").unwrap();
+    drop(socket);
+    // A path that git cannot follow to its end.
+    let mut place = rustix_folder(&root);
+    for _ in 0..30 {
+        place = deeper(&place, &"d".repeat(200));
+    }
+    let refused = store.keep(&root, "fourth").unwrap_err();
+    assert!(refused.contains("incomplete"), "{refused}");
+}
+
+fn rustix_folder(path: &Path) -> std::os::fd::OwnedFd {
+    use rustix::fs::{Mode, OFlags, open};
+    open(path, OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty()).unwrap()
+}
+
+fn deeper(place: &std::os::fd::OwnedFd, name: &str) -> std::os::fd::OwnedFd {
+    use rustix::fs::{Mode, OFlags, mkdirat, openat};
+    mkdirat(place, name, Mode::from_raw_mode(0o755)).unwrap();
+    openat(place, name, OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty()).unwrap()
+}
+
+#[test]
+fn looking_keeps_nothing_and_sees_every_change() {
+    let all = folder();
+    let root = all.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let cancel = Cancel::new();
+    let store = Store::open("t", &all.path().join("state"), &cancel).unwrap();
+    fs::write(root.join("a"), "one").unwrap();
+    let first = store.keep(&root, "first").unwrap();
+    for word in ["two", "six", "ten"] {
+        // The same size, and within a tick of the clock: only the content tells.
+        fs::write(root.join("a"), word).unwrap();
+        let seen = store.look(&root).unwrap();
+        let kept = store.content(&first).unwrap();
+        let lines = store.lines(&kept, &seen).unwrap();
+        assert_eq!(lines[0].count, Some((1, 1)), "{word}");
+        assert!(
+            String::from_utf8_lossy(&store.patch_between(&kept, &seen).unwrap()).contains(word)
+        );
+    }
+    assert_eq!(store.points().unwrap().len(), 1);
+    let left = fs::read_dir(all.path().join("state/checkpoints/t.git")).unwrap();
+    let left =
+        left.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().contains("look"));
+    assert_eq!(left.count(), 0, "nothing is left behind");
+}
+
 /// `DRIVETRAIN_EDITS=2000` tries as many sequences as a release does.
 #[test]
 fn going_back_gives_the_exact_tree_and_undoing_it_too() {

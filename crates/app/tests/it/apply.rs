@@ -1,0 +1,378 @@
+//! `apply`: exactly what was proven, or nothing at all; nothing of the user's is lost and nothing of the repository runs.
+
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::repository::{Repository, git, ids};
+
+const WORK: [&str; 1] =
+    ["echo three >> a.txt; mkdir made; echo n > made/new; rm sub/b.txt; chmod +x a.txt"];
+
+fn proven(repository: &Repository) -> String {
+    repository.task(&WORK, Some("grep -q three a.txt")).0
+}
+
+/// Row 25 of the edge cases.
+#[test]
+fn edge_case_25_the_users_branch_index_and_files_are_untouched_until_apply_and_a_moved_head_needs_consent()
+ {
+    let repository = Repository::new();
+    let before = repository.users();
+    let id = proven(&repository);
+    assert_eq!(repository.users(), before, "a task leaves everything alone");
+    repository.place.write("other.txt", "of the user\n");
+    let moved = repository.commit("the user goes on");
+    let said = repository.refused(&["apply", &id]);
+    assert!(said.contains("main has moved") && said.contains("--merge"), "{said}");
+    let applied = repository.json(&["apply", &id, "--merge"]);
+    assert_eq!((&applied["how"], &applied["branch"]), (&"committed".into(), &"main".into()));
+    assert_eq!(repository.git(&["rev-parse", "HEAD~1"]), moved, "one commit, on what was there");
+    assert_eq!(repository.git(&["status", "--porcelain"]), "");
+    assert_eq!(repository.place.read("other.txt"), "of the user\n");
+    assert_eq!(repository.place.read("a.txt"), "one\ntwo\nthree\n");
+}
+
+#[test]
+fn what_is_handed_over_is_exactly_the_tree_that_was_verified_once() {
+    let repository = Repository::new();
+    let id = proven(&repository);
+    let applied = repository.json(&["apply", &id]);
+    let tree = repository.git(&["rev-parse", "HEAD^{tree}"]);
+    assert_eq!(applied["tree"].as_str().unwrap(), tree);
+    assert_eq!(repository.git(&["status", "--porcelain"]), "");
+    assert!(!repository.place.folder().join("sub").exists());
+    let log = repository.git(&["log", "-1", "--format=%an <%ae>%n%B"]);
+    assert!(log.starts_with("The User <user@example.invalid>\nmake the numbers add up\n"), "{log}");
+    assert!(log.contains(&format!("Drivetrain-Task: {id}")), "{log}");
+    assert!(log.contains(&format!("Drivetrain-Tree: {tree}")), "{log}");
+    let receipt = repository.json(&["receipt", &id])["id"].as_str().unwrap().to_owned();
+    assert!(log.contains(&format!("Drivetrain-Receipt: {receipt}")), "{log}");
+    let head = repository.git(&["rev-parse", "HEAD"]);
+    let again = repository.json(&["apply", &id]);
+    assert_eq!((&again["how"], again["commit"].as_str()), (&"already".into(), Some(head.as_str())));
+    assert!(repository.place.ok(&["apply", &id]).contains("already applied"));
+    // Also where nobody remembers having done it.
+    std::fs::remove_dir_all(repository.place.home().join("applied")).unwrap();
+    assert_eq!(repository.json(&["apply", &id, "--merge"])["how"], "already");
+    assert_eq!(repository.git(&["rev-parse", "HEAD"]), head);
+}
+
+#[test]
+fn a_conflict_changes_nothing_and_says_where_it_is() {
+    let repository = Repository::new();
+    let id = proven(&repository);
+    repository.place.write("a.txt", "one\ntwo\nanother three\n");
+    repository.commit("the user changes the same line");
+    let said = repository.refused(&["apply", &id, "--merge"]);
+    assert!(said.contains("conflict with main in a.txt"), "{said}");
+    let applied = repository.json(&["apply", &id, "--onto", "review/it"]);
+    assert_eq!(applied["branch"], "review/it");
+    let tree = repository.git(&["rev-parse", "review/it^{tree}"]);
+    assert_eq!(applied["tree"].as_str().unwrap(), tree, "on a branch of its own it is whole");
+    assert_eq!(repository.git(&["symbolic-ref", "--short", "HEAD"]), "main");
+    assert_eq!(repository.git(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn nothing_that_is_not_verified_is_handed_over_without_consent() {
+    let repository = Repository::new();
+    let (failed, _) = repository.task(&["echo x > x"], Some("false"));
+    let (unproven, _) = repository.task(&["echo y > y"], None);
+    assert!(repository.refused(&["apply", &failed]).contains("ended as failed"));
+    let said = repository.refused(&["apply", &unproven]);
+    assert!(said.contains("had no criteria") && said.contains("--force-unverified"), "{said}");
+    repository.place.ok(&["apply", &unproven, "--force-unverified", "-m", "as it is"]);
+    let log = repository.git(&["log", "-1", "--format=%B"]);
+    assert!(log.starts_with("as it is\n") && log.contains("Drivetrain-Verified: no"), "{log}");
+    assert_eq!(repository.place.read("y"), "y\n");
+}
+
+#[test]
+fn uncommitted_changes_and_files_that_git_does_not_know_are_never_overwritten() {
+    let repository = Repository::new();
+    let id = proven(&repository);
+    repository.place.write("sub/b.txt", "mine\n");
+    let said = repository.refused(&["apply", &id]);
+    assert!(said.contains("uncommitted changes") && said.contains("sub/b.txt"), "{said}");
+    assert!(repository.refused(&["apply", &id, "--beside-changes"]).contains("in the same files"));
+    repository.git(&["checkout", "--", "sub/b.txt"]);
+    // Untracked, ignored, a link to elsewhere, a file where a folder belongs.
+    let made = repository.place.folder().join("made");
+    std::fs::create_dir(&made).unwrap();
+    std::fs::write(made.join("new"), "mine\n").unwrap();
+    assert!(repository.refused(&["apply", &id]).contains("made/new"));
+    std::fs::write(repository.place.folder().join(".git/info/exclude"), "made\n").unwrap();
+    assert!(
+        repository.refused(&["apply", &id]).contains("made/new"),
+        "ignored is mine all the same"
+    );
+    std::fs::remove_dir_all(&made).unwrap();
+    let elsewhere = repository.place.home().with_file_name("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    symlink(&elsewhere, &made).unwrap();
+    assert!(repository.refused(&["apply", &id]).contains("in the way: made"));
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "nothing went through the link");
+    std::fs::remove_file(&made).unwrap();
+    std::fs::write(&made, "mine\n").unwrap();
+    assert!(repository.refused(&["apply", &id]).contains("in the way: made"));
+    std::fs::remove_file(&made).unwrap();
+    // Changes elsewhere may stay, staged or not, where the user says so.
+    repository.place.write("sub/mine.txt", "mine\n");
+    repository.git(&["add", "sub/mine.txt"]);
+    repository.place.ok(&["apply", &id, "--beside-changes"]);
+    assert_eq!(repository.git(&["status", "--porcelain"]), "A  sub/mine.txt");
+    assert_eq!(repository.place.read("made/new"), "n\n");
+}
+
+#[test]
+fn without_a_commit_the_changes_are_in_index_and_files() {
+    let repository = Repository::new();
+    let id = proven(&repository);
+    let head = repository.git(&["rev-parse", "HEAD"]);
+    let applied = repository.json(&["apply", &id, "--no-commit"]);
+    assert_eq!(applied["how"], "staged");
+    assert_eq!(repository.git(&["rev-parse", "HEAD"]), head);
+    assert_eq!(repository.git(&["write-tree"]), applied["tree"].as_str().unwrap());
+    assert_eq!(repository.git(&["diff", "--name-only"]), "", "files and index agree");
+    let patch = repository.place.home().with_file_name("p.patch");
+    repository.place.ok(&["apply", &id, "--patch", patch.to_str().unwrap()]);
+    repository.git(&["reset", "--quiet", "--hard"]);
+    repository.git(&["apply", "--index", patch.to_str().unwrap()]);
+    assert_eq!(repository.git(&["write-tree"]), applied["tree"].as_str().unwrap());
+    let again = repository.place.run(&["apply", &id, "--patch", patch.to_str().unwrap()]);
+    assert!(again.err.contains("does not exist yet"), "{}", again.err);
+}
+
+/// Cut short after the branch moved: asking again completes it, unless the user has worked on.
+#[test]
+fn a_crash_in_the_middle_is_completed_by_asking_again() {
+    let repository = Repository::new();
+    let id = proven(&repository);
+    repository.place.ok(&["apply", &id]);
+    let after = repository.users();
+    let note = repository.place.home().join("applied").join(format!("{id}.json"));
+    let undone = std::fs::read_to_string(&note).unwrap().replace("\"done\":true", "\"done\":false");
+    let cut_short = |files: &[&str]| {
+        repository.git(&["read-tree", "--reset", "-u", "HEAD~1"]);
+        for file in files {
+            std::fs::write(repository.place.folder().join(file), "one\ntwo\nthree\n").unwrap();
+        }
+        std::fs::write(&note, &undone).unwrap();
+    };
+    // No file was written yet; and one of them was.
+    for files in [&[][..], &["a.txt"]] {
+        cut_short(files);
+        if !files.is_empty() {
+            let path = repository.place.folder().join("a.txt");
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        assert_eq!(repository.json(&["apply", &id])["how"], "committed");
+        assert_eq!(repository.users(), after);
+    }
+    cut_short(&[]);
+    repository.place.write("a.txt", "the user's own\n");
+    let said = repository.refused(&["apply", &id]);
+    assert!(said.contains("cut short") && said.contains("a.txt"), "{said}");
+    assert_eq!(repository.place.read("a.txt"), "the user's own\n");
+    // Before the branch moved there is nothing to see of it.
+    repository.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
+    std::fs::write(&note, &undone).unwrap();
+    assert_eq!(repository.json(&["apply", &id])["how"], "committed");
+    assert_eq!(repository.git(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn hooks_run_only_if_asked_for_and_filters_never() {
+    let repository = Repository::new();
+    let canary = repository.place.home().with_file_name("canary");
+    let touch = format!("#!/bin/sh\ntouch {}\n", canary.display());
+    let hooks = repository.place.folder().join(".git/hooks");
+    std::fs::create_dir_all(&hooks).unwrap();
+    for hook in
+        ["pre-commit", "post-commit", "post-checkout", "reference-transaction", "post-index-change"]
+    {
+        std::fs::write(hooks.join(hook), &touch).unwrap();
+        std::fs::set_permissions(hooks.join(hook), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    for (name, value) in [("clean", "cat"), ("smudge", "cat"), ("process", "")] {
+        let run = format!("touch {}; {value}", canary.display());
+        repository.git(&["config", &format!("filter.big.{name}"), &run]);
+    }
+    std::fs::write(repository.place.folder().join(".git/info/attributes"), "*.big filter=big\n")
+        .unwrap();
+    let _ = std::fs::remove_file(&canary);
+    let (id, _) = repository.task(&["echo pointer > x.big"], Some("test -e x.big"));
+    for command in
+        [&["diff", &id][..], &["rollback", &id, "--to", "1"], &["apply", &id, "--no-commit"]]
+    {
+        repository.place.ok(command);
+        assert!(!canary.exists(), "{command:?} ran something");
+    }
+    repository.git(&[
+        "-c",
+        "core.hooksPath=/dev/null",
+        "-c",
+        "filter.big.smudge=",
+        "-c",
+        "filter.big.process=",
+        "reset",
+        "--quiet",
+        "--hard",
+    ]);
+    let _ = std::fs::remove_file(&canary);
+    let applied = repository.json(&["apply", &id]);
+    assert!(!canary.exists(), "apply ran something");
+    assert!(applied["notices"].to_string().contains("x.big (big)"), "{applied}");
+    let (id, _) = repository.task(&["echo z > z"], Some("test -e z"));
+    assert!(!canary.exists(), "a task ran something");
+    repository.place.ok(&["apply", &id, "--hooks"]);
+    assert!(canary.exists(), "the user asked for hooks");
+    // A hook that says no takes everything back.
+    std::fs::write(hooks.join("pre-commit"), "#!/bin/sh\necho not today\nexit 1\n").unwrap();
+    let (id, _) = repository.task(&["echo w > w"], Some("test -e w"));
+    let said = repository.refused(&["apply", &id, "--hooks"]);
+    assert!(said.contains("not today"), "{said}");
+}
+
+#[test]
+fn line_ends_become_what_the_repository_asks_for() {
+    let repository = Repository::new();
+    repository.place.write(".gitattributes", "*.crlf text eol=crlf\n*.raw -text\n");
+    repository.place.write("d.crlf", "one\r\ntwo\r\n");
+    repository.place.write("e.raw", "one\r\n");
+    repository.commit("line ends");
+    let id = repository
+        .task(&["printf 'three\\r\\n' >> d.crlf; printf 'two\\r\\n' >> e.raw; printf 'n\\r\\n' > n.crlf"], Some("test -e n.crlf"))
+        .0;
+    repository.place.ok(&["apply", &id]);
+    assert_eq!(repository.git(&["cat-file", "blob", "HEAD:d.crlf"]), "one\ntwo\nthree");
+    assert_eq!(repository.git(&["cat-file", "blob", "HEAD:n.crlf"]), "n");
+    assert_eq!(repository.git(&["cat-file", "blob", "HEAD:e.raw"]), "one\r\ntwo");
+    assert_eq!(repository.place.read("d.crlf"), "one\r\ntwo\r\nthree\r\n");
+    assert_eq!(repository.git(&["status", "--porcelain"]), "");
+    // Somebody whose own files all have the other line ends.
+    repository.git(&["config", "core.autocrlf", "true"]);
+    let id = proven(&repository);
+    repository.place.ok(&["apply", &id]);
+    assert_eq!(repository.git(&["cat-file", "blob", "HEAD:a.txt"]), "one\ntwo\nthree");
+    assert_eq!(repository.place.read("a.txt"), "one\r\ntwo\r\nthree\r\n");
+    assert_eq!(repository.git(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn a_submodule_stays_what_it_is_and_what_lies_in_its_place_is_refused() {
+    let repository = Repository::new();
+    let inner = repository.place.home().with_file_name("inner");
+    std::fs::create_dir(&inner).unwrap();
+    git(&inner, &["init", "--quiet", "-b", "main"]);
+    git(
+        &inner,
+        &[
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@t.invalid",
+            "commit",
+            "--quiet",
+            "--allow-empty",
+            "-m",
+            "x",
+        ],
+    );
+    let inner = inner.to_str().unwrap();
+    repository.git(&[
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "--quiet",
+        "add",
+        inner,
+        "module",
+    ]);
+    repository.commit("with a submodule");
+    let link = repository.git(&["ls-tree", "HEAD", "module"]);
+    let id = proven(&repository);
+    repository.place.ok(&["apply", &id]);
+    assert_eq!(repository.git(&["ls-tree", "HEAD", "module"]), link);
+    assert_eq!(repository.git(&["status", "--porcelain"]), "");
+    let (id, _) = repository.task(&["echo x > module/x"], Some("test -e module/x"));
+    let said = repository.refused(&["apply", &id]);
+    assert!(said.contains("the submodule module belongs"), "{said}");
+}
+
+#[test]
+fn odd_names_links_and_cases_arrive_as_they_are() {
+    let repository = Repository::new();
+    let step = "printf x > \"$(printf 'new\\nline')\"; printf x > \"$(printf '\\377\\376')\"; printf x > -x; \
+        printf x > README; printf y > readme; ln -s /etc/passwd out; ln -s a.txt in; mkdir -p ':(top)'; printf x > ':(top)/y'";
+    let (id, _) = repository.task(&[step], Some("test -e README"));
+    let applied = repository.json(&["apply", &id]);
+    assert_eq!(repository.git(&["rev-parse", "HEAD^{tree}"]), applied["tree"].as_str().unwrap());
+    let folder = repository.place.folder();
+    let odd = Path::new(std::ffi::OsStr::from_bytes(b"\xff\xfe"));
+    for name in [Path::new("new\nline"), odd, Path::new("-x"), Path::new(":(top)/y")] {
+        assert_eq!(std::fs::read(folder.join(name)).unwrap(), b"x", "{name:?}");
+    }
+    assert_eq!(
+        (repository.place.read("README"), repository.place.read("readme")),
+        ("x".into(), "y".into())
+    );
+    assert_eq!(std::fs::read_link(folder.join("out")).unwrap(), Path::new("/etc/passwd"));
+}
+
+#[test]
+fn a_branch_is_named_with_care_and_nobody_commits_without_a_name() {
+    let repository = Repository::new();
+    let id = proven(&repository);
+    for wrong in ["drivetrain/x", "a..b", "x y", ""] {
+        assert!(
+            repository.refused(&["apply", &id, "--onto", wrong]).contains("cannot be the name"),
+            "{wrong}"
+        );
+    }
+    let beside = repository.place.home().with_file_name("beside");
+    repository.git(&["worktree", "add", "--quiet", "-b", "taken", beside.to_str().unwrap()]);
+    assert!(
+        repository.refused(&["apply", &id, "--onto", "taken"]).contains("checked out in another")
+    );
+    repository.git(&["config", "--unset", "user.name"]);
+    let said = repository.refused(&["apply", &id]);
+    assert!(said.contains("who you are") && said.contains("--no-commit"), "{said}");
+    let global = "[user]\n\tname = Of Home\n";
+    std::fs::write(repository.place.home().with_file_name(".gitconfig"), global).unwrap();
+    repository.place.ok(&["apply", &id]);
+    assert_eq!(repository.git(&["log", "-1", "--format=%an"]), "Of Home");
+}
+
+/// Row 3 of the edge cases.
+#[test]
+fn edge_case_3_the_same_goal_started_twice_has_two_worktrees_also_after_a_crash_and_after_the_end()
+{
+    let repository = Repository::new();
+    let (first, one) = repository.task(&WORK, Some("grep -q three a.txt"));
+    let (second, two) = repository.task(&WORK, Some("grep -q three a.txt"));
+    assert!(first != second && one != two && one.exists() && two.exists());
+    let file = repository.task_file("slow.toml", &["echo s > s; sleep 60"], Some("test -e s"), "");
+    let running = repository.place.start(&["run", file.to_str().unwrap()]);
+    let id = running.id.clone();
+    let path = repository.place.until(|| {
+        let path = repository.place.show(&id)["workspace"].as_str()?.to_owned();
+        Path::new(&path).join("s").exists().then_some(path)
+    });
+    running.signal("KILL");
+    running.wait();
+    let ran = repository.place.run(&["resume", &id, "--unattended"]);
+    assert_eq!(ran.code, 13, "the step is in doubt: {}{}", ran.out, ran.err);
+    assert_eq!(repository.place.show(&id)["workspace"], path.as_str(), "the same worktree");
+    repository.place.ok(&["cancel", &id]);
+    let (third, three) = repository.task(&WORK, Some("grep -q three a.txt"));
+    assert!(three.exists() && ids(&repository.place).len() == 4);
+    let branches = repository.git(&["branch", "--list", "drivetrain/*"]);
+    assert_eq!(branches.lines().count(), 4, "{branches}");
+    assert_eq!(repository.json(&["apply", &third])["how"], "committed");
+    let again: Value = repository.json(&["apply", &first, "--merge"]);
+    assert_eq!(again["how"], "already", "the same change is there once");
+}

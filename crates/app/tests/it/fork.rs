@@ -1,0 +1,62 @@
+//! `fork`: a new task from any state of an old one.
+
+use std::path::Path;
+
+use crate::repository::{Repository, ids};
+
+#[test]
+fn a_fork_begins_with_the_files_of_a_checkpoint_and_leaves_the_old_task_alone() {
+    let repository = Repository::new();
+    let before = repository.users();
+    let more = "[workspace]\ncheckpoints = \"turns\"\n";
+    let steps = ["echo 1 > n1; mkdir hollow", "echo 2 > n2"];
+    let file = repository.task_file("t.toml", &steps, Some("test -e n3"), more);
+    assert_eq!(repository.place.run(&["run", file.to_str().unwrap()]).code, 10);
+    let old = repository.place.id();
+    let old_path = repository.place.show(&old)["workspace"].as_str().unwrap().to_owned();
+    let fork = ["fork", &old, "--at", "2", "--driver", "user", "--goal", "another way"];
+    let ran = repository.place.run_with(&fork, "shell echo 3 > n3\ndone\n");
+    assert_eq!(ran.code, 0, "the old criteria hold now: {}{}", ran.out, ran.err);
+    let new = ids(&repository.place).into_iter().find(|id| *id != old).unwrap();
+    let shown = repository.place.show(&new);
+    assert_eq!(shown["goal"], "another way");
+    assert_eq!(shown["outcome"], "verified");
+    let path = Path::new(shown["workspace"].as_str().unwrap());
+    assert!(path.join("n1").exists() && path.join("hollow").is_dir() && !path.join("n2").exists());
+    assert!(Path::new(&old_path).join("n2").exists(), "the old worktree is as it was");
+    // Changes are counted from where the old task began, so that criteria cover all of them.
+    let names = repository.place.ok(&["diff", &new, "--name-only"]);
+    assert_eq!(names, "A hollow\nA n1\nA n3\n");
+    let export = repository.place.ok(&["journal", "export", &new]);
+    assert!(export.contains("\"forked_from\""), "{export}");
+    assert_eq!(repository.users(), before, "the user's things are untouched");
+    let applied = repository.json(&["apply", &new]);
+    assert_eq!(applied["how"], "committed");
+    assert_eq!(repository.place.read("n1"), "1\n");
+    assert_eq!(repository.place.read("n3"), "3\n");
+}
+
+#[test]
+fn a_fork_that_counts_from_here_still_hands_over_the_whole_tree() {
+    let repository = Repository::new();
+    let (old, _) = repository.task(&["echo 1 > n1"], Some("test -e n1"));
+    let fork =
+        ["fork", &old, "--at", "2", "--base", "here", "--driver", "user", "--check", "test -e n2"];
+    let ran = repository.place.run_with(&fork, "shell echo 2 > n2\ndone\n");
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let new = ids(&repository.place).into_iter().find(|id| *id != old).unwrap();
+    assert_eq!(repository.place.ok(&["diff", &new, "--name-only"]), "A n2\n");
+    let applied = repository.json(&["apply", &new]);
+    assert_eq!(applied["paths"], 2, "{applied}");
+    assert_eq!(repository.git(&["rev-parse", "HEAD^{tree}"]), applied["tree"].as_str().unwrap());
+}
+
+#[test]
+fn a_fork_needs_a_checkpoint_that_there_is() {
+    let repository = Repository::new();
+    let (old, _) = repository.task(&["echo 1 > n1"], Some("test -e n1"));
+    let ran = repository.place.run(&["fork", &old, "--at", "7"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("there are 1 to 2"), "{}", ran.err);
+    assert_eq!(ids(&repository.place).len(), 1, "nothing was started");
+}

@@ -1,0 +1,182 @@
+//! `rollback`: exact, undoable, for tasks that are driven, at rest and at their end, and after a crash.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::repository::Repository;
+
+/// Everything below a folder but `.git`: mode and content of files and links, and folders.
+fn snapshot(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+    let (mut all, mut open) = (BTreeMap::new(), vec![root.to_owned()]);
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(root).unwrap().to_owned();
+            let meta = std::fs::symlink_metadata(&path).unwrap();
+            if name == Path::new(".git") {
+                continue;
+            }
+            if meta.is_dir() {
+                all.insert(name, (0, b"folder".to_vec()));
+                open.push(path);
+            } else if meta.is_symlink() {
+                let to = std::fs::read_link(&path).unwrap();
+                all.insert(name, (1, to.to_string_lossy().into_owned().into_bytes()));
+            } else {
+                let mode = meta.permissions().mode() & 0o7777;
+                all.insert(name, (mode, std::fs::read(&path).unwrap()));
+            }
+        }
+    }
+    all
+}
+
+const CHANGES: &str = "echo more >> a.txt; rm sub/b.txt; rmdir sub; echo s > sub; printf '\\000' > bin; \
+    chmod 600 bin; mkdir -p deep/er; ln -s a.txt l; mkdir ignored; echo i > ignored/kept; echo x > x.log";
+
+/// Row 4 of the edge cases, the second half.
+#[test]
+fn edge_case_4_rollback_gives_the_exact_files_and_undoing_it_too_and_ignored_ones_stay() {
+    let repository = Repository::new();
+    let before = repository.users();
+    let (id, worktree) = repository.task(&[CHANGES], Some("test -e bin"));
+    let done = snapshot(&worktree);
+    let preview = repository.json(&["rollback", &id, "--to", "1", "--preview"]);
+    assert_eq!(snapshot(&worktree), done, "a preview changes nothing");
+    assert!(preview["paths"].as_array().unwrap().len() >= 6);
+    let went = repository.json(&["rollback", &id, "--to", "1"]);
+    assert_eq!(went["paths"], preview["paths"]);
+    let mut back = snapshot(&worktree);
+    for kept in ["ignored", "ignored/kept", "x.log"] {
+        assert!(back.remove(Path::new(kept)).is_some(), "{kept} is ignored and stays");
+    }
+    let mut user = snapshot(&repository.place.folder());
+    user.remove(Path::new(".git"));
+    user.retain(|path, _| !path.starts_with(".git"));
+    assert_eq!(back, user, "the worktree is as the task found it");
+    // What was proven stays proven, and what is handed over stays what it was.
+    assert_eq!(repository.place.show(&id)["outcome"], "verified");
+    let undo = went["undo"]["number"].as_u64().unwrap().to_string();
+    let text = repository.place.ok(&["rollback", &id, "--to", &undo]);
+    assert!(text.contains("undoes this") && text.contains("still hands over"), "{text}");
+    assert_eq!(snapshot(&worktree), done, "undone");
+    assert_eq!(repository.users(), before, "the user's things are untouched");
+}
+
+#[test]
+fn a_driven_task_goes_back_after_what_runs_in_it_was_stopped() {
+    let repository = Repository::new();
+    let more = "[workspace]\ncheckpoints = \"turns\"\n";
+    let steps = ["echo first > first", "while :; do date >> busy; done"];
+    let file = repository.task_file("t.toml", &steps, Some("true"), more);
+    let running = repository.place.start(&["run", file.to_str().unwrap()]);
+    let id = running.id.clone();
+    let worktree = repository.place.until(|| {
+        let path = repository.place.show(&id)["workspace"].as_str()?.to_owned();
+        Path::new(&path).join("busy").exists().then(|| PathBuf::from(path))
+    });
+    let went = repository.json(&["rollback", &id, "--to", "2"]);
+    assert!(went["process"].as_u64().is_some());
+    running.wait();
+    assert!(worktree.join("first").exists() && !worktree.join("busy").exists());
+    let types = repository.place.types(&id);
+    let place = |name: &str| types.iter().position(|kind| kind == name).unwrap();
+    assert!(place("roll_back_asked") < place("rolled_back"), "{types:?}");
+    let told = repository.place.ok(&["log", &id]);
+    assert!(told.contains("look again before you rely"), "the driver is told: {told}");
+    // The state in the middle of the loop was kept.
+    let undo = went["undo"]["number"].as_u64().unwrap().to_string();
+    let names = repository.place.ok(&["diff", &id, "--from", "2", "--to", &undo, "--name-only"]);
+    assert!(names.contains("busy"), "{names}");
+}
+
+/// A task that waits for a person, with one checkpoint and a change since.
+fn at_rest(repository: &Repository) -> (String, PathBuf) {
+    let run = ["run", "do it", "--driver", "user", "--check", "true"];
+    let ran = repository.place.run_with(&run, "shell echo u > u\n");
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    let id = repository.place.id();
+    let path = repository.place.show(&id)["workspace"].as_str().unwrap().to_owned();
+    let worktree = PathBuf::from(path);
+    assert!(worktree.join("u").exists());
+    (id, worktree)
+}
+
+#[test]
+fn a_task_at_rest_goes_back_and_nothing_else_of_it_goes_on() {
+    let repository = Repository::new();
+    let (id, worktree) = at_rest(&repository);
+    let went = repository.json(&["rollback", &id, "--to", "1"]);
+    assert_eq!(went["process"], Value::Null);
+    assert!(!worktree.join("u").exists());
+    let shown = repository.place.show(&id);
+    assert!(shown["outcome"].is_null() && shown["driven_by"].is_null(), "{shown}");
+    assert_eq!(shown["turns"], 1, "nothing was decided");
+    // It goes on from there.
+    let ran = repository.place.run_with(&["resume", &id], "shell test ! -e u\ndone\n");
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+}
+
+/// The command is journaled first: whoever takes the task up does what a crash left undone.
+#[test]
+fn a_roll_back_that_a_crash_cut_short_is_done_by_whoever_takes_the_task_up() {
+    for ended in [false, true] {
+        let repository = Repository::new();
+        let (id, worktree) = at_rest(&repository);
+        if ended {
+            repository.place.ok(&["cancel", &id]);
+        }
+        // Git cannot be started any more once the command is journaled: as good as a crash there.
+        let bin = repository.place.home().with_file_name("bin");
+        std::fs::create_dir(&bin).unwrap();
+        let path = std::env::var("PATH").unwrap();
+        let script = format!(
+            "#!/bin/sh\ncase \"$*\" in *fast-import*) kill -9 $PPID; exit 1;; esac\nPATH='{path}' exec git \"$@\"\n"
+        );
+        std::fs::write(bin.join("git"), script).unwrap();
+        std::fs::set_permissions(bin.join("git"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let killed = repository
+            .place
+            .command(&["rollback", &id, "--to", "1"])
+            .env("PATH", format!("{}:{path}", bin.display()))
+            .output()
+            .unwrap();
+        assert_eq!(killed.status.code(), None, "killed: {killed:?}");
+        assert!(worktree.join("u").exists(), "nothing was changed yet");
+        let export = repository.place.ok(&["journal", "export", &id]);
+        assert!(export.contains("roll_back"), "{export}");
+        repository.place.run_with(&["resume", &id], "");
+        assert!(!worktree.join("u").exists(), "ended {ended}: it was brought to its end");
+        let types = repository.place.types(&id);
+        assert!(types.iter().any(|kind| kind == "rolled_back"), "{types:?}");
+        let outcome = &repository.place.show(&id)["outcome"];
+        assert_eq!(outcome.as_str(), ended.then_some("cancelled"));
+    }
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused_by_name_and_nothing_changes() {
+    let repository = Repository::new();
+    let (id, worktree) = at_rest(&repository);
+    let made = std::process::Command::new("mkfifo").arg(worktree.join("pipe")).status().unwrap();
+    assert!(made.success());
+    let ran = repository.place.run(&["rollback", &id, "--to", "1"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("incomplete: pipe is a pipe"), "{}", ran.err);
+    assert!(worktree.join("u").exists() && worktree.join("pipe").exists());
+    std::fs::write(worktree.join(".gitignore"), "pipe\n").unwrap();
+    repository.place.ok(&["rollback", &id, "--to", "1", "--preview"]);
+    let large = std::fs::File::create(worktree.join("large")).unwrap();
+    large.set_len(3 << 20).unwrap();
+    let ran = repository
+        .place
+        .command(&["rollback", &id, "--to", "1"])
+        .env("DRIVETRAIN_MAX_FILE", "2MiB")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(said.contains("larger than 2 MiB") && said.contains("large (3 MiB)"), "{said}");
+}

@@ -1,0 +1,114 @@
+//! `worktrees`: what there is, and that taking away never loses anything.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::repository::{Repository, git};
+
+fn listed(repository: &Repository, id: &str) -> Value {
+    let listed = repository.json(&["worktrees"]);
+    let rows = listed["worktrees"].as_array().unwrap();
+    rows.iter().find(|row| row["task"] == id).cloned().unwrap_or(Value::Null)
+}
+
+#[test]
+fn a_worktree_goes_once_its_work_is_in_a_branch_and_not_before() {
+    let repository = Repository::new();
+    let (id, worktree) =
+        repository.task(&["echo n > new; mkdir ignored; echo i > ignored/i"], Some("test -e new"));
+    let row = listed(&repository, &id);
+    assert_eq!((&row["files"], &row["state"]), (&"unmerged".into(), &"verified".into()));
+    let said = repository.place.run(&["worktrees", "clean", &id]);
+    assert_eq!(said.code, 2);
+    assert!(said.out.contains("in no branch of yours"), "{}", said.out);
+    assert!(said.out.contains(&format!("drivetrain apply {id}")), "{}", said.out);
+    assert!(worktree.join("new").exists());
+    repository.place.ok(&["apply", &id]);
+    let dry = repository.place.ok(&["worktrees", "clean", "--dry-run"]);
+    assert!(dry.contains("would be taken away") && worktree.exists(), "{dry}");
+    assert!(repository.place.ok(&["worktrees", "clean", "--older-than", "7d"]).contains("nothing"));
+    // Work that came after is in no branch.
+    std::fs::write(worktree.join("late"), "late").unwrap();
+    let said = repository.place.run(&["worktrees", "clean", &id]);
+    assert_eq!(said.code, 2);
+    assert!(said.out.contains("in no checkpoint") && worktree.join("late").exists());
+    std::fs::remove_file(worktree.join("late")).unwrap();
+    repository.place.ok(&["worktrees", "clean"]);
+    assert!(!worktree.exists());
+    assert_eq!(repository.git(&["branch", "--list", "drivetrain/*"]), "");
+    assert_eq!(repository.git(&["worktree", "list"]).lines().count(), 1);
+    // The checkpoints are still there, until they are given up by name.
+    assert!(repository.place.ok(&["diff", &id, "--name-only"]).contains("A new"));
+    repository.place.ok(&["worktrees", "clean", &id, "--checkpoints"]);
+    assert!(!repository.place.home().join("checkpoints").join(format!("{id}.git")).exists());
+}
+
+#[test]
+fn commits_that_are_nowhere_else_keep_their_branch() {
+    let repository = Repository::new();
+    let commit =
+        "echo n > new; git add new; git -c user.name=w -c user.email=w@w.invalid commit -qm work";
+    let (id, worktree) = repository.task(&[commit], Some("test -e new"));
+    assert_eq!(listed(&repository, &id)["commits_only_here"], 1);
+    repository.place.ok(&["apply", &id]);
+    let said = repository.place.ok(&["worktrees", "clean", &id]);
+    assert!(said.contains("its branch stays"), "{said}");
+    assert!(!worktree.exists());
+    assert!(repository.git(&["branch", "--list", "drivetrain/*"]).contains(&id));
+}
+
+#[test]
+fn a_task_that_may_go_on_and_one_that_failed_keep_their_worktrees() {
+    let repository = Repository::new();
+    let (failed, _) = repository.task(&["echo n > new"], Some("false"));
+    let (open, _) = {
+        let run = ["run", "do it", "--driver", "user"];
+        assert_eq!(repository.place.run(&run).code, 13);
+        let ids = crate::repository::ids(&repository.place);
+        (ids.into_iter().find(|id| *id != failed).unwrap(), ())
+    };
+    let (unchanged, worktree) = repository.task(&["true"], None);
+    let said = repository.json(&["worktrees", "clean"]);
+    let removed: Vec<&str> = said["removed"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["task"].as_str().unwrap())
+        .collect();
+    assert_eq!(removed, [unchanged.as_str()]);
+    assert!(!worktree.exists());
+    let reasons = said["stayed"].to_string();
+    assert!(reasons.contains("the task has not ended") && reasons.contains(&open), "{reasons}");
+    assert!(reasons.contains("what it changed is in no branch"), "{reasons}");
+}
+
+/// Worktree removed, branch deleted, repository moved: all by hand.
+#[test]
+fn what_was_done_by_hand_is_named_and_breaks_nothing() {
+    let repository = Repository::new();
+    let (gone, worktree) = repository.task(&["echo n > new"], Some("test -e new"));
+    std::fs::remove_dir_all(&worktree).unwrap();
+    assert_eq!(listed(&repository, &gone)["files"], "gone");
+    assert!(repository.place.ok(&["diff", &gone, "--name-only"]).contains("A new"));
+    let ran = repository.place.run(&["rollback", &gone, "--to", "1"]);
+    assert!(ran.err.contains("is gone") && ran.err.contains("drivetrain fork"), "{}", ran.err);
+    assert_eq!(repository.json(&["apply", &gone])["how"], "committed");
+    git(&repository.place.folder(), &["worktree", "prune"]);
+    git(&repository.place.folder(), &["branch", "-D", &format!("drivetrain/{gone}")]);
+    repository.place.ok(&["worktrees", "clean", &gone]);
+    let (moved, _) = repository.task(&["echo m > more"], Some("test -e more"));
+    let aside = repository.place.folder().with_extension("aside");
+    std::fs::rename(repository.place.folder(), &aside).unwrap();
+    std::fs::create_dir(repository.place.folder()).unwrap();
+    let ran = repository.place.run(&["apply", &moved]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("put the repository back"), "{}", ran.err);
+    let ran = repository.place.run(&["worktrees", "clean", &moved]);
+    assert_eq!(ran.code, 2, "{}", ran.out);
+    assert!(repository.place.ok(&["diff", &moved, "--name-only"]).contains("A more"));
+    std::fs::remove_dir(repository.place.folder()).unwrap();
+    std::fs::rename(&aside, repository.place.folder()).unwrap();
+    assert_eq!(repository.json(&["apply", &moved])["how"], "committed");
+    assert!(Path::new(&repository.place.folder()).join("more").exists());
+}
