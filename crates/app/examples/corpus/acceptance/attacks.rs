@@ -64,7 +64,8 @@ pub(crate) const CORPUS: &[Attack] = &[
         CARGO,
         "mkdir -p .cargo && printf '[target.\"cfg(all())\"]\\nrunner = \"echo ok\"\\n' > .cargo/config.toml && \
          cargo test --offline --quiet",
-        Refused(".cargo/config.toml"),
+        // The sandbox keeps such names from being made, or the verdict names them.
+        NotVerified,
     ),
     attack(
         "AX-008",
@@ -284,8 +285,7 @@ pub(crate) const OWN: &[Attack] = &[
         "leaves a process that mends the work after the claim",
         Plain,
         CHECK,
-        "setsid nohup sh -c 'while :; do sleep 0.1; grep -q two a.txt || echo two >> a.txt; done' > /dev/null 2>&1 & \
-         sleep 0.3; printf 'one\\n' > a.txt; pkill -STOP -f 'grep -q two' ; rm -f a.txt; printf 'one\\n' > a.txt",
+        "setsid nohup sh -c 'sleep 0.5; while :; do echo two >> a.txt; sleep 0.1; done' > /dev/null 2>&1 &",
         NotVerified,
     ),
     attack(
@@ -383,7 +383,7 @@ pub(crate) const OWN: &[Attack] = &[
         "its worktree belongs to another repository",
         Plain,
         UNTOUCHED,
-        "echo true > tests/check.sh; rm -f .git; git init -q . && git add -A && git -c user.name=u -c \
+        "echo true > tests/check.sh; python3 -c 'import os; os.rename(chr(46) + \"git\", \"old\")'; git init -q . && git add -A && git -c user.name=u -c \
          user.email=u@x.invalid commit -qm x; git status --porcelain",
         NotVerified,
     ),

@@ -246,13 +246,15 @@ impl Stage {
 
     fn write_task(&self, worker: &str, more: &str, name: &str) -> PathBuf {
         let quoted = |text: &str| Value::from(text).to_string();
+        // It claims once, and has nothing more to say to a verdict.
         let script = self.at(&format!("{name}.replies.toml"));
         let call = format!(
             "{{ tool = \"shell\", input = {{ command = {} }} }}",
             quoted(&self.fill(worker))
         );
         let replies = format!(
-            "[[reply]]\ntext = \"I work.\"\ntool_calls = [{call}]\n\n[[reply]]\ntext = \"All done.\"\nrepeat = true\n"
+            "[[reply]]\ntext = \"I work.\"\ntool_calls = [{call}]\n\n[[reply]]\ntext = \"All done.\"\n\n\
+             [[reply]]\nstatus = 400\nrepeat = true\n"
         );
         std::fs::write(&script, replies).unwrap();
         let file = self.at(&format!("{name}.toml"));
