@@ -165,7 +165,7 @@ pub fn apply(wish: &Wish<'_>, state_home: &Path, cancel: &Cancel) -> Result<Appl
     let begun = wish.workspace.base.clone().unwrap_or(origin.base);
     let checkout = Checkout::open(repository, wish)?;
     if let Some(note) = Note::read(wish.task, state_home).filter(|note| note.frozen == wish.frozen)
-        && let Some(applied) = checkout.from_before(wish, &note, state_home)?
+        && let Some(applied) = checkout.taken_up(wish, &note, state_home)?
     {
         return Ok(applied);
     }
