@@ -1,5 +1,7 @@
 //! The command line as data: every command with its help and examples. Nothing is done here.
 
+mod checks;
+mod queue;
 mod race;
 
 use std::path::PathBuf;
@@ -9,6 +11,8 @@ use machine::id::CallId;
 use machine::policy::budget::Budget;
 use machine::time::Span;
 
+pub(crate) use checks::CheckArgs;
+pub(crate) use queue::{QueueAddArgs, QueueCmd, QueueRunArgs};
 pub(crate) use race::{Named, RaceArgs};
 
 /// The whole command line.
@@ -139,6 +143,18 @@ EXAMPLES:
   drivetrain race --resume 7k3
   drivetrain race task.toml --drivers a/b,c/d --json | jq 'select(.type == \"race_finished\")'")]
     Race(RaceArgs),
+
+    /// Put verified tasks into a branch, one at a time
+    ///
+    /// Each change is put on the tip of its branch in a folder of our own, the criteria of its task run on both together,
+    /// and only then the branch is moved. What collides or fails goes back to its task, which is reopened with the
+    /// failure: `drivetrain resume ID` goes on with it.
+    #[command(
+        subcommand,
+        after_long_help = "EXAMPLES:\n  drivetrain queue add 7k3 9f2\n  drivetrain queue list\n  \
+        drivetrain queue run\n  drivetrain queue run --watch\n  drivetrain queue drop 9f2"
+    )]
+    Queue(QueueCmd),
 
     /// Go on with a task that was interrupted, paused or put to rest
     ///
@@ -669,9 +685,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["workflow", "driver"])]
     pub(crate) agent: Option<String>,
 
-    /// A command that must succeed before the task counts as done (repeatable)
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) check: Vec<String>,
+    #[command(flatten)]
+    pub(crate) check: CheckArgs,
 
     #[command(flatten)]
     pub(crate) limits: Limits,
@@ -702,12 +717,11 @@ pub(crate) struct ChatArgs {
     pub(crate) model: Option<String>,
 
     /// Go on with this chat; --model hands it to another model
-    #[arg(long, value_name = "ID", conflicts_with_all = ["check", "max_steps", "Limits", "PlaceArgs", "WallArgs"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["CheckArgs", "max_steps", "Limits", "PlaceArgs", "WallArgs"])]
     pub(crate) resume: Option<String>,
 
-    /// A command that must succeed when you say /done (repeatable)
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) check: Vec<String>,
+    #[command(flatten)]
+    pub(crate) check: CheckArgs,
 
     /// How often the model may be asked between two of your lines; 10 if left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -744,10 +758,6 @@ pub(crate) struct PlaceArgs {
     /// Work in a git worktree of its own; the default in a repository
     #[arg(long, help_heading = "Workspace")]
     pub(crate) worktree: bool,
-
-    /// Every command that checks must fail on the files as they were before, and pass on the result
-    #[arg(long, help_heading = "Acceptance")]
-    pub(crate) red_first: bool,
 
     /// Let the project's own files count for this task, without trusting them for good
     #[arg(long, help_heading = "Workspace")]

@@ -506,6 +506,9 @@ fn pass_on(event: &Event, news: &Sender<News>, shown: &Shown) {
             asked(Ask::InDoubt { call: *call, tool: tool.clone(), input: Arc::clone(input) })
         }
         EventKind::DecisionAwaited { prompt } => asked(Ask::Decision { prompt: prompt.clone() }),
+        EventKind::Escalated { cause, reason } => {
+            asked(Ask::Escalation { cause: cause.clone(), reason: reason.clone() })
+        }
         EventKind::ApprovalDecided { call, .. }
         | EventKind::ToolEnded { call, .. }
         | EventKind::CallResolved { call, .. } => {

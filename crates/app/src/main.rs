@@ -71,6 +71,7 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
         Cmd::Run(args) => commands::run::run(args, json),
         Cmd::Chat(args) => commands::chat::run(args, json),
         Cmd::Race(args) => commands::race::run(args, json),
+        Cmd::Queue(command) => commands::queue::run(command, json),
         Cmd::Resume(args) => commands::resume::run(args, json),
         Cmd::List(args) => commands::list::run(args, json),
         Cmd::Show(args) => commands::show::run(&args.id, json),

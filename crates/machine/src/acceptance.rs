@@ -2,6 +2,8 @@
 //! of, which commands check a project, and what a judge is asked and may answer.
 
 pub mod count;
+pub mod detect;
 pub mod framework;
 pub mod judge;
+pub mod plugin;
 pub mod touched;

@@ -9,6 +9,8 @@ mod decider;
 mod gate;
 mod judge;
 mod model_call;
+mod progress;
+mod recovery;
 mod reopen;
 pub mod request;
 mod rollback;

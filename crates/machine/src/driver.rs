@@ -136,10 +136,22 @@ pub enum Fact<'a> {
     Consulted(Result<&'a Value, &'a str>),
     /// The model answered, or could not.
     Replied(Result<&'a Reply, &'a ModelFailure>),
+    /// The loop has it try again after a failure, of which it has been told.
+    Retry(&'a Retry),
     /// The agent was told what it was asked, in the conversation of this id, where that is known.
     AgentTook(Option<&'a str>),
     /// The agent's turn ended, or there is no agent (the error says why).
     AgentEnded(Result<&'a AgentTurn, &'a str>),
+}
+
+/// How a driver is to try again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// What failed, for whoever begins without knowing it.
+    pub why: String,
+    /// Whether it begins anew: a new conversation with the goal and what failed, or the first step. People's notes
+    /// are kept.
+    pub fresh: bool,
 }
 
 /// What a worker is told about a claim that did not hold.

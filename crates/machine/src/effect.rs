@@ -135,6 +135,8 @@ pub enum Effect {
     Verify {
         /// Answered by `Verified`.
         id: EffectId,
+        /// The task's goal, for plugins that check.
+        goal: String,
         /// As frozen at the start.
         criteria: Vec<Criterion>,
         /// Where the worker worked.

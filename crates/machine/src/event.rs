@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::agent::AgentEnd;
+use crate::cause::Cause;
 use crate::driver::Note;
 use crate::id::{CallId, TaskId};
 use crate::message::{StopReason, Usage};
@@ -13,6 +14,7 @@ use crate::policy::budget::{Budget, Exhausted, Spend};
 use crate::policy::call_hash::CallHash;
 use crate::policy::grant::Scope;
 use crate::policy::permission::{Decide, Layer};
+use crate::policy::recovery::Rung;
 use crate::policy::sandbox::Level;
 use crate::task::{CriterionResult, Outcome, ProjectFile, Workspace};
 use crate::time::Timestamp;
@@ -394,6 +396,41 @@ pub enum EventKind {
         /// How many criteria failed.
         failed: usize,
     },
+    /// Something is tried after a failure. That a failed verdict goes back to the driver is told by that event alone.
+    RecoveryChosen {
+        /// What failed.
+        cause: Cause,
+        /// What is tried.
+        action: Rung,
+        /// The how-manieth failure of this kind in a row it is.
+        attempt: u32,
+        /// What happened, for a person.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+    },
+    /// A person is asked what to do about a failure.
+    Escalated {
+        /// What failed.
+        cause: Cause,
+        /// What happened, for a person.
+        reason: String,
+    },
+    /// How far the task is, every so many turns.
+    Progress {
+        /// Turns so far.
+        turn: u64,
+        /// What was spent.
+        spend: Spend,
+        /// Whether the files are others than at the last report; absent if no checkpoint says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        changed: Option<bool>,
+        /// Calls since the last report that may have changed something.
+        changes: u64,
+        /// The criteria as the last verdict left them.
+        criteria: Vec<CriterionState>,
+        /// The last calls, oldest first.
+        actions: Vec<String>,
+    },
     /// A limit was reached.
     BudgetExhausted {
         /// Every axis that was.
@@ -422,5 +459,17 @@ pub enum EventKind {
         /// How strong the walls around its processes were.
         #[serde(default)]
         sandbox: Level,
+        /// Why, for a script; absent if it went well.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<Cause>,
     },
+}
+
+/// A criterion as the last verdict left it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CriterionState {
+    /// The criterion in one line.
+    pub title: String,
+    /// Whether it passed.
+    pub passed: bool,
 }

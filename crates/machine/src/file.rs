@@ -4,12 +4,14 @@
 //! of each part (`source`), the data is checked key by key (`check`), and each problem is shown at its place
 //! as a [`SourceError`]. Drivers use the same checks for a configuration that has no file.
 
+pub mod agent;
 pub(crate) mod check;
 mod deciders;
 pub mod mcp;
 pub mod plugin;
 pub mod policy;
 pub mod policy_rule;
+mod recovery;
 pub mod sandbox;
 mod source;
 pub mod task;

@@ -7,6 +7,7 @@
 pub mod acceptance;
 mod activity;
 pub mod agent;
+pub mod cause;
 pub mod contest;
 pub mod driver;
 pub mod effect;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::cause::Cause;
 use crate::driver::{DriverSlot, Note, NoteKind};
 use crate::event::EventKind;
 use crate::id::CallId;
@@ -51,6 +52,8 @@ impl Step<'_> {
         }
         self.state.data.attachment = Some(Attachment { owner, attended, draining: false });
         self.event(|| EventKind::Attached { owner, attended });
+        // Nobody knows who was at the files while nobody drove the task.
+        self.note_change();
         self.reissue();
     }
 
@@ -70,6 +73,7 @@ impl Step<'_> {
         if self.is_finished() {
             return;
         }
+        let cause = Some(self.waiting_cause());
         let (spend, sandbox) = (self.state.data.spend.clone(), self.state.data.spec.sandbox.level);
         self.event(|| EventKind::TaskFinished {
             outcome: Outcome::Waiting,
@@ -77,6 +81,7 @@ impl Step<'_> {
             reason,
             spend,
             sandbox,
+            cause,
         });
     }
 
@@ -162,6 +167,7 @@ impl Step<'_> {
                 Pending::Deadline | Pending::Workspace | Pending::Tools | Pending::Restore
             )
         });
+        self.state.data.retry_at = None;
         self.abort_calls("interrupted by the operator");
         match self.state.data.phase {
             Phase::Consulting { .. }
@@ -170,6 +176,7 @@ impl Step<'_> {
             | Phase::Verifying { .. }
             | Phase::Judging(_)
             | Phase::Waiting(_) => self.state.data.phase = Phase::Ready,
+            Phase::Escalated { .. } => self.go_on(),
             // Files that are half way between two states are nobody's wish: that is brought to its end.
             Phase::RollingBack { .. }
             | Phase::New
@@ -248,6 +255,8 @@ impl Step<'_> {
         }
         self.state.data.successor = Some(driver);
         self.state.data.held = None;
+        self.state.data.retry_at = None;
+        self.state.data.course.trouble = None;
         // What the former driver waits for no longer matters; calls under way end first.
         if matches!(
             self.state.data.phase,
@@ -257,6 +266,7 @@ impl Step<'_> {
                 | Phase::Checkpointing { .. }
                 | Phase::Verifying { .. }
                 | Phase::Judging(_)
+                | Phase::Escalated { .. }
         ) {
             self.close_requests("somebody else decides");
             self.stop(|pending| !matches!(pending, Pending::Deadline));
@@ -272,7 +282,9 @@ impl Step<'_> {
                 driver.live.inherit(&self.state.driver.save());
                 let from = std::mem::replace(&mut self.state.driver, driver).name;
                 let model = spec.config["model"].as_str().map(str::to_owned);
+                let former = from.clone();
                 self.event(|| EventKind::DriverChanged { from, to: spec.name, model });
+                self.brief_successor(&former);
             }
             // It was made once already, when the hand-over was accepted, from the same plain data.
             Err(reason) => self.finish(Outcome::Failed, reason),
@@ -293,16 +305,28 @@ impl Step<'_> {
             .iter()
             .map(|a| format!("{} = {} reached ({})", a.axis, a.limit, a.spent))
             .collect();
+        let cause = Cause::Budget { axes: axes.iter().map(|axis| axis.axis.clone()).collect() };
         self.event(|| EventKind::BudgetExhausted { axes });
         self.close_requests("the budget was exhausted");
         self.end_calls(Status::Aborted, "the budget was exhausted", |call| {
             matches!(call.status, CallStatus::Running { .. })
         });
-        self.finish(Outcome::BudgetExhausted, words.join(", "));
+        self.finish_because(Outcome::BudgetExhausted, words.join(", "), Some(cause));
+    }
+
+    /// Ends the task by the cause that its phase tells.
+    pub(crate) fn finish(&mut self, outcome: Outcome, reason: String) {
+        let cause = self.cause_of(outcome);
+        self.finish_because(outcome, reason, cause);
     }
 
     /// Ends the task: nothing stays outstanding.
-    pub(crate) fn finish(&mut self, outcome: Outcome, reason: String) {
+    pub(crate) fn finish_because(
+        &mut self,
+        outcome: Outcome,
+        reason: String,
+        cause: Option<Cause>,
+    ) {
         self.stop(|_| true);
         self.forget_deciders();
         if outcome != Outcome::BudgetExhausted {
@@ -312,7 +336,8 @@ impl Step<'_> {
         }
         self.state.data.attachment = None;
         self.state.data.tools_open = false;
-        self.state.data.phase = Phase::Finished { outcome, reason: reason.clone() };
+        self.state.data.phase =
+            Phase::Finished { outcome, reason: reason.clone(), cause: cause.clone() };
         let (spend, sandbox) = (self.state.data.spend.clone(), self.state.data.spec.sandbox.level);
         self.event(|| EventKind::TaskFinished {
             outcome,
@@ -320,6 +345,7 @@ impl Step<'_> {
             reason,
             spend,
             sandbox,
+            cause,
         });
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::id::TaskId;
-use crate::task::CriterionResult;
+use crate::task::{CriterionResult, Outcome};
 use crate::time::Timestamp;
 use crate::verdict::Checkpoint;
 
@@ -79,15 +79,8 @@ pub struct Entry {
 pub enum Stage {
     /// It waits for its turn.
     Waiting,
-    /// Verified on the branch's tip; the branch is just being moved, or a crash hid whether it was.
-    Advancing {
-        /// The tip it was verified on.
-        onto: String,
-        /// The commit that the branch is moved to.
-        commit: String,
-        /// The hash of its files.
-        tree: String,
-    },
+    /// It is being integrated, or was when a process died.
+    Integrating,
     /// It is in the branch.
     Integrated {
         /// The commit.
@@ -121,7 +114,7 @@ impl Stage {
     pub fn word(&self) -> &'static str {
         match self {
             Stage::Waiting => "waiting",
-            Stage::Advancing { .. } => "advancing",
+            Stage::Integrating => "integrating",
             Stage::Integrated { .. } => "integrated",
             Stage::Reopened { .. } => "reopened",
             Stage::Refused { .. } => "refused",
@@ -131,7 +124,7 @@ impl Stage {
 
     /// Whether something is still to be done about it.
     pub fn is_open(&self) -> bool {
-        matches!(self, Stage::Waiting | Stage::Advancing { .. })
+        matches!(self, Stage::Waiting | Stage::Integrating)
     }
 }
 
@@ -173,7 +166,7 @@ impl Queue {
                 entry.stage = Stage::Dropped { at: now };
                 Ok(())
             }
-            Some(_) => Err(format!("task {task} is just being put into its branch")),
+            Some(_) => Err(format!("task {task} is being integrated, or was when a process died")),
             None => Err(format!("task {task} does not wait in the queue")),
         }
     }
@@ -192,7 +185,7 @@ impl Queue {
     /// Who is next: first whatever a crash left in the middle, then the first that waits and whose branch is not held up.
     pub fn next(&self, held: &BTreeSet<Lane>) -> Option<&Entry> {
         let free = || self.entries.iter().filter(|entry| !held.contains(&entry.lane));
-        let left = free().find(|entry| matches!(entry.stage, Stage::Advancing { .. }));
+        let left = free().find(|entry| entry.stage == Stage::Integrating);
         left.or_else(|| free().find(|entry| entry.stage == Stage::Waiting))
     }
 
@@ -300,6 +293,24 @@ pub fn follow(tried: Tried, branch: &str, moves: u32) -> Follow {
     }
 }
 
+/// What becomes of an entry whose task is not verified when its turn comes. If it was being integrated when a process died,
+/// it was reopened and nobody could say so any more.
+pub fn unfit(stage: &Stage, reason: String, at: Timestamp) -> Stage {
+    match stage {
+        Stage::Integrating => Stage::Reopened { reason, at },
+        _ => Stage::Refused { reason, at },
+    }
+}
+
+/// The exit code of a run over the queue.
+pub fn exit_code(sent_back: usize, held: usize) -> u8 {
+    match (sent_back, held) {
+        (0, 0) => 0,
+        (0, _) => Outcome::Waiting.exit_code(),
+        _ => Outcome::Failed.exit_code(),
+    }
+}
+
 /// A collision as a criterion that failed: what a driver understands already.
 fn collision(branch: &str, paths: &[String]) -> (String, CriterionResult) {
     let named: Vec<&str> = paths.iter().take(20).map(String::as_str).collect();
@@ -315,20 +326,6 @@ fn collision(branch: &str, paths: &[String]) -> (String, CriterionResult) {
     );
     let title = format!("the change fits on {branch}");
     (reason, CriterionResult { title, passed: false, evidence, ..CriterionResult::default() })
-}
-
-/// What is to be done about an entry that a crash left while its branch was being moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
-    /// The branch has the commit: only the notes are missing.
-    Note,
-    /// It has not: it waits for its turn again.
-    Wait,
-}
-
-/// What a crash left, by what the branch says.
-pub fn left(branch_has_commit: bool) -> Left {
-    if branch_has_commit { Left::Note } else { Left::Wait }
 }
 
 #[cfg(test)]

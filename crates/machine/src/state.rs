@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::acceptance::judge::Judging;
 use crate::activity::request::Requests;
+use crate::cause::Cause;
 use crate::contest::Proof;
 use crate::driver::{
     Action, Consultation, Decision, Driver, DriverSlot, Fact, Note, Registry, SavedDriver,
@@ -20,6 +21,7 @@ use crate::policy::budget::{Budget, Spend};
 use crate::policy::call_hash::CallHash;
 use crate::policy::grant::Grant;
 use crate::policy::permission::Judgement;
+use crate::policy::recovery::Course;
 use crate::policy::retry::LONGEST_SITTING;
 use crate::policy::shortcut::Denial;
 use crate::policy::stuck::Streak;
@@ -111,12 +113,18 @@ pub struct Data {
     /// Failed answers of the model to the question that is being asked.
     #[serde(default)]
     pub model_failures: u32,
+    /// The wait that ends then.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub retry_wait: Span,
     /// How long that question waited by rules of our own.
     #[serde(default, skip_serializing_if = "is_none")]
     pub model_waited: Span,
     /// When that question is asked again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
+    /// What was tried after failures, and what comes over and over.
+    #[serde(default, skip_serializing_if = "Course::is_default")]
+    pub course: Course,
     /// Questions to models so far; the same one, asked again, counts once.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub questions: u64,
@@ -200,12 +208,22 @@ pub enum Phase {
         /// The name of the checkpoint.
         to: String,
     },
+    /// A person is asked what to do about a failure.
+    Escalated {
+        /// What failed.
+        cause: Cause,
+        /// What happened, for a person.
+        reason: String,
+    },
     /// It ended.
     Finished {
         /// How.
         outcome: Outcome,
         /// Why, for a person.
         reason: String,
+        /// Why, for a script; absent if it went well.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<Cause>,
     },
 }
 
@@ -260,6 +278,9 @@ pub struct Call {
     pub status: CallStatus,
     /// Whether the driver was told of its end.
     pub delivered: bool,
+    /// When its last attempt began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began: Option<Timestamp>,
     /// The key of the worker that asked for it through the gate and waits for its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
@@ -396,6 +417,13 @@ pub enum Ask {
         /// Its parameters.
         input: Arc<Value>,
     },
+    /// Is it to go on after a failure?
+    Escalation {
+        /// What failed.
+        cause: Cause,
+        /// What happened.
+        reason: String,
+    },
     /// What is the next move?
     Decision {
         /// What is expected.
@@ -425,6 +453,7 @@ impl State {
             workspace: crate::task::WorkspaceSpec::default(),
             policy: crate::policy::permission::Policy::default(),
             sandbox: crate::policy::sandbox::SandboxSpec::default(),
+            recovery: crate::policy::recovery::Recovery::default(),
             folder: String::new(),
             servers: Vec::new(),
             files: Vec::new(),
@@ -463,6 +492,8 @@ impl State {
                 model_failures: 0,
                 model_waited: Span::default(),
                 retry_at: None,
+                retry_wait: Span::default(),
+                course: Course::default(),
                 questions: 0,
                 unpaid: BTreeSet::new(),
                 grants: Vec::new(),
@@ -534,7 +565,7 @@ impl State {
 
     /// What the task waits for or how it ended.
     pub fn standing(&self) -> Standing {
-        if let Phase::Finished { outcome, reason } = &self.data.phase {
+        if let Phase::Finished { outcome, reason, .. } = &self.data.phase {
             return Standing::Finished { outcome: *outcome, reason: reason.clone() };
         }
         if self.asks_somebody() && (!self.is_busy() || self.is_held_up()) {
@@ -551,6 +582,9 @@ impl State {
         let mut asks: Vec<Ask> = self.data.calls.iter().filter_map(Call::ask).collect();
         if let Phase::Waiting(Wait::Person { prompt }) = &self.data.phase {
             asks.push(Ask::Decision { prompt: prompt.clone() });
+        }
+        if let Phase::Escalated { cause, reason } = &self.data.phase {
+            asks.push(Ask::Escalation { cause: cause.clone(), reason: reason.clone() });
         }
         asks
     }
@@ -570,6 +604,9 @@ impl State {
 
     /// Why a process lets go of a task that has not ended, for a person.
     pub fn release_reason(&self) -> String {
+        if let Phase::Escalated { reason, .. } = &self.data.phase {
+            return format!("a person is asked what to do: {reason}");
+        }
         match self.rests_until(self.data.clock) {
             Some(at) => {
                 let seconds = at.since(self.data.clock).0.div_ceil(1000);
@@ -585,6 +622,8 @@ impl State {
         self.data
             .retry_at
             .filter(|_| matches!(self.data.phase, Phase::Consulting { .. }))
+            // A clock that was set back says nothing about how long it has waited.
+            .filter(|_| now >= self.data.clock)
             .filter(|at| at.since(now) > LONGEST_SITTING && self.data.pending.values().all(waits))
     }
 
@@ -602,7 +641,7 @@ impl State {
     }
 
     fn asks_somebody(&self) -> bool {
-        matches!(self.data.phase, Phase::Waiting(Wait::Person { .. }))
+        matches!(self.data.phase, Phase::Waiting(Wait::Person { .. }) | Phase::Escalated { .. })
             || self.data.calls.iter().any(|call| match call.status {
                 CallStatus::AwaitingApproval { .. }
                 | CallStatus::AwaitingAnswer

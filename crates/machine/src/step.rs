@@ -53,6 +53,34 @@ impl Step<'_> {
                 "the task has not been started: expected a start first"
             });
         }
+        let steps_in = matches!(
+            command,
+            Command::Interrupt { .. }
+                | Command::Steer { .. }
+                | Command::FollowUp { .. }
+                | Command::Raise(_)
+                | Command::Tell { .. }
+                | Command::RollBack { .. }
+                | Command::Reopen { .. }
+                | Command::HandOver(_)
+        );
+        let approved = match &command {
+            Command::Approve { call, .. } => Some(*call),
+            _ => None,
+        };
+        self.on_fitting_command(command);
+        if self.output.rejected.is_some() {
+            return;
+        }
+        if steps_in {
+            self.begin_anew();
+        }
+        if let Some(call) = approved {
+            self.forget_denials(call);
+        }
+    }
+
+    fn on_fitting_command(&mut self, command: Command) {
         match command {
             Command::Start(spec) => self.on_start(*spec),
             Command::Attach { owner, attended } => self.on_attach(owner, attended),

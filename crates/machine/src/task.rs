@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::contest::Contest;
 use crate::policy::budget::Budget;
 use crate::policy::permission::Policy;
+use crate::policy::recovery::Recovery;
 use crate::policy::sandbox::SandboxSpec;
 use crate::server::ServerSpec;
 use crate::time::Span;
@@ -33,6 +34,9 @@ pub struct TaskSpec {
     /// The walls around every process that it starts.
     #[serde(default, skip_serializing_if = "SandboxSpec::is_default")]
     pub sandbox: SandboxSpec,
+    /// What follows a failed turn, and when going on is no longer progress.
+    #[serde(default, skip_serializing_if = "Recovery::is_default")]
+    pub recovery: Recovery,
     /// The folder the task was started in, absolute.
     pub folder: String,
     /// Servers that bring tools of their own; from files that were trusted when the task was started.
@@ -151,6 +155,22 @@ pub enum Criterion {
     },
 }
 
+/// What a criterion is, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CriterionKind {
+    /// A command.
+    Shell,
+    /// A file.
+    File,
+    /// Something that drivetrain itself, or a plugin, looks at.
+    Custom,
+    /// A model's opinion.
+    Judge,
+    /// Paths that must be as they were.
+    Protect,
+}
+
 /// A criterion that is no command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "snake_case")]
@@ -213,6 +233,17 @@ impl Criterion {
             timeout: default_check_timeout(),
             repeat: 1,
             red_first: false,
+        }
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> CriterionKind {
+        match self {
+            Criterion::Shell { .. } => CriterionKind::Shell,
+            Criterion::File { .. } => CriterionKind::File,
+            Criterion::Custom(_) => CriterionKind::Custom,
+            Criterion::Judge { .. } => CriterionKind::Judge,
+            Criterion::Protect { .. } => CriterionKind::Protect,
         }
     }
 

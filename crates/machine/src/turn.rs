@@ -22,6 +22,9 @@ impl Step<'_> {
             if !forbidden.is_empty() && !matches!(self.state.data.phase, Phase::New) {
                 return self.exhaust(forbidden);
             }
+            if self.look_back() {
+                continue;
+            }
             match &self.state.data.phase {
                 Phase::New | Phase::Finished { .. } => return,
                 Phase::OpeningWorkspace | Phase::KeepingBase | Phase::OpeningTools => return,
@@ -39,6 +42,8 @@ impl Step<'_> {
                     }
                 }
                 Phase::Waiting(_) if self.state.data.notes.is_empty() => return,
+                Phase::Escalated { .. } if self.state.data.notes.is_empty() => return,
+                Phase::Escalated { .. } => self.go_on(),
                 Phase::Waiting(_) => {
                     self.stop(|pending| *pending == crate::state::Pending::Alarm);
                     self.state.data.phase = Phase::Ready;
@@ -97,6 +102,9 @@ impl Step<'_> {
     }
 
     fn apply(&mut self, decision: Decision) {
+        if !matches!(decision, Decision::Consult(_) | Decision::GiveUp { .. }) {
+            self.state.data.course.trouble = None;
+        }
         match decision {
             Decision::Act(actions) if actions.is_empty() => {
                 let reason = format!(
@@ -116,7 +124,7 @@ impl Step<'_> {
             }
             Decision::Claim { summary } => self.on_claim(summary),
             Decision::GiveUp { reason, stuck } => {
-                self.finish(if stuck { Outcome::Stuck } else { Outcome::Failed }, reason);
+                self.on_give_up(reason, stuck);
             }
         }
     }
@@ -145,6 +153,7 @@ impl Step<'_> {
                 action,
                 status: CallStatus::Queued { approved: false, repeated: false, by: String::new() },
                 delivered: false,
+                began: None,
                 request: None,
                 agent: None,
             });
@@ -228,9 +237,11 @@ impl Step<'_> {
             return;
         }
         self.deliver_results();
+        self.note_turn_ended();
         self.state.data.calls.clear();
         let turn = self.state.data.spend.turns;
         self.event(|| EventKind::TurnEnded { turn });
+        self.tell_progress();
     }
 
     fn deliver_notes(&mut self) {
@@ -269,6 +280,9 @@ impl Step<'_> {
     pub(crate) fn on_tell(&mut self, line: String) {
         if self.is_finished() {
             return self.reject(self.ended());
+        }
+        if matches!(self.state.data.phase, Phase::Escalated { .. }) {
+            return self.on_escalation_answered(&line);
         }
         if !matches!(self.state.data.phase, Phase::Waiting(Wait::Person { .. })) {
             return self.reject("nobody asked for a decision: the task does not wait for one");

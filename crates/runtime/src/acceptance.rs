@@ -10,7 +10,12 @@ mod copy;
 mod difference;
 mod environment;
 mod file;
+mod git_clean;
+mod plugin;
 mod repository;
+mod sides;
+mod tests_count;
+mod touched;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -33,6 +38,8 @@ pub(crate) use difference::Difference;
 pub struct Claim<'a> {
     /// The task's id.
     pub task: &'a str,
+    /// The task's goal.
+    pub goal: &'a str,
     /// As frozen at the start.
     pub criteria: &'a [Criterion],
     /// Where the worker worked.
@@ -96,7 +103,7 @@ pub fn verify(
             });
         }
     }
-    let Difference { changes, lines, patch } = ground.difference;
+    let Difference { changes, lines, patch, .. } = ground.difference;
     Ok(Verdict {
         results: results.into_iter().flatten().collect(),
         place: match &ground.files {
@@ -162,6 +169,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) context: Context<'a>,
     /// What differs between the base and what was handed over; empty without a base.
     pub(crate) difference: Difference,
+    /// Why it is not known what differs, if it is not.
+    compared: Result<(), String>,
     files: Files,
 }
 
@@ -183,7 +192,8 @@ impl<'a> Ground<'a> {
         };
         let Some(frozen) = claim.frozen else {
             let files = Files::Workspace { folder: PathBuf::from(path) };
-            return Ok(Ground { context, difference: Difference::default(), files });
+            let (difference, compared) = Ground::look(&context);
+            return Ok(Ground { context, difference, compared, files });
         };
         let scratch = Scratch::new(context.places.checkouts, claim.task)?;
         let all = claim.criteria.iter().map(uses);
@@ -193,11 +203,22 @@ impl<'a> Ground<'a> {
             base: claim.base.map(|base| Checkout::new(&scratch.0, "base", &base.name, before)),
             _scratch: scratch,
         };
-        let difference = match claim.base {
-            Some(base) => Difference::between(&context, &base.name, &frozen.name)?,
-            None => Difference::default(),
+        let (difference, compared) = match claim.base {
+            Some(base) => (Difference::between(&context, &base.name, &frozen.name)?, Ok(())),
+            None => Ground::look(&context),
         };
-        Ok(Ground { context, difference, files })
+        Ok(Ground { context, difference, compared, files })
+    }
+
+    /// What differs where no checkpoint of the base was kept: looked at only if a criterion asks.
+    fn look(context: &Context<'_>) -> (Difference, Result<(), String>) {
+        if !context.claim.criteria.iter().any(touched::concerns) {
+            return (Difference::default(), Ok(()));
+        }
+        match sides::Sides::of(context).and_then(|sides| sides.difference()) {
+            Ok(difference) => (difference, Ok(())),
+            Err(reason) => (Difference::default(), Err(reason)),
+        }
     }
 
     fn place(&self) -> Place {
@@ -224,9 +245,29 @@ impl<'a> Ground<'a> {
                 let root = self.root(Tree::HandedOver)?;
                 Ok(file::check(path, pattern.as_deref(), *forbidden, &root).into())
             }
-            Criterion::Custom(_) | Criterion::Judge { .. } | Criterion::Protect { .. } => {
-                Err(Trouble::Failed("nothing here can check this criterion".to_owned()))
+            Criterion::Protect { paths, framework } => {
+                touched::check(self, |touching| touching.protected(paths, *framework))
             }
+            // A model is asked by the loop, once everything else has passed.
+            Criterion::Judge { .. } => Err(Trouble::Failed("not asked yet".to_owned())),
+            Criterion::Custom(check) => self.check_custom(check),
+        }
+    }
+
+    fn check_custom(&mut self, check: &CustomCheck) -> Result<CriterionResult, Trouble> {
+        match check {
+            CustomCheck::GitClean => git_clean::check(self),
+            CustomCheck::NoPathsTouched { paths } => {
+                touched::check(self, |touching| touching.none_of(paths))
+            }
+            CustomCheck::OnlyPathsTouched { paths } => {
+                touched::check(self, |touching| touching.only(paths))
+            }
+            CustomCheck::MaxDiffLines { lines } => touched::check_lines(self, *lines),
+            CustomCheck::TestsNotFewer { command, timeout } => {
+                tests_count::check(self, command, *timeout)
+            }
+            CustomCheck::Plugin { plugin, config } => plugin::check(self, plugin, config),
         }
     }
 

@@ -14,13 +14,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use machine::task::Workspace;
+use machine::verdict::Checkpoint;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Content, Store};
 use crate::process::Cancel;
 use crate::workspace::{Repository, absolute, check_task, origin};
 use checkout::Checkout;
-use scratch::Scratch;
+use scratch::{Merged, Scratch};
 
 /// What is to be handed over, and how.
 #[derive(Debug, Clone)]
@@ -149,6 +150,45 @@ impl Note {
 
 /// Hands over.
 pub fn apply(wish: &Wish<'_>, state_home: &Path, cancel: &Cancel) -> Result<Applied, ApplyError> {
+    match propose(wish, state_home, cancel)? {
+        Begun::Before(applied) => Ok(applied),
+        Begun::Made(proposal) if !proposal.collisions.is_empty() => Err(ApplyError::Conflict {
+            branch: proposal.checkout.branch.clone(),
+            paths: proposal.collisions,
+        }),
+        Begun::Made(proposal) => proposal.hand_over(wish, state_home),
+    }
+}
+
+/// How far looking at a wish went.
+pub(crate) enum Begun<'c> {
+    /// It was handed over before.
+    Before(Applied),
+    /// The result is there, and nothing of the user's has changed.
+    Made(Box<Proposal<'c>>),
+}
+
+/// A result on the tip of a branch, made in a repository of our own.
+pub(crate) struct Proposal<'c> {
+    store: Store<'c>,
+    scratch: Scratch,
+    checkout: Checkout,
+    top: PathBuf,
+    /// The commit that the result comes after.
+    target: String,
+    /// The result: the files of both, with conflict marks where they collide.
+    tree: String,
+    /// Paths in which both changed the same places.
+    collisions: Vec<String>,
+    notices: Vec<String>,
+}
+
+/// Makes the result, and changes nothing of the user's.
+pub(crate) fn propose<'c>(
+    wish: &Wish<'_>,
+    state_home: &Path,
+    cancel: &'c Cancel,
+) -> Result<Begun<'c>, ApplyError> {
     check_task(wish.task)?;
     let state_home = &absolute(state_home)?;
     let origin = origin(wish.task, state_home).ok_or_else(|| {
@@ -161,70 +201,115 @@ pub fn apply(wish: &Wish<'_>, state_home: &Path, cancel: &Cancel) -> Result<Appl
             &["put the repository back where it was, or take the changes with --patch FILE"],
         )
     })?;
-    // A task that went on from another commit has that as its beginning.
-    let begun = wish.workspace.base.clone().unwrap_or(origin.base);
     let checkout = Checkout::open(repository, wish)?;
     if let Some(note) = Note::read(wish.task, state_home).filter(|note| note.frozen == wish.frozen)
         && let Some(applied) = checkout.taken_up(wish, &note, state_home)?
     {
-        return Ok(applied);
+        return Ok(Begun::Before(applied));
     }
     let mut store = Store::open(wish.task, state_home, cancel)?;
     let scratch = Scratch::new(&store, &checkout, state_home, cancel)?;
+    // A task that was reopened goes on at another commit than its worktree was made at.
+    let began = wish.workspace.base.clone().unwrap_or(origin.base);
     let base = match wish.base {
         Some(name) => store.content(name)?,
         None => store.base(None)?,
     };
     let frozen = store.content(wish.frozen)?;
-    let mut result = scratch.build(&begun, &base, &frozen)?;
+    let mut result = scratch.build(&began, &base, &frozen)?;
     result.notices.extend(left_behind(&store, &base, &frozen)?);
-    let target = checkout.tip.clone().unwrap_or_else(|| begun.clone());
-    let tree = if target == begun {
-        result.tree.clone()
+    let target = checkout.tip.clone().unwrap_or_else(|| began.clone());
+    let Merged { tree, collisions } = if target == began {
+        Merged { tree: result.tree.clone(), collisions: Vec::new() }
     } else if wish.merge {
-        scratch.merge(&begun, &target, &result.tree, &checkout.branch)?
+        scratch.merge(&began, &target, &result.tree, &checkout.branch, wish.task)?
     } else {
         return Err(moved(&checkout.branch));
     };
-    let changed = scratch.changed(&target, &tree)?;
-    let done = |how, paths| Applied {
-        how,
-        branch: checkout.branch.clone(),
-        paths,
-        notices: result.notices.clone(),
-    };
-    let note = Note {
-        done: true,
-        checkout: top.to_string_lossy().into_owned(),
-        branch: checkout.branch.clone(),
-        checked_out: checkout.checked_out,
-        before: checkout.tip.clone(),
-        commit: None,
-        tree: tree.clone(),
-        frozen: wish.frozen.to_owned(),
-    };
-    if changed.is_empty()
-        && let Some(tip) = &checkout.tip
-    {
-        // Whoever brought it there: from here on it is known to be there.
-        Note { commit: Some(tip.clone()), ..note }.write(wish.task, state_home)?;
-        return Ok(done(How::Already(None), 0));
+    let notices = result.notices;
+    let proposal = Proposal { store, scratch, checkout, top, target, tree, collisions, notices };
+    Ok(Begun::Made(Box::new(proposal)))
+}
+
+impl<'c> Proposal<'c> {
+    /// The commit at the tip of the branch; none if the branch is new.
+    pub(crate) fn tip(&self) -> Option<&str> {
+        self.checkout.tip.as_deref()
     }
-    if checkout.checked_out {
-        checkout.ready_for(wish, &changed)?;
+
+    /// The result.
+    pub(crate) fn tree(&self) -> &str {
+        &self.tree
     }
-    let commit = match wish.message {
-        Some(message) if !wish.hooks => {
-            Some(scratch.commit(&tree, &target, message, &checkout.identity()?)?)
+
+    /// Paths in which both changed the same places.
+    pub(crate) fn collisions(&self) -> &[String] {
+        &self.collisions
+    }
+
+    /// Refuses what would lose something of the user's.
+    pub(crate) fn ready(&self, wish: &Wish<'_>) -> Result<(), ApplyError> {
+        if self.checkout.checked_out {
+            self.checkout.ready_for(wish, &self.scratch.changed(&self.target, &self.tree)?)?;
         }
-        Some(_) | None => None,
-    };
-    scratch.hand_objects(&target, &tree, commit.as_deref(), &checkout)?;
-    let note = Note { done: false, commit, ..note };
-    note.write(wish.task, state_home)?;
-    let commit = checkout.perform(wish, &note)?;
-    Note { done: true, commit: commit.clone(), ..note }.write(wish.task, state_home)?;
-    Ok(done(commit.map_or(How::Staged, How::Committed), changed.len()))
+        Ok(())
+    }
+
+    /// The files at the tip and the result, kept beside the task's checkpoints.
+    pub(crate) fn keep(&self, known: &[&str]) -> Result<(Checkpoint, Checkpoint), String> {
+        let tip = self.scratch.tree_of(&self.target)?;
+        self.scratch.keep_in(&self.store, &[&tip, &self.tree], known)?;
+        Ok((self.store.keep_tree(&tip)?, self.store.keep_tree(&self.tree)?))
+    }
+
+    /// Changes what is the user's: the branch, then the files.
+    pub(crate) fn hand_over(
+        self,
+        wish: &Wish<'_>,
+        state_home: &Path,
+    ) -> Result<Applied, ApplyError> {
+        let Proposal { scratch, checkout, top, target, tree, notices, .. } = self;
+        let state_home = &absolute(state_home)?;
+        let changed = scratch.changed(&target, &tree)?;
+        let done = |how, paths| Applied {
+            how,
+            branch: checkout.branch.clone(),
+            paths,
+            notices: notices.clone(),
+        };
+        let note = Note {
+            done: true,
+            checkout: top.to_string_lossy().into_owned(),
+            branch: checkout.branch.clone(),
+            checked_out: checkout.checked_out,
+            before: checkout.tip.clone(),
+            commit: None,
+            tree: tree.clone(),
+            frozen: wish.frozen.to_owned(),
+        };
+        if changed.is_empty()
+            && let Some(tip) = &checkout.tip
+        {
+            // Whoever brought it there: from here on it is known to be there.
+            Note { commit: Some(tip.clone()), ..note }.write(wish.task, state_home)?;
+            return Ok(done(How::Already(None), 0));
+        }
+        if checkout.checked_out {
+            checkout.ready_for(wish, &changed)?;
+        }
+        let commit = match wish.message {
+            Some(message) if !wish.hooks => {
+                Some(scratch.commit(&tree, &target, message, &checkout.identity()?)?)
+            }
+            Some(_) | None => None,
+        };
+        scratch.hand_objects(&target, &tree, commit.as_deref(), &checkout)?;
+        let note = Note { done: false, commit, ..note };
+        note.write(wish.task, state_home)?;
+        let commit = checkout.perform(wish, &note)?;
+        Note { done: true, commit: commit.clone(), ..note }.write(wish.task, state_home)?;
+        Ok(done(commit.map_or(How::Staged, How::Committed), changed.len()))
+    }
 }
 
 fn moved(branch: &str) -> ApplyError {

@@ -5,6 +5,7 @@
 //! (what git does not keep: empty folders and unusual modes). What git ignores is neither kept nor touched.
 
 mod adopt;
+mod beside;
 mod compare;
 mod extra;
 mod fork;

@@ -262,10 +262,19 @@ impl Shared {
         };
         let turn = {
             let mut state = self.lock();
-            let turn = state.player.next(&asked.text);
-            let number = state.player.position().turns;
-            state.remember(request, Some(route.dialect), Some(number));
-            turn
+            let aside = if asked.offers_tools { None } else { state.player.aside() };
+            match aside {
+                Some(turn) => {
+                    state.remember(request, Some(route.dialect), None);
+                    turn
+                }
+                None => {
+                    let turn = state.player.next(&asked.text);
+                    let number = state.player.position().turns;
+                    state.remember(request, Some(route.dialect), Some(number));
+                    turn
+                }
+            }
         };
         let delivery = script::deliver(&turn, route.dialect, &asked.model, asked.mode);
         send(connection, request, &delivery)

@@ -217,6 +217,9 @@ pub fn summary(state: &State) -> Value {
             row["outcome"] = json!(outcome.word());
             row["phase"] = json!("finished");
             row["exit_code"] = json!(outcome.exit_code());
+            if let machine::state::Phase::Finished { cause: Some(cause), .. } = &data.phase {
+                row["cause"] = json!(cause);
+            }
             row["reason"] = json!(reason);
         }
         Standing::AwaitingPerson { asks } => {

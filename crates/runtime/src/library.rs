@@ -19,7 +19,7 @@ use machine::file::workflow::Workflow;
 use machine::file::{self, Format, SourceError};
 use machine::policy::permission::Policy;
 use machine::policy::sandbox::Wishes;
-use machine::task::{Criterion, DriverSpec, FileRole, FileStanding, ProjectFile};
+use machine::task::{Criterion, CustomCheck, DriverSpec, FileRole, FileStanding, ProjectFile};
 use serde_json::{Value, json};
 
 use crate::acting;
@@ -247,7 +247,11 @@ impl Library {
             return Err(cause.unwrap_or(LibraryError::Wrong(text)));
         }
         self.resolve_plugins(&mut task.driver)?;
-        agents::resolve(&mut task.driver)?;
+        agents::resolve(self, &mut task.driver)?;
+        for driver in task.recovery.drivers.values_mut() {
+            self.resolve_driver(driver, base, registry)?;
+        }
+        self.resolve_criteria(task, base)?;
         check(&task.driver, &task.acceptance, registry)
     }
 
@@ -266,6 +270,7 @@ impl Library {
             rubric_files: Default::default(),
             workspace: machine::task::WorkspaceSpec::default(),
             sandbox: Wishes::default(),
+            recovery: machine::policy::recovery::Recovery::default(),
         };
         self.resolve_task(&mut task, base, registry)?;
         *driver = task.driver;
@@ -364,6 +369,46 @@ impl Library {
             Ok(())
         });
         visited.map_err(|text| cause.unwrap_or(LibraryError::Wrong(text)))
+    }
+
+    /// Gives criteria what they name: a plugin its program, a judge its rubric. From here on no file has a say in them.
+    fn resolve_criteria(&self, task: &mut TaskFile, base: &Path) -> Result<(), LibraryError> {
+        for (place, path) in std::mem::take(&mut task.rubric_files) {
+            let (text, shown) = self.read_named(&base.join(path), FileRole::Page)?;
+            if text.trim().is_empty() {
+                return Err(LibraryError::Wrong(format!("the rubric {shown} is empty")));
+            }
+            if let Some(Criterion::Judge { rubric, .. }) = task.acceptance.get_mut(place) {
+                *rubric = text;
+            }
+        }
+        for criterion in &mut task.acceptance {
+            if let Criterion::Custom(CustomCheck::Plugin { plugin, .. }) = criterion
+                && plugin.get("command").is_none()
+                && let Some(name) = plugin["name"].as_str().map(str::to_owned)
+            {
+                *plugin = json!(self.plugin(&name)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the models of judges as at those of drivers: a script must be there and right, a provider known, and a
+    /// price too if money is limited.
+    pub fn settle_judges(
+        &self,
+        acceptance: &[Criterion],
+        max_usd: Option<f64>,
+        folder: &Path,
+    ) -> Result<(), LibraryError> {
+        for criterion in acceptance {
+            let Criterion::Judge { model, .. } = criterion else { continue };
+            let mut asked =
+                DriverSpec { name: "llm".to_owned(), config: json!({ "model": model }) };
+            self.check_scripts(&asked, folder)?;
+            self.settle_models(&mut asked, max_usd, folder)?;
+        }
+        Ok(())
     }
 
     fn named(&self, folder: &str, kind: &'static str, name: &str) -> Result<PathBuf, LibraryError> {
@@ -548,13 +593,18 @@ pub fn is_path(reference: &str) -> bool {
     reference.contains('/') || ENDINGS.contains(&ending)
 }
 
-fn spec_of(plugin: Plugin, path: &Path) -> PluginSpec {
-    // A plugin's file is in `.drivetrain/drivers`: its program is named from the project's folder.
+/// The folder from which a file names programs. A plugin's is in `.drivetrain/drivers`, an agent's in
+/// `.drivetrain/agents`: theirs are named from the project's folder.
+fn folder_of(path: &Path) -> Option<PathBuf> {
     let project = path.parent().and_then(Path::parent).and_then(Path::parent);
     let folder = project.filter(|_| {
         path.parent().and_then(Path::parent).is_some_and(|p| p.ends_with(".drivetrain"))
     });
-    let folder = folder.or(path.parent()).and_then(|folder| std::path::absolute(folder).ok());
+    folder.or(path.parent()).and_then(|folder| std::path::absolute(folder).ok())
+}
+
+fn spec_of(plugin: Plugin, path: &Path) -> PluginSpec {
+    let folder = folder_of(path);
     PluginSpec {
         name: plugin.name,
         command: plugin.command,

@@ -119,6 +119,8 @@ pub struct Supervisor<P> {
     hosts: Hosts,
     outcomes: BTreeMap<TaskId, Outcome>,
     timers: BinaryHeap<Reverse<(Timestamp, TaskId, EffectId)>>,
+    /// What the clock said last.
+    clock_seen: Timestamp,
     /// Inputs that go into the next batch before all others: of tasks just begun, or kept while stalled.
     backlog: Vec<Delivery>,
     /// A batch that could not be written yet.
@@ -147,6 +149,7 @@ impl<P: Perform> Supervisor<P> {
             hosts: Hosts::default(),
             outcomes: BTreeMap::new(),
             timers: BinaryHeap::new(),
+            clock_seen: Timestamp(i64::MIN),
             backlog: Vec::new(),
             held: None,
             stalled: None,
@@ -385,6 +388,7 @@ impl<P: Perform> Supervisor<P> {
 
     fn due_timers(&mut self) -> Vec<Delivery> {
         let now = self.clock.now();
+        self.follow_clock(now);
         let mut due = Vec::new();
         while let Some(Reverse((at, _, _))) = self.timers.peek() {
             if *at > now {
@@ -395,6 +399,20 @@ impl<P: Perform> Supervisor<P> {
             }
         }
         due
+    }
+
+    /// A clock that was set back would keep timers waiting for as long as it was set back: they go back with it.
+    fn follow_clock(&mut self, now: Timestamp) {
+        let back = self.clock_seen.since(now);
+        self.clock_seen = now;
+        if back.0 == 0 || self.timers.is_empty() {
+            return;
+        }
+        let back = i64::try_from(back.0).unwrap_or(i64::MAX);
+        let moved = std::mem::take(&mut self.timers).into_iter().map(|Reverse((at, task, id))| {
+            Reverse((Timestamp(at.0.saturating_sub(back)), task, id))
+        });
+        self.timers = moved.collect();
     }
 
     /// The first request to stop lets running work end; the second does not wait.

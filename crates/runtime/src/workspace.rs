@@ -354,7 +354,7 @@ fn set_aside(path: &Path) -> Result<(), String> {
 /// A repository with at least one commit.
 pub(crate) struct Repository {
     pub(crate) top: PathBuf,
-    prefix: String,
+    pub(crate) prefix: String,
     pub(crate) head: String,
     pub(crate) git: Git,
 }
@@ -438,7 +438,7 @@ impl Repository {
 }
 
 /// The folders that the user told git to trust, as settings.
-fn trusted() -> Vec<String> {
+pub(crate) fn trusted() -> Vec<String> {
     let trusted = Git::default()
         .run(["config".into(), "--global".into(), "--get-all".into(), "safe.directory".into()])
         .unwrap_or_default();

@@ -196,6 +196,11 @@ impl World {
         }
     }
 
+    /// What checks the criteria of a task outside of its life: its tools, and where checkouts are made.
+    pub fn ground(&self, task: &TaskId) -> (ToolServices, PathBuf) {
+        (self.tools_of(task), self.checkouts.clone())
+    }
+
     /// What the tools of a task need.
     fn tools_of(&self, task: &TaskId) -> ToolServices {
         let passages = Some(self.home.passages(task));
@@ -397,7 +402,9 @@ impl Perform for World {
                     move |reason| Signal::Restored(id, Err(reason)).into(),
                 );
             }
-            Effect::Verify { id, criteria, workspace, spec, base, frozen, sandbox, .. } => {
+            Effect::Verify {
+                id, goal, criteria, workspace, spec, base, frozen, sandbox, ..
+            } => {
                 let (name, tools) = (task.clone(), self.tools_of(task));
                 let (home, checkouts) = (self.home.clone(), self.checkouts.clone());
                 let stopping = self.stopping(task, id);
@@ -407,6 +414,7 @@ impl Perform for World {
                     move |cancel| {
                         let claim = Claim {
                             task: name.as_str(),
+                            goal: &goal,
                             criteria: &criteria,
                             workspace: &workspace,
                             spec: &spec,

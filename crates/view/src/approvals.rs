@@ -88,6 +88,11 @@ pub fn shown(ask: &Ask, amount: Amount) -> Vec<Line> {
         }
         Ask::Question { call, question: asked, choices } => question(*call, asked, choices),
         Ask::InDoubt { call, tool, input } => in_doubt(*call, tool, input),
+        Ask::Escalation { cause, reason } => {
+            let mut lines = indented("? ", reason);
+            lines.push(Line::plain(format!("  {cause}; is it to go on?")));
+            lines
+        }
         Ask::Decision { prompt } => indented("? ", prompt),
     }
 }
@@ -118,6 +123,18 @@ pub fn answers(task: &TaskId, driver: &str, ask: &Ask) -> Vec<Next> {
                 "it did not run: take it as failed",
             ),
             Next::new(format!("drivetrain resolve {task} {call} --retry"), "run it again"),
+        ],
+        Ask::Escalation { .. } => vec![
+            Next::new(format!("drivetrain answer {task} 'go on'"), "have it try again"),
+            Next::new(
+                format!("drivetrain answer {task} TEXT"),
+                "have it try again and tell it how",
+            ),
+            Next::new(
+                format!("drivetrain hand-over {task} --driver user"),
+                "decide yourself from here",
+            ),
+            Next::new(format!("drivetrain answer {task} 'give up'"), "end it"),
         ],
         Ask::Decision { .. } if driver == "llm" => vec![
             Next::new(format!("drivetrain chat --resume {task}"), "go on talking"),

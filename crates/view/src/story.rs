@@ -30,6 +30,8 @@ pub struct Story {
     pub workspace: Option<Workspace>,
     /// The branch that has its change, and the commit that brought it.
     pub integrated: Option<(String, String)>,
+    /// What it last told of how far it is.
+    pub progress: Option<Event>,
     /// How it ended, or that it stopped to wait.
     pub end: Option<End>,
     checked: bool,
@@ -101,6 +103,7 @@ impl Story {
             EventKind::Integrated { branch, commit, .. } => {
                 self.integrated = Some((branch.clone(), commit.clone()));
             }
+            EventKind::Progress { .. } => self.progress = Some(event.clone()),
             EventKind::TaskStarted { .. }
             | EventKind::FilesJudged { .. }
             | EventKind::ToolsOpened { .. }
@@ -136,6 +139,8 @@ impl Story {
             | EventKind::RollBackFailed { .. }
             | EventKind::RolledBack { .. }
             | EventKind::Rebased { .. }
+            | EventKind::RecoveryChosen { .. }
+            | EventKind::Escalated { .. }
             | EventKind::BudgetExhausted { .. }
             | EventKind::Rejected { .. }
             | EventKind::SignalDropped { .. } => {}

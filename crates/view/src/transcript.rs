@@ -13,7 +13,7 @@ use machine::task::{
 use machine::tool::{Status, ToolResult};
 
 use crate::story::{Story, title};
-use crate::{Line, Tone, approvals, spend, text};
+use crate::{Line, Tone, approvals, recovery, spend, text};
 
 /// How much is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -239,6 +239,16 @@ impl Transcript {
             EventKind::VerdictFailed { failed } => {
                 let word = if *failed == 1 { "criterion" } else { "criteria" };
                 one(Tone::Bad, format!("not accepted: {failed} {word} failed"))
+            }
+            EventKind::RecoveryChosen { cause, action, attempt, .. } => {
+                let said = recovery::chosen(cause, action, *attempt);
+                one(Tone::Ask, said)
+            }
+            EventKind::Escalated { reason, .. } => {
+                prefixed(Tone::Ask, "? what is to become of it: ", reason)
+            }
+            EventKind::Progress { .. } => {
+                recovery::progress(&event.kind).into_iter().map(Line::plain).collect()
             }
             EventKind::BudgetExhausted { axes } => {
                 let words: Vec<String> = axes

@@ -12,7 +12,7 @@ use machine::tool::EffectClass;
 use crate::approvals::{self, Next, next_lines};
 use crate::story::{self, Story};
 use crate::transcript::{criterion, outcome_tone, outcome_words, place};
-use crate::{Line, Tone, spend, tasks, text};
+use crate::{Line, Tone, recovery, spend, tasks, text};
 
 /// Lines of evidence or output shown of each failure.
 const EVIDENCE: usize = 6;
@@ -48,6 +48,8 @@ pub fn lines(subject: &Subject<'_>) -> Vec<Line> {
     lines.extend(reason(subject));
     lines.push(Line::empty());
     lines.push(Line::plain(format!("spent      {}", spend::line(&so_far(subject), &data.budget))));
+    lines.extend(recovery::wasted(&data.spend));
+    lines.extend(recovery::tried(&data.spec.recovery, &data.course));
     lines.push(Line::plain(format!("driver     {}", text::visible(subject.driver))));
     if let Some(workspace) = &data.workspace {
         lines.push(Line::plain(format!("workspace  {}", place(workspace))));
@@ -229,9 +231,12 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
             spend::duration(at.since(subject.now).0),
             text::visible(reason)
         )),
-        Phase::New | Phase::Ready | Phase::Acting | Phase::Waiting(_) | Phase::Finished { .. } => {
-            None
-        }
+        Phase::New
+        | Phase::Ready
+        | Phase::Acting
+        | Phase::Waiting(_)
+        | Phase::Escalated { .. }
+        | Phase::Finished { .. } => None,
     };
     lines.extend(phase.map(|text| Line::plain(format!("  {text}"))));
     lines
@@ -391,6 +396,7 @@ pub fn summary(subject: &Subject<'_>, outcome: Outcome, reason: &str) -> Vec<Lin
         lines.extend(checks.iter().flat_map(|result| criterion(result, 0)).map(indent));
     }
     lines.push(Line::plain(format!("spent      {}", spend::line(&data.spend, &data.budget))));
+    lines.extend(recovery::wasted(&data.spend));
     if let Some(workspace) = &data.workspace {
         lines.push(Line::plain(format!("workspace  {}", place(workspace))));
     }

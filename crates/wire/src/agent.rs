@@ -2,6 +2,7 @@
 //! protocol; no process and no clock here.
 
 pub mod acp;
+pub mod acp_server;
 mod answer;
 pub mod claude;
 pub mod codex;

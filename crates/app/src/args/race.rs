@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use machine::contest::Pick;
 
-use super::{Limits, PlaceArgs, RunArgs, ScreenArgs, TrafficArgs, WallArgs, money};
+use super::{CheckArgs, Limits, PlaceArgs, RunArgs, ScreenArgs, TrafficArgs, WallArgs, money};
 
 /// Arguments of `race`.
 #[derive(Debug, Args)]
@@ -12,7 +12,7 @@ pub(crate) struct RaceArgs {
     #[arg(value_name = "TASK", required_unless_present = "resume", conflicts_with = "resume")]
     pub(crate) task: Option<String>,
 
-    /// Who takes part: PROVIDER/NAME or llm:PROVIDER/NAME, workflow:NAME|PATH, external:NAME, script/FILE, …
+    /// Who takes part: PROVIDER/NAME (a model), agent:NAME, workflow:NAME|PATH, external:NAME, script/FILE
     #[arg(
         long,
         value_name = "A,B,…",
@@ -30,13 +30,12 @@ pub(crate) struct RaceArgs {
     #[arg(
         long,
         value_name = "ID",
-        conflicts_with_all = ["check", "total_usd", "Limits", "PlaceArgs", "WallArgs"]
+        conflicts_with_all = ["CheckArgs", "total_usd", "Limits", "PlaceArgs", "WallArgs"]
     )]
     pub(crate) resume: Option<String>,
 
-    /// A command that must succeed before a racer counts as done (repeatable)
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) check: Vec<String>,
+    #[command(flatten)]
+    pub(crate) check: CheckArgs,
 
     /// Money for all racers together, in US dollars, shared out evenly
     #[arg(

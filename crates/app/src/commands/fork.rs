@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use machine::driver::Registry;
 use machine::file::task::TaskFile;
+use machine::policy::recovery::Recovery;
 use machine::policy::sandbox::Wishes;
-use machine::task::{Criterion, ForkedFrom, TaskSpec, WorkspaceKind};
+use machine::task::{ForkedFrom, TaskSpec, WorkspaceKind};
 use machine::verdict::Checkpoint;
 use runtime::library::Library;
 use runtime::process::Cancel;
 use runtime::station::new_task_id;
 
+use super::checks;
 use super::prepare::{self, Options};
 use super::run::{Who, driver_of};
 use super::settle::{self, Change};
-use crate::args::{ForkArgs, PlaceArgs, WallArgs};
+use crate::args::{CheckArgs, ForkArgs, PlaceArgs, WallArgs};
 use crate::error::{CommandError, Kind};
 use crate::foreground::{self, Part, Watching};
 use crate::kept::Kept;
@@ -92,11 +94,9 @@ fn spec_of(
         // The driver as it was settled then; what its programs are now is looked at, as for a task that is resumed.
         let change = if args.trust { Change::Taken } else { Change::Refused };
         settle::go_on(kept.data(), change, json)?;
-        if args.check.iter().any(|command| command.trim().is_empty()) {
-            return Err(CommandError::usage("--check needs a command"));
-        }
         let mut spec = TaskSpec { goal, acceptance, ..TaskSpec::clone(old) };
-        spec.acceptance.extend(args.check.iter().map(Criterion::shell));
+        let kind = spec.workspace.kind;
+        spec.acceptance.extend(checks::commands(&args.check, folder, kind, json)?);
         args.limits.replace(&mut spec.budget);
         prepare::require_sandbox(&spec.sandbox)?;
         return Ok(spec);
@@ -109,13 +109,15 @@ fn spec_of(
         rubric_files: Default::default(),
         workspace: old.workspace.clone(),
         sandbox: Wishes::default(),
+        recovery: old.recovery.clone(),
     };
     library.resolve_task(&mut task, folder, registry)?;
     let attended = output::is_terminal() && !json && !args.screen.unattended;
     let place = PlaceArgs { trust: args.trust, ..PlaceArgs::default() };
     let walls = WallArgs::default();
+    let check = CheckArgs { check: args.check.clone(), ..CheckArgs::default() };
     let options = Options {
-        check: &args.check,
+        check: &check,
         limits: &args.limits,
         place: &place,
         walls: &walls,
@@ -126,5 +128,7 @@ fn spec_of(
     let spec = prepare::complete(task, options, &library, folder.to_owned())?;
     let (policy, sandbox) = (old.policy.clone(), old.sandbox.clone());
     prepare::require_sandbox(&sandbox)?;
-    Ok(TaskSpec { policy, sandbox, ..spec })
+    // Those it can be handed over to are as they were settled then.
+    let recovery = old.recovery.clone();
+    Ok(TaskSpec { policy, sandbox, recovery, ..spec })
 }

@@ -4,20 +4,22 @@ use std::path::{Path, PathBuf};
 
 use machine::file::task::TaskFile;
 use machine::policy::budget::Budget;
+use machine::policy::recovery::Recovery;
 use machine::policy::sandbox::{Level, SandboxSpec, Wishes};
 use machine::task::{Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec};
 use runtime::home::Home;
 use runtime::library::Library;
+use serde_json::json;
 
-use super::{settle, trust};
-use crate::args::{Limits, PlaceArgs, WallArgs};
+use super::{checks, settle, trust};
+use crate::args::{CheckArgs, Limits, PlaceArgs, WallArgs};
 use crate::error::{CommandError, Kind, near};
 
 /// What the command line says beside the task itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options<'a> {
-    /// Commands that must succeed.
-    pub(crate) check: &'a [String],
+    /// What must hold, beside what a file says.
+    pub(crate) check: &'a CheckArgs,
     /// Limits, in place of a file's.
     pub(crate) limits: &'a Limits,
     /// Where to work, in place of what a file says.
@@ -55,6 +57,7 @@ pub(crate) fn from_goal(goal: &str, driver: DriverSpec) -> Result<TaskFile, Comm
         rubric_files: Default::default(),
         workspace: WorkspaceSpec::default(),
         sandbox: Wishes::default(),
+        recovery: Recovery::default(),
     })
 }
 
@@ -65,30 +68,26 @@ pub(crate) fn complete(
     library: &Library,
     folder: PathBuf,
 ) -> Result<TaskSpec, CommandError> {
-    task.acceptance.extend(options.check.iter().map(Criterion::shell));
-    if options.check.iter().any(|command| command.trim().is_empty()) {
-        return Err(CommandError::usage("--check needs a command"));
-    }
-    if options.place.red_first && !Criterion::require_red_first(&mut task.acceptance) {
-        return Err(CommandError::usage(
-            "--red-first is for commands, and nothing checks this task",
-        )
-        .hint("say what must fail before and pass after with --check COMMAND"));
-    }
-    library.check_scripts(&task.driver, &folder)?;
-    let mut files = settle::files(&task.driver, &folder, &options)?;
-    library.instruct(&mut task.driver, &folder)?;
-    options.limits.replace(&mut task.budget);
-    library.settle_models(&mut task.driver, task.budget.max_usd, &folder)?;
     task.workspace.kind = kind_of(options.place).or(task.workspace.kind);
     check_workspace(&task.workspace, &folder)?;
+    checks::add(&mut task, options.check, library, &folder, options.json)?;
+    let everyone = everyone(&task);
+    library.check_scripts(&everyone, &folder)?;
+    let mut files = settle::files(&everyone, &folder, &options)?;
+    options.limits.replace(&mut task.budget);
+    let max_usd = task.budget.max_usd;
+    for driver in task.recovery.drivers.values_mut().chain([&mut task.driver]) {
+        library.instruct(driver, &folder)?;
+        library.settle_models(driver, max_usd, &folder)?;
+    }
     check_red_first(&task, &folder)?;
+    library.settle_judges(&task.acceptance, max_usd, &folder)?;
     let mut policy = library.policy()?;
     super::policy::choose_profile(&mut policy, options.place.profile.as_deref())?;
-    let servers = trust::servers_for(options.home, &folder, &task.driver, options.json)?;
+    let servers = trust::servers_for(options.home, &folder, &everyone, options.json)?;
     files.extend(library.named_files());
     let sandbox = sandbox_of(&mut task, library, options.walls, &folder)?;
-    let TaskFile { goal, driver, budget, acceptance, workspace, .. } = task;
+    let TaskFile { goal, driver, budget, acceptance, workspace, recovery, .. } = task;
     let folder = folder.into_os_string().into_string().map_err(|folder| {
         CommandError::usage(format!(
             "the folder {} has a name that is not UTF-8",
@@ -103,12 +102,24 @@ pub(crate) fn complete(
         workspace,
         policy,
         sandbox,
+        recovery,
         folder,
         servers,
         files,
         forked_from: None,
         contest: None,
     })
+}
+
+/// The task's driver and those it can be handed over to, as one: what any of them needs, the task needs.
+fn everyone(task: &TaskFile) -> DriverSpec {
+    if task.recovery.drivers.is_empty() {
+        return task.driver.clone();
+    }
+    let all = task.recovery.drivers.values().chain([&task.driver]);
+    let drivers: Vec<_> =
+        all.map(|spec| json!({ "driver": spec.name, "config": spec.config })).collect();
+    DriverSpec { name: "fallback".to_owned(), config: json!({ "drivers": drivers }) }
 }
 
 /// The walls that the policy, the task and the command line ask for, in this order. They are tried: a task that could

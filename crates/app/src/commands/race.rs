@@ -61,13 +61,15 @@ fn begin(task: &str, args: &RaceArgs, json: bool) -> Result<u8, CommandError> {
         return Err(CommandError::usage("each racer works in a git worktree of its own")
             .hint("leave out --in-place and --no-workspace"));
     }
+    let named: Vec<Named> =
+        args.drivers.iter().map(|name| named(name)).collect::<Result<_, _>>()?;
     let home = locate::home()?;
     let registry = Arc::new(Registry::builtin());
     let ids: Vec<TaskId> = args.drivers.iter().map(|_| new_task_id()).collect();
     let contest = Contest { racers: ids.clone(), pick: args.pick.rule() };
     let mut specs = Vec::with_capacity(ids.len());
-    for driver in &args.drivers {
-        let one = args.for_one(task, named(driver)?);
+    for driver in named {
+        let one = args.for_one(task, driver);
         let spec = task_of(&one, &home, &registry, json)?;
         specs.push(TaskSpec { contest: Some(contest.clone()), ..spec });
     }

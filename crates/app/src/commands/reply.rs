@@ -119,7 +119,8 @@ pub(crate) fn answer(args: &AnswerArgs, json: bool) -> Result<u8, CommandError> 
         return Err(CommandError::usage("the answer is empty"));
     }
     let decides = call.is_none() && !asks.iter().any(is_question);
-    if decides && asks.iter().any(|ask| matches!(ask, Ask::Decision { .. })) {
+    let is_open = |ask: &Ask| matches!(ask, Ask::Decision { .. } | Ask::Escalation { .. });
+    if decides && asks.iter().any(is_open) {
         return give(
             records,
             &id,
@@ -198,6 +199,6 @@ fn call_of(ask: &Ask) -> Option<CallId> {
         Ask::Approval { call, .. } | Ask::Question { call, .. } | Ask::InDoubt { call, .. } => {
             Some(*call)
         }
-        Ask::Decision { .. } => None,
+        Ask::Escalation { .. } | Ask::Decision { .. } => None,
     }
 }

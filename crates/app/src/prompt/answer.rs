@@ -25,6 +25,7 @@ pub(crate) fn question(ask: &Ask) -> String {
         Ask::Question { call, choices, .. } if choices.is_empty() => format!("{call} answer> "),
         Ask::Question { call, choices, .. } => format!("{call} answer [1-{}]> ", choices.len()),
         Ask::InDoubt { call, .. } => format!("{call} did it run? [did/did not/retry] "),
+        Ask::Escalation { .. } => "go on? [go on/give up/advice] ".to_owned(),
         Ask::Decision { .. } => "next> ".to_owned(),
     }
 }
@@ -86,8 +87,14 @@ pub(crate) fn answer(ask: &Ask, line: &str) -> Result<Command, Unclear> {
             };
             Ok(Command::Resolve { call: *call, how })
         }
-        Ask::Decision { .. } if matches!(lower.as_str(), "quit" | "exit") => Err(Unclear::Stop),
-        Ask::Decision { .. } => Ok(Command::Tell { line: line.to_owned() }),
+        Ask::Decision { .. } | Ask::Escalation { .. }
+            if matches!(lower.as_str(), "quit" | "exit") =>
+        {
+            Err(Unclear::Stop)
+        }
+        Ask::Decision { .. } | Ask::Escalation { .. } => {
+            Ok(Command::Tell { line: line.to_owned() })
+        }
     }
 }
 

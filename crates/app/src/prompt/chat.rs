@@ -325,7 +325,9 @@ impl Chat<'_> {
                     return self.say(words, attended);
                 }
                 Ask::Question { call, .. } => self.give(Command::Answer { call, text: words }),
-                Ask::InDoubt { .. } | Ask::Decision { .. } => return None,
+                Ask::InDoubt { .. } | Ask::Escalation { .. } | Ask::Decision { .. } => {
+                    return None;
+                }
             },
         }
         Some(())

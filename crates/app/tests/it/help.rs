@@ -5,6 +5,13 @@ use crate::environment::TestEnvironment;
 const COMMANDS: &[&str] = &[
     "run",
     "chat",
+    "race",
+    "queue",
+    "queue add",
+    "queue list",
+    "queue show",
+    "queue run",
+    "queue drop",
     "resume",
     "list",
     "show",
@@ -67,6 +74,9 @@ fn the_main_help_names_commands_exit_codes_and_files() {
     Commands:
       run          Drive a task in the foreground, from a file or from a goal in words
       chat         Talk with a model about a task, line by line
+      race         Let several drivers work on the same goal, each in a worktree of its own; one of them
+                   wins
+      queue        Put verified tasks into a branch, one at a time
       resume       Go on with a task that was interrupted, paused or put to rest
       list         List tasks, newest first
       show         Show one task: goal, standing, spend, criteria, workspace

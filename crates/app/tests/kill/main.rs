@@ -226,7 +226,7 @@ fn run_under_fire(
 }
 
 #[test]
-fn killed_two_hundred_times_every_step_ran_exactly_once_or_was_named_in_doubt() {
+fn edge_case_38_killed_two_hundred_times_every_step_ran_exactly_once_or_was_named_in_doubt() {
     let (mut dice, mut left, mut doubts) = (Dice(7), KILLS, BTreeMap::new());
     let begun = Instant::now();
     while left > 0 {

@@ -17,12 +17,15 @@ pub struct Counted {
 pub const HINT: &str = "expected the output of cargo test, cargo nextest, pytest, jest, vitest, mocha, node --test, TAP, \
      go test -v, unittest or ctest, or a list with one test a line";
 
+/// What one test runner prints, line by line; nothing if it is not its output.
+type Reader = fn(&[&str]) -> Option<u64>;
+
 /// Counts the tests that an output tells of; nothing if it is not understood.
 pub fn count(output: &str) -> Option<Counted> {
     let text = plain(output);
     let lines: Vec<&str> = text.lines().collect();
     let mut counted = Counted { tests: 0, by: Vec::new() };
-    let readers: [(&'static str, fn(&[&str]) -> Option<u64>); 10] = [
+    let readers: [(&'static str, Reader); 10] = [
         ("cargo test", cargo),
         ("cargo nextest", nextest),
         ("pytest", pytest),

@@ -13,6 +13,22 @@ use crate::verdict::{Touch, Touched};
 /// How many paths a report names.
 const MAX_NAMED: usize = 50;
 
+/// What is wrong with a pattern of paths, if anything: it has to stay below the workspace.
+pub fn pattern_problem(pattern: &str) -> Option<&'static str> {
+    let path = pattern.strip_prefix('!').unwrap_or(pattern);
+    let is_drive =
+        path.as_bytes().get(1) == Some(&b':') && path.as_bytes()[0].is_ascii_alphabetic();
+    if path.trim().is_empty() {
+        Some("is empty")
+    } else if path.starts_with(['/', '\\', '~']) || is_drive {
+        Some("is absolute")
+    } else if path.split(['/', '\\']).any(|part| part == "..") {
+        Some("leads out of the workspace")
+    } else {
+        None
+    }
+}
+
 /// Whether a criterion about paths passed, and what a person or a worker is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {

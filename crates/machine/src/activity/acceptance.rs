@@ -41,6 +41,7 @@ impl Step<'_> {
         let data = &self.state.data;
         self.output.effects.push(Effect::Verify {
             id,
+            goal: data.spec.goal.clone(),
             criteria: data.spec.criteria(),
             workspace,
             spec: data.spec.workspace.clone(),
@@ -90,15 +91,16 @@ impl Step<'_> {
             self.state.data.phase = Phase::Ready;
             return;
         }
-        let (outcome, reason) = self.proven(&verdict, summary);
+        let (outcome, reason) = self.proven(verdict, summary);
         if outcome == Outcome::Verified {
-            self.note_proof(&verdict);
+            self.note_proof(verdict);
         }
         self.finish(outcome, reason);
     }
 
-    /// What a verdict without a failure proves. What was protected stayed so, and an opinion was heard: that alone proves
-    /// nothing. Neither does a worker's claim over the very files that it was given, since the criteria held before it began.
+    /// What a verdict without a failure proves. What was protected stayed so, and an opinion was heard: that alone
+    /// proves nothing. Neither does a worker's claim over the very files that it was given, since the criteria held
+    /// before it began.
     fn proven(&self, verdict: &Verdict, summary: String) -> (Outcome, String) {
         let data = &self.state.data;
         if !data.spec.acceptance.iter().any(Criterion::decides) {

@@ -154,6 +154,7 @@ impl Step<'_> {
             class,
             status: CallStatus::Queued { approved: false, repeated: false, by: String::new() },
             delivered: false,
+            began: None,
             request: None,
             agent: Some(AgentSide { key: ask.key, id: ask.id.to_string(), turn }),
         });
@@ -165,6 +166,7 @@ impl Step<'_> {
         let call = &mut self.state.data.calls[index];
         let Some(side) = call.agent.clone() else { return };
         call.status = CallStatus::Running { effect: side.turn };
+        call.began = Some(self.now);
         let (id, tool, label) = (call.id, call.action.tool.clone(), call.action.label.clone());
         let input = Arc::clone(&call.action.input);
         self.tell_agent(side.turn, AgentOrder::Answer { key: side.key, may: Ok(None) });
@@ -247,6 +249,7 @@ impl Step<'_> {
             self.state.data.spend.context_overflows += 1;
         }
         if let Some(failure) = ended.as_ref().ok().and_then(may_heal) {
+            self.count_wasted(&failure);
             if self.wait_out(&failure) {
                 return;
             }
@@ -254,7 +257,9 @@ impl Step<'_> {
             self.forget_failures();
         }
         self.event(|| EventKind::TurnEnded { turn });
+        self.tell_progress();
         self.state.data.phase = Phase::Ready;
+        self.note_agent_ended(&ended);
         let (driver, situation) = self.driver();
         driver.observe(&situation, &Fact::AgentEnded(ended.as_ref().map_err(String::as_str)));
     }

@@ -5,6 +5,7 @@
 //! its claims are checked where the worker worked.
 
 use crate::agent::AgentCall;
+use crate::cause::{Cause, Surroundings};
 use crate::driver::{Consultation, Hand};
 use crate::effect::{Effect, Worker};
 use crate::event::EventKind;
@@ -115,7 +116,8 @@ impl Step<'_> {
             Ok(checkpoint) => checkpoint,
             Err(reason) => {
                 let reason = format!("the workspace cannot be kept: {reason}");
-                return self.finish(Outcome::Failed, reason);
+                let cause = Cause::Environment { part: Surroundings::Checkpoint };
+                return self.finish_because(Outcome::Failed, reason, Some(cause));
             }
         };
         self.event(|| EventKind::Checkpointed { checkpoint: checkpoint.name.clone() });
@@ -145,6 +147,7 @@ impl Step<'_> {
             | Phase::Verifying { .. }
             | Phase::Judging(_)
             | Phase::RollingBack { .. }
+            | Phase::Escalated { .. }
             | Phase::Finished { .. } => self.state.data.turn_kept = true,
         }
     }

@@ -142,8 +142,13 @@ impl Step<'_> {
             *failures += 1;
         }
         let data = &self.state.data;
-        let wait =
-            retry::wait(failure, *failures, *waited, retry::salt(&data.id, data.last_effect))?;
+        let asked = retry::Asked {
+            failures: *failures,
+            waited: *waited,
+            wasted: data.spend.wasted_requests(),
+        };
+        let salt = retry::salt(&data.id, data.last_effect);
+        let wait = retry::wait(failure, asked, &data.spec.recovery.waits, salt)?;
         if retry::is_own(failure) {
             waited.0 = waited.0.saturating_add(wait.0);
         }

@@ -1,9 +1,11 @@
 //! Model calls: what they cost is counted once, failed ones too; a failure that may heal is waited out, durably.
 
+use crate::cause::ModelTrouble;
 use crate::driver::{Consultation, Fact};
 use crate::effect::Effect;
 use crate::event::EventKind;
 use crate::message::{ModelCall, ModelFailure, Part, Reply, Usage};
+use crate::policy::budget::Exhausted;
 use crate::policy::price::dollars;
 use crate::policy::retry;
 use crate::state::{Pending, Phase};
@@ -13,7 +15,10 @@ use crate::time::{Span, Timestamp};
 impl Step<'_> {
     /// A new question: what became of the one before does not count any more.
     pub(crate) fn begin_question(&mut self, request: &mut Consultation) {
+        // A limit ended the task while its model was waited for: the model is not asked sooner for that.
+        let until = self.state.data.retry_at.filter(|at| *at > self.now);
         self.forget_failures();
+        self.state.data.retry_at = until;
         if let Consultation::Model(call) = request {
             self.state.data.questions += 1;
             call.question = self.state.data.questions;
@@ -49,8 +54,12 @@ impl Step<'_> {
                 let (model, text, stop) = (reply.model.clone(), reply.message.text(), reply.stop);
                 let tools: Vec<String> = tools.collect();
                 let compacted = self.compacted();
+                let idle = tools.is_empty();
+                self.note_reply(Some(stop).filter(|_| idle), None);
                 self.event(|| EventKind::ModelReplied { model, text, tools, stop, usage });
                 if let Some(messages) = compacted {
+                    // What it did before is no longer before its eyes: it may look again.
+                    self.state.data.course.watch.forget_turns();
                     self.event(|| EventKind::Compacted { messages });
                 }
             }
@@ -61,6 +70,7 @@ impl Step<'_> {
                 if self.wait_out(failure) {
                     return;
                 }
+                self.note_reply(None, Some(ModelTrouble::of(failure)));
             }
         }
         self.state.data.phase = Phase::Ready;
@@ -83,7 +93,10 @@ impl Step<'_> {
     pub(crate) fn pay(&mut self, reply: &Result<Reply, ModelFailure>) -> Usage {
         let usage = match reply {
             Ok(reply) => reply.usage,
-            Err(failure) => failure.usage,
+            Err(failure) => {
+                self.count_wasted(failure);
+                failure.usage
+            }
         };
         let spend = &mut self.state.data.spend;
         spend.tokens = spend.tokens.saturating_add(usage.total());
@@ -95,6 +108,13 @@ impl Step<'_> {
         usage
     }
 
+    /// Counts a request that came to nothing. What was stopped here, or never asked, was not in vain.
+    pub(crate) fn count_wasted(&mut self, failure: &ModelFailure) {
+        if retry::counts(failure) && failure.kind != "cancelled" {
+            *self.state.data.spend.wasted.entry(failure.kind.clone()).or_default() += 1;
+        }
+    }
+
     /// Sets a timer to ask again, if that may help; false if the driver has to be told.
     pub(crate) fn wait_out(&mut self, failure: &ModelFailure) -> bool {
         let data = &mut self.state.data;
@@ -102,7 +122,12 @@ impl Step<'_> {
             data.model_failures += 1;
         }
         let salt = retry::salt(&data.id, data.last_effect);
-        let wait = retry::wait(failure, data.model_failures, data.model_waited, salt);
+        let asked = retry::Asked {
+            failures: data.model_failures,
+            waited: data.model_waited,
+            wasted: data.spend.wasted_requests(),
+        };
+        let wait = retry::wait(failure, asked, &data.spec.recovery.waits, salt);
         let (kind, message) = (failure.kind.clone(), failure.message.clone());
         self.event(|| EventKind::ModelFailed { kind, message, again_in: wait.map(|wait| wait.0) });
         let Some(wait) = wait else {
@@ -112,8 +137,41 @@ impl Step<'_> {
         if retry::is_own(failure) {
             self.state.data.model_waited.0 += wait.0;
         }
-        self.ask_again_at(self.now.after(wait));
+        let at = self.now.after(wait);
+        self.state.data.retry_wait = wait;
+        if let Some(axis) = self.outlasts_budget(wait) {
+            self.state.data.retry_at = Some(at);
+            self.exhaust(vec![axis]);
+            return true;
+        }
+        self.ask_again_at(at);
         true
+    }
+
+    /// The limit of time that a wait would end after, if there is one: nobody waits for that.
+    fn outlasts_budget(&self, wait: Span) -> Option<Exhausted> {
+        let (limit, spent) = (self.state.data.budget.max_time?, self.state.data.spend.millis);
+        let over = spent.saturating_add(wait.0) > limit.0;
+        over.then(|| Exhausted {
+            axis: "max_time".to_owned(),
+            spent: format!("{}, and the model is to be waited for {wait}", Span(spent)),
+            limit: limit.to_string(),
+        })
+    }
+
+    /// Whether the model was to be left alone until a moment that has not come.
+    pub(crate) fn waits_for_model(&self) -> bool {
+        self.state.data.retry_at.is_some_and(|at| at > self.now)
+    }
+
+    /// Waits what is left, but never longer than the wait was: a clock that was set back does not make it longer.
+    pub(crate) fn wait_on(&mut self, at: Timestamp) {
+        let most = match self.state.data.retry_wait {
+            // Older journals do not note it.
+            Span(0) => at,
+            wait => self.now.after(wait),
+        };
+        self.ask_again_at(at.min(most));
     }
 
     /// The moment is in the state, so that a process that takes the task up later keeps to it.

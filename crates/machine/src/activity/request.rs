@@ -131,6 +131,7 @@ impl Step<'_> {
             class,
             status: CallStatus::Queued { approved: false, repeated: false, by: String::new() },
             delivered: false,
+            began: None,
             request: Some(key.clone()),
             agent: None,
         });

@@ -37,6 +37,9 @@ impl Step<'_> {
             // A task that may move asks again; one that is held does so when it goes on.
             Some(Pending::Retry | Pending::JudgeTimer) => {
                 self.state.data.pending.remove(&id);
+                // Its wait is over, whatever the clock says.
+                let now = self.now;
+                self.state.data.retry_at = self.state.data.retry_at.map(|at| at.min(now));
             }
             Some(Pending::DeciderTimer(call)) => {
                 let call = *call;
@@ -71,7 +74,7 @@ impl Step<'_> {
             // A call in doubt holds the driver up, whoever asked for it.
             Phase::Consulting { .. } if !self.state.data.calls.is_empty() => {}
             Phase::Consulting { request } => match self.state.data.retry_at {
-                Some(at) if at > self.now => self.ask_again_at(at),
+                Some(at) if at > self.now => self.wait_on(at),
                 Some(_) | None => match request {
                     Consultation::Agent(call) => self.ask_agent_again(*call),
                     other => self.consult(other),
@@ -88,6 +91,7 @@ impl Step<'_> {
             | Phase::Acting
             | Phase::Judging(_)
             | Phase::Waiting(Wait::Person { .. } | Wait::Results)
+            | Phase::Escalated { .. }
             | Phase::Finished { .. } => {}
         }
     }

@@ -96,6 +96,7 @@ impl Step<'_> {
         let server = self.server_call(&self.state.data.calls[index].action.tool);
         let call = &mut self.state.data.calls[index];
         call.status = CallStatus::Running { effect };
+        call.began = Some(self.now);
         let action = &call.action;
         self.output.effects.push(Effect::RunTool {
             id: effect,
@@ -136,6 +137,7 @@ impl Step<'_> {
 
     /// Gives a call its one result.
     pub(crate) fn end_call(&mut self, id: CallId, result: ToolResult) {
+        self.note_call_ended(id, &result);
         let spend = &mut self.state.data.spend;
         match result.status {
             Status::Denied => spend.consecutive_denies += 1,

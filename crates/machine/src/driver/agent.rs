@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry};
-use super::{SavedDriver, Situation};
+use super::{Retry, SavedDriver, Situation};
 use crate::agent::{AgentCall, AgentEnd, AgentProgram, AgentTurn, CONTINUE};
 use crate::task::CriterionResult;
 
@@ -212,6 +212,20 @@ impl Agent {
         self.memory.unsaid.push(text);
     }
 
+    fn on_retry(&mut self, retry: &Retry) {
+        self.memory.claim = None;
+        self.memory.end = None;
+        self.memory.lost = 0;
+        if retry.fresh {
+            self.memory.begin_afresh("");
+            if self.memory.failure.is_none() {
+                self.memory.failure = Some(format!("The attempt before failed: {}", retry.why));
+            }
+        } else {
+            self.memory.unsaid.push(format!("{} {CONTINUE}", retry.why));
+        }
+    }
+
     fn on_verdict_failed(&mut self, results: &[CriterionResult]) {
         self.memory.claim = None;
         let text = super::rejection(results);
@@ -260,6 +274,7 @@ impl Driver for Agent {
             }
             Fact::Note(note) => self.on_note(note),
             Fact::VerdictFailed(results) => self.on_verdict_failed(results),
+            Fact::Retry(retry) => self.on_retry(retry),
             Fact::Result { .. } | Fact::Told(_) | Fact::Consulted(_) | Fact::Replied(_) => {}
         }
     }

@@ -407,7 +407,8 @@ impl Memory {
             | Fact::Consulted(_)
             | Fact::Replied(_)
             | Fact::AgentTook(_)
-            | Fact::AgentEnded(_) => {}
+            | Fact::AgentEnded(_)
+            | Fact::Retry(_) => {}
         }
     }
 

@@ -288,6 +288,13 @@ impl Driver for External {
                     .observations
                     .push(json!({ "kind": "verdict_failed", "criteria": results }));
             }
+            Fact::Retry(retry) => {
+                // What it had decided before the failure is not what it would decide now.
+                self.memory.answer = None;
+                self.memory
+                    .observations
+                    .push(json!({ "kind": "retry", "why": retry.why, "fresh": retry.fresh }));
+            }
         }
     }
 

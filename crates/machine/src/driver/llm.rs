@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Action, Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry,
+    Action, Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry, Retry,
     SavedDriver, Situation, Wait,
 };
 use crate::message::{
@@ -451,6 +451,45 @@ impl Llm {
     }
 }
 
+impl Llm {
+    /// A new conversation keeps the instructions, the operator's notes and what failed last; the one before is in the
+    /// journal. One that goes on is only told what failed, if it does not know.
+    fn on_retry(&mut self, situation: &Situation<'_>, retry: &Retry) {
+        self.memory.claim = None;
+        self.memory.end = None;
+        self.memory.cuts = 0;
+        self.memory.squeeze = None;
+        self.memory.squeezes = 0;
+        if !retry.fresh {
+            // A question that was not answered is asked again as it is.
+            let unanswered = self.memory.unsaid.is_empty()
+                && self.memory.messages.last().is_none_or(|last| last.role == Role::User);
+            if !unanswered || self.memory.messages.is_empty() {
+                self.say(format!("{} Go on.", sentence(&retry.why)));
+            }
+            return;
+        }
+        let Memory { notes, failure, steps, .. } = std::mem::take(&mut self.memory);
+        let mut text = compact::begun_anew(situation, &notes, failure.as_deref());
+        if failure.is_none() {
+            text.push_str(&format!("\n\nWhat became of the attempt before: {}", retry.why));
+        }
+        self.memory = Memory {
+            messages: Arc::new(vec![Arc::new(Message::user(text))]),
+            notes,
+            failure,
+            steps,
+            ..Memory::default()
+        };
+    }
+}
+
+/// The text with a full stop.
+fn sentence(text: &str) -> String {
+    let text = text.trim_end();
+    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
+}
+
 /// What a person wants kept above all, if the line asks for a shorter conversation.
 pub fn focus(line: &str) -> Option<&str> {
     let rest = line.trim().strip_prefix(COMPACT)?;
@@ -494,6 +533,7 @@ impl Driver for Llm {
             Fact::Note(note) => self.on_note(note),
             Fact::VerdictFailed(results) => self.on_verdict_failed(results),
             Fact::Told(line) => self.on_told(line),
+            Fact::Retry(retry) => self.on_retry(situation, retry),
             Fact::Consulted(_) | Fact::AgentTook(_) | Fact::AgentEnded(_) => {}
         }
     }

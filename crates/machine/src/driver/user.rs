@@ -336,6 +336,7 @@ impl Driver for User {
             Fact::Note(note) => self.news.push(format!("note: {}", note.text)),
             Fact::VerdictFailed(results) => self.news.push(refused(results)),
             // A person is told, never consulted.
+            Fact::Retry(retry) => self.news.push(retry.why.clone()),
             Fact::Consulted(_) | Fact::Replied(_) | Fact::AgentTook(_) | Fact::AgentEnded(_) => {}
         }
     }

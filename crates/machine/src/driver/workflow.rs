@@ -153,6 +153,7 @@ impl Driver for Workflow {
     fn observe(&mut self, _: &Situation<'_>, fact: &Fact<'_>) {
         match fact {
             Fact::Result { result, .. } if self.memory.end.is_none() => self.on_result(result),
+            Fact::Retry(retry) if retry.fresh => self.memory = Memory::default(),
             Fact::VerdictFailed(results) => {
                 let who = self.definition.title();
                 self.memory.end.get_or_insert_with(|| verdict_failed(&who, results));
@@ -164,7 +165,8 @@ impl Driver for Workflow {
             | Fact::Consulted(_)
             | Fact::Replied(_)
             | Fact::AgentTook(_)
-            | Fact::AgentEnded(_) => {}
+            | Fact::AgentEnded(_)
+            | Fact::Retry(_) => {}
         }
     }
 

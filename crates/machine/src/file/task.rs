@@ -11,12 +11,14 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::check::{Cursor, Problems, is_name, suggest};
+use super::recovery;
 use super::sandbox::{self, Says};
 use super::source::Source;
 use super::workflow::{self, Workflow};
 use super::{Format, SourceError};
 use crate::driver::{Registry, composite};
 use crate::policy::budget::Budget;
+use crate::policy::recovery::Recovery;
 use crate::policy::sandbox::Wishes;
 use crate::task::{Checkpoints, Criterion, DriverSpec, WorkspaceKind, WorkspaceSpec};
 
@@ -37,6 +39,8 @@ pub struct TaskFile {
     pub workspace: WorkspaceSpec,
     /// What it wants of the sandbox.
     pub sandbox: Wishes,
+    /// What follows a failed turn.
+    pub recovery: Recovery,
 }
 
 impl TaskFile {
@@ -113,8 +117,18 @@ pub fn parse_for(
 }
 
 fn read_file(top: &Cursor<'_>, registry: &Registry, problems: &mut Problems) -> Option<TaskFile> {
-    const SECTIONS: [&str; 7] =
-        ["task", "budget", "acceptance", "workspace", "sandbox", "workflow", "machine"];
+    const SECTIONS: [&str; 10] = [
+        "task",
+        "budget",
+        "acceptance",
+        "workspace",
+        "sandbox",
+        "retry",
+        "stuck",
+        "progress",
+        "workflow",
+        "machine",
+    ];
     const TASK: [&str; 4] = ["goal", "driver", "driver_config", "red_first"];
     let task = match top.get("task") {
         Some(task) => {
@@ -159,8 +173,20 @@ fn read_file(top: &Cursor<'_>, registry: &Registry, problems: &mut Problems) -> 
         top.get("workspace").map(|table| read_workspace(&table, problems)).unwrap_or_default();
     let sandbox = top.get("sandbox").map(|at| sandbox::read(&at, Says::Task, problems));
     let sandbox = sandbox.unwrap_or_default();
-    let (goal, driver) = (goal?, driver?);
-    Some(TaskFile { goal, driver, budget, acceptance, rubric_files, workspace, sandbox })
+    let recovery = recovery::read(top, problems, &mut |at, problems| {
+        let name = check_driver(&at.need(problems, "driver")?, registry, problems)?;
+        Some(configured(name, at, at.get("driver").as_ref(), registry, problems).0)
+    });
+    Some(TaskFile {
+        goal: goal?,
+        driver: driver?,
+        budget,
+        acceptance,
+        rubric_files,
+        workspace,
+        sandbox,
+        recovery,
+    })
 }
 
 fn read_driver(
@@ -207,9 +233,22 @@ fn read_driver(
         tighten(budget, &found.budget);
         return Some(found.driver);
     }
+    let (spec, limits) =
+        configured(name.unwrap_or("user"), task, given.as_ref(), registry, problems);
+    tighten(budget, &limits);
+    Some(spec)
+}
+
+/// A driver with the configuration that stands beside its name, and the limits of the workflow that it is.
+fn configured(
+    name: &str,
+    beside: &Cursor<'_>,
+    given: Option<&Cursor<'_>>,
+    registry: &Registry,
+    problems: &mut Problems,
+) -> (DriverSpec, Budget) {
     let empty = Value::Object(Map::new());
-    let name = name.unwrap_or("user");
-    let config = match config {
+    let config = match beside.get("driver_config") {
         Some(config) => {
             drivers::check(name, &config, registry, problems);
             config.value.clone()
@@ -219,21 +258,17 @@ fn read_driver(
                 let hint =
                     "add [task.driver_config] with workflow = \"NAME\", or [[workflow.steps]]"
                         .to_owned();
-                problems.push(
-                    &given,
-                    format!("the driver {name:?} has nothing to run"),
-                    Some(hint),
-                );
-            } else if let Some(given) = task.get("driver").filter(|_| name == "agent") {
+                problems.push(given, format!("the driver {name:?} has nothing to run"), Some(hint));
+            } else if let Some(given) = given.filter(|_| name == "agent") {
                 let hint = "add [task.driver_config] with agent = \"claude\"".to_owned();
-                problems.push(&given, "it is not said which agent", Some(hint));
+                problems.push(given, "it is not said which agent", Some(hint));
             }
             empty
         }
     };
     let mut spec = DriverSpec { name: name.to_owned(), config };
-    tighten(budget, &drivers::unwrap(&mut spec));
-    Some(spec)
+    let limits = drivers::unwrap(&mut spec);
+    (spec, limits)
 }
 
 /// The name of a registered driver.

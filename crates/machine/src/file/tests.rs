@@ -373,7 +373,7 @@ fn a_secret_is_not_repeated() {
       |
     2 | model: {api_key: ***
       | ^^^^^
-      = help: expected goal, driver, driver_config, red_first, task, budget, acceptance, workspace, sandbox, workflow, machine
+      = help: expected goal, driver, driver_config, red_first, task, budget, acceptance, workspace, sandbox, retry, stuck, progress, workflow, machine
     "#);
 }
 

@@ -1,5 +1,7 @@
 //! What a task may spend, and what it has spent. Checked before each effect that spends.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::time::Span;
@@ -56,6 +58,16 @@ pub struct Spend {
     pub consecutive_errors: u64,
     /// Overflows since a model call that fitted.
     pub context_overflows: u64,
+    /// Requests to models that failed, by the kind of failure.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub wasted: BTreeMap<String, u64>,
+}
+
+impl Spend {
+    /// All requests to models that failed.
+    pub fn wasted_requests(&self) -> u64 {
+        self.wasted.values().fold(0, |sum, count| sum.saturating_add(*count))
+    }
 }
 
 /// One limit that is reached.

@@ -1,12 +1,36 @@
 //! When a model that failed is asked again: never at once, never for ever, never sooner than it asked for.
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::TaskId;
 use crate::message::{ModelFailure, Retry};
 use crate::policy::breaker;
 use crate::time::Span;
 
-/// How often the same question is asked before the driver is told.
-const ATTEMPTS: u32 = 10;
+/// How long a model that fails is waited for, as the task says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Waits {
+    /// How often the same question is asked before the driver is told.
+    pub attempts: u32,
+    /// The longest wait that a provider can ask for; one that asks for more fails at once.
+    pub longest_wait: Span,
+    /// How many failed requests there may be in the whole task before a failure is no longer waited out.
+    pub max_wasted: u64,
+}
+
+impl Default for Waits {
+    fn default() -> Waits {
+        Waits { attempts: 10, longest_wait: Span::seconds(24 * 60 * 60), max_wasted: 100 }
+    }
+}
+
+impl Waits {
+    /// Whether these are the usual ones.
+    pub fn is_default(&self) -> bool {
+        *self == Waits::default()
+    }
+}
 
 /// The first wait of our own; each further one is twice as long, up to the longest.
 const FIRST_WAIT_MILLIS: u64 = 1_000;
@@ -17,9 +41,6 @@ const LONGEST_OWN_WAIT_MILLIS: u64 = 54_000;
 
 /// All waits of our own for one question together. What a provider asks for is not counted.
 const ALL_OWN_WAITS_MILLIS: u64 = 30 * 60 * 1_000;
-
-/// The longest wait that a provider can ask for; one that asks for more has to be resumed by a person.
-const LONGEST_WAIT_MILLIS: u64 = 24 * 60 * 60 * 1_000;
 
 /// The longest wait that a process sits through if nobody is there; a longer one is a moment in the journal.
 pub const LONGEST_SITTING: Span = Span::seconds(60);
@@ -34,16 +55,27 @@ pub fn is_own(failure: &ModelFailure) -> bool {
     failure.retry == Retry::Backoff || !counts(failure)
 }
 
-/// How long to wait after the `failures`-th failure in a row of a question that has `waited` for us before; `None`
-/// if asking again does not help. `salt` spreads tasks that failed together: the same salt gives the same wait, so
-/// that a replay does too.
-pub fn wait(failure: &ModelFailure, failures: u32, waited: Span, salt: u64) -> Option<Span> {
-    if failures >= ATTEMPTS {
+/// How the question fared that is being asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Asked {
+    /// Its failures in a row.
+    pub failures: u32,
+    /// How long it waited by rules of our own.
+    pub waited: Span,
+    /// Failed requests of the whole task.
+    pub wasted: u64,
+}
+
+/// How long to wait before a question that has just failed is asked again; `None` if that does not help. `salt`
+/// spreads tasks that failed together: the same salt gives the same wait, so that a replay does too.
+pub fn wait(failure: &ModelFailure, asked: Asked, waits: &Waits, salt: u64) -> Option<Span> {
+    let Asked { failures, waited, wasted } = asked;
+    if failures >= waits.attempts || wasted >= waits.max_wasted {
         return None;
     }
     let wait = match failure.retry {
         Retry::Never => return None,
-        Retry::After(millis) if millis > LONGEST_WAIT_MILLIS => return None,
+        Retry::After(millis) if millis > waits.longest_wait.0 => return None,
         // Up to a twentieth later, never sooner.
         Retry::After(millis) => millis + spread(salt) * millis / 20_000,
         Retry::Backoff => {
@@ -82,7 +114,8 @@ mod tests {
     }
 
     fn after(retry: Retry, failures: u32, salt: u64) -> Option<u64> {
-        wait(&failure("server", retry), failures, Span(0), salt).map(|wait| wait.0)
+        let asked = Asked { failures, ..Asked::default() };
+        wait(&failure("server", retry), asked, &Waits::default(), salt).map(|wait| wait.0)
     }
 
     #[test]
@@ -90,7 +123,7 @@ mod tests {
         for salt in 0..200 {
             let asked = after(Retry::After(7_000), 1, salt).unwrap();
             assert!((7_000..=7_350).contains(&asked), "{asked}");
-            for failures in 1..ATTEMPTS {
+            for failures in 1..Waits::default().attempts {
                 let own = after(Retry::Backoff, failures, salt).unwrap();
                 let whole = (1_000 << (failures - 1)).min(LONGEST_OWN_WAIT_MILLIS);
                 assert!((whole * 9 / 10..=whole * 11 / 10).contains(&own), "{failures}: {own}");
@@ -98,11 +131,11 @@ mod tests {
             }
         }
         assert_eq!(after(Retry::Never, 1, 0), None);
-        assert_eq!(after(Retry::Backoff, ATTEMPTS, 0), None);
+        assert_eq!(after(Retry::Backoff, Waits::default().attempts, 0), None);
     }
 
     #[test]
-    fn a_provider_may_ask_for_a_day_and_no_more() {
+    fn edge_case_35_a_provider_may_ask_for_a_day_and_more_fails_at_once() {
         let day = 24 * 60 * 60 * 1_000;
         assert!(after(Retry::After(day), 1, 0).unwrap() >= day);
         assert_eq!(after(Retry::After(day + 1), 1, 0), None);
@@ -111,15 +144,30 @@ mod tests {
 
     #[test]
     fn waits_of_our_own_end_after_half_an_hour_and_those_of_a_provider_do_not_count() {
-        let waited = Span(ALL_OWN_WAITS_MILLIS);
+        let waits = Waits::default();
+        let fresh = Asked { failures: 1, ..Asked::default() };
+        let waited = Asked { waited: Span(ALL_OWN_WAITS_MILLIS), ..fresh };
         for own in [failure("server", Retry::Backoff), failure(breaker::KIND, Retry::After(9_000))]
         {
             assert!(is_own(&own));
-            assert_eq!(wait(&own, 1, waited, 3), None);
-            assert!(wait(&own, 1, Span(0), 3).is_some());
+            assert_eq!(wait(&own, waited, &waits, 3), None);
+            assert!(wait(&own, fresh, &waits, 3).is_some());
         }
         let asked = failure("rate_limited", Retry::After(9_000));
-        assert!(!is_own(&asked) && wait(&asked, 1, waited, 3).is_some());
+        assert!(!is_own(&asked) && wait(&asked, waited, &waits, 3).is_some());
+    }
+
+    #[test]
+    fn a_task_sets_how_often_and_how_long_a_failure_is_waited_out() {
+        let asked = failure("rate_limited", Retry::After(9_000));
+        let fresh = Asked { failures: 1, ..Asked::default() };
+        let patient = Waits { max_wasted: 7, ..Waits::default() };
+        let short = Waits { longest_wait: Span(8_000), ..Waits::default() };
+        let once = Waits { attempts: 1, ..Waits::default() };
+        assert!(wait(&asked, Asked { wasted: 6, ..fresh }, &patient, 0).is_some());
+        assert_eq!(wait(&asked, Asked { wasted: 7, ..fresh }, &patient, 0), None);
+        assert_eq!(wait(&asked, fresh, &short, 0), None);
+        assert_eq!(wait(&asked, fresh, &once, 0), None);
     }
 
     #[test]

@@ -47,8 +47,7 @@ fn a_branch_that_is_held_up_holds_up_only_its_own() {
 #[test]
 fn what_a_crash_left_in_the_middle_comes_before_everything() {
     let mut queue = queue(&[("a", "main"), ("b", "main")]);
-    let advancing = Stage::Advancing { onto: "1".into(), commit: "2".into(), tree: "3".into() };
-    queue.settle(&task("b"), advancing);
+    queue.settle(&task("b"), Stage::Integrating);
     assert_eq!(next(&queue, &[]).as_deref(), Some("b"));
     assert!(queue.drop_task(&task("b"), Timestamp(3)).is_err());
     queue.add(task("c"), lane("main"), End::Front, Timestamp(2)).unwrap();

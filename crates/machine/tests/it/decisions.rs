@@ -84,7 +84,7 @@ fn an_answer_is_bound_to_the_exact_call_that_was_shown() {
 }
 
 #[test]
-fn once_is_once_and_for_the_task_is_the_same_call_again_and_no_other() {
+fn edge_case_13_once_is_once_and_for_the_task_is_the_same_call_again_and_no_other() {
     let mut rig = attended(worker(&["a", "a", "a", "b"]));
     approve(&mut rig, 1, Scope::Once);
     end(&mut rig);
@@ -247,7 +247,7 @@ fn a_model_decides_in_a_persons_place_and_its_answer_is_paid_for() {
 }
 
 #[test]
-fn an_answer_that_is_none_is_a_no() {
+fn edge_case_37_an_answer_that_is_none_is_a_no() {
     for answer in ["Sure, go ahead.", r#"{"decision":"allow"} ok"#, "", r#"{"decision":"yes"}"#] {
         let mut rig = escalating(vec![model("careful"), person(None)]);
         says(&mut rig, answer);
@@ -277,7 +277,7 @@ fn a_chain_goes_on_until_one_decides_and_ends_in_a_no() {
 }
 
 #[test]
-fn a_decider_that_takes_too_long_is_passed_over_and_a_late_answer_is_only_paid_for() {
+fn edge_case_37_a_decider_that_takes_too_long_is_passed_over_and_a_late_answer_is_only_paid_for() {
     let mut rig = escalating(vec![model("slow"), person(None)]);
     let (timer, question) = (rig.effect("set_timer"), rig.effect("call_model"));
     rig.input(Signal::TimerFired(timer).into());

@@ -414,7 +414,7 @@ fn a_full_context_is_summed_up_and_what_must_not_be_lost_is_kept_word_for_word()
 }
 
 #[test]
-fn an_overflow_forces_ever_shorter_conversations_and_then_an_end() {
+fn edge_case_07_an_overflow_forces_ever_shorter_conversations_and_then_an_end() {
     let mut rig = Rig::started(task());
     let large = "x".repeat(50_000);
     step(&mut rig, 10, &large);
@@ -437,7 +437,7 @@ fn an_overflow_forces_ever_shorter_conversations_and_then_an_end() {
 }
 
 #[test]
-fn a_summary_that_does_not_fit_is_done_without_and_overflows_are_limited() {
+fn edge_case_07_a_summary_that_does_not_fit_is_done_without_and_overflows_are_limited() {
     let mut asked = task();
     asked.budget.max_context_overflows = Some(3);
     let mut rig = Rig::started(asked);

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod checkpoints;
 mod decisions;
+mod edge_cases;
 mod gate;
 mod hosts;
 mod judges;
@@ -10,6 +12,7 @@ mod laws;
 mod llm;
 mod receipt;
 mod records;
+mod recovery;
 mod reopen;
 mod requests;
 mod rig;

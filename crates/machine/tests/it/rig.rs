@@ -32,6 +32,7 @@ pub(crate) fn spec(config: Value) -> TaskSpec {
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::InPlace), ..WorkspaceSpec::default() },
         policy: Policy::default(),
         sandbox: machine::policy::sandbox::SandboxSpec::default(),
+        recovery: machine::policy::recovery::Recovery::default(),
         folder: "/project".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),

@@ -44,7 +44,7 @@ fn parallel_results_reach_the_driver_in_source_order_whatever_the_order_of_arriv
 }
 
 #[test]
-fn late_doubled_and_foreign_signals_are_dropped_and_counted() {
+fn edge_case_31_late_doubled_and_foreign_signals_are_dropped_and_counted() {
     let mut rig = Rig::started(spec(json!({ "turns": [[shell("a"), shell("b")]] })));
     rig.ended(2, ToolResult::ok("once"));
     rig.ended(2, ToolResult::ok("twice"));
@@ -134,7 +134,7 @@ fn pause_holds_the_next_move_and_resume_makes_it() {
 }
 
 #[test]
-fn cancel_gives_every_call_its_result_and_wins_over_pause_and_budget() {
+fn edge_case_34_cancel_gives_every_call_its_result_and_wins_over_pause_and_budget() {
     let mut task = spec(json!({ "turns": [[shell("a"), shell("b")]] }));
     task.budget.max_time = Some(Span::seconds(1));
     let mut rig = Rig::started(task);
@@ -202,7 +202,7 @@ fn a_limit_of_time_aborts_what_runs_and_does_not_count_paused_or_undriven_time()
 }
 
 #[test]
-fn three_denies_end_the_task_on_the_deny_axis() {
+fn edge_case_06_three_denies_end_the_task_on_the_deny_axis() {
     let turn = json!([shell("a")]);
     let mut task = spec(json!({ "turns": [turn, turn, turn, turn], "author": "worker" }));
     task.budget.max_consecutive_denies = Some(3);

@@ -1,10 +1,12 @@
 //! The laws of learned shortcuts, over random answers of people: never more permissive, never learned from itself, and
 //! never for longer than declared.
 
+use machine::cause::CauseKind;
 use machine::event::EventKind;
 use machine::input::Command;
 use machine::policy::grant::Scope;
 use machine::policy::permission::Decide;
+use machine::policy::recovery::Ladder;
 use machine::policy::shortcut::{TIME, TURNS};
 use machine::time::Span;
 use machine::tool::{Status, ToolResult};
@@ -51,7 +53,13 @@ fn a_denial_that_nobody_looked_at_teaches_nothing() {
 #[test]
 fn a_shortcut_ends_after_its_turns_and_after_its_time() {
     let turns = usize::try_from(TURNS).unwrap();
-    let mut rig = attended(worker(&vec!["a"; turns + 2]));
+    let mut task = worker(&vec!["a"; turns + 2]);
+    // Long before, it would be stuck.
+    task.recovery.stuck.same_denied = 0;
+    task.recovery.stuck.same_action = 0;
+    let denied = task.recovery.ladder(CauseKind::Denied);
+    task.recovery.ladders.insert(CauseKind::Denied, Ladder { after: u32::MAX, ..denied });
+    let mut rig = attended(task);
     deny(&mut rig, 1, "no");
     // The turn of the denial counts: 19 refusals, then the person is asked again.
     assert!(rig.told().ends_with(&format!("approval_requested c{}", turns + 1)), "{}", rig.told());

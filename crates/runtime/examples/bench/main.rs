@@ -398,6 +398,7 @@ fn spec(steps: u64) -> TaskSpec {
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), ..WorkspaceSpec::default() },
         policy: Policy::default(),
         sandbox: machine::policy::sandbox::SandboxSpec::off(),
+        recovery: machine::policy::recovery::Recovery::default(),
         folder: "/".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),

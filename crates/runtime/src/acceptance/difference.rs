@@ -4,6 +4,7 @@ use machine::verdict::{Touch, Touched};
 
 use super::checkout::Context;
 use crate::checkpoint::{Change, ChangeKind, Store};
+use crate::workspace;
 
 /// How many paths a verdict names.
 const MOST_TOUCHED: usize = 1000;
@@ -19,6 +20,8 @@ pub(crate) struct Difference {
     pub(crate) lines: u64,
     /// As a patch; bytes, since files are not always text.
     pub(crate) patch: Vec<u8>,
+    /// The folder that the task was started in, below the top.
+    pub(crate) prefix: String,
 }
 
 impl Difference {
@@ -29,18 +32,25 @@ impl Difference {
     ) -> Result<Difference, String> {
         let store = Store::open(context.claim.task, context.places.state_home, context.cancel)?;
         let changes = store.changes(base, frozen)?;
+        let origin = workspace::origin(context.claim.task, context.places.state_home);
+        let prefix = origin.map(|origin| origin.prefix).unwrap_or_default();
         if changes.is_empty() {
-            return Ok(Difference::default());
+            return Ok(Difference { prefix, ..Difference::default() });
         }
         let lines = store.diff_lines(base, frozen)?;
         // One that is too long to be read whole is no use to a judge, and nothing else needs it.
         let patch = store.patch(base, frozen).unwrap_or_default();
-        Ok(Difference { changes, lines, patch })
+        Ok(Difference { changes, lines, patch, prefix })
     }
 }
 
 /// The first changes, as a verdict names them.
 pub(super) fn touched(changes: &[Change]) -> Vec<Touched> {
+    all_touched(&changes[..changes.len().min(MOST_TOUCHED)])
+}
+
+/// Every change.
+pub(super) fn all_touched(changes: &[Change]) -> Vec<Touched> {
     let touched = |change: &Change| Touched {
         path: change.path.to_string_lossy().into_owned(),
         how: match change.kind {
@@ -49,7 +59,7 @@ pub(super) fn touched(changes: &[Change]) -> Vec<Touched> {
             ChangeKind::Changed => Touch::Changed,
         },
     };
-    changes.iter().take(MOST_TOUCHED).map(touched).collect()
+    changes.iter().map(touched).collect()
 }
 
 /// The beginning of the patch, as text, with a word about what is missing.

@@ -37,6 +37,13 @@ pub(super) struct Made {
     pub(super) notices: Vec<String>,
 }
 
+/// Two changes together.
+pub(super) struct Merged {
+    pub(super) tree: String,
+    /// Paths in which both changed the same places; the files hold marks there.
+    pub(super) collisions: Vec<String>,
+}
+
 /// One line of a comparison of trees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
@@ -219,19 +226,26 @@ impl Scratch {
         Ok(entries)
     }
 
-    /// Merges a tree that began at `base` into a commit, without any files. Conflicts are an error.
+    /// Merges a tree that began at `base` into a commit, without any files.
     pub(super) fn merge(
         &self,
         base: &str,
         into: &str,
         tree: &str,
         branch: &str,
-    ) -> Result<String, ApplyError> {
+        task: &str,
+    ) -> Result<Merged, ApplyError> {
         let ours = self.git(None)?;
         let said = ["commit-tree", tree, "-p", base, "-m", "what was proven"];
         let other = ours.run(said.map(OsString::from))?.trim_end().to_owned();
         let git = self.git(Some(into))?;
         let base = format!("--merge-base={base}");
+        // Conflict marks name what is merged as it is named here.
+        let (mine, theirs) = (format!("task-{task}"), format!("branch-{branch}"));
+        for (name, commit) in [(&theirs, into), (&mine, other.as_str())] {
+            let name = format!("refs/heads/{name}");
+            ours.run(["update-ref", &name, commit].map(OsString::from))?;
+        }
         let arguments = [
             "merge-tree",
             "--write-tree",
@@ -239,24 +253,46 @@ impl Scratch {
             "--name-only",
             "--no-messages",
             &base,
-            into,
-            &other,
+            &theirs,
+            &mine,
         ];
         let printed = git.output_any(arguments.map(OsString::from).to_vec(), None)?;
         let mut parts = printed.out.split(|byte| *byte == 0);
         let merged = String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
+        let tree = merged.trim_end().to_owned();
         match printed.exit {
-            0 => Ok(merged.trim_end().to_owned()),
+            0 => Ok(Merged { tree, collisions: Vec::new() }),
             1 => {
-                let mut paths: Vec<String> = parts
+                let mut collisions: Vec<String> = parts
                     .filter(|path| !path.is_empty())
                     .map(|path| String::from_utf8_lossy(path).into_owned())
                     .collect();
-                paths.dedup();
-                Err(ApplyError::Conflict { branch: branch.to_owned(), paths })
+                collisions.dedup();
+                Ok(Merged { tree, collisions })
             }
             _ => Err(ApplyError::Failed(format!("git cannot merge: {}", printed.complaint))),
         }
+    }
+
+    /// Puts what the checkpoints lack of these trees beside them. `known` are trees that they have.
+    pub(super) fn keep_in(
+        &self,
+        store: &Store<'_>,
+        trees: &[&str],
+        known: &[&str],
+    ) -> Result<(), String> {
+        let mut asked = trees.join("\n");
+        for tree in known.iter().filter(|tree| !tree.is_empty()) {
+            asked.push_str(&format!("\n^{tree}"));
+        }
+        asked.push('\n');
+        let mut arguments = ["pack-objects", "--revs", "-q"].map(OsString::from).to_vec();
+        arguments.push(self.path.join("handed").into());
+        let printed = self.git(None)?.output(arguments, Some(asked.into_bytes()))?;
+        let name = String::from_utf8_lossy(&printed.out).trim_end().to_owned();
+        let pack = self.path.join(format!("handed-{name}.pack"));
+        let wrong = |error: io::Error| format!("cannot read {}: {error}", pack.display());
+        store.unpack(fs::read(&pack).map_err(wrong)?)
     }
 
     pub(super) fn commit(

@@ -108,7 +108,7 @@ fn too_much_noise_ends_it() {
 }
 
 #[test]
-fn a_failure_shows_how_it_ended_and_the_end_of_its_error_output() {
+fn edge_case_36_a_failure_shows_how_it_ended_and_the_end_of_its_error_output() {
     let plugins = Plugins::new(None);
     let error = ask(&plugins, &plugin("echo 'no such key' >&2; exit 3", "{}")).unwrap_err();
     let expected = "plugin t: it exited with 3 before it answered decide\nthe end of its error output:\nno such key";
@@ -122,7 +122,7 @@ fn a_failure_shows_how_it_ended_and_the_end_of_its_error_output() {
 }
 
 #[test]
-fn a_process_that_does_not_answer_is_ended() {
+fn edge_case_36_a_process_that_does_not_answer_is_ended() {
     let plugins = Plugins::new(None);
     let mut silent = plugin(":", "{}");
     silent["plugin"]["timeout"] = json!("50ms");

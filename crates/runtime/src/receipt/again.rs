@@ -95,6 +95,7 @@ fn attempt(
     };
     let claim = Claim {
         task: receipt.task.as_str(),
+        goal: &receipt.goal,
         criteria: &criteria,
         workspace: &workspace,
         spec: &spec,

@@ -36,6 +36,7 @@ fn spec(config: Value) -> TaskSpec {
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), ..WorkspaceSpec::default() },
         policy: Policy::default(),
         sandbox: machine::policy::sandbox::SandboxSpec::off(),
+        recovery: machine::policy::recovery::Recovery::default(),
         folder: "/".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),

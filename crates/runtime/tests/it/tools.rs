@@ -10,6 +10,7 @@ mod process;
 mod shell;
 mod skeleton;
 mod validate;
+mod verify;
 mod view;
 mod workspace;
 

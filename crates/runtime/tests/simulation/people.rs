@@ -197,6 +197,10 @@ impl People {
                 let how = *random.pick(&[Resolution::Did, Resolution::DidNot, Resolution::Retry]);
                 Command::Resolve { call: *call, how }
             }
+            Ask::Escalation { .. } => {
+                let line = *random.pick(&["go on", "give up", "try another way"]);
+                Command::Tell { line: line.to_owned() }
+            }
             Ask::Decision { .. } => {
                 let line = *random.pick(&["done", "done", "shell make", "read notes", "what?"]);
                 Command::Tell { line: line.to_owned() }

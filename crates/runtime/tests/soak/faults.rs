@@ -139,7 +139,8 @@ pub(crate) fn script(steps: &[Step], served: Served, random: &mut Random) -> Scr
         let (says, fault) = scripted(step, at as u64 + 1, served, random);
         Scripted { needs: None, repeat: Repeat::Times(1), delay: Span::default(), says, fault }
     };
-    Script { replies: steps.iter().enumerate().map(scripted).collect(), end: End::RepeatLast }
+    let replies = steps.iter().enumerate().map(scripted).collect();
+    Script { replies, end: End::RepeatLast, aside: None }
 }
 
 fn scripted(step: &Step, turn: u64, served: Served, random: &mut Random) -> (Says, Option<Broken>) {

@@ -255,6 +255,7 @@ impl Task {
             },
             policy: Policy::default(),
             sandbox: machine::policy::sandbox::SandboxSpec::off(),
+            recovery: machine::policy::recovery::Recovery::default(),
             folder: self.folder.to_str().unwrap().to_owned(),
             servers: Vec::new(),
             files: Vec::new(),

@@ -37,6 +37,7 @@ pub(crate) fn spec(driver: &str, config: Value) -> TaskSpec {
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::InPlace), ..WorkspaceSpec::default() },
         policy: Policy::default(),
         sandbox: machine::policy::sandbox::SandboxSpec::default(),
+        recovery: machine::policy::recovery::Recovery::default(),
         folder: "/work".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),

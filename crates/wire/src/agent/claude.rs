@@ -495,8 +495,10 @@ fn facts(version: &str, mode: &str, hook_blocks: bool) -> AgentFacts {
     if !hook_blocks && release.limits.is_empty() {
         limits.extend(CLAUDE.releases[0].limits.first().map(|limit| (*limit).to_owned()));
     }
+    // What it prints of itself has its name in it too.
+    let number = super::table::Version::find(version).map(|version| version.to_string());
     AgentFacts {
-        version: version.to_owned(),
+        version: number.unwrap_or_else(|| version.to_owned()),
         can: release.can.clone(),
         modes,
         support: CLAUDE.support(version),

@@ -317,7 +317,9 @@ impl CodexCodec {
             return;
         }
         let changes = params["itemId"].as_str().and_then(|item| self.turns.changes(item));
-        if let Some((mut ask, form)) = asks::read(method, params, key.clone(), changes) {
+        if let Some((mut ask, form)) =
+            asks::read(method, params, key.clone(), changes, &self.open.folder)
+        {
             let thread = params["threadId"].as_str().unwrap_or(&self.thread);
             if thread != self.thread {
                 ask.helper = Some(Arc::from(thread));

@@ -4,14 +4,12 @@
 use machine::agent::AgentEvent;
 use serde_json::{Value, json};
 
+use super::lines::{Line, Lines, quoted};
 use crate::jsonrpc::{self, Incoming};
 
 /// Longer lines are passed over: what an agent says in one line fits many times, and a line without an end must not
 /// fill the memory.
 const LONGEST_LINE: usize = 8 << 20;
-
-/// How much of a line that is not understood is shown.
-const SHOWN: usize = 200;
 
 /// Whether each line says that it is JSON-RPC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,61 +24,34 @@ pub(super) enum Form {
 #[derive(Debug)]
 pub(super) struct Peer {
     form: Form,
-    rest: Vec<u8>,
-    /// The line under way was too long; it is dropped up to its end.
-    is_skipping: bool,
+    lines: Lines,
     last_id: u64,
 }
 
 impl Peer {
     pub(super) fn new(form: Form) -> Peer {
-        Peer { form, rest: Vec::new(), is_skipping: false, last_id: 0 }
+        Peer { form, lines: Lines::new(LONGEST_LINE), last_id: 0 }
     }
 
     /// The lines that are complete by now.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Vec<Result<Incoming, AgentEvent>> {
-        let mut lines = Vec::new();
-        let mut pieces = bytes.split(|byte| *byte == b'\n').peekable();
-        while let Some(piece) = pieces.next() {
-            if !self.is_skipping {
-                self.rest.extend_from_slice(piece);
-                if self.rest.len() > LONGEST_LINE {
-                    self.is_skipping = true;
+        let (mut read, form) = (Vec::new(), self.form);
+        self.lines.feed(bytes, |line| {
+            read.push(match line {
+                Line::Whole(line) => classify(form, line),
+                Line::TooLong(line) => {
                     let reason = format!("the line is longer than {LONGEST_LINE} bytes");
-                    lines.push(Err(malformed(reason, &self.rest)));
-                    self.rest = Vec::new();
+                    Err(AgentEvent::Malformed { reason, line })
                 }
-            }
-            if pieces.peek().is_some() {
-                let line = std::mem::take(&mut self.rest);
-                if !std::mem::take(&mut self.is_skipping) {
-                    lines.extend(self.line(&line));
-                }
-            }
-        }
-        lines
+            });
+        });
+        read
     }
 
     /// What is left of a line when nothing more comes.
     pub(super) fn end(&mut self) -> Option<AgentEvent> {
-        let rest = std::mem::take(&mut self.rest);
-        let is_blank = rest.iter().all(u8::is_ascii_whitespace);
-        let reason = || "the output ended in the middle of a line".to_owned();
-        (!is_blank).then(|| malformed(reason(), &rest))
-    }
-
-    fn line(&self, line: &[u8]) -> Option<Result<Incoming, AgentEvent>> {
-        let Ok(text) = std::str::from_utf8(line) else {
-            return Some(Err(malformed("the line is not UTF-8 text".to_owned(), line)));
-        };
-        if text.trim().is_empty() {
-            return None;
-        }
-        let incoming = match self.form {
-            Form::Stated => jsonrpc::classify(text),
-            Form::Bare => jsonrpc::classify_bare(text),
-        };
-        Some(incoming.map_err(|reason| malformed(reason, line)))
+        let rest = self.lines.end()?;
+        Some(malformed("the output ended in the middle of a line".to_owned(), &rest))
     }
 
     /// Writes a request; gives the id that its answer will have.
@@ -132,12 +103,30 @@ fn write(out: &mut Vec<u8>, line: &str) {
     out.push(b'\n');
 }
 
+fn classify(form: Form, line: &[u8]) -> Result<Incoming, AgentEvent> {
+    let text = std::str::from_utf8(line)
+        .map_err(|_| malformed("the line is not UTF-8 text".to_owned(), line))?;
+    let incoming = match form {
+        Form::Stated => jsonrpc::classify(text),
+        Form::Bare => jsonrpc::classify_bare(text),
+    };
+    incoming.map_err(|reason| malformed(reason, line))
+}
+
 fn malformed(reason: String, line: &[u8]) -> AgentEvent {
-    let shown = &line[..line.len().min(SHOWN)];
-    AgentEvent::Malformed { reason, line: String::from_utf8_lossy(shown).into_owned() }
+    AgentEvent::Malformed { reason, line: quoted(line) }
 }
 
 /// The beginning of a text, cut between two characters.
 pub(super) fn beginning(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
+}
+
+/// A path as it is from the folder in which the agent works: what it names without a beginning is meant from there.
+pub(super) fn from_folder(folder: &str, path: &str) -> String {
+    if path.starts_with(['/', '~']) || folder.is_empty() {
+        path.to_owned()
+    } else {
+        format!("{}/{path}", folder.trim_end_matches('/'))
+    }
 }

@@ -92,7 +92,7 @@ pub const CODEX: AgentProgram = AgentProgram {
             compact: true,
         },
         limits: &[
-            "commands that it knows only to read are not asked about, so its own sandbox must hold them",
+            "commands that it knows only to read are not asked about: only walls hold those",
             "a refusal cannot give its reason",
             "a summary cannot be told what to keep",
         ],

@@ -40,11 +40,16 @@
 //! [end]                                       # after the last reply
 //! then = "error"                              # or "repeat": the last reply for ever
 //! message = "nothing more to say"
+//!
+//! [aside]                                     # the answer to every request that offers no tools
+//! text = "ok"                                 # and usage
 //! ```
 //!
 //! Each turn takes the first reply that is not used up and whose `match`, if it has one, is contained in what
 //! was said since the model last spoke (people's text and tools' results). A reply whose `match` does not fit
-//! stays for later. Without `stop` a reply ends for its tool calls, or its turn.
+//! stays for later. Without `stop` a reply ends for its tool calls, or its turn. Programs that ask their model small
+//! things beside the conversation, such as for a title, do so without tools: `[aside]` keeps these questions from
+//! taking a turn.
 //!
 //! [`Player`] gives turns to an embedded provider; [`render`] makes the bytes of a server of them. Nothing here
 //! waits: delays and silences are data.
@@ -80,6 +85,8 @@ pub struct Script {
     pub replies: Vec<Scripted>,
     /// What comes after them.
     pub end: End,
+    /// What is answered to requests that offer no tools; without it they take a reply like any other.
+    pub aside: Option<Says>,
 }
 
 /// One reply of a script, as written.
@@ -257,6 +264,12 @@ impl Player {
     /// How far it has played.
     pub fn position(&self) -> &Position {
         &self.position
+    }
+
+    /// The answer to a request that offers no tools, where the script has one. It takes no turn.
+    pub fn aside(&self) -> Option<Turn> {
+        let reply = self.script.aside.as_ref()?.reply(self.position.turns);
+        Some(Turn { delay: Span::default(), outcome: Outcome::Reply(reply) })
     }
 
     /// The next turn. `last_user_text` is what was said since the model last spoke: see [`heard`].

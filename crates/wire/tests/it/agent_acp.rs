@@ -10,7 +10,7 @@ use wire::agent::AgentCodec;
 use wire::agent::acp::{AcpCodec, AcpOffers, AcpOpen};
 use wire::agent::opening::Opening;
 
-use crate::agent_rig::{Frame, Replay, frames, holds, in_pieces, output};
+use crate::agent_rig::{FOLDER, Frame, Replay, frames, holds, in_pieces, output};
 
 macro_rules! captures {
     ($($name:literal),* $(,)?) => {
@@ -66,7 +66,7 @@ const SESSION: &str = "00000000-0000-4000-8000-000000000001";
 fn open() -> AcpOpen {
     AcpOpen {
         version: "0.1".to_owned(),
-        folder: "WORKDIR".to_owned(),
+        folder: FOLDER.to_owned(),
         opening: Opening::New,
         mode: None,
         model: None,
@@ -210,9 +210,9 @@ fn bytes_may_come_one_by_one() {
 
 #[test]
 fn what_every_agent_asks_says_what_it_does_where_that_is_certain() {
-    let write = AgentMeans::Write(vec!["WORKDIR/hello.txt".to_owned()]);
+    let write = AgentMeans::Write(vec!["/workdir/hello.txt".to_owned()]);
     let touch = AgentMeans::Command("touch x.tmp && git status --short".to_owned());
-    let made = AgentMeans::Write(vec!["WORKDIR/new.txt".to_owned()]);
+    let made = AgentMeans::Write(vec!["/workdir/new.txt".to_owned()]);
     let status = AgentMeans::Command("git status --short".to_owned());
     for (name, wanted) in [
         ("claude_edit", vec![write.clone(), touch.clone()]),

@@ -32,6 +32,7 @@ pub(crate) fn captures() -> Vec<(String, Vec<Step>)> {
     CAPTURES.clone()
 }
 
+#[allow(clippy::disallowed_methods, reason = "tests read their fixtures")]
 fn load() -> Vec<(String, Vec<Step>)> {
     let mut names: Vec<PathBuf> =
         std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -7,7 +7,7 @@ use wire::agent::AgentCodec;
 use wire::agent::codex::{Approval, CodexCodec, CodexOpen, CodexSandbox};
 use wire::agent::opening::Opening;
 
-use crate::agent_rig::{Frame, Replay, frames, holds, in_pieces, output, show};
+use crate::agent_rig::{FOLDER, Frame, Replay, frames, holds, in_pieces, output, show};
 
 macro_rules! captures {
     ($($name:literal),* $(,)?) => {
@@ -48,7 +48,7 @@ const THREAD: &str = "00000000-0000-4000-8000-000000000001";
 fn codec(opening: Opening, approval: Approval) -> CodexCodec {
     CodexCodec::new(CodexOpen {
         version: "0.1".to_owned(),
-        folder: "WORKDIR".to_owned(),
+        folder: FOLDER.to_owned(),
         opening,
         model: None,
         approval,
@@ -163,7 +163,7 @@ fn what_is_asked_says_what_it_does() {
             _ => None,
         })
         .collect();
-    let written = vec!["WORKDIR/hello.txt".to_owned(), "WORKDIR/new.txt".to_owned()];
+    let written = vec!["/workdir/hello.txt".to_owned(), "/workdir/new.txt".to_owned()];
     assert_eq!(
         asks,
         [
@@ -326,7 +326,7 @@ fn questions_of_older_releases_are_answered_in_their_form() {
             other => panic!("{other:?}"),
         })
         .collect();
-    let files = vec!["a.rs".to_owned(), "b.rs".to_owned()];
+    let files = vec!["/workdir/a.rs".to_owned(), "/workdir/b.rs".to_owned()];
     assert_eq!(means, [&AgentMeans::Command("rm x".to_owned()), &AgentMeans::Write(files)]);
     let refuse = AgentOrder::Answer { key: "codex-1".to_owned(), may: Err("not that".to_owned()) };
     let denied = json!({ "decision": { "denied": { "rejection": "not that" } } });

@@ -12,8 +12,12 @@ pub(crate) enum Frame {
     Written(Value),
 }
 
+/// The folder in which the agents of the captures worked; those call it `WORKDIR`.
+pub(crate) const FOLDER: &str = "/workdir";
+
 /// The frames of a capture.
 pub(crate) fn frames(text: &str) -> Vec<Frame> {
+    let text = text.replace("WORKDIR", FOLDER);
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines
         .filter_map(|mut line| {

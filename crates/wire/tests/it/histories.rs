@@ -141,6 +141,7 @@ fn task() -> TaskSpec {
         },
         policy: Policy::default(),
         sandbox: machine::policy::sandbox::SandboxSpec::default(),
+        recovery: machine::policy::recovery::Recovery::default(),
         folder: "/project".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),
@@ -273,8 +274,6 @@ impl Rig {
             Pending::Agent => Signal::AgentEnded(id, Err("no".to_owned())).into(),
             Pending::Restore => Signal::Restored(id, Err("no".to_owned())).into(),
             Pending::Verify => Signal::Verified(id, Ok(Verdict::of(vec![criterion]))).into(),
-            // No history here has an agent in it.
-            Pending::Agent => return None,
             Pending::Consult | Pending::Decider(_) => {
                 Signal::Consulted(id, Err("no".to_owned())).into()
             }
@@ -332,6 +331,7 @@ impl Rig {
             }
             Phase::Consulting { .. } => "asking",
             Phase::Waiting(_) => "waiting",
+            Phase::Escalated { .. } => "asking a person",
             Phase::KeepingBase => "keeping_base",
             Phase::Checkpointing { .. } => "checkpointing",
             Phase::Verifying { .. } => "verifying",

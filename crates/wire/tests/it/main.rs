@@ -4,6 +4,7 @@
 
 mod accepts;
 mod agent_acp;
+mod agent_acp_server;
 mod agent_claude;
 mod agent_claude_orders;
 mod agent_codex;

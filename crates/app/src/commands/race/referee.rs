@@ -79,6 +79,9 @@ pub(crate) fn driver_words(driver: &DriverSpec) -> String {
             Some(name) => format!("workflow:{name}"),
             None => "workflow".to_owned(),
         },
+        "agent" => {
+            format!("agent:{}", driver.config["program"]["name"].as_str().unwrap_or_default())
+        }
         name => name.to_owned(),
     }
 }

@@ -212,7 +212,9 @@ impl Driver for Race {
             Fact::VerdictFailed(_) if self.claimant.is_some() => {
                 self.claimant.take().into_iter().collect()
             }
-            Fact::Note(_) | Fact::VerdictFailed(_) => (0..self.children.len()).collect(),
+            Fact::Note(_) | Fact::VerdictFailed(_) | Fact::Retry(_) => {
+                (0..self.children.len()).collect()
+            }
         };
         for index in addressees {
             let (Some(child), Some(standing)) =

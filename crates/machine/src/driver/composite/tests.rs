@@ -98,6 +98,7 @@ impl Driver for Script {
             Fact::Note(note) => format!("note {}", note.text),
             Fact::VerdictFailed(_) => "refused".to_owned(),
             Fact::Replied(_) | Fact::AgentTook(_) | Fact::AgentEnded(_) => "reply".to_owned(),
+            Fact::Retry(retry) => format!("retry {}", retry.why),
             Fact::Consulted(answer) => format!("answer {}", answer.unwrap()),
         });
     }
@@ -299,7 +300,7 @@ fn a_sequence_goes_on_after_a_claim_and_joins_the_summaries() {
 }
 
 #[test]
-fn a_sequence_ends_when_a_child_gives_up() {
+fn edge_case_16_a_sequence_ends_when_a_child_gives_up() {
     let spec =
         composite("sequence", &[script(&["claim"]), script(&["stuck no way"]), script(&["claim"])]);
     check(&mut World::new(&spec), &["stuck drivers[1] (script): no way"]);

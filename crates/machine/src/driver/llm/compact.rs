@@ -101,17 +101,27 @@ pub(super) fn question(
     asked
 }
 
-/// The conversation from here on.
-pub(super) fn rebuilt(
-    kept: &Kept<'_>,
-    messages: &[Arc<Message>],
-    squeeze: Squeeze,
-) -> Vec<Arc<Message>> {
-    let mut text = opening(kept.situation);
-    if !kept.notes.is_empty() {
+/// The first words of a new conversation about work that somebody has begun.
+pub(super) fn begun_anew(
+    situation: &Situation<'_>,
+    notes: &[String],
+    failure: Option<&str>,
+) -> String {
+    let mut text = kept_words(situation, notes, failure);
+    text.push_str(
+        "\n\nSomebody worked on this before you and did not get there. Their files are as they left them: look at \
+         them first, and try another way.",
+    );
+    text
+}
+
+/// The goal, the checks, the operator's notes and the last failure.
+fn kept_words(situation: &Situation<'_>, notes: &[String], failure: Option<&str>) -> String {
+    let mut text = opening(situation);
+    if !notes.is_empty() {
         text.push_str("\n\nThe operator said, in this order:");
         let mut room = MOST_NOTES;
-        let fits = kept.notes.iter().rev().take_while(|note| {
+        let fits = notes.iter().rev().take_while(|note| {
             let fits = note.len() <= room;
             room = room.saturating_sub(note.len());
             fits
@@ -122,9 +132,19 @@ pub(super) fn rebuilt(
             text.push_str(&format!("\n- {note}"));
         }
     }
-    if let Some(failure) = kept.failure {
+    if let Some(failure) = failure {
         text.push_str(&format!("\n\n{failure}"));
     }
+    text
+}
+
+/// The conversation from here on.
+pub(super) fn rebuilt(
+    kept: &Kept<'_>,
+    messages: &[Arc<Message>],
+    squeeze: Squeeze,
+) -> Vec<Arc<Message>> {
+    let mut text = kept_words(kept.situation, kept.notes, kept.failure);
     text.push_str("\n\n");
     text.push_str(&match kept.summary {
         Some(summary) => {

@@ -58,7 +58,7 @@ fn a_result_that_no_transition_fits_is_a_failure() {
 }
 
 #[test]
-fn a_circle_ends_with_the_name_of_its_edge() {
+fn edge_case_22_a_circle_ends_with_the_name_of_its_edge() {
     insta::assert_snapshot!(check(repair(json!("error")), &["1", "ok", "1", "ok", "1"]), @"
     act test -> error
     act fix -> ok
@@ -90,7 +90,7 @@ fn a_count_leads_out_of_a_circle() {
 }
 
 #[test]
-fn guards_see_what_they_say() {
+fn edge_case_21_guards_see_what_they_say() {
     let took = |when: Value, result: &str| {
         let config = json!({"initial": "a", "states": {
             "a": {"action": call("a"), "transitions": [{"to": "yes", "when": when}, {"to": "no"}]},

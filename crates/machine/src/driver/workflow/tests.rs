@@ -167,7 +167,7 @@ fn a_skipped_failure_goes_on_and_is_told_in_the_end() {
 }
 
 #[test]
-fn retries_are_counted_and_end_in_the_declared_branch() {
+fn edge_case_42_retries_are_counted_and_end_in_the_declared_branch() {
     let retry = |rest: Value| {
         let mut keys = json!({"on_error": "retry", "max_retries": 2});
         keys.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
@@ -198,7 +198,7 @@ fn retries_are_counted_and_end_in_the_declared_branch() {
 }
 
 #[test]
-fn a_goto_repairs_and_stops_with_a_named_edge() {
+fn edge_case_22_a_goto_repairs_and_stops_with_a_named_edge() {
     let goto =
         |target: &str| json!({"on_error": {"action": "goto", "target": target}, "max_retries": 2});
     let steps = || vec![step("fix", json!({})), step("test", goto("fix"))];

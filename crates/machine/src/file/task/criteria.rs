@@ -3,6 +3,7 @@
 mod custom;
 mod judge;
 
+use crate::acceptance::touched::pattern_problem;
 use crate::file::check::{Cursor, Problems, suggest};
 use crate::task::{Criterion, default_check_timeout};
 use crate::time::Span;
@@ -176,18 +177,7 @@ fn read_file(
 /// A path or pattern that stays below the workspace.
 pub(super) fn inside(at: &Cursor<'_>, problems: &mut Problems) -> Option<String> {
     let written = at.text(problems)?;
-    let path = written.strip_prefix('!').unwrap_or(written);
-    let is_drive =
-        path.as_bytes().get(1) == Some(&b':') && path.as_bytes()[0].is_ascii_alphabetic();
-    let wrong = if path.trim().is_empty() {
-        "is empty"
-    } else if path.starts_with(['/', '\\', '~']) || is_drive {
-        "is absolute"
-    } else if path.split(['/', '\\']).any(|part| part == "..") {
-        "leads out of the workspace"
-    } else {
-        return Some(written.to_owned());
-    };
+    let Some(wrong) = pattern_problem(written) else { return Some(written.to_owned()) };
     let hint = "write it relative to the workspace, without ..".to_owned();
     problems.push(at, format!("the path {written:?} {wrong}"), Some(hint));
     None

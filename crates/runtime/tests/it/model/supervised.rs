@@ -67,6 +67,7 @@ impl Place {
             },
             policy: Policy::default(),
             sandbox: machine::policy::sandbox::SandboxSpec::off(),
+            recovery: machine::policy::recovery::Recovery::default(),
             folder: self.folder.path().join("project").to_str().unwrap().to_owned(),
             servers: Vec::new(),
             files: Vec::new(),

@@ -44,6 +44,7 @@ fn in_workspace(
 ) -> Result<Vec<CriterionResult>, String> {
     let nowhere = Path::new("/nonexistent");
     let claim = Claim {
+        goal: "a goal",
         task: "t1",
         criteria,
         workspace,

@@ -5,6 +5,7 @@ use machine::agent::AgentMeans;
 use serde_json::Value;
 
 use super::super::codex::{join, script_of};
+use super::super::peer::{beginning, from_folder};
 
 /// What is known of a call: the fields of `tool_call`, those of later updates laid over them.
 pub(super) fn lay_over(call: &mut Value, update: &Value) {
@@ -48,10 +49,10 @@ pub(super) fn input(call: &Value) -> Value {
     }
 }
 
-/// What the call does.
-pub(super) fn means(call: &Value) -> AgentMeans {
+/// What the call does, for an agent that works in this folder.
+pub(super) fn means(call: &Value, folder: &str) -> AgentMeans {
     let input = &call["rawInput"];
-    let paths = paths(call);
+    let paths = paths(call, folder);
     // A command is one whatever the agent takes it for: `cat x; rm y` may be called reading.
     if !input["command"].is_null() {
         return command(&input["command"]).map_or(AgentMeans::Other, AgentMeans::Command);
@@ -84,13 +85,12 @@ fn command(command: &Value) -> Option<String> {
 }
 
 /// Every path that the call names, each once, in order.
-fn paths(call: &Value) -> Vec<String> {
+fn paths(call: &Value, folder: &str) -> Vec<String> {
     let mut paths = Vec::new();
     let mut add = |path: &Value| {
-        if let Some(path) = path.as_str()
-            && !paths.iter().any(|known| known == path)
-        {
-            paths.push(path.to_owned());
+        let path = path.as_str().map(|path| from_folder(folder, path));
+        if let Some(path) = path.filter(|path| !paths.contains(path)) {
+            paths.push(path);
         }
     };
     for entry in call["content"].as_array().into_iter().flatten() {
@@ -130,7 +130,7 @@ pub(super) fn outcome(call: &Value, update: &Value) -> String {
         call["title"].as_str().map(str::to_owned),
     ];
     let text = candidates.into_iter().flatten().find(|text| !text.is_empty());
-    super::super::peer::beginning(&text.unwrap_or_default(), LONGEST).to_owned()
+    beginning(&text.unwrap_or_default(), LONGEST).to_owned()
 }
 
 #[cfg(test)]
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_command_is_taken_from_the_parameters_and_never_from_a_title() {
-        let of = |call: Value| means(&call);
+        let of = |call: Value| means(&call, "/w");
         let titled = json!({ "kind": "execute", "title": "ls" });
         assert_eq!(of(titled), AgentMeans::Other);
         let line = json!({ "kind": "execute", "rawInput": { "command": "rm x" } });
@@ -163,12 +163,12 @@ mod tests {
             "kind": "edit",
             "content": [{ "type": "diff", "path": "/w/a" }],
             "locations": [{ "path": "/w/a" }, { "path": "/etc/b" }],
-            "rawInput": { "file_path": "/w/c" },
+            "rawInput": { "file_path": "c" },
         });
         let paths = ["/w/a", "/etc/b", "/w/c"].map(str::to_owned).to_vec();
-        assert_eq!(means(&call), AgentMeans::Write(paths));
-        assert_eq!(means(&json!({ "kind": "edit" })), AgentMeans::Other);
-        assert_eq!(means(&json!({ "kind": "switch_mode" })), AgentMeans::Other);
-        assert_eq!(means(&json!({ "kind": "fetch", "rawInput": {} })), AgentMeans::Other);
+        assert_eq!(means(&call, "/w"), AgentMeans::Write(paths));
+        assert_eq!(means(&json!({ "kind": "edit" }), "/w"), AgentMeans::Other);
+        assert_eq!(means(&json!({ "kind": "switch_mode" }), "/w"), AgentMeans::Other);
+        assert_eq!(means(&json!({ "kind": "fetch", "rawInput": {} }), "/w"), AgentMeans::Other);
     }
 }

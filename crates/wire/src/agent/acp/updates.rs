@@ -36,7 +36,7 @@ impl AcpCodec {
             id: Arc::from(call_id),
             tool: means::tool(known),
             input: Arc::new(means::input(known)),
-            means: means::means(known),
+            means: means::means(known, &self.open.folder),
             helper: None,
         };
         self.asks.insert(key, Ask { id, allow, reject });

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use machine::agent::{AgentAsk, AgentMeans};
 use serde_json::{Value, json};
 
+use super::super::peer::from_folder;
+
 /// How an answer must look.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Form {
@@ -18,13 +20,18 @@ pub(super) enum Form {
 }
 
 /// A request as a question; nothing if it is none of this kind. `changes` are those of the patch that the question is
-/// about, as its item told them.
+/// about, as its item told them; Codex works in `folder`.
 pub(super) fn read(
     method: &str,
     params: &Value,
     key: String,
     changes: Option<&Value>,
+    folder: &str,
 ) -> Option<(AgentAsk, Form)> {
+    let written = |paths: Vec<String>| {
+        let paths: Vec<String> = paths.iter().map(|path| from_folder(folder, path)).collect();
+        if paths.is_empty() { AgentMeans::Other } else { AgentMeans::Write(paths) }
+    };
     let (tool, id, means, form) = match method {
         "item/commandExecution/requestApproval" => {
             let means = command_means(params);
@@ -103,10 +110,6 @@ pub(super) fn changed(changes: &Value) -> Vec<String> {
     let changes = changes.as_array().map(Vec::as_slice).unwrap_or_default();
     let paths = |change: &Value| [owned(&change["path"]), owned(&change["kind"]["move_path"])];
     changes.iter().flat_map(paths).flatten().collect()
-}
-
-fn written(paths: Vec<String>) -> AgentMeans {
-    if paths.is_empty() { AgentMeans::Other } else { AgentMeans::Write(paths) }
 }
 
 fn owned(value: &Value) -> Option<String> {

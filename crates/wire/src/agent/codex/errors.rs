@@ -31,6 +31,8 @@ pub(in crate::agent) fn end_of(error: &Value) -> AgentEnd {
         }
         "responseStreamDisconnected" => status.map_or(ErrorKind::StreamTruncated, of_status),
         "responseTooManyFailedAttempts" => status.map_or(ErrorKind::Server, of_status),
+        // A stream that was cut once too often has no type, only this text.
+        _ if message.starts_with("stream disconnected") => ErrorKind::StreamTruncated,
         // The text of an answer that has no kind of its own names the status.
         _ => match status_in(message) {
             Some(status) => return model(of_status(status), Some(status)),
@@ -136,6 +138,8 @@ mod tests {
         assert_eq!(end("exceeded retry limit, last status: 429 Too Many Requests").clone(), {
             model(ErrorKind::RateLimited, Some(429))
         });
+        let cut = "stream disconnected before completion: Transport error: network error";
+        assert_eq!(end(cut), model(ErrorKind::StreamTruncated, None));
         assert_eq!(end("status: fine"), AgentEnd::Failed);
         let long = r#"{"error": {"code": "context_length_exceeded"}}"#;
         assert_eq!(

@@ -113,7 +113,7 @@ struct Reader<'f> {
 
 impl Reader<'_> {
     fn script(&mut self, top: &DeTable<'_>) -> Option<Script> {
-        self.known(top, "a script", &["reply", "replies", "end"]);
+        self.known(top, "a script", &["reply", "replies", "end", "aside"]);
         let list = match (top.get("reply"), top.get("replies")) {
             (Some(_), Some(twice)) => {
                 self.wrong(twice.span(), "both \"reply\" and \"replies\": use one name for all");
@@ -137,7 +137,20 @@ impl Reader<'_> {
             None => End::Fail(None),
             Some(end) => self.end(end)?,
         };
-        Some(Script { replies, end })
+        let aside = match top.get("aside") {
+            None => None,
+            Some(aside) => Some(self.aside(aside)?),
+        };
+        Some(Script { replies, end, aside })
+    }
+
+    fn aside(&mut self, item: &Item<'_>) -> Option<Says> {
+        let table = self.table(item)?;
+        self.known(table, "[aside]", &["text", "usage"]);
+        if !table.contains_key("text") {
+            self.wrong(item.span(), "[aside] has no text to answer with");
+        }
+        self.says(table)
     }
 
     fn end(&mut self, item: &Item<'_>) -> Option<End> {

@@ -70,6 +70,8 @@ pub struct Asked {
     pub mode: Mode,
     /// What was said since the model last spoke.
     pub text: String,
+    /// Whether it offers tools.
+    pub offers_tools: bool,
 }
 
 /// Finds the dialect of a request; none if nothing is served there. Anything may stand before the known end of
@@ -142,7 +144,8 @@ fn question(route: &Route, body: &Value) -> Result<Asked, String> {
         Value::Array(items) => since_the_model_spoke(items),
         _ => return Err(format!("the key {key:?} is missing or no list")),
     };
-    Ok(Asked { model, mode, text })
+    let offers_tools = body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+    Ok(Asked { model, mode, text, offers_tools })
 }
 
 /// What was said since the model last spoke: for a [`super::Player`] without a server.

@@ -560,3 +560,25 @@ fn a_reply_can_drip_and_a_connection_can_end_before_it() {
     );
     assert_eq!(wrong.len(), 2, "{wrong:?}");
 }
+
+#[test]
+fn a_question_beside_the_conversation_takes_no_turn() {
+    let text = "[[reply]]\ntext = \"first\"\n[aside]\ntext = \"ok\"\nusage = { input = 1 }\n";
+    let mut player = Player::new(script(text));
+    let aside = player.aside().unwrap();
+    assert_eq!(aside.play().1.unwrap().message.text(), "ok");
+    assert_eq!(player.position().turns, 0);
+    assert_eq!(player.next("").play().1.unwrap().message.text(), "first");
+    assert_eq!(Player::new(script("[[reply]]\ntext = \"x\"\n")).aside(), None);
+    let wrong =
+        errors("[[reply]]\ntext = \"x\"\n[aside]\nusage = { input = 1 }\nstop = \"end_turn\"\n");
+    assert_eq!(wrong.len(), 2, "{wrong:?}");
+    let route = route("POST", "/v1/messages").unwrap();
+    let asks = |body: &str| read(&route, body.as_bytes()).unwrap().offers_tools;
+    let start = r#"{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"hi"}]"#;
+    assert!(!asks(&format!("{start}}}")));
+    assert!(!asks(&format!("{start},\"tools\":[]}}")));
+    assert!(asks(&format!(
+        "{start},\"tools\":[{{\"name\":\"t\",\"input_schema\":{{\"type\":\"object\"}}}}]}}"
+    )));
+}

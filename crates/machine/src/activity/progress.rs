@@ -1,0 +1,150 @@
+//! What is remembered of calls and turns as they end: to see circles, and to tell now and then how far the task is.
+
+use crate::activity::request::digest;
+use crate::event::{CriterionState, EventKind};
+use crate::id::CallId;
+use crate::policy::permission::Author;
+use crate::policy::signature::{Hash, normalise};
+use crate::policy::stuck::{Turn, WAITS};
+use crate::state::{Call, CallStatus};
+use crate::step::Step;
+use crate::tool::{EffectClass, Status, ToolResult};
+
+/// The last calls that a report names.
+const LAST_ACTIONS: usize = 5;
+
+/// Characters of a parameter that are shown.
+const SHOWN: usize = 80;
+
+impl Step<'_> {
+    /// Notes the end of a call.
+    pub(crate) fn note_call_ended(&mut self, id: CallId, result: &ToolResult) {
+        let data = &mut self.state.data;
+        let Some(call) = data.calls.iter().find(|call| call.id == id) else { return };
+        if data.spec.recovery.progress.every > 0 {
+            let milestone = &mut data.course.milestone;
+            if result.status == Status::Ok && call.class != EffectClass::Pure {
+                milestone.changes += 1;
+            }
+            if milestone.actions.len() >= LAST_ACTIONS {
+                milestone.actions.remove(0);
+            }
+            milestone.actions.push(format!("{} ({})", title(call), result.status.word()));
+        }
+        if call.action.author != Author::Worker {
+            return;
+        }
+        let limits = data.spec.recovery.stuck;
+        let course = &mut data.course;
+        match result.status {
+            Status::Ok => (course.errors, course.timeouts, course.denies) = (0, 0, 0),
+            Status::Error => {
+                course.errors += 1;
+                (course.timeouts, course.denies) = (0, 0);
+            }
+            Status::TimedOut => {
+                course.errors += 1;
+                course.timeouts += 1;
+                course.denies = 0;
+            }
+            Status::Denied => course.denies += 1,
+            Status::Skipped | Status::Aborted | Status::InDoubt => return,
+        }
+        if call.action.tool == "ask" {
+            course.watch.on_question(&call.question().0, &limits);
+        } else if result.status == Status::Denied {
+            let key = digest(&call.action.tool, &call.action.input);
+            course.watch.on_denied(key, &title(call), &limits);
+        }
+        if call.request.is_some() || call.agent.is_some() {
+            let call = call.clone();
+            self.note_actions(&[(call, result)]);
+        }
+    }
+
+    /// Notes the end of a turn, before its calls are forgotten.
+    pub(crate) fn note_turn_ended(&mut self) {
+        let calls = std::mem::take(&mut self.state.data.calls);
+        let worker = |call: &&Call| {
+            call.action.author == Author::Worker && call.request.is_none() && call.agent.is_none()
+        };
+        let ended: Vec<(Call, &ToolResult)> = calls
+            .iter()
+            .filter(worker)
+            .filter_map(|call| match &call.status {
+                CallStatus::Done(result) => Some((call.clone(), result)),
+                _ => None,
+            })
+            .collect();
+        if !ended.is_empty() && ended.iter().any(|(_, result)| result.status != Status::Skipped) {
+            self.note_actions(&ended);
+        }
+        drop(ended);
+        self.state.data.calls = calls;
+    }
+
+    fn note_actions(&mut self, calls: &[(Call, &ToolResult)]) {
+        let mut hash = Hash::default();
+        for (call, result) in calls {
+            hash.add(call.action.tool.as_bytes())
+                .add(call.action.input.to_string().as_bytes())
+                .add(result.status.word().as_bytes())
+                .add(&result.exit.unwrap_or(i32::MIN).to_le_bytes())
+                .add(normalise(&result.text).as_bytes());
+        }
+        let Some((first, _)) = calls.first() else { return };
+        let more = calls.len() - 1;
+        let title = match more {
+            0 => title(first),
+            _ => format!("{} and {more} more", title(first)),
+        };
+        let well = calls.iter().all(|(_, result)| result.status == Status::Ok);
+        let took = |call: &Call| call.began.map_or(0, |began| self.now.since(began).0);
+        let waited = well && calls.iter().any(|(call, _)| took(call) >= WAITS.0);
+        let limits = self.state.data.spec.recovery.stuck;
+        let turn = Turn { signature: hash.end(), title: &title, waited };
+        self.state.data.course.watch.on_turn(turn, &limits);
+    }
+
+    /// Tells how far the task is, once an interval.
+    pub(crate) fn tell_progress(&mut self) {
+        let data = &self.state.data;
+        let (every, turn) = (data.spec.recovery.progress.every, data.spend.turns);
+        if every == 0 || turn < data.course.milestone.turn.saturating_add(every) {
+            return;
+        }
+        let tree = data.frozen.as_ref().or(data.base.as_ref());
+        let tree = tree.map(|checkpoint| checkpoint.tree.clone()).unwrap_or_default();
+        let base = data.base.as_ref().map(|base| base.tree.as_str()).unwrap_or_default();
+        let before = match data.course.milestone.tree.as_str() {
+            "" => base,
+            tree => tree,
+        };
+        let known = !tree.is_empty() && !before.is_empty();
+        let changed = known.then(|| tree != *before);
+        let spend = data.spend.clone();
+        let results = data.course.verdict.iter();
+        let criteria: Vec<CriterionState> = results
+            .map(|result| CriterionState { title: result.title.clone(), passed: result.passed })
+            .collect();
+        let milestone = &mut self.state.data.course.milestone;
+        let changes = std::mem::take(&mut milestone.changes);
+        let actions = std::mem::take(&mut milestone.actions);
+        milestone.turn = turn;
+        milestone.tree = tree;
+        self.event(|| EventKind::Progress { turn, spend, changed, changes, criteria, actions });
+    }
+}
+
+/// A call in one line.
+fn title(call: &Call) -> String {
+    let action = &call.action;
+    let keys = ["command", "path", "question", "pattern", "text"];
+    let said = keys.iter().find_map(|key| action.input[*key].as_str()).unwrap_or_default();
+    let mut shown: String =
+        said.chars().take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if shown.len() < said.len() {
+        shown.push('…');
+    }
+    if shown.is_empty() { action.tool.clone() } else { format!("{}: {shown}", action.tool) }
+}

@@ -1,0 +1,443 @@
+//! The other side of the Agent Client Protocol: drivetrain as the agent of an editor. Requests of the editor become
+//! events, what a task does becomes updates. No process and no clock; who runs the tasks is the runtime's business.
+//!
+//! A session is a task's conversation. A prompt is answered when its turn has ended; one that comes while another is
+//! under way is refused. A cancel ends the prompt with `cancelled`, whatever the task says later.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::peer::{Form, Peer};
+use crate::jsonrpc::{Incoming, METHOD_NOT_FOUND};
+
+/// JSON-RPC's code for parameters that cannot be used.
+const INVALID_PARAMS: i64 = -32602;
+
+/// ACP's code for something that is not there.
+const NOT_FOUND: i64 = -32002;
+
+/// More questions at once than this are answered with a no.
+const MOST_ASKS: usize = 256;
+
+/// What an editor wants. Exhaustive on purpose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EditorEvent {
+    /// A session in this folder; answer with [`EditorOrder::Opened`] or [`EditorOrder::NotOpened`].
+    Open {
+        /// What the answer is given with.
+        key: String,
+        /// The folder, absolute.
+        folder: String,
+    },
+    /// A session of another process; what was said in it is told by updates before it is answered.
+    Load {
+        /// What the answer is given with.
+        key: String,
+        /// The session.
+        session: String,
+        /// The folder, absolute.
+        folder: String,
+    },
+    /// A turn; ends with [`EditorOrder::Ended`].
+    Prompt {
+        /// The session.
+        session: String,
+        /// What is asked. Files that the editor names stand in it as their addresses.
+        text: String,
+    },
+    /// The turn is not wanted any more. It is ended already as far as the editor knows.
+    Cancel {
+        /// The session.
+        session: String,
+    },
+    /// A question was answered; no answer is a no.
+    Answered {
+        /// What it was asked with.
+        key: String,
+        /// Whether the call may run.
+        may: bool,
+        /// Whether that holds for calls like it in this session too.
+        always: bool,
+    },
+    /// A line could not be understood, or nobody serves what it asks.
+    Strange {
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// What an editor is told.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EditorOrder {
+    /// The session is there.
+    Opened {
+        /// What it was asked with.
+        key: String,
+        /// Its id.
+        session: String,
+    },
+    /// It is not.
+    NotOpened {
+        /// What it was asked with.
+        key: String,
+        /// Why.
+        reason: String,
+    },
+    /// Something happened in a session.
+    Update {
+        /// The session.
+        session: String,
+        /// What.
+        update: EditorUpdate,
+    },
+    /// May this call run? It was told of by an update.
+    Ask {
+        /// The session.
+        session: String,
+        /// What the answer is given with.
+        key: String,
+        /// The call.
+        call: String,
+        /// What it is, for a person.
+        title: String,
+        /// Its parameters.
+        input: Value,
+    },
+    /// The turn has ended.
+    Ended {
+        /// The session.
+        session: String,
+        /// How.
+        end: EditorEnd,
+    },
+}
+
+/// Something that happened in a session.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EditorUpdate {
+    /// What a person said; for a session that is loaded.
+    Asked(String),
+    /// Text for the person.
+    Said(String),
+    /// Thinking.
+    Thought(String),
+    /// The plan: what is to be done, and how far each part is.
+    Plan(Vec<(String, Progress)>),
+    /// A call begins.
+    Call {
+        /// Its id.
+        id: String,
+        /// What it is, for a person.
+        title: String,
+        /// What kind of call, in the protocol's words: `read`, `edit`, `execute`, `fetch`, `think` or `other`.
+        kind: &'static str,
+        /// Its parameters.
+        input: Value,
+    },
+    /// A call has ended.
+    CallEnded {
+        /// Its id.
+        id: String,
+        /// Whether it went well.
+        ok: bool,
+        /// What came of it.
+        text: String,
+    },
+}
+
+/// How far a part of a plan is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Not begun.
+    Pending,
+    /// Under way.
+    Running,
+    /// Done.
+    Done,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EditorEnd {
+    /// By itself.
+    Done,
+    /// It was cancelled.
+    Cancelled,
+    /// Its model refused.
+    Refused,
+    /// A limit was reached.
+    Limit,
+    /// It failed.
+    Failed(String),
+}
+
+/// The agent's side of one pipe to an editor.
+#[derive(Debug)]
+pub struct AcpServer {
+    peer: Peer,
+    version: String,
+    is_open: bool,
+    last_key: u64,
+    /// Requests for sessions that were not answered: the id, and the session if it is to be loaded.
+    opening: BTreeMap<String, (Value, Option<String>)>,
+    /// The prompt under way in each session; nothing for a session that waits.
+    sessions: BTreeMap<String, Option<Value>>,
+    /// Questions that wait, by the id of our request.
+    asks: BTreeMap<u64, (String, String)>,
+}
+
+impl AcpServer {
+    /// A server for an editor that was just connected; `version` is ours.
+    pub fn new(version: &str) -> AcpServer {
+        AcpServer {
+            peer: Peer::new(Form::Stated),
+            version: version.to_owned(),
+            is_open: false,
+            last_key: 0,
+            opening: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            asks: BTreeMap::new(),
+        }
+    }
+
+    /// Takes what was read, in pieces of any size; what must be written at once is in `reply`.
+    pub fn read(&mut self, bytes: &[u8], reply: &mut Vec<u8>) -> Vec<EditorEvent> {
+        let mut out = Vec::new();
+        for line in self.peer.read(bytes) {
+            match line {
+                Ok(Incoming::Request { id, method, params }) => {
+                    self.on_request(id, &method, &params, reply, &mut out);
+                }
+                Ok(Incoming::Notification { method, params }) => {
+                    self.on_notification(&method, &params, reply, &mut out);
+                }
+                Ok(Incoming::Response { id, result }) => {
+                    let Some((key, _)) = self.asks.remove(&id) else { continue };
+                    let option = result.map(|result| result["outcome"]["optionId"].clone());
+                    let option = option.unwrap_or_default();
+                    let may = matches!(option.as_str(), Some("allow_once" | "allow_always"));
+                    let always = option.as_str() == Some("allow_always");
+                    out.push(EditorEvent::Answered { key, may, always });
+                }
+                Err(strange) => out.push(EditorEvent::Strange { reason: format!("{strange:?}") }),
+            }
+        }
+        out
+    }
+
+    fn on_request(
+        &mut self,
+        id: Value,
+        method: &str,
+        params: &Value,
+        reply: &mut Vec<u8>,
+        out: &mut Vec<EditorEvent>,
+    ) {
+        if method == "initialize" {
+            self.is_open = true;
+            let answer = json!({
+                "protocolVersion": 1,
+                "agentCapabilities": {
+                    "loadSession": true,
+                    "promptCapabilities": { "image": false, "audio": false, "embeddedContext": true },
+                },
+                "agentInfo": { "name": "drivetrain", "title": "drivetrain", "version": self.version },
+                "authMethods": [],
+            });
+            return self.peer.answer(reply, &id, &answer);
+        }
+        if !self.is_open {
+            return self.peer.refuse(reply, &id, INVALID_PARAMS, "expected initialize first");
+        }
+        let session = params["sessionId"].as_str().unwrap_or_default().to_owned();
+        let folder = params["cwd"].as_str().filter(|folder| folder.starts_with('/'));
+        match (method, folder) {
+            ("session/new" | "session/load", None) => {
+                self.peer.refuse(reply, &id, INVALID_PARAMS, "cwd must be an absolute path");
+            }
+            ("session/new", Some(folder)) => {
+                let (key, folder) = (self.key(), folder.to_owned());
+                self.opening.insert(key.clone(), (id, None));
+                out.push(EditorEvent::Open { key, folder });
+            }
+            ("session/load", Some(folder)) => {
+                let (key, folder) = (self.key(), folder.to_owned());
+                self.opening.insert(key.clone(), (id, Some(session.clone())));
+                out.push(EditorEvent::Load { key, session, folder });
+            }
+            ("session/prompt", _) => self.on_prompt(id, session, &params["prompt"], reply, out),
+            _ => {
+                let reason = format!("{method} is not served");
+                self.peer.refuse(reply, &id, METHOD_NOT_FOUND, &reason);
+                out.push(EditorEvent::Strange { reason });
+            }
+        }
+    }
+
+    fn on_prompt(
+        &mut self,
+        id: Value,
+        session: String,
+        prompt: &Value,
+        reply: &mut Vec<u8>,
+        out: &mut Vec<EditorEvent>,
+    ) {
+        let refusal = match self.sessions.get_mut(&session) {
+            None => Some((NOT_FOUND, format!("there is no session {session:?}"))),
+            Some(Some(_)) => Some((INVALID_PARAMS, "a turn is under way; cancel it first".into())),
+            Some(waiting) => match text_of(prompt) {
+                Ok(text) => {
+                    *waiting = Some(id.clone());
+                    out.push(EditorEvent::Prompt { session, text });
+                    None
+                }
+                Err(reason) => Some((INVALID_PARAMS, reason)),
+            },
+        };
+        if let Some((code, reason)) = refusal {
+            self.peer.refuse(reply, &id, code, &reason);
+        }
+    }
+
+    fn on_notification(
+        &mut self,
+        method: &str,
+        params: &Value,
+        reply: &mut Vec<u8>,
+        out: &mut Vec<EditorEvent>,
+    ) {
+        let session = params["sessionId"].as_str().unwrap_or_default().to_owned();
+        if method != "session/cancel" {
+            out.push(EditorEvent::Strange { reason: format!("{method} is not known") });
+            return;
+        }
+        // The protocol wants this prompt answered as cancelled; what the task says of its end comes too late.
+        if let Some(Some(id)) = self.sessions.get_mut(&session).map(Option::take) {
+            self.peer.answer(reply, &id, &json!({ "stopReason": "cancelled" }));
+            self.asks.retain(|_, (_, of)| *of != session);
+            out.push(EditorEvent::Cancel { session });
+        }
+    }
+
+    /// The bytes of an order; the error says why it does not fit.
+    pub fn order(&mut self, order: EditorOrder) -> Result<Vec<u8>, String> {
+        let mut out = Vec::new();
+        match order {
+            EditorOrder::Opened { key, session } => {
+                let (id, loaded) = self.opened(&key)?;
+                let session = loaded.unwrap_or(session);
+                self.peer.answer(&mut out, &id, &json!({ "sessionId": session }));
+                self.sessions.insert(session, None);
+            }
+            EditorOrder::NotOpened { key, reason } => {
+                let (id, loaded) = self.opened(&key)?;
+                let code = if loaded.is_some() { NOT_FOUND } else { INVALID_PARAMS };
+                self.peer.refuse(&mut out, &id, code, &reason);
+            }
+            EditorOrder::Update { session, update } => {
+                let params = json!({ "sessionId": session, "update": shown(update) });
+                self.peer.notify(&mut out, "session/update", &params);
+            }
+            EditorOrder::Ask { session, key, call, title, input } => {
+                if self.asks.len() >= MOST_ASKS {
+                    return Err("the editor has too many questions open".to_owned());
+                }
+                let option =
+                    |id: &str, name: &str| json!({ "optionId": id, "name": name, "kind": id });
+                let params = json!({
+                    "sessionId": session,
+                    "toolCall": { "toolCallId": call, "title": title, "rawInput": input,
+                        "status": "pending" },
+                    "options": [
+                        option("allow_once", "Allow"),
+                        option("allow_always", "Allow for this session"),
+                        option("reject_once", "Deny"),
+                    ],
+                });
+                let id = self.peer.request(&mut out, "session/request_permission", &params);
+                self.asks.insert(id, (key, session));
+            }
+            EditorOrder::Ended { session, end } => {
+                // One that was cancelled has been answered.
+                if let Some(Some(id)) = self.sessions.get_mut(&session).map(Option::take) {
+                    self.answer_end(&id, end, &mut out);
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    fn answer_end(&self, id: &Value, end: EditorEnd, out: &mut Vec<u8>) {
+        let reason = match end {
+            EditorEnd::Done => "end_turn",
+            EditorEnd::Cancelled => "cancelled",
+            EditorEnd::Refused => "refusal",
+            EditorEnd::Limit => "max_turn_requests",
+            EditorEnd::Failed(why) => return self.peer.refuse(out, id, -32603, &why),
+        };
+        self.peer.answer(out, id, &json!({ "stopReason": reason }));
+    }
+
+    fn opened(&mut self, key: &str) -> Result<(Value, Option<String>), String> {
+        self.opening.remove(key).ok_or_else(|| format!("the editor waits for no session {key:?}"))
+    }
+
+    fn key(&mut self) -> String {
+        self.last_key += 1;
+        format!("editor-{}", self.last_key)
+    }
+}
+
+/// What a prompt says, with the addresses of what it links to.
+fn text_of(prompt: &Value) -> Result<String, String> {
+    let blocks = prompt.as_array().ok_or("a prompt is a list of blocks")?;
+    let mut parts = Vec::new();
+    for block in blocks {
+        let part = match block["type"].as_str().unwrap_or_default() {
+            "text" => block["text"].as_str(),
+            "resource_link" => block["uri"].as_str(),
+            "resource" => block["resource"]["text"].as_str().or(block["resource"]["uri"].as_str()),
+            other => return Err(format!("a block of type {other:?} was not offered")),
+        };
+        parts.push(part.ok_or_else(|| format!("a block says nothing: {block}"))?);
+    }
+    if parts.iter().all(|part| part.trim().is_empty()) {
+        return Err("the prompt is empty".to_owned());
+    }
+    Ok(parts.join("\n"))
+}
+
+fn shown(update: EditorUpdate) -> Value {
+    let chunk = |kind: &str, text: String| json!({ "sessionUpdate": kind, "content": { "type": "text", "text": text } });
+    match update {
+        EditorUpdate::Asked(text) => chunk("user_message_chunk", text),
+        EditorUpdate::Said(text) => chunk("agent_message_chunk", text),
+        EditorUpdate::Thought(text) => chunk("agent_thought_chunk", text),
+        EditorUpdate::Plan(parts) => {
+            let entries = parts.into_iter().map(|(content, progress)| {
+                let status = match progress {
+                    Progress::Pending => "pending",
+                    Progress::Running => "in_progress",
+                    Progress::Done => "completed",
+                };
+                json!({ "content": content, "priority": "medium", "status": status })
+            });
+            json!({ "sessionUpdate": "plan", "entries": entries.collect::<Vec<_>>() })
+        }
+        EditorUpdate::Call { id, title, kind, input } => json!({
+            "sessionUpdate": "tool_call",
+            "toolCallId": id,
+            "title": title,
+            "kind": kind,
+            "rawInput": input,
+            "status": "pending",
+        }),
+        EditorUpdate::CallEnded { id, ok, text } => json!({
+            "sessionUpdate": "tool_call_update",
+            "toolCallId": id,
+            "status": if ok { "completed" } else { "failed" },
+            "content": [{ "type": "content", "content": { "type": "text", "text": text } }],
+        }),
+    }
+}
