@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use machine::driver::Registry;
 use machine::file::task::TaskFile;
-use machine::policy::recovery::Recovery;
 use machine::policy::sandbox::Wishes;
 use machine::task::{ForkedFrom, TaskSpec, WorkspaceKind};
 use machine::verdict::Checkpoint;
