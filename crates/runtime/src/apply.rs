@@ -203,7 +203,7 @@ pub(crate) fn propose<'c>(
     })?;
     let checkout = Checkout::open(repository, wish)?;
     if let Some(note) = Note::read(wish.task, state_home).filter(|note| note.frozen == wish.frozen)
-        && let Some(applied) = checkout.from_before(wish, &note, state_home)?
+        && let Some(applied) = checkout.taken_up(wish, &note, state_home)?
     {
         return Ok(Begun::Before(applied));
     }

@@ -71,7 +71,7 @@ impl Checkout {
     }
 
     /// What is left to be done, or was done, by what was written down. None: begin anew.
-    pub(super) fn from_before(
+    pub(super) fn taken_up(
         &self,
         wish: &Wish<'_>,
         note: &Note,
