@@ -273,9 +273,11 @@ fn agent(id: machine::id::EffectId, seed: u16) -> Input {
     let said = |news| Signal::AgentSaid(id, news).into();
     let ended = |ended| Signal::AgentEnded(id, ended).into();
     match seed % 14 {
-        0 => said(AgentNews::Taken { session: (seed / 14 % 2 == 0).then(|| "s".to_owned()) }),
+        0 => said(AgentNews::Taken {
+            session: (seed / 14).is_multiple_of(2).then(|| "s".to_owned()),
+        }),
         1 => said(AgentNews::Said { text: "words".to_owned() }),
-        2 | 3 | 4 => said(AgentNews::Asks(AgentAsk {
+        2..=4 => said(AgentNews::Asks(AgentAsk {
             key: key(),
             id: key().into(),
             tool: "Tool".to_owned(),

@@ -17,6 +17,9 @@ use serde_json::Value;
 use wire::agent::{AgentCodec, Launch, Session, Started, start};
 use wire::model::script::Script;
 
+/// What a question is answered: the call may run, with these parameters if they are others, or why not.
+pub(crate) type Answer = Result<Option<Value>, String>;
+
 /// Longer than anything here takes on a machine that does other things too.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -41,7 +44,7 @@ pub(crate) struct Driven {
     /// Questions that were asked, in order.
     pub(crate) asked: Vec<AgentAsk>,
     /// How questions are answered; left open if there is no answer.
-    pub(crate) answer: fn(&AgentAsk) -> Option<Result<Option<Value>, String>>,
+    pub(crate) answer: fn(&AgentAsk) -> Option<Answer>,
 }
 
 /// The program that this variable names: a script for node if it ends in `.js`.
