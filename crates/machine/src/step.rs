@@ -2,6 +2,7 @@
 //! nothing and says why.
 
 use crate::activity::approval::Reach;
+use crate::driver::Hand;
 use crate::effect::Effect;
 use crate::event::{Event, EventKind};
 use crate::id::EffectId;
@@ -53,17 +54,21 @@ impl Step<'_> {
                 "the task has not been started: expected a start first"
             });
         }
-        let steps_in = matches!(
-            command,
+        let steps_in = match command {
             Command::Interrupt { .. }
-                | Command::Steer { .. }
-                | Command::FollowUp { .. }
-                | Command::Raise(_)
-                | Command::Tell { .. }
-                | Command::RollBack { .. }
-                | Command::Reopen { .. }
-                | Command::HandOver(_)
-        );
+            | Command::Steer { .. }
+            | Command::FollowUp { .. }
+            | Command::Raise(_)
+            | Command::RollBack { .. }
+            | Command::Reopen { .. }
+            | Command::HandOver(_) => true,
+            // Whoever makes every move does not step in with one of them.
+            Command::Tell { .. } => {
+                self.state.driver.hand() != Hand::Person
+                    || matches!(self.state.data.phase, Phase::Escalated { .. })
+            }
+            _ => false,
+        };
         let approved = match &command {
             Command::Approve { call, .. } => Some(*call),
             _ => None,

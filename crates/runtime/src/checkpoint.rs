@@ -16,6 +16,7 @@ use std::fs::{self, File, FileTimes};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use machine::task::Workspace;
 use machine::verdict::Checkpoint;
@@ -124,6 +125,8 @@ pub struct Restored {
     pub changes: Vec<Change>,
 }
 
+/// Written last, so that where it is the rest is too.
+const ATTRIBUTES: &str = "info/attributes";
 const CHECKPOINTS: &str = "refs/heads/checkpoints";
 /// Git knows this tree without having it.
 pub(crate) const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
@@ -159,25 +162,40 @@ impl<'s> Store<'s> {
         let left_out = Vec::new();
         let task = task.to_owned();
         let store = Store { task, state_home, path, left_out, borrowed: None, cancel };
-        let wrong = |error: std::io::Error| format!("cannot use {}: {error}", store.path.display());
-        let info = store.path.join("info");
-        if !info.join("attributes").exists() {
-            fs::create_dir_all(&store.path).map_err(wrong)?;
-            let path = store.path.clone().into();
-            Git { cancel: Some(cancel.clone()), ..Git::default() }.run([
-                "init".into(),
-                "--quiet".into(),
-                "--bare".into(),
-                "--template=".into(),
-                "--ref-format=files".into(),
-                path,
-            ])?;
-            fs::create_dir_all(&info).map_err(wrong)?;
-            // These win over attributes in the workspace: bytes are kept as they are.
-            let attributes = "* -text !eol -ident -filter !working-tree-encoding\n";
-            fs::write(info.join("attributes"), attributes).map_err(wrong)?;
+        if !store.path.join(ATTRIBUTES).exists() {
+            store.make()?;
         }
         Ok(store)
+    }
+
+    /// Makes an empty one beside its place and puts it there whole: nobody ever sees one that is half made, and what
+    /// kills its maker leaves no lock in it.
+    fn make(&self) -> Result<(), String> {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let beside = with_end(&self.path, &format!(".making-{}-{number}", std::process::id()));
+        let wrong = |error: std::io::Error| format!("cannot use {}: {error}", self.path.display());
+        fs::create_dir_all(beside.join("info")).map_err(wrong)?;
+        Git { cancel: Some(self.cancel.clone()), ..Git::default() }.run([
+            "init".into(),
+            "--quiet".into(),
+            "--bare".into(),
+            "--template=".into(),
+            "--ref-format=files".into(),
+            beside.clone().into(),
+        ])?;
+        // These win over attributes in the workspace: bytes are kept as they are.
+        let attributes = "* -text !eol -ident -filter !working-tree-encoding\n";
+        fs::write(beside.join(ATTRIBUTES), attributes).map_err(wrong)?;
+        if fs::rename(&beside, &self.path).is_ok() {
+            return Ok(());
+        }
+        if self.path.join(ATTRIBUTES).exists() {
+            // Somebody else was quicker.
+            return fs::remove_dir_all(&beside).map_err(wrong);
+        }
+        fs::remove_dir_all(&self.path).map_err(wrong)?;
+        fs::rename(&beside, &self.path).map_err(wrong)
     }
 
     /// The folder that is kept: of a worktree all of it, wherever in it the task was started.

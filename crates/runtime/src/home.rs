@@ -4,9 +4,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use machine::id::TaskId;
 use rustix::fs::{FlockOperation, flock};
+
+/// How long a child may take from its beginning to its program.
+const CHILD_PATIENCE: Duration = Duration::from_millis(250);
 
 /// The folder of all state: `DRIVETRAIN_HOME`, else `drivetrain` in the XDG state folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,12 +125,23 @@ impl Home {
     /// this is right after `kill -9` too.
     pub fn alive(&self, owner: u64) -> Option<u32> {
         let mut file = File::open(self.lock(owner)).ok()?;
-        if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+        let is_free = |file: &File| flock(file, FlockOperation::NonBlockingLockShared).is_ok();
+        if is_free(&file) {
             return None;
         }
         let mut text = String::new();
         file.read_to_string(&mut text).ok()?;
-        Some(text.trim().parse().unwrap_or(0))
+        let pid: u32 = text.trim().parse().unwrap_or(0);
+        // A child that its owner was just starting when it was killed has the lock until it becomes its program. The
+        // process may also be one that cannot be seen from here, so in the end the lock decides.
+        let until = Instant::now() + CHILD_PATIENCE;
+        while !Path::new("/proc").join(pid.to_string()).exists() && Instant::now() < until {
+            std::thread::sleep(CHILD_PATIENCE / 50);
+            if is_free(&file) {
+                return None;
+            }
+        }
+        Some(pid)
     }
 
     /// Owners whose process is gone and who left files behind.

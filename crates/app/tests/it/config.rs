@@ -79,7 +79,7 @@ fn a_goal_needs_somebody_who_decides() {
       hint: drivetrain run 'tidy up' --driver user          you decide, line by line
       hint: drivetrain run 'tidy up' --model PROVIDER/NAME  a model decides
       hint: drivetrain run 'tidy up' --workflow NAME        the steps of a workflow file
-      hint: drivers: external, fallback, llm, race, retry, sequence, state_machine, until_accepted, user, workflow
+      hint: drivers: agent, external, fallback, llm, race, retry, sequence, state_machine, until_accepted, user, workflow
     ");
     insta::assert_snapshot!(refused(&environment, &["run", "tidy up", "--driver", "usr"]), @r#"
     error: no driver "usr": expected one of external, fallback, llm, race, retry, sequence, state_machine, until_accepted, user, workflow

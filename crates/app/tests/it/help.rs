@@ -144,7 +144,8 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       13  it waits: for a person, or to be resumed
       14  stuck: it went round in circles
       20  environment: the disk, the journal, the machine
-    Other commands end with 0, 2 or 20; `doctor` and `journal verify` with 20 if something is wrong.
+    `verify` ends with 10 if a receipt does not hold. Other commands end with 0, 2 or 20; `doctor` and
+    `journal verify` with 20 if something is wrong.
 
     FILES:
       .drivetrain/policy.toml        what tasks may do without asking
@@ -203,8 +204,9 @@ fn every_command_describes_itself_with_an_example() {
           --model <PROVIDER/NAME>
               Let this model decide; script/FILE plays a script, without a network or a key
 
-          --check <COMMAND>
-              A command that must succeed before the task counts as done (repeatable)
+          --agent <NAME>
+              Let this coding agent work: claude, codex, gemini, opencode or one of your own; --model is
+              then its model
 
           --unattended
               Ask nobody: what a person would have to decide is refused or waits, as the policy says
@@ -217,6 +219,34 @@ fn every_command_describes_itself_with_an_example() {
 
       -h, --help
               Print help (see a summary with '-h')
+
+    Checks:
+          --check <COMMAND|auto>
+              A command that must succeed before the task counts as done (repeatable); auto finds the
+              project's own tests
+
+          --repeat <N>
+              Run every command this often: it must pass each time
+
+          --red-first
+              Every command must fail on the files as they were before the task, and pass on those it
+              hands over
+
+          --protect <PATTERN>
+              Paths that must stay as they are, such as 'tests/**'; '!PATH' excepts some (repeatable)
+
+          --protect-framework
+              Files that steer tests and builds must stay as they are: conftest.py, manifests,
+              Makefiles, CI, …
+
+          --judge <PROVIDER/NAME>
+              A model that judges what was done by --rubric, once everything else has passed
+
+          --rubric <TEXT|@FILE>
+              What the judge judges by: text, or @FILE
+
+          --judge-decides
+              The judge's no fails the work; otherwise it is only told
 
     Budget:
           --max-turns <N>

@@ -54,6 +54,8 @@ fn verified() -> Rig {
     };
     let id = rig.effect("open_workspace");
     rig.input(Signal::WorkspaceOpened(id, Ok(workspace)).into());
+    let id = rig.effect("checkpoint");
+    rig.input(Signal::Checkpointed(id, Ok(kept("start"))).into());
     verify(&mut rig);
     assert!(matches!(rig.state.standing(), Standing::Finished { outcome: Outcome::Verified, .. }));
     rig

@@ -4,6 +4,8 @@ use machine::id::TaskId;
 use machine::policy::budget::Budget;
 use machine::policy::decider::{Decider, DeciderKind};
 use machine::policy::permission::{Decide, Policy, Rule, Unattended};
+use machine::policy::recovery::Recovery;
+use machine::policy::stuck::Limits;
 use machine::server::ServerSpec;
 use machine::task::{Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec};
 use machine::time::Span;
@@ -118,6 +120,19 @@ fn with_servers(mut tasks: Vec<Plan>) -> Vec<Plan> {
     tasks
 }
 
+/// Scripts repeat themselves and simulated files never change; when that is a circle is held by tests of its own.
+fn patient() -> Recovery {
+    let stuck = Limits {
+        same_failure: 0,
+        same_action: 0,
+        unchanged_tree: 0,
+        cycle: 0,
+        same_question: 0,
+        same_denied: 0,
+    };
+    Recovery { stuck, ..Recovery::default() }
+}
+
 fn plan(number: u64, turns: u64, random: &mut Random) -> Plan {
     let driver = driver(turns, random, 2);
     let mut spec = TaskSpec {
@@ -128,7 +143,7 @@ fn plan(number: u64, turns: u64, random: &mut Random) -> Plan {
         workspace: WorkspaceSpec { kind: None, ..WorkspaceSpec::default() },
         policy: policy(random),
         sandbox: machine::policy::sandbox::SandboxSpec::off(),
-        recovery: machine::policy::recovery::Recovery::default(),
+        recovery: patient(),
         folder: "/project".to_owned(),
         servers: Vec::new(),
         files: Vec::new(),

@@ -278,7 +278,7 @@ fn the_environment_is_a_named_list_and_keys_are_never_shown() {
     };
     let inherited = [
         ("PATH", "/bin"),
-        ("HOME", "/home/me"),
+        ("HOME", "/h/me"),
         ("GITHUB_TOKEN", "ghp"),
         ("ANTHROPIC_API_KEY", "sk-mine"),
         ("LD_PRELOAD", "/evil.so"),
@@ -301,7 +301,7 @@ fn the_environment_is_a_named_list_and_keys_are_never_shown() {
             "DISABLE_AUTOUPDATER=1",
             "DISABLE_ERROR_REPORTING=1",
             "DISABLE_TELEMETRY=1",
-            "HOME=/home/me",
+            "HOME=/h/me",
             "PATH=/bin",
         ]
     );

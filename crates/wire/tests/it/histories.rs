@@ -412,6 +412,7 @@ fn an_interruption_in_every_phase_leaves_a_history_that_every_provider_accepts()
         "asking",
         "awaiting a person",
         "checkpointing",
+        "keeping_base",
         "opening",
         "verifying",
         "waiting to ask again",
