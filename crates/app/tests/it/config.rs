@@ -82,7 +82,7 @@ fn a_goal_needs_somebody_who_decides() {
       hint: drivers: agent, external, fallback, llm, race, retry, sequence, state_machine, until_accepted, user, workflow
     ");
     insta::assert_snapshot!(refused(&environment, &["run", "tidy up", "--driver", "usr"]), @r#"
-    error: no driver "usr": expected one of external, fallback, llm, race, retry, sequence, state_machine, until_accepted, user, workflow
+    error: no driver "usr": expected one of agent, external, fallback, llm, race, retry, sequence, state_machine, until_accepted, user, workflow
       hint: did you mean "user"?
     "#);
     insta::assert_snapshot!(refused(&environment, &["run", "tidy up", "--driver", "workflow"]), @r#"

@@ -266,7 +266,7 @@ fn killed_at_any_moment_exactly_one_wins_and_every_other_one_has_ended() {
             // The command may have been under way when the process died.
             for event in place.events(&id) {
                 if event["type"] == "call_in_doubt" {
-                    place.ok(&["resolve", &id, event["call"].as_str().unwrap_or("c1"), "--did"]);
+                    place.ok(&["resolve", &id, event["call"].as_str().unwrap_or("c1"), "--retry"]);
                 }
             }
         }
@@ -274,7 +274,7 @@ fn killed_at_any_moment_exactly_one_wins_and_every_other_one_has_ended() {
         let asks: Value = serde_json::from_str(&asks).unwrap();
         for ask in asks["asks"].as_array().unwrap() {
             let id = ask["task"].as_str().unwrap();
-            place.ok(&["resolve", id, "--did"]);
+            place.ok(&["resolve", id, "--retry"]);
         }
         let ids = racers(&place);
         let ran = place.run(&["resume", "--all", "--quiet"]);

@@ -70,7 +70,7 @@ fn a_reopened_task_is_at_rest_and_claims_again_when_taken_up() {
     assert_eq!(rig.told(), "[] reopened, criterion_checked");
     assert_eq!(rig.state.standing(), Standing::Working);
     rig.attach(false);
-    assert_eq!(rig.told(), "[checkpoint#4] attached, claimed");
+    assert_eq!(rig.told(), "[checkpoint#5] attached, claimed");
     verify(&mut rig);
     assert!(matches!(rig.state.standing(), Standing::Finished { outcome: Outcome::Verified, .. }));
     assert_eq!(rig.state.data().proof, proof, "the first time counts");
@@ -87,7 +87,7 @@ fn the_work_goes_on_on_the_branch_and_the_base_moves_with_the_files() {
     };
     rig.command(reopen(Some(rebase)));
     rig.attach(false);
-    assert_eq!(rig.told(), "[restore#4] attached");
+    assert_eq!(rig.told(), "[restore#5] attached");
     // The process dies before the files are in place: nothing has moved.
     rig.input(Signal::OwnerLost.into());
     assert_ne!(rig.state.data().base, Some(kept("tip")));
