@@ -264,9 +264,33 @@ impl<'s> Store<'s> {
     }
 
     fn keep_seen(&self, folder: &Path, reason: &str) -> Result<(String, Seen), String> {
+        if !self.index().exists() {
+            self.take_tracked(folder)?;
+        }
         let seen = self.see(folder, &self.index())?;
         let commit = self.commit(&seen.content, reason)?;
         Ok((commit, seen))
+    }
+
+    /// Files that a repository has although its own rules ignore them belong to its workspace like all others. It is
+    /// asked once, when nobody has worked there.
+    fn take_tracked(&self, folder: &Path) -> Result<(), String> {
+        let git = Git { cancel: Some(self.cancel.clone()), ..Git::default() };
+        let words = ["ls-files", "-z", "--cached", "--ignored", "--exclude-standard"];
+        let place: [OsString; 2] = ["-C".into(), folder.into()];
+        let asked = place.into_iter().chain(words.map(OsString::from)).collect();
+        // A folder that is in no repository has no such files.
+        let Ok(listed) = git.output(asked, None) else { return Ok(()) };
+        let is_file = |name: &&[u8]| {
+            let found = fs::symlink_metadata(folder.join(OsStr::from_bytes(name)));
+            !name.is_empty() && found.is_ok_and(|found| !found.is_dir())
+        };
+        let names: Vec<&[u8]> = listed.out.split(|byte| *byte == 0).filter(is_file).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let add = ["update-index", "-z", "--add", "--stdin"].map(OsString::from).to_vec();
+        self.git(folder, &self.index())?.output(add, Some(names.join(&0))).map(drop)
     }
 
     fn see(&self, folder: &Path, index: &Path) -> Result<Seen, String> {

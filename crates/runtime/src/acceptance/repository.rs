@@ -56,6 +56,8 @@ pub(super) fn lay(
     let branch = format!("refs/heads/{}", origin.branch);
     write("HEAD", &format!("ref: {branch}\n"))?;
     write("config", SETTINGS)?;
+    // Files are byte for byte what was handed over: to convert them would make every one of them look changed.
+    write("info/attributes", "* -text !eol -ident -filter !working-tree-encoding\n")?;
     write("refs/heads/.keep", "")?;
     write("objects/pack/.keep", "")?;
     write("objects/info/alternates", &(alternates.join("\n") + "\n"))?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use machine::task::{Workspace, WorkspaceKind, WorkspaceSpec};
-use runtime::checkpoint::checkpoint;
+use runtime::checkpoint::{Store, checkpoint};
 use runtime::process::Cancel;
 use runtime::workspace::open;
 use tempfile::TempDir;
@@ -313,4 +313,32 @@ fn a_checkpoint_of_a_worktree_covers_it_whole() {
     assert_eq!(listed, "above\nfile\nsub/deep/inner");
     let none = Workspace { kind: WorkspaceKind::None, path: None, branch: None, base: None };
     assert!(checkpoint("t1", &none, "kept", &state, &Cancel::new()).is_err());
+}
+
+#[test]
+fn a_file_that_is_ignored_and_yet_committed_is_kept_like_any_other() {
+    let (all, top, state) = repository();
+    fs::write(top.join(".gitignore"), "kept*\ncache/\n").unwrap();
+    fs::write(top.join("kept.txt"), "committed\n").unwrap();
+    fs::write(top.join("kept.old"), "committed\n").unwrap();
+    git(&top, &["add", "--force", ".gitignore", "kept.txt", "kept.old"]);
+    git(&top, &["commit", "--quiet", "-m", "ignored, and yet here"]);
+    let workspace = opened(&top, &state);
+    let cancel = Cancel::new();
+    let first = checkpoint("t1", &workspace, "start", &state, &cancel).unwrap();
+    let place = path_of(&workspace);
+    fs::write(place.join("kept.txt"), "changed\n").unwrap();
+    fs::remove_file(place.join("kept.old")).unwrap();
+    fs::write(place.join("kept.new"), "ignored\n").unwrap();
+    let second = checkpoint("t1", &workspace, "claim", &state, &cancel).unwrap();
+    let store = Store::open("t1", &state, &cancel).unwrap();
+    let changes = store.changes(&first.name, &second.name).unwrap();
+    let changed: Vec<String> =
+        changes.iter().map(|change| change.path.to_string_lossy().into_owned()).collect();
+    assert_eq!(changed, ["kept.old", "kept.txt"]);
+    let copy = all.path().join("copy");
+    fs::create_dir(&copy).unwrap();
+    store.copy(&second.name, &copy).unwrap();
+    assert_eq!(fs::read_to_string(copy.join("kept.txt")).unwrap(), "changed\n");
+    assert!(!copy.join("kept.old").exists() && !copy.join("kept.new").exists());
 }
