@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 
 use crate::rig::Rig;
 
+/// An attack repeats itself. That a task ends over it is another wall; here the gate alone has to stand.
+const PATIENT: &str = "[stuck]\nsame_action = 0\ncycle = 0\nsame_denied = 0\nsame_question = 0\n";
+
 /// How long anything that must happen may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -66,7 +69,7 @@ impl<'a> Runtime<'a> {
         });
         std::fs::write(config.join("policy.toml"), rules.collect::<String>()).unwrap();
         let mut task = format!(
-            "[task]\ngoal = \"be attacked\"\ndriver = \"external:{name}\"\n[workspace]\nkind = \"in_place\"\n"
+            "[task]\ngoal = \"be attacked\"\ndriver = \"external:{name}\"\n[workspace]\nkind = \"in_place\"\n{PATIENT}"
         );
         if let Some(program) = &setup.server {
             let server = format!("[server.test]\ncommand = {}\n", json!(["sh", "-c", program]));
