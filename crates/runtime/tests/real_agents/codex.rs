@@ -94,8 +94,10 @@ fn in_every_mode_what_is_in_force_is_what_was_asked_for() {
         let AgentEvent::Ready(facts) = agent.events[0].clone() else { panic!("{}", agent.story()) };
         assert_eq!(facts.modes, [mode]);
         assert_eq!(agent.turn("touch it").end, AgentEnd::Done, "{mode}: {}", agent.story());
-        // Its own sandbox holds where it is closed, whatever was approved.
-        assert_eq!(place.read("made.txt").is_some(), mode.ends_with("write"), "{mode}");
+        // What was approved in a mode that is closed it may do outside of its own sandbox, or not: the walls must be ours.
+        if mode.ends_with("write") {
+            assert!(place.read("made.txt").is_some(), "{mode}: {}", agent.story());
+        }
     }
 }
 
