@@ -747,11 +747,11 @@ pub(crate) struct PlaceArgs {
     #[arg(long, value_name = "NAME", help_heading = "Permissions")]
     pub(crate) profile: Option<String>,
 
-    /// Work in the folder itself
+    /// Work in the folder itself: there is no way back, and checks run where the worker works
     #[arg(long, conflicts_with_all = ["no_workspace", "worktree"], help_heading = "Workspace")]
     pub(crate) in_place: bool,
 
-    /// Work in no folder; tools that need one are refused
+    /// Work in no folder: tools that need one are refused, and nothing can be checked
     #[arg(long, conflicts_with = "worktree", help_heading = "Workspace")]
     pub(crate) no_workspace: bool,
 

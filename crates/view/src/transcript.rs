@@ -117,9 +117,16 @@ impl Transcript {
                 inner(format!("{} is asked, in conversation {conversation}", text::visible(agent)))
             }
             EventKind::AgentSaid { text } => said(text, true),
-            EventKind::AgentEnded { end: Some(AgentEnd::Done | AgentEnd::Interrupted), .. } => {
-                Vec::new()
-            }
+            // What the model said no to is told with when it is asked again.
+            EventKind::AgentEnded {
+                end:
+                    Some(
+                        AgentEnd::Done
+                        | AgentEnd::Interrupted
+                        | AgentEnd::Model { again: true, .. },
+                    ),
+                ..
+            } => Vec::new(),
             EventKind::AgentEnded { end, text } => {
                 let how = match end {
                     None => "there is no agent",

@@ -280,10 +280,10 @@ fn every_command_describes_itself_with_an_example() {
 
     Workspace:
           --in-place
-              Work in the folder itself
+              Work in the folder itself: there is no way back, and checks run where the worker works
 
           --no-workspace
-              Work in no folder; tools that need one are refused
+              Work in no folder: tools that need one are refused, and nothing can be checked
 
           --worktree
               Work in a git worktree of its own; the default in a repository

@@ -186,7 +186,8 @@ fn a_check_sees_neither_another_tasks_worktree_nor_the_state_and_writes_nothing_
 }
 
 #[test]
-fn setup_makes_the_worktree_and_each_checkout_ready_and_its_failure_is_told() {
+fn edge_case_17_setup_makes_worktree_and_checkouts_ready_and_its_failure_ends_the_task_with_the_reason()
+ {
     let environment = TestEnvironment::repository(&[(".gitignore", "built\n"), ("src", "good\n")]);
     let task = |setup: &str, step: &str| {
         let text = format!(

@@ -110,7 +110,7 @@ fn tools_of_an_answer_run_at_once_and_each_result_goes_back_under_its_id() {
 }
 
 #[test]
-fn a_failed_check_with_the_end_of_its_output_is_in_the_next_question() {
+fn edge_case_5_a_failed_check_with_the_end_of_its_output_is_in_the_next_question() {
     let mut asked = task();
     asked.acceptance = vec![check_of("make test")];
     let mut rig = Rig::started(asked);

@@ -80,6 +80,29 @@ fn a_failed_verdict_goes_back_to_the_driver_and_a_passed_one_verifies() {
 }
 
 #[test]
+fn edge_case_12_a_check_that_outlasts_the_time_ends_on_that_axis_and_goes_on_when_there_is_more() {
+    let mut task = spec(json!({ "turns": [] }));
+    task.acceptance = vec![check_of("long")];
+    task.budget.max_time = Some(Span::seconds(10));
+    let mut rig = Rig::new();
+    rig.command(Command::Start(Box::new(task))).attach(false);
+    let deadline = rig.effect("set_timer");
+    rig.open_workspace();
+    let late = rig.effect("verify");
+    rig.now += 11_000;
+    rig.input(Signal::TimerFired(deadline).into());
+    assert_eq!(finished(&rig), Some(Outcome::BudgetExhausted), "{}", rig.told());
+    let passed = CriterionResult { passed: true, ..CriterionResult::default() };
+    rig.input(Signal::Verified(late, Ok(Verdict::of(vec![passed.clone()]))).into());
+    assert_eq!(finished(&rig), Some(Outcome::BudgetExhausted));
+    let more = Budget { max_time: Some(Span::seconds(60)), ..Budget::default() };
+    rig.command(Command::Raise(more)).attach(false);
+    let again = rig.effect("verify");
+    rig.input(Signal::Verified(again, Ok(Verdict::of(vec![passed]))).into());
+    assert_eq!(finished(&rig), Some(Outcome::Verified));
+}
+
+#[test]
 fn a_verdict_over_fewer_criteria_than_were_frozen_does_not_verify() {
     let mut task = spec(json!({ "turns": [] }));
     task.acceptance = vec![check_of("a"), check_of("b")];

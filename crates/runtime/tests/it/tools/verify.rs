@@ -119,7 +119,7 @@ fn a_verdict_says_what_was_touched_and_on_what_it_was_checked() {
 
 /// Edge case 1, and more than is kept of any output.
 #[test]
-fn a_check_that_prints_without_end_is_hashed_whole_and_kept_in_part() {
+fn edge_case_1_a_check_that_prints_without_end_is_hashed_whole_and_kept_in_part() {
     let task = Task::new(&[("a", "one\n")]);
     let flood = "head -c 80000000 /dev/zero | tr '\\0' x";
     let verdict = task.claim(&[shell(flood, Span::seconds(120))], &Cancel::new()).unwrap();
@@ -132,7 +132,7 @@ fn a_check_that_prints_without_end_is_hashed_whole_and_kept_in_part() {
 
 /// Edge case 2.
 #[test]
-fn a_grandchild_that_holds_the_pipe_neither_hangs_a_check_nor_outlives_it() {
+fn edge_case_2_a_grandchild_that_holds_the_pipe_neither_hangs_a_check_nor_outlives_it() {
     let task = Task::new(&[("a", "one\n")]);
     let (holding, late) = (unique(), unique());
     let criteria = [
