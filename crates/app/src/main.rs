@@ -111,7 +111,9 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
         Cmd::Completions { shell } => commands::catalogue::completions(*shell),
         Cmd::Tools => commands::catalogue::tools(json),
         Cmd::Drivers => commands::catalogue::drivers(json),
+        Cmd::Agents => commands::agents::run(json),
         Cmd::Models => commands::models::run(json),
+        Cmd::Mcp(args) => commands::mcp::run(args.clone()),
         Cmd::Gate { .. } => commands::gate::run(),
         Cmd::Fake(FakeCmd::Model(args)) => commands::fake::model(args, json),
     }

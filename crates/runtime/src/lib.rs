@@ -39,6 +39,7 @@ pub mod sandbox;
 pub mod servers;
 pub mod socket;
 pub mod station;
+pub mod stdio_server;
 pub mod supervisor;
 pub mod tool;
 pub mod trust;

@@ -43,7 +43,8 @@ impl Step<'_> {
 
     /// A decision to ask an agent is a turn, and paid for as one. False if the budget forbids it.
     pub(crate) fn begin_agent_turn(&mut self) -> bool {
-        let forbidden = self.state.data.budget.forbids(&self.state.data.spend, Purchase::Turn);
+        let forbidden =
+            self.state.data.budget.forbids(&self.state.data.committed(), Purchase::Turn);
         if !forbidden.is_empty() {
             self.exhaust(forbidden);
             return false;
@@ -221,7 +222,7 @@ impl Step<'_> {
         let Phase::Consulting { request: Consultation::Agent(call) } = &data.phase else {
             return false;
         };
-        if !call.program.protocol.steers() || !call.taken {
+        if !call.program.can().steer || !call.taken {
             return false;
         }
         let text = call.program.operator_says(text);
