@@ -13,6 +13,8 @@ use machine::id::{EffectId, TaskId};
 use machine::policy::sandbox::SandboxSpec;
 use machine::task::Workspace;
 
+pub use wire::agent::{acp_server, acp_told};
+
 use crate::inbox::Inbox;
 use crate::process::Cancel;
 use process::{NotStarted, Process, Setting};

@@ -32,6 +32,8 @@ mod recovery;
 mod repository;
 mod rollback;
 mod sandbox;
+mod serve_acp;
+mod serve_mcp;
 mod signals;
 mod stream;
 mod stuck;
