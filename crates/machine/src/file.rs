@@ -13,6 +13,7 @@ pub mod policy;
 pub mod policy_rule;
 mod recovery;
 pub mod sandbox;
+pub mod shape;
 mod source;
 pub mod task;
 #[cfg(test)]
