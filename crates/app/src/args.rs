@@ -3,6 +3,7 @@
 mod checks;
 mod queue;
 mod race;
+mod schema;
 
 use std::path::PathBuf;
 
@@ -14,6 +15,7 @@ use machine::time::Span;
 pub(crate) use checks::CheckArgs;
 pub(crate) use queue::{QueueAddArgs, QueueCmd, QueueRunArgs};
 pub(crate) use race::{Named, RaceArgs};
+pub(crate) use schema::SchemaArgs;
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -396,6 +398,17 @@ EXAMPLES:
         after_long_help = "EXAMPLES:\n  drivetrain init\n  drivetrain run .drivetrain/example-task.toml"
     )]
     Init,
+
+    /// Print the JSON Schema of a kind of file, so that an editor completes and checks it
+    ///
+    /// Without KIND the kinds are listed. The schemas come from the very tables that the readers check files with.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain schema
+  drivetrain schema policy
+  drivetrain schema --all --to .drivetrain/schemas
+      Then begin a file with: #:schema schemas/policy.schema.json")]
+    Schema(SchemaArgs),
 
     /// Say what is missing on this machine and how to mend it
     #[command(after_long_help = "EXAMPLES:\n  drivetrain doctor\n  drivetrain doctor --json")]

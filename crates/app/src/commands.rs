@@ -27,6 +27,7 @@ pub(crate) mod resume;
 pub(crate) mod rollback;
 pub(crate) mod run;
 pub(crate) mod sandbox;
+pub(crate) mod schema;
 pub(crate) mod settle;
 pub(crate) mod show;
 pub(crate) mod tell;

@@ -98,6 +98,7 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
         Cmd::Fork(args) => commands::fork::run(args, json),
         Cmd::Worktrees { command } => commands::worktrees::run(command.as_ref(), json),
         Cmd::Init => commands::init::run(json),
+        Cmd::Schema(args) => commands::schema::run(args, json),
         Cmd::Doctor => commands::doctor::run(json),
         Cmd::Sandbox(SandboxCmd::Run(args)) => commands::sandbox::run(args),
         Cmd::Sandbox(SandboxCmd::Show(args)) => commands::sandbox::show(args, json),

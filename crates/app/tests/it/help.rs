@@ -38,6 +38,7 @@ const COMMANDS: &[&str] = &[
     "fork",
     "worktrees",
     "init",
+    "schema",
     "doctor",
     "sandbox",
     "trust",

@@ -31,6 +31,7 @@ mod recovery;
 mod repository;
 mod rollback;
 mod sandbox;
+mod schema;
 mod signals;
 mod stream;
 mod stuck;
