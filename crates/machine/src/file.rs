@@ -16,6 +16,7 @@ pub mod prompt;
 mod recovery;
 pub mod reference;
 pub mod sandbox;
+pub mod shape;
 mod source;
 pub mod task;
 #[cfg(test)]
