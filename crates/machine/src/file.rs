@@ -7,11 +7,14 @@
 pub mod agent;
 pub(crate) mod check;
 mod deciders;
+pub mod lookup;
 pub mod mcp;
 pub mod plugin;
 pub mod policy;
 pub mod policy_rule;
+pub mod prompt;
 mod recovery;
+pub mod reference;
 pub mod sandbox;
 mod source;
 pub mod task;

@@ -28,6 +28,7 @@ pub mod state;
 pub mod step;
 pub mod stream;
 pub mod task;
+pub mod template;
 pub mod time;
 pub mod tool;
 mod turn;
