@@ -17,6 +17,7 @@ pub mod id;
 pub mod input;
 mod life;
 pub mod message;
+pub mod outline;
 pub mod policy;
 pub mod queue;
 pub mod receipt;
