@@ -31,6 +31,8 @@ pub(crate) struct Problem {
     pub(crate) path: Vec<Segment>,
     /// True if the key itself is meant rather than its value.
     pub(crate) on_key: bool,
+    /// The bytes of the value's text that are meant, if not all of it.
+    pub(crate) within: Option<(usize, usize)>,
     /// What is wrong and what was expected.
     pub(crate) message: String,
     /// What to do about it.
@@ -89,7 +91,18 @@ impl Problems {
         message: impl Into<String>,
         hint: Option<String>,
     ) {
-        self.note(at, false, message.into(), hint);
+        self.note(at, false, None, message.into(), hint);
+    }
+
+    /// Notes a problem with some bytes of the text at `at`.
+    pub(crate) fn push_within(
+        &mut self,
+        at: &Cursor<'_>,
+        bytes: (usize, usize),
+        message: impl Into<String>,
+        hint: Option<String>,
+    ) {
+        self.note(at, false, Some(bytes), message.into(), hint);
     }
 
     /// Notes a problem with the key that leads to `at`.
@@ -99,10 +112,17 @@ impl Problems {
         message: impl Into<String>,
         hint: Option<String>,
     ) {
-        self.note(at, true, message.into(), hint);
+        self.note(at, true, None, message.into(), hint);
     }
 
-    fn note(&mut self, at: &Cursor<'_>, on_key: bool, message: String, hint: Option<String>) {
+    fn note(
+        &mut self,
+        at: &Cursor<'_>,
+        on_key: bool,
+        within: Option<(usize, usize)>,
+        message: String,
+        hint: Option<String>,
+    ) {
         if self.list.len() >= MAX_PROBLEMS {
             self.left_out += 1;
             return;
@@ -111,7 +131,7 @@ impl Problems {
             Step::Key(key) => Segment::Key((*key).to_owned()),
             Step::Index(index) => Segment::Index(*index),
         });
-        self.list.push(Problem { path: path.collect(), on_key, message, hint });
+        self.list.push(Problem { path: path.collect(), on_key, within, message, hint });
     }
 }
 
