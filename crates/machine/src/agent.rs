@@ -2,6 +2,7 @@
 //! same for all of them; the bytes of each are in `wire::agent`.
 
 mod program;
+mod walls;
 
 pub use program::AgentQuirks;
 

@@ -1,6 +1,7 @@
 //! Coding agents: one live process for each driver of a task, kept between turns. Bytes go through `wire::agent`, what
 //! counts goes to the loop as a signal, and what the loop answers comes back as an order.
 
+mod files;
 mod process;
 
 use std::collections::{BTreeMap, BTreeSet};

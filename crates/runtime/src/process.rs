@@ -520,7 +520,7 @@ fn prepare_box(command: &mut Command, open: Vec<i32>, join: Option<i32>) {
 
 /// Looks a program up: on PATH (absolute folders only, so that no workspace can put itself first) if it has no
 /// slash, else relative to `cwd`.
-fn find_program(name: &OsStr, cwd: Option<&Path>) -> Option<PathBuf> {
+pub(crate) fn find_program(name: &OsStr, cwd: Option<&Path>) -> Option<PathBuf> {
     let runs = |path: &Path| {
         path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     };

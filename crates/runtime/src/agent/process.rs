@@ -16,7 +16,6 @@ use machine::agent::{
 use machine::id::{EffectId, TaskId};
 use machine::input::Signal;
 use machine::message::Usage;
-use machine::policy::sandbox::{Needs, Network};
 use machine::stream::StreamEvent;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -744,12 +743,8 @@ fn spec(
     spec.secrets = keys.map(|(name, value)| (name, Secret::new(&value))).collect();
     spec.mark = turn.task.as_str().to_owned();
     spec.mark_dir.clone_from(&setting.marks);
-    let network = match program.hosts.as_slice() {
-        [] => Network::None,
-        [all] if all == "*" => Network::Open,
-        hosts => Network::Hosts(hosts.to_vec()),
-    };
-    let needs = Needs { network, write: vec![text(home)], ..Needs::default() };
+    let needs = program.needs(&turn.sandbox);
+    let files = super::files::of(&started.argv, folder);
     let box_of = Program {
         task: &turn.sandbox,
         needs: &needs,
@@ -759,6 +754,8 @@ fn spec(
         state: Some(&setting.state),
         name: turn.task.as_str(),
         gate: None,
+        own: Some(home),
+        files: &files,
     };
     spec.containment = box_of.containment(&Containment::Auto);
     spec
