@@ -135,6 +135,7 @@ impl Transcript {
                     Some(AgentEnd::ContextOverflow) => "the agent's conversation is too long",
                     Some(AgentEnd::NoSession) => "the agent's conversation is gone",
                     Some(AgentEnd::Model { .. }) => "the agent's model failed",
+                    Some(AgentEnd::Broken(_)) => "the agent broke off",
                     Some(AgentEnd::Failed | AgentEnd::Done | AgentEnd::Interrupted) => {
                         "the agent's turn failed"
                     }
