@@ -4,6 +4,7 @@ mod checks;
 mod queue;
 mod race;
 mod schema;
+mod serve;
 
 use std::path::PathBuf;
 
@@ -16,6 +17,7 @@ pub(crate) use checks::CheckArgs;
 pub(crate) use queue::{QueueAddArgs, QueueCmd, QueueRunArgs};
 pub(crate) use race::{Named, RaceArgs};
 pub(crate) use schema::SchemaArgs;
+pub(crate) use serve::McpArgs;
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -476,12 +478,41 @@ EXAMPLES:
     #[command(after_long_help = "EXAMPLES:\n  drivetrain drivers")]
     Drivers,
 
+    /// List the coding agents, their versions, and what can be done with each
+    ///
+    /// Those that need no file and those of `.drivetrain/agents/*.toml`: where each is installed, what it says of its
+    /// version, whether that version was tried, and which commands reach it while it works. Nothing but `--version` is
+    /// asked, and nothing of a project's file that is not trusted.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain agents
+  drivetrain agents --json | jq -r '.agents[] | select(.installed) | .name'
+  drivetrain run 'mend the parser' --agent claude --check 'cargo test'")]
+    Agents,
+
     /// List the providers of models, and whether a key is there
     ///
     /// Keys themselves are never shown, and no key command is run.
     #[command(after_long_help = "EXAMPLES:\n  drivetrain models\n  \
         drivetrain models --json | jq -r '.providers[] | select(.key == \"present\") | .name'")]
     Models,
+
+    /// Let another program dispatch tasks and look after them: an MCP server on standard input and output
+    ///
+    /// For agents that speak the Model Context Protocol. Its tools are dispatch, list, inspect, steer, cancel and wait.
+    /// A dispatched task is journaled before the call is answered, driven by a process of its own, and goes on when this
+    /// server ends. Nobody is asked anything: what a person has to decide is refused or waits, as the policy says, and
+    /// nothing can be approved from here.
+    ///
+    /// --max-usd and --max-tokens are for all tasks together. With --parent the tasks are children of that task: what
+    /// they may spend is set aside there, what they spent is charged there, and they may do no more than it may.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain mcp --agent claude --max-usd 5 --max-tasks 4
+  drivetrain mcp --model anthropic/NAME --profile dev --check 'cargo test'
+  drivetrain mcp --agent codex --parent 7k3
+  claude mcp add drivetrain -- drivetrain mcp --agent codex --max-usd 2")]
+    Mcp(McpArgs),
 
     /// Connect a worker to its gate: an MCP server on standard input and output
     ///

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::acceptance::judge::Judging;
 use crate::activity::request::Requests;
 use crate::cause::Cause;
+use crate::child::{self, Child};
 use crate::contest::Proof;
 use crate::driver::{
     Action, Consultation, Decision, Driver, DriverSlot, Fact, Note, Registry, SavedDriver,
@@ -78,6 +79,9 @@ pub struct Data {
     /// Where its change is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integrated: Option<Integration>,
+    /// Tasks that it dispatched.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub children: BTreeMap<TaskId, Child>,
     /// The name of the checkpoint that the workspace certainly still equals, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unchanged_since: Option<String>,
@@ -445,6 +449,13 @@ pub struct SavedState {
     pub driver: SavedDriver,
 }
 
+impl Data {
+    /// What is spent, together with what is set aside for the tasks that it dispatched.
+    pub fn committed(&self) -> Spend {
+        child::committed(&self.spend, &self.children)
+    }
+}
+
 impl State {
     /// A task before its first input.
     pub fn new(id: TaskId, registry: Arc<Registry>) -> State {
@@ -462,6 +473,7 @@ impl State {
             files: Vec::new(),
             forked_from: None,
             contest: None,
+            dispatch: None,
         };
         State {
             data: Data {
@@ -479,6 +491,7 @@ impl State {
                 proof: None,
                 rebase: None,
                 integrated: None,
+                children: BTreeMap::new(),
                 unchanged_since: None,
                 last_kept: None,
                 turn_kept: false,

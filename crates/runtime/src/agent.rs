@@ -2,6 +2,7 @@
 //! counts goes to the loop as a signal, and what the loop answers comes back as an order.
 
 mod files;
+pub mod inventory;
 mod process;
 
 use std::collections::{BTreeMap, BTreeSet};

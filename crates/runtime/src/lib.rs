@@ -40,6 +40,7 @@ pub mod script;
 pub mod servers;
 pub mod socket;
 pub mod station;
+pub mod stdio_server;
 pub mod supervisor;
 pub mod tool;
 pub mod trust;

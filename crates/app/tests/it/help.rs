@@ -50,7 +50,9 @@ const COMMANDS: &[&str] = &[
     "completions",
     "tools",
     "drivers",
+    "agents",
     "models",
+    "mcp",
     "fake",
     "journal verify",
     "journal export",
@@ -112,7 +114,10 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       completions  Print a completion script for a shell
       tools        List the tools that steps, people and models can use
       drivers      List the drivers and workflows that can be used here
+      agents       List the coding agents, their versions, and what can be done with each
       models       List the providers of models, and whether a key is there
+      mcp          Let another program dispatch tasks and look after them: an MCP server on standard
+                   input and output
       fake         Serve something that stands in for a model, to test automation without one
       help         Print this message or the help of the given subcommand(s)
 

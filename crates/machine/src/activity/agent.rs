@@ -48,7 +48,8 @@ impl Step<'_> {
 
     /// A decision to ask an agent is a turn, and paid for as one. False if the budget forbids it.
     pub(crate) fn begin_agent_turn(&mut self) -> bool {
-        let forbidden = self.state.data.budget.forbids(&self.state.data.spend, Purchase::Turn);
+        let forbidden =
+            self.state.data.budget.forbids(&self.state.data.committed(), Purchase::Turn);
         if !forbidden.is_empty() {
             self.exhaust(forbidden);
             return false;
@@ -121,7 +122,7 @@ impl Step<'_> {
     fn pay_agent(&mut self, usage: Usage, usd: Option<f64>) {
         let told_later = match &self.state.data.phase {
             Phase::Consulting { request: Consultation::Agent(call) } => {
-                call.program.protocol.tells_cost()
+                call.program.protocol.can().cost
             }
             _ => false,
         };
@@ -234,7 +235,7 @@ impl Step<'_> {
         let Phase::Consulting { request: Consultation::Agent(call) } = &data.phase else {
             return false;
         };
-        if !call.program.protocol.steers() || !call.taken {
+        if !call.program.can().steer || !call.taken {
             return false;
         }
         let text = call.program.operator_says(text);
