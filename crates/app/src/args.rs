@@ -1,6 +1,7 @@
 //! The command line as data: every command with its help and examples. Nothing is done here.
 
 mod checks;
+mod import;
 mod queue;
 mod race;
 mod schema;
@@ -14,6 +15,7 @@ use machine::policy::budget::Budget;
 use machine::time::Span;
 
 pub(crate) use checks::CheckArgs;
+pub(crate) use import::ImportArgs;
 pub(crate) use queue::{QueueAddArgs, QueueCmd, QueueRunArgs};
 pub(crate) use race::{Named, RaceArgs};
 pub(crate) use schema::SchemaArgs;
@@ -447,6 +449,20 @@ EXAMPLES:
         drivetrain policy test"
     )]
     Policy(PolicyCmd),
+
+    /// Turn files of other programs into prompts and workflows
+    ///
+    /// A goose recipe becomes prompts and a workflow with its inputs and checks; a Claude Code command or a skill becomes
+    /// a prompt; a WORKFLOW.md becomes a prompt and a workflow with an agent. What cannot be carried is said line by line.
+    /// Nothing is run, nothing is written over, and no program or server is taken over from such a file.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain import recipe.yaml
+  drivetrain import .claude/commands/fix-issue.md
+  drivetrain import .claude/skills/pdf/SKILL.md --to ~/.config/drivetrain
+      For all projects of yours
+  drivetrain import WORKFLOW.md --json | jq .not_carried")]
+    Import(ImportArgs),
 
     /// Check, mend or export the journal
     #[command(

@@ -14,6 +14,7 @@ pub(crate) mod fake;
 pub(crate) mod fork;
 pub(crate) mod gate;
 pub(crate) mod hand_over;
+pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod journal;
 pub(crate) mod list;

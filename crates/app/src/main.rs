@@ -106,6 +106,7 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
         Cmd::Policy(PolicyCmd::Check) => commands::policy::check(json),
         Cmd::Policy(PolicyCmd::Explain(args)) => commands::policy::explained(args, json),
         Cmd::Policy(PolicyCmd::Test) => commands::policy::test(json),
+        Cmd::Import(args) => commands::import::run(args, json),
         Cmd::Journal(JournalCmd::Verify) => commands::journal::verify(json),
         Cmd::Journal(JournalCmd::Rebuild) => commands::journal::rebuild(json),
         Cmd::Journal(JournalCmd::Export(args)) => commands::journal::export(&args.id),

@@ -13,6 +13,7 @@ pub mod contest;
 pub mod driver;
 pub mod effect;
 pub mod event;
+pub mod facts;
 pub mod file;
 pub mod id;
 pub mod input;

@@ -14,6 +14,7 @@ pub mod clock;
 pub mod control;
 pub mod detect;
 pub mod egress;
+pub mod facts;
 pub mod fake;
 pub mod gate;
 mod git;

@@ -46,6 +46,7 @@ const COMMANDS: &[&str] = &[
     "policy check",
     "policy explain",
     "policy test",
+    "import",
     "journal",
     "completions",
     "tools",
@@ -110,6 +111,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       sandbox      Try the sandbox by hand, or see what it shows
       trust        Look at the project's files that can act, and say that you trust them
       policy       Say what tasks may do here, and why
+      import       Turn files of other programs into prompts and workflows
       journal      Check, mend or export the journal
       completions  Print a completion script for a shell
       tools        List the tools that steps, people and models can use
