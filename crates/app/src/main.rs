@@ -106,14 +106,18 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
         Cmd::Policy(PolicyCmd::Check) => commands::policy::check(json),
         Cmd::Policy(PolicyCmd::Explain(args)) => commands::policy::explained(args, json),
         Cmd::Policy(PolicyCmd::Test) => commands::policy::test(json),
+        Cmd::Import(args) => commands::import::run(args, json),
         Cmd::Journal(JournalCmd::Verify) => commands::journal::verify(json),
         Cmd::Journal(JournalCmd::Rebuild) => commands::journal::rebuild(json),
         Cmd::Journal(JournalCmd::Export(args)) => commands::journal::export(&args.id),
         Cmd::Completions { shell } => commands::catalogue::completions(*shell),
         Cmd::Tools => commands::catalogue::tools(json),
         Cmd::Drivers => commands::catalogue::drivers(json),
+        Cmd::Agents => commands::agents::run(json),
         Cmd::Models => commands::models::run(json),
+        Cmd::Mcp(args) => commands::mcp::run(args.clone()),
         Cmd::Gate { .. } => commands::gate::run(),
         Cmd::Fake(FakeCmd::Model(args)) => commands::fake::model(args, json),
+        Cmd::Fake(FakeCmd::Agent(args)) => commands::fake::agent(args),
     }
 }

@@ -7,6 +7,7 @@
 pub mod agent;
 pub(crate) mod check;
 mod deciders;
+pub mod import;
 pub mod lookup;
 pub mod mcp;
 pub mod plugin;

@@ -39,8 +39,9 @@ pub(crate) struct Problem {
     pub(crate) hint: Option<String>,
 }
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Problem {
+    /// The way as it would be written: `workflow.steps[2].on_error`.
+    pub(crate) fn way(&self) -> String {
         let mut way = String::new();
         for segment in &self.path {
             match segment {
@@ -49,6 +50,13 @@ impl fmt::Display for Problem {
                 Segment::Index(index) => way.push_str(&format!("[{index}]")),
             }
         }
+        way
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let way = self.way();
         if !way.is_empty() {
             write!(f, "{way}: ")?;
         }
