@@ -597,7 +597,7 @@ impl State {
     /// Everything a person is asked at this moment.
     pub fn asks(&self) -> Vec<Ask> {
         let mut asks: Vec<Ask> = self.data.calls.iter().filter_map(Call::ask).collect();
-        if let Phase::Waiting(Wait::Person { prompt }) = &self.data.phase {
+        if let Phase::Waiting(Wait::Person { prompt, .. }) = &self.data.phase {
             asks.push(Ask::Decision { prompt: prompt.clone() });
         }
         if let Phase::Escalated { cause, reason } = &self.data.phase {
@@ -614,8 +614,19 @@ impl State {
         }
         let unattended = self.data.attachment.as_ref().is_some_and(|by| !by.attended);
         let timed = |pending: &Pending| matches!(pending, Pending::DeciderTimer(_));
-        let waits_for_person =
-            || !self.is_busy() && self.asks_somebody() && !self.data.pending.values().any(timed);
+        // A question with an end that is near is waited for: what follows was declared.
+        let ends_soon = match self.data.phase {
+            Phase::Waiting(Wait::Person { until: Some(at), .. }) => {
+                at.since(self.data.clock) <= LONGEST_SITTING
+            }
+            _ => false,
+        };
+        let waits_for_person = || {
+            !self.is_busy()
+                && self.asks_somebody()
+                && !ends_soon
+                && !self.data.pending.values().any(timed)
+        };
         unattended && (waits_for_person() || self.rests_until(self.data.clock).is_some())
     }
 
@@ -646,8 +657,13 @@ impl State {
 
     /// Whether effects are outstanding that will make the task move.
     fn is_busy(&self) -> bool {
-        let waits =
-            |pending: &Pending| matches!(pending, Pending::Deadline | Pending::DeciderTimer(_));
+        // The end of a person's time is no work either.
+        let asks = matches!(self.data.phase, Phase::Waiting(Wait::Person { .. }));
+        let waits = |pending: &Pending| match pending {
+            Pending::Deadline | Pending::DeciderTimer(_) => true,
+            Pending::Alarm => asks,
+            _ => false,
+        };
         !self.data.pending.values().all(waits)
     }
 

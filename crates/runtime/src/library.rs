@@ -194,7 +194,7 @@ impl Library {
             self.named("workflows", "workflow", reference)?
         };
         let (text, name) = self.read_named(&path, FileRole::Workflow)?;
-        file::workflow::parse(&text, &name).map_err(LibraryError::Source)
+        file::workflow::parse(&text, &name, &file::lookup::Nothing).map_err(LibraryError::Source)
     }
 
     /// Reads a plugin by its name.

@@ -163,6 +163,14 @@ impl<'v> Cursor<'v> {
         Cursor { value, path: Vec::new() }
     }
 
+    /// Another value at the same place.
+    pub(crate) fn instead<'w>(&self, value: &'w Value) -> Cursor<'w>
+    where
+        'v: 'w,
+    {
+        Cursor { value, path: self.path.clone() }
+    }
+
     /// The value of a key, if this is a table that has it. Null counts as absent.
     pub(crate) fn get(&self, key: &str) -> Option<Cursor<'v>> {
         let (key, value) = self.value.as_object()?.get_key_value(key)?;

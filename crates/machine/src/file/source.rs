@@ -13,7 +13,7 @@ use std::ops::Range;
 use serde_json::{Number, Value};
 
 use super::check::{Cursor, Problem, Problems, Segment};
-use super::{Format, SourceError, printable};
+use super::{Format, SourceError, printable, reference};
 
 /// No file of ours nests deeper, and recursion over data stays far from the end of the stack.
 const MAX_DEPTH: usize = 48;
@@ -178,7 +178,10 @@ impl<'t> Source<'t> {
     /// the whole text.
     fn inside(&self, whole: &Range<usize>, words: &str, start: usize, end: usize) -> Range<usize> {
         let written = self.text.get(whole.clone()).unwrap_or_default();
-        match written.find(words) {
+        // What stands in another file is not here.
+        let is_here =
+            !matches!(reference::read(words), Ok(Some(_))) && words.get(start..end).is_some();
+        match written.find(words).filter(|_| is_here) {
             Some(at) => whole.start + at + start..whole.start + at + end,
             None => whole.clone(),
         }

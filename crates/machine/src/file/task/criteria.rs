@@ -12,11 +12,11 @@ use crate::time::Span;
 
 /// A criterion as written.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Written {
+pub(in crate::file) struct Written {
     /// The criterion; the rubric of a judge is empty if it is in a file.
-    pub(super) criterion: Criterion,
+    pub(in crate::file) criterion: Criterion,
     /// The file that holds a judge's rubric.
-    pub(super) rubric_file: Option<String>,
+    pub(in crate::file) rubric_file: Option<String>,
 }
 
 impl From<Criterion> for Written {
@@ -26,7 +26,7 @@ impl From<Criterion> for Written {
 }
 
 /// Reads one criterion.
-pub(super) fn read(at: &Cursor<'_>, problems: &mut Problems) -> Option<Written> {
+pub(in crate::file) fn read(at: &Cursor<'_>, problems: &mut Problems) -> Option<Written> {
     if !at.value.is_object() {
         let hint = "write kind = \"shell\" and command = \"…\"".to_owned();
         problems.push(at, "expected a criterion, a table", Some(hint));
