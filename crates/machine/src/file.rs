@@ -114,7 +114,8 @@ pub fn decode<'b>(bytes: &'b [u8], file: &str) -> Result<&'b str, Vec<SourceErro
     std::str::from_utf8(bytes).map_err(|error| {
         let good = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
         let end = good.len();
-        vec![source::error_at(file, &good, end..end, "the file is not UTF-8 text".to_owned(), None)]
+        let (message, hint) = ("the file is not UTF-8 text", "save the file as UTF-8");
+        vec![source::error_at(file, &good, end..end, message.to_owned(), Some(hint.to_owned()))]
     })
 }
 

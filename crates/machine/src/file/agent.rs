@@ -59,7 +59,11 @@ fn read_program(at: &Cursor<'_>, problems: &mut Problems) -> Option<AgentProgram
         let given = at.get(key)?;
         let text = given.text(problems)?;
         if text.trim().is_empty() {
-            problems.push(&given, format!("the {key} is empty"), None);
+            problems.push(
+                &given,
+                format!("the {key} is empty"),
+                Some("leave the key out, or say something".to_owned()),
+            );
         }
         Some(text.to_owned())
     };
@@ -77,7 +81,7 @@ fn read_program(at: &Cursor<'_>, problems: &mut Problems) -> Option<AgentProgram
             problems.push(
                 &given,
                 "an agent that may never be silent would be stopped at once",
-                None,
+                Some("write a longer one, such as \"5m\", or leave it out".to_owned()),
             );
         }
         idle
@@ -146,7 +150,11 @@ fn read_env(at: &Cursor<'_>, problems: &mut Problems) -> BTreeMap<String, String
     }
     for (key, entry) in table.entries() {
         if !is_variable(key) {
-            problems.push_key(&entry, format!("{key:?} cannot be the name of a variable"), None);
+            problems.push_key(
+                &entry,
+                format!("{key:?} cannot be the name of a variable"),
+                Some("letters, digits and _, no digit first".to_owned()),
+            );
         }
         env.extend(entry.text(problems).map(|text| (key.to_owned(), text.to_owned())));
     }

@@ -258,7 +258,11 @@ fn read_driver(
     let config = task.get("driver_config");
     let inline = match (top.get("workflow"), top.get("machine")) {
         (Some(_), Some(machine)) => {
-            problems.push_key(&machine, "a file has either [workflow] or [machine]", None);
+            problems.push_key(
+                &machine,
+                "a file has either [workflow] or [machine]",
+                Some("remove one of the two".to_owned()),
+            );
             return None;
         }
         (Some(table), None) => {
@@ -284,7 +288,7 @@ fn read_driver(
             problems.push_key(
                 &config,
                 "the driver is configured twice, here and in the file's own table",
-                None,
+                Some("remove driver_config".to_owned()),
             );
         }
         // "workflow" stands for both forms that a [workflow] can have.
@@ -393,7 +397,11 @@ fn read_workspace(at: &Cursor<'_>, problems: &mut Problems) -> WorkspaceSpec {
     let setup = commands.iter().filter_map(|command| {
         let line = command.text(problems)?;
         if line.trim().is_empty() {
-            problems.push(command, "the command is empty", None);
+            problems.push(
+                command,
+                "the command is empty",
+                Some("write the command line, such as \"make test\"".to_owned()),
+            );
         }
         Some(line.to_owned())
     });

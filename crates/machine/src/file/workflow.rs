@@ -109,7 +109,11 @@ fn read_source(
     top.table(&mut problems, "a workflow file", &["workflow", "machine"]);
     let read = match (top.get("workflow"), top.get("machine")) {
         (Some(_), Some(machine)) => {
-            problems.push_key(&machine, "a file has either [workflow] or [machine]", None);
+            problems.push_key(
+                &machine,
+                "a file has either [workflow] or [machine]",
+                Some("remove one of the two".to_owned()),
+            );
             None
         }
         (Some(table), None) => read_workflow(&table, resolver, &mut problems),

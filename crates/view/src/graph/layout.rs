@@ -328,13 +328,15 @@ struct Ports {
 impl Ports {
     fn of(outline: &Outline, layout: &Layout, plan: &Plan) -> Ports {
         // What goes around leaves and enters on the side that it goes around.
-        let towards = |edge: usize, other: usize| match plan.ways.get(&edge).and_then(|way| way.around) {
-            Some((Side::Left, ..)) => f64::NEG_INFINITY,
-            Some((Side::Right, ..)) => f64::INFINITY,
-            None => layout.boxes[other].x + layout.boxes[other].width / 2.0,
-        };
+        let towards =
+            |edge: usize, other: usize| match plan.ways.get(&edge).and_then(|way| way.around) {
+                Some((Side::Left, ..)) => f64::NEG_INFINITY,
+                Some((Side::Right, ..)) => f64::INFINITY,
+                None => layout.boxes[other].x + layout.boxes[other].width / 2.0,
+            };
         let (mut outs, mut ins) = (BTreeMap::new(), BTreeMap::new());
-        for (at, edge) in outline.edges.iter().enumerate().filter(|(_, edge)| edge.from != edge.to) {
+        for (at, edge) in outline.edges.iter().enumerate().filter(|(_, edge)| edge.from != edge.to)
+        {
             outs.entry(edge.from).or_insert_with(Vec::new).push((towards(at, edge.to), at));
             ins.entry(edge.to).or_insert_with(Vec::new).push((towards(at, edge.from), at));
         }

@@ -67,9 +67,21 @@ fn check_workflow(at: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) {
     at.get("name").and_then(|name| name.name(problems));
     at.get("max_steps").and_then(|most| most.whole(problems));
     match (at.get("workflow"), at.get("steps")) {
+<<<<<<< HEAD
         (Some(given), None) => check_reference(&given, known, problems),
         (None, Some(_)) => read::check(at, problems),
         (Some(_), Some(steps)) => problems.push_key(&steps, "give either workflow or steps", None),
+=======
+        (Some(given), None) => check_reference(&given, problems),
+        (None, Some(steps)) => {
+            workflow::read_steps(&steps, problems);
+        }
+        (Some(_), Some(steps)) => problems.push_key(
+            &steps,
+            "give either workflow or steps",
+            Some("remove one of the two".to_owned()),
+        ),
+>>>>>>> wt/schema
         (None, None) => {
             problems.push_key(at, "driver_config needs workflow = \"NAME\", or steps", None);
         }
@@ -92,9 +104,11 @@ fn check_machine(at: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) {
             "driver_config needs workflow = \"NAME\", or initial and states",
             None,
         ),
-        [_, second, ..] => {
-            problems.push_key(second, "give one of workflow, machine and states", None)
-        }
+        [_, second, ..] => problems.push_key(
+            second,
+            "give one of workflow, machine and states",
+            Some("remove the others".to_owned()),
+        ),
         [_] if at.get("states").is_some() => {
             state_machine::read_machine(at, "", 0, problems);
         }
@@ -110,7 +124,11 @@ fn check_reference(at: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) {
     if at.value.is_object() {
         workflow_file::read_workflow(at, &mut known.resolver.borrow_mut(), problems);
     } else if at.text(problems).is_some_and(|name| name.trim().is_empty()) {
-        problems.push(at, "the workflow's name is empty", None);
+        problems.push(
+            at,
+            "the workflow's name is empty",
+            Some("write the name of a file below .drivetrain/workflows".to_owned()),
+        );
     }
 }
 
