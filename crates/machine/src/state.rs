@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::acceptance::judge::Judging;
 use crate::activity::request::Requests;
 use crate::cause::Cause;
+use crate::child::{self, Child};
 use crate::contest::Proof;
 use crate::driver::{
     Action, Consultation, Decision, Driver, DriverSlot, Fact, Note, Registry, SavedDriver,
@@ -78,9 +79,15 @@ pub struct Data {
     /// Where its change is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integrated: Option<Integration>,
+    /// Tasks that it dispatched.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub children: BTreeMap<TaskId, Child>,
     /// The name of the checkpoint that the workspace certainly still equals, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unchanged_since: Option<String>,
+    /// The name of the last checkpoint that was made, whatever became of the workspace since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_kept: Option<String>,
     /// Whether what the open turn may change was kept before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub turn_kept: bool,
@@ -442,6 +449,13 @@ pub struct SavedState {
     pub driver: SavedDriver,
 }
 
+impl Data {
+    /// What is spent, together with what is set aside for the tasks that it dispatched.
+    pub fn committed(&self) -> Spend {
+        child::committed(&self.spend, &self.children)
+    }
+}
+
 impl State {
     /// A task before its first input.
     pub fn new(id: TaskId, registry: Arc<Registry>) -> State {
@@ -459,6 +473,7 @@ impl State {
             files: Vec::new(),
             forked_from: None,
             contest: None,
+            dispatch: None,
         };
         State {
             data: Data {
@@ -476,7 +491,9 @@ impl State {
                 proof: None,
                 rebase: None,
                 integrated: None,
+                children: BTreeMap::new(),
                 unchanged_since: None,
+                last_kept: None,
                 turn_kept: false,
                 tools: Arc::default(),
                 former_tools: Vec::new(),

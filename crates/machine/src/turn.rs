@@ -18,7 +18,8 @@ impl Step<'_> {
     pub(crate) fn advance(&mut self) {
         let mut decisions = 0;
         while self.may_move() {
-            let forbidden = self.state.data.budget.forbids(&self.state.data.spend, Purchase::Time);
+            let forbidden =
+                self.state.data.budget.forbids(&self.state.data.committed(), Purchase::Time);
             if !forbidden.is_empty() && !matches!(self.state.data.phase, Phase::New) {
                 return self.exhaust(forbidden);
             }
@@ -130,7 +131,8 @@ impl Step<'_> {
     }
 
     fn begin_turn(&mut self, actions: Vec<Action>) {
-        let forbidden = self.state.data.budget.forbids(&self.state.data.spend, Purchase::Turn);
+        let forbidden =
+            self.state.data.budget.forbids(&self.state.data.committed(), Purchase::Turn);
         if !forbidden.is_empty() {
             self.state.data.held = Some(actions);
             return self.exhaust(forbidden);
@@ -188,7 +190,7 @@ impl Step<'_> {
         match decision {
             Decision::Act(actions) if !actions.is_empty() => {
                 let forbidden =
-                    self.state.data.budget.forbids(&self.state.data.spend, Purchase::Turn);
+                    self.state.data.budget.forbids(&self.state.data.committed(), Purchase::Turn);
                 if forbidden.is_empty() {
                     self.state.data.spend.turns += 1;
                     let (turn, count) = (self.state.data.spend.turns, actions.len());

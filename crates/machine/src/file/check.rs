@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+use super::shape::Table;
 use crate::time::Span;
 
 /// Beyond this many, problems are only counted.
@@ -38,8 +39,9 @@ pub(crate) struct Problem {
     pub(crate) hint: Option<String>,
 }
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Problem {
+    /// The way as it would be written: `workflow.steps[2].on_error`.
+    pub(crate) fn way(&self) -> String {
         let mut way = String::new();
         for segment in &self.path {
             match segment {
@@ -48,6 +50,13 @@ impl fmt::Display for Problem {
                 Segment::Index(index) => way.push_str(&format!("[{index}]")),
             }
         }
+        way
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let way = self.way();
         if !way.is_empty() {
             write!(f, "{way}: ")?;
         }
@@ -210,12 +219,42 @@ impl<'v> Cursor<'v> {
         }
         for (key, entry) in self.entries() {
             if !known.contains(&key) {
-                let hint = suggest(key, known.iter().copied())
-                    .or_else(|| Some(format!("expected {}", known.join(", "))));
-                problems.push_key(&entry, format!("unknown key {key:?} in {what}"), hint);
+                self.unknown(problems, &entry, key, what, known);
             }
         }
         true
+    }
+
+    /// Checks that this is a table with no other keys than its shape has; false if it is no table.
+    pub(crate) fn keys(&self, problems: &mut Problems, shape: &Table) -> bool {
+        self.keys_of(problems, shape.what, shape)
+    }
+
+    /// As [`Cursor::keys`], for a table that errors call by a name of its own.
+    pub(crate) fn keys_of(&self, problems: &mut Problems, what: &str, shape: &Table) -> bool {
+        if !self.value.is_object() {
+            self.wrong(problems, "a table");
+            return false;
+        }
+        for (key, entry) in self.entries() {
+            if !shape.names().any(|known| known == key) {
+                self.unknown(problems, &entry, key, what, &shape.names().collect::<Vec<_>>());
+            }
+        }
+        true
+    }
+
+    fn unknown(
+        &self,
+        problems: &mut Problems,
+        entry: &Cursor<'_>,
+        key: &str,
+        what: &str,
+        known: &[&str],
+    ) {
+        let hint = suggest(key, known.iter().copied())
+            .or_else(|| Some(format!("expected {}", known.join(", "))));
+        problems.push_key(entry, format!("unknown key {key:?} in {what}"), hint);
     }
 
     /// Text without NUL.

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use serde_json::{Number, Value};
 
-use super::check::{Problem, Problems, Segment};
+use super::check::{Cursor, Problem, Problems, Segment};
 use super::{Format, SourceError, printable, reference};
 
 /// No file of ours nests deeper, and recursion over data stays far from the end of the stack.
@@ -31,6 +31,8 @@ pub(super) struct Source<'t> {
     /// What it says.
     pub(super) value: Value,
     place: Place,
+    /// True if a script gave the value and the text is the script.
+    is_generated: bool,
 }
 
 /// Where a part stands: byte ranges in the text.
@@ -88,7 +90,19 @@ impl<'t> Source<'t> {
                 None,
             )]);
         }
-        Ok(Source { file, text, value, place })
+        Ok(Source { file, text, value, place, is_generated: false })
+    }
+
+    /// What a script gave. Its parts have no places of their own: problems are shown at one place of the script, with the
+    /// way to the part in the message.
+    pub(super) fn generated(
+        file: &'t str,
+        text: &'t str,
+        value: Value,
+        range: Range<usize>,
+    ) -> Source<'t> {
+        let place = Place { value: range, ..Place::default() };
+        Source { file, text, value, place, is_generated: true }
     }
 
     /// Puts each problem at its place, in the order of the file.
@@ -102,7 +116,13 @@ impl<'t> Source<'t> {
             .into_iter()
             .take(MAX_ERRORS)
             .map(|(range, problem)| {
-                error_at(self.file, self.text, range, problem.message, problem.hint)
+                let way = if self.is_generated { problem.way() } else { String::new() };
+                // What a script gives stands in the table that a file would call [workflow].
+                let message = match way.strip_prefix("workflow.").unwrap_or(&way) {
+                    "" | "workflow" => problem.message,
+                    way => format!("{way}: {}", problem.message),
+                };
+                error_at(self.file, self.text, range, message, problem.hint)
             })
             .collect();
         if more > 0
@@ -111,6 +131,14 @@ impl<'t> Source<'t> {
             last.message.push_str(&format!(" (and {more} more errors)"));
         }
         errors
+    }
+
+    /// The line of a part, from 1.
+    pub(super) fn line(&self, at: &Cursor<'_>) -> usize {
+        let mut problems = Problems::default();
+        problems.push_key(at, String::new(), None);
+        let found = problems.into_parts().0.first().map(|problem| self.range(problem).start);
+        self.text.as_bytes()[..found.unwrap_or(0)].iter().filter(|byte| **byte == b'\n').count() + 1
     }
 
     /// The range of a problem: its own place, or that of the nearest part around it that has one.
