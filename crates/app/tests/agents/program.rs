@@ -8,6 +8,8 @@ pub(crate) struct Program {
     pub(crate) variable: &'static str,
     /// The protocol, as its file says.
     pub(crate) protocol: &'static str,
+    /// The variable that holds its key.
+    pub(crate) key: &'static str,
     /// Where its model is, as arguments of its own.
     pub(crate) arguments: fn(&str) -> Vec<String>,
     /// Where its model is, as variables.
@@ -27,13 +29,10 @@ pub(crate) struct Program {
 pub(crate) const CLAUDE: Program = Program {
     variable: "DRIVETRAIN_CLAUDE",
     protocol: "claude",
+    key: "ANTHROPIC_API_KEY",
     arguments: |_| Vec::new(),
     variables: |url| {
-        vec![
-            ("ANTHROPIC_BASE_URL", url.to_owned()),
-            ("ANTHROPIC_API_KEY", "no-key-at-all".to_owned()),
-            ("CLAUDE_CODE_MAX_RETRIES", "1".to_owned()),
-        ]
+        vec![("ANTHROPIC_BASE_URL", url.to_owned()), ("CLAUDE_CODE_MAX_RETRIES", "1".to_owned())]
     },
     shell: bash,
     background: |command| {
@@ -51,11 +50,12 @@ pub(crate) const CLAUDE: Program = Program {
 pub(crate) const CODEX: Program = Program {
     variable: "DRIVETRAIN_CODEX",
     protocol: "codex",
+    key: "OPENAI_API_KEY",
     arguments: |url| {
         let address = format!("model_providers.drivetrain.base_url=\"{url}/v1\"");
         vec!["-c".to_owned(), address]
     },
-    variables: |_| vec![("OPENAI_API_KEY", "no-key-at-all".to_owned())],
+    variables: |_| Vec::new(),
     shell: |command| call("exec_command", &format!("{{ cmd = {} }}", quoted(command))),
     background: |command| {
         let input = format!("{{ cmd = {}, yield_time_ms = 500 }}", quoted(command));
@@ -73,6 +73,7 @@ pub(crate) const CODEX: Program = Program {
 pub(crate) const ACP: Program = Program {
     variable: "DRIVETRAIN_ACP",
     protocol: "acp",
+    key: "ANTHROPIC_API_KEY",
     arguments: |_| Vec::new(),
     variables: |url| {
         let mut variables = (CLAUDE.variables)(url);

@@ -45,7 +45,8 @@ impl Stage {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{count}", std::process::id());
-        let stage = Stage { place: TestEnvironment::new(), server, mark };
+        let place = TestEnvironment::new().with_variable(program.key, "no-key-at-all");
+        let stage = Stage { place, server, mark };
         stage.place.write("hello.txt", "hello world\nsecond line\n");
         stage.place.write(".drivetrain/policy.toml", policy);
         stage.place.write(".drivetrain/agents/tried.toml", &stage.file(program));
@@ -65,14 +66,12 @@ impl Stage {
         let variables: Vec<String> =
             variables.iter().map(|(name, value)| format!("{name} = {}", quoted(value))).collect();
         let mut file = format!(
-            "[agent]\nname = \"tried\"\nprotocol = \"{}\"\ncommand = [{}]\nenv = {{ {} }}\nidle = \"90s\"\n",
+            "[agent]\nname = \"tried\"\nprotocol = \"{}\"\ncommand = [{}]\nenv = {{ {} }}\nidle = \"90s\"\nkeys = [\"{}\"]\n",
             program.protocol,
             command.join(", "),
-            variables.join(", ")
+            variables.join(", "),
+            program.key
         );
-        if program.protocol == "codex" {
-            file.push_str("keys = [\"OPENAI_API_KEY\"]\n");
-        }
         if !program.model.is_empty() {
             file.push_str(&format!("model = {}\n", quoted(program.model)));
         }
