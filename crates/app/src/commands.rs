@@ -1,5 +1,6 @@
 //! The commands, one file each; short ones of the same kind share one.
 
+pub(crate) mod agent;
 pub(crate) mod apply;
 pub(crate) mod approvals;
 pub(crate) mod catalogue;
@@ -19,6 +20,7 @@ pub(crate) mod log;
 pub(crate) mod models;
 pub(crate) mod policy;
 pub(crate) mod prepare;
+pub(crate) mod prompt;
 pub(crate) mod queue;
 pub(crate) mod race;
 pub(crate) mod receipt;
@@ -28,9 +30,11 @@ pub(crate) mod rollback;
 pub(crate) mod run;
 pub(crate) mod sandbox;
 pub(crate) mod settle;
+pub(crate) mod shelf;
 pub(crate) mod show;
 pub(crate) mod tell;
 pub(crate) mod trust;
 pub(crate) mod verify;
 pub(crate) mod why;
+pub(crate) mod workflow;
 pub(crate) mod worktrees;

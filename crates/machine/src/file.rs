@@ -6,7 +6,9 @@
 
 pub mod agent;
 pub(crate) mod check;
+pub mod composed;
 mod deciders;
+pub mod given;
 pub mod lookup;
 pub mod mcp;
 pub mod plugin;
@@ -84,6 +86,11 @@ pub fn decode<'b>(bytes: &'b [u8], file: &str) -> Result<&'b str, Vec<SourceErro
         let end = good.len();
         vec![source::error_at(file, &good, end..end, "the file is not UTF-8 text".to_owned(), None)]
     })
+}
+
+/// A mistake of a file as a whole, shown at its beginning.
+pub fn whole(file: &str, text: &str, message: String) -> SourceError {
+    source::error_at(file, text, 0..0, message, None)
 }
 
 /// Control characters and those that reorder text, replaced one for one: a file must not steer a terminal.

@@ -74,7 +74,12 @@ impl TaskFile {
                 switched = Some(found.driver.name);
             }
             limits = found.budget;
+            // What is given to its inputs is said where it is named.
+            let given = config.get("given").cloned();
             *config = found.driver.config;
+            if let (Some(given), Some(table)) = (given, config.as_object_mut()) {
+                table.insert("given".to_owned(), given);
+            }
             Ok(())
         })?;
         if is_single {
