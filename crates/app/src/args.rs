@@ -1,8 +1,11 @@
 //! The command line as data: every command with its help and examples. Nothing is done here.
 
 mod checks;
+mod import;
 mod queue;
 mod race;
+mod schema;
+mod serve;
 mod shelf;
 
 use std::path::PathBuf;
@@ -13,8 +16,11 @@ use machine::policy::budget::Budget;
 use machine::time::Span;
 
 pub(crate) use checks::CheckArgs;
+pub(crate) use import::ImportArgs;
 pub(crate) use queue::{QueueAddArgs, QueueCmd, QueueRunArgs};
 pub(crate) use race::{Named, RaceArgs};
+pub(crate) use schema::SchemaArgs;
+pub(crate) use serve::McpArgs;
 pub(crate) use shelf::{
     AgentCmd, AgentRunArgs, NewArgs, PromptCmd, WorkArgs, WorkflowCmd, WorkflowRunArgs,
 };
@@ -403,6 +409,17 @@ EXAMPLES:
     )]
     Init,
 
+    /// Print the JSON Schema of a kind of file, so that an editor completes and checks it
+    ///
+    /// Without KIND the kinds are listed. The schemas come from the very tables that the readers check files with.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain schema
+  drivetrain schema policy
+  drivetrain schema --all --to .drivetrain/schemas
+      Then begin a file with: #:schema schemas/policy.schema.json")]
+    Schema(SchemaArgs),
+
     /// Say what is missing on this machine and how to mend it
     #[command(after_long_help = "EXAMPLES:\n  drivetrain doctor\n  drivetrain doctor --json")]
     Doctor,
@@ -473,6 +490,20 @@ EXAMPLES:
     )]
     Agent(AgentCmd),
 
+    /// Turn files of other programs into prompts and workflows
+    ///
+    /// A goose recipe becomes prompts and a workflow with its inputs and checks; a Claude Code command or a skill becomes
+    /// a prompt; a WORKFLOW.md becomes a prompt and a workflow with an agent. What cannot be carried is said line by line.
+    /// Nothing is run, nothing is written over, and no program or server is taken over from such a file.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain import recipe.yaml
+  drivetrain import .claude/commands/fix-issue.md
+  drivetrain import .claude/skills/pdf/SKILL.md --to ~/.config/drivetrain
+      For all projects of yours
+  drivetrain import WORKFLOW.md --json | jq .not_carried")]
+    Import(ImportArgs),
+
     /// Check, mend or export the journal
     #[command(
         subcommand,
@@ -503,12 +534,41 @@ EXAMPLES:
     #[command(after_long_help = "EXAMPLES:\n  drivetrain drivers")]
     Drivers,
 
+    /// List the coding agents, their versions, and what can be done with each
+    ///
+    /// Those that need no file and those of `.drivetrain/agents/*.toml`: where each is installed, what it says of its
+    /// version, whether that version was tried, and which commands reach it while it works. Nothing but `--version` is
+    /// asked, and nothing of a project's file that is not trusted.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain agents
+  drivetrain agents --json | jq -r '.agents[] | select(.installed) | .name'
+  drivetrain run 'mend the parser' --agent claude --check 'cargo test'")]
+    Agents,
+
     /// List the providers of models, and whether a key is there
     ///
     /// Keys themselves are never shown, and no key command is run.
     #[command(after_long_help = "EXAMPLES:\n  drivetrain models\n  \
         drivetrain models --json | jq -r '.providers[] | select(.key == \"present\") | .name'")]
     Models,
+
+    /// Let another program dispatch tasks and look after them: an MCP server on standard input and output
+    ///
+    /// For agents that speak the Model Context Protocol. Its tools are dispatch, list, inspect, steer, cancel and wait.
+    /// A dispatched task is journaled before the call is answered, driven by a process of its own, and goes on when this
+    /// server ends. Nobody is asked anything: what a person has to decide is refused or waits, as the policy says, and
+    /// nothing can be approved from here.
+    ///
+    /// --max-usd and --max-tokens are for all tasks together. With --parent the tasks are children of that task: what
+    /// they may spend is set aside there, what they spent is charged there, and they may do no more than it may.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain mcp --agent claude --max-usd 5 --max-tasks 4
+  drivetrain mcp --model anthropic/NAME --profile dev --check 'cargo test'
+  drivetrain mcp --agent codex --parent 7k3
+  claude mcp add drivetrain -- drivetrain mcp --agent codex --max-usd 2")]
+    Mcp(McpArgs),
 
     /// Connect a worker to its gate: an MCP server on standard input and output
     ///
@@ -544,6 +604,29 @@ EXAMPLES:
   drivetrain fake model script.toml --port 8089
   curl -s http://127.0.0.1:8089/requests | jq '.requests[].body.messages'")]
     Model(FakeModelArgs),
+    /// Play a scripted coding agent on standard input and output, in the words of Claude Code
+    ///
+    /// For tests of what becomes of a task when its agent misbehaves: name it as the command of an agent's file with
+    /// protocol = "claude". SCRIPT has one step a line: a line of JSON is said as it is; others are exit N, signal N,
+    /// sleep SECONDS, ask COMMAND, run COMMAND, stderr 1GB, close stdout, deaf and more (docs/agents.md). A line
+    /// "next prompt" begins what follows the next prompt, "resumed" what a process plays that was resumed.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain fake agent steps.txt --version
+  printf '[agent]\\nname = \"odd\"\\nprotocol = \"claude\"\\ncommand = [\"drivetrain\", \"fake\", \"agent\", \"/tmp/steps.txt\"]\\n' > .drivetrain/agents/odd.toml")]
+    Agent(FakeAgentArgs),
+}
+
+/// Arguments of `fake agent`.
+#[derive(Debug, Args)]
+pub(crate) struct FakeAgentArgs {
+    /// The script
+    #[arg(value_name = "SCRIPT")]
+    pub(crate) script: PathBuf,
+
+    /// What a coding agent is started with; --version and --resume are heeded
+    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<String>,
 }
 
 /// Arguments of `fake model`.

@@ -1,22 +1,26 @@
 //! The commands, one file each; short ones of the same kind share one.
 
 pub(crate) mod agent;
+pub(crate) mod agents;
 pub(crate) mod apply;
 pub(crate) mod approvals;
 pub(crate) mod catalogue;
 pub(crate) mod chat;
 pub(crate) mod checkpoints;
 pub(crate) mod checks;
+pub(crate) mod children;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod fake;
 pub(crate) mod fork;
 pub(crate) mod gate;
 pub(crate) mod hand_over;
+pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod journal;
 pub(crate) mod list;
 pub(crate) mod log;
+pub(crate) mod mcp;
 pub(crate) mod models;
 pub(crate) mod policy;
 pub(crate) mod prepare;
@@ -29,6 +33,7 @@ pub(crate) mod resume;
 pub(crate) mod rollback;
 pub(crate) mod run;
 pub(crate) mod sandbox;
+pub(crate) mod schema;
 pub(crate) mod settle;
 pub(crate) mod shelf;
 pub(crate) mod show;

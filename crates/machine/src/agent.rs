@@ -1,8 +1,11 @@
 //! Coding agents: programs with a loop of their own, driven from outside. What one says and what it can be told is the
 //! same for all of them; the bytes of each are in `wire::agent`.
 
+pub mod ability;
 mod program;
+mod walls;
 
+pub use ability::{AgentAbilities, GateDepth, PausePoint};
 pub use program::AgentQuirks;
 
 use std::collections::BTreeMap;
@@ -91,16 +94,6 @@ pub struct AgentCall {
 
 /// What an agent is told when it had begun and nobody knows how far it came.
 pub const CONTINUE: &str = "Your work was interrupted before you said that you are finished. Look at the state of the files, and go on.";
-
-impl AgentProtocol {
-    /// Whether an agent can be told something in the middle of a turn.
-    pub fn steers(self) -> bool {
-        match self {
-            AgentProtocol::Claude | AgentProtocol::Codex => true,
-            AgentProtocol::Acp => false,
-        }
-    }
-}
 
 impl AgentProgram {
     /// A note of the operator, marked with what nobody else knows.
@@ -233,6 +226,13 @@ pub enum AgentEvent {
         /// Why, as the agent says.
         reason: String,
     },
+    /// It broke the rules of its protocol in a way that cannot be passed over: nothing that it says counts from here on.
+    Broke {
+        /// How.
+        fault: AgentFault,
+        /// What was heard, for a person.
+        why: String,
+    },
     /// It said something that nobody knows. Kept and counted, never acted on.
     Unknown {
         /// What kind of message it is, as far as can be seen.
@@ -277,42 +277,6 @@ pub enum AgentSupport {
     Tested,
     /// Newer than the newest that was tried.
     Newer,
-}
-
-/// What can be done with an agent.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct AgentAbilities {
-    /// A conversation can go on in another process.
-    pub resume: bool,
-    /// A conversation can be copied.
-    pub fork: bool,
-    /// It can be told something in the middle of a turn.
-    pub steer: bool,
-    /// A turn can be stopped without ending the process.
-    pub interrupt: bool,
-    /// How much of what it does is asked about.
-    pub gate: GateDepth,
-    /// It says what its models cost.
-    pub usage: bool,
-    /// It says what that is in money.
-    pub cost: bool,
-    /// Its conversation can be made shorter on demand.
-    pub compact: bool,
-}
-
-/// How much of what an agent does goes through the gate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GateDepth {
-    /// Nothing: only the walls of the sandbox hold it.
-    #[default]
-    Sandbox,
-    /// What its protocol lets it ask about.
-    Protocol,
-    /// What the agent itself would ask a person about.
-    Ask,
-    /// Every call of every tool, and what cannot be asked is refused.
-    Hook,
 }
 
 /// A question of an agent about one of its own tools.
@@ -396,8 +360,48 @@ pub enum AgentEnd {
     },
     /// The conversation that was to be resumed is not there.
     NoSession,
-    /// Something else went wrong.
+    /// Something else went wrong, as the agent itself says.
     Failed,
+    /// Its program broke off or broke the rules: nothing that it said is an end.
+    Broken(AgentFault),
+}
+
+/// How an agent's program can break a turn. What a person is told beside it is the turn's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentFault {
+    /// It ended by itself.
+    Exit,
+    /// A signal ended it.
+    Killed,
+    /// It said nothing for too long, did not read what it was told, or did not end when it should have.
+    Timeout,
+    /// What it said is not in the form of its protocol.
+    Malformed,
+    /// It said more than anybody listens to.
+    TooLarge,
+    /// What it said is in the form of its protocol, and not in its order.
+    Protocol,
+    /// Its own gate is not as it was set, or it acted without asking. It is not asked again.
+    Policy,
+    /// The folder that it works in is gone.
+    Workspace,
+}
+
+impl AgentFault {
+    /// In one word, as in the journal.
+    pub fn word(self) -> &'static str {
+        match self {
+            AgentFault::Exit => "exit",
+            AgentFault::Killed => "killed",
+            AgentFault::Timeout => "timeout",
+            AgentFault::Malformed => "malformed",
+            AgentFault::TooLarge => "too_large",
+            AgentFault::Protocol => "protocol",
+            AgentFault::Policy => "policy",
+            AgentFault::Workspace => "workspace",
+        }
+    }
 }
 
 /// What an agent can be told. What an adapter cannot say gives an error that names it.

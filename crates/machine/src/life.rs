@@ -82,6 +82,7 @@ impl Step<'_> {
             spend,
             sandbox,
             cause,
+            outputs: None,
         });
     }
 
@@ -338,6 +339,12 @@ impl Step<'_> {
         self.state.data.tools_open = false;
         self.state.data.phase =
             Phase::Finished { outcome, reason: reason.clone(), cause: cause.clone() };
+        let outputs = if matches!(outcome, Outcome::Completed | Outcome::Verified) {
+            let (driver, situation) = self.driver();
+            driver.outputs(&situation)
+        } else {
+            None
+        };
         let (spend, sandbox) = (self.state.data.spend.clone(), self.state.data.spec.sandbox.level);
         self.event(|| EventKind::TaskFinished {
             outcome,
@@ -346,6 +353,7 @@ impl Step<'_> {
             spend,
             sandbox,
             cause,
+            outputs,
         });
     }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::acceptance::judge::Judging;
 use crate::activity::request::Requests;
 use crate::cause::Cause;
+use crate::child::{self, Child};
 use crate::contest::Proof;
 use crate::driver::{
     Action, Consultation, Decision, Driver, DriverSlot, Fact, Note, Registry, SavedDriver,
@@ -78,9 +79,15 @@ pub struct Data {
     /// Where its change is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integrated: Option<Integration>,
+    /// Tasks that it dispatched.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub children: BTreeMap<TaskId, Child>,
     /// The name of the checkpoint that the workspace certainly still equals, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unchanged_since: Option<String>,
+    /// The name of the last checkpoint that was made, whatever became of the workspace since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_kept: Option<String>,
     /// Whether what the open turn may change was kept before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub turn_kept: bool,
@@ -445,6 +452,13 @@ pub struct SavedState {
     pub driver: SavedDriver,
 }
 
+impl Data {
+    /// What is spent, together with what is set aside for the tasks that it dispatched.
+    pub fn committed(&self) -> Spend {
+        child::committed(&self.spend, &self.children)
+    }
+}
+
 impl State {
     /// A task before its first input.
     pub fn new(id: TaskId, registry: Arc<Registry>) -> State {
@@ -462,6 +476,7 @@ impl State {
             files: Vec::new(),
             forked_from: None,
             contest: None,
+            dispatch: None,
         };
         State {
             data: Data {
@@ -479,7 +494,9 @@ impl State {
                 proof: None,
                 rebase: None,
                 integrated: None,
+                children: BTreeMap::new(),
                 unchanged_since: None,
+                last_kept: None,
                 turn_kept: false,
                 tools: Arc::default(),
                 former_tools: Vec::new(),
@@ -584,7 +601,7 @@ impl State {
     /// Everything a person is asked at this moment.
     pub fn asks(&self) -> Vec<Ask> {
         let mut asks: Vec<Ask> = self.data.calls.iter().filter_map(Call::ask).collect();
-        if let Phase::Waiting(Wait::Person { prompt }) = &self.data.phase {
+        if let Phase::Waiting(Wait::Person { prompt, .. }) = &self.data.phase {
             asks.push(Ask::Decision { prompt: prompt.clone() });
         }
         if let Phase::Escalated { cause, reason } = &self.data.phase {
@@ -601,8 +618,19 @@ impl State {
         }
         let unattended = self.data.attachment.as_ref().is_some_and(|by| !by.attended);
         let timed = |pending: &Pending| matches!(pending, Pending::DeciderTimer(_));
-        let waits_for_person =
-            || !self.is_busy() && self.asks_somebody() && !self.data.pending.values().any(timed);
+        // A question with an end that is near is waited for: what follows was declared.
+        let ends_soon = match self.data.phase {
+            Phase::Waiting(Wait::Person { until: Some(at), .. }) => {
+                at.since(self.data.clock) <= LONGEST_SITTING
+            }
+            _ => false,
+        };
+        let waits_for_person = || {
+            !self.is_busy()
+                && self.asks_somebody()
+                && !ends_soon
+                && !self.data.pending.values().any(timed)
+        };
         unattended && (waits_for_person() || self.rests_until(self.data.clock).is_some())
     }
 
@@ -633,8 +661,13 @@ impl State {
 
     /// Whether effects are outstanding that will make the task move.
     fn is_busy(&self) -> bool {
-        let waits =
-            |pending: &Pending| matches!(pending, Pending::Deadline | Pending::DeciderTimer(_));
+        // The end of a person's time is no work either.
+        let asks = matches!(self.data.phase, Phase::Waiting(Wait::Person { .. }));
+        let waits = |pending: &Pending| match pending {
+            Pending::Deadline | Pending::DeciderTimer(_) => true,
+            Pending::Alarm => asks,
+            _ => false,
+        };
         !self.data.pending.values().all(waits)
     }
 

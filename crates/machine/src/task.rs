@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::child::Dispatch;
 use crate::contest::Contest;
 use crate::policy::budget::Budget;
 use crate::policy::permission::Policy;
@@ -51,6 +52,9 @@ pub struct TaskSpec {
     /// The race that it takes part in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contest: Option<Contest>,
+    /// That it was dispatched, and by whom.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatch: Option<Dispatch>,
 }
 
 impl TaskSpec {

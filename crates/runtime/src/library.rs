@@ -166,6 +166,14 @@ impl Library {
         user_folder().is_some_and(|own| path.starts_with(own))
     }
 
+    fn allows(&self, path: &Path) -> Result<bool, LibraryError> {
+        let unreadable = |reason| LibraryError::Unreadable { path: path.to_owned(), reason };
+        match trust::read_file(path, MAX_FILE).map_err(unreadable)? {
+            Some((seen, _)) => Ok(self.is_own(path) || self.believes(&seen)?),
+            None => Ok(false),
+        }
+    }
+
     fn believes(&self, seen: &Seen) -> Result<bool, LibraryError> {
         match &self.judge {
             Some((home, folder)) => trust::allows(home, folder, seen).map_err(LibraryError::Wrong),

@@ -1,10 +1,12 @@
 //! Folds of events and states into what a person sees. Pure: text in, text out; nothing here prints.
 
+pub mod agents;
 pub mod approvals;
 pub mod checkpoints;
 pub mod contest;
 pub mod decisions;
 pub mod diff;
+pub mod graph;
 pub mod network;
 pub mod policy;
 pub mod queue;

@@ -8,3 +8,4 @@ pub mod model;
 pub mod proxy;
 pub mod redact;
 pub mod sse;
+pub mod tasks;

@@ -1,6 +1,7 @@
 //! The real binary, in a clean environment: what it prints, how it ends, and how processes reach each other.
 #![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
+mod agents;
 mod apply;
 mod approvals;
 mod chat;
@@ -31,6 +32,7 @@ mod recovery;
 mod repository;
 mod rollback;
 mod sandbox;
+mod schema;
 mod signals;
 mod stream;
 mod stuck;

@@ -87,6 +87,12 @@ struct Config {
     /// Whether a person speaks when it has nothing more to do.
     #[serde(default)]
     chat: bool,
+    /// Whether it is told nothing of ours: it answers a question rather than working on a task.
+    #[serde(default)]
+    bare: bool,
+    /// How freely it may choose its words; the provider's own default if absent.
+    #[serde(default)]
+    temperature: Option<f64>,
     /// How many tokens its context holds. If absent, the conversation is made shorter only once it did not fit.
     #[serde(default)]
     context: Option<u64>,
@@ -100,6 +106,7 @@ struct Llm {
     offered: Offered,
     first: Vec<Look>,
     max_steps: Option<u64>,
+    temperature: Option<f64>,
     chat: bool,
     window: Option<u64>,
     memory: Memory,
@@ -234,7 +241,10 @@ impl Llm {
         if let Some(unknown) = tools.iter().find(|name| tool::find(name).is_none()) {
             return Err(format!("tools: there is no tool {unknown:?}"));
         }
+        let is_bare = config.bare && tools.is_empty();
         let system = match config.system.filter(|text| !text.trim().is_empty()) {
+            Some(text) if is_bare => text,
+            None if is_bare => String::new(),
             Some(text) => format!("{SYSTEM}\n\n{text}"),
             None => SYSTEM.to_owned(),
         };
@@ -247,6 +257,7 @@ impl Llm {
             offered,
             first: config.first,
             max_steps,
+            temperature: config.temperature,
             chat,
             window,
             memory,
@@ -260,7 +271,7 @@ impl Llm {
     /// It cannot go on by itself.
     fn stop(&self, reason: String) -> Decision {
         if self.chat {
-            Decision::Wait(Wait::Person { prompt: reason })
+            Decision::Wait(Wait::Person { prompt: reason, until: None })
         } else {
             Decision::GiveUp { reason, stuck: false }
         }
@@ -298,6 +309,7 @@ impl Llm {
             system: Arc::clone(&self.system),
             messages,
             tools: Arc::clone(&self.tools),
+            temperature: self.temperature,
             compacts: self.memory.summing_up,
             question: 0,
             offers: self.offered.of(situation.tools),
@@ -531,7 +543,7 @@ impl Driver for Llm {
             return self.ask(situation);
         }
         if self.chat && !self.memory.done && self.memory.claim.is_some() {
-            return Decision::Wait(Wait::Person { prompt: YOUR_TURN.to_owned() });
+            return Decision::Wait(Wait::Person { prompt: YOUR_TURN.to_owned(), until: None });
         }
         if let Some(summary) = &self.memory.claim {
             return Decision::Claim { summary: summary.clone() };

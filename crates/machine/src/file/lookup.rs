@@ -1,6 +1,11 @@
 //! How a reader asks for another file by its kind and name. Where it lies, and whether it may be used, is not known here.
 
+use std::ops::Range;
+
+use serde_json::Value;
+
 use super::check::suggest;
+use super::{SourceError, source};
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,6 +127,26 @@ pub fn choose(candidates: &[Candidate]) -> Option<usize> {
 pub trait Lookup {
     /// The nearest file of that name.
     fn find(&self, kind: Kind, name: &str) -> Result<Found, NotFound>;
+
+    /// Runs the script of a workflow's file (`.rhai`): once, now. What it gives is read like a file.
+    fn script(&self, text: &str, file: &str) -> Result<Given, Vec<SourceError>> {
+        let message = "scripts are not run here".to_owned();
+        Err(vec![source::error_at(file, text, 0..0, message, None)])
+    }
+
+    /// What is known about the project, as [`crate::facts::Facts`]; asked for only where somebody mentions it.
+    fn facts(&self) -> Value {
+        Value::Null
+    }
+}
+
+/// What a script gave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Given {
+    /// The data of a workflow file: `{"workflow": {…}}`.
+    pub value: Value,
+    /// Where in the script errors in it are shown.
+    pub place: Range<usize>,
 }
 
 /// A lookup that finds nothing, for files that stand alone.

@@ -38,6 +38,7 @@ pub(crate) fn spec(config: Value) -> TaskSpec {
         files: Vec::new(),
         forked_from: None,
         contest: None,
+        dispatch: None,
     }
 }
 

@@ -43,6 +43,11 @@ impl Library {
         self.all("agents")
     }
 
+    /// Whether a file is the user's own, and whether the user trusts it as it is.
+    pub fn standing(&self, path: &std::path::Path) -> (bool, bool) {
+        (self.is_own(path), self.judge.is_some() && self.allows(path).unwrap_or(false))
+    }
+
     /// An agent by its name: one that needs no file, or the one of a file. A file cannot stand in for one that needs
     /// none, or a project could put a program of its own in the place of the one that everybody means.
     pub fn agent(&self, name: &str) -> Result<AgentProgram, LibraryError> {

@@ -155,6 +155,8 @@ fn spawn(
         state: Some(place.state),
         name: place.task,
         gate: None,
+        own: None,
+        files: &[],
     };
     let spec = ProcessSpec {
         cwd: Some(cwd.to_owned()),
