@@ -5,6 +5,7 @@
 //! parent. The nearest wins. Every reader is strict, and errors carry the file and the line.
 
 mod agents;
+mod scripts;
 
 use std::cell::RefCell;
 use std::fs;
@@ -36,6 +37,11 @@ const MAX_PAGE: u64 = 64 << 10;
 
 /// Endings that a name is looked up with.
 pub(crate) const ENDINGS: [&str; 3] = ["toml", "yaml", "yml"];
+
+/// How files of a folder may end, in the order in which they are tried.
+fn endings(folder: &str) -> impl Iterator<Item = &'static str> {
+    ENDINGS.into_iter().chain((folder == "workflows").then_some(crate::script::ENDING))
+}
 
 /// The largest file that is read; a task or a workflow is far smaller.
 const MAX_FILE: u64 = 4 << 20;
@@ -91,6 +97,8 @@ pub struct Library {
     judge: Option<(Home, PathBuf)>,
     /// What was read by its name.
     named: RefCell<Vec<ProjectFile>>,
+    /// What scripts are told.
+    told: RefCell<scripts::Told>,
 }
 
 impl Library {
@@ -98,7 +106,9 @@ impl Library {
     pub fn of(folder: &Path) -> Library {
         let mut folders = project_folders(folder);
         folders.extend(user_folder());
-        Library { folders, ..Library::default() }
+        let library = Library { folders, ..Library::default() };
+        library.told.borrow_mut().folder = Some(folder.to_owned());
+        library
     }
 
     /// A library of these folders.
@@ -194,7 +204,7 @@ impl Library {
             self.named("workflows", "workflow", reference)?
         };
         let (text, name) = self.read_named(&path, FileRole::Workflow)?;
-        file::workflow::parse(&text, &name, &file::lookup::Nothing).map_err(LibraryError::Source)
+        file::workflow::parse(&text, &name, self).map_err(LibraryError::Source)
     }
 
     /// Reads a plugin by its name.
@@ -234,6 +244,9 @@ impl Library {
         base: &Path,
         registry: &Registry,
     ) -> Result<(), LibraryError> {
+        if !task.goal.is_empty() {
+            self.tell_goal(&task.goal);
+        }
         // The walk speaks in text; the first typed error is kept beside it.
         let mut cause = None;
         let resolved = task.resolve(&mut |reference| {
@@ -415,7 +428,8 @@ impl Library {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
         let is_name = !name.is_empty() && name.chars().all(fits) && !name.starts_with('.');
         let candidates = self.folders.iter().flat_map(|root| {
-            ENDINGS.iter().map(move |ending| root.join(folder).join(format!("{name}.{ending}")))
+            endings(folder)
+                .map(move |ending| root.join(folder).join(format!("{name}.{ending}")))
         });
         let found: Vec<PathBuf> =
             candidates.filter(|_| is_name).filter(|path| path.is_file()).collect();
@@ -548,7 +562,7 @@ impl Library {
                 let ending =
                     path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
                 let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
-                if ENDINGS.contains(&ending) && !found.iter().any(|known| known.name == name) {
+                if endings(folder).any(|known| known == ending) && !found.iter().any(|known| known.name == name) {
                     found.push(Found { name: name.to_owned(), path: path.clone() });
                 }
             }
@@ -590,7 +604,7 @@ pub fn check(
 pub fn is_path(reference: &str) -> bool {
     let ending =
         Path::new(reference).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    reference.contains('/') || ENDINGS.contains(&ending)
+    reference.contains('/') || endings("workflows").any(|known| known == ending)
 }
 
 /// The folder from which a file names programs. A plugin's is in `.drivetrain/drivers`, an agent's in
