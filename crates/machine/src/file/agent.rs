@@ -3,26 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::check::{Cursor, Problems};
+use super::shape::agent as shape;
 use super::source::Source;
 use super::{Format, SourceError};
 use crate::agent::{AgentProgram, AgentProtocol, AgentQuirks};
 use crate::time::Span;
-
-const KEYS: [&str; 13] = [
-    "name",
-    "protocol",
-    "command",
-    "pass",
-    "keys",
-    "env",
-    "hosts",
-    "mode",
-    "model",
-    "model_flag",
-    "asking_modes",
-    "quirks",
-    "idle",
-];
 
 const PROTOCOLS: [(&str, AgentProtocol); 3] = [
     ("acp", AgentProtocol::Acp),
@@ -36,7 +21,7 @@ pub fn parse(text: &str, file: &str) -> Result<AgentProgram, Vec<SourceError>> {
     let source = Source::read(file, text, Format::of(file))?;
     let mut problems = Problems::default();
     let top = Cursor::top(&source.value);
-    top.table(&mut problems, "an agent's file", &["agent"]);
+    top.keys(&mut problems, &shape::TOP);
     let program =
         top.need(&mut problems, "agent").and_then(|table| read_program(&table, &mut problems));
     match program {
@@ -46,7 +31,7 @@ pub fn parse(text: &str, file: &str) -> Result<AgentProgram, Vec<SourceError>> {
 }
 
 fn read_program(at: &Cursor<'_>, problems: &mut Problems) -> Option<AgentProgram> {
-    if !at.table(problems, "[agent]", &KEYS) {
+    if !at.keys(problems, &shape::PROGRAM) {
         return None;
     }
     let name = at.need(problems, "name").and_then(|name| name.name(problems)).map(str::to_owned);

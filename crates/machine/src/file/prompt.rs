@@ -5,6 +5,7 @@
 use serde_json::Value;
 
 use super::check::{Cursor, Problems, is_name, short, suggest};
+use super::shape::prompt as shape;
 use super::source::{self, Source};
 use super::{Format, SourceError};
 use crate::template::{Kind, Template};
@@ -78,7 +79,7 @@ fn parse_table(text: &str, file: &str) -> Result<Prompt, Vec<SourceError>> {
     let source = Source::read(file, text, Format::Toml)?;
     let mut problems = Problems::default();
     let top = Cursor::top(&source.value);
-    top.table(&mut problems, "a prompt's file", &["meta", "prompt"]);
+    top.keys(&mut problems, &shape::TOP);
     let mut prompt = Prompt {
         name: stem(file),
         version: String::new(),
@@ -100,7 +101,7 @@ fn parse_table(text: &str, file: &str) -> Result<Prompt, Vec<SourceError>> {
 }
 
 fn read_meta(at: &Cursor<'_>, prompt: &mut Prompt, problems: &mut Problems) {
-    at.table(problems, "[meta]", &["name", "version", "description"]);
+    at.keys(problems, &shape::META);
     if let Some(name) = at.get("name").and_then(|name| name.name(problems)) {
         name.clone_into(&mut prompt.name);
     }
@@ -112,7 +113,7 @@ fn read_meta(at: &Cursor<'_>, prompt: &mut Prompt, problems: &mut Problems) {
 }
 
 fn read_prompt(at: &Cursor<'_>, prompt: &mut Prompt, problems: &mut Problems) {
-    at.table(problems, "[prompt]", &["text", "inputs"]);
+    at.keys(problems, &shape::PROMPT);
     let declared = at.get("inputs");
     if let Some(inputs) = &declared {
         prompt.inputs = read_inputs(inputs, problems);
@@ -159,7 +160,7 @@ fn read_inputs(at: &Cursor<'_>, problems: &mut Problems) -> Vec<PromptInput> {
             let message = format!("{name:?} cannot be the name of an input");
             problems.push_key(&entry, message, Some("letters, digits and _".to_owned()));
         }
-        entry.table(problems, "an input", &["type", "default", "description"]);
+        entry.keys(problems, &shape::INPUT);
         let words = KINDS.map(|(word, _)| word);
         let kind = entry.get("type").and_then(|given| given.choice(problems, &words));
         let kind = KINDS.iter().find(|(word, _)| Some(*word) == kind).map_or(Kind::Any, |it| it.1);

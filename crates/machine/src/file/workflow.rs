@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::check::{Cursor, Problems, is_name};
 use super::lookup::Lookup;
+use super::shape::workflow as shape;
 use super::source::Source;
 use super::task::{criteria, read_budget, tighten};
 use super::{Format, SourceError};
@@ -111,7 +112,7 @@ fn read_source(
     };
     let mut problems = Problems::default();
     let top = Cursor::top(&source.value);
-    top.table(&mut problems, "a workflow file", &["workflow", "machine"]);
+    top.keys(&mut problems, &shape::TOP);
     let read = match (top.get("workflow"), top.get("machine")) {
         (Some(_), Some(machine)) => {
             problems.push_key(
@@ -150,29 +151,13 @@ fn stem(file: &str) -> String {
     if is_name(name) { name.to_owned() } else { "workflow".to_owned() }
 }
 
-/// The keys of a `[workflow]`.
-pub(crate) const WORKFLOW_KEYS: [&str; 12] = [
-    "name",
-    "description",
-    "version",
-    "limits",
-    "budget",
-    "acceptance",
-    "llm",
-    "inputs",
-    "outputs",
-    "steps",
-    "states",
-    "initial",
-];
-
 /// Reads a `[workflow]` table; nothing if it is too wrong to go on.
 pub(super) fn read_workflow(
     written: &Cursor<'_>,
     resolver: &mut Resolver<'_>,
     problems: &mut Problems,
 ) -> Option<Workflow> {
-    if !written.table(problems, "[workflow]", &WORKFLOW_KEYS) {
+    if !written.keys(problems, &shape::WORKFLOW) {
         return None;
     }
     let mut resolved = resolver.workflow(written, problems);
@@ -284,7 +269,7 @@ fn is_machine(states: &Cursor<'_>) -> bool {
 
 /// Reads a `[machine]` table.
 pub(super) fn read_machine(at: &Cursor<'_>, problems: &mut Problems) -> Option<Workflow> {
-    if !at.table(problems, "[machine]", &["name", "description", "initial", "states"]) {
+    if !at.keys(problems, &shape::machine::MACHINE) {
         return None;
     }
     let name = at.get("name").and_then(|name| name.name(problems)).unwrap_or_default().to_owned();
@@ -327,7 +312,7 @@ struct Limits {
 }
 
 fn read_limits(at: &Cursor<'_>, problems: &mut Problems) -> Limits {
-    at.table(problems, "[workflow.limits]", &["max_steps", "token_budget", "timeout_seconds"]);
+    at.keys(problems, &shape::LIMITS);
     let some = |key: &str, problems: &mut Problems| {
         let given = at.get(key)?;
         let number = given.whole(problems)?;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::guard::{self, Guard, Scope};
 use crate::driver::workflow::call::{CALL_KEYS, Call};
+use crate::file::shape::workflow::machine as shape;
 use crate::file::check::{Cursor, NAME_RULE, Problems, is_name, suggest};
 
 const DEFAULT_MAX: u64 = 1000;
@@ -170,20 +171,8 @@ struct Reader<'r, 'v> {
 
 impl Reader<'_, '_> {
     fn state(&self, index: usize, at: &Cursor<'_>, problems: &mut Problems) -> Option<State> {
-        const KEYS: [&str; 10] = [
-            "name",
-            "action",
-            "parallel",
-            "join",
-            "machine",
-            "on_entry",
-            "on_exit",
-            "transitions",
-            "terminal",
-            "outcome",
-        ];
         let name = &self.named[index].0;
-        if !at.table(problems, &format!("state {name:?}"), &KEYS) {
+        if !at.keys_of(problems, &format!("state {name:?}"), &shape::STATE) {
             return None;
         }
         let work = self.work(name, at, problems);
@@ -271,7 +260,7 @@ impl Reader<'_, '_> {
         }
         let label = format!("{}{name}", self.prefix);
         if let Some(action) = at.get("action") {
-            action.table(problems, "an action", &CALL_KEYS);
+            action.keys(problems, &shape::ACTION);
             return Call::read(&action, label, problems).map(Work::Action);
         }
         if let Some(parallel) = at.get("parallel") {
@@ -286,7 +275,7 @@ impl Reader<'_, '_> {
                 );
                 return None;
             }
-            if !inner.table(problems, "a machine", &["initial", "states"]) {
+            if !inner.keys(problems, &shape::INNER) {
                 return None;
             }
             return read_machine(&inner, &format!("{label}/"), self.depth + 1, problems)
@@ -299,7 +288,7 @@ impl Reader<'_, '_> {
         let Some(list) = at.get(key) else { return Vec::new() };
         let mut hooks = Vec::new();
         for (index, item) in list.items(problems).iter().enumerate() {
-            if !item.table(problems, key, &["tool", "parameters", "timeout", "on_error"]) {
+            if !item.keys_of(problems, key, &shape::HOOK) {
                 continue;
             }
             let skip =
@@ -317,7 +306,7 @@ impl Reader<'_, '_> {
         at: &Cursor<'_>,
         problems: &mut Problems,
     ) -> Option<Transition> {
-        if !at.table(problems, "a transition", &["to", "when", "max"]) {
+        if !at.keys(problems, &shape::TRANSITION) {
             return None;
         }
         let to = at.need(problems, "to").and_then(|to| find_state(&to, self.places, problems));
@@ -359,7 +348,7 @@ fn parallel_work(
     let mut names = BTreeSet::new();
     let mut branches = Vec::new();
     for item in &items {
-        if !item.table(problems, "a branch", &["name", "tool", "parameters", "timeout"]) {
+        if !item.keys(problems, &shape::BRANCH) {
             continue;
         }
         let name =

@@ -3,6 +3,7 @@
 //! A guard is a word (`"ok"`, `"error"`, `"always"`) or a table of predicates that must all hold. What a
 //! guard does not know is refused when it is read, so that no condition is ever silently true or false.
 
+use crate::file::shape::workflow::machine as shape;
 use crate::file::check::{Cursor, Problems, suggest};
 use crate::tool::{Status, ToolResult};
 
@@ -146,7 +147,7 @@ fn predicate(
 
 /// Reads `{ edge = "a -> b", less_than = 3 }`; the edge is the transition itself if absent.
 fn read_count(at: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Problems) -> Option<Guard> {
-    if !at.table(problems, "count", &["edge", "less_than", "at_least"]) {
+    if !at.keys(problems, &shape::COUNTED) {
         return None;
     }
     let edge = match at.get("edge") {

@@ -11,45 +11,15 @@ use serde_json::{Map, Value};
 
 use super::definition::*;
 use super::names::{self, Mentions, Names};
+use crate::file::shape::workflow as shape;
 use crate::file::check::{Cursor, Problems, is_name, suggest};
 
 const DEFAULT_RETRIES: u64 = 3;
 const DEFAULT_GOTOS: u64 = 10;
 /// More repeats than this are a mistake.
-const MAX_RETRIES: u64 = 10_000;
+const MAX_RETRIES: u64 = shape::step::MAX_RETRIES;
 /// How deep workflows, loops and branches may be nested.
 const MAX_DEPTH: usize = 16;
-
-/// The keys of a configuration.
-pub(crate) const CONFIG_KEYS: [&str; 13] = [
-    "name",
-    "steps",
-    "states",
-    "initial",
-    "max_steps",
-    "timeout",
-    "inputs",
-    "given",
-    "outputs",
-    "llm",
-    "facts",
-    "prompts",
-    "files",
-];
-
-/// The keys of every step.
-pub(super) const COMMON: [&str; 10] = [
-    "name",
-    "type",
-    "when",
-    "timeout",
-    "on_error",
-    "max_retries",
-    "backoff",
-    "on_exhausted",
-    "then",
-    "max_visits",
-];
 
 /// How a workflow is read.
 #[derive(Debug, Clone, Default)]
@@ -105,7 +75,7 @@ pub(crate) fn inputs(at: &Cursor<'_>, problems: &mut Problems) -> Vec<Input> {
                 Some(hint),
             );
         }
-        entry.table(problems, "an input", &["type", "default", "description", "choices"]);
+        entry.keys(problems, &shape::INPUT);
         let word = entry.get("type").and_then(|kind| kind.choice(problems, &InputKind::WORDS));
         let mut input = Input {
             name: name.to_owned(),
@@ -145,7 +115,7 @@ pub(super) fn is_word(name: &str) -> bool {
 
 /// Reads a workflow; nothing if it is too wrong to go on.
 pub(super) fn flow(at: &Cursor<'_>, settings: &Settings, problems: &mut Problems) -> Option<Flow> {
-    if !settings.in_file && !at.table(problems, "the workflow's configuration", &CONFIG_KEYS) {
+    if !settings.in_file && !at.keys(problems, &shape::CONFIG) {
         return None;
     }
     if settings.depth > MAX_DEPTH {
@@ -212,7 +182,7 @@ pub(super) fn flow(at: &Cursor<'_>, settings: &Settings, problems: &mut Problems
 
 /// Checks the table `llm`.
 pub(crate) fn read_llm(at: &Cursor<'_>, problems: &mut Problems) {
-    at.table(problems, "[workflow.llm]", &["model", "temperature", "system_prompt"]);
+    at.keys(problems, &shape::LLM);
     at.get("model").and_then(|model| kinds::read_model(&model, problems));
     at.get("temperature").and_then(|temperature| temperature.number(problems));
     at.get("system_prompt").and_then(|text| text.text(problems));
@@ -489,7 +459,7 @@ impl Reader<'_, '_> {
         stands: Stands,
     ) -> Option<Answer> {
         let word = if at.value.is_object() {
-            at.table(self.problems, "on_error", &["action", "target"]);
+            at.keys(self.problems, &shape::step::GOTO);
             at.need(self.problems, "action")?
         } else {
             at.clone()

@@ -25,7 +25,7 @@ fn errors(mistake: &Mistake) -> Vec<SourceError> {
         Reader::Driver => plugin::parse(text, file).map(drop),
         Reader::Validators => validators::parse(text, file).map(drop),
         Reader::Prompt => prompt::parse(text, file).map(drop),
-        Reader::Workflow => workflow::parse(text, file).map(drop),
+        Reader::Workflow => workflow::parse(text, file, &Shelf).map(drop),
     };
     match read {
         Ok(()) => panic!("{} is taken:\n{text}", mistake.kind),

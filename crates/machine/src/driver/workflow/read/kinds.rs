@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{COMMON, Reader, Settings, Stands, can_name_an_element, flow, has_places};
+use super::{Reader, Settings, Stands, can_name_an_element, flow, has_places};
 use crate::driver::workflow::call::Call;
 use crate::driver::workflow::definition::*;
 use crate::driver::workflow::names::{self, Names};
 use crate::driver::workflow::schema::Schema;
+use crate::file::shape::workflow::step as shape;
 use crate::file::check::{Cursor, Problems, is_name, short, suggest};
 use crate::tool::{self, ParameterKind};
 
@@ -17,33 +18,7 @@ pub(super) const TYPES: [&str; 8] =
     ["tool", "llm", "agent", "person", "workflow", "foreach", "parallel", "driver"];
 
 /// More at once are a mistake.
-const MAX_WIDTH: u64 = 1000;
-
-/// The keys of one kind, beside those that every step has.
-fn keys(kind: &str) -> &'static [&'static str] {
-    match kind {
-        "tool" => &["tool", "parameters", "input_from"],
-        "llm" => &[
-            "tool",
-            "prompt",
-            "input_from",
-            "tools",
-            "model",
-            "temperature",
-            "system_prompt",
-            "schema",
-            "driver_config",
-        ],
-        "agent" => &["agent", "prompt", "input_from", "model", "driver_config"],
-        "person" => &["ask", "choices", "approve", "on_timeout"],
-        "workflow" => &["workflow", "inputs"],
-        "foreach" => &["foreach", "as", "steps", "max_parallel", "join"],
-        "parallel" => &["parallel", "join"],
-        "driver" => &["driver", "driver_config", "prompt", "input_from"],
-        "steps" => &["steps"],
-        _ => &[],
-    }
-}
+const MAX_WIDTH: u64 = shape::MAX_WIDTH;
 
 /// The keys that a state has beside those of a step.
 pub(super) const STATE_KEYS: [&str; 6] =
@@ -181,20 +156,14 @@ impl Reader<'_, '_> {
                 return None;
             }
         };
-        let mut known: Vec<&str> = COMMON.iter().chain(keys(kind)).copied().collect();
-        if stands == Stands::AsAState {
-            known.extend(STATE_KEYS);
-            known.retain(|key| !matches!(*key, "then" | "max_visits"));
-            if at.get("then").is_some() {
-                known.push("then");
-            }
-        }
-        let what = match (stands, kind) {
-            (Stands::AsAState, "nothing") => "a state".to_owned(),
-            (Stands::AsAState, kind) => format!("a state of type {kind}"),
-            (Stands::InARow, kind) => format!("a step of type {kind}"),
+        let forms = shape::of(kind);
+        let table = match (stands, kind) {
+            (Stands::AsAState, "steps") => &shape::ROW,
+            (Stands::AsAState, _) => forms.map_or(&shape::JUNCTION, |forms| &forms.state),
+            // A step in a row has one of the kinds.
+            (Stands::InARow, _) => &forms?.step,
         };
-        at.table(self.problems, &what, &known);
+        at.keys(self.problems, table);
         match kind {
             "tool" => self.tool(at, name, names),
             "llm" | "agent" | "driver" => self.driver(at, kind, names),

@@ -6,6 +6,7 @@ use super::kinds::{STATE_KEYS, chooser_of, read_model};
 use super::{Reader, Stands};
 use crate::driver::workflow::definition::*;
 use crate::driver::workflow::names::Names;
+use crate::file::shape::workflow::step as shape;
 use crate::file::check::{Cursor, suggest};
 
 const DEFAULT_MAX: u64 = 1000;
@@ -66,7 +67,7 @@ impl Reader<'_, '_> {
             if !terminal {
                 self.problems.push_key(&outcome, "outcome goes with terminal = true", None);
             }
-            outcome.choice(self.problems, &["completed", "failed"])
+            outcome.choice(self.problems, &shape::OUTCOMES)
         });
         let ends = match (terminal, outcome) {
             (true, Some("failed")) => Some(Ending::Failed),
@@ -118,7 +119,7 @@ impl Reader<'_, '_> {
         }
         let mut ways = Vec::new();
         for item in &items {
-            if !item.table(self.problems, "a transition", &["to", "when", "max"]) {
+            if !item.keys(self.problems, &shape::TRANSITION) {
                 continue;
             }
             let to = item.need(self.problems, "to").and_then(|to| self.state_named(&to, places));
@@ -142,7 +143,7 @@ impl Reader<'_, '_> {
         names: &Names<'_>,
         ways: &[Way],
     ) -> Option<Choose> {
-        at.table(self.problems, "choose", &["prompt", "model", "fallback", "driver_config"]);
+        at.keys(self.problems, &shape::CHOOSE);
         let prompt = at.need(self.problems, "prompt");
         let prompt = prompt.and_then(|prompt| self.filled(&prompt, names));
         at.get("model").and_then(|model| read_model(&model, self.problems));
