@@ -1,6 +1,7 @@
 //! The command line as data: every command with its help and examples. Nothing is done here.
 
 mod checks;
+mod graph;
 mod import;
 mod queue;
 mod race;
@@ -16,6 +17,7 @@ use machine::policy::budget::Budget;
 use machine::time::Span;
 
 pub(crate) use checks::CheckArgs;
+pub(crate) use graph::{GraphArgs, GraphFormat};
 pub(crate) use import::ImportArgs;
 pub(crate) use queue::{QueueAddArgs, QueueCmd, QueueRunArgs};
 pub(crate) use race::{Named, RaceArgs};

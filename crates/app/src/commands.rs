@@ -14,6 +14,7 @@ pub(crate) mod doctor;
 pub(crate) mod fake;
 pub(crate) mod fork;
 pub(crate) mod gate;
+pub(crate) mod graph;
 pub(crate) mod hand_over;
 pub(crate) mod import;
 pub(crate) mod init;

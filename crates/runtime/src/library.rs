@@ -14,6 +14,7 @@ mod models;
 mod pages;
 mod policies;
 mod resolve;
+mod scripts;
 mod shelf;
 #[cfg(test)]
 mod tests;
@@ -92,6 +93,8 @@ pub struct Library {
     judge: Option<(Home, PathBuf)>,
     /// What was read by its name.
     named: RefCell<Vec<ProjectFile>>,
+    /// What scripts are told.
+    told: RefCell<scripts::Told>,
 }
 
 impl Library {
@@ -99,7 +102,9 @@ impl Library {
     pub fn of(folder: &Path) -> Library {
         let mut folders = project_folders(folder);
         folders.extend(user_folder());
-        Library { folders, ..Library::default() }
+        let library = Library { folders, ..Library::default() };
+        library.told.borrow_mut().folder = Some(folder.to_owned());
+        library
     }
 
     /// A library of these folders.
@@ -186,7 +191,7 @@ impl Library {
 pub fn is_path(reference: &str) -> bool {
     let ending =
         Path::new(reference).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    reference.contains('/') || ENDINGS.contains(&ending)
+    reference.contains('/') || ENDINGS.contains(&ending) || ending == crate::script::ENDING
 }
 
 /// The folder from which a file names programs. A plugin's is in `.drivetrain/drivers`, an agent's in

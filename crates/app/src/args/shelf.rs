@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::{CheckArgs, Limits, PlaceArgs, ScreenArgs, TrafficArgs, WallArgs};
+use super::{CheckArgs, GraphArgs, Limits, PlaceArgs, ScreenArgs, TrafficArgs, WallArgs};
 
 /// What `workflow` can do.
 #[derive(Debug, Subcommand)]
@@ -31,6 +31,11 @@ EXAMPLES:
   drivetrain workflow run fix-issue --input issue='the parser drops the last line' --check 'cargo test'
   drivetrain workflow run review --input 'files=[\"src/lib.rs\"]' --json | tail -1 | jq .outputs")]
     Run(WorkflowRunArgs),
+    /// Draw the steps or states of a workflow
+    #[command(after_long_help = "EXAMPLES:\n  drivetrain workflow graph validate-fix\n  \
+        drivetrain workflow graph fix-issue --format mermaid\n  \
+        drivetrain workflow graph fix-issue --format svg -o fix-issue.svg")]
+    Graph(GraphArgs),
     /// Write a commented workflow to begin with; nothing is overwritten
     #[command(after_long_help = "EXAMPLES:\n  drivetrain workflow new nightly\n  \
         drivetrain workflow new nightly --user")]

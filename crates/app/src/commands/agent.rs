@@ -8,7 +8,7 @@ use machine::file::composed::{self, Worker};
 use machine::file::lookup::Kind;
 use machine::task::DriverSpec;
 use runtime::library::Library;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::shelf::{self, Part, Read};
 use super::{prepare, workflow};
@@ -92,9 +92,15 @@ fn start(args: &AgentRunArgs, json: bool) -> Result<u8, CommandError> {
         Some(agent) => agent.driver(),
         None => DriverSpec { name: "agent".to_owned(), config: json!({ "agent": args.name }) },
     };
-    if let (Some(name), false) = (driver.config["workflow"].as_str(), args.input.is_empty()) {
-        let declared = library.workflow(name, &folder)?.driver.config;
-        driver.config["given"] = Value::Object(workflow::given(&declared, &args.input)?);
+    if let Some(name) = driver.config["workflow"].as_str() {
+        let typed = workflow::typed(&args.input)?;
+        library.tell_inputs(typed.clone());
+        library.tell_goal(&args.goal);
+        let mut found = library.workflow(name, &folder)?;
+        workflow::give(&mut found, &typed)?;
+        if let Some(given) = found.driver.config.get("given").cloned() {
+            driver.config["given"] = given;
+        }
     } else if !args.input.is_empty() {
         return Err(CommandError::usage("--input is for an agent whose work is a workflow"));
     }

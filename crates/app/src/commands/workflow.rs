@@ -1,12 +1,14 @@
 //! `drivetrain workflow`: steps and states by name.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use machine::driver::Registry;
 use machine::file::lookup::Kind;
+use machine::file::workflow::Workflow;
 use machine::task::DriverSpec;
 use runtime::library::{Library, LibraryError};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::prepare;
 use super::shelf::{self, Part, Read};
@@ -21,6 +23,7 @@ pub(crate) fn run(command: &WorkflowCmd, json: bool) -> Result<u8, CommandError>
         WorkflowCmd::Show(args) => shelf::show(Kind::Workflow, &args.name, &read, json),
         WorkflowCmd::Check(args) => shelf::check(Kind::Workflow, &args.names, &read, json),
         WorkflowCmd::Run(args) => start(args, json),
+        WorkflowCmd::Graph(args) => super::graph::run(args, json),
         WorkflowCmd::New(args) => {
             shelf::begin(Kind::Workflow, args, "toml", include_str!("shelf/workflow.toml"), json)
         }
@@ -67,16 +70,21 @@ fn start(args: &WorkflowRunArgs, json: bool) -> Result<u8, CommandError> {
     let folder = prepare::folder()?;
     let registry = Arc::new(Registry::builtin());
     let library = Library::of(&folder).judged_by(&home, &folder);
-    let workflow = library.workflow(&args.name, &folder)?;
-    let given = given(&workflow.driver.config, &args.input)?;
+    let typed = typed(&args.input)?;
+    library.tell_inputs(typed.clone());
+    if let Some(goal) = &args.goal {
+        library.tell_goal(goal);
+    }
+    let mut workflow = library.workflow(&args.name, &folder)?;
+    give(&mut workflow, &typed)?;
     let goal = match (&args.goal, workflow.description.trim()) {
         (Some(goal), _) => goal.clone(),
         (None, "") => format!("run the workflow {}", workflow.name),
         (None, said) => said.to_owned(),
     };
     let mut config = json!({ "workflow": args.name });
-    if !given.is_empty() {
-        config["given"] = Value::Object(given);
+    if let Some(given) = workflow.driver.config.get("given") {
+        config["given"] = given.clone();
     }
     let driver = DriverSpec { name: "workflow".to_owned(), config };
     let mut task = prepare::from_goal(&goal, driver)?;
@@ -86,11 +94,24 @@ fn start(args: &WorkflowRunArgs, json: bool) -> Result<u8, CommandError> {
     shelf::drive(&home, registry, &args.with, spec, json)
 }
 
-/// The values of inputs, by their declared type.
-pub(super) fn given(
-    config: &Value,
-    input: &[String],
-) -> Result<serde_json::Map<String, Value>, CommandError> {
-    machine::file::given::read(&config["inputs"], input)
-        .map_err(|why| CommandError::new(ErrorKind::Usage, format!("--input: {why}")))
+/// `NAME=VALUE`, each name once.
+pub(super) fn typed(input: &[String]) -> Result<BTreeMap<String, String>, CommandError> {
+    let mut typed = BTreeMap::new();
+    for pair in input {
+        let Some((name, value)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            return Err(CommandError::usage(format!("--input {pair:?}: expected NAME=VALUE")));
+        };
+        if typed.insert(name.to_owned(), value.to_owned()).is_some() {
+            return Err(CommandError::usage(format!("the input {name:?} is given twice")));
+        }
+    }
+    Ok(typed)
+}
+
+/// Gives a workflow its inputs, read by their declared type.
+pub(super) fn give(
+    workflow: &mut Workflow,
+    typed: &BTreeMap<String, String>,
+) -> Result<(), CommandError> {
+    workflow.give(typed).map_err(|why| CommandError::new(ErrorKind::Usage, why))
 }

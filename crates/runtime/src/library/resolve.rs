@@ -30,7 +30,7 @@ impl Library {
 
     /// Reads the text of a workflow; what it refers to is looked up here.
     pub fn read_workflow(&self, text: &str, file: &str) -> Result<Workflow, LibraryError> {
-        file::workflow::parse(text, file).map_err(LibraryError::Source)
+        file::workflow::parse(text, file, self).map_err(LibraryError::Source)
     }
 
     /// Reads a plugin by its name.
@@ -70,6 +70,9 @@ impl Library {
         base: &Path,
         registry: &Registry,
     ) -> Result<(), LibraryError> {
+        if !task.goal.is_empty() {
+            self.tell_goal(&task.goal);
+        }
         // The walk speaks in text; the first typed error is kept beside it.
         let mut cause = None;
         let resolved = task.resolve(&mut |reference| {

@@ -3,8 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use machine::file::lookup::{self, Candidate, Kind, Lookup, NotFound, Origin};
+use machine::file::SourceError;
+use machine::file::lookup::{self, Candidate, Given, Kind, Lookup, NotFound, Origin};
 use machine::task::{FileRole, FileStanding};
+use serde_json::Value;
 
 use super::{ENDINGS, Found, Library, LibraryError, builtin, read};
 use crate::acting;
@@ -256,6 +258,14 @@ impl Lookup for Library {
             };
             NotFound { known, why }
         })
+    }
+
+    fn script(&self, text: &str, file: &str) -> Result<Given, Vec<SourceError>> {
+        self.run_script(text, file)
+    }
+
+    fn facts(&self) -> Value {
+        self.project_facts()
     }
 }
 

@@ -102,35 +102,35 @@ impl Recipe {
                 remarks.at(source, &parameter, "parameters: a key that is no plain name; left out");
                 continue;
             }
-            let mut input = Input { name: name.clone(), description: word("description"), ..Input::default() };
-            input.kind = match word("input_type").as_str() {
-                "number" => "number",
-                "boolean" => "boolean",
-                "string" | "select" | "" => "string",
-                "date" => {
-                    remarks.at(source, &parameter, format!("parameters: {name}: a date is a text here, and not checked"));
-                    "string"
-                }
+            let mut input = Input { name: name.clone(), kind: "string", description: word("description"), ..Input::default() };
+            // Whatever its type, a template of goose is given a text, and its conditions compare with texts.
+            match word("input_type").as_str() {
+                "string" | "select" | "" => {}
+                "boolean" => input.choices = vec!["true".to_owned(), "false".to_owned()],
                 "file" => {
                     let text = format!("parameters: {name}: what goose reads from the file is not put in its place; the input is the path, and a model with tools can look");
                     remarks.at(source, &parameter, text);
-                    "string"
+                }
+                kind @ ("number" | "date") => {
+                    remarks.at(source, &parameter, format!("parameters: {name}: a {kind} is a text here, and not checked"));
                 }
                 other => {
                     remarks.at(source, &parameter, format!("parameters: {name}: the type {other} is not known; taken as text"));
-                    "string"
                 }
-            };
+            }
             for choice in parameter.get("options").iter().flat_map(items) {
                 input.choices.extend(choice.value.as_str().map(str::to_owned));
             }
             if let Some(default) = parameter.get("default") {
-                input.default = typed(default.value, input.kind);
-                if input.default.is_none() {
-                    remarks.at(source, &default, format!("parameters: {name}: the default is no {} and is left out", input.kind));
+                match default.value {
+                    Value::Array(_) | Value::Object(_) => {
+                        remarks.at(source, &default, format!("parameters: {name}: the default is no text and is left out"));
+                    }
+                    Value::String(text) => input.default = Some(Value::String(text.clone())),
+                    other => input.default = Some(Value::String(other.to_string())),
                 }
-            } else if word("requirement") == "optional" {
-                input.default = Some(Value::String(String::new())).filter(|_| input.kind == "string");
+            } else if word("requirement") == "optional" && input.choices.is_empty() {
+                input.default = Some(Value::String(String::new()));
             }
             if word("requirement") == "user_prompt" {
                 remarks.at(source, &parameter, format!("parameters: {name}: nobody is asked for it; give it with --input {name}=…"));
@@ -335,19 +335,6 @@ fn has_template(text: &str) -> bool {
 fn is_identifier(name: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     !name.is_empty() && name.len() <= 60 && name.chars().all(is_word) && !name.starts_with(|c: char| c.is_ascii_digit())
-}
-
-/// A default as its type; goose writes all of them as text.
-fn typed(given: &Value, kind: &str) -> Option<Value> {
-    match (kind, given) {
-        ("string", Value::String(_)) | ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => Some(given.clone()),
-        ("string", other) if !other.is_array() && !other.is_object() => Some(Value::String(other.to_string())),
-        ("number" | "boolean", Value::String(text)) => {
-            let read: Value = serde_json::from_str(text.trim()).ok()?;
-            (if kind == "number" { read.is_number() } else { read.is_boolean() }).then_some(read)
-        }
-        _ => None,
-    }
 }
 
 fn items<'v>(at: &Cursor<'v>) -> Vec<Cursor<'v>> {
