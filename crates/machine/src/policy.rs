@@ -3,6 +3,7 @@
 pub mod breaker;
 pub mod budget;
 pub mod call_hash;
+pub mod charter;
 pub mod decider;
 pub mod grant;
 pub mod hosts;

@@ -144,6 +144,9 @@ pub struct Data {
     /// What people denied, for a while.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
+    /// Files that were looked at, if the task's charter asks for that before they are changed.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub looked: BTreeSet<String>,
     /// The time of the last input.
     pub clock: Timestamp,
     /// When the task started.
@@ -515,6 +518,7 @@ impl State {
                 unpaid: BTreeSet::new(),
                 grants: Vec::new(),
                 denials: Vec::new(),
+                looked: BTreeSet::new(),
                 clock: Timestamp(0),
                 started: Timestamp(0),
                 last_effect: 0,
