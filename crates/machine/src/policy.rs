@@ -4,6 +4,7 @@ pub mod breaker;
 pub mod budget;
 pub mod call_hash;
 pub mod decider;
+pub mod gateway;
 pub mod grant;
 pub mod hosts;
 pub mod permission;

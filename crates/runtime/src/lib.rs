@@ -16,6 +16,7 @@ pub mod detect;
 pub mod egress;
 pub mod fake;
 pub mod gate;
+pub mod gateway;
 mod git;
 pub mod home;
 pub mod host;

@@ -8,7 +8,7 @@ use super::{Format, SourceError};
 use crate::agent::{AgentProgram, AgentProtocol, AgentQuirks};
 use crate::time::Span;
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "name",
     "protocol",
     "command",
@@ -22,6 +22,7 @@ const KEYS: [&str; 13] = [
     "asking_modes",
     "quirks",
     "idle",
+    "gateway",
 ];
 
 const PROTOCOLS: [(&str, AgentProtocol); 3] = [
@@ -96,6 +97,7 @@ fn read_program(at: &Cursor<'_>, problems: &mut Problems) -> Option<AgentProgram
         quirks,
         operator: String::new(),
         idle,
+        gateway: at.get("gateway").and_then(|given| given.flag(problems)),
     })
 }
 

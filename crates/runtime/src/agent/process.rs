@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -19,9 +20,11 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use wire::agent::{AgentCodec, Launch, Session};
 
+use super::behind::Behind;
 use super::{Turn, lock};
 use crate::inbox::Inbox;
 use crate::live::Feed;
+use crate::model::Traffic;
 use crate::process::{Cancel, Child, Containment, ProcessSpec, Streams, run, write_all};
 use crate::providers::Secret;
 use crate::sandbox::{Access, Program};
@@ -52,6 +55,8 @@ pub(super) struct Setting {
     pub(super) state: PathBuf,
     /// Where processes are noted.
     pub(super) marks: Option<PathBuf>,
+    /// Whether what passes a gateway is written down.
+    pub(super) traffic: Traffic,
 }
 
 /// Why there is no process to be asked.
@@ -69,6 +74,8 @@ pub(super) struct Process {
     conversation: u32,
     link: Mutex<Link>,
     child: Mutex<Child>,
+    /// The gateway to its models; after the process itself, which is gone first.
+    behind: Option<Behind>,
     hearing: Mutex<Hearing>,
     /// Something was heard that somebody may wait for.
     news: Condvar,
@@ -100,6 +107,8 @@ struct Hearing {
     /// What it cost while nobody listened.
     unpaid: Vec<(Usage, Option<f64>)>,
     malformed: u64,
+    /// Its models were asked through a gateway, which counts what they cost.
+    metered: Arc<AtomicBool>,
 }
 
 /// Who hears what is said in a turn.
@@ -141,6 +150,7 @@ impl Process {
             None if begun.exists() => Session::Resume(&id),
             None => Session::New(&id),
         };
+        let behind = Behind::start(turn, setting).map_err(failed)?;
         let (home_text, folder_text) = (text(&home), text(folder));
         let launch = Launch {
             program: &call.program,
@@ -149,7 +159,7 @@ impl Process {
             home: &home_text,
             version: &version(&call.program, cancel),
             seed: seed(),
-            gateway: None,
+            gateway: behind.as_ref().map(Behind::address),
         };
         let started = wire::agent::start(&launch).map_err(failed)?;
         for (file, content) in &started.files {
@@ -159,16 +169,18 @@ impl Process {
                 .and_then(|()| std::fs::write(&path, content))
                 .map_err(|error| failed(format!("cannot write {}: {error}", path.display())))?;
         }
-        let spec = spec(turn, setting, &started, folder, &home);
+        let spec = spec(turn, setting, &started, folder, &home, behind.as_ref());
         let mut child = Child::spawn(spec).map_err(|error| failed(error.to_string()))?;
         let Some((stdin, stdout)) = child.take_pipes() else {
             return Err(failed("it has no pipes".to_owned()));
         };
+        let metered = behind.as_ref().map(Behind::used).unwrap_or_default();
         let process = Arc::new(Process {
             program: Arc::clone(&call.program),
             conversation: call.conversation,
             link: Mutex::new(Link { codec: started.codec, stdin: Some(stdin) }),
             child: Mutex::new(child),
+            behind,
             hearing: Mutex::new(Hearing {
                 ready: false,
                 session: call.session.clone(),
@@ -180,6 +192,7 @@ impl Process {
                 heard: Instant::now(),
                 unpaid: Vec::new(),
                 malformed: 0,
+                metered,
             }),
             news: Condvar::new(),
         });
@@ -255,8 +268,9 @@ impl Process {
                 taken: false,
                 words: String::new(),
             };
+            let metered = hearing.metered.load(Ordering::Relaxed);
             for (usage, usd) in hearing.unpaid.drain(..) {
-                listener.tell(AgentNews::Spent { usage, usd });
+                listener.tell(AgentNews::Spent { usage, usd, metered });
             }
             hearing.listener = Some(listener);
             hearing.ended = None;
@@ -264,6 +278,9 @@ impl Process {
             hearing.heard = Instant::now();
             hearing.held.take()
         };
+        if let Some(behind) = &self.behind {
+            behind.open(turn, inbox);
+        }
         let text = turn.call.prompt.clone();
         let order = match held {
             Some(key) => AgentOrder::MayStop { key, missing: Some(text) },
@@ -274,6 +291,9 @@ impl Process {
             Ok(()) => self.await_end(cancel),
             Err(reason) => Err(self.report(&reason)),
         };
+        if let Some(behind) = &self.behind {
+            behind.close();
+        }
         lock(&self.hearing).listener = None;
         ended
     }
@@ -322,6 +342,13 @@ impl Process {
         }
         // One that cannot be told any more is found to be gone by its reader.
         let _ = self.write(|codec| codec.order(order));
+    }
+
+    /// Says whether a request to a model may be sent.
+    pub(super) fn let_ask(&self, request: u64, may: Result<(), String>) {
+        if let Some(behind) = &self.behind {
+            behind.answer(request, may);
+        }
     }
 
     /// Lets it end by itself, then ends it.
@@ -474,7 +501,10 @@ impl Hearing {
                 None => refused.push(AgentOrder::MayStop { key, missing: None }),
             },
             AgentEvent::Spent { usage, usd } => match &self.listener {
-                Some(listener) => listener.tell(AgentNews::Spent { usage, usd }),
+                Some(listener) => {
+                    let metered = self.metered.load(Ordering::Relaxed);
+                    listener.tell(AgentNews::Spent { usage, usd, metered });
+                }
                 None => self.unpaid.push((usage, usd)),
             },
             AgentEvent::TurnEnded(turn) => {
@@ -575,18 +605,26 @@ fn spec(
     started: &wire::agent::Started,
     folder: &Path,
     home: &Path,
+    behind: Option<&Behind>,
 ) -> ProcessSpec {
     let program = &turn.call.program;
     let variable = |name: &String| Some((name.clone(), std::env::var(name).ok()?));
     let mut spec = ProcessSpec::new(started.argv.iter().cloned());
     spec.cwd = Some(folder.to_owned());
     spec.env = program.pass.iter().filter_map(variable).collect();
-    spec.env.extend(started.env.iter().cloned());
-    let keys = program.keys.iter().filter_map(variable);
-    spec.secrets = keys.map(|(name, value)| (name, Secret::new(&value))).collect();
+    let secret = |(name, value): (String, String)| (name, Secret::new(&value));
+    if behind.is_some() {
+        // What stands for its key there is worth nothing anywhere else; its name makes it look like one.
+        spec.secrets = started.env.iter().cloned().map(secret).collect();
+        let others = program.keys.iter().filter(|key| !Behind::holds(key));
+        spec.secrets.extend(others.filter_map(variable).map(secret));
+    } else {
+        spec.env.extend(started.env.iter().cloned());
+        spec.secrets = program.keys.iter().filter_map(variable).map(secret).collect();
+    }
     spec.mark = turn.task.as_str().to_owned();
     spec.mark_dir.clone_from(&setting.marks);
-    let needs = program.needs(&turn.sandbox);
+    let needs = program.needs(&turn.sandbox, behind.is_some());
     let files = super::files::of(&started.argv, folder);
     let box_of = Program {
         task: &turn.sandbox,
@@ -598,6 +636,7 @@ fn spec(
         name: turn.task.as_str(),
         gate: None,
         own: Some(home),
+        gateway: behind.and_then(Behind::in_box),
         files: &files,
     };
     spec.containment = box_of.containment(&Containment::Auto);
