@@ -114,5 +114,6 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
         Cmd::Models => commands::models::run(json),
         Cmd::Gate { .. } => commands::gate::run(),
         Cmd::Fake(FakeCmd::Model(args)) => commands::fake::model(args, json),
+        Cmd::Fake(FakeCmd::Agent(args)) => commands::fake::agent(args),
     }
 }

@@ -104,6 +104,15 @@ impl AgentProtocol {
             AgentProtocol::Acp => false,
         }
     }
+
+    /// Whether an agent tells at the end of a turn what all of it cost: answers on the way without a price are not
+    /// without one for good.
+    pub fn tells_cost(self) -> bool {
+        match self {
+            AgentProtocol::Claude => true,
+            AgentProtocol::Codex | AgentProtocol::Acp => false,
+        }
+    }
 }
 
 impl AgentProgram {
@@ -255,6 +264,13 @@ pub enum AgentEvent {
         order: String,
         /// Why, as the agent says.
         reason: String,
+    },
+    /// It broke the rules of its protocol in a way that cannot be passed over: nothing that it says counts from here on.
+    Broke {
+        /// How.
+        fault: AgentFault,
+        /// What was heard, for a person.
+        why: String,
     },
     /// It said something that nobody knows. Kept and counted, never acted on.
     Unknown {
@@ -419,8 +435,48 @@ pub enum AgentEnd {
     },
     /// The conversation that was to be resumed is not there.
     NoSession,
-    /// Something else went wrong.
+    /// Something else went wrong, as the agent itself says.
     Failed,
+    /// Its program broke off or broke the rules: nothing that it said is an end.
+    Broken(AgentFault),
+}
+
+/// How an agent's program can break a turn. What a person is told beside it is the turn's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentFault {
+    /// It ended by itself.
+    Exit,
+    /// A signal ended it.
+    Killed,
+    /// It said nothing for too long, did not read what it was told, or did not end when it should have.
+    Timeout,
+    /// What it said is not in the form of its protocol.
+    Malformed,
+    /// It said more than anybody listens to.
+    TooLarge,
+    /// What it said is in the form of its protocol, and not in its order.
+    Protocol,
+    /// Its own gate is not as it was set, or it acted without asking. It is not asked again.
+    Policy,
+    /// The folder that it works in is gone.
+    Workspace,
+}
+
+impl AgentFault {
+    /// In one word, as in the journal.
+    pub fn word(self) -> &'static str {
+        match self {
+            AgentFault::Exit => "exit",
+            AgentFault::Killed => "killed",
+            AgentFault::Timeout => "timeout",
+            AgentFault::Malformed => "malformed",
+            AgentFault::TooLarge => "too_large",
+            AgentFault::Protocol => "protocol",
+            AgentFault::Policy => "policy",
+            AgentFault::Workspace => "workspace",
+        }
+    }
 }
 
 /// What an agent can be told. What an adapter cannot say gives an error that names it.

@@ -82,6 +82,9 @@ pub struct Data {
     /// The name of the checkpoint that the workspace certainly still equals, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unchanged_since: Option<String>,
+    /// The name of the last checkpoint that was made, whatever became of the workspace since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_kept: Option<String>,
     /// Whether what the open turn may change was kept before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub turn_kept: bool,
@@ -484,6 +487,7 @@ impl State {
                 rebase: None,
                 integrated: None,
                 unchanged_since: None,
+                last_kept: None,
                 turn_kept: false,
                 tools: Arc::default(),
                 former_tools: Vec::new(),

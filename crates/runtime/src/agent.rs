@@ -5,8 +5,9 @@ mod behind;
 mod files;
 mod process;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use machine::agent::{AgentCall, AgentOrder, AgentTurn};
@@ -84,8 +85,11 @@ impl Agents {
         };
         let at_work = (turn.task.clone(), turn.effect);
         lock(&self.at_work).insert(at_work.clone(), Arc::clone(&process));
+        let before = entries(&turn.workspace);
         let ended = process.turn(turn, inbox, cancel);
         lock(&self.at_work).remove(&at_work);
+        let ended =
+            if is_lost(&turn.workspace, &before) { Ok(process.lose_folder()) } else { ended };
         if process.is_alive() {
             slot.process = Some(process);
         }
@@ -121,6 +125,20 @@ impl Agents {
             }
         }
     }
+}
+
+/// What lies in a workspace, but for what git and drivetrain put there.
+fn entries(workspace: &Workspace) -> BTreeSet<OsString> {
+    let Some(path) = &workspace.path else { return BTreeSet::new() };
+    let listed = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let names = listed.map(|entry| entry.file_name());
+    names.filter(|name| name != ".git" && name != ".drivetrain").collect()
+}
+
+/// Whether nothing of a workspace is left of what lay there.
+fn is_lost(workspace: &Workspace, before: &BTreeSet<OsString>) -> bool {
+    let Some(path) = &workspace.path else { return false };
+    !Path::new(path).is_dir() || (!before.is_empty() && before.is_disjoint(&entries(workspace)))
 }
 
 /// What a panic under a lock leaves is whole: each change is one assignment.

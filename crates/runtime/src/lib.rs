@@ -37,6 +37,7 @@ pub mod queue;
 pub mod receipt;
 pub mod redact;
 pub mod sandbox;
+pub mod script;
 pub mod servers;
 pub mod socket;
 pub mod station;

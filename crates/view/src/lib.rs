@@ -5,6 +5,7 @@ pub mod checkpoints;
 pub mod contest;
 pub mod decisions;
 pub mod diff;
+pub mod graph;
 pub mod network;
 pub mod policy;
 pub mod queue;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::agent::{
-    AgentAsk, AgentCall, AgentEnd, AgentMeans, AgentNews, AgentOrder, AgentTurn, CONTINUE,
+    AgentAsk, AgentCall, AgentEnd, AgentFault, AgentMeans, AgentNews, AgentOrder, AgentTurn,
+    CONTINUE,
 };
 use crate::driver::{Action, Consultation, Fact};
 use crate::effect::Effect;
@@ -20,6 +21,10 @@ use crate::policy::price::dollars;
 use crate::state::{AgentSide, Call, CallStatus, Pending, Phase};
 use crate::step::Step;
 use crate::tool::{EffectClass, Status, ToolResult};
+
+/// The most that anybody's count of dollars comes to: what an agent says of its costs is not believed beyond, and a
+/// sum that has no number could not be written down.
+const MOST_DOLLARS: f64 = 1e12;
 
 /// Questions of an agent that may be open at once.
 const MOST_OPEN: usize = 64;
@@ -156,12 +161,20 @@ impl Step<'_> {
     }
 
     fn pay_agent(&mut self, usage: Usage, usd: Option<f64>) {
+        let told_later = match &self.state.data.phase {
+            Phase::Consulting { request: Consultation::Agent(call) } => {
+                call.program.protocol.tells_cost()
+            }
+            _ => false,
+        };
         let spend = &mut self.state.data.spend;
         spend.tokens = spend.tokens.saturating_add(usage.total());
         match (usd, usage.nanodollars) {
-            (Some(usd), _) if usd.is_finite() && usd >= 0.0 => spend.usd += usd,
+            (Some(usd), _) if usd.is_finite() && usd >= 0.0 => {
+                spend.usd = (spend.usd + usd).min(MOST_DOLLARS);
+            }
             (_, Some(cost)) => spend.usd += dollars(cost),
-            _ if usage.total() > 0 => spend.unpriced += 1,
+            _ if usage.total() > 0 && !told_later => spend.unpriced += 1,
             _ => {}
         }
     }
@@ -304,6 +317,11 @@ impl Step<'_> {
         self.note_agent_ended(&ended);
         let (driver, situation) = self.driver();
         driver.observe(&situation, &Fact::AgentEnded(ended.as_ref().map_err(String::as_str)));
+        let is_gone =
+            matches!(&ended, Ok(AgentTurn { end: AgentEnd::Broken(AgentFault::Workspace), .. }));
+        if is_gone && let Some(kept) = self.state.data.last_kept.clone() {
+            self.roll_back(kept);
+        }
     }
 }
 

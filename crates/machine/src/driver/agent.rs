@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry};
 use super::{Retry, SavedDriver, Situation};
-use crate::agent::{AgentCall, AgentEnd, AgentProgram, AgentTurn, CONTINUE};
+use crate::agent::{AgentCall, AgentEnd, AgentFault, AgentProgram, AgentTurn, CONTINUE};
 use crate::task::CriterionResult;
 
 /// The registered name.
@@ -185,6 +185,14 @@ impl Agent {
                 memory.end = Some(format!("the model of {name} failed ({kind}): {}", turn.text));
             }
             AgentEnd::Failed => self.lose(&format!("the turn of {name} failed"), &turn.text),
+            // Asked again it would act without asking again.
+            AgentEnd::Broken(AgentFault::Policy) => {
+                memory.end = Some(format!("{name} is not held by the gate: {}", turn.text));
+            }
+            AgentEnd::Broken(fault) => {
+                let what = format!("{name} broke off ({})", fault.word());
+                self.lose(&what, &turn.text);
+            }
         }
     }
 

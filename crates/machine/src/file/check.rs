@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+use super::shape::Table;
 use crate::time::Span;
 
 /// Beyond this many, problems are only counted.
@@ -30,6 +31,8 @@ pub(crate) struct Problem {
     pub(crate) path: Vec<Segment>,
     /// True if the key itself is meant rather than its value.
     pub(crate) on_key: bool,
+    /// The bytes of the value's text that are meant, if not all of it.
+    pub(crate) within: Option<(usize, usize)>,
     /// What is wrong and what was expected.
     pub(crate) message: String,
     /// What to do about it.
@@ -88,7 +91,18 @@ impl Problems {
         message: impl Into<String>,
         hint: Option<String>,
     ) {
-        self.note(at, false, message.into(), hint);
+        self.note(at, false, None, message.into(), hint);
+    }
+
+    /// Notes a problem with some bytes of the text at `at`.
+    pub(crate) fn push_within(
+        &mut self,
+        at: &Cursor<'_>,
+        bytes: (usize, usize),
+        message: impl Into<String>,
+        hint: Option<String>,
+    ) {
+        self.note(at, false, Some(bytes), message.into(), hint);
     }
 
     /// Notes a problem with the key that leads to `at`.
@@ -98,10 +112,17 @@ impl Problems {
         message: impl Into<String>,
         hint: Option<String>,
     ) {
-        self.note(at, true, message.into(), hint);
+        self.note(at, true, None, message.into(), hint);
     }
 
-    fn note(&mut self, at: &Cursor<'_>, on_key: bool, message: String, hint: Option<String>) {
+    fn note(
+        &mut self,
+        at: &Cursor<'_>,
+        on_key: bool,
+        within: Option<(usize, usize)>,
+        message: String,
+        hint: Option<String>,
+    ) {
         if self.list.len() >= MAX_PROBLEMS {
             self.left_out += 1;
             return;
@@ -110,7 +131,7 @@ impl Problems {
             Step::Key(key) => Segment::Key((*key).to_owned()),
             Step::Index(index) => Segment::Index(*index),
         });
-        self.list.push(Problem { path: path.collect(), on_key, message, hint });
+        self.list.push(Problem { path: path.collect(), on_key, within, message, hint });
     }
 }
 
@@ -182,12 +203,42 @@ impl<'v> Cursor<'v> {
         }
         for (key, entry) in self.entries() {
             if !known.contains(&key) {
-                let hint = suggest(key, known.iter().copied())
-                    .or_else(|| Some(format!("expected {}", known.join(", "))));
-                problems.push_key(&entry, format!("unknown key {key:?} in {what}"), hint);
+                self.unknown(problems, &entry, key, what, known);
             }
         }
         true
+    }
+
+    /// Checks that this is a table with no other keys than its shape has; false if it is no table.
+    pub(crate) fn keys(&self, problems: &mut Problems, shape: &Table) -> bool {
+        self.keys_of(problems, shape.what, shape)
+    }
+
+    /// As [`Cursor::keys`], for a table that errors call by a name of its own.
+    pub(crate) fn keys_of(&self, problems: &mut Problems, what: &str, shape: &Table) -> bool {
+        if !self.value.is_object() {
+            self.wrong(problems, "a table");
+            return false;
+        }
+        for (key, entry) in self.entries() {
+            if !shape.names().any(|known| known == key) {
+                self.unknown(problems, &entry, key, what, &shape.names().collect::<Vec<_>>());
+            }
+        }
+        true
+    }
+
+    fn unknown(
+        &self,
+        problems: &mut Problems,
+        entry: &Cursor<'_>,
+        key: &str,
+        what: &str,
+        known: &[&str],
+    ) {
+        let hint = suggest(key, known.iter().copied())
+            .or_else(|| Some(format!("expected {}", known.join(", "))));
+        problems.push_key(entry, format!("unknown key {key:?} in {what}"), hint);
     }
 
     /// Text without NUL.

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::check::{Cursor, Problems, suggest};
-use super::sandbox::{NEEDS, read_needs};
+use super::sandbox::read_needs;
+use super::shape::mcp as shape;
 use super::source::Source;
 use super::{Format, SourceError};
 use crate::policy::sandbox::Needs;
@@ -85,7 +86,7 @@ fn parse_own(text: &str, file: &str) -> Result<Vec<Server>, Vec<SourceError>> {
     let source = Source::read(file, text, Format::of(file))?;
     let mut problems = Problems::default();
     let top = Cursor::top(&source.value);
-    top.table(&mut problems, "a file of servers", &["server"]);
+    top.keys(&mut problems, &shape::TOP);
     let mut servers = Vec::new();
     if let Some(table) = top.get("server") {
         if !table.value.is_object() {
@@ -99,23 +100,8 @@ fn parse_own(text: &str, file: &str) -> Result<Vec<Server>, Vec<SourceError>> {
 }
 
 fn read_own(name: &str, at: &Cursor<'_>, problems: &mut Problems) -> Option<Server> {
-    const KEYS: [&str; 13] = [
-        "command",
-        "url",
-        "env",
-        "headers",
-        "timeout",
-        "start_timeout",
-        "trust_annotations",
-        "tools",
-        "disabled",
-        NEEDS[0],
-        NEEDS[1],
-        NEEDS[2],
-        NEEDS[3],
-    ];
     check_name(name, at, problems);
-    if !at.table(problems, &format!("[server.{name}]"), &KEYS) {
+    if !at.keys_of(problems, &format!("[server.{name}]"), &shape::SERVER) {
         return None;
     }
     let command = at.get("command").map(|list| {

@@ -8,6 +8,7 @@ mod shadow;
 
 use super::check::{Cursor, Problems, suggest};
 use super::sandbox::{self, Says};
+use super::shape::policy as shape;
 use super::source::Source;
 use super::{Format, SourceError, deciders};
 use crate::driver::Registry;
@@ -19,11 +20,6 @@ use crate::policy::sandbox::Wishes;
 use crate::{server, tool};
 
 pub use example::{Checked, Example, check};
-
-const RULE_KEYS: [&str; 12] = [
-    "tool", "command", "path", "access", "host", "driver", "attended", "decide", "reason", "allow",
-    "ask", "deny",
-];
 
 /// One policy file, as read.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -82,11 +78,10 @@ pub fn parse(text: &str, file: &str) -> Result<PolicyFile, Vec<SourceError>> {
     let source = Source::read(file, text, Format::of(file))?;
     let mut problems = Problems::default();
     let top = Cursor::top(&source.value);
-    top.table(&mut problems, "a policy", &["profile", "unattended", "decider", "rule", "sandbox"]);
-    let words = Profile::ALL.map(Profile::word);
-    let profile = top.get("profile").and_then(|word| word.choice(&mut problems, &words));
-    let words = ["deny", "wait", "escalate"];
-    let unattended = top.get("unattended").and_then(|word| word.choice(&mut problems, &words));
+    top.keys(&mut problems, &shape::TOP);
+    let profile = top.get("profile").and_then(|word| word.choice(&mut problems, &shape::PROFILES));
+    let unattended =
+        top.get("unattended").and_then(|word| word.choice(&mut problems, &shape::UNATTENDED));
     let deciders = deciders::read(&top, unattended == Some("escalate"), &mut problems);
     let mut read = PolicyFile {
         file: file.to_owned(),
@@ -181,11 +176,11 @@ fn read_rule(
     problems: &mut Problems,
     warnings: &mut Vec<String>,
 ) -> Option<Rule> {
-    if !at.table(problems, "a rule", &RULE_KEYS) {
+    if !at.keys(problems, &shape::RULE) {
         return None;
     }
     let decide = at.need(problems, "decide");
-    let decide = decide.and_then(|word| word.choice(problems, &["allow", "ask", "deny"]));
+    let decide = decide.and_then(|word| word.choice(problems, &shape::DECIDE));
     let mut rule = Rule {
         reason: at
             .get("reason")
@@ -224,7 +219,7 @@ fn read_rule(
         if rule.path.is_empty() {
             problems.push_key(&access, "access is about paths, and the rule names none", None);
         }
-        match access.choice(problems, &["read", "write"])? {
+        match access.choice(problems, &shape::ACCESS)? {
             "read" => Some(Access::Read),
             _ => Some(Access::Write),
         }

@@ -116,6 +116,7 @@ impl<'t> Source<'t> {
     /// The range of a problem: its own place, or that of the nearest part around it that has one.
     fn range(&self, problem: &Problem) -> Range<usize> {
         let mut place = &self.place;
+        let mut value = Some(&self.value);
         let mut found = place.key.clone().unwrap_or(place.value.clone());
         for (index, segment) in problem.path.iter().enumerate() {
             let next = match (segment, &place.parts) {
@@ -125,6 +126,10 @@ impl<'t> Source<'t> {
             };
             let Some(next) = next else { break };
             place = next;
+            value = value.and_then(|value| match segment {
+                Segment::Key(key) => value.get(key.as_str()),
+                Segment::Index(index) => value.get(*index),
+            });
             let at_key = problem.on_key || index + 1 < problem.path.len();
             let is_large = !matches!(place.parts, Parts::None);
             found = match &place.key {
@@ -134,7 +139,21 @@ impl<'t> Source<'t> {
                 _ => place.value.clone(),
             };
         }
-        found
+        let words = value.and_then(Value::as_str);
+        match (problem.within, words) {
+            (Some((start, end)), Some(words)) => self.inside(&found, words, start, end),
+            _ => found,
+        }
+    }
+
+    /// The range of some bytes of a text, if the file has the text as it is (no escapes, no margins); else that of
+    /// the whole text.
+    fn inside(&self, whole: &Range<usize>, words: &str, start: usize, end: usize) -> Range<usize> {
+        let written = self.text.get(whole.clone()).unwrap_or_default();
+        match written.find(words) {
+            Some(at) => whole.start + at + start..whole.start + at + end,
+            None => whole.clone(),
+        }
     }
 }
 

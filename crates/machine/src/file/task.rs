@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::check::{Cursor, Problems, is_name, suggest};
 use super::recovery;
 use super::sandbox::{self, Says};
+use super::shape::task as shape;
 use super::source::Source;
 use super::workflow::{self, Workflow};
 use super::{Format, SourceError};
@@ -117,28 +118,14 @@ pub fn parse_for(
 }
 
 fn read_file(top: &Cursor<'_>, registry: &Registry, problems: &mut Problems) -> Option<TaskFile> {
-    const SECTIONS: [&str; 10] = [
-        "task",
-        "budget",
-        "acceptance",
-        "workspace",
-        "sandbox",
-        "retry",
-        "stuck",
-        "progress",
-        "workflow",
-        "machine",
-    ];
-    const TASK: [&str; 4] = ["goal", "driver", "driver_config", "red_first"];
     let task = match top.get("task") {
         Some(task) => {
-            task.table(problems, "[task]", &TASK);
-            top.table(problems, "a task file", &SECTIONS);
+            task.keys(problems, &shape::TASK);
+            top.keys(problems, &shape::LONG);
             task
         }
         None => {
-            let keys: Vec<&str> = TASK.into_iter().chain(SECTIONS).collect();
-            top.table(problems, "a task file", &keys);
+            top.keys(problems, &shape::WITHOUT_TASK);
             top.clone()
         }
     };
@@ -212,6 +199,9 @@ fn read_driver(
         None => None,
     };
     if let Some((table, found)) = inline {
+        if let Some(config) = config.as_ref().filter(|config| !config.value.is_object()) {
+            config.wrong(problems, "a table");
+        }
         if let Some(config) =
             config.filter(|config| config.value.as_object().is_some_and(|keys| !keys.is_empty()))
         {
@@ -291,17 +281,7 @@ fn check_driver<'v>(
 }
 
 fn read_budget(at: &Cursor<'_>, problems: &mut Problems) -> Budget {
-    const KEYS: [&str; 8] = [
-        "max_turns",
-        "max_time",
-        "max_tokens",
-        "max_usd",
-        "max_tool_calls",
-        "max_consecutive_denies",
-        "max_consecutive_errors",
-        "max_context_overflows",
-    ];
-    at.table(problems, "[budget]", &KEYS);
+    at.keys(problems, &shape::BUDGET);
     let mut whole = |key: &str| at.get(key).and_then(|number| number.whole(problems));
     Budget {
         max_turns: whole("max_turns"),
@@ -316,11 +296,8 @@ fn read_budget(at: &Cursor<'_>, problems: &mut Problems) -> Budget {
 }
 
 fn read_workspace(at: &Cursor<'_>, problems: &mut Problems) -> WorkspaceSpec {
-    const KEYS: [&str; 6] =
-        ["kind", "protect", "protect_framework", "setup", "share", "checkpoints"];
-    at.table(problems, "[workspace]", &KEYS);
-    let kind =
-        at.get("kind").and_then(|kind| kind.choice(problems, &["worktree", "in_place", "none"]));
+    at.keys(problems, &shape::WORKSPACE);
+    let kind = at.get("kind").and_then(|kind| kind.choice(problems, &shape::WORKSPACES));
     let kind = kind.map(|kind| match kind {
         "worktree" => WorkspaceKind::Worktree,
         "in_place" => WorkspaceKind::InPlace,
@@ -350,7 +327,7 @@ fn read_workspace(at: &Cursor<'_>, problems: &mut Problems) -> WorkspaceSpec {
     let setup = setup.collect();
     let folders = at.get("share").map(|list| list.items(problems)).unwrap_or_default();
     let share = folders.iter().filter_map(|folder| criteria::inside(folder, problems)).collect();
-    let when = at.get("checkpoints").and_then(|when| when.choice(problems, &["claims", "turns"]));
+    let when = at.get("checkpoints").and_then(|when| when.choice(problems, &shape::CHECKPOINTS));
     let checkpoints = when.map(|when| match when {
         "claims" => Checkpoints::Claims,
         _ => Checkpoints::Turns,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::check::{Cursor, Problems};
+use super::shape::validators as shape;
 use super::source::Source;
 use super::{Format, SourceError};
 use crate::time::Span;
@@ -46,7 +47,7 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Check>, Vec<SourceError>> {
     let source = Source::read(file, text, Format::of(file))?;
     let mut problems = Problems::default();
     let top = Cursor::top(&source.value);
-    top.table(&mut problems, "a file of checks", &["check"]);
+    top.keys(&mut problems, &shape::TOP);
     let mut checks: Vec<Check> = Vec::new();
     if let Some(list) = top.need(&mut problems, "check") {
         for entry in list.items(&mut problems) {
@@ -65,7 +66,7 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Check>, Vec<SourceError>> {
 }
 
 fn read_check(at: &Cursor<'_>, problems: &mut Problems) -> Option<Check> {
-    if !at.table(problems, "[[check]]", &["name", "command", "timeout"]) {
+    if !at.keys(problems, &shape::CHECK) {
         return None;
     }
     let name = at.need(problems, "name").and_then(|name| name.name(problems)).map(str::to_owned);

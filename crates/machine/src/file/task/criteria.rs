@@ -5,15 +5,10 @@ mod judge;
 
 use crate::acceptance::touched::pattern_problem;
 use crate::file::check::{Cursor, Problems, suggest};
+use crate::file::shape::Table;
+use crate::file::shape::task::criteria::{self as shape, Form, KINDS, MAX_REPEAT};
 use crate::task::{Criterion, default_check_timeout};
 use crate::time::Span;
-
-const KINDS: [&str; 4] = ["shell", "file", "custom", "judge"];
-const SHELL: [&str; 7] =
-    ["command", "exit", "expect_exit", "stdout", "timeout", "repeat", "red_first"];
-const FILE: [&str; 5] = ["path", "pattern", "regex", "required", "forbidden"];
-/// A check that passes this often is not flaky; more would only cost.
-const MAX_REPEAT: u64 = 100;
 
 /// A criterion as written.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,10 +35,10 @@ pub(super) fn read(at: &Cursor<'_>, problems: &mut Problems) -> Option<Written> 
     if let Some(kind) = at.get("kind") {
         let word = kind.choice(problems, &KINDS)?;
         return match word {
-            "shell" => read_shell(at, at.get("command"), &["kind"], problems).map(Written::from),
-            "file" => read_file(at, at.get("path"), &["kind"], problems).map(Written::from),
-            "custom" => custom::read(at, at.get("name"), &["kind"], problems).map(Written::from),
-            _ => judge::read(at, at.get("rubric"), &["kind"], problems),
+            "shell" => read_shell(at, at.get("command"), Form::Kind, problems).map(Written::from),
+            "file" => read_file(at, at.get("path"), &shape::FILE.kind, problems).map(Written::from),
+            "custom" => custom::read(at, at.get("name"), Form::Kind, problems).map(Written::from),
+            _ => judge::read(at, at.get("rubric"), Form::Kind, problems),
         };
     }
     let short = ["shell", "file", "file_match", "custom", "judge"]
@@ -60,24 +55,29 @@ pub(super) fn read(at: &Cursor<'_>, problems: &mut Problems) -> Option<Written> 
     if is_table {
         at.table(problems, "a criterion", &[key]);
     }
-    let (place, also): (&Cursor<'_>, &[&str]) = if is_table { (&value, &[]) } else { (at, &[key]) };
+    let (place, form) = if is_table { (&value, Form::Inside) } else { (at, Form::Beside) };
     let main = |name| if is_table { value.get(name) } else { Some(value.clone()) };
     match key {
-        "shell" => read_shell(place, main("command"), also, problems).map(Written::from),
-        "custom" => custom::read(place, main("name"), also, problems).map(Written::from),
-        "judge" => judge::read(place, main("rubric"), also, problems),
-        _ => read_file(place, main("path"), also, problems).map(Written::from),
+        "shell" => read_shell(place, main("command"), form, problems).map(Written::from),
+        "custom" => custom::read(place, main("name"), form, problems).map(Written::from),
+        "judge" => judge::read(place, main("rubric"), form, problems),
+        _ => {
+            let shape = match (form, key) {
+                (Form::Beside, "file_match") => &shape::MATCH_BESIDE,
+                _ => shape::FILE.of(form),
+            };
+            read_file(place, main("path"), shape, problems).map(Written::from)
+        }
     }
 }
 
 fn read_shell(
     at: &Cursor<'_>,
     command: Option<Cursor<'_>>,
-    also: &[&str],
+    form: Form,
     problems: &mut Problems,
 ) -> Option<Criterion> {
-    let own = if also.contains(&"shell") { &SHELL[1..] } else { &SHELL[..] };
-    at.table(problems, "a shell criterion", &[also, own].concat());
+    at.keys(problems, shape::SHELL.of(form));
     let exit = match (at.get("exit"), at.get("expect_exit")) {
         (Some(_), Some(second)) => {
             problems.push_key(&second, "exit and expect_exit are the same: give one", None);
@@ -141,11 +141,10 @@ fn read_timeout(at: &Cursor<'_>, problems: &mut Problems) -> Option<Span> {
 fn read_file(
     at: &Cursor<'_>,
     path: Option<Cursor<'_>>,
-    also: &[&str],
+    shape: &Table,
     problems: &mut Problems,
 ) -> Option<Criterion> {
-    let own = if also.contains(&"kind") || also.is_empty() { &FILE[..] } else { &FILE[1..] };
-    at.table(problems, "a file criterion", &[also, own].concat());
+    at.keys(problems, shape);
     let pattern = match (at.get("pattern"), at.get("regex")) {
         (Some(_), Some(second)) => {
             problems.push_key(&second, "pattern and regex are the same: give one", None);

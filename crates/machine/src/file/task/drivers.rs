@@ -4,6 +4,7 @@
 use super::check_driver;
 use crate::driver::{Registry, composite, state_machine, workflow};
 use crate::file::check::{Cursor, Problems};
+use crate::file::shape::task as shape;
 use crate::file::workflow as workflow_file;
 use crate::policy::budget::Budget;
 use crate::task::DriverSpec;
@@ -36,7 +37,7 @@ fn children<'v>(at: &Cursor<'v>) -> Vec<Cursor<'v>> {
 
 fn check_child(at: &Cursor<'_>, registry: &Registry, problems: &mut Problems) {
     let Some(given) = at.get("driver").filter(|_| at.value.is_object()) else { return };
-    at.table(problems, "a driver", &["driver", "config", "driver_config"]);
+    at.keys(problems, &shape::CHILD);
     let Some(name) = check_driver(&given, registry, problems) else { return };
     match at.get("driver_config").or_else(|| at.get("config")) {
         Some(config) => check(name, &config, registry, problems),
@@ -54,7 +55,7 @@ fn check_child(at: &Cursor<'_>, registry: &Registry, problems: &mut Problems) {
 
 /// Which agent is meant is looked up later: programs are not named in task files.
 fn check_agent(at: &Cursor<'_>, problems: &mut Problems) {
-    at.table(problems, "driver_config", &["agent", "model", "idle"]);
+    at.keys(problems, &shape::AGENT_CONFIG);
     at.need(problems, "agent").and_then(|name| name.name(problems));
     at.get("model").and_then(|model| model.text(problems));
     at.get("idle").and_then(|idle| idle.span(problems));

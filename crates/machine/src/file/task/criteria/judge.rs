@@ -2,19 +2,17 @@
 
 use super::Written;
 use crate::file::check::{Cursor, Problems};
+use crate::file::shape::task::criteria::{Form, JUDGE};
 use crate::task::Criterion;
-
-const KEYS: [&str; 4] = ["rubric", "rubric_file", "model", "decides"];
 
 /// Reads a judge. `rubric` is where its rubric stands, if it does not have a file of its own.
 pub(super) fn read(
     at: &Cursor<'_>,
     rubric: Option<Cursor<'_>>,
-    also: &[&str],
+    form: Form,
     problems: &mut Problems,
 ) -> Option<Written> {
-    let own = if also.contains(&"judge") { &KEYS[1..] } else { &KEYS[..] };
-    at.table(problems, "a judge", &[also, own].concat());
+    at.keys(problems, JUDGE.of(form));
     let decides = at.get("decides").and_then(|flag| flag.flag(problems)).unwrap_or(false);
     let model = read_model(at, problems);
     let (rubric, rubric_file) = match (rubric, at.get("rubric_file")) {
