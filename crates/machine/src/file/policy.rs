@@ -142,7 +142,8 @@ pub fn combine(files: Vec<PolicyFile>, home: Option<String>) -> Combined {
     let unattended = spoken.and_then(|file| file.unattended).unwrap_or_default();
     let deciders = spoken.map(|file| file.deciders.clone()).unwrap_or_default();
     let profile = Some(profile.unwrap_or_default());
-    let policy = Policy { profile, rules: Vec::new(), unattended, home, deciders };
+    let policy =
+        Policy { profile, rules: Vec::new(), unattended, home, deciders, ..Policy::default() };
     let mut combined = Combined { policy, ..Combined::default() };
     for file in files {
         let hidden = file.rules.iter().filter_map(|rule| {

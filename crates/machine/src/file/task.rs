@@ -77,7 +77,12 @@ impl TaskFile {
                 switched = Some(found.driver.name.clone());
             }
             brought = Brought::by(&found);
+            // What is given to its inputs is said where it is named.
+            let given = config.get("given").cloned();
             *config = found.driver.config;
+            if let (Some(given), Some(table)) = (given, config.as_object_mut()) {
+                table.insert("given".to_owned(), given);
+            }
             Ok(())
         })?;
         if is_single {

@@ -104,7 +104,12 @@ fn read_source(
     file: &str,
     resolver: &mut Resolver<'_>,
 ) -> Result<Workflow, Vec<SourceError>> {
-    let source = Source::read(file, text, Format::of(file))?;
+    let source = if file.ends_with(".rhai") {
+        let given = resolver.script(text, file)?;
+        Source::generated(file, text, given.value, given.place)
+    } else {
+        Source::read(file, text, Format::of(file))?
+    };
     let mut problems = Problems::default();
     let top = Cursor::top(&source.value);
     top.keys(&mut problems, &shape::TOP);
@@ -164,6 +169,12 @@ pub(super) fn read_workflow(
                 inputs[name] = declared;
             }
         }
+    }
+    if resolver.is_outermost()
+        && mentions_facts(&resolved)
+        && let (Some(fields), facts @ Value::Object(_)) = (resolved.as_object_mut(), resolver.facts())
+    {
+        fields.insert("facts".to_owned(), facts);
     }
     let at = &written.instead(&resolved);
     let name = at.get("name").and_then(|name| name.name(problems)).unwrap_or_default();
@@ -243,6 +254,17 @@ pub(super) fn read_workflow(
     })
 }
 
+/// Whether some text of a workflow, those that it calls included, may be an expression about facts. One too many only costs
+/// a look at the project.
+fn mentions_facts(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains("facts"),
+        Value::Array(items) => items.iter().any(mentions_facts),
+        Value::Object(fields) => fields.values().any(mentions_facts),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 /// Whether states are those of a `[machine]`, which has a vocabulary of its own.
 fn is_machine(states: &Cursor<'_>) -> bool {
     let Value::Array(list) = states.value else { return true };
@@ -275,7 +297,7 @@ pub(super) fn read_machine(at: &Cursor<'_>, problems: &mut Problems) -> Option<W
 /// The driver's configuration: what of the table is its business.
 fn driver_spec(driver: &str, at: &Cursor<'_>, max_steps: Option<u64>) -> DriverSpec {
     let mut config = Map::new();
-    for key in ["name", "steps", "initial", "states", "inputs", "outputs", "llm"] {
+    for key in ["name", "steps", "initial", "states", "inputs", "outputs", "llm", "facts"] {
         if let Some(entry) = at.get(key) {
             config.insert(key.to_owned(), entry.value.clone());
         }
@@ -311,4 +333,57 @@ fn read_limits(at: &Cursor<'_>, problems: &mut Problems) -> Limits {
     let tokens = some("token_budget", problems);
     let seconds = some("timeout_seconds", problems);
     Limits { steps, tokens, time: seconds.map(|seconds| Span(seconds.saturating_mul(1000))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::lookup::{Found, Given, Kind, NotFound};
+    use super::*;
+
+    /// Knows one script and one fact.
+    struct Known(Value);
+
+    impl Lookup for Known {
+        fn find(&self, _: Kind, _: &str) -> Result<Found, NotFound> {
+            Err(NotFound { known: Vec::new(), why: "nothing is here".to_owned() })
+        }
+
+        fn script(&self, _: &str, _: &str) -> Result<Given, Vec<SourceError>> {
+            Ok(Given { value: self.0.clone(), place: 15..20 })
+        }
+
+        fn facts(&self) -> Value {
+            json!({ "has_tests": true })
+        }
+    }
+
+    #[test]
+    fn facts_are_frozen_where_they_are_mentioned() {
+        let file = |when: &str| {
+            format!("[workflow]\n[[workflow.steps]]\nname = \"a\"\ntool = \"shell\"\nwhen = \"{when}\"\nparameters = {{ command = \"x\" }}\n")
+        };
+        let known = Known(Value::Null);
+        let with = parse(&file("facts.has_tests"), "w.toml", &known).unwrap();
+        assert_eq!(with.driver.config["facts"], json!({ "has_tests": true }));
+        let without = parse(&file("goal == 'x'"), "w.toml", &known).unwrap();
+        assert!(without.driver.config.get("facts").is_none());
+        let wrong = parse(&file("facts.has_test"), "w.toml", &known).unwrap_err();
+        assert!(wrong[0].to_string().contains("has_tests"), "{}", wrong[0]);
+    }
+
+    #[test]
+    fn mistakes_in_what_a_script_gave_name_the_way_and_the_script() {
+        let text = "// a script\nfn steps(context) { … }\n";
+        let steps = json!([
+            { "name": "a", "tool": "shell", "parameters": { "command": "true" } },
+            { "name": "b", "tool": "shell", "parameters": { "command": "true" }, "on_error": "abort" },
+            { "name": "a", "tool": "shell", "parameters": { "command": "true" } },
+        ]);
+        let value = json!({ "workflow": { "steps": steps, "limts": {} } });
+        let errors = parse(text, "w.rhai", &Known(value)).unwrap_err();
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        insta::assert_snapshot!(errors.join("\n"), @"");
+    }
 }

@@ -58,7 +58,6 @@ pub(super) fn relocated(errors: Vec<SourceError>, text: &str, file: &str) -> Vec
 fn one_line(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::String(text) => text.clone(),
-        // `argument-hint: [file]` is a list to YAML and brackets to everybody else.
         other => other.to_string(),
     }
 }

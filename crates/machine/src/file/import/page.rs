@@ -72,15 +72,15 @@ struct Made {
 impl Made {
     fn key(&mut self, key: &str, at: &Cursor<'_>, source: &Source<'_>, remarks: &mut Remarks) {
         match key {
-            "tracker" => remarks.at(source, at, "tracker: no tracker is asked; give an issue with --input issue=…, or put tasks into the queue"),
-            "polling" => remarks.at(source, at, "polling: nothing is polled; drivetrain queue works on what is put in"),
+            "tracker" => remarks.at(source, at, "tracker: no tracker is asked; give an issue with --input issue=…"),
+            "polling" => remarks.at(source, at, "polling: nothing is polled; start a task for each issue"),
             "workspace" => remarks.at(source, at, "workspace: each task has a worktree of its own; the folder is not carried"),
             "hooks" => self.hooks(at, source, remarks),
             "agent" => {
                 for (key, given) in at.entries() {
                     match (key, given.value.as_u64()) {
                         ("max_turns", Some(most)) if most > 0 => self.max_turns = Some(most),
-                        ("max_concurrent_agents", _) => remarks.at(source, &given, "agent: max_concurrent_agents: how many run at once is said to the queue (drivetrain queue run --workers N)"),
+                        ("max_concurrent_agents", _) => remarks.at(source, &given, "agent: max_concurrent_agents: each run is one task; start as many as you like"),
                         _ => remarks.at(source, &given, format!("agent: {key}: has no meaning here and is left out")),
                     }
                 }

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::file::SourceError;
 use crate::file::check::{Cursor, Problems};
-use crate::file::lookup::{Kind, Lookup};
+use crate::file::lookup::{Given, Kind, Lookup};
 use crate::file::prompt;
 use crate::file::reference::{self, Reference};
 
@@ -47,6 +47,21 @@ impl<'l> Resolver<'l> {
     /// What is wrong in the files that were looked up.
     pub(in crate::file) fn errors(&mut self) -> Vec<SourceError> {
         std::mem::take(&mut self.errors)
+    }
+
+    /// What a script gives.
+    pub(super) fn script(&self, text: &str, file: &str) -> Result<Given, Vec<SourceError>> {
+        self.lookup.script(text, file)
+    }
+
+    /// What is known about the project.
+    pub(super) fn facts(&self) -> Value {
+        self.lookup.facts()
+    }
+
+    /// Whether the workflow that is being read is the one that was asked for, not one that it calls.
+    pub(super) fn is_outermost(&self) -> bool {
+        self.stack.len() == 1
     }
 
     /// The table of a workflow with nothing left to look up.

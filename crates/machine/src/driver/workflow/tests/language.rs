@@ -521,7 +521,8 @@ fn branches_work_at_once_and_join() {
     act use (False False U)
     claim: workflow w: 2 steps done, 1 failed on the way
     ");
-    assert!(play(&config("any"), &["lint: 1"]).contains("act use (true false"));
+    let log = play(&config("any"), &["lint: 1"]);
+    assert!(log.contains("act use (True False"), "{log}");
 }
 
 #[test]
