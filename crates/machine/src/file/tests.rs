@@ -4,6 +4,7 @@ mod corpus;
 mod criteria;
 mod mistakes;
 mod policy;
+pub(super) mod shelf;
 
 use proptest::prelude::*;
 use serde_json::json;
