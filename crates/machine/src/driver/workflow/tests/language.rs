@@ -215,7 +215,7 @@ fn parameters_are_filled_in_and_when_decides() {
     "#);
     insta::assert_snapshot!(play(&config, &["look: 0 many"]), @r#"
     act look (ls src; echo the goal 7)
-    give up: step "read": parameter "limit" of read must be a whole number, got "many"
+    give up: step "read": parameter "limit" of read must be a whole number, got null
     "#);
 }
 
@@ -465,10 +465,11 @@ fn branches_work_at_once_and_join() {
     insta::assert_snapshot!(play(&config("all"), &["build: 0 B", "unit: 0 U", "lint: 1"]), @"
     act lint (l) + build (b)
     act unit (u B)
-    act use (false false U)
+    act use (False False U)
     claim: workflow w: 2 steps done, 1 failed on the way
     ");
-    assert!(play(&config("any"), &["lint: 1"]).contains("act use (true false"));
+    let log = play(&config("any"), &["lint: 1"]);
+    assert!(log.contains("act use (True False"), "{log}");
 }
 
 #[test]
