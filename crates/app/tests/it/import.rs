@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::environment::TestEnvironment;
 
-const COMMAND: &str = "---\ndescription: Fix an issue\nmodel: opus\n---\nFix $1, then say !`date`.\n";
+const COMMAND: &str =
+    "---\ndescription: Fix an issue\nmodel: opus\n---\nFix $1, then say !`date`.\n";
 
 #[test]
 fn a_command_becomes_a_prompt_and_what_is_lost_is_said() {
@@ -43,7 +44,11 @@ fn nothing_is_written_over_and_nothing_beside_what_is_there() {
     place.write(".drivetrain/workflows/say-hello.toml", "mine");
     let ran = place.run(&["import", "recipe.yaml"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
-    assert!(ran.err.contains("say-hello.toml is there already and is not written over"), "{}", ran.err);
+    assert!(
+        ran.err.contains("say-hello.toml is there already and is not written over"),
+        "{}",
+        ran.err
+    );
     assert_eq!(place.read(".drivetrain/workflows/say-hello.toml"), "mine");
     assert!(!place.folder().join(".drivetrain/prompts/say-hello.toml").exists());
 }
@@ -63,7 +68,10 @@ fn a_link_does_not_lead_out_of_the_folder() {
 #[test]
 fn another_folder_takes_it_and_json_says_the_same() {
     let place = TestEnvironment::new();
-    place.write("skills/pdf/SKILL.md", "---\nname: ../../etc/passwd\nlicense: MIT\n---\nFill it in.\n");
+    place.write(
+        "skills/pdf/SKILL.md",
+        "---\nname: ../../etc/passwd\nlicense: MIT\n---\nFill it in.\n",
+    );
     let said = place.ok(&["import", "skills/pdf/SKILL.md", "--to", "mine", "--json"]);
     let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(said["kind"], "a skill");

@@ -45,7 +45,10 @@ fn what_a_script_gave_is_frozen() {
 #[test]
 fn a_mistake_is_shown_in_the_script() {
     let place = TestEnvironment::new();
-    place.write(".drivetrain/workflows/w.rhai", "fn steps(context) {\n    context.facts.has_test\n}\n");
+    place.write(
+        ".drivetrain/workflows/w.rhai",
+        "fn steps(context) {\n    context.facts.has_test\n}\n",
+    );
     let ran = place.run(&["run", "g", "--workflow", "w", "--in-place"]);
     assert_eq!(ran.code, 2);
     insta::assert_snapshot!(ran.err.trim_end(), @r#"

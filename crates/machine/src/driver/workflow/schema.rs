@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::file::shape::workflow::step::{ANSWER_SCHEMA, ANSWER_TYPES};
 use crate::file::check::{Cursor, Problems, short, suggest};
+use crate::file::shape::workflow::step::{ANSWER_SCHEMA, ANSWER_TYPES};
 
 /// A schema that was checked.
 #[derive(Debug, Clone, PartialEq)]

@@ -62,7 +62,10 @@ fn every_mistake_has_its_place_and_something_to_do_about_it() {
             let lines = mistake.text.lines().count() + 1;
             assert!((1..=lines).contains(&error.line), "{}: {error}", mistake.kind);
             let is_here = error.file == mistake.file;
-            assert!(is_here || ["broken", "ring"].iter().any(|name| error.file.contains(name)), "{error}");
+            assert!(
+                is_here || ["broken", "ring"].iter().any(|name| error.file.contains(name)),
+                "{error}"
+            );
             if !is_here {
                 continue;
             }

@@ -156,7 +156,9 @@ impl Reader<'_, '_> {
             (None, None) if stands == Stands::AsAState && at.get("steps").is_some() => "steps",
             (None, None) if stands == Stands::AsAState => "nothing",
             // What the key names could not be looked up, which has been told.
-            (None, None) if TELLING.iter().any(|(key, _)| at.value.get(key).is_some()) => return None,
+            (None, None) if TELLING.iter().any(|(key, _)| at.value.get(key).is_some()) => {
+                return None;
+            }
             (None, None) => {
                 let hint =
                     "add tool, prompt, agent, ask, approve, workflow, foreach, parallel or driver";

@@ -345,7 +345,11 @@ pub(crate) static ANSWER_SCHEMA: Table = Table::new(
     "a schema",
     "A JSON Schema that an answer must fit.",
     &[&[
-        may("type", Kind::Either(&[Kind::One(&ANSWER_TYPES), Kind::List(&Kind::One(&ANSWER_TYPES))]), "Its type, or several."),
+        may(
+            "type",
+            Kind::Either(&[Kind::One(&ANSWER_TYPES), Kind::List(&Kind::One(&ANSWER_TYPES))]),
+            "Its type, or several.",
+        ),
         may("properties", Kind::Named(&Kind::Table(&ANSWER_SCHEMA)), "The keys of an object."),
         may("required", TEXTS, "The keys that must be there."),
         may("items", Kind::Table(&ANSWER_SCHEMA), "What each item of an array is."),
