@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use super::{Imported, import};
-use crate::file::prompt;
+use crate::file::lookup::{Found, Kind, Lookup, NotFound, Origin};
+use crate::file::{prompt, workflow};
 
 fn shown(text: &str, file: &str) -> String {
     let imported = match import(text, file) {
@@ -33,9 +34,21 @@ fn check(imported: &Imported) {
             prompt::parse(&file.text, &file.path)
                 .unwrap_or_else(|errors| panic!("{}\n{}", errors[0], file.text));
         } else {
-            toml::from_str::<toml::Table>(&file.text)
-                .unwrap_or_else(|error| panic!("{error}\n{}", file.text));
+            workflow::parse(&file.text, &file.path, &Made(imported))
+                .unwrap_or_else(|errors| panic!("{}\n{}", errors[0], file.text));
         }
+    }
+}
+
+/// Finds what was made together.
+struct Made<'i>(&'i Imported);
+
+impl Lookup for Made<'_> {
+    fn find(&self, kind: Kind, name: &str) -> Result<Found, NotFound> {
+        let path = format!("{}/{name}.toml", kind.folder());
+        let file = self.0.files.iter().find(|file| file.path == path);
+        let file = file.ok_or_else(|| NotFound { known: Vec::new(), why: "it was not made".to_owned() })?;
+        Ok(Found { text: file.text.clone(), file: path, origin: Origin::Project })
     }
 }
 
