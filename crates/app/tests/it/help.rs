@@ -216,6 +216,12 @@ fn every_command_describes_itself_with_an_example() {
               Let this coding agent work: claude, codex, gemini, opencode or one of your own; --model is
               then its model
 
+          --gateway
+              Ask the agent's models in its place, so that it never has the key; usual where it uses one
+
+          --no-gateway
+              Give the agent its key and let it ask its models by itself
+
           --unattended
               Ask nobody: what a person would have to decide is refused or waits, as the policy says
 
