@@ -54,6 +54,7 @@ const COMMANDS: &[&str] = &[
     "agents",
     "models",
     "mcp",
+    "acp",
     "fake",
     "journal verify",
     "journal export",
@@ -120,6 +121,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       models       List the providers of models, and whether a key is there
       mcp          Let another program dispatch tasks and look after them: an MCP server on standard
                    input and output
+      acp          Be the agent of an editor: the Agent Client Protocol on standard input and output
       fake         Serve something that stands in for a model, to test automation without one
       help         Print this message or the help of the given subcommand(s)
 

@@ -35,6 +35,8 @@ mod rollback;
 mod sandbox;
 mod schema;
 mod scripts;
+mod serve_acp;
+mod serve_mcp;
 mod signals;
 mod stream;
 mod stuck;
