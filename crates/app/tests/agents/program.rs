@@ -109,7 +109,7 @@ fn bash(command: &str) -> String {
 fn claude_edit() -> String {
     let read = call("Read", "{ file_path = \"hello.txt\" }");
     let input = "{ file_path = \"hello.txt\", old_string = \"hello world\", new_string = \"hello driver\" }";
-    read + &call("Edit", input)
+    [read, call("Edit", input)].concat()
 }
 
 /// A reply with one call.

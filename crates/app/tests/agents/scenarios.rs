@@ -161,7 +161,7 @@ pub(crate) fn killed_in_the_middle_it_is_resumed_and_told_to_look_again(program:
     let stage = Stage::new(program, OPEN, &replies);
     let task = stage.start(&["--check", CHECK]);
     stage.until_made("begun.txt");
-    stage.kill_agent(program);
+    stage.kill_agent();
     let ran = stage.ended(task);
     assert_eq!(ran.code, 0, "{}", stage.story(&ran));
     let ends = stage.events("agent_ended");

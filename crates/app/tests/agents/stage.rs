@@ -164,19 +164,14 @@ impl Stage {
             .collect()
     }
 
-    /// Kills the program itself; what it started is left to whoever looks after it.
-    pub(crate) fn kill_agent(&self, program: &Program) {
-        let own = program.command("").into_iter().rfind(|word| word.contains('/')).unwrap();
-        let found: Vec<u32> = self
-            .agents()
-            .into_iter()
-            .filter(|(_, command)| command.contains(&own) && !command.contains("bwrap"))
-            .map(|(number, _)| number)
-            .collect();
-        assert!(!found.is_empty(), "no process of {own}: {:?}", self.agents());
-        for number in found {
-            let _ = std::process::Command::new("kill").args(["-9", &number.to_string()]).status();
-        }
+    /// Kills the program itself, which is the first that was started inside; what it started is left to whoever looks
+    /// after it. Programs change what they are called, so it is not looked for by its name.
+    pub(crate) fn kill_agent(&self) {
+        let mut inside = self.agents();
+        inside.retain(|(_, command)| !command.contains("bwrap"));
+        let (number, _) = inside.iter().min().unwrap_or_else(|| panic!("{:?}", self.agents()));
+        let kill = std::process::Command::new("kill").args(["-9", &number.to_string()]).status();
+        assert!(kill.unwrap().success());
     }
 
     /// Nothing that the program started runs any more.
