@@ -1,8 +1,13 @@
 //! The command line as data: every command with its help and examples. Nothing is done here.
 
 mod checks;
+mod graph;
+mod import;
 mod queue;
 mod race;
+mod schema;
+mod serve;
+mod shelf;
 
 use std::path::PathBuf;
 
@@ -12,8 +17,15 @@ use machine::policy::budget::Budget;
 use machine::time::Span;
 
 pub(crate) use checks::CheckArgs;
+pub(crate) use graph::{GraphArgs, GraphFormat};
+pub(crate) use import::ImportArgs;
 pub(crate) use queue::{QueueAddArgs, QueueCmd, QueueRunArgs};
 pub(crate) use race::{Named, RaceArgs};
+pub(crate) use schema::SchemaArgs;
+pub(crate) use serve::McpArgs;
+pub(crate) use shelf::{
+    AgentCmd, AgentRunArgs, NewArgs, PromptCmd, WorkArgs, WorkflowCmd, WorkflowRunArgs,
+};
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -67,6 +79,8 @@ EXIT CODES of run and resume:
 FILES:
   .drivetrain/policy.toml        what tasks may do without asking
   .drivetrain/workflows/*.toml   workflows by name
+  .drivetrain/prompts/*          texts for models by name: .txt, .md, .toml
+  .drivetrain/agents/*.toml      agents by name
   .drivetrain/drivers/*.toml     drivers that are programs of their own
   .drivetrain/models.toml        providers of models
   .drivetrain/mcp.toml           servers of tools, as .mcp.json; see `drivetrain trust`
@@ -397,6 +411,17 @@ EXAMPLES:
     )]
     Init,
 
+    /// Print the JSON Schema of a kind of file, so that an editor completes and checks it
+    ///
+    /// Without KIND the kinds are listed. The schemas come from the very tables that the readers check files with.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain schema
+  drivetrain schema policy
+  drivetrain schema --all --to .drivetrain/schemas
+      Then begin a file with: #:schema schemas/policy.schema.json")]
+    Schema(SchemaArgs),
+
     /// Say what is missing on this machine and how to mend it
     #[command(after_long_help = "EXAMPLES:\n  drivetrain doctor\n  drivetrain doctor --json")]
     Doctor,
@@ -433,6 +458,54 @@ EXAMPLES:
     )]
     Policy(PolicyCmd),
 
+    /// Workflows as files: list, read, check, run and begin them
+    ///
+    /// A workflow is steps or states in a file: .drivetrain/workflows in the project, the same in your own folder, then
+    /// those that come with drivetrain. The nearest is taken; a project's file takes the place of another only once it
+    /// is trusted.
+    #[command(
+        subcommand,
+        after_long_help = "EXAMPLES:\n  drivetrain workflow list\n  drivetrain workflow show validate-fix\n  \
+        drivetrain workflow run fix-issue --input issue=41\n  drivetrain workflow check"
+    )]
+    Workflow(WorkflowCmd),
+
+    /// Prompts as files: list, read, check and begin them
+    ///
+    /// A prompt is a text for a model, with places that are filled in: .drivetrain/prompts, .txt, .md or .toml. Workflows and
+    /// agents refer to it as @prompts/NAME.
+    #[command(
+        subcommand,
+        after_long_help = "EXAMPLES:\n  drivetrain prompt list\n  drivetrain prompt show terse\n  \
+        drivetrain prompt new house-rules"
+    )]
+    Prompt(PromptCmd),
+
+    /// Agents as files: list, read, check, run and begin them
+    ///
+    /// An agent is a program that speaks the Agent Client Protocol, or is made of parts: a workflow or a model, with a
+    /// prompt, tools and what it is held to. In .drivetrain/agents; claude, codex, gemini and opencode need no file.
+    #[command(
+        subcommand,
+        after_long_help = "EXAMPLES:\n  drivetrain agent list\n  drivetrain agent new careful\n  \
+        drivetrain agent run careful 'mend the parser' --check 'cargo test'"
+    )]
+    Agent(AgentCmd),
+
+    /// Turn files of other programs into prompts and workflows
+    ///
+    /// A goose recipe becomes prompts and a workflow with its inputs and checks; a Claude Code command or a skill becomes
+    /// a prompt; a WORKFLOW.md becomes a prompt and a workflow with an agent. What cannot be carried is said line by line.
+    /// Nothing is run, nothing is written over, and no program or server is taken over from such a file.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain import recipe.yaml
+  drivetrain import .claude/commands/fix-issue.md
+  drivetrain import .claude/skills/pdf/SKILL.md --to ~/.config/drivetrain
+      For all projects of yours
+  drivetrain import WORKFLOW.md --json | jq .not_carried")]
+    Import(ImportArgs),
+
     /// Check, mend or export the journal
     #[command(
         subcommand,
@@ -463,12 +536,41 @@ EXAMPLES:
     #[command(after_long_help = "EXAMPLES:\n  drivetrain drivers")]
     Drivers,
 
+    /// List the coding agents, their versions, and what can be done with each
+    ///
+    /// Those that need no file and those of `.drivetrain/agents/*.toml`: where each is installed, what it says of its
+    /// version, whether that version was tried, and which commands reach it while it works. Nothing but `--version` is
+    /// asked, and nothing of a project's file that is not trusted.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain agents
+  drivetrain agents --json | jq -r '.agents[] | select(.installed) | .name'
+  drivetrain run 'mend the parser' --agent claude --check 'cargo test'")]
+    Agents,
+
     /// List the providers of models, and whether a key is there
     ///
     /// Keys themselves are never shown, and no key command is run.
     #[command(after_long_help = "EXAMPLES:\n  drivetrain models\n  \
         drivetrain models --json | jq -r '.providers[] | select(.key == \"present\") | .name'")]
     Models,
+
+    /// Let another program dispatch tasks and look after them: an MCP server on standard input and output
+    ///
+    /// For agents that speak the Model Context Protocol. Its tools are dispatch, list, inspect, steer, cancel and wait.
+    /// A dispatched task is journaled before the call is answered, driven by a process of its own, and goes on when this
+    /// server ends. Nobody is asked anything: what a person has to decide is refused or waits, as the policy says, and
+    /// nothing can be approved from here.
+    ///
+    /// --max-usd and --max-tokens are for all tasks together. With --parent the tasks are children of that task: what
+    /// they may spend is set aside there, what they spent is charged there, and they may do no more than it may.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain mcp --agent claude --max-usd 5 --max-tasks 4
+  drivetrain mcp --model anthropic/NAME --profile dev --check 'cargo test'
+  drivetrain mcp --agent codex --parent 7k3
+  claude mcp add drivetrain -- drivetrain mcp --agent codex --max-usd 2")]
+    Mcp(McpArgs),
 
     /// Connect a worker to its gate: an MCP server on standard input and output
     ///
@@ -707,6 +809,14 @@ pub(crate) struct RunArgs {
     /// Let this coding agent work: claude, codex, gemini, opencode or one of your own; --model is then its model
     #[arg(long, value_name = "NAME", conflicts_with_all = ["workflow", "driver"])]
     pub(crate) agent: Option<String>,
+
+    /// Ask the agent's models in its place, so that it never has the key; usual where it uses one
+    #[arg(long, requires = "agent", overrides_with = "no_gateway")]
+    pub(crate) gateway: bool,
+
+    /// Give the agent its key and let it ask its models by itself
+    #[arg(long, requires = "agent", overrides_with = "gateway")]
+    pub(crate) no_gateway: bool,
 
     #[command(flatten)]
     pub(crate) check: CheckArgs,

@@ -1,9 +1,11 @@
 //! Coding agents: programs with a loop of their own, driven from outside. What one says and what it can be told is the
 //! same for all of them; the bytes of each are in `wire::agent`.
 
+pub mod ability;
 mod program;
 mod walls;
 
+pub use ability::{AgentAbilities, GateDepth, PausePoint};
 pub use program::AgentQuirks;
 
 use std::collections::BTreeMap;
@@ -56,6 +58,9 @@ pub struct AgentProgram {
     /// How long it may be silent while it is at work; ten minutes if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<Span>,
+    /// Whether its models are asked in its place; if absent, wherever it uses a key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<bool>,
 }
 
 /// What an agent's program speaks.
@@ -92,25 +97,6 @@ pub struct AgentCall {
 
 /// What an agent is told when it had begun and nobody knows how far it came.
 pub const CONTINUE: &str = "Your work was interrupted before you said that you are finished. Look at the state of the files, and go on.";
-
-impl AgentProtocol {
-    /// Whether an agent can be told something in the middle of a turn.
-    pub fn steers(self) -> bool {
-        match self {
-            AgentProtocol::Claude | AgentProtocol::Codex => true,
-            AgentProtocol::Acp => false,
-        }
-    }
-
-    /// Whether an agent tells at the end of a turn what all of it cost: answers on the way without a price are not
-    /// without one for good.
-    pub fn tells_cost(self) -> bool {
-        match self {
-            AgentProtocol::Claude => true,
-            AgentProtocol::Codex | AgentProtocol::Acp => false,
-        }
-    }
-}
 
 impl AgentProgram {
     /// A note of the operator, marked with what nobody else knows.
@@ -155,6 +141,25 @@ pub enum AgentNews {
         usage: Usage,
         /// Dollars, where the agent counts them itself.
         usd: Option<f64>,
+        /// Its models were asked through the gateway, which counted them as well.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        metered: bool,
+    },
+    /// It would ask a model, through the gateway. Nothing is sent before the answer, [`crate::effect::Effect::LetAsk`].
+    WouldAsk {
+        /// The number of the request, another one for each.
+        request: u64,
+        /// The size of its body, in bytes.
+        bytes: u64,
+    },
+    /// What a request through the gateway counts for.
+    Passed {
+        /// The number of the request.
+        request: u64,
+        /// The model, as the agent named it.
+        model: String,
+        /// Tokens, and money where the price is known.
+        usage: Usage,
     },
 }
 
@@ -294,42 +299,6 @@ pub enum AgentSupport {
     Tested,
     /// Newer than the newest that was tried.
     Newer,
-}
-
-/// What can be done with an agent.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct AgentAbilities {
-    /// A conversation can go on in another process.
-    pub resume: bool,
-    /// A conversation can be copied.
-    pub fork: bool,
-    /// It can be told something in the middle of a turn.
-    pub steer: bool,
-    /// A turn can be stopped without ending the process.
-    pub interrupt: bool,
-    /// How much of what it does is asked about.
-    pub gate: GateDepth,
-    /// It says what its models cost.
-    pub usage: bool,
-    /// It says what that is in money.
-    pub cost: bool,
-    /// Its conversation can be made shorter on demand.
-    pub compact: bool,
-}
-
-/// How much of what an agent does goes through the gate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GateDepth {
-    /// Nothing: only the walls of the sandbox hold it.
-    #[default]
-    Sandbox,
-    /// What its protocol lets it ask about.
-    Protocol,
-    /// What the agent itself would ask a person about.
-    Ask,
-    /// Every call of every tool, and what cannot be asked is refused.
-    Hook,
 }
 
 /// A question of an agent about one of its own tools.

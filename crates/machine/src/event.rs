@@ -364,6 +364,25 @@ pub enum EventKind {
         /// The hash of all files of that commit.
         tree: String,
     },
+    /// A child was dispatched; what it may spend is set aside.
+    ChildDispatched {
+        /// The child.
+        child: TaskId,
+        /// What it is to achieve.
+        goal: String,
+    },
+    /// What a child spent was charged.
+    ChildReported {
+        /// The child.
+        child: TaskId,
+        /// How it ended; absent while it goes on.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        outcome: Option<Outcome>,
+        /// All that it spent so far, in US dollars.
+        usd: f64,
+        /// The same in tokens.
+        tokens: u64,
+    },
     /// The driver says that it is finished.
     Claimed {
         /// In its words.
@@ -462,6 +481,9 @@ pub enum EventKind {
         /// Why, for a script; absent if it went well.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cause: Option<Cause>,
+        /// What a workflow hands over, by name; absent if it declares nothing or did not come to its end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outputs: Option<serde_json::Value>,
     },
 }
 

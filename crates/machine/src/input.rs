@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::agent::{AgentNews, AgentTurn};
+use crate::child::{ChildOrder, ChildReport};
 use crate::id::{CallId, EffectId};
 use crate::message::{ModelFailure, Reply};
 use crate::policy::budget::Budget;
@@ -216,6 +217,10 @@ pub enum Command {
     },
     /// Note that the change of a verified task is in a branch.
     NoteIntegration(Integration),
+    /// Set aside what a child may spend, before it begins.
+    Dispatch(ChildOrder),
+    /// Charge what a child spent, and note how it ended.
+    ChildReport(ChildReport),
 }
 
 impl Command {

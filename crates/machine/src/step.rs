@@ -109,6 +109,8 @@ impl Step<'_> {
             Command::HandOver(driver) => self.on_hand_over(driver),
             Command::Reopen { reason, results, rebase } => self.on_reopen(reason, &results, rebase),
             Command::NoteIntegration(integration) => self.on_note_integration(integration),
+            Command::Dispatch(order) => self.on_dispatch(order),
+            Command::ChildReport(report) => self.on_child_report(report),
         }
     }
 

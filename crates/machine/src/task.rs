@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::child::Dispatch;
 use crate::contest::Contest;
 use crate::policy::budget::Budget;
 use crate::policy::permission::Policy;
@@ -51,6 +52,9 @@ pub struct TaskSpec {
     /// The race that it takes part in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contest: Option<Contest>,
+    /// That it was dispatched, and by whom.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatch: Option<Dispatch>,
 }
 
 impl TaskSpec {
@@ -395,6 +399,8 @@ pub enum FileRole {
     Policy,
     /// What the project says to models.
     Page,
+    /// A text for a model, by name.
+    Prompt,
     /// Which commands check the project.
     Validators,
     /// Which servers of tools there are.
@@ -413,6 +419,7 @@ impl FileRole {
             FileRole::Program => "program",
             FileRole::Policy => "policy",
             FileRole::Page => "page",
+            FileRole::Prompt => "prompt",
             FileRole::Validators => "validators",
             FileRole::Servers => "servers",
             FileRole::Models => "models",

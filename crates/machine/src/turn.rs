@@ -18,7 +18,8 @@ impl Step<'_> {
     pub(crate) fn advance(&mut self) {
         let mut decisions = 0;
         while self.may_move() {
-            let forbidden = self.state.data.budget.forbids(&self.state.data.spend, Purchase::Time);
+            let forbidden =
+                self.state.data.budget.forbids(&self.state.data.committed(), Purchase::Time);
             if !forbidden.is_empty() && !matches!(self.state.data.phase, Phase::New) {
                 return self.exhaust(forbidden);
             }
@@ -130,7 +131,8 @@ impl Step<'_> {
     }
 
     fn begin_turn(&mut self, actions: Vec<Action>) {
-        let forbidden = self.state.data.budget.forbids(&self.state.data.spend, Purchase::Turn);
+        let forbidden =
+            self.state.data.budget.forbids(&self.state.data.committed(), Purchase::Turn);
         if !forbidden.is_empty() {
             self.state.data.held = Some(actions);
             return self.exhaust(forbidden);
@@ -188,7 +190,7 @@ impl Step<'_> {
         match decision {
             Decision::Act(actions) if !actions.is_empty() => {
                 let forbidden =
-                    self.state.data.budget.forbids(&self.state.data.spend, Purchase::Turn);
+                    self.state.data.budget.forbids(&self.state.data.committed(), Purchase::Turn);
                 if forbidden.is_empty() {
                     self.state.data.spend.turns += 1;
                     let (turn, count) = (self.state.data.spend.turns, actions.len());
@@ -255,9 +257,14 @@ impl Step<'_> {
 
     fn wait(&mut self, wait: Wait) {
         match &wait {
-            Wait::Person { prompt } => {
-                let prompt = prompt.clone();
+            // The moment has passed: the driver is asked again at once.
+            Wait::Person { until: Some(at), .. } if *at <= self.now => return,
+            Wait::Person { prompt, until } => {
+                let (prompt, until) = (prompt.clone(), *until);
                 self.event(|| EventKind::DecisionAwaited { prompt });
+                if let Some(at) = until {
+                    self.set_alarm(at);
+                }
             }
             Wait::Until { at, reason } if *at > self.now => {
                 let (until, reason) = (*at, reason.clone());
@@ -287,6 +294,7 @@ impl Step<'_> {
         if !matches!(self.state.data.phase, Phase::Waiting(Wait::Person { .. })) {
             return self.reject("nobody asked for a decision: the task does not wait for one");
         }
+        self.stop(|pending| *pending == crate::state::Pending::Alarm);
         self.state.data.phase = Phase::Ready;
         let (driver, situation) = self.driver();
         driver.observe(&situation, &Fact::Told(&line));

@@ -209,6 +209,12 @@ pub fn summary(state: &State) -> Value {
             "pick": contest.pick,
         });
     }
+    if let Some(dispatch) = &data.spec.dispatch {
+        row["dispatch"] = json!(dispatch);
+    }
+    if !data.children.is_empty() {
+        row["children"] = json!(data.children);
+    }
     if let Some(integrated) = &data.integrated {
         row["integrated"] = json!(integrated);
     }

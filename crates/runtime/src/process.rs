@@ -4,6 +4,7 @@
 mod cancel;
 mod capture;
 mod child;
+mod detached;
 mod tree;
 
 use std::ffi::{OsStr, OsString};
@@ -26,6 +27,7 @@ pub use cancel::Cancel;
 pub use capture::{Capture, HEAD, KEPT, TAIL};
 pub(crate) use child::write_all;
 pub use child::{Child, Exit, ReadError};
+pub use detached::start_detached;
 use tree::Wrapped;
 pub use tree::{Containment, Reaped, namespaces_work, reap_leftovers};
 use tree::{MARK_VARIABLE, MarkFile, Tree};
@@ -520,7 +522,7 @@ fn prepare_box(command: &mut Command, open: Vec<i32>, join: Option<i32>) {
 
 /// Looks a program up: on PATH (absolute folders only, so that no workspace can put itself first) if it has no
 /// slash, else relative to `cwd`.
-pub(crate) fn find_program(name: &OsStr, cwd: Option<&Path>) -> Option<PathBuf> {
+pub fn find_program(name: &OsStr, cwd: Option<&Path>) -> Option<PathBuf> {
     let runs = |path: &Path| {
         path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     };

@@ -6,6 +6,7 @@ use journal::sqlite::SqliteJournal;
 use journal::{Journal, JournalError};
 use machine::driver::Registry;
 use machine::id::TaskId;
+use sha2::{Digest, Sha256};
 
 use crate::clock::SystemClock;
 use crate::control::Control;
@@ -75,6 +76,17 @@ impl Station {
 
 /// Letters and digits that cannot be mistaken for one another.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+/// The id of a task that was asked for with a key: the same for the same words, so that it can be made only once.
+pub fn keyed_task_id(scope: &str, key: &str) -> TaskId {
+    let mut hash = Sha256::new();
+    hash.update((scope.len() as u64).to_le_bytes());
+    hash.update(scope);
+    hash.update(key);
+    let letters = hash.finalize();
+    let letters = letters.iter().take(12);
+    TaskId(letters.map(|byte| char::from(ALPHABET[usize::from(byte % 32)])).collect())
+}
 
 /// A new task's id: 12 random characters, so that a short prefix is nearly always enough.
 pub fn new_task_id() -> TaskId {

@@ -215,6 +215,22 @@ impl<P: Perform> Supervisor<P> {
         Ok(())
     }
 
+    /// Makes a task and lets it rest: it is in the journal when this returns, and whoever resumes it goes on with it.
+    pub fn lay_down(&mut self, id: &TaskId, spec: TaskSpec) -> Result<(), SupervisorError> {
+        DriverSlot::create(&spec.driver.name, &spec.driver.config, &self.registry)
+            .map_err(SupervisorError::Refused)?;
+        let host = Host::new(id.clone(), Arc::clone(&self.registry));
+        self.hosts.insert(id.clone(), host);
+        self.turn(vec![delivery(id, Command::Start(Box::new(spec)).into())])?;
+        if self.hosts.remove(id).is_some() || self.held.take().is_some() {
+            self.stalled = None;
+            return Err(SupervisorError::Refused(
+                "the journal cannot be written at the moment".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
     /// Takes a task up, with the next batch, where its records end, whoever held it before. A task that has
     /// ended is refused.
     pub fn resume(&mut self, id: &TaskId, attended: bool) -> Result<(), SupervisorError> {

@@ -1,5 +1,6 @@
 //! Folds of events and states into what a person sees. Pure: text in, text out; nothing here prints.
 
+pub mod agents;
 pub mod approvals;
 pub mod checkpoints;
 pub mod contest;
@@ -12,6 +13,7 @@ pub mod queue;
 pub mod receipt;
 pub mod recovery;
 pub mod scripts;
+pub mod shelf;
 pub mod spend;
 pub mod story;
 pub mod stream;

@@ -104,7 +104,9 @@ impl Story {
                 self.integrated = Some((branch.clone(), commit.clone()));
             }
             EventKind::Progress { .. } => self.progress = Some(event.clone()),
-            EventKind::TaskStarted { .. }
+            EventKind::ChildDispatched { .. }
+            | EventKind::ChildReported { .. }
+            | EventKind::TaskStarted { .. }
             | EventKind::FilesJudged { .. }
             | EventKind::ToolsOpened { .. }
             | EventKind::ModelCalled { .. }

@@ -229,6 +229,13 @@ impl Transcript {
                     text::visible(commit.get(..10).unwrap_or(commit))
                 ),
             ),
+            EventKind::ChildDispatched { child, goal } => {
+                one(Tone::Plain, format!("dispatches task {child}: {}", text::short(goal, 80)))
+            }
+            EventKind::ChildReported { child, outcome, usd, .. } => {
+                let how = outcome.map_or("goes on", Outcome::word);
+                one(Tone::Faint, format!("task {child} {how}, ${usd:.4} spent"))
+            }
             EventKind::Claimed { summary } if summary.is_empty() || *summary == self.said => {
                 one(Tone::Plain, "claims to be finished".to_owned())
             }

@@ -3,8 +3,10 @@
 pub mod agent;
 pub mod diagnostics;
 pub mod gate;
+pub mod gateway;
 pub mod jsonrpc;
 pub mod model;
 pub mod proxy;
 pub mod redact;
 pub mod sse;
+pub mod tasks;

@@ -55,6 +55,7 @@ pub(crate) fn run(json: bool) -> Result<u8, CommandError> {
         )),
     }
     checks.extend(locate::home().ok().and_then(|home| trusted(&home)));
+    checks.extend(agents());
     let broken = checks.iter().any(|check| check.health == Health::Broken);
     if json {
         output::json(&json!({ "v": 1, "ok": !broken, "checks": checks }));
@@ -275,6 +276,21 @@ fn trusted(home: &Home) -> Option<Check> {
         (true, false) => Some(check("trust", Health::Good, servers, "")),
         (false, true) => Some(check("trust", Health::Good, count, "")),
         (false, false) => Some(check("trust", Health::Good, format!("{count}; {servers}"), "")),
+    }
+}
+
+/// The coding agents that are installed; nothing to say if there is none.
+fn agents() -> Option<Check> {
+    let (found, all_tried) = super::agents::in_short(&super::agents::listed().ok()?);
+    match (found.is_empty(), all_tried) {
+        (true, _) => None,
+        (false, true) => Some(check("agents", Health::Good, found, "")),
+        (false, false) => Some(check(
+            "agents",
+            Health::Less,
+            found,
+            "drivetrain agents says which versions were tried",
+        )),
     }
 }
 

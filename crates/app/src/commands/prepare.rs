@@ -108,6 +108,7 @@ pub(crate) fn complete(
         files,
         forked_from: None,
         contest: None,
+        dispatch: None,
     })
 }
 

@@ -11,9 +11,9 @@ use machine::task::Outcome;
 use serde_json::json;
 use view::Line;
 
-use super::prepare;
 use super::race::referee::Races;
 use super::settle::{self, Change};
+use super::{children, prepare};
 use crate::args::ResumeArgs;
 use crate::error::{CommandError, Kind};
 use crate::foreground::{Part, Watching};
@@ -55,11 +55,14 @@ fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> 
     let watching = Watching::new(&args.screen, json, part_in(&task))?;
     let Records { home, journal, registry } = records;
     drop(journal);
-    races.drive(&home, registry, watching, move |station| {
+    let taken = id.clone();
+    let code = races.drive(&home, registry, watching, move |station| {
         station.supervisor.performer().carry(traffic);
-        station.supervisor.resume(&id, watching.attended())?;
-        Ok(vec![id])
-    })
+        station.supervisor.resume(&taken, watching.attended())?;
+        Ok(vec![taken])
+    })?;
+    children::report(&id)?;
+    Ok(code)
 }
 
 fn changes(args: &ResumeArgs) -> Change {
@@ -164,7 +167,8 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
     let watching = Watching::new(&args.screen, json, Part::Watches)?;
     let Records { home, journal, .. } = records;
     drop(journal);
-    races.drive(&home, Arc::new(Registry::builtin()), watching, move |station| {
+    let going_on = ready.clone();
+    let code = races.drive(&home, Arc::new(Registry::builtin()), watching, move |station| {
         station.supervisor.performer().carry(traffic);
         let mut taken = Vec::new();
         for id in ready {
@@ -174,7 +178,11 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
             }
         }
         Ok(taken)
-    })
+    })?;
+    for id in &going_on {
+        children::report(id)?;
+    }
+    Ok(code)
 }
 
 fn left_out(ready: usize, paused: usize, waiting: usize, resting: usize) -> Vec<Line> {

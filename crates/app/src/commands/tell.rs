@@ -1,6 +1,7 @@
 //! Commands that tell a task something: `pause`, `cancel`, `interrupt`, `steer`, `follow-up`, `raise`.
 
 use machine::Command;
+use machine::agent::ability;
 use machine::id::TaskId;
 use serde_json::{Value, json};
 use view::Line;
@@ -76,12 +77,23 @@ pub(crate) fn give(
     json: bool,
 ) -> Result<u8, CommandError> {
     let ends = matches!(command, Command::Cancel { .. });
+    // What an agent that is at work cannot do is said; a task that cannot be read is the next line's error.
+    let row = journal::Journal::task(&records.journal, id.as_str()).ok();
+    let task = row.and_then(|row| records.glance(&row).ok());
+    let driven = task.filter(|task| task.driven_by.is_some());
+    let remark = driven.and_then(|task| ability::remark(task.state.data(), &command));
     let process = records.give(id, command)?;
     if json {
-        output::json(&answer(id, name, process));
+        let mut answer = answer(id, name, process);
+        if let Some(remark) = remark {
+            answer["remark"] = json!(remark);
+        }
+        output::json(&answer);
         return Ok(0);
     }
-    output::lines(&told(id, done, process, ends));
+    let mut lines = told(id, done, process, ends);
+    lines.extend(remark.map(|remark| Line::plain(view::text::visible(&remark))));
+    output::lines(&lines);
     Ok(0)
 }
 

@@ -60,7 +60,7 @@ impl Stage {
     fn file(&self, program: &Program) -> String {
         let url = self.server.url();
         let quoted = |text: &str| Value::from(text).to_string();
-        let command: Vec<String> = program.command(&url).iter().map(|word| quoted(word)).collect();
+        let command: Vec<String> = program.command().iter().map(|word| quoted(word)).collect();
         let mut variables = (program.variables)(&url);
         variables.push((MARK, self.mark.clone()));
         let variables: Vec<String> =
@@ -107,8 +107,7 @@ impl Stage {
     }
 
     pub(crate) fn worktree(&self) -> PathBuf {
-        let show = self.place.show(&self.place.id());
-        PathBuf::from(show["workspace"].as_str().unwrap_or("/nowhere"))
+        self.place.home().join("worktrees").join(self.place.id())
     }
 
     pub(crate) fn has(&self, file: &str) -> bool {

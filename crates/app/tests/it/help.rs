@@ -38,6 +38,7 @@ const COMMANDS: &[&str] = &[
     "fork",
     "worktrees",
     "init",
+    "schema",
     "doctor",
     "sandbox",
     "trust",
@@ -45,11 +46,14 @@ const COMMANDS: &[&str] = &[
     "policy check",
     "policy explain",
     "policy test",
+    "import",
     "journal",
     "completions",
     "tools",
     "drivers",
+    "agents",
     "models",
+    "mcp",
     "fake",
     "journal verify",
     "journal export",
@@ -107,11 +111,15 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       sandbox      Try the sandbox by hand, or see what it shows
       trust        Look at the project's files that can act, and say that you trust them
       policy       Say what tasks may do here, and why
+      import       Turn files of other programs into prompts and workflows
       journal      Check, mend or export the journal
       completions  Print a completion script for a shell
       tools        List the tools that steps, people and models can use
       drivers      List the drivers and workflows that can be used here
+      agents       List the coding agents, their versions, and what can be done with each
       models       List the providers of models, and whether a key is there
+      mcp          Let another program dispatch tasks and look after them: an MCP server on standard
+                   input and output
       fake         Serve something that stands in for a model, to test automation without one
       help         Print this message or the help of the given subcommand(s)
 

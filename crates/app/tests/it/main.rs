@@ -1,6 +1,7 @@
 //! The real binary, in a clean environment: what it prints, how it ends, and how processes reach each other.
 #![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
+mod agents;
 mod apply;
 mod approvals;
 mod chat;
@@ -18,6 +19,7 @@ mod gate;
 mod help;
 mod hostile;
 mod hostile_worker;
+mod import;
 mod mcp;
 mod model;
 mod network;
@@ -31,6 +33,8 @@ mod recovery;
 mod repository;
 mod rollback;
 mod sandbox;
+mod schema;
+mod scripts;
 mod signals;
 mod stream;
 mod stuck;

@@ -23,8 +23,11 @@ impl Step<'_> {
             match &call.status {
                 CallStatus::Queued { approved, repeated, by } => {
                     let (approved, repeated, by) = (*approved, *repeated, by.clone());
-                    let forbidden =
-                        self.state.data.budget.forbids(&self.state.data.spend, Purchase::ToolCall);
+                    let forbidden = self
+                        .state
+                        .data
+                        .budget
+                        .forbids(&self.state.data.committed(), Purchase::ToolCall);
                     if !forbidden.is_empty() && !repeated {
                         // What runs may end first: its result is not lost to the limit.
                         let running =

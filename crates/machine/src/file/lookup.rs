@@ -1,6 +1,11 @@
 //! How a reader asks for another file by its kind and name. Where it lies, and whether it may be used, is not known here.
 
+use std::ops::Range;
+
+use serde_json::Value;
+
 use super::check::suggest;
+use super::{SourceError, source};
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,10 +106,47 @@ impl NotFound {
     }
 }
 
+/// One of several files of the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Whether the user trusts it as it is; what is not the project's needs no trust.
+    pub is_trusted: bool,
+}
+
+/// Which of some files of one name is taken; nearest first. A project's file that is not trusted does not take the place
+/// of another one. Where there is no other, it counts by the word of whoever named it.
+pub fn choose(candidates: &[Candidate]) -> Option<usize> {
+    let counts =
+        |candidate: &Candidate| candidate.origin != Origin::Project || candidate.is_trusted;
+    candidates.iter().position(counts).or((!candidates.is_empty()).then_some(0))
+}
+
 /// Finds files by kind and name. The name has been checked: it is a plain file name without its ending.
 pub trait Lookup {
     /// The nearest file of that name.
     fn find(&self, kind: Kind, name: &str) -> Result<Found, NotFound>;
+
+    /// Runs the script of a workflow's file (`.rhai`): once, now. What it gives is read like a file.
+    fn script(&self, text: &str, file: &str) -> Result<Given, Vec<SourceError>> {
+        let message = "scripts are not run here".to_owned();
+        Err(vec![source::error_at(file, text, 0..0, message, None)])
+    }
+
+    /// What is known about the project, as [`crate::facts::Facts`]; asked for only where somebody mentions it.
+    fn facts(&self) -> Value {
+        Value::Null
+    }
+}
+
+/// What a script gave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Given {
+    /// The data of a workflow file: `{"workflow": {…}}`.
+    pub value: Value,
+    /// Where in the script errors in it are shown.
+    pub place: Range<usize>,
 }
 
 /// A lookup that finds nothing, for files that stand alone.
@@ -121,6 +163,19 @@ impl Lookup for Nothing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_trusted_takes_the_place_of_nothing() {
+        let of = |origin, is_trusted| Candidate { origin, is_trusted };
+        let (strange, trusted) = (of(Origin::Project, false), of(Origin::Project, true));
+        let (own, built_in) = (of(Origin::User, true), of(Origin::BuiltIn, true));
+        assert_eq!(choose(&[trusted, own, built_in]), Some(0));
+        assert_eq!(choose(&[strange, own, built_in]), Some(1));
+        assert_eq!(choose(&[strange, strange, built_in]), Some(2));
+        assert_eq!(choose(&[strange, trusted, built_in]), Some(1));
+        assert_eq!(choose(&[strange, strange]), Some(0));
+        assert_eq!(choose(&[]), None);
+    }
 
     #[test]
     fn a_name_that_is_near_is_suggested_and_few_names_are_listed() {

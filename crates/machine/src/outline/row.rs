@@ -121,7 +121,9 @@ impl Drawing {
             match action {
                 "skip" => exits.next.push(Open::labelled(out, EdgeKind::Next, after)),
                 "goto" => {
-                    let way = Open::labelled(out, EdgeKind::Goto, words(&[after, &retries]));
+                    // Only the goto of a failure is counted by max_retries.
+                    let limit = if after == "if it fails" { retries.as_str() } else { "" };
+                    let way = Open::labelled(out, EdgeKind::Goto, words(&[after, limit]));
                     exits.named.push((way, text(given, "target").to_owned()));
                 }
                 _ => {}

@@ -36,7 +36,19 @@ fn a_check_and_its_repair_are_a_circle_that_ends() {
             { "name": "fix", "tool": "patch", "input_from": "analyze", "on_error": { "action": "goto", "target": "analyze" }, "max_retries": 3 },
         ]}),
     );
-    insta::assert_snapshot!(lines(&outline), @"");
+    insta::assert_snapshot!(lines(&outline), @r"
+    start start
+    tool validate (shell: make check)
+    model analyze (What is wrong?)
+    tool fix (patch)
+    end end
+    start -Next-> validate
+    validate -Repair-> analyze (if it fails)
+    analyze -Next-> fix
+    fix -Recheck-> validate (check again ≤ 3)
+    fix -Goto-> analyze (if it fails ≤ 3)
+    validate -Next-> end (if it succeeds)
+    ");
 }
 
 #[test]
@@ -49,7 +61,20 @@ fn every_way_out_of_a_step_is_an_edge() {
             { "name": "c", "agent": "claude", "prompt": "do\nit", "on_error": "skip" },
         ]}),
     );
-    insta::assert_snapshot!(lines(&outline), @"");
+    insta::assert_snapshot!(lines(&outline), @r"
+    start start
+    tool a (shell: x)
+    person b (go on?) when steps.a.ok
+    agent c (claude: do…)
+    end end
+    a -Retry-> a (if it fails ≤ 2 after 2s)
+    start -Next-> a
+    a -Next-> b
+    b -Next-> c (if nobody answers)
+    a -Goto-> c (after the last retry)
+    c -Next-> end (also if it fails)
+    b -Then-> end
+    ");
 }
 
 #[test]
@@ -63,7 +88,31 @@ fn parts_lie_inside_their_step() {
             { "name": "call", "workflow": inner },
         ]}),
     );
-    insta::assert_snapshot!(lines(&outline), @"");
+    insta::assert_snapshot!(lines(&outline), @r"
+    start start
+    foreach each (file in facts.changed_files)
+    tool each/look (view: {{ file }})
+    parallel both
+    tool both/lint/test (shell)
+    tool both/unit/test (shell)
+    join both/join (any)
+    workflow call (inner)
+    tool call/one (view)
+    join call/done
+    end end
+    each -Each-> each/look (each)
+    each/look -Again-> each (next element)
+    start -Next-> each
+    both -Branch-> both/lint/test (lint)
+    both -Branch-> both/unit/test (unit)
+    both/lint/test -Next-> both/join
+    both/unit/test -Next-> both/join
+    each -Next-> both
+    call -Nested-> call/one
+    call/one -Next-> call/done
+    both/join -Next-> call
+    call/done -Next-> end
+    ");
 }
 
 #[test]
@@ -77,7 +126,22 @@ fn states_have_guards_choices_and_ends() {
             { "name": "lost", "terminal": true, "outcome": "failed" },
         ]}),
     );
-    insta::assert_snapshot!(lines(&outline), @"");
+    insta::assert_snapshot!(lines(&outline), @r"
+    start start
+    end done
+    model triage (which?; choose: pick)
+    junction fix (exit: tidy)
+    tool fix/one (shell)
+    join fix/done
+    failed lost
+    fix -Nested-> fix/one
+    fix/one -Next-> fix/done
+    start -Next-> triage
+    triage -Choose-> fix (result.ok ≤ 5)
+    triage -Choose-> lost
+    triage -Transition-> lost (fallback)
+    fix/done -Transition-> done
+    ");
 }
 
 #[test]
@@ -92,7 +156,29 @@ fn a_machine_file_is_drawn_too() {
             "end": { "terminal": true },
         }}),
     );
-    insta::assert_snapshot!(lines(&outline), @"");
+    insta::assert_snapshot!(lines(&outline), @r"
+    start start
+    parallel both
+    tool both/a (shell)
+    tool both/b (shell)
+    join both/join (all)
+    tool build (shell: make)
+    end end
+    workflow nested
+    end nested/in
+    join nested/done
+    both -Branch-> both/a
+    both -Branch-> both/b
+    both/a -Next-> both/join
+    both/b -Next-> both/join
+    nested -Nested-> nested/in
+    nested/in -Next-> nested/done
+    start -Next-> build
+    both/join -Transition-> nested
+    build -Transition-> both (success)
+    build -Transition-> build (≤ 2)
+    nested/done -Transition-> end
+    ");
 }
 
 #[test]

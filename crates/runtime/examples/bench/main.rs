@@ -404,6 +404,7 @@ fn spec(steps: u64) -> TaskSpec {
         files: Vec::new(),
         forked_from: None,
         contest: None,
+        dispatch: None,
     }
 }
 

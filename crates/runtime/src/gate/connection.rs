@@ -166,7 +166,7 @@ impl Reader<'_> {
                 }
                 false
             }
-            Reaction::Call { id, key, tool, input } => {
+            Reaction::Call { id, key, tool, input, .. } => {
                 let owed = self.outbox.owe(|| is_gone(self.stream));
                 if owed {
                     let key = key.map_or_else(|| self.key_of(&id), |key| format!("key/{key}"));

@@ -42,6 +42,7 @@ fn spec(config: Value) -> TaskSpec {
         files: Vec::new(),
         forked_from: None,
         contest: None,
+        dispatch: None,
     }
 }
 

@@ -253,6 +253,8 @@ fn is_visible(command: &Command, task: &TaskAudit) -> bool {
             some(&|kind| *kind == EventKind::Reopened { reason: reason.clone() })
         }
         Command::NoteIntegration(_) => task.state.data().integrated.is_some(),
+        Command::Dispatch(order) => task.state.data().children.contains_key(&order.child),
+        Command::ChildReport(_) => true,
         Command::HandOver(driver) => {
             task.state.data().successor.is_some()
                 || task.outcome().is_some()

@@ -149,6 +149,7 @@ fn plan(number: u64, turns: u64, random: &mut Random) -> Plan {
         files: Vec::new(),
         forked_from: None,
         contest: None,
+        dispatch: None,
     };
     for check in 0..random.below(3) {
         spec.acceptance.push(Criterion::Shell {
@@ -313,6 +314,7 @@ pub(crate) fn steady(number: u64, turns: u64) -> Plan {
             files: Vec::new(),
             forked_from: None,
             contest: None,
+            dispatch: None,
         },
         attended: false,
     }

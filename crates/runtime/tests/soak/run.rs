@@ -261,6 +261,7 @@ impl Task {
             files: Vec::new(),
             forked_from: None,
             contest: None,
+            dispatch: None,
         }
     }
 }

@@ -86,7 +86,7 @@ pub(super) fn place(outline: &Outline, wanted: &Wanted, top: f64) -> Layout {
     place_columns(&mut layout, &ranks, &beside, plan.left_lanes);
     let inner = layout.width;
     place_rows(&mut layout, &ranks, &plan, top);
-    let ports = Ports::of(outline, &layout);
+    let ports = Ports::of(outline, &layout, &plan);
     for (at, edge) in outline.edges.iter().enumerate() {
         let route = if edge.from == edge.to {
             looped(&layout.boxes[edge.from])
@@ -326,13 +326,19 @@ struct Ports {
 }
 
 impl Ports {
-    fn of(outline: &Outline, layout: &Layout) -> Ports {
-        let middle = |at: usize| layout.boxes[at].x + layout.boxes[at].width / 2.0;
+    fn of(outline: &Outline, layout: &Layout, plan: &Plan) -> Ports {
+        // What goes around leaves and enters on the side that it goes around.
+        let towards =
+            |edge: usize, other: usize| match plan.ways.get(&edge).and_then(|way| way.around) {
+                Some((Side::Left, ..)) => f64::NEG_INFINITY,
+                Some((Side::Right, ..)) => f64::INFINITY,
+                None => layout.boxes[other].x + layout.boxes[other].width / 2.0,
+            };
         let (mut outs, mut ins) = (BTreeMap::new(), BTreeMap::new());
         for (at, edge) in outline.edges.iter().enumerate().filter(|(_, edge)| edge.from != edge.to)
         {
-            outs.entry(edge.from).or_insert_with(Vec::new).push((middle(edge.to), at));
-            ins.entry(edge.to).or_insert_with(Vec::new).push((middle(edge.from), at));
+            outs.entry(edge.from).or_insert_with(Vec::new).push((towards(at, edge.to), at));
+            ins.entry(edge.to).or_insert_with(Vec::new).push((towards(at, edge.from), at));
         }
         let spread = |all: BTreeMap<usize, Vec<(f64, usize)>>| {
             let mut ports = BTreeMap::new();

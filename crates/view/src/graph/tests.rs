@@ -23,12 +23,74 @@ fn example() -> Outline {
 
 #[test]
 fn a_workflow_as_text() {
-    insta::assert_snapshot!(draw(&example(), Format::Text), @"");
+    insta::assert_snapshot!(draw(&example(), Format::Text), @r"
+    fix & check
+
+    ○ start
+        → validate
+    □ validate  [tool]  shell: make check
+        ⇢ analyze  (if it fails)
+        → both  (if it succeeds)
+    □ analyze  [model]  What is wrong?
+        → fix
+    □ fix  [tool]  patch
+        ↺ fix  (retry: if it fails ≤ 2)
+        ⇢ validate  (check again ≤ 2)
+    ▣ both  [parallel]
+        → both/lint/clippy  (branch: lint)
+        → both/unit/test  (branch: unit)
+        □ both/lint/clippy  [tool]  shell
+            → both/join
+        □ both/unit/test  [tool]  shell
+            → both/join
+      ┴ both/join  all
+          → each
+    ▣ each  [foreach]  file in facts.changed_files
+        → each/look  (each)
+        → ship
+      □ each/look  [tool]  view
+          when loop.index < 3
+          ⇢ each  (next element)
+    ☺ ship  [person]  approve: ship it <b>now</b>
+        ⇢ validate  (if it fails)
+        → end
+    ● end
+    ");
 }
 
 #[test]
 fn a_workflow_as_mermaid() {
-    insta::assert_snapshot!(draw(&example(), Format::Mermaid), @"");
+    insta::assert_snapshot!(draw(&example(), Format::Mermaid), @r#"
+    flowchart TD
+        n0(["start"])
+        n1["validate<br/>tool<br/>shell: make check"]
+        n2["analyze<br/>model<br/>What is wrong?"]
+        n3["fix<br/>tool<br/>patch"]
+        n4[["both<br/>parallel"]]
+        n5["both/lint/clippy<br/>tool<br/>shell"]
+        n6["both/unit/test<br/>tool<br/>shell"]
+        n7{{"both/join<br/>all"}}
+        n8[["each<br/>foreach<br/>file in facts.changed#95;files"]]
+        n9["each/look<br/>tool<br/>view<br/>when loop.index #60; 3"]
+        n10[/"ship<br/>person<br/>approve: ship it #60;b#62;now#60;/b#62;"/]
+        n11(["end"])
+        n0 --> n1
+        n1 -.->|"if it fails"| n2
+        n3 -.->|"retry: if it fails ≤ 2"| n3
+        n2 --> n3
+        n4 -->|"branch: lint"| n5
+        n4 -->|"branch: unit"| n6
+        n5 --> n7
+        n6 --> n7
+        n1 -->|"if it succeeds"| n4
+        n8 -->|"each"| n9
+        n9 -.->|"next element"| n8
+        n7 --> n8
+        n8 --> n10
+        n3 -.->|"check again ≤ 2"| n1
+        n10 -.->|"if it fails"| n1
+        n10 --> n11
+    "#);
 }
 
 #[test]

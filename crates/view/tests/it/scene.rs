@@ -43,6 +43,7 @@ pub(crate) fn spec(driver: &str, config: Value) -> TaskSpec {
         files: Vec::new(),
         forked_from: None,
         contest: None,
+        dispatch: None,
     }
 }
 

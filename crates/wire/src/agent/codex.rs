@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use machine::agent::{
-    AgentAbilities, AgentEnd, AgentEvent, AgentFacts, AgentOrder, AgentTurn, GateDepth,
+    AgentAbilities, AgentEnd, AgentEvent, AgentFacts, AgentOrder, AgentTurn, GateDepth, PausePoint,
 };
 use serde_json::{Value, json};
 
@@ -276,7 +276,7 @@ impl CodexCodec {
             Approval::Untrusted => GateDepth::Ask,
             Approval::OnRequest | Approval::Never => GateDepth::Sandbox,
         };
-        let can = AgentAbilities { gate, ..release.can.clone() };
+        let can = AgentAbilities { gate, pause: PausePoint::at(gate), ..release.can };
         AgentFacts {
             support: table::CODEX.support(&self.version),
             version: self.version.clone(),

@@ -3,11 +3,11 @@
 
 use std::fmt;
 
-use machine::agent::{AgentAbilities, AgentSupport, GateDepth};
+use machine::agent::{AgentAbilities, AgentProtocol, AgentSupport};
 
-/// One agent's program.
+/// An agent whose releases are known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AgentProgram {
+pub struct KnownAgent {
     /// The word for it on command lines and in tasks.
     pub name: &'static str,
     /// What people call it.
@@ -37,12 +37,12 @@ pub struct Release {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u32, pub u32, pub u32);
 
-/// Every agent that is driven by a protocol of its own. Those that speak the Agent Client Protocol are in no table:
-/// they say themselves what they can do.
-pub const PROGRAMS: &[AgentProgram] = &[CLAUDE, CODEX];
+/// Every agent that needs no file. Others that speak the Agent Client Protocol are in no table: they say themselves what
+/// they can do.
+pub const PROGRAMS: &[KnownAgent] = &[CLAUDE, CODEX, GEMINI, OPENCODE];
 
 /// Claude Code, over stream-json and its control protocol.
-pub const CLAUDE: AgentProgram = AgentProgram {
+pub const CLAUDE: KnownAgent = KnownAgent {
     name: "claude",
     title: "Claude Code",
     command: "claude",
@@ -61,19 +61,10 @@ pub const CLAUDE: AgentProgram = AgentProgram {
     ],
 };
 
-const CLAUDE_CAN: AgentAbilities = AgentAbilities {
-    resume: true,
-    fork: true,
-    steer: true,
-    interrupt: true,
-    gate: GateDepth::Hook,
-    usage: true,
-    cost: true,
-    compact: true,
-};
+const CLAUDE_CAN: AgentAbilities = AgentProtocol::Claude.can();
 
 /// Codex, over `codex app-server`.
-pub const CODEX: AgentProgram = AgentProgram {
+pub const CODEX: KnownAgent = KnownAgent {
     name: "codex",
     title: "Codex",
     command: "codex",
@@ -81,16 +72,7 @@ pub const CODEX: AgentProgram = AgentProgram {
     tested: (Version(0, 166, 0), Version(0, 166, 0)),
     releases: &[Release {
         since: Version(0, 166, 0),
-        can: AgentAbilities {
-            resume: true,
-            fork: true,
-            steer: true,
-            interrupt: true,
-            gate: GateDepth::Ask,
-            usage: true,
-            cost: false,
-            compact: true,
-        },
+        can: AgentProtocol::Codex.can(),
         limits: &[
             "commands that it knows only to read are not asked about: only walls hold those",
             "a refusal cannot give its reason",
@@ -99,12 +81,44 @@ pub const CODEX: AgentProgram = AgentProgram {
     }],
 };
 
+/// Gemini CLI, over the Agent Client Protocol.
+pub const GEMINI: KnownAgent = KnownAgent {
+    name: "gemini",
+    title: "Gemini CLI",
+    command: "gemini",
+    version_arguments: &["--version"],
+    tested: (Version(0, 61, 0), Version(0, 61, 0)),
+    releases: &[Release {
+        since: Version(0, 61, 0),
+        can: AgentAbilities { resume: true, usage: true, ..AgentProtocol::Acp.can() },
+        limits: &["a refusal cannot give its reason", "it cannot be steered"],
+    }],
+};
+
+/// OpenCode, over the Agent Client Protocol.
+pub const OPENCODE: KnownAgent = KnownAgent {
+    name: "opencode",
+    title: "OpenCode",
+    command: "opencode",
+    version_arguments: &["--version"],
+    tested: (Version(1, 18, 33), Version(1, 18, 33)),
+    releases: &[Release {
+        since: Version(1, 18, 33),
+        can: AgentAbilities { resume: true, usage: true, cost: true, ..AgentProtocol::Acp.can() },
+        limits: &[
+            "a refusal cannot give its reason",
+            "it cannot be steered",
+            "its tokens are those of the last call of a turn",
+        ],
+    }],
+};
+
 /// The agent with this name.
-pub fn program(name: &str) -> Option<&'static AgentProgram> {
+pub fn program(name: &str) -> Option<&'static KnownAgent> {
     PROGRAMS.iter().find(|program| program.name == name)
 }
 
-impl AgentProgram {
+impl KnownAgent {
     /// Whether this version was tried; it may stand anywhere in what the program prints of itself.
     pub fn support(&self, version: &str) -> AgentSupport {
         let (oldest, newest) = self.tested;

@@ -83,6 +83,8 @@ pub enum Reaction {
         tool: String,
         /// Its parameters.
         input: Value,
+        /// What is to be named when it is told how far the call is.
+        progress: Option<RequestId>,
     },
     /// The worker wants no answer to this request of its any more.
     Withdraw(RequestId),
@@ -252,7 +254,8 @@ fn called(
             }
         },
     };
-    Ok(Reaction::Call { id: id.clone(), key, tool: tool.means.clone(), input })
+    let token = params.get("_meta").and_then(|meta| RequestId::read(meta.get("progressToken")?));
+    Ok(Reaction::Call { id: id.clone(), key, tool: tool.means.clone(), input, progress: token })
 }
 
 fn is_key(key: &str) -> bool {

@@ -147,6 +147,7 @@ fn task() -> TaskSpec {
         files: Vec::new(),
         forked_from: None,
         contest: None,
+        dispatch: None,
     }
 }
 

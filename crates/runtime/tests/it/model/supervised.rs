@@ -73,6 +73,7 @@ impl Place {
             files: Vec::new(),
             forked_from: None,
             contest: None,
+            dispatch: None,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! How a session is opened: the agent's version of the protocol, the conversation, its mode, its model.
 
-use machine::agent::{AgentAbilities, AgentEnd, AgentEvent, AgentFacts, AgentSupport, GateDepth};
+use machine::agent::{
+    AgentAbilities, AgentEnd, AgentEvent, AgentFacts, AgentSupport, GateDepth, PausePoint,
+};
 use serde_json::{Value, json};
 
 use super::super::opening::Opening;
@@ -164,6 +166,7 @@ impl AcpCodec {
                 fork: self.session_can("fork"),
                 steer: false,
                 interrupt: true,
+                pause: PausePoint::at(gate),
                 gate,
                 usage: row.as_ref().is_some_and(|row| row.usage),
                 cost: row.as_ref().is_some_and(|row| row.cost),

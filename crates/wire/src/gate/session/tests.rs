@@ -122,6 +122,7 @@ fn a_call_names_its_tool_byte_for_byte() {
         key: None,
         tool: "shell".to_owned(),
         input: json!({ "command": "ls" }),
+        progress: None,
     };
     assert_eq!(call(r#"{"name":"shell","arguments":{"command":"ls"}}"#), expected);
     for name in

@@ -1,0 +1,61 @@
+//! Arguments of `mcp` and `acp`: drivetrain as a server of other programs.
+
+use clap::Args;
+use machine::time::Span;
+
+use super::{WallArgs, money};
+
+/// Arguments of `mcp`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct McpArgs {
+    /// A coding agent that may work on tasks (repeatable); the first worker named is the default
+    #[arg(long, value_name = "NAME", required_unless_present = "model")]
+    pub(crate) agent: Vec<String>,
+
+    /// A model that may work on tasks (repeatable)
+    #[arg(long, value_name = "PROVIDER/NAME")]
+    pub(crate) model: Vec<String>,
+
+    /// The task that dispatches: its children are counted to it, and may do no more than it may
+    #[arg(long, value_name = "ID")]
+    pub(crate) parent: Option<String>,
+
+    /// How many tasks may be dispatched
+    #[arg(long, value_name = "N", default_value_t = 8, help_heading = "Budget")]
+    pub(crate) max_tasks: u64,
+
+    /// Money for all tasks together, in US dollars
+    #[arg(long, value_name = "USD", value_parser = money, help_heading = "Budget")]
+    pub(crate) max_usd: Option<f64>,
+
+    /// Tokens for all tasks together
+    #[arg(long, value_name = "N", help_heading = "Budget")]
+    pub(crate) max_tokens: Option<u64>,
+
+    /// Turns of each task
+    #[arg(long, value_name = "N", help_heading = "Budget")]
+    pub(crate) max_turns: Option<u64>,
+
+    /// Time of each task, such as 30m
+    #[arg(long, value_name = "SPAN", value_parser = Span::parse, help_heading = "Budget")]
+    pub(crate) max_time: Option<Span>,
+
+    /// What tasks may do where no rule says anything: read-only, dev or open
+    #[arg(long, value_name = "NAME", help_heading = "Permissions")]
+    pub(crate) profile: Option<String>,
+
+    /// Let the project's own files count for the tasks, without trusting them for good
+    #[arg(long, help_heading = "Permissions")]
+    pub(crate) trust: bool,
+
+    /// Show, steer and cancel every task, not only those dispatched here
+    #[arg(long, conflicts_with = "parent", help_heading = "Permissions")]
+    pub(crate) all_tasks: bool,
+
+    /// A command that must succeed before any task counts as done (repeatable)
+    #[arg(long, value_name = "COMMAND", help_heading = "Checks")]
+    pub(crate) check: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) walls: WallArgs,
+}

@@ -1,0 +1,103 @@
+//! `drivetrain agents`: what is installed, in which version, and what can be done with it.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+
+use crate::environment::TestEnvironment;
+
+/// Programs of these names, each of which prints its version, or whatever its script does.
+fn install(environment: &TestEnvironment, programs: &[(&str, &str)]) -> String {
+    let folder = environment.home().join("bin");
+    std::fs::create_dir_all(&folder).unwrap();
+    for (name, script) in programs {
+        let path = folder.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    format!("{}:/usr/bin:/bin", folder.display())
+}
+
+fn agents(environment: &TestEnvironment, path: &str) -> Vec<Value> {
+    let output = environment.command(&["agents", "--json"]).env("PATH", path).output().unwrap();
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(said["v"], 1);
+    said["agents"].as_array().unwrap().clone()
+}
+
+fn named<'a>(agents: &'a [Value], name: &str) -> &'a Value {
+    agents.iter().find(|agent| agent["name"] == name).unwrap()
+}
+
+#[test]
+fn what_is_installed_is_told_with_its_version_and_whether_that_was_tried() {
+    let environment = TestEnvironment::new();
+    let path = install(
+        &environment,
+        &[
+            ("claude", "echo \"$*\" >> \"$(dirname \"$0\")/asked\"; echo '2.1.112 (Claude Code)'"),
+            ("codex", "echo 'codex-cli 0.999.0'"),
+            ("gemini", "echo broken >&2; exit 3"),
+        ],
+    );
+    let agents = agents(&environment, &path);
+    let names: Vec<&str> = agents.iter().filter_map(|agent| agent["name"].as_str()).collect();
+    assert_eq!(names, ["claude", "codex", "gemini", "opencode"]);
+    let claude = named(&agents, "claude");
+    assert_eq!(claude["support"], "tested");
+    assert!(claude["installed"].as_str().unwrap().ends_with("/bin/claude"));
+    assert_eq!(claude["can"]["gate"], "hook");
+    assert_eq!(claude["can"]["pause"], "call");
+    let asked = std::fs::read_to_string(environment.home().join("bin/asked")).unwrap();
+    assert_eq!(asked, "--version\n", "nothing else was asked of it");
+    assert_eq!(named(&agents, "codex")["support"], "newer");
+    assert_eq!(named(&agents, "codex")["can"]["cost"], false);
+    let gemini = named(&agents, "gemini");
+    assert_eq!(gemini["version_problem"], "asked with --version it ends with 3");
+    assert_eq!(gemini["support"], Value::Null);
+    let opencode = named(&agents, "opencode");
+    assert_eq!((&opencode["installed"], &opencode["support"]), (&Value::Null, &Value::Null));
+    assert_eq!(opencode["can"]["steer"], false);
+}
+
+#[test]
+fn a_program_of_a_projects_file_is_not_started_before_the_file_is_trusted() {
+    let environment = TestEnvironment::new();
+    environment.git(&["init", "--quiet"]);
+    environment.write("tool", "#!/bin/sh\ntouch started\necho 1.2.3\n");
+    let tool = environment.folder().join("tool");
+    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+    environment.write(
+        ".drivetrain/agents/mine.toml",
+        "[agent]\nname = \"mine\"\ncommand = [\"./tool\"]\n",
+    );
+    environment.write(".drivetrain/agents/bad.toml", "[agent]\nnam = \"bad\"\n");
+    environment.write(
+        ".drivetrain/agents/claude.toml",
+        "[agent]\nname = \"claude\"\ncommand = [\"./tool\"]\n",
+    );
+    let listed = agents(&environment, "/usr/bin:/bin");
+    let mine = named(&listed, "mine");
+    assert_eq!(mine["source"], "project");
+    assert!(mine["version_problem"].as_str().unwrap().contains("not trusted"), "{mine}");
+    assert_eq!(mine["says_itself"], serde_json::json!(["resume", "fork", "usage", "cost"]));
+    assert!(named(&listed, "bad")["problem"].as_str().unwrap().contains("nam"));
+    assert_eq!(named(&listed, "claude")["source"], "built_in", "a file cannot take its name");
+    assert!(!environment.folder().join("started").exists());
+    environment.trust();
+    let listed = agents(&environment, "/usr/bin:/bin");
+    assert_eq!(named(&listed, "mine")["version"], "1.2.3");
+    assert_eq!(named(&listed, "mine")["support"], "unknown");
+}
+
+#[test]
+fn doctor_names_the_agents_that_are_there_in_short() {
+    let environment = TestEnvironment::new();
+    let path = install(&environment, &[("claude", "echo '2.1.999 (Claude Code)'")]);
+    let output = environment.command(&["doctor", "--json"]).env("PATH", path).output().unwrap();
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let checks = said["checks"].as_array().unwrap();
+    let agents = checks.iter().find(|check| check["name"] == "agents").unwrap();
+    assert_eq!(agents["health"], "less");
+    assert_eq!(agents["found"], "claude 2.1.999 (Claude Code) (newer than tried)");
+}

@@ -1,0 +1,303 @@
+//! Tasks that are dispatched by others. What a child may spend is set aside at its parent before it begins, and what it
+//! spent is charged there; what it may do is never more than what its parent may.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::event::EventKind;
+use crate::id::TaskId;
+use crate::policy::budget::{Budget, Spend};
+use crate::policy::permission::{Author, Decide, Question, judge};
+use crate::policy::sandbox::Level;
+use crate::step::Step;
+use crate::task::{Outcome, TaskSpec, Workspace, WorkspaceKind};
+use crate::time::Span;
+use crate::tool::EffectClass;
+
+/// How deep tasks may dispatch tasks: a child of a child of a child dispatches nobody.
+pub const MOST_DEPTH: u32 = 3;
+
+/// How many children a task may have, all of its life.
+pub const MOST_CHILDREN: usize = 32;
+
+/// That a task was dispatched, and by whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dispatch {
+    /// The task that it is counted to; nothing if a person's own program dispatched it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<TaskId>,
+    /// How many dispatches it is away from a task that a person started, from 1.
+    pub depth: u32,
+    /// What its dispatcher calls this one dispatch: the same key is the same task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// A child, as its parent knows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Child {
+    /// What it is to achieve.
+    pub goal: String,
+    /// What it may spend; set aside until it has ended.
+    pub budget: Budget,
+    /// What it has spent, as far as that was charged here.
+    #[serde(default)]
+    pub charged: Charge,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Outcome>,
+}
+
+/// What a child spent that counts at its parent.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Charge {
+    /// US dollars.
+    pub usd: f64,
+    /// Model tokens.
+    pub tokens: u64,
+    /// Answers of models whose cost nobody knows.
+    #[serde(default)]
+    pub unpriced: u64,
+}
+
+/// A child that is about to be made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChildOrder {
+    /// Its id.
+    pub child: TaskId,
+    /// What it is to achieve.
+    pub goal: String,
+    /// What it may spend.
+    pub budget: Budget,
+    /// How deep it is.
+    pub depth: u32,
+}
+
+/// What became of a child.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChildReport {
+    /// The child.
+    pub child: TaskId,
+    /// All that it has spent so far.
+    pub charge: Charge,
+    /// How it ended; nothing while it goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Outcome>,
+}
+
+impl Charge {
+    /// What of a task's spend is charged.
+    pub fn of(spend: &Spend) -> Charge {
+        Charge { usd: spend.usd, tokens: spend.tokens, unpriced: spend.unpriced }
+    }
+
+    /// What came on top since; what shrank counts as nothing.
+    fn since(&self, before: &Charge) -> Charge {
+        Charge {
+            usd: (self.usd - before.usd).max(0.0),
+            tokens: self.tokens.saturating_sub(before.tokens),
+            unpriced: self.unpriced.saturating_sub(before.unpriced),
+        }
+    }
+}
+
+/// What is spent together with what is set aside for children that have not ended.
+pub fn committed(spend: &Spend, children: &BTreeMap<TaskId, Child>) -> Spend {
+    let mut spend = spend.clone();
+    for child in children.values().filter(|child| child.ended.is_none()) {
+        if let Some(usd) = child.budget.max_usd {
+            spend.usd += (usd - child.charged.usd).max(0.0);
+        }
+        if let Some(tokens) = child.budget.max_tokens {
+            let left = tokens.saturating_sub(child.charged.tokens);
+            spend.tokens = spend.tokens.saturating_add(left);
+        }
+    }
+    spend
+}
+
+/// What a child may spend: what it wants, and at most what is left. The error says what there is nothing left of.
+pub fn allot(budget: &Budget, committed: &Spend, wish: &Budget) -> Result<Budget, String> {
+    let mut allotted = wish.clone();
+    if let Some(limit) = budget.max_usd {
+        let left = limit - committed.usd;
+        if committed.unpriced > 0 {
+            return Err("max_usd: answers whose price nobody knows were paid from it, so nothing of it can be given on".to_owned());
+        }
+        if left <= 0.0 {
+            return Err(format!("max_usd = {limit}: nothing is left of it for another task"));
+        }
+        allotted.max_usd = Some(wish.max_usd.map_or(left, |usd| usd.min(left)));
+    }
+    if let Some(limit) = budget.max_tokens {
+        let left = limit.saturating_sub(committed.tokens);
+        if left == 0 {
+            return Err(format!("max_tokens = {limit}: nothing is left of it for another task"));
+        }
+        allotted.max_tokens = Some(wish.max_tokens.map_or(left, |tokens| tokens.min(left)));
+    }
+    if let Some(limit) = budget.max_time {
+        let left = limit.0.saturating_sub(committed.millis);
+        if left == 0 {
+            return Err(format!("max_time = {limit}: nothing is left of it for another task"));
+        }
+        allotted.max_time = Some(Span(wish.max_time.map_or(left, |span| span.0.min(left))));
+    }
+    Ok(allotted)
+}
+
+/// Makes a child's permissions no wider than its parent's. The error says what it would have needed.
+pub fn narrow(
+    child: &mut TaskSpec,
+    parent: &TaskSpec,
+    workspace: Option<&Workspace>,
+) -> Result<(), String> {
+    let places = [Some(parent.folder.as_str()), workspace.and_then(|place| place.path.as_deref())];
+    if !places.into_iter().flatten().any(|place| is_below(&child.folder, place)) {
+        return Err(format!(
+            "{} is outside of what the task that dispatches works in ({})",
+            child.folder, parent.folder
+        ));
+    }
+    let in_place = workspace.is_some_and(|place| place.kind == WorkspaceKind::InPlace);
+    if child.workspace.kind == Some(WorkspaceKind::InPlace) && !in_place {
+        return Err(
+            "a task in a worktree dispatches none that works in the folder itself".to_owned()
+        );
+    }
+    let profile = match (parent.policy.profile, child.policy.profile) {
+        (Some(theirs), Some(own)) => Some(theirs.stricter(own)),
+        (theirs, _) => theirs,
+    };
+    child.policy = parent.policy.clone();
+    child.policy.profile = profile;
+    child.sandbox = parent.sandbox.clone();
+    child.servers.retain(|server| parent.servers.contains(server));
+    child.workspace.protect_framework |= parent.workspace.protect_framework;
+    for path in &parent.workspace.protect {
+        if !child.workspace.protect.contains(path) {
+            child.workspace.protect.push(path.clone());
+        }
+    }
+    Ok(())
+}
+
+/// Checks run without being asked about, so one that a dispatcher wrote must be one that the child could run anyway.
+pub fn may_check(child: &TaskSpec, command: &str) -> Result<(), String> {
+    let input = json!({ "command": command });
+    let judged = judge(
+        &child.policy,
+        &Question {
+            tool: "shell",
+            input: &input,
+            class: EffectClass::Unsafe,
+            author: Author::Worker,
+            driver: &child.driver.name,
+            attended: true,
+            workspace: Some(&child.folder),
+            sandboxed: child.sandbox.level != Level::Off,
+        },
+    );
+    if judged.decide == Decide::Allow {
+        return Ok(());
+    }
+    let why = if judged.reason.is_empty() { String::new() } else { format!(": {}", judged.reason) };
+    Err(format!("the check {command:?} is not allowed by {}{why}", judged.by))
+}
+
+fn is_below(path: &str, place: &str) -> bool {
+    let rest = path.strip_prefix(place.trim_end_matches('/'));
+    let climbs = path.split('/').any(|part| part == "..");
+    !climbs && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl Step<'_> {
+    pub(crate) fn on_dispatch(&mut self, order: ChildOrder) {
+        if self.is_finished() {
+            return self.reject(self.ended());
+        }
+        let data = &self.state.data;
+        let depth = data.spec.dispatch.as_ref().map_or(0, |dispatch| dispatch.depth) + 1;
+        if depth > MOST_DEPTH {
+            return self.reject(format!(
+                "tasks dispatch tasks {MOST_DEPTH} deep, and this one is at the end of that"
+            ));
+        }
+        if order.depth != depth {
+            return self
+                .reject(format!("a child of this task is at depth {depth}, got {}", order.depth));
+        }
+        if data.children.contains_key(&order.child) {
+            return self.reject(format!("the child {} is there already", order.child));
+        }
+        if data.children.len() >= MOST_CHILDREN {
+            return self.reject(format!("a task dispatches at most {MOST_CHILDREN} others"));
+        }
+        match allot(&data.budget, &data.committed(), &order.budget) {
+            Err(reason) => return self.reject(reason),
+            Ok(allotted) if allotted != order.budget => {
+                return self.reject("the child would get more than what is left");
+            }
+            Ok(_) => {}
+        }
+        let ChildOrder { child, goal, budget, .. } = order;
+        let made = Child { goal: goal.clone(), budget, charged: Charge::default(), ended: None };
+        self.state.data.children.insert(child.clone(), made);
+        self.event(|| EventKind::ChildDispatched { child, goal });
+    }
+
+    pub(crate) fn on_child_report(&mut self, report: ChildReport) {
+        let ChildReport { child, charge, ended } = report;
+        let Some(known) = self.state.data.children.get_mut(&child) else {
+            return self.reject(format!("{child} is no child of this task"));
+        };
+        if known.ended.is_some() && known.ended == ended && known.charged == charge {
+            return;
+        }
+        if !charge.usd.is_finite() {
+            return self.reject("what a child spent must be a number");
+        }
+        let more = charge.since(&known.charged);
+        known.charged = charge;
+        known.ended = ended;
+        let spend = &mut self.state.data.spend;
+        spend.usd += more.usd;
+        spend.tokens = spend.tokens.saturating_add(more.tokens);
+        spend.unpriced = spend.unpriced.saturating_add(more.unpriced);
+        self.event(|| EventKind::ChildReported {
+            child,
+            outcome: ended,
+            usd: charge.usd,
+            tokens: charge.tokens,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_gets_what_it_wants_and_at_most_what_is_left() {
+        let budget = |usd: Option<f64>| Budget { max_usd: usd, ..Budget::default() };
+        let spent = |usd: f64| Spend { usd, ..Spend::default() };
+        let given = |limit, usd, wish| {
+            allot(&budget(limit), &spent(usd), &budget(wish)).map(|got| got.max_usd)
+        };
+        assert_eq!(given(Some(5.0), 1.0, Some(2.0)), Ok(Some(2.0)));
+        assert_eq!(given(Some(5.0), 1.0, Some(9.0)), Ok(Some(4.0)));
+        assert_eq!(given(Some(5.0), 1.0, None), Ok(Some(4.0)));
+        assert_eq!(given(None, 1.0, Some(2.0)), Ok(Some(2.0)));
+        assert!(given(Some(5.0), 5.0, Some(0.1)).unwrap_err().contains("nothing is left"));
+        let unknown = Spend { unpriced: 1, ..Spend::default() };
+        assert!(allot(&budget(Some(5.0)), &unknown, &budget(None)).is_err());
+    }
+
+    #[test]
+    fn a_place_is_below_another_by_whole_names_only() {
+        assert!(is_below("/p", "/p") && is_below("/p/a", "/p") && is_below("/p/a", "/p/"));
+        assert!(!is_below("/pq", "/p") && !is_below("/", "/p") && !is_below("/p/../q", "/p"));
+    }
+}

@@ -1,0 +1,150 @@
+//! Which agents there are here: those that need no file and those of files, where each is installed, and what it says of
+//! its version. Nothing but `--version` is asked, within a time limit, and only of programs that the user named or trusts.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use machine::agent::{AgentAbilities, AgentProgram, AgentSupport};
+use wire::agent::table::{self, KnownAgent};
+
+use crate::library::Library;
+use crate::process::{Cancel, ProcessSpec, Streams, find_program, run};
+
+/// How long a program may take to say its version.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How much of what it says is kept, in characters.
+const SAID: usize = 100;
+
+/// One agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Where it comes from.
+    pub source: Source,
+    /// How it is started; what is wrong with its file otherwise.
+    pub program: Result<AgentProgram, String>,
+    /// Where its program is, if it is anywhere.
+    pub installed: Option<PathBuf>,
+    /// What it says of its version; the reason why nothing is known otherwise.
+    pub version: Result<String, String>,
+    /// What was tried of it.
+    pub known: Option<&'static KnownAgent>,
+}
+
+/// Where an agent comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// It needs no file.
+    BuiltIn,
+    /// A file of the user's own.
+    User(PathBuf),
+    /// A file of the project.
+    Project(PathBuf),
+}
+
+impl Listed {
+    /// Whether its version was tried; nothing if there is no version.
+    pub fn support(&self) -> Option<AgentSupport> {
+        let version = self.version.as_ref().ok()?;
+        Some(self.known.map_or(AgentSupport::Unknown, |known| known.support(version)))
+    }
+
+    /// What can be done with it, less where its own file takes something away.
+    pub fn can(&self) -> Option<AgentAbilities> {
+        let program = self.program.as_ref().ok()?;
+        let own = program.can();
+        let version = self.version.as_deref().unwrap_or_default();
+        Some(match self.known {
+            Some(known) => {
+                AgentAbilities { gate: own.gate, pause: own.pause, ..known.release(version).can }
+            }
+            None => own,
+        })
+    }
+
+    /// What its version lacks, one sentence each.
+    pub fn limits(&self) -> &'static [&'static str] {
+        let version = self.version.as_deref().unwrap_or_default();
+        self.known.map_or(&[], |known| known.release(version).limits)
+    }
+
+    /// The cells of [`Listed::can`] that only the running agent knows.
+    pub fn says_itself(&self) -> &'static [&'static str] {
+        match &self.program {
+            Ok(program) if self.known.is_none() => program.protocol.says_itself(),
+            _ => &[],
+        }
+    }
+}
+
+/// Every agent that a folder knows: those that need no file first.
+pub fn list(library: &Library) -> Vec<Listed> {
+    let mut listed: Vec<(Listed, bool)> = AgentProgram::BUILT_IN
+        .iter()
+        .filter_map(|name| Some((built_in(AgentProgram::built_in(name)?), true)))
+        .collect();
+    for found in library.agents() {
+        // Such a file counts for nothing: the name is taken.
+        if AgentProgram::built_in(&found.name).is_some() {
+            continue;
+        }
+        let (own, trusted) = library.standing(&found.path);
+        let source = if own { Source::User(found.path) } else { Source::Project(found.path) };
+        let program = library.agent(&found.name).map_err(|error| error.to_string());
+        let agent = Listed {
+            name: found.name,
+            source,
+            installed: program.as_ref().ok().and_then(place),
+            program,
+            version: Err("not asked: the project's file is not trusted".to_owned()),
+            known: None,
+        };
+        listed.push((agent, own || trusted));
+    }
+    // Some take a second each.
+    std::thread::scope(|scope| {
+        for (agent, may_start) in &mut listed {
+            if *may_start || agent.installed.is_none() {
+                scope.spawn(move || agent.version = version(agent));
+            }
+        }
+    });
+    listed.into_iter().map(|(agent, _)| agent).collect()
+}
+
+fn built_in(program: AgentProgram) -> Listed {
+    Listed {
+        name: program.name.clone(),
+        source: Source::BuiltIn,
+        installed: place(&program),
+        known: table::program(&program.name),
+        program: Ok(program),
+        version: Err(String::new()),
+    }
+}
+
+fn place(program: &AgentProgram) -> Option<PathBuf> {
+    find_program(OsStr::new(program.command.first()?), None)
+}
+
+/// What a program says of its version.
+fn version(agent: &Listed) -> Result<String, String> {
+    let Some(program) = &agent.installed else { return Err("not installed".to_owned()) };
+    let mut spec = ProcessSpec::new([program.as_os_str(), OsStr::new("--version")]);
+    spec.timeout = Some(PATIENCE);
+    spec.streams = Streams::Separate;
+    let ended = run(spec, &Cancel::new()).map_err(|error| error.to_string())?;
+    if ended.timed_out {
+        return Err(format!("it did not say within {} s", PATIENCE.as_secs()));
+    }
+    let said = ended.stdout.text();
+    let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    match ended.exit {
+        Some(0) if !first.is_empty() => Ok(first.chars().take(SAID).collect()),
+        Some(0) => Err("it says nothing when asked with --version".to_owned()),
+        Some(code) => Err(format!("asked with --version it ends with {code}")),
+        None => Err("it was killed when asked with --version".to_owned()),
+    }
+}

@@ -1,0 +1,30 @@
+//! A process of this very program that goes on when this one ends: it drives a task that is journaled already, so
+//! whatever becomes of either process, nothing is lost.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Starts this program with these arguments, in a process group of its own and without a terminal. What it has to say of
+/// errors goes to the end of `log`.
+pub fn start_detached(arguments: &[&str], folder: &Path, log: &Path) -> io::Result<u32> {
+    let errors: File = OpenOptions::new().create(true).append(true).mode(0o600).open(log)?;
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(errors)
+        .process_group(0)
+        .spawn()?;
+    let id = child.id();
+    // Somebody has to take note of its end while this process lives.
+    let waits = move || {
+        let _ = child.wait();
+    };
+    std::thread::Builder::new().name("detached".to_owned()).spawn(waits)?;
+    Ok(id)
+}

@@ -1,0 +1,161 @@
+//! A server of tools on standard input and output: reads lines, answers what needs no work at once, and performs each
+//! call on a thread of its own. A call that is withdrawn is told so and not answered.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use machine::tool::ToolResult;
+use serde_json::Value;
+use wire::gate::{Frames, Reaction, RequestId, Session, Toolbox};
+
+use crate::process::Cancel;
+
+pub use wire::tasks;
+
+/// Calls at once; more are refused.
+const MOST_CALLS: usize = 32;
+/// How long calls may take to end once nobody waits for their answers.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// A call to be performed.
+#[derive(Debug)]
+pub struct ServedCall {
+    /// The tool.
+    pub tool: String,
+    /// Its parameters.
+    pub input: Value,
+    /// Triggered when nobody wants the answer any more.
+    pub cancel: Cancel,
+    /// Who is told how far it is; nobody if nothing was asked for.
+    progress: Option<(RequestId, Output)>,
+    steps: u64,
+}
+
+impl ServedCall {
+    /// Tells how far it is.
+    pub fn progress(&mut self, message: &str) {
+        self.steps += 1;
+        if let Some((token, output)) = &self.progress {
+            output.line(&wire::tasks::progress(token, self.steps, message));
+        }
+    }
+}
+
+/// Where lines are written, one at a time.
+#[derive(Clone)]
+struct Output(Arc<Mutex<Box<dyn Write + Send>>>);
+
+impl std::fmt::Debug for Output {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Output")
+    }
+}
+
+impl Output {
+    fn line(&self, line: &str) {
+        let mut out = lock(&self.0);
+        // Whoever asked may be gone: what it asked for was done.
+        let _ = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush());
+    }
+}
+
+/// Calls under way.
+type Open = Arc<Mutex<BTreeMap<RequestId, Cancel>>>;
+
+/// Serves until the input ends, or nothing more of it can be understood. `perform` does the calls.
+pub fn serve(
+    mut input: impl Read,
+    output: Box<dyn Write + Send>,
+    toolbox: &Toolbox,
+    perform: impl Fn(&mut ServedCall) -> ToolResult + Send + Sync + 'static,
+) -> io::Result<()> {
+    let (output, open, perform) =
+        (Output(Arc::new(Mutex::new(output))), Open::default(), Arc::new(perform));
+    let (mut session, mut frames) = (Session::default(), Frames::default());
+    let mut chunk = vec![0u8; 64 << 10];
+    let mut go_on = true;
+    while go_on {
+        let count = match input.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let pushed = frames.push(&chunk[..count], |line| {
+            if !go_on {
+                return;
+            }
+            match session.take(line, toolbox) {
+                Reaction::Ignore => {}
+                Reaction::Answer(line) => output.line(&line),
+                Reaction::Close(line) => {
+                    line.iter().for_each(|line| output.line(line));
+                    go_on = false;
+                }
+                Reaction::Withdraw(id) => {
+                    if let Some(cancel) = lock(&open).remove(&id) {
+                        cancel.trigger();
+                    }
+                }
+                Reaction::Call { id, tool, input, progress, .. } => {
+                    let progress = progress.map(|token| (token, output.clone()));
+                    let call =
+                        ServedCall { tool, input, cancel: Cancel::new(), progress, steps: 0 };
+                    begin(id, call, &output, &open, &perform);
+                }
+            }
+        });
+        if pushed.is_err() {
+            output.line(&wire::gate::too_long());
+            go_on = false;
+        }
+    }
+    lock(&open).values().for_each(Cancel::trigger);
+    let until = Instant::now() + LAST_WORDS;
+    while !lock(&open).is_empty() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+fn begin(
+    id: RequestId,
+    mut call: ServedCall,
+    output: &Output,
+    open: &Open,
+    perform: &Arc<impl Fn(&mut ServedCall) -> ToolResult + Send + Sync + 'static>,
+) {
+    {
+        let mut calls = lock(open);
+        if calls.len() >= MOST_CALLS || calls.contains_key(&id) {
+            let words = if calls.contains_key(&id) {
+                "a call with this id is under way".to_owned()
+            } else {
+                format!("{MOST_CALLS} calls are under way already")
+            };
+            return output.line(&wire::gate::refused(&id, &words));
+        }
+        calls.insert(id.clone(), call.cancel.clone());
+    }
+    let (perform, out, calls) = (Arc::clone(perform), output.clone(), Arc::clone(open));
+    let number = id.clone();
+    let spawned = std::thread::Builder::new().name("call".to_owned()).spawn(move || {
+        let result = perform(&mut call);
+        // One that was withdrawn is not there any more, and not answered.
+        if !call.cancel.is_triggered() {
+            out.line(&wire::gate::result(&number, &result));
+        }
+        lock(&calls).remove(&number);
+    });
+    if spawned.is_err() {
+        lock(open).remove(&id);
+        output.line(&wire::gate::refused(&id, "no thread can be started for it"));
+    }
+}
+
+/// What a panic under a lock leaves is whole: each change is one assignment.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
