@@ -56,7 +56,8 @@ pub(crate) fn what_is_asked_is_done_once_another_process_approves(program: &Prog
 }
 
 pub(crate) fn what_a_verdict_says_is_the_next_prompt_and_the_fix_is_verified(program: &Program) {
-    let check = format!("{CHECK} || {{ echo the driver is not greeted; exit 1; }}");
+    // What it prints does not stand in the command itself, which the first prompt names.
+    let check = format!("{CHECK} || {{ echo 'the driver' 'is not greeted'; exit 1; }}");
     let replies = [
         (program.shell)("touch other.txt"),
         says("All done."),
@@ -117,8 +118,7 @@ pub(crate) fn a_word_in_the_middle_of_a_turn_reaches_the_model(program: &Program
 
 pub(crate) fn a_model_that_has_no_time_is_asked_again(program: &Program) {
     for how in ["status = 429\nretry_after = \"1s\"", "status = 500", "error = \"overloaded\""] {
-        // More often than the program itself asks again, fewer than would take long.
-        let replies = [fails(how, 12), (program.edit)(), says("All done.")];
+        let replies = [fails(how, program.tries), (program.edit)(), says("All done.")];
         let stage = Stage::new(program, OPEN, &replies);
         let ran = stage.run(&["--check", CHECK]);
         assert_eq!(ran.code, 0, "{how}: {}", stage.story(&ran));
@@ -161,7 +161,7 @@ pub(crate) fn killed_in_the_middle_it_is_resumed_and_told_to_look_again(program:
     let stage = Stage::new(program, OPEN, &replies);
     let task = stage.start(&["--check", CHECK]);
     stage.until_made("begun.txt");
-    stage.kill_agent(program);
+    stage.kill_agent();
     let ran = stage.ended(task);
     assert_eq!(ran.code, 0, "{}", stage.story(&ran));
     let ends = stage.events("agent_ended");
@@ -246,8 +246,10 @@ pub(crate) fn done_without_a_deed_is_not_verified(program: &Program) {
     let replies = [fails("text = \"All done.\"\nusage = { input = 1, output = 1 }", 9)];
     let stage = Stage::new(program, OPEN, &replies);
     let ran = stage.run(&["--check", "true", "--max-turns", "3"]);
-    assert_ne!(ran.code, 0, "{}", stage.story(&ran));
     assert!(!ran.out.contains("verified: "), "{}", ran.out);
+    assert!(ran.out.contains("so nothing is proven"), "{}", stage.story(&ran));
+    let ran = Stage::new(program, OPEN, &replies).run(&["--check", CHECK, "--max-turns", "2"]);
+    assert_ne!(ran.code, 0, "{}", stage.story(&ran));
 }
 
 pub(crate) fn cancelled_in_the_middle_of_a_tool_nothing_is_left(program: &Program) {

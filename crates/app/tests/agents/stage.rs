@@ -63,7 +63,7 @@ impl Stage {
     fn file(&self, program: &Program) -> String {
         let url = self.server.url();
         let quoted = |text: &str| Value::from(text).to_string();
-        let command: Vec<String> = program.command(&url).iter().map(|word| quoted(word)).collect();
+        let command: Vec<String> = program.command().iter().map(|word| quoted(word)).collect();
         let mut variables = (program.variables)(&url);
         variables.push((MARK, self.mark.clone()));
         let variables: Vec<String> =
@@ -110,8 +110,7 @@ impl Stage {
     }
 
     pub(crate) fn worktree(&self) -> PathBuf {
-        let show = self.place.show(&self.place.id());
-        PathBuf::from(show["workspace"].as_str().unwrap_or("/nowhere"))
+        self.place.home().join("worktrees").join(self.place.id())
     }
 
     pub(crate) fn has(&self, file: &str) -> bool {
@@ -178,19 +177,14 @@ impl Stage {
             .collect()
     }
 
-    /// Kills the program itself; what it started is left to whoever looks after it.
-    pub(crate) fn kill_agent(&self, program: &Program) {
-        let own = program.command("").into_iter().rfind(|word| word.contains('/')).unwrap();
-        let found: Vec<u32> = self
-            .agents()
-            .into_iter()
-            .filter(|(_, command)| command.contains(&own) && !command.contains("bwrap"))
-            .map(|(number, _)| number)
-            .collect();
-        assert!(!found.is_empty(), "no process of {own}: {:?}", self.agents());
-        for number in found {
-            let _ = std::process::Command::new("kill").args(["-9", &number.to_string()]).status();
-        }
+    /// Kills the program itself, which is the first that was started inside; what it started is left to whoever looks
+    /// after it. Programs change what they are called, so it is not looked for by its name.
+    pub(crate) fn kill_agent(&self) {
+        let mut inside = self.agents();
+        inside.retain(|(_, command)| !command.contains("bwrap"));
+        let (number, _) = inside.iter().min().unwrap_or_else(|| panic!("{:?}", self.agents()));
+        let kill = std::process::Command::new("kill").args(["-9", &number.to_string()]).status();
+        assert!(kill.unwrap().success());
     }
 
     /// Nothing that the program started runs any more.
