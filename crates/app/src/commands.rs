@@ -1,7 +1,7 @@
 //! The commands, one file each; short ones of the same kind share one.
 
-pub(crate) mod agent;
 pub(crate) mod acp;
+pub(crate) mod agent;
 pub(crate) mod agents;
 pub(crate) mod apply;
 pub(crate) mod approvals;

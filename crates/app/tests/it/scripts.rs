@@ -122,7 +122,8 @@ fn a_workflow_is_drawn() {
     "#);
     place.ok(&["workflow", "graph", "w", "--format", "svg", "--output", "w.svg"]);
     assert!(place.read("w.svg").starts_with("<svg "));
-    let said: serde_json::Value = serde_json::from_str(&place.ok(&["workflow", "graph", "w", "--json"])).unwrap();
+    let said: serde_json::Value =
+        serde_json::from_str(&place.ok(&["workflow", "graph", "w", "--json"])).unwrap();
     assert_eq!(said["outline"]["edges"].as_array().unwrap().len(), 4);
     let ran = place.run(&["workflow", "graph", "nobody"]);
     assert_eq!(ran.code, 2);
