@@ -1,9 +1,13 @@
 //! The command line as data: every command with its help and examples. Nothing is done here.
 
 mod checks;
+mod graph;
+mod import;
 mod queue;
 mod race;
+mod schema;
 mod serve;
+mod shelf;
 
 use std::path::PathBuf;
 
@@ -13,9 +17,15 @@ use machine::policy::budget::Budget;
 use machine::time::Span;
 
 pub(crate) use checks::CheckArgs;
+pub(crate) use graph::{GraphArgs, GraphFormat};
+pub(crate) use import::ImportArgs;
 pub(crate) use queue::{QueueAddArgs, QueueCmd, QueueRunArgs};
 pub(crate) use race::{Named, RaceArgs};
+pub(crate) use schema::SchemaArgs;
 pub(crate) use serve::{AcpArgs, McpArgs};
+pub(crate) use shelf::{
+    AgentCmd, AgentRunArgs, NewArgs, PromptCmd, WorkArgs, WorkflowCmd, WorkflowRunArgs,
+};
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -69,6 +79,8 @@ EXIT CODES of run and resume:
 FILES:
   .drivetrain/policy.toml        what tasks may do without asking
   .drivetrain/workflows/*.toml   workflows by name
+  .drivetrain/prompts/*          texts for models by name: .txt, .md, .toml
+  .drivetrain/agents/*.toml      agents by name
   .drivetrain/drivers/*.toml     drivers that are programs of their own
   .drivetrain/models.toml        providers of models
   .drivetrain/mcp.toml           servers of tools, as .mcp.json; see `drivetrain trust`
@@ -399,6 +411,17 @@ EXAMPLES:
     )]
     Init,
 
+    /// Print the JSON Schema of a kind of file, so that an editor completes and checks it
+    ///
+    /// Without KIND the kinds are listed. The schemas come from the very tables that the readers check files with.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain schema
+  drivetrain schema policy
+  drivetrain schema --all --to .drivetrain/schemas
+      Then begin a file with: #:schema schemas/policy.schema.json")]
+    Schema(SchemaArgs),
+
     /// Say what is missing on this machine and how to mend it
     #[command(after_long_help = "EXAMPLES:\n  drivetrain doctor\n  drivetrain doctor --json")]
     Doctor,
@@ -434,6 +457,54 @@ EXAMPLES:
         drivetrain policy test"
     )]
     Policy(PolicyCmd),
+
+    /// Workflows as files: list, read, check, run and begin them
+    ///
+    /// A workflow is steps or states in a file: .drivetrain/workflows in the project, the same in your own folder, then
+    /// those that come with drivetrain. The nearest is taken; a project's file takes the place of another only once it
+    /// is trusted.
+    #[command(
+        subcommand,
+        after_long_help = "EXAMPLES:\n  drivetrain workflow list\n  drivetrain workflow show validate-fix\n  \
+        drivetrain workflow run fix-issue --input issue=41\n  drivetrain workflow check"
+    )]
+    Workflow(WorkflowCmd),
+
+    /// Prompts as files: list, read, check and begin them
+    ///
+    /// A prompt is a text for a model, with places that are filled in: .drivetrain/prompts, .txt, .md or .toml. Workflows and
+    /// agents refer to it as @prompts/NAME.
+    #[command(
+        subcommand,
+        after_long_help = "EXAMPLES:\n  drivetrain prompt list\n  drivetrain prompt show terse\n  \
+        drivetrain prompt new house-rules"
+    )]
+    Prompt(PromptCmd),
+
+    /// Agents as files: list, read, check, run and begin them
+    ///
+    /// An agent is a program that speaks the Agent Client Protocol, or is made of parts: a workflow or a model, with a
+    /// prompt, tools and what it is held to. In .drivetrain/agents; claude, codex, gemini and opencode need no file.
+    #[command(
+        subcommand,
+        after_long_help = "EXAMPLES:\n  drivetrain agent list\n  drivetrain agent new careful\n  \
+        drivetrain agent run careful 'mend the parser' --check 'cargo test'"
+    )]
+    Agent(AgentCmd),
+
+    /// Turn files of other programs into prompts and workflows
+    ///
+    /// A goose recipe becomes prompts and a workflow with its inputs and checks; a Claude Code command or a skill becomes
+    /// a prompt; a WORKFLOW.md becomes a prompt and a workflow with an agent. What cannot be carried is said line by line.
+    /// Nothing is run, nothing is written over, and no program or server is taken over from such a file.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain import recipe.yaml
+  drivetrain import .claude/commands/fix-issue.md
+  drivetrain import .claude/skills/pdf/SKILL.md --to ~/.config/drivetrain
+      For all projects of yours
+  drivetrain import WORKFLOW.md --json | jq .not_carried")]
+    Import(ImportArgs),
 
     /// Check, mend or export the journal
     #[command(
@@ -548,6 +619,29 @@ EXAMPLES:
   drivetrain fake model script.toml --port 8089
   curl -s http://127.0.0.1:8089/requests | jq '.requests[].body.messages'")]
     Model(FakeModelArgs),
+    /// Play a scripted coding agent on standard input and output, in the words of Claude Code
+    ///
+    /// For tests of what becomes of a task when its agent misbehaves: name it as the command of an agent's file with
+    /// protocol = "claude". SCRIPT has one step a line: a line of JSON is said as it is; others are exit N, signal N,
+    /// sleep SECONDS, ask COMMAND, run COMMAND, stderr 1GB, close stdout, deaf and more (docs/agents.md). A line
+    /// "next prompt" begins what follows the next prompt, "resumed" what a process plays that was resumed.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain fake agent steps.txt --version
+  printf '[agent]\\nname = \"odd\"\\nprotocol = \"claude\"\\ncommand = [\"drivetrain\", \"fake\", \"agent\", \"/tmp/steps.txt\"]\\n' > .drivetrain/agents/odd.toml")]
+    Agent(FakeAgentArgs),
+}
+
+/// Arguments of `fake agent`.
+#[derive(Debug, Args)]
+pub(crate) struct FakeAgentArgs {
+    /// The script
+    #[arg(value_name = "SCRIPT")]
+    pub(crate) script: PathBuf,
+
+    /// What a coding agent is started with; --version and --resume are heeded
+    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<String>,
 }
 
 /// Arguments of `fake model`.
@@ -728,6 +822,14 @@ pub(crate) struct RunArgs {
     /// Let this coding agent work: claude, codex, gemini, opencode or one of your own; --model is then its model
     #[arg(long, value_name = "NAME", conflicts_with_all = ["workflow", "driver"])]
     pub(crate) agent: Option<String>,
+
+    /// Ask the agent's models in its place, so that it never has the key; usual where it uses one
+    #[arg(long, requires = "agent", overrides_with = "no_gateway")]
+    pub(crate) gateway: bool,
+
+    /// Give the agent its key and let it ask its models by itself
+    #[arg(long, requires = "agent", overrides_with = "gateway")]
+    pub(crate) no_gateway: bool,
 
     #[command(flatten)]
     pub(crate) check: CheckArgs,

@@ -3,6 +3,7 @@
 
 pub mod ability;
 mod program;
+mod walls;
 
 pub use ability::{AgentAbilities, GateDepth, PausePoint};
 pub use program::AgentQuirks;
@@ -57,6 +58,9 @@ pub struct AgentProgram {
     /// How long it may be silent while it is at work; ten minutes if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<Span>,
+    /// Whether its models are asked in its place; if absent, wherever it uses a key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<bool>,
 }
 
 /// What an agent's program speaks.
@@ -137,6 +141,25 @@ pub enum AgentNews {
         usage: Usage,
         /// Dollars, where the agent counts them itself.
         usd: Option<f64>,
+        /// Its models were asked through the gateway, which counted them as well.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        metered: bool,
+    },
+    /// It would ask a model, through the gateway. Nothing is sent before the answer, [`crate::effect::Effect::LetAsk`].
+    WouldAsk {
+        /// The number of the request, another one for each.
+        request: u64,
+        /// The size of its body, in bytes.
+        bytes: u64,
+    },
+    /// What a request through the gateway counts for.
+    Passed {
+        /// The number of the request.
+        request: u64,
+        /// The model, as the agent named it.
+        model: String,
+        /// Tokens, and money where the price is known.
+        usage: Usage,
     },
 }
 
@@ -224,6 +247,13 @@ pub enum AgentEvent {
         order: String,
         /// Why, as the agent says.
         reason: String,
+    },
+    /// It broke the rules of its protocol in a way that cannot be passed over: nothing that it says counts from here on.
+    Broke {
+        /// How.
+        fault: AgentFault,
+        /// What was heard, for a person.
+        why: String,
     },
     /// It said something that nobody knows. Kept and counted, never acted on.
     Unknown {
@@ -352,8 +382,48 @@ pub enum AgentEnd {
     },
     /// The conversation that was to be resumed is not there.
     NoSession,
-    /// Something else went wrong.
+    /// Something else went wrong, as the agent itself says.
     Failed,
+    /// Its program broke off or broke the rules: nothing that it said is an end.
+    Broken(AgentFault),
+}
+
+/// How an agent's program can break a turn. What a person is told beside it is the turn's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentFault {
+    /// It ended by itself.
+    Exit,
+    /// A signal ended it.
+    Killed,
+    /// It said nothing for too long, did not read what it was told, or did not end when it should have.
+    Timeout,
+    /// What it said is not in the form of its protocol.
+    Malformed,
+    /// It said more than anybody listens to.
+    TooLarge,
+    /// What it said is in the form of its protocol, and not in its order.
+    Protocol,
+    /// Its own gate is not as it was set, or it acted without asking. It is not asked again.
+    Policy,
+    /// The folder that it works in is gone.
+    Workspace,
+}
+
+impl AgentFault {
+    /// In one word, as in the journal.
+    pub fn word(self) -> &'static str {
+        match self {
+            AgentFault::Exit => "exit",
+            AgentFault::Killed => "killed",
+            AgentFault::Timeout => "timeout",
+            AgentFault::Malformed => "malformed",
+            AgentFault::TooLarge => "too_large",
+            AgentFault::Protocol => "protocol",
+            AgentFault::Policy => "policy",
+            AgentFault::Workspace => "workspace",
+        }
+    }
 }
 
 /// What an agent can be told. What an adapter cannot say gives an error that names it.

@@ -184,7 +184,7 @@ impl CauseKind {
     ];
 
     /// The key in a task file.
-    pub fn key(self) -> &'static str {
+    pub const fn key(self) -> &'static str {
         match self {
             CauseKind::VerdictFailed => "verdict_failed",
             CauseKind::ModelFailed => "model_failed",
@@ -201,6 +201,11 @@ impl CauseKind {
             CauseKind::GaveUp => "gave_up",
             CauseKind::NoProgress => "no_progress",
         }
+    }
+
+    /// Whether several of them in a row may count as one.
+    pub const fn is_counted(self) -> bool {
+        matches!(self, CauseKind::ToolErrors | CauseKind::TimedOut | CauseKind::Denied)
     }
 }
 

@@ -14,6 +14,7 @@ pub mod agent;
 pub mod composite;
 pub mod external;
 pub mod llm;
+mod opening;
 pub mod scripted;
 pub mod state_machine;
 pub mod user;
@@ -79,6 +80,9 @@ pub enum Wait {
     Person {
         /// Shown to the person.
         prompt: String,
+        /// When to decide again although nobody answered; the answer is waited for as long as it takes if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
     },
     /// A moment.
     Until {
@@ -222,6 +226,12 @@ pub trait Driver: fmt::Debug + Send {
     /// True if it wants results one by one, and to decide after each while others are under way.
     fn eager(&self) -> bool {
         false
+    }
+
+    /// What it hands over beside the work itself, once it claimed and the claim held.
+    fn outputs(&self, situation: &Situation<'_>) -> Option<Value> {
+        let _ = situation;
+        None
     }
 }
 

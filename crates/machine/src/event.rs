@@ -481,6 +481,9 @@ pub enum EventKind {
         /// Why, for a script; absent if it went well.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cause: Option<Cause>,
+        /// What a workflow hands over, by name; absent if it declares nothing or did not come to its end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outputs: Option<serde_json::Value>,
     },
 }
 

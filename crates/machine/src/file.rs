@@ -6,13 +6,19 @@
 
 pub mod agent;
 pub(crate) mod check;
+pub mod composed;
 mod deciders;
+pub mod import;
+pub mod lookup;
 pub mod mcp;
 pub mod plugin;
 pub mod policy;
 pub mod policy_rule;
+pub mod prompt;
 mod recovery;
+pub mod reference;
 pub mod sandbox;
+pub mod shape;
 mod source;
 pub mod task;
 #[cfg(test)]
@@ -57,6 +63,36 @@ pub struct SourceError {
     pub caret: (usize, usize),
 }
 
+impl SourceError {
+    /// An error at a line and a column, both from 1, as other parsers report them. The word that begins there is meant.
+    pub fn at(
+        file: &str,
+        text: &str,
+        (line, column): (usize, usize),
+        message: String,
+        hint: Option<String>,
+    ) -> SourceError {
+        let breaks = text.match_indices('\n').map(|(at, _)| at + 1);
+        let start = std::iter::once(0).chain(breaks).nth(line.max(1) - 1).unwrap_or(text.len());
+        let rest = text[start..].split('\n').next().unwrap_or_default();
+        let offset = rest.char_indices().nth(column.max(1) - 1).map_or(rest.len(), |(at, _)| at);
+        let word = rest[offset..].find(|c: char| !c.is_alphanumeric() && c != '_');
+        let end = start + offset + word.unwrap_or(rest.len() - offset);
+        source::error_at(file, text, start + offset..end, message, hint)
+    }
+
+    /// An error at a range of bytes.
+    pub fn within(
+        file: &str,
+        text: &str,
+        range: std::ops::Range<usize>,
+        message: String,
+        hint: Option<String>,
+    ) -> SourceError {
+        source::error_at(file, text, range, message, hint)
+    }
+}
+
 impl fmt::Display for SourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let margin = " ".repeat(self.line.to_string().len());
@@ -79,8 +115,19 @@ pub fn decode<'b>(bytes: &'b [u8], file: &str) -> Result<&'b str, Vec<SourceErro
     std::str::from_utf8(bytes).map_err(|error| {
         let good = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
         let end = good.len();
-        vec![source::error_at(file, &good, end..end, "the file is not UTF-8 text".to_owned(), None)]
+        let (message, hint) = ("the file is not UTF-8 text", "save the file as UTF-8");
+        vec![source::error_at(file, &good, end..end, message.to_owned(), Some(hint.to_owned()))]
     })
+}
+
+/// A mistake of a file as a whole, shown at its beginning.
+pub fn whole(file: &str, text: &str, message: String) -> SourceError {
+    source::error_at(file, text, 0..0, message, None)
+}
+
+/// "Did you mean", if one of the known names is near to the given one.
+pub fn suggestion<'c>(given: &str, known: impl Iterator<Item = &'c str>) -> Option<String> {
+    check::suggest(given, known)
 }
 
 /// Control characters and those that reorder text, replaced one for one: a file must not steer a terminal.

@@ -82,6 +82,7 @@ impl Step<'_> {
             spend,
             sandbox,
             cause,
+            outputs: None,
         });
     }
 
@@ -96,6 +97,7 @@ impl Step<'_> {
     fn lose_effects(&mut self) -> (Vec<CallId>, Vec<CallId>) {
         self.state.data.pending.clear();
         self.state.data.unpaid.clear();
+        self.charge_lost_requests();
         self.state.data.tools_open = false;
         self.lose_requests();
         self.forget_deciders();
@@ -338,6 +340,12 @@ impl Step<'_> {
         self.state.data.tools_open = false;
         self.state.data.phase =
             Phase::Finished { outcome, reason: reason.clone(), cause: cause.clone() };
+        let outputs = if matches!(outcome, Outcome::Completed | Outcome::Verified) {
+            let (driver, situation) = self.driver();
+            driver.outputs(&situation)
+        } else {
+            None
+        };
         let (spend, sandbox) = (self.state.data.spend.clone(), self.state.data.spec.sandbox.level);
         self.event(|| EventKind::TaskFinished {
             outcome,
@@ -346,6 +354,7 @@ impl Step<'_> {
             spend,
             sandbox,
             cause,
+            outputs,
         });
     }
 

@@ -216,6 +216,9 @@ pub struct ModelCall {
     pub messages: Conversation,
     /// The tools it may ask for, by name.
     pub tools: Arc<[String]>,
+    /// How freely it may choose its words; the provider's own default if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
     /// Whether it is asked to sum up the conversation, not to go on with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compacts: bool,

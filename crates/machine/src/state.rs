@@ -20,6 +20,7 @@ use crate::id::{CallId, EffectId, TaskId};
 use crate::input::MACHINE_VERSION;
 use crate::policy::budget::{Budget, Spend};
 use crate::policy::call_hash::CallHash;
+use crate::policy::gateway::Ledger;
 use crate::policy::grant::Grant;
 use crate::policy::permission::Judgement;
 use crate::policy::recovery::Course;
@@ -85,6 +86,9 @@ pub struct Data {
     /// The name of the checkpoint that the workspace certainly still equals, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unchanged_since: Option<String>,
+    /// The name of the last checkpoint that was made, whatever became of the workspace since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_kept: Option<String>,
     /// Whether what the open turn may change was kept before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub turn_kept: bool,
@@ -135,12 +139,21 @@ pub struct Data {
     /// Model calls that were stopped and have not reported: what they cost by then is counted all the same.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unpaid: BTreeSet<EffectId>,
+    /// Requests of agents that passed their gateway and whose answers were not counted yet, with their sizes in bytes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub asked: BTreeMap<u64, u64>,
+    /// Money for such requests since the agent last said what it spent.
+    #[serde(default, skip_serializing_if = "Ledger::is_empty")]
+    pub ledger: Ledger,
     /// What people let pass for the rest of the task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
     /// What people denied, for a while.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
+    /// Files that were looked at, if the task's charter asks for that before they are changed.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub looked: BTreeSet<String>,
     /// The time of the last input.
     pub clock: Timestamp,
     /// When the task started.
@@ -490,6 +503,7 @@ impl State {
                 integrated: None,
                 children: BTreeMap::new(),
                 unchanged_since: None,
+                last_kept: None,
                 turn_kept: false,
                 tools: Arc::default(),
                 former_tools: Vec::new(),
@@ -509,8 +523,11 @@ impl State {
                 course: Course::default(),
                 questions: 0,
                 unpaid: BTreeSet::new(),
+                asked: BTreeMap::new(),
+                ledger: Ledger::default(),
                 grants: Vec::new(),
                 denials: Vec::new(),
+                looked: BTreeSet::new(),
                 clock: Timestamp(0),
                 started: Timestamp(0),
                 last_effect: 0,
@@ -593,7 +610,7 @@ impl State {
     /// Everything a person is asked at this moment.
     pub fn asks(&self) -> Vec<Ask> {
         let mut asks: Vec<Ask> = self.data.calls.iter().filter_map(Call::ask).collect();
-        if let Phase::Waiting(Wait::Person { prompt }) = &self.data.phase {
+        if let Phase::Waiting(Wait::Person { prompt, .. }) = &self.data.phase {
             asks.push(Ask::Decision { prompt: prompt.clone() });
         }
         if let Phase::Escalated { cause, reason } = &self.data.phase {
@@ -610,8 +627,19 @@ impl State {
         }
         let unattended = self.data.attachment.as_ref().is_some_and(|by| !by.attended);
         let timed = |pending: &Pending| matches!(pending, Pending::DeciderTimer(_));
-        let waits_for_person =
-            || !self.is_busy() && self.asks_somebody() && !self.data.pending.values().any(timed);
+        // A question with an end that is near is waited for: what follows was declared.
+        let ends_soon = match self.data.phase {
+            Phase::Waiting(Wait::Person { until: Some(at), .. }) => {
+                at.since(self.data.clock) <= LONGEST_SITTING
+            }
+            _ => false,
+        };
+        let waits_for_person = || {
+            !self.is_busy()
+                && self.asks_somebody()
+                && !ends_soon
+                && !self.data.pending.values().any(timed)
+        };
         unattended && (waits_for_person() || self.rests_until(self.data.clock).is_some())
     }
 
@@ -642,8 +670,13 @@ impl State {
 
     /// Whether effects are outstanding that will make the task move.
     fn is_busy(&self) -> bool {
-        let waits =
-            |pending: &Pending| matches!(pending, Pending::Deadline | Pending::DeciderTimer(_));
+        // The end of a person's time is no work either.
+        let asks = matches!(self.data.phase, Phase::Waiting(Wait::Person { .. }));
+        let waits = |pending: &Pending| match pending {
+            Pending::Deadline | Pending::DeciderTimer(_) => true,
+            Pending::Alarm => asks,
+            _ => false,
+        };
         !self.data.pending.values().all(waits)
     }
 

@@ -257,9 +257,14 @@ impl Step<'_> {
 
     fn wait(&mut self, wait: Wait) {
         match &wait {
-            Wait::Person { prompt } => {
-                let prompt = prompt.clone();
+            // The moment has passed: the driver is asked again at once.
+            Wait::Person { until: Some(at), .. } if *at <= self.now => return,
+            Wait::Person { prompt, until } => {
+                let (prompt, until) = (prompt.clone(), *until);
                 self.event(|| EventKind::DecisionAwaited { prompt });
+                if let Some(at) = until {
+                    self.set_alarm(at);
+                }
             }
             Wait::Until { at, reason } if *at > self.now => {
                 let (until, reason) = (*at, reason.clone());
@@ -289,6 +294,7 @@ impl Step<'_> {
         if !matches!(self.state.data.phase, Phase::Waiting(Wait::Person { .. })) {
             return self.reject("nobody asked for a decision: the task does not wait for one");
         }
+        self.stop(|pending| *pending == crate::state::Pending::Alarm);
         self.state.data.phase = Phase::Ready;
         let (driver, situation) = self.driver();
         driver.observe(&situation, &Fact::Told(&line));

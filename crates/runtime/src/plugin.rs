@@ -204,6 +204,9 @@ impl Plugins {
             state: self.state.as_deref(),
             name: question.task,
             gate: door.as_ref().map(|door| door.path()),
+            own: None,
+            gateway: None,
+            files: &[],
         };
         spec.containment = program.containment(&Containment::Auto);
         let child = Child::spawn(spec).map_err(|why| why.to_string())?;

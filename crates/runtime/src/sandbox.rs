@@ -59,6 +59,10 @@ pub struct Sandbox {
     pub shared: Vec<(PathBuf, PathBuf)>,
     /// The folder of the socket at which it can ask for calls, if it can; nothing else of this program's state is seen.
     pub gate: Option<PathBuf>,
+    /// A folder of its own that it writes in and finds again at its next start, though it lies in what is hidden.
+    pub own: Option<PathBuf>,
+    /// The folder of the gateway to its models, and the port of its own loopback from which a bridge leads there.
+    pub gateway: Option<(PathBuf, u16)>,
     /// Where it is told which hosts were reached for.
     pub passages: Option<PathBuf>,
     probe: Option<probe::Targets>,
@@ -83,6 +87,12 @@ pub struct Program<'a> {
     pub name: &'a str,
     /// The socket at which it can ask for calls.
     pub gate: Option<&'a Path>,
+    /// A folder of its own that it finds again at its next start.
+    pub own: Option<&'a Path>,
+    /// The folder of the gateway to its models, and the port by which it finds it.
+    pub gateway: Option<(&'a Path, u16)>,
+    /// Where its own files are, if those lie in a hidden place; shown read-only.
+    pub files: &'a [PathBuf],
 }
 
 impl Program<'_> {
@@ -99,8 +109,10 @@ impl Program<'_> {
             workspace: self.workspace.path.as_deref().map(PathBuf::from),
             access: self.access,
             hidden: self.state.map(Path::to_owned).into_iter().collect(),
-            shown: self.folder.map(Path::to_owned).into_iter().collect(),
+            shown: self.folder.into_iter().map(Path::to_owned).chain(self.files.to_vec()).collect(),
             gate: self.gate.and_then(Path::parent).map(Path::to_owned),
+            own: self.own.map(Path::to_owned),
+            gateway: self.gateway.map(|(folder, port)| (folder.to_owned(), port)),
             passages: self
                 .state
                 .map(|state| Home::at(state).passages(&TaskId(self.name.to_owned()))),
@@ -167,6 +179,8 @@ impl Sandbox {
             shown: Vec::new(),
             shared: Vec::new(),
             gate: None,
+            own: None,
+            gateway: None,
             passages: None,
             probe: None,
         }
@@ -227,6 +241,13 @@ impl Sandbox {
                 orders.bridge = Some(opened.descriptor());
                 open.push(opened.descriptor());
                 way = Some(opened);
+            }
+            if let Some((folder, port)) = &self.gateway {
+                let opened = File::open(folder)
+                    .map_err(|error| format!("the gateway cannot be reached: {error}"))?;
+                orders.gateway = Some((opened.as_raw_fd(), *port));
+                open.push(opened.as_raw_fd());
+                texts.push(opened.into());
             }
         } else {
             if self.spec.network != Network::None {

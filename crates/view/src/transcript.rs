@@ -93,7 +93,7 @@ impl Transcript {
                 owner_lost(repeated.len(), in_doubt.len())
             }
             EventKind::WorkspaceOpened { workspace } => {
-                one(Tone::Faint, format!("  works in {}", place(workspace)))
+                one(Tone::Faint, format!("  works in {}{}", place(workspace), gives_up(workspace)))
             }
             EventKind::ToolsOpened { server, tools, problem } => {
                 tools_opened(server, tools.len(), problem.as_deref())
@@ -135,6 +135,7 @@ impl Transcript {
                     Some(AgentEnd::ContextOverflow) => "the agent's conversation is too long",
                     Some(AgentEnd::NoSession) => "the agent's conversation is gone",
                     Some(AgentEnd::Model { .. }) => "the agent's model failed",
+                    Some(AgentEnd::Broken(_)) => "the agent broke off",
                     Some(AgentEnd::Failed | AgentEnd::Done | AgentEnd::Interrupted) => {
                         "the agent's turn failed"
                     }
@@ -505,6 +506,15 @@ pub fn place(workspace: &Workspace) -> String {
             format!("{path} (worktree, branch {})", text::visible(branch))
         }
         (WorkspaceKind::Worktree, None) => format!("{path} (worktree)"),
+    }
+}
+
+/// What a workspace other than a worktree gives up: whoever watches should know it before the work begins.
+fn gives_up(workspace: &Workspace) -> &'static str {
+    match workspace.kind {
+        WorkspaceKind::Worktree => "",
+        WorkspaceKind::InPlace => ": there is no way back, and checks run where the worker works",
+        WorkspaceKind::None => ": no files, and nothing that can be checked",
     }
 }
 

@@ -10,6 +10,7 @@ pub mod codex;
 pub mod lines;
 pub mod opening;
 mod peer;
+pub mod played;
 pub mod table;
 
 use machine::agent::{AgentEvent, AgentOrder, AgentProgram, AgentProtocol};

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a rig that cannot be set up has failed")]
 
 mod acceptance;
+mod agents;
 mod case;
 mod effect;
 mod gate;
@@ -41,7 +42,7 @@ pub(crate) enum Verdict {
 
 /// The kinds of cases that are known, by the name of their file, and who runs one.
 type Runner = fn(&Case, &Rig) -> Verdict;
-const KINDS: [(&str, Runner); 7] = [
+const KINDS: [(&str, Runner); 8] = [
     ("shell", shell::run),
     ("shell-benign", shell::run),
     ("paths", paths::run),
@@ -49,6 +50,7 @@ const KINDS: [(&str, Runner); 7] = [
     ("terminal", terminal::run),
     ("injection", injection::run),
     ("acceptance", acceptance::run),
+    ("agent-cli", agents::run),
 ];
 
 fn main() -> ExitCode {

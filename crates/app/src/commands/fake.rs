@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use view::{Line, text};
 
-use crate::args::FakeModelArgs;
+use crate::args::{FakeAgentArgs, FakeModelArgs};
 use crate::error::CommandError;
 use crate::output;
 
@@ -33,4 +33,11 @@ pub(crate) fn model(args: &FakeModelArgs, json: bool) -> Result<u8, CommandError
     }
     signals.forever().next();
     Ok(0)
+}
+
+/// Plays a scripted agent until the script ends it, or whoever drives it does.
+pub(crate) fn agent(args: &FakeAgentArgs) -> Result<u8, CommandError> {
+    fake::agent::play(&args.script, &args.arguments).map_err(|error| {
+        CommandError::environment(format!("cannot play {}: {error}", args.script.display()))
+    })
 }

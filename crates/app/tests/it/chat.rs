@@ -54,7 +54,7 @@ fn each_line_of_a_pipe_is_said_once_the_model_waits() {
     insta::assert_snapshot!(place.plain(&ran.out), @r"
     task ID: hello
       driver llm, no acceptance criteria
-      works in FOLDER (in place)
+      works in FOLDER (in place): there is no way back, and checks run where the worker works
     says: Hello.
       \x1b[2Jtwo
     > is it?

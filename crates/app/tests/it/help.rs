@@ -38,6 +38,7 @@ const COMMANDS: &[&str] = &[
     "fork",
     "worktrees",
     "init",
+    "schema",
     "doctor",
     "sandbox",
     "trust",
@@ -45,6 +46,25 @@ const COMMANDS: &[&str] = &[
     "policy check",
     "policy explain",
     "policy test",
+    "workflow",
+    "workflow list",
+    "workflow show",
+    "workflow check",
+    "workflow run",
+    "workflow graph",
+    "workflow new",
+    "prompt",
+    "prompt list",
+    "prompt show",
+    "prompt check",
+    "prompt new",
+    "agent",
+    "agent list",
+    "agent show",
+    "agent check",
+    "agent run",
+    "agent new",
+    "import",
     "journal",
     "completions",
     "tools",
@@ -110,6 +130,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       sandbox      Try the sandbox by hand, or see what it shows
       trust        Look at the project's files that can act, and say that you trust them
       policy       Say what tasks may do here, and why
+      import       Turn files of other programs into prompts and workflows
       journal      Check, mend or export the journal
       completions  Print a completion script for a shell
       tools        List the tools that steps, people and models can use
@@ -214,6 +235,12 @@ fn every_command_describes_itself_with_an_example() {
           --agent <NAME>
               Let this coding agent work: claude, codex, gemini, opencode or one of your own; --model is
               then its model
+
+          --gateway
+              Ask the agent's models in its place, so that it never has the key; usual where it uses one
+
+          --no-gateway
+              Give the agent its key and let it ask its models by itself
 
           --unattended
               Ask nobody: what a person would have to decide is refused or waits, as the policy says

@@ -18,7 +18,7 @@ fn a_verified_task_ends_with_0_and_says_what_was_checked() {
     insta::assert_snapshot!(environment.plain(&ran.out), @"
     task ID: make the numbers add up
       driver workflow, 1 acceptance criterion
-      works in FOLDER (in place)
+      works in FOLDER (in place): there is no way back, and checks run where the worker works
     c1 s1 (shell: echo 1 >> out.txt)
     c1 ok: s1 (TIME)
     c2 s2 (shell: echo 2 >> out.txt; echo done)
@@ -98,7 +98,7 @@ fn a_failed_step_ends_with_10() {
     insta::assert_snapshot!(environment.plain(&ran.out), @r#"
     task ID: make the numbers add up
       driver workflow, no acceptance criteria
-      works in FOLDER (in place)
+      works in FOLDER (in place): there is no way back, and checks run where the worker works
     c1 s1 (shell: echo oh no; exit 3)
     c1 error, exit 3: s1 (TIME)
       | oh no
@@ -180,7 +180,7 @@ fn a_question_without_anybody_ends_with_13_and_waits_for_its_answer() {
     insta::assert_snapshot!(environment.plain(&ran.out), @"
     task ID: ask
       driver workflow, no acceptance criteria
-      works in no folder
+      works in no folder: no files, and nothing that can be checked
     ? c1 asks: which?
         1) red
         2) blue

@@ -93,7 +93,7 @@ fn a_person_at_a_pipe_decides_line_by_line() {
     insta::assert_snapshot!(environment.plain(&ran.out), @r#"
     task ID: x
       driver user, no acceptance criteria
-      works in FOLDER (in place)
+      works in FOLDER (in place): there is no way back, and checks run where the worker works
     ? What is the next move? Type help for the commands.
     > shell echo hi
     c1 shell: echo hi

@@ -111,6 +111,7 @@ pub fn question(model: &str, work: &Work<'_>, again: bool) -> ModelCall {
         system: Arc::from(system),
         messages: conversation([Message::user(text)]),
         tools: Arc::from([]),
+        temperature: None,
         compacts: false,
         question: 0,
         offers: Arc::default(),

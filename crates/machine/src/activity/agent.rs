@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::agent::{
-    AgentAsk, AgentCall, AgentEnd, AgentMeans, AgentNews, AgentOrder, AgentTurn, CONTINUE,
+    AgentAsk, AgentCall, AgentEnd, AgentFault, AgentMeans, AgentNews, AgentOrder, AgentTurn,
+    CONTINUE,
 };
 use crate::driver::{Action, Consultation, Fact};
 use crate::effect::Effect;
@@ -14,11 +15,16 @@ use crate::event::EventKind;
 use crate::id::{CallId, EffectId};
 use crate::message::{ModelFailure, Retry, Usage};
 use crate::policy::budget::Purchase;
+use crate::policy::gateway::{self, Turn};
 use crate::policy::permission::{Approval, Author};
 use crate::policy::price::dollars;
 use crate::state::{AgentSide, Call, CallStatus, Pending, Phase};
 use crate::step::Step;
 use crate::tool::{EffectClass, Status, ToolResult};
+
+/// The most that anybody's count of dollars comes to: what an agent says of its costs is not believed beyond, and a
+/// sum that has no number could not be written down.
+const MOST_DOLLARS: f64 = 1e12;
 
 /// Questions of an agent that may be open at once.
 const MOST_OPEN: usize = 64;
@@ -66,9 +72,26 @@ impl Step<'_> {
     pub(crate) fn on_agent_said(&mut self, id: EffectId, news: AgentNews) {
         let at_work = self.state.data.pending.get(&id) == Some(&Pending::Agent);
         match news {
-            AgentNews::Spent { usage, usd } => {
-                if at_work || self.state.data.unpaid.contains(&id) {
+            AgentNews::Spent { usage, usd, metered } => {
+                if !at_work && !self.state.data.unpaid.contains(&id) {
+                    self.drop_signal();
+                } else if metered {
+                    let (usd, priced) = self.state.data.ledger.settle(usd);
+                    let spend = &mut self.state.data.spend;
+                    spend.usd += usd;
+                    spend.unpriced = spend.unpriced.saturating_sub(priced);
+                } else {
                     self.pay_agent(usage, usd);
+                }
+            }
+            AgentNews::WouldAsk { request, bytes } => self.on_agent_would_ask(id, request, bytes),
+            // It may outlast its turn, and is paid for all the same; once.
+            AgentNews::Passed { request, usage, .. } => {
+                if self.state.data.asked.remove(&request).is_some() {
+                    if usage.total() > 0 {
+                        self.state.data.ledger.count(usage.nanodollars.map(dollars));
+                    }
+                    self.pay_agent(usage, None);
                 } else {
                     self.drop_signal();
                 }
@@ -114,13 +137,45 @@ impl Step<'_> {
         driver.observe(&situation, &Fact::AgentTook(session.as_deref()));
     }
 
+    /// A request waits at the gateway, whoever it belongs to.
+    fn on_agent_would_ask(&mut self, turn: EffectId, request: u64, bytes: u64) {
+        let data = &mut self.state.data;
+        let under_way = match data.pending.get(&turn) {
+            Some(Pending::Agent) => Turn::UnderWay,
+            _ => Turn::None,
+        };
+        let may = gateway::may_ask(under_way, &data.budget, &data.spend);
+        if may.is_ok() {
+            data.asked.insert(request, bytes);
+        }
+        data.last_effect += 1;
+        let id = EffectId(data.last_effect);
+        self.output.effects.push(Effect::LetAsk { id, turn, request, may });
+    }
+
+    /// Nobody will say what became of requests that were under way: their questions are paid for.
+    pub(crate) fn charge_lost_requests(&mut self) {
+        let data = &mut self.state.data;
+        for bytes in std::mem::take(&mut data.asked).into_values() {
+            data.spend.tokens = data.spend.tokens.saturating_add(gateway::lost(bytes));
+        }
+    }
+
     fn pay_agent(&mut self, usage: Usage, usd: Option<f64>) {
+        let told_later = match &self.state.data.phase {
+            Phase::Consulting { request: Consultation::Agent(call) } => {
+                call.program.protocol.can().cost
+            }
+            _ => false,
+        };
         let spend = &mut self.state.data.spend;
         spend.tokens = spend.tokens.saturating_add(usage.total());
         match (usd, usage.nanodollars) {
-            (Some(usd), _) if usd.is_finite() && usd >= 0.0 => spend.usd += usd,
+            (Some(usd), _) if usd.is_finite() && usd >= 0.0 => {
+                spend.usd = (spend.usd + usd).min(MOST_DOLLARS);
+            }
             (_, Some(cost)) => spend.usd += dollars(cost),
-            _ if usage.total() > 0 => spend.unpriced += 1,
+            _ if usage.total() > 0 && !told_later => spend.unpriced += 1,
             _ => {}
         }
     }
@@ -263,6 +318,11 @@ impl Step<'_> {
         self.note_agent_ended(&ended);
         let (driver, situation) = self.driver();
         driver.observe(&situation, &Fact::AgentEnded(ended.as_ref().map_err(String::as_str)));
+        let is_gone =
+            matches!(&ended, Ok(AgentTurn { end: AgentEnd::Broken(AgentFault::Workspace), .. }));
+        if is_gone && let Some(kept) = self.state.data.last_kept.clone() {
+            self.roll_back(kept);
+        }
     }
 }
 

@@ -122,6 +122,7 @@ impl Step<'_> {
         };
         self.event(|| EventKind::Checkpointed { checkpoint: checkpoint.name.clone() });
         self.state.data.unchanged_since = Some(checkpoint.name.clone());
+        self.state.data.last_kept = Some(checkpoint.name.clone());
         match self.state.data.phase.clone() {
             Phase::KeepingBase => {
                 self.state.data.base = Some(checkpoint);

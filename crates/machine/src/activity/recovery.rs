@@ -2,7 +2,7 @@
 //! survives the process, and no driver can keep it from happening.
 
 use crate::activity::request::digest;
-use crate::agent::{AgentEnd, AgentTurn};
+use crate::agent::{AgentEnd, AgentFault, AgentTurn};
 use crate::cause::{Cause, ModelTrouble, Repetition, Surroundings};
 use crate::driver::{Fact, Note, NoteKind, Retry};
 use crate::event::EventKind;
@@ -245,12 +245,13 @@ impl Step<'_> {
         let model = |failure| Some(Cause::ModelFailed { failure });
         self.state.data.course.trouble = match ended.as_ref().map(|turn| &turn.end) {
             Ok(AgentEnd::Done | AgentEnd::Interrupted) => None,
+            // Nothing is to be tried again: the driver gives up by its own word.
+            Ok(AgentEnd::Broken(AgentFault::Policy)) => None,
             Ok(AgentEnd::Refused) => model(ModelTrouble::Refusal),
             Ok(AgentEnd::ContextOverflow) => model(ModelTrouble::ContextOverflow),
             Ok(AgentEnd::Model { kind, .. }) => model(ModelTrouble::of_kind(kind)),
-            Ok(AgentEnd::NoSession | AgentEnd::Limit | AgentEnd::Failed) | Err(_) => {
-                Some(Cause::WorkerDied)
-            }
+            Ok(AgentEnd::NoSession | AgentEnd::Limit | AgentEnd::Failed | AgentEnd::Broken(_))
+            | Err(_) => Some(Cause::WorkerDied),
         };
     }
 

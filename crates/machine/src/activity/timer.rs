@@ -84,7 +84,9 @@ impl Step<'_> {
                 self.check_claim(summary)
             }
             Phase::RollingBack { to } => self.roll_back(to),
-            Phase::Waiting(Wait::Until { at, .. }) => self.set_alarm(at),
+            Phase::Waiting(Wait::Until { at, .. } | Wait::Person { until: Some(at), .. }) => {
+                self.set_alarm(at);
+            }
             // A judge is asked again by `advance`, which sees that nobody is.
             Phase::New
             | Phase::Ready

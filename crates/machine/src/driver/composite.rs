@@ -56,6 +56,9 @@ where
     F: FnMut(&str, &mut Value) -> Result<(), String>,
 {
     visit(name, config)?;
+    if name == "workflow" {
+        return walk_flow(config, &Value::Null, left, visit);
+    }
     if !is_kind(name) {
         return Ok(());
     }
@@ -90,6 +93,81 @@ where
         visited.map_err(|why| join(&format!("{place}.{key}"), &why))?;
     }
     Ok(())
+}
+
+/// The drivers inside the steps and states of a workflow. `llm` is the table of the workflow around it.
+fn walk_flow<F>(config: &mut Value, llm: &Value, left: usize, visit: &mut F) -> Result<(), String>
+where
+    F: FnMut(&str, &mut Value) -> Result<(), String>,
+{
+    let Some(left) = left.checked_sub(1) else {
+        return Err(format!("drivers may be nested at most {DEPTH} deep"));
+    };
+    let llm = config.get("llm").filter(|own| own.is_object()).unwrap_or(llm).clone();
+    for key in ["steps", "states"] {
+        let Some(Value::Array(steps)) = config.get_mut(key) else { continue };
+        walk_steps(steps, &llm, left, visit).map_err(|why| join_item(key, &why))?;
+    }
+    Ok(())
+}
+
+/// Puts the key of a list before an error that begins with an index.
+fn join_item(key: &str, why: &str) -> String {
+    if why.starts_with('[') { format!("{key}{why}") } else { join(key, why) }
+}
+
+fn walk_steps<F>(steps: &mut [Value], llm: &Value, left: usize, visit: &mut F) -> Result<(), String>
+where
+    F: FnMut(&str, &mut Value) -> Result<(), String>,
+{
+    for (index, step) in steps.iter_mut().enumerate() {
+        walk_step(step, llm, left, visit)
+            .map_err(|why| join_item("", &join(&format!("[{index}]"), &why)))?;
+    }
+    Ok(())
+}
+
+fn walk_step<F>(step: &mut Value, llm: &Value, left: usize, visit: &mut F) -> Result<(), String>
+where
+    F: FnMut(&str, &mut Value) -> Result<(), String>,
+{
+    let Value::Object(fields) = step else { return Ok(()) };
+    if let Some((name, config)) = super::workflow::driver_of(fields, llm) {
+        let mut visited = config.clone();
+        let walked = walk(&name, &mut visited, left, visit);
+        // Only what was looked up is written down; the rest is said by the step's own keys.
+        if visited != config {
+            fields.insert("driver_config".to_owned(), visited);
+        }
+        walked.map_err(|why| join("driver_config", &why))?;
+    }
+    if let Some(choose) = fields.get_mut("choose").filter(|choose| choose.is_object()) {
+        let (name, config) = super::workflow::chooser_of(choose, llm);
+        let mut visited = config.clone();
+        let walked = walk(name, &mut visited, left, visit);
+        if visited != config {
+            choose["driver_config"] = visited;
+        }
+        walked.map_err(|why| join("choose", &why))?;
+    }
+    for key in ["steps", "on_entry", "on_exit"] {
+        if let Some(Value::Array(inner)) = fields.get_mut(key) {
+            walk_steps(inner, llm, left, visit).map_err(|why| join_item(key, &why))?;
+        }
+    }
+    if let Some(Value::Object(branches)) = fields.get_mut("parallel") {
+        for (name, steps) in branches {
+            let Value::Array(steps) = steps else { continue };
+            walk_steps(steps, llm, left, visit)
+                .map_err(|why| join_item(&format!("parallel.{name}"), &why))?;
+        }
+    }
+    match fields.get_mut("workflow") {
+        Some(flow) if flow.is_object() => {
+            walk_flow(flow, llm, left, visit).map_err(|why| join("workflow", &why))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// One kind of composite: its name and how to build it, at its beginning or from what it saved.
@@ -168,7 +246,7 @@ fn join(place: &str, why: &str) -> String {
 
 /// A child as the configuration names it.
 #[derive(Debug)]
-struct Spec {
+pub(super) struct Spec {
     /// Where it stands: `driver` or `drivers[1]`.
     place: String,
     index: u32,
@@ -201,6 +279,11 @@ impl Spec {
                 Err("drivers: missing; expected a list of {driver = NAME, config = {…}}".to_owned())
             }
         }
+    }
+
+    /// The driver of a workflow's step.
+    pub(super) fn of_step(place: String, name: &str, config: Value) -> Spec {
+        Spec { place, index: 0, name: name.to_owned(), config, key: "driver_config" }
     }
 
     fn read(place: String, index: u32, value: &Value) -> Result<Spec, String> {
@@ -241,7 +324,7 @@ impl Spec {
 
 /// A live child with what its parent has to know of it.
 #[derive(Debug)]
-struct Child {
+pub(super) struct Child {
     spec: Arc<Spec>,
     version: u32,
     live: Box<dyn Driver>,
@@ -262,7 +345,7 @@ struct Held {
 /// A child at rest. Its name and configuration are in the parent's.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SavedChild {
+pub(super) struct SavedChild {
     version: u32,
     state: Value,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -276,13 +359,17 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl Child {
-    fn create(spec: Arc<Spec>, registry: &Registry) -> Result<Child, String> {
+    pub(super) fn create(spec: Arc<Spec>, registry: &Registry) -> Result<Child, String> {
         let kind = spec.kind(registry)?;
         let live = kind.create(&spec.config, registry).map_err(|why| spec.wrong(&why))?;
         Ok(Child { version: kind.version(), spec, live, under_way: 0, held: Vec::new() })
     }
 
-    fn load(spec: Arc<Spec>, saved: SavedChild, registry: &Registry) -> Result<Child, String> {
+    pub(super) fn load(
+        spec: Arc<Spec>,
+        saved: SavedChild,
+        registry: &Registry,
+    ) -> Result<Child, String> {
         let kind = spec.kind(registry)?;
         let SavedChild { version, state, under_way, held } = saved;
         if version > kind.version() {
@@ -314,7 +401,7 @@ impl Child {
         }
     }
 
-    fn save(&self) -> SavedChild {
+    pub(super) fn save(&self) -> SavedChild {
         SavedChild {
             version: self.version,
             state: self.live.save(),
@@ -323,12 +410,32 @@ impl Child {
         }
     }
 
+    /// The driver's name.
+    pub(super) fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    /// The driver's configuration.
+    pub(super) fn config(&self) -> &Value {
+        &self.spec.config
+    }
+
+    /// Whether it wants results one by one.
+    pub(super) fn eager(&self) -> bool {
+        self.live.eager()
+    }
+
+    /// Whether actions of it have not ended.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.under_way > 0
+    }
+
     /// Whether it may be asked: nothing of it is under way, or it does not mind.
-    fn ready(&self) -> bool {
+    pub(super) fn ready(&self) -> bool {
         self.under_way == 0 || self.live.eager()
     }
 
-    fn decide(&mut self, situation: &Situation<'_>) -> Decision {
+    pub(super) fn decide(&mut self, situation: &Situation<'_>) -> Decision {
         let path = [situation.path, &[self.spec.index]].concat();
         match self.live.decide(&Situation { path: &path, ..*situation }) {
             Decision::Act(mut actions) => {
@@ -342,7 +449,7 @@ impl Child {
         }
     }
 
-    fn observe(&mut self, situation: &Situation<'_>, fact: &Fact<'_>) {
+    pub(super) fn observe(&mut self, situation: &Situation<'_>, fact: &Fact<'_>) {
         let path = [situation.path, &[self.spec.index]].concat();
         let situation = Situation { path: &path, ..*situation };
         let Fact::Result { call, action, result } = fact else {
@@ -363,7 +470,7 @@ impl Child {
     }
 
     /// An action ended that nobody waits for any more.
-    fn straggler(&mut self) {
+    pub(super) fn straggler(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
     }
 }

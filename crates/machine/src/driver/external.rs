@@ -206,7 +206,7 @@ impl Answer {
                 Next::Wait(Wait::Until { at, reason })
             }
             Answer::Wait { prompt, .. } => {
-                Next::Wait(Wait::Person { prompt: prompt.unwrap_or_default() })
+                Next::Wait(Wait::Person { prompt: prompt.unwrap_or_default(), until: None })
             }
             Answer::Claim { summary } => Next::Claim { summary },
             Answer::GiveUp { reason, stuck } => Next::GiveUp { reason, stuck },

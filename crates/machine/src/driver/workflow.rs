@@ -1,14 +1,23 @@
-//! The driver `workflow`: steps in a row, one tool call a turn, with a declared answer to each failure.
+//! The driver `workflow`: steps in a row or states with transitions, as a file wrote them down.
 //!
-//! Its configuration is `{"name", "steps": [{"name", "tool", "parameters", "timeout", "on_error",
-//! "max_retries", "on_exhausted"}], "max_steps"}`, as [`crate::file::workflow`] makes it. After the last step
-//! it claims. A failed verdict ends it: a row of steps has no means to repair anything.
+//! Its configuration is what [`crate::file::workflow`] makes of a `[workflow]`: `{"name", "steps" or "states", "inputs",
+//! "given", "outputs", "llm", "facts", "max_steps", …}`, with every reference replaced by what it names. [`definition`]
+//! holds it once it is read, [`frame`] the place in it, and [`run`] moves from one place to the next. After the last step
+//! it claims. A failed verdict ends it: what it does was decided when it was written.
 //!
-//! Whatever fails, it ends: every retry and every goto is counted, and what it remembers is a place and
-//! those counters, however many steps there are.
+//! Whatever fails, it ends: every retry, goto and transition is counted. What it remembers is a place, those counters,
+//! and the results that something in it mentions.
 
 pub(crate) mod call;
+mod child;
 mod definition;
+mod frame;
+mod names;
+pub(crate) mod read;
+mod result;
+mod run;
+mod schema;
+mod scope;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -18,15 +27,20 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Decision, Driver, DriverKind, Fact, Registry, Situation};
+use super::{Decision, Driver, DriverKind, Fact, Registry, Situation, Wait};
 use crate::task::CriterionResult;
-use crate::tool::{Status, ToolResult};
+use crate::tool::Status;
 
-use call::{is_put_off, tail};
-pub(crate) use definition::read_steps;
-use definition::{Definition, Escape, OnError};
+use call::tail;
+use child::{SavedStepChild, StepChild};
+use definition::{Body, Definition};
+pub use definition::{Input, InputKind};
+use frame::{Address, Came, FlowFrame, RowFrame, StepFrame};
+pub(crate) use read::{chooser_of, driver_of};
+use run::{Round, Run};
+use scope::World;
 
-/// The kind of driver that runs steps in a row.
+/// The kind of driver that follows a workflow.
 #[derive(Debug)]
 pub struct WorkflowKind;
 
@@ -36,26 +50,55 @@ impl DriverKind for WorkflowKind {
     }
 
     fn version(&self) -> u32 {
-        1
+        2
     }
 
-    fn create(&self, config: &Value, _: &Registry) -> Result<Box<dyn Driver>, String> {
-        let definition = Arc::new(Definition::read(config)?);
-        Ok(Box::new(Workflow { definition, memory: Memory::default() }))
+    fn create(&self, config: &Value, registry: &Registry) -> Result<Box<dyn Driver>, String> {
+        let definition = Arc::new(read::definition(config, false)?);
+        let memory = Memory::new(&definition, false);
+        Ok(Box::new(Workflow {
+            definition,
+            memory,
+            children: BTreeMap::new(),
+            registry: registry.clone(),
+        }))
     }
 
-    fn load(&self, config: &Value, state: &Value, _: &Registry) -> Result<Box<dyn Driver>, String> {
-        let definition = Definition::read(config)?;
-        let memory =
-            Memory::deserialize(state).map_err(|error| format!("saved workflow: {error}"))?;
-        if memory.at > definition.steps.len() {
-            return Err(format!(
-                "saved workflow stands at step {} of {}",
-                memory.at,
-                definition.steps.len()
-            ));
+    fn load(
+        &self,
+        config: &Value,
+        state: &Value,
+        registry: &Registry,
+    ) -> Result<Box<dyn Driver>, String> {
+        let wrong = |error: serde_json::Error| format!("saved workflow: {error}");
+        let mut memory = if state.get("at").is_some() {
+            FirstMemory::deserialize(state).map_err(wrong)?.into()
+        } else {
+            Memory::deserialize(state).map_err(wrong)?
+        };
+        let definition = read::definition(config, memory.plain)?;
+        if !memory.flow.fits(&definition.flow) {
+            return Err(match &definition.flow.body {
+                Body::Row(row) => format!(
+                    "saved workflow stands at step {} of {}",
+                    memory.flow.row.at,
+                    row.steps.len()
+                ),
+                Body::States(_) => {
+                    "saved workflow stands at a state that it does not have".to_owned()
+                }
+            });
         }
-        Ok(Box::new(Workflow { definition: Arc::new(definition), memory }))
+        let mut children = BTreeMap::new();
+        for saved in std::mem::take(&mut memory.children) {
+            children.insert(saved.address.clone(), StepChild::load(saved, registry)?);
+        }
+        Ok(Box::new(Workflow {
+            definition: Arc::new(definition),
+            memory,
+            children,
+            registry: registry.clone(),
+        }))
     }
 }
 
@@ -64,32 +107,105 @@ impl DriverKind for WorkflowKind {
 struct Workflow {
     definition: Arc<Definition>,
     memory: Memory,
+    /// The drivers at work in steps, by the way to them.
+    children: BTreeMap<Address, StepChild>,
+    /// Makes them.
+    registry: Registry,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// All that is remembered between two calls.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 struct Memory {
-    /// The step that is next; the number of steps when all are done.
+    /// The place.
+    flow: FlowFrame,
+    /// Steps that were begun, repeats included.
+    #[serde(skip_serializing_if = "is_default")]
+    carried_out: u64,
+    /// Failures passed over.
+    #[serde(skip_serializing_if = "is_default")]
+    passed_over: u64,
+    /// The number of the last conversation with an agent.
+    #[serde(skip_serializing_if = "is_default")]
+    conversations: u32,
+    /// What came and has not been looked at, by the way to whom it is for.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", with = "pairs")]
+    came: BTreeMap<Address, Came>,
+    /// Whose question was put last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asked: Option<Address>,
+    /// Why it cannot go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end: Option<End>,
+    /// Whether braces mean nothing: it was begun before there were templates.
+    #[serde(skip_serializing_if = "is_default")]
+    plain: bool,
+    /// The drivers at work.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    children: Vec<SavedStepChild>,
+}
+
+/// What version 1 remembered of a row of steps.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FirstMemory {
     at: usize,
-    /// Steps that were carried out, repeats included.
     #[serde(default)]
     carried_out: u64,
-    /// Repeats of the step that is next.
     #[serde(default)]
     retries: u64,
-    /// Times in a row that it was put off.
     #[serde(default)]
     put_off: u32,
-    /// Failures passed over.
     #[serde(default)]
     passed_over: u64,
-    /// How often the goto of each step was taken.
     #[serde(default)]
     gotos: BTreeMap<usize, u64>,
-    /// Why it cannot go on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     end: Option<End>,
+}
+
+impl From<FirstMemory> for Memory {
+    fn from(first: FirstMemory) -> Memory {
+        let FirstMemory { at, carried_out, retries, put_off, passed_over, gotos, end } = first;
+        let stage = frame::Stage::First;
+        let step = StepFrame { stage, retries, put_off, until: None };
+        let row = RowFrame { at, step, gotos, ..RowFrame::default() };
+        let flow = FlowFrame { row, ..FlowFrame::default() };
+        Memory { flow, carried_out, passed_over, end, plain: true, ..Memory::default() }
+    }
+}
+
+impl Memory {
+    fn new(definition: &Definition, plain: bool) -> Memory {
+        let flow = FlowFrame::new(&definition.flow, Value::Null, 0);
+        Memory { flow, plain, ..Memory::default() }
+    }
+}
+
+/// Keys that are lists cannot be keys of a table.
+mod pairs {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Address, Came};
+
+    pub(super) fn serialize<S: Serializer>(
+        map: &BTreeMap<Address, Came>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        map.iter().collect::<Vec<_>>().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<Address, Came>, D::Error> {
+        Ok(Vec::<(Address, Came)>::deserialize(deserializer)?.into_iter().collect())
+    }
 }
 
 /// Why a driver cannot go on.
@@ -138,116 +254,176 @@ impl Driver for Workflow {
         if let Some(end) = &self.memory.end {
             return end.decision();
         }
-        let Some(step) = self.definition.steps.get(self.memory.at) else {
-            return Decision::Claim { summary: self.summary() };
+        let definition = Arc::clone(&self.definition);
+        let Memory { flow, carried_out, passed_over, conversations, came, .. } = &mut self.memory;
+        let mut run = Run {
+            world: world(&definition, situation),
+            situation,
+            registry: &self.registry,
+            carried_out,
+            passed_over,
+            conversations,
+            came,
+            children: &mut self.children,
+            limits: Vec::new(),
+            deadlines: Vec::new(),
+            round: Round::default(),
+            over: None,
         };
-        match self.definition.max_steps {
-            Some(most) if self.memory.carried_out >= most => Decision::GiveUp {
-                reason: format!("max_steps = {most} is reached before step {:?}", step.call.label),
-                stuck: true,
-            },
-            _ => Decision::Act(vec![step.call.action(situation)]),
+        let ended = run.flow(&definition.flow, flow, &definition.inputs, &mut Address::new());
+        let ended = match ended {
+            Some(Ok(())) => Some(
+                run::outputs(run.world, &definition.flow, flow, &definition.inputs)
+                    .map(drop)
+                    .map_err(End::failed),
+            ),
+            other => other,
+        };
+        let Round { actions, busy, question, person, moment } = run.round;
+        let ended = run.over.map(Err).or(ended);
+        self.memory.asked = None;
+        match ended {
+            Some(Ok(())) => return Decision::Claim { summary: self.summary() },
+            Some(Err(end)) => return self.memory.end.insert(end).decision(),
+            None => {}
+        }
+        if !actions.is_empty() {
+            return Decision::Act(actions);
+        }
+        if busy {
+            return Decision::Wait(Wait::Results);
+        }
+        if let Some((address, request)) = question {
+            if let Some(child) = self.children.get_mut(&address) {
+                child.asked();
+            }
+            self.memory.asked = Some(address);
+            return Decision::Consult(request);
+        }
+        if let Some((address, prompt)) = person {
+            self.memory.asked = Some(address);
+            return Decision::Wait(Wait::Person { prompt, until: moment.map(|(at, _)| at) });
+        }
+        match moment {
+            Some((at, reason)) => Decision::Wait(Wait::Until { at, reason }),
+            // Whatever has not ended waits for something; if nothing does, going on would be a circle.
+            None => {
+                let reason = format!("{} waits for nothing", definition.flow.title());
+                self.memory.end.insert(End::failed(reason)).decision()
+            }
         }
     }
 
-    fn observe(&mut self, _: &Situation<'_>, fact: &Fact<'_>) {
+    fn observe(&mut self, situation: &Situation<'_>, fact: &Fact<'_>) {
         match fact {
-            Fact::Result { result, .. } if self.memory.end.is_none() => self.on_result(result),
-            Fact::Retry(retry) if retry.fresh => self.memory = Memory::default(),
+            Fact::Result { action, result, call } => {
+                let length = action.path.len();
+                let owner =
+                    (0..=length).rev().find(|end| self.children.contains_key(&action.path[..*end]));
+                match owner.and_then(|end| Some((end, self.children.get_mut(&action.path[..end])?)))
+                {
+                    Some((end, child)) => {
+                        let mut action = (*action).clone();
+                        action.path.drain(..end);
+                        child.observe(
+                            situation,
+                            &Fact::Result { call: *call, action: &action, result },
+                        );
+                    }
+                    None if self.memory.end.is_none() => {
+                        let own = length.saturating_sub(situation.path.len());
+                        let address = action.path[..own].to_vec();
+                        self.memory.came.insert(address, Came::of(result));
+                    }
+                    None => {}
+                }
+            }
+            Fact::Told(line) => {
+                let Some(address) = self.memory.asked.take() else { return };
+                match self.children.get_mut(&address) {
+                    Some(child) => child.observe(situation, fact),
+                    None => {
+                        let text = (*line).to_owned();
+                        let came = Came { status: Status::Ok, exit: None, text };
+                        self.memory.came.insert(address, came);
+                    }
+                }
+            }
+            Fact::Consulted(_) | Fact::Replied(_) | Fact::AgentTook(_) | Fact::AgentEnded(_) => {
+                let child = self.memory.asked.as_ref().and_then(|at| self.children.get_mut(at));
+                if let Some(child) = child {
+                    child.observe(situation, fact);
+                }
+            }
+            // What it does was decided when it was written; a worker inside of it takes advice.
+            Fact::Note(_) => {
+                for child in self.children.values_mut() {
+                    child.observe(situation, fact);
+                }
+            }
+            Fact::Retry(retry) if retry.fresh => {
+                self.memory = Memory::new(&self.definition, self.memory.plain);
+                self.children.clear();
+            }
+            Fact::Retry(_) => {}
             Fact::VerdictFailed(results) => {
-                let who = self.definition.title();
+                let who = self.definition.flow.title();
                 self.memory.end.get_or_insert_with(|| verdict_failed(&who, results));
             }
-            // A row of steps takes no advice: what it does was decided when it was written.
-            Fact::Result { .. }
-            | Fact::Note(_)
-            | Fact::Told(_)
-            | Fact::Consulted(_)
-            | Fact::Replied(_)
-            | Fact::AgentTook(_)
-            | Fact::AgentEnded(_)
-            | Fact::Retry(_) => {}
         }
     }
 
     fn save(&self) -> Value {
-        // Plain numbers, texts and a map with number keys: nothing in it can fail to become JSON.
-        serde_json::to_value(&self.memory).unwrap_or_default()
+        // Plain numbers, texts and maps with number keys: nothing in it can fail to become JSON.
+        let mut saved = serde_json::to_value(&self.memory).unwrap_or_default();
+        if !self.children.is_empty() {
+            let children: Vec<SavedStepChild> =
+                self.children.iter().map(|(address, child)| child.save(address)).collect();
+            saved["children"] = serde_json::to_value(children).unwrap_or_default();
+        }
+        saved
+    }
+
+    fn eager(&self) -> bool {
+        self.definition.forks || self.children.values().any(StepChild::eager)
+    }
+
+    fn outputs(&self, situation: &Situation<'_>) -> Option<Value> {
+        let definition = &self.definition;
+        if definition.flow.outputs.is_empty() {
+            return None;
+        }
+        run::outputs(
+            world(definition, situation),
+            &definition.flow,
+            &self.memory.flow,
+            &definition.inputs,
+        )
+        .ok()
     }
 }
 
+fn world<'w>(definition: &'w Definition, situation: &Situation<'w>) -> World<'w> {
+    World { goal: situation.goal, facts: &definition.facts, turns: situation.turns }
+}
+
 impl Workflow {
-    fn on_result(&mut self, result: &ToolResult) {
-        let definition = Arc::clone(&self.definition);
-        let at = self.memory.at;
-        let Some(step) = definition.steps.get(at) else { return };
-        if is_put_off(result, self.memory.put_off) {
-            self.memory.put_off += 1;
-            return;
-        }
-        self.memory.put_off = 0;
-        self.memory.carried_out += 1;
-        if result.status == Status::Ok {
-            return self.go_to(at + 1);
-        }
-        let failure = || step.call.failure("step", result);
-        match step.on_error {
-            OnError::Escape(escape) => self.escape(at, escape, step.max_gotos, failure),
-            OnError::Retry { most, exhausted } => {
-                if self.memory.retries < most {
-                    self.memory.retries += 1;
-                    return;
-                }
-                let tried = move || format!("{} (after {most} retries)", failure());
-                self.escape(at, exhausted, step.max_gotos, tried);
-            }
-        }
-    }
-
-    fn escape(
-        &mut self,
-        at: usize,
-        escape: Escape,
-        max_gotos: u64,
-        failure: impl FnOnce() -> String,
-    ) {
-        match escape {
-            Escape::Fail => self.memory.end = Some(End::failed(failure())),
-            Escape::Skip => {
-                self.memory.passed_over += 1;
-                self.go_to(at + 1);
-            }
-            Escape::Goto(target) => {
-                let taken = self.memory.gotos.entry(at).or_default();
-                if *taken >= max_gotos {
-                    let steps = &self.definition.steps;
-                    self.memory.end = Some(End::stuck(format!(
-                        "the goto {} -> {} was taken {max_gotos} times; the last time, {}",
-                        steps[at].call.label,
-                        steps[target].call.label,
-                        failure()
-                    )));
-                    return;
-                }
-                *taken += 1;
-                self.memory.passed_over += 1;
-                self.go_to(target);
-            }
-        }
-    }
-
-    fn go_to(&mut self, at: usize) {
-        self.memory.at = at;
-        self.memory.retries = 0;
-    }
-
     fn summary(&self) -> String {
-        let steps = self.definition.steps.len();
-        let title = self.definition.title();
-        let plural = if steps == 1 { "" } else { "s" };
+        let title = self.definition.flow.title();
+        let done = match (&self.definition.flow.body, &self.memory.flow.states) {
+            (Body::States(states), Some(frame)) => {
+                return format!(
+                    "{title} ended in the state {:?}",
+                    states.states[frame.at].step.name
+                );
+            }
+            (Body::Row(row), _) => row.steps.len(),
+            (Body::States(states), None) => states.states.len(),
+        };
+        let plural = if done == 1 { "" } else { "s" };
         match self.memory.passed_over {
-            0 => format!("{title}: {steps} step{plural} done"),
-            over => format!("{title}: {steps} step{plural} done, {over} failed on the way"),
+            0 => format!("{title}: {done} step{plural} done"),
+            over => format!("{title}: {done} step{plural} done, {over} failed on the way"),
         }
     }
 }

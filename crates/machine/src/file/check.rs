@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+use super::shape::Table;
 use crate::time::Span;
 
 /// Beyond this many, problems are only counted.
@@ -30,14 +31,17 @@ pub(crate) struct Problem {
     pub(crate) path: Vec<Segment>,
     /// True if the key itself is meant rather than its value.
     pub(crate) on_key: bool,
+    /// The bytes of the value's text that are meant, if not all of it.
+    pub(crate) within: Option<(usize, usize)>,
     /// What is wrong and what was expected.
     pub(crate) message: String,
     /// What to do about it.
     pub(crate) hint: Option<String>,
 }
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Problem {
+    /// The way as it would be written: `workflow.steps[2].on_error`.
+    pub(crate) fn way(&self) -> String {
         let mut way = String::new();
         for segment in &self.path {
             match segment {
@@ -46,6 +50,13 @@ impl fmt::Display for Problem {
                 Segment::Index(index) => way.push_str(&format!("[{index}]")),
             }
         }
+        way
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let way = self.way();
         if !way.is_empty() {
             write!(f, "{way}: ")?;
         }
@@ -88,7 +99,18 @@ impl Problems {
         message: impl Into<String>,
         hint: Option<String>,
     ) {
-        self.note(at, false, message.into(), hint);
+        self.note(at, false, None, message.into(), hint);
+    }
+
+    /// Notes a problem with some bytes of the text at `at`.
+    pub(crate) fn push_within(
+        &mut self,
+        at: &Cursor<'_>,
+        bytes: (usize, usize),
+        message: impl Into<String>,
+        hint: Option<String>,
+    ) {
+        self.note(at, false, Some(bytes), message.into(), hint);
     }
 
     /// Notes a problem with the key that leads to `at`.
@@ -98,10 +120,17 @@ impl Problems {
         message: impl Into<String>,
         hint: Option<String>,
     ) {
-        self.note(at, true, message.into(), hint);
+        self.note(at, true, None, message.into(), hint);
     }
 
-    fn note(&mut self, at: &Cursor<'_>, on_key: bool, message: String, hint: Option<String>) {
+    fn note(
+        &mut self,
+        at: &Cursor<'_>,
+        on_key: bool,
+        within: Option<(usize, usize)>,
+        message: String,
+        hint: Option<String>,
+    ) {
         if self.list.len() >= MAX_PROBLEMS {
             self.left_out += 1;
             return;
@@ -110,7 +139,7 @@ impl Problems {
             Step::Key(key) => Segment::Key((*key).to_owned()),
             Step::Index(index) => Segment::Index(*index),
         });
-        self.list.push(Problem { path: path.collect(), on_key, message, hint });
+        self.list.push(Problem { path: path.collect(), on_key, within, message, hint });
     }
 }
 
@@ -134,6 +163,14 @@ impl<'v> Cursor<'v> {
         Cursor { value, path: Vec::new() }
     }
 
+    /// Another value at the same place.
+    pub(crate) fn instead<'w>(&self, value: &'w Value) -> Cursor<'w>
+    where
+        'v: 'w,
+    {
+        Cursor { value, path: self.path.clone() }
+    }
+
     /// The value of a key, if this is a table that has it. Null counts as absent.
     pub(crate) fn get(&self, key: &str) -> Option<Cursor<'v>> {
         let (key, value) = self.value.as_object()?.get_key_value(key)?;
@@ -144,7 +181,8 @@ impl<'v> Cursor<'v> {
     pub(crate) fn need(&self, problems: &mut Problems, key: &str) -> Option<Cursor<'v>> {
         let found = self.get(key);
         if found.is_none() && self.value.is_object() {
-            problems.push_key(self, format!("the key {key:?} is missing"), None);
+            let hint = Some(format!("add {key} = …"));
+            problems.push_key(self, format!("the key {key:?} is missing"), hint);
         }
         found
     }
@@ -182,19 +220,50 @@ impl<'v> Cursor<'v> {
         }
         for (key, entry) in self.entries() {
             if !known.contains(&key) {
-                let hint = suggest(key, known.iter().copied())
-                    .or_else(|| Some(format!("expected {}", known.join(", "))));
-                problems.push_key(&entry, format!("unknown key {key:?} in {what}"), hint);
+                self.unknown(problems, &entry, key, what, known);
             }
         }
         true
+    }
+
+    /// Checks that this is a table with no other keys than its shape has; false if it is no table.
+    pub(crate) fn keys(&self, problems: &mut Problems, shape: &Table) -> bool {
+        self.keys_of(problems, shape.what, shape)
+    }
+
+    /// As [`Cursor::keys`], for a table that errors call by a name of its own.
+    pub(crate) fn keys_of(&self, problems: &mut Problems, what: &str, shape: &Table) -> bool {
+        if !self.value.is_object() {
+            self.wrong(problems, "a table");
+            return false;
+        }
+        for (key, entry) in self.entries() {
+            if !shape.names().any(|known| known == key) {
+                self.unknown(problems, &entry, key, what, &shape.names().collect::<Vec<_>>());
+            }
+        }
+        true
+    }
+
+    fn unknown(
+        &self,
+        problems: &mut Problems,
+        entry: &Cursor<'_>,
+        key: &str,
+        what: &str,
+        known: &[&str],
+    ) {
+        let hint = suggest(key, known.iter().copied())
+            .or_else(|| Some(format!("expected {}", known.join(", "))));
+        problems.push_key(entry, format!("unknown key {key:?} in {what}"), hint);
     }
 
     /// Text without NUL.
     pub(crate) fn text(&self, problems: &mut Problems) -> Option<&'v str> {
         match self.value.as_str() {
             Some(text) if text.contains('\0') => {
-                problems.push(self, "text must not contain NUL", None);
+                let hint = Some("remove the character".to_owned());
+                problems.push(self, "text must not contain NUL", hint);
                 None
             }
             Some(text) => Some(text),
@@ -264,7 +333,13 @@ impl<'v> Cursor<'v> {
                 short(self.value)
             )),
         };
-        parsed.map_err(|message| problems.push(self, message, None)).ok()
+        let hint = || match self.value.as_u64() {
+            Some(number) => {
+                format!("write \"{number}s\" for seconds; the units are ms, s, m, h and d")
+            }
+            None => "write numbers with units, such as \"1h30m\": ms, s, m, h and d".to_owned(),
+        };
+        parsed.map_err(|message| problems.push(self, message, Some(hint()))).ok()
     }
 
     /// A list of texts.
@@ -282,7 +357,8 @@ impl<'v> Cursor<'v> {
         let given = self.text(problems)?;
         let found = words.iter().find(|word| **word == given);
         if found.is_none() {
-            let hint = suggest(given, words.iter().copied());
+            let hint = suggest(given, words.iter().copied())
+                .or_else(|| Some(format!("write one of them, such as {:?}", words.first()?)));
             problems.push(
                 self,
                 format!("{} must be one of {}", short(self.value), words.join(", ")),
@@ -294,9 +370,39 @@ impl<'v> Cursor<'v> {
 
     /// Notes that the value is not what was expected.
     pub(crate) fn wrong(&self, problems: &mut Problems, expected: &str) {
-        let hint = (expected == "text" && !self.value.is_object() && !self.value.is_array())
-            .then(|| format!("put it in quotes: \"{}\"", self.value));
+        let hint = self.mend(expected);
         problems.push(self, format!("expected {expected}, got {}", short(self.value)), hint);
+    }
+
+    /// How what is written becomes what was expected.
+    fn mend(&self, expected: &str) -> Option<String> {
+        let is_plain = !self.value.is_object() && !self.value.is_array();
+        let word = expected.split([' ', ',']).find(|word| !matches!(*word, "a" | "an"))?;
+        Some(match (word, self.value) {
+            ("text", _) if is_plain => format!("put it in quotes: \"{}\"", self.value),
+            ("text", Value::Array(_)) => "write one text in quotes, not a list".to_owned(),
+            ("text", _) => "write one text in quotes".to_owned(),
+            ("list", Value::String(text)) if !text.contains(' ') => {
+                format!("put it in brackets: [{}]", short(self.value))
+            }
+            ("list", Value::String(_)) => {
+                "put it in brackets, each part in quotes of its own: [\"a\", \"b\"]".to_owned()
+            }
+            ("list", _) => "write a list: [ … ]".to_owned(),
+            ("table", _) => {
+                "write a table: { key = value }, or [name] on a line of its own".to_owned()
+            }
+            ("true", _) => "write true or false, without quotes".to_owned(),
+            ("whole" | "number", Value::String(text)) if text.parse::<u64>().is_ok() => {
+                format!("write it without quotes: {text}")
+            }
+            ("whole", Value::Number(_)) => {
+                "write a number without a sign and without a point".to_owned()
+            }
+            ("whole" | "number" | "exit", _) => "write a number, without quotes".to_owned(),
+            ("size", _) => "write a number of bytes, or one with K, M, G or T".to_owned(),
+            _ => return None,
+        })
     }
 }
 

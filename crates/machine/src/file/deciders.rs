@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::check::{Cursor, Problems};
+use super::shape::policy as shape;
 use crate::driver::external::PluginSpec;
 use crate::policy::decider::{Decider, DeciderKind};
 use crate::policy::sandbox::Needs;
@@ -37,19 +38,18 @@ pub(crate) fn read(top: &Cursor<'_>, escalates: bool, problems: &mut Problems) -
 }
 
 fn read_one(at: &Cursor<'_>, problems: &mut Problems) -> Option<Decider> {
-    let all = ["name", "kind", "timeout", "model", "rubric", "command", "env"];
     if !at.value.is_object() {
-        at.table(problems, "a decider", &all);
+        at.wrong(problems, "a table");
         return None;
     }
     let kind = at.need(problems, "kind");
-    let kind = kind.and_then(|word| word.choice(problems, &["model", "program", "person"]))?;
-    let known: &[&str] = match kind {
-        "model" => &["name", "kind", "timeout", "model", "rubric"],
-        "program" => &["name", "kind", "timeout", "command", "env"],
-        _ => &["name", "kind", "timeout"],
+    let kind = kind.and_then(|word| word.choice(problems, &shape::DECIDERS))?;
+    let shape = match kind {
+        "model" => &shape::MODEL_DECIDER,
+        "program" => &shape::PROGRAM_DECIDER,
+        _ => &shape::PERSON_DECIDER,
     };
-    at.table(problems, &format!("a decider of the kind {kind}"), known);
+    at.keys(problems, shape);
     let name = match at.get("name") {
         Some(name) => name.name(problems)?.to_owned(),
         None => kind.to_owned(),
@@ -57,7 +57,11 @@ fn read_one(at: &Cursor<'_>, problems: &mut Problems) -> Option<Decider> {
     let timeout = at.get("timeout").and_then(|timeout| {
         let span = timeout.span(problems)?;
         if span == Span(0) {
-            problems.push(&timeout, "a timeout of nothing would stop every answer", None);
+            problems.push(
+                &timeout,
+                "a timeout of nothing would stop every answer",
+                Some("write a longer one, such as \"30s\", or leave it out".to_owned()),
+            );
         }
         Some(span)
     });

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::check::{Cursor, Problems};
-use super::sandbox::{NEEDS, read_needs};
+use super::sandbox::read_needs;
+use super::shape::plugin as shape;
 use super::source::Source;
 use super::{Format, SourceError};
 use crate::policy::sandbox::Needs;
@@ -32,7 +33,7 @@ pub fn parse(text: &str, file: &str) -> Result<Plugin, Vec<SourceError>> {
     let source = Source::read(file, text, Format::of(file))?;
     let mut problems = Problems::default();
     let top = Cursor::top(&source.value);
-    top.table(&mut problems, "a driver's file", &["driver"]);
+    top.keys(&mut problems, &shape::TOP);
     let plugin =
         top.need(&mut problems, "driver").and_then(|table| read_plugin(&table, &mut problems));
     match plugin {
@@ -42,9 +43,7 @@ pub fn parse(text: &str, file: &str) -> Result<Plugin, Vec<SourceError>> {
 }
 
 fn read_plugin(at: &Cursor<'_>, problems: &mut Problems) -> Option<Plugin> {
-    const KEYS: [&str; 8] =
-        ["name", "command", "timeout", "env", NEEDS[0], NEEDS[1], NEEDS[2], NEEDS[3]];
-    if !at.table(problems, "[driver]", &KEYS) {
+    if !at.keys(problems, &shape::DRIVER) {
         return None;
     }
     let name = at.need(problems, "name").and_then(|name| name.name(problems)).map(str::to_owned);
@@ -67,7 +66,11 @@ fn read_plugin(at: &Cursor<'_>, problems: &mut Problems) -> Option<Plugin> {
     if let Some(given) = at.get("timeout")
         && timeout == Some(Span(0))
     {
-        problems.push(&given, "a timeout of nothing would stop every answer", None);
+        problems.push(
+            &given,
+            "a timeout of nothing would stop every answer",
+            Some("write a longer one, such as \"30s\", or leave it out".to_owned()),
+        );
     }
     let mut env = BTreeMap::new();
     if let Some(table) = at.get("env") {
@@ -79,7 +82,7 @@ fn read_plugin(at: &Cursor<'_>, problems: &mut Problems) -> Option<Plugin> {
                 problems.push_key(
                     &entry,
                     format!("{key:?} cannot be the name of a variable"),
-                    None,
+                    Some("letters, digits and _, no digit first".to_owned()),
                 );
             }
             env.extend(entry.text(problems).map(|text| (key.to_owned(), text.to_owned())));

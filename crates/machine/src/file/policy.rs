@@ -8,6 +8,7 @@ mod shadow;
 
 use super::check::{Cursor, Problems, suggest};
 use super::sandbox::{self, Says};
+use super::shape::policy as shape;
 use super::source::Source;
 use super::{Format, SourceError, deciders};
 use crate::driver::Registry;
@@ -19,11 +20,6 @@ use crate::policy::sandbox::Wishes;
 use crate::{server, tool};
 
 pub use example::{Checked, Example, check};
-
-const RULE_KEYS: [&str; 12] = [
-    "tool", "command", "path", "access", "host", "driver", "attended", "decide", "reason", "allow",
-    "ask", "deny",
-];
 
 /// One policy file, as read.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -82,11 +78,10 @@ pub fn parse(text: &str, file: &str) -> Result<PolicyFile, Vec<SourceError>> {
     let source = Source::read(file, text, Format::of(file))?;
     let mut problems = Problems::default();
     let top = Cursor::top(&source.value);
-    top.table(&mut problems, "a policy", &["profile", "unattended", "decider", "rule", "sandbox"]);
-    let words = Profile::ALL.map(Profile::word);
-    let profile = top.get("profile").and_then(|word| word.choice(&mut problems, &words));
-    let words = ["deny", "wait", "escalate"];
-    let unattended = top.get("unattended").and_then(|word| word.choice(&mut problems, &words));
+    top.keys(&mut problems, &shape::TOP);
+    let profile = top.get("profile").and_then(|word| word.choice(&mut problems, &shape::PROFILES));
+    let unattended =
+        top.get("unattended").and_then(|word| word.choice(&mut problems, &shape::UNATTENDED));
     let deciders = deciders::read(&top, unattended == Some("escalate"), &mut problems);
     let mut read = PolicyFile {
         file: file.to_owned(),
@@ -116,7 +111,10 @@ pub fn parse(text: &str, file: &str) -> Result<PolicyFile, Vec<SourceError>> {
                 let Some(place) = place(&source, &line) else { continue };
                 match Example::read(text, expected, &rule, place) {
                     Ok(example) => read.examples.push(example),
-                    Err(message) => problems.push(&line, message, None),
+                    Err(message) => {
+                        let hint = "an example is a command line, or tool: {\"parameter\": value}";
+                        problems.push(&line, message, Some(hint.to_owned()));
+                    }
                 }
             }
         }
@@ -144,7 +142,8 @@ pub fn combine(files: Vec<PolicyFile>, home: Option<String>) -> Combined {
     let unattended = spoken.and_then(|file| file.unattended).unwrap_or_default();
     let deciders = spoken.map(|file| file.deciders.clone()).unwrap_or_default();
     let profile = Some(profile.unwrap_or_default());
-    let policy = Policy { profile, rules: Vec::new(), unattended, home, deciders };
+    let policy =
+        Policy { profile, rules: Vec::new(), unattended, home, deciders, ..Policy::default() };
     let mut combined = Combined { policy, ..Combined::default() };
     for file in files {
         let hidden = file.rules.iter().filter_map(|rule| {
@@ -181,11 +180,11 @@ fn read_rule(
     problems: &mut Problems,
     warnings: &mut Vec<String>,
 ) -> Option<Rule> {
-    if !at.table(problems, "a rule", &RULE_KEYS) {
+    if !at.keys(problems, &shape::RULE) {
         return None;
     }
     let decide = at.need(problems, "decide");
-    let decide = decide.and_then(|word| word.choice(problems, &["allow", "ask", "deny"]));
+    let decide = decide.and_then(|word| word.choice(problems, &shape::DECIDE));
     let mut rule = Rule {
         reason: at
             .get("reason")
@@ -222,9 +221,13 @@ fn read_rule(
     }
     rule.access = at.get("access").and_then(|access| {
         if rule.path.is_empty() {
-            problems.push_key(&access, "access is about paths, and the rule names none", None);
+            problems.push_key(
+                &access,
+                "access is about paths, and the rule names none",
+                Some("add path = \"…\", or leave access out".to_owned()),
+            );
         }
-        match access.choice(problems, &["read", "write"])? {
+        match access.choice(problems, &shape::ACCESS)? {
             "read" => Some(Access::Read),
             _ => Some(Access::Write),
         }
@@ -247,7 +250,11 @@ fn given<'v>(at: &Cursor<'v>, key: &str, problems: &mut Problems) -> Vec<Cursor<
     let Some(value) = at.get(key) else { return Vec::new() };
     let items = one_or_more(&value, problems);
     if items.is_empty() && value.value.is_array() {
-        problems.push(&value, format!("{key} is an empty list, so the rule can never match"), None);
+        problems.push(
+            &value,
+            format!("{key} is an empty list, so the rule can never match"),
+            Some("name at least one, or leave the key out".to_owned()),
+        );
     }
     items
 }

@@ -2,14 +2,12 @@
 //! progress.
 
 use super::check::{Cursor, Problems, is_name, suggest};
+use super::shape::task as shape;
 use crate::cause::CauseKind;
 use crate::policy::recovery::{Every, HAND_OVER, Ladder, RUNGS, Recovery, Rung, usual};
 use crate::policy::retry::Waits;
 use crate::policy::stuck::Limits;
 use crate::task::DriverSpec;
-
-/// Keys of `[retry]` that are no causes.
-const OTHERS: [&str; 4] = ["drivers", "attempts", "longest_wait", "max_wasted"];
 
 /// The most rungs that a ladder may have.
 const MOST_RUNGS: usize = 100;
@@ -27,7 +25,7 @@ pub(super) fn read(top: &Cursor<'_>, problems: &mut Problems, driver: ReadDriver
         recovery.stuck = read_stuck(&stuck, problems);
     }
     if let Some(progress) = top.get("progress") {
-        progress.table(problems, "[progress]", &["every"]);
+        progress.keys(problems, &shape::PROGRESS);
         if let Some(every) = progress.get("every").and_then(|every| every.whole(problems)) {
             recovery.progress = Every { every };
         }
@@ -41,8 +39,7 @@ fn read_retry(
     problems: &mut Problems,
     driver: ReadDriver<'_>,
 ) {
-    let keys: Vec<&str> = CauseKind::ALL.into_iter().map(CauseKind::key).chain(OTHERS).collect();
-    if !at.table(problems, "[retry]", &keys) {
+    if !at.keys(problems, &shape::RETRY) {
         return;
     }
     if let Some(drivers) = at.get("drivers") {
@@ -53,7 +50,7 @@ fn read_retry(
             if !is_name(name) {
                 problems.push_key(&entry, format!("{name:?} is not a name"), None);
             }
-            entry.table(problems, "a driver to hand over to", &["driver", "driver_config"]);
+            entry.keys(problems, &shape::HAND_OVER);
             if let Some(spec) = driver(&entry, problems) {
                 recovery.drivers.insert(name.to_owned(), spec);
             }
@@ -97,18 +94,21 @@ fn read_ladder(
     drivers: &[&str],
     problems: &mut Problems,
 ) -> Option<Ladder> {
-    let counted = matches!(kind, CauseKind::ToolErrors | CauseKind::TimedOut | CauseKind::Denied);
+    let counted = kind.is_counted();
     let usual = usual(kind);
     let mut ladder = Ladder { rungs: Vec::new(), ..usual };
     let list = if at.value.is_object() {
-        let keys: &[&str] = if counted { &["do", "most", "after"] } else { &["do", "most"] };
-        at.table(problems, "a ladder", keys);
+        at.keys(problems, if counted { &shape::COUNTED_LADDER } else { &shape::LADDER });
         ladder.most = at.get("most").and_then(|most| count(&most, problems));
         if let Some(after) = at.get("after").filter(|_| counted)
             && let Some(number) = count(&after, problems)
         {
             if number == 0 {
-                problems.push(&after, "expected at least 1: how many failures are one", None);
+                problems.push(
+                    &after,
+                    "expected at least 1: how many failures are one",
+                    Some("write 1 or more".to_owned()),
+                );
             }
             ladder.after = number;
         }
@@ -153,7 +153,7 @@ fn read_rung(at: &Cursor<'_>, drivers: &[&str], problems: &mut Problems) -> Opti
 fn read_stuck(at: &Cursor<'_>, problems: &mut Problems) -> Limits {
     const KEYS: [&str; 6] =
         ["same_failure", "same_action", "unchanged_tree", "cycle", "same_question", "same_denied"];
-    at.table(problems, "[stuck]", &KEYS);
+    at.keys(problems, &shape::STUCK);
     let mut limits = Limits::default();
     let fields = [
         &mut limits.same_failure,
@@ -179,7 +179,11 @@ fn count(at: &Cursor<'_>, problems: &mut Problems) -> Option<u32> {
     let number = at.whole(problems)?;
     let small = u32::try_from(number).ok().filter(|number| *number <= 1_000_000);
     if small.is_none() {
-        problems.push(at, format!("{number} is more than anybody waits for"), None);
+        problems.push(
+            at,
+            format!("{number} is more than anybody waits for"),
+            Some("write at most 1000000".to_owned()),
+        );
     }
     small
 }

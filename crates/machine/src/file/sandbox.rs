@@ -3,6 +3,7 @@
 //! No file can switch the sandbox off: that is said aloud, on the command line, each time.
 
 use super::check::{Cursor, Problems};
+use super::shape::sandbox as shape;
 use super::source::Source;
 use super::{Format, SourceError};
 use crate::policy::hosts::Allowed;
@@ -19,18 +20,11 @@ pub enum Says {
 
 /// Reads the table `[sandbox]` at `at`.
 pub(crate) fn read(at: &Cursor<'_>, says: Says, problems: &mut Problems) -> Wishes {
-    const KEYS: [&str; 9] = [
-        "level",
-        "network",
-        "read",
-        "write",
-        "processes",
-        "memory",
-        "file_size",
-        "open_files",
-        "cpu_time",
-    ];
-    at.table(problems, "[sandbox]", &KEYS);
+    let shape = match says {
+        Says::Task => &shape::TASK,
+        Says::Policy => &shape::POLICY,
+    };
+    at.keys(problems, shape);
     let level = at.get("level").and_then(|level| read_level(&level, says, problems));
     let network = at.get("network").and_then(|network| read_network(&network, problems));
     let mut paths = |key: &str| -> Vec<String> {
@@ -42,7 +36,11 @@ pub(crate) fn read(at: &Cursor<'_>, says: Says, problems: &mut Problems) -> Wish
         let given = at.get(key)?;
         let number = given.whole(problems)?;
         if number == 0 {
-            problems.push(&given, "a limit of nothing would stop every command", None);
+            problems.push(
+                &given,
+                "a limit of nothing would stop every command",
+                Some("write a larger one, or leave it out for no limit".to_owned()),
+            );
         }
         Some(number)
     };
@@ -53,9 +51,6 @@ pub(crate) fn read(at: &Cursor<'_>, says: Says, problems: &mut Problems) -> Wish
     Wishes { level, network, read, write, processes, memory, file_size, open_files, cpu_time }
 }
 
-/// The keys by which a plugin or a server says what it needs.
-pub(crate) const NEEDS: [&str; 4] = ["network", "read", "write", "workspace"];
-
 /// Reads what a program of its own needs, from the table that declares it.
 pub(crate) fn read_needs(at: &Cursor<'_>, problems: &mut Problems) -> Needs {
     let network = at.get("network").and_then(|network| read_network(&network, problems));
@@ -64,7 +59,8 @@ pub(crate) fn read_needs(at: &Cursor<'_>, problems: &mut Problems) -> Needs {
         list.iter().filter_map(|path| read_path(path, problems)).collect()
     };
     let (read, write) = (paths("read"), paths("write"));
-    let workspace = at.get("workspace").and_then(|word| word.choice(problems, &["read", "write"]));
+    let workspace =
+        at.get("workspace").and_then(|word| word.choice(problems, &shape::WORKSPACE_WORDS));
     Needs {
         network: network.unwrap_or_default(),
         read,
@@ -111,7 +107,8 @@ pub(crate) fn read_network(at: &Cursor<'_>, problems: &mut Problems) -> Option<N
             match check_host(name) {
                 Ok(()) => Some(name.to_owned()),
                 Err(message) => {
-                    problems.push(host, message, None);
+                    let hint = "write a name such as crates.io or *.example.org:443";
+                    problems.push(host, message, Some(hint.to_owned()));
                     None
                 }
             }
@@ -120,7 +117,7 @@ pub(crate) fn read_network(at: &Cursor<'_>, problems: &mut Problems) -> Option<N
         // An empty list is no host, never all of them.
         return Some(if hosts.is_empty() { Network::None } else { Network::Hosts(hosts) });
     }
-    Some(match at.choice(problems, &["none", "loopback", "open"])? {
+    Some(match at.choice(problems, &shape::NETWORK_WORDS)? {
         "none" => Network::None,
         "loopback" => Network::Loopback,
         _ => Network::Open,

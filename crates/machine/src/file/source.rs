@@ -4,6 +4,7 @@
 //! refused here: dates, numbers that are not finite or need more than 64 bits, tags, merge keys, and nesting
 //! or repetition that only an attack needs.
 
+mod mend;
 mod toml;
 mod yaml;
 
@@ -12,8 +13,8 @@ use std::ops::Range;
 
 use serde_json::{Number, Value};
 
-use super::check::{Problem, Problems, Segment};
-use super::{Format, SourceError, printable};
+use super::check::{Cursor, Problem, Problems, Segment};
+use super::{Format, SourceError, printable, reference};
 
 /// No file of ours nests deeper, and recursion over data stays far from the end of the stack.
 const MAX_DEPTH: usize = 48;
@@ -31,6 +32,8 @@ pub(super) struct Source<'t> {
     /// What it says.
     pub(super) value: Value,
     place: Place,
+    /// True if a script gave the value and the text is the script.
+    is_generated: bool,
 }
 
 /// Where a part stands: byte ranges in the text.
@@ -56,7 +59,10 @@ impl<'t> Source<'t> {
         text: &'t str,
         format: Format,
     ) -> Result<Source<'t>, Vec<SourceError>> {
-        let whole = |message: String| vec![error_at(file, text, 0..0, message, None)];
+        let whole = |message: String| {
+            let hint = mend::hint(&message);
+            vec![error_at(file, text, 0..0, message, Some(hint))]
+        };
         if text.len() > MAX_BYTES {
             return Err(whole(format!(
                 "the file has {} bytes: at most {MAX_BYTES} are read",
@@ -69,7 +75,7 @@ impl<'t> Source<'t> {
                 text,
                 at..at + 1,
                 "the file contains a NUL byte".to_owned(),
-                None,
+                Some(mend::hint("NUL byte")),
             )]);
         }
         if text.trim().is_empty() {
@@ -85,10 +91,22 @@ impl<'t> Source<'t> {
                 text,
                 place.value,
                 "the file must be a table of keys".to_owned(),
-                None,
+                Some("write key: value, one a line".to_owned()),
             )]);
         }
-        Ok(Source { file, text, value, place })
+        Ok(Source { file, text, value, place, is_generated: false })
+    }
+
+    /// What a script gave. Its parts have no places of their own: problems are shown at one place of the script, with the
+    /// way to the part in the message.
+    pub(super) fn generated(
+        file: &'t str,
+        text: &'t str,
+        value: Value,
+        range: Range<usize>,
+    ) -> Source<'t> {
+        let place = Place { value: range, ..Place::default() };
+        Source { file, text, value, place, is_generated: true }
     }
 
     /// Puts each problem at its place, in the order of the file.
@@ -102,7 +120,13 @@ impl<'t> Source<'t> {
             .into_iter()
             .take(MAX_ERRORS)
             .map(|(range, problem)| {
-                error_at(self.file, self.text, range, problem.message, problem.hint)
+                let way = if self.is_generated { problem.way() } else { String::new() };
+                // What a script gives stands in the table that a file would call [workflow].
+                let message = match way.strip_prefix("workflow.").unwrap_or(&way) {
+                    "" | "workflow" => problem.message,
+                    way => format!("{way}: {}", problem.message),
+                };
+                error_at(self.file, self.text, range, message, problem.hint)
             })
             .collect();
         if more > 0
@@ -113,9 +137,18 @@ impl<'t> Source<'t> {
         errors
     }
 
+    /// The line of a part, from 1.
+    pub(super) fn line(&self, at: &Cursor<'_>) -> usize {
+        let mut problems = Problems::default();
+        problems.push_key(at, String::new(), None);
+        let found = problems.into_parts().0.first().map(|problem| self.range(problem).start);
+        self.text.as_bytes()[..found.unwrap_or(0)].iter().filter(|byte| **byte == b'\n').count() + 1
+    }
+
     /// The range of a problem: its own place, or that of the nearest part around it that has one.
     fn range(&self, problem: &Problem) -> Range<usize> {
         let mut place = &self.place;
+        let mut value = Some(&self.value);
         let mut found = place.key.clone().unwrap_or(place.value.clone());
         for (index, segment) in problem.path.iter().enumerate() {
             let next = match (segment, &place.parts) {
@@ -125,6 +158,10 @@ impl<'t> Source<'t> {
             };
             let Some(next) = next else { break };
             place = next;
+            value = value.and_then(|value| match segment {
+                Segment::Key(key) => value.get(key.as_str()),
+                Segment::Index(index) => value.get(*index),
+            });
             let at_key = problem.on_key || index + 1 < problem.path.len();
             let is_large = !matches!(place.parts, Parts::None);
             found = match &place.key {
@@ -134,7 +171,24 @@ impl<'t> Source<'t> {
                 _ => place.value.clone(),
             };
         }
-        found
+        let words = value.and_then(Value::as_str);
+        match (problem.within, words) {
+            (Some((start, end)), Some(words)) => self.inside(&found, words, start, end),
+            _ => found,
+        }
+    }
+
+    /// The range of some bytes of a text, if the file has the text as it is (no escapes, no margins); else that of
+    /// the whole text.
+    fn inside(&self, whole: &Range<usize>, words: &str, start: usize, end: usize) -> Range<usize> {
+        let written = self.text.get(whole.clone()).unwrap_or_default();
+        // What stands in another file is not here.
+        let is_here =
+            !matches!(reference::read(words), Ok(Some(_))) && words.get(start..end).is_some();
+        match written.find(words).filter(|_| is_here) {
+            Some(at) => whole.start + at + start..whole.start + at + end,
+            None => whole.clone(),
+        }
     }
 }
 
@@ -199,7 +253,7 @@ impl Builder<'_> {
                 self.text,
                 range.clone(),
                 message.to_owned(),
-                None,
+                Some(mend::hint(message)),
             ));
         }
         Value::Null

@@ -3,18 +3,21 @@
 //! A workflow or a machine may stand in the file itself, as `[workflow]` or `[machine]` or inside
 //! `driver_config`; or `driver_config.workflow` names one, which [`TaskFile::resolve`] puts in its place.
 
-mod criteria;
+pub(super) mod criteria;
 mod drivers;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
 use super::check::{Cursor, Problems, is_name, suggest};
+use super::lookup::{Lookup, Nothing};
 use super::recovery;
 use super::sandbox::{self, Says};
+use super::shape::task as shape;
 use super::source::Source;
-use super::workflow::{self, Workflow};
+use super::workflow::{self, Resolver, Workflow};
 use super::{Format, SourceError};
 use crate::driver::{Registry, composite};
 use crate::policy::budget::Budget;
@@ -52,7 +55,7 @@ impl TaskFile {
         &mut self,
         load: &mut dyn FnMut(&str) -> Result<Workflow, String>,
     ) -> Result<(), String> {
-        let mut limits = Budget::default();
+        let mut brought = Brought::default();
         let is_single = matches!(self.driver.name.as_str(), "workflow" | "state_machine");
         let mut switched = None;
         composite::visit(&self.driver.name, &mut self.driver.config, &mut |name, config| {
@@ -71,14 +74,19 @@ impl TaskFile {
                         found.driver.name
                     ));
                 }
-                switched = Some(found.driver.name);
+                switched = Some(found.driver.name.clone());
             }
-            limits = found.budget;
+            brought = Brought::by(&found);
+            // What is given to its inputs is said where it is named.
+            let given = config.get("given").cloned();
             *config = found.driver.config;
+            if let (Some(given), Some(table)) = (given, config.as_object_mut()) {
+                table.insert("given".to_owned(), given);
+            }
             Ok(())
         })?;
         if is_single {
-            tighten(&mut self.budget, &limits);
+            brought.join(&mut self.budget, &mut self.acceptance, &mut self.rubric_files);
         }
         if let Some(name) = switched {
             self.driver.name = name;
@@ -88,11 +96,23 @@ impl TaskFile {
 }
 
 /// Takes the smaller limit where both have one.
-fn tighten(budget: &mut Budget, by: &Budget) {
-    let tokens = budget.max_tokens.into_iter().chain(by.max_tokens).min();
-    let time = budget.max_time.into_iter().chain(by.max_time).min();
-    budget.max_tokens = tokens;
-    budget.max_time = time;
+pub(super) fn tighten(budget: &mut Budget, by: &Budget) {
+    fn smaller<T: PartialOrd>(mine: Option<T>, other: Option<T>) -> Option<T> {
+        match (mine, other) {
+            (Some(mine), Some(other)) => Some(if other < mine { other } else { mine }),
+            (mine, other) => mine.or(other),
+        }
+    }
+    *budget = Budget {
+        max_turns: smaller(budget.max_turns, by.max_turns),
+        max_time: smaller(budget.max_time, by.max_time),
+        max_tokens: smaller(budget.max_tokens, by.max_tokens),
+        max_usd: smaller(budget.max_usd, by.max_usd),
+        max_tool_calls: smaller(budget.max_tool_calls, by.max_tool_calls),
+        max_consecutive_denies: smaller(budget.max_consecutive_denies, by.max_consecutive_denies),
+        max_consecutive_errors: smaller(budget.max_consecutive_errors, by.max_consecutive_errors),
+        max_context_overflows: smaller(budget.max_context_overflows, by.max_context_overflows),
+    };
 }
 
 /// Reads a task file for the drivers that come with drivetrain.
@@ -107,38 +127,79 @@ pub fn parse_for(
     format: Format,
     registry: &Registry,
 ) -> Result<TaskFile, Vec<SourceError>> {
+    parse_with(text, file, format, registry, &Nothing)
+}
+
+/// Reads a task file for these drivers; what a workflow in it refers to is looked up and put in its place.
+pub fn parse_with(
+    text: &str,
+    file: &str,
+    format: Format,
+    registry: &Registry,
+    lookup: &dyn Lookup,
+) -> Result<TaskFile, Vec<SourceError>> {
     let source = Source::read(file, text, format)?;
     let mut problems = Problems::default();
-    let task = read_file(&Cursor::top(&source.value), registry, &mut problems);
+    let resolver = RefCell::new(Resolver::new(lookup, ""));
+    let known = Known { registry, resolver: &resolver };
+    let task = read_file(&Cursor::top(&source.value), known, &mut problems);
     match task {
         Some(task) if problems.is_empty() => Ok(task),
-        _ => Err(source.errors(problems)),
+        _ => {
+            let mut errors = source.errors(problems);
+            errors.append(&mut resolver.borrow_mut().errors());
+            Err(errors)
+        }
     }
 }
 
-fn read_file(top: &Cursor<'_>, registry: &Registry, problems: &mut Problems) -> Option<TaskFile> {
-    const SECTIONS: [&str; 10] = [
-        "task",
-        "budget",
-        "acceptance",
-        "workspace",
-        "sandbox",
-        "retry",
-        "stuck",
-        "progress",
-        "workflow",
-        "machine",
-    ];
-    const TASK: [&str; 4] = ["goal", "driver", "driver_config", "red_first"];
+/// What names in a task file can mean.
+#[derive(Clone, Copy)]
+struct Known<'k> {
+    registry: &'k Registry,
+    resolver: &'k RefCell<Resolver<'k>>,
+}
+
+/// What a workflow brings beside its driver.
+#[derive(Debug, Default)]
+struct Brought {
+    budget: Budget,
+    acceptance: Vec<Criterion>,
+    rubric_files: BTreeMap<usize, String>,
+}
+
+impl Brought {
+    fn by(workflow: &Workflow) -> Brought {
+        Brought {
+            budget: workflow.budget.clone(),
+            acceptance: workflow.acceptance.clone(),
+            rubric_files: workflow.rubric_files.clone(),
+        }
+    }
+
+    /// Adds it to what the task says itself.
+    fn join(
+        self,
+        budget: &mut Budget,
+        acceptance: &mut Vec<Criterion>,
+        rubric_files: &mut BTreeMap<usize, String>,
+    ) {
+        tighten(budget, &self.budget);
+        let before = acceptance.len();
+        rubric_files.extend(self.rubric_files.into_iter().map(|(at, path)| (at + before, path)));
+        acceptance.extend(self.acceptance);
+    }
+}
+
+fn read_file(top: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) -> Option<TaskFile> {
     let task = match top.get("task") {
         Some(task) => {
-            task.table(problems, "[task]", &TASK);
-            top.table(problems, "a task file", &SECTIONS);
+            task.keys(problems, &shape::TASK);
+            top.keys(problems, &shape::LONG);
             task
         }
         None => {
-            let keys: Vec<&str> = TASK.into_iter().chain(SECTIONS).collect();
-            top.table(problems, "a task file", &keys);
+            top.keys(problems, &shape::WITHOUT_TASK);
             top.clone()
         }
     };
@@ -155,13 +216,17 @@ fn read_file(top: &Cursor<'_>, registry: &Registry, problems: &mut Problems) -> 
     });
     let mut budget =
         top.get("budget").map(|budget| read_budget(&budget, problems)).unwrap_or_default();
-    let driver = read_driver(top, &task, registry, &mut budget, problems);
+    let driver = read_driver(top, &task, known, problems);
     let items = top.get("acceptance").map(|list| list.items(problems)).unwrap_or_default();
     let (mut acceptance, mut rubric_files) = (Vec::new(), BTreeMap::new());
     for written in items.iter().filter_map(|item| criteria::read(item, problems)) {
         rubric_files.extend(written.rubric_file.map(|path| (acceptance.len(), path)));
         acceptance.push(written.criterion);
     }
+    let driver = driver.map(|(driver, brought)| {
+        brought.join(&mut budget, &mut acceptance, &mut rubric_files);
+        driver
+    });
     if let Some(flag) = task.get("red_first")
         && flag.flag(problems) == Some(true)
         && !Criterion::require_red_first(&mut acceptance)
@@ -174,8 +239,8 @@ fn read_file(top: &Cursor<'_>, registry: &Registry, problems: &mut Problems) -> 
     let sandbox = top.get("sandbox").map(|at| sandbox::read(&at, Says::Task, problems));
     let sandbox = sandbox.unwrap_or_default();
     let recovery = recovery::read(top, problems, &mut |at, problems| {
-        let name = check_driver(&at.need(problems, "driver")?, registry, problems)?;
-        Some(configured(name, at, at.get("driver").as_ref(), registry, problems).0)
+        let name = check_driver(&at.need(problems, "driver")?, known.registry, problems)?;
+        Some(configured(name, at, at.get("driver").as_ref(), known, problems).0)
     });
     Some(TaskFile {
         goal: goal?,
@@ -192,33 +257,43 @@ fn read_file(top: &Cursor<'_>, registry: &Registry, problems: &mut Problems) -> 
 fn read_driver(
     top: &Cursor<'_>,
     task: &Cursor<'_>,
-    registry: &Registry,
-    budget: &mut Budget,
+    known: Known<'_>,
     problems: &mut Problems,
-) -> Option<DriverSpec> {
+) -> Option<(DriverSpec, Brought)> {
     let config = task.get("driver_config");
     let inline = match (top.get("workflow"), top.get("machine")) {
         (Some(_), Some(machine)) => {
-            problems.push_key(&machine, "a file has either [workflow] or [machine]", None);
+            problems.push_key(
+                &machine,
+                "a file has either [workflow] or [machine]",
+                Some("remove one of the two".to_owned()),
+            );
             return None;
         }
-        (Some(table), None) => Some((table.clone(), workflow::read_workflow(&table, problems)?)),
+        (Some(table), None) => {
+            let found =
+                workflow::read_workflow(&table, &mut known.resolver.borrow_mut(), problems)?;
+            Some((table.clone(), found))
+        }
         (None, Some(table)) => Some((table.clone(), workflow::read_machine(&table, problems)?)),
         (None, None) => None,
     };
     let given = task.get("driver");
     let name = match &given {
-        Some(given) => Some(check_driver(given, registry, problems)?),
+        Some(given) => Some(check_driver(given, known.registry, problems)?),
         None => None,
     };
     if let Some((table, found)) = inline {
+        if let Some(config) = config.as_ref().filter(|config| !config.value.is_object()) {
+            config.wrong(problems, "a table");
+        }
         if let Some(config) =
             config.filter(|config| config.value.as_object().is_some_and(|keys| !keys.is_empty()))
         {
             problems.push_key(
                 &config,
                 "the driver is configured twice, here and in the file's own table",
-                None,
+                Some("remove driver_config".to_owned()),
             );
         }
         // "workflow" stands for both forms that a [workflow] can have.
@@ -230,13 +305,10 @@ fn read_driver(
                 format!("this is for driver = {:?}, but the task has another", found.driver.name);
             problems.push_key(&table, message, None);
         }
-        tighten(budget, &found.budget);
-        return Some(found.driver);
+        let brought = Brought::by(&found);
+        return Some((found.driver, brought));
     }
-    let (spec, limits) =
-        configured(name.unwrap_or("user"), task, given.as_ref(), registry, problems);
-    tighten(budget, &limits);
-    Some(spec)
+    Some(configured(name.unwrap_or("user"), task, given.as_ref(), known, problems))
 }
 
 /// A driver with the configuration that stands beside its name, and the limits of the workflow that it is.
@@ -244,13 +316,13 @@ fn configured(
     name: &str,
     beside: &Cursor<'_>,
     given: Option<&Cursor<'_>>,
-    registry: &Registry,
+    known: Known<'_>,
     problems: &mut Problems,
-) -> (DriverSpec, Budget) {
+) -> (DriverSpec, Brought) {
     let empty = Value::Object(Map::new());
     let config = match beside.get("driver_config") {
         Some(config) => {
-            drivers::check(name, &config, registry, problems);
+            drivers::check(name, &config, known, problems);
             config.value.clone()
         }
         None => {
@@ -267,8 +339,8 @@ fn configured(
         }
     };
     let mut spec = DriverSpec { name: name.to_owned(), config };
-    let limits = drivers::unwrap(&mut spec);
-    (spec, limits)
+    let brought = drivers::unwrap(&mut spec, known);
+    (spec, brought)
 }
 
 /// The name of a registered driver.
@@ -290,18 +362,8 @@ fn check_driver<'v>(
     None
 }
 
-fn read_budget(at: &Cursor<'_>, problems: &mut Problems) -> Budget {
-    const KEYS: [&str; 8] = [
-        "max_turns",
-        "max_time",
-        "max_tokens",
-        "max_usd",
-        "max_tool_calls",
-        "max_consecutive_denies",
-        "max_consecutive_errors",
-        "max_context_overflows",
-    ];
-    at.table(problems, "[budget]", &KEYS);
+pub(super) fn read_budget(at: &Cursor<'_>, problems: &mut Problems) -> Budget {
+    at.keys(problems, &shape::BUDGET);
     let mut whole = |key: &str| at.get(key).and_then(|number| number.whole(problems));
     Budget {
         max_turns: whole("max_turns"),
@@ -316,11 +378,8 @@ fn read_budget(at: &Cursor<'_>, problems: &mut Problems) -> Budget {
 }
 
 fn read_workspace(at: &Cursor<'_>, problems: &mut Problems) -> WorkspaceSpec {
-    const KEYS: [&str; 6] =
-        ["kind", "protect", "protect_framework", "setup", "share", "checkpoints"];
-    at.table(problems, "[workspace]", &KEYS);
-    let kind =
-        at.get("kind").and_then(|kind| kind.choice(problems, &["worktree", "in_place", "none"]));
+    at.keys(problems, &shape::WORKSPACE);
+    let kind = at.get("kind").and_then(|kind| kind.choice(problems, &shape::WORKSPACES));
     let kind = kind.map(|kind| match kind {
         "worktree" => WorkspaceKind::Worktree,
         "in_place" => WorkspaceKind::InPlace,
@@ -343,14 +402,18 @@ fn read_workspace(at: &Cursor<'_>, problems: &mut Problems) -> WorkspaceSpec {
     let setup = commands.iter().filter_map(|command| {
         let line = command.text(problems)?;
         if line.trim().is_empty() {
-            problems.push(command, "the command is empty", None);
+            problems.push(
+                command,
+                "the command is empty",
+                Some("write the command line, such as \"make test\"".to_owned()),
+            );
         }
         Some(line.to_owned())
     });
     let setup = setup.collect();
     let folders = at.get("share").map(|list| list.items(problems)).unwrap_or_default();
     let share = folders.iter().filter_map(|folder| criteria::inside(folder, problems)).collect();
-    let when = at.get("checkpoints").and_then(|when| when.choice(problems, &["claims", "turns"]));
+    let when = at.get("checkpoints").and_then(|when| when.choice(problems, &shape::CHECKPOINTS));
     let checkpoints = when.map(|when| match when {
         "claims" => Checkpoints::Claims,
         _ => Checkpoints::Turns,

@@ -2,7 +2,9 @@
 
 mod corpus;
 mod criteria;
+mod mistakes;
 mod policy;
+pub(super) mod shelf;
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -158,7 +160,7 @@ fn steps_and_states_may_stand_in_the_task_file() {
     }
     let states = "[[workflow.states]]\nname = \"a\"\nterminal = true\n";
     let task = toml(&format!("{head}{states}")).unwrap();
-    assert_eq!(task.driver.name, "state_machine");
+    assert_eq!(task.driver.name, "workflow");
 }
 
 #[test]
@@ -167,7 +169,8 @@ fn a_named_workflow_is_put_in_its_place_in_composites_too() {
     let mut asked = Vec::new();
     let mut load = |name: &str| {
         asked.push(name.to_owned());
-        workflow::parse(file, "count.toml").map_err(|errors| errors[0].to_string())
+        workflow::parse(file, "count.toml", &lookup::Nothing)
+            .map_err(|errors| errors[0].to_string())
     };
     let mut single = toml(FULL).unwrap();
     single.resolve(&mut load).unwrap();
@@ -203,12 +206,14 @@ fn a_misspelled_key_is_shown_with_its_place_and_the_right_one() {
       |
     3 |   max_usd: -1
       |            ^^
+      = help: write a number, without quotes
 
     error: expected a duration in quotes such as "90s", got 30
      --> task.yaml:4:13
       |
     4 |   max_time: 30
       |             ^^
+      = help: write "30s" for seconds; the units are ms, s, m, h and d
 
     error: "worktre" must be one of worktree, in_place, none
      --> task.yaml:5:19
@@ -227,6 +232,7 @@ fn a_broken_file_is_shown_where_it_breaks() {
       |
     2 | goal = "x
       |          ^
+      = help: close the text with a quote; """ begins one of several lines
     "#);
     insta::assert_snapshot!(shown(yaml("goal: [x\n")), @"
     error: unclosed bracket '['
@@ -234,6 +240,7 @@ fn a_broken_file_is_shown_where_it_breaks() {
       |
     1 | goal: [x
       |       ^
+      = help: add the bracket that closes it
     ");
 }
 
@@ -244,7 +251,7 @@ fn a_workflow_is_checked_line_by_line() {
 name = "w"
 [[workflow.steps]]
 name = "test"
-tool = "shell.run"
+tool = "shel"
 parameters = { command = "make" }
 on_error = { action = "goto", target = "fxi" }
 [[workflow.steps]]
@@ -256,12 +263,12 @@ name = "test"
 type = "llm"
 tool = "llm.analyze"
 "#;
-    insta::assert_snapshot!(shown(workflow::parse(text, "w.toml")), @r#"
-    error: there is no tool "shell.run"
+    insta::assert_snapshot!(shown(workflow::parse(text, "w.toml", &lookup::Nothing)), @r#"
+    error: there is no tool "shel"
      --> w.toml:6:8
       |
-    6 | tool = "shell.run"
-      |        ^^^^^^^^^^^
+    6 | tool = "shel"
+      |        ^^^^^^
       = help: did you mean "shell"?
 
     error: there is no step "fxi"
@@ -278,18 +285,19 @@ tool = "llm.analyze"
        |                ^^^^^^
        = help: did you mean "command"?
 
+    error: the key "prompt" is missing
+      --> w.toml:13:1
+       |
+    13 | [[workflow.steps]]
+       | ^^^^^^^^^^^^^^^^^^
+       = help: add prompt = …
+
     error: there are two steps named "test"
       --> w.toml:14:8
        |
     14 | name = "test"
        |        ^^^^^^
-
-    error: not supported yet: steps of type "llm"
-      --> w.toml:15:8
-       |
-    15 | type = "llm"
-       |        ^^^^^
-       = help: this version runs steps of type "tool" with their parameters written out
+       = help: give each a name of its own
     "#);
 }
 
@@ -301,12 +309,14 @@ fn what_is_missing_is_shown_at_the_part_that_lacks_it() {
       |
     1 | [task]
       |  ^^^^
+      = help: add goal = …
 
     error: the key "command" is missing
      --> task.toml:3:1
       |
     3 | [[acceptance]]
       | ^^^^^^^^^^^^^^
+      = help: add command = "…"
     "#);
     insta::assert_snapshot!(shown(yaml("driver: user\nacceptance:\n  - kind: file\n  - path: x\n")), @r#"
     error: the key "goal" is missing
@@ -314,25 +324,29 @@ fn what_is_missing_is_shown_at_the_part_that_lacks_it() {
       |
     1 | driver: user
       | ^
+      = help: add goal = …
 
     error: the key "path" is missing
      --> task.yaml:3:5
       |
     3 |   - kind: file
       |     ^
+      = help: add path = "…"
 
     error: a criterion needs a kind, one of shell, file, custom, judge
      --> task.yaml:4:5
       |
     4 |   - path: x
       |     ^
+      = help: add kind = "shell" and command = "…"
     "#);
-    insta::assert_snapshot!(shown(workflow::parse("[[workflow.steps]]\ntool = \"shell\"\n", "w.toml")), @r#"
+    insta::assert_snapshot!(shown(workflow::parse("[[workflow.steps]]\ntool = \"shell\"\n", "w.toml", &lookup::Nothing)), @r#"
     error: the key "name" is missing
      --> w.toml:1:1
       |
     1 | [[workflow.steps]]
       | ^^^^^^^^^^^^^^^^^^
+      = help: add name = …
 
     error: shell needs the parameter "command": the command line, run by sh in the workspace
      --> w.toml:2:8
@@ -341,7 +355,7 @@ fn what_is_missing_is_shown_at_the_part_that_lacks_it() {
       |        ^^^^^^^
       = help: add parameters = { command = … }
     "#);
-    insta::assert_snapshot!(shown(workflow::parse("# nothing\n", "w.toml")), @"
+    insta::assert_snapshot!(shown(workflow::parse("# nothing\n", "w.toml", &lookup::Nothing)), @"
     error: the file has no [workflow]
      --> w.toml:1:1
       |
@@ -354,12 +368,13 @@ fn what_is_missing_is_shown_at_the_part_that_lacks_it() {
 #[test]
 fn a_machine_is_checked_as_a_whole() {
     let text = "[machine]\ninitial = \"a\"\n[machine.states.a]\ntransitions = [{ to = \"b\" }]\n[machine.states.b]\nterminal = true\n[machine.states.c]\nterminal = true\n";
-    insta::assert_snapshot!(shown(workflow::parse(text, "m.toml")), @r#"
+    insta::assert_snapshot!(shown(workflow::parse(text, "m.toml", &lookup::Nothing)), @r#"
     error: state "c" cannot be reached from "a"
      --> m.toml:7:17
       |
     7 | [machine.states.c]
       |                 ^
+      = help: remove it, or add a transition to it
     "#);
 }
 
@@ -445,7 +460,7 @@ fn ten_thousand_steps_load() {
         format!("[[workflow.steps]]\nname = \"s{index}\"\ntool = \"shell\"\nparameters = {{ command = \"true\" }}\n")
     });
     let text = format!("[workflow]\nname = \"w\"\n{}", steps.collect::<String>());
-    let read = workflow::parse(&text, "w.toml").unwrap();
+    let read = workflow::parse(&text, "w.toml", &lookup::Nothing).unwrap();
     assert_eq!(read.driver.config["steps"].as_array().unwrap().len(), 10_000);
 }
 
@@ -527,12 +542,14 @@ fn a_plugin_is_a_command() {
       |
     3 | command = "python3 x.py"
       |           ^^^^^^^^^^^^^^
+      = help: put it in brackets, each part in quotes of its own: ["a", "b"]
 
     error: expected a duration in quotes such as "90s", got 30
      --> mine.toml:4:11
       |
     4 | timeout = 30
       |           ^^
+      = help: write "30s" for seconds; the units are ms, s, m, h and d
     "#);
 }
 
@@ -555,7 +572,7 @@ proptest! {
                 text.replace_range(at..end, &put);
             }
         }
-        for read in [toml(&text).map(drop), yaml(&text).map(drop), workflow::parse(&text, "w.toml").map(drop)] {
+        for read in [toml(&text).map(drop), yaml(&text).map(drop), workflow::parse(&text, "w.toml", &lookup::Nothing).map(drop)] {
             let shown: Vec<String> = read.err().into_iter().flatten().map(|error| error.to_string()).collect();
             prop_assert!(shown.iter().flat_map(|text| text.chars()).all(|c| c == '\n' || !steers(c)));
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::check::{Cursor, Problems};
+use super::shape::validators as shape;
 use super::source::Source;
 use super::{Format, SourceError};
 use crate::time::Span;
@@ -46,33 +47,45 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Check>, Vec<SourceError>> {
     let source = Source::read(file, text, Format::of(file))?;
     let mut problems = Problems::default();
     let top = Cursor::top(&source.value);
-    top.table(&mut problems, "a file of checks", &["check"]);
+    top.keys(&mut problems, &shape::TOP);
     let mut checks: Vec<Check> = Vec::new();
     if let Some(list) = top.need(&mut problems, "check") {
         for entry in list.items(&mut problems) {
             let Some(check) = read_check(&entry, &mut problems) else { continue };
             if checks.iter().any(|other| other.name == check.name) {
                 let message = format!("there is another check with the name {:?}", check.name);
-                problems.push(&entry.get("name").unwrap_or(entry), message, None);
+                problems.push(
+                    &entry.get("name").unwrap_or(entry),
+                    message,
+                    Some("give each a name of its own".to_owned()),
+                );
             }
             checks.push(check);
         }
         if checks.is_empty() && problems.is_empty() {
-            problems.push(&list, "there is no check in the list", None);
+            problems.push(
+                &list,
+                "there is no check in the list",
+                Some("add [[check]] with name and command".to_owned()),
+            );
         }
     }
     if problems.is_empty() { Ok(checks) } else { Err(source.errors(problems)) }
 }
 
 fn read_check(at: &Cursor<'_>, problems: &mut Problems) -> Option<Check> {
-    if !at.table(problems, "[[check]]", &["name", "command", "timeout"]) {
+    if !at.keys(problems, &shape::CHECK) {
         return None;
     }
     let name = at.need(problems, "name").and_then(|name| name.name(problems)).map(str::to_owned);
     let command = at.need(problems, "command").and_then(|given| {
         let command = given.text(problems)?;
         if command.trim().is_empty() {
-            problems.push(&given, "the command is empty", None);
+            problems.push(
+                &given,
+                "the command is empty",
+                Some("write the command line, such as \"make test\"".to_owned()),
+            );
         }
         Some(command.to_owned())
     });
@@ -81,7 +94,11 @@ fn read_check(at: &Cursor<'_>, problems: &mut Problems) -> Option<Check> {
         Some(given) => {
             let timeout = given.span(problems);
             if timeout == Some(Span(0)) {
-                problems.push(&given, "a timeout of nothing would stop every check", None);
+                problems.push(
+                    &given,
+                    "a timeout of nothing would stop every check",
+                    Some("write a longer one, such as \"10m\", or leave it out".to_owned()),
+                );
             }
             timeout
         }

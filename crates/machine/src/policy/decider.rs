@@ -138,6 +138,7 @@ pub fn question(model: &str, rubric: &str, asked: &Asked<'_>) -> ModelCall {
         system: Arc::from(format!("{INSTRUCTIONS}{rubric}")),
         messages: conversation([Message::user(text)]),
         tools: Arc::from([]),
+        temperature: None,
         compacts: false,
         question: 0,
         offers: Arc::default(),

@@ -1,29 +1,34 @@
-//! One agent's process: a reader of its own from the start to the end, a codec between bytes and events, and at most
-//! one turn that hears what is said.
+//! One agent's process: a reader and a writer of its own from the start to the end, a codec between bytes and events,
+//! and at most one turn that hears what is said. Nobody but the writer waits for the process to read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use machine::agent::{
-    AgentCall, AgentEnd, AgentEvent, AgentNews, AgentOrder, AgentProgram, AgentTurn,
+    AgentCall, AgentEnd, AgentEvent, AgentFault, AgentNews, AgentOrder, AgentProgram,
+    AgentProtocol, AgentTurn,
 };
 use machine::id::{EffectId, TaskId};
 use machine::input::Signal;
 use machine::message::Usage;
-use machine::policy::sandbox::{Needs, Network};
 use machine::stream::StreamEvent;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
+use wire::agent::claude::OWN_SERVER;
 use wire::agent::{AgentCodec, Launch, Session};
 
+use super::behind::Behind;
 use super::{Turn, lock};
 use crate::inbox::Inbox;
 use crate::live::Feed;
-use crate::process::{Cancel, Child, Containment, ProcessSpec, Streams, run, write_all};
+use crate::model::Traffic;
+use crate::process::{Cancel, Child, Containment, Exit, ProcessSpec, Streams, run, write_all};
 use crate::providers::Secret;
 use crate::sandbox::{Access, Program};
 
@@ -41,6 +46,14 @@ const END_GRACE: Duration = Duration::from_secs(2);
 const GLANCE: Duration = Duration::from_millis(100);
 /// Lines that nobody understands before the process is ended.
 const MALFORMED_LIMIT: u64 = 64;
+/// Messages that nobody knows, in one turn, before the process is ended.
+const UNKNOWN_LIMIT: u64 = 100_000;
+/// How many bytes it may say in one turn.
+const SAID_LIMIT: u64 = 1 << 30;
+/// How many bytes may wait for it to read them.
+const UNREAD_LIMIT: usize = 64 << 20;
+/// Calls that it asked about and that have not ended, as far as they are remembered.
+const ASKED_KEPT: usize = 4096;
 /// How much of its error output a report shows, in characters from the end.
 const STDERR_SHOWN: usize = 2000;
 /// How much of what a tool of its own printed goes to the journal, in characters.
@@ -53,6 +66,8 @@ pub(super) struct Setting {
     pub(super) state: PathBuf,
     /// Where processes are noted.
     pub(super) marks: Option<PathBuf>,
+    /// Whether what passes a gateway is written down.
+    pub(super) traffic: Traffic,
 }
 
 /// Why there is no process to be asked.
@@ -69,17 +84,59 @@ pub(super) struct Process {
     program: Arc<AgentProgram>,
     conversation: u32,
     link: Mutex<Link>,
+    /// How many bytes wait for it to read them.
+    unread: Arc<AtomicUsize>,
     child: Mutex<Child>,
+    /// The gateway to its models; after the process itself, which is gone first.
+    behind: Option<Behind>,
     hearing: Mutex<Hearing>,
     /// Something was heard that somebody may wait for.
     news: Condvar,
 }
 
-/// The way to the process.
+/// The way to the process. Bytes are handed to the writer under this lock, so they are in the codec's order.
 #[derive(Debug)]
 struct Link {
     codec: Box<dyn AgentCodec>,
-    stdin: Option<OwnedFd>,
+    /// To the writer; its input is closed once there is none.
+    out: Option<Sender<Vec<u8>>>,
+}
+
+/// Why there is no process any more.
+#[derive(Debug, Clone)]
+struct Gone {
+    fault: AgentFault,
+    why: String,
+}
+
+impl Gone {
+    fn new(fault: AgentFault, why: impl Into<String>) -> Gone {
+        Gone { fault, why: why.into() }
+    }
+
+    /// What the end of its output and of itself says.
+    fn by_end(exit: Option<Exit>, malformed: u64) -> Gone {
+        let Some(exit) = exit else {
+            let why =
+                format!("it closed its output, and had not ended {} s later", END_GRACE.as_secs());
+            return Gone::new(AgentFault::Timeout, why);
+        };
+        // Whoever stands between reports a signal as 128 and its number, as shells do.
+        let signal = exit
+            .signal
+            .or(exit.code.filter(|code| (129..=192).contains(code)).map(|code| code - 128));
+        match (signal, exit.code) {
+            (Some(signal), _) => {
+                Gone::new(AgentFault::Killed, format!("it was killed by signal {signal}"))
+            }
+            (None, Some(0)) if malformed > 0 => {
+                Gone::new(AgentFault::Malformed, "it ended with what nobody understands")
+            }
+            (None, code) => {
+                Gone::new(AgentFault::Exit, format!("it exited with {}", code.unwrap_or(-1)))
+            }
+        }
+    }
 }
 
 /// What was heard.
@@ -91,9 +148,9 @@ struct Hearing {
     /// How the turn ended that was asked for last.
     ended: Option<AgentTurn>,
     /// Why there is no process any more.
-    gone: Option<String>,
-    /// It would stop, and waits for a word with this key.
-    held: Option<String>,
+    gone: Option<Gone>,
+    /// What cannot be passed over; whoever reads ends the process.
+    broke: Option<Gone>,
     /// Questions that it waits for us to answer.
     owed: u64,
     /// When it last said anything.
@@ -101,6 +158,13 @@ struct Hearing {
     /// What it cost while nobody listened.
     unpaid: Vec<(Usage, Option<f64>)>,
     malformed: u64,
+    /// Its models were asked through a gateway, which counts what they cost.
+    metered: Arc<AtomicBool>,
+    /// Messages that nobody knows, and bytes, of the turn.
+    unknown: u64,
+    said: u64,
+    /// Every call of every tool is asked about; those that were.
+    asked: Option<BTreeSet<Arc<str>>>,
 }
 
 /// Who hears what is said in a turn.
@@ -142,6 +206,7 @@ impl Process {
             None if begun.exists() => Session::Resume(&id),
             None => Session::New(&id),
         };
+        let behind = Behind::start(turn, setting).map_err(failed)?;
         let (home_text, folder_text) = (text(&home), text(folder));
         let launch = Launch {
             program: &call.program,
@@ -150,7 +215,7 @@ impl Process {
             home: &home_text,
             version: &version(&call.program, cancel),
             seed: seed(),
-            gateway: None,
+            gateway: behind.as_ref().map(Behind::address),
         };
         let started = wire::agent::start(&launch).map_err(failed)?;
         for (file, content) in &started.files {
@@ -160,34 +225,45 @@ impl Process {
                 .and_then(|()| std::fs::write(&path, content))
                 .map_err(|error| failed(format!("cannot write {}: {error}", path.display())))?;
         }
-        let spec = spec(turn, setting, &started, folder, &home);
+        let spec = spec(turn, setting, &started, folder, &home, behind.as_ref());
         let mut child = Child::spawn(spec).map_err(|error| failed(error.to_string()))?;
         let Some((stdin, stdout)) = child.take_pipes() else {
             return Err(failed("it has no pipes".to_owned()));
         };
+        let metered = behind.as_ref().map(Behind::used).unwrap_or_default();
+        let (out, unwritten) = channel();
+        let asks_all = call.program.protocol == AgentProtocol::Claude;
         let process = Arc::new(Process {
             program: Arc::clone(&call.program),
             conversation: call.conversation,
-            link: Mutex::new(Link { codec: started.codec, stdin: Some(stdin) }),
+            link: Mutex::new(Link { codec: started.codec, out: Some(out) }),
+            unread: Arc::default(),
             child: Mutex::new(child),
+            behind,
             hearing: Mutex::new(Hearing {
                 ready: false,
                 session: call.session.clone(),
                 listener: None,
                 ended: None,
                 gone: None,
-                held: None,
+                broke: None,
                 owed: 0,
                 heard: Instant::now(),
                 unpaid: Vec::new(),
                 malformed: 0,
+                metered,
+                unknown: 0,
+                said: 0,
+                asked: asks_all.then(BTreeSet::new),
             }),
             news: Condvar::new(),
         });
-        let reader = Arc::downgrade(&process);
-        std::thread::Builder::new()
-            .name("agent".to_owned())
+        let thread = || std::thread::Builder::new().name("agent".to_owned());
+        let (reader, writer) = (Arc::downgrade(&process), Arc::downgrade(&process));
+        let unread = Arc::clone(&process.unread);
+        thread()
             .spawn(move || read(&reader, &stdout))
+            .and_then(|_| thread().spawn(move || write(&writer, &stdin, &unwritten, &unread)))
             .map_err(|error| failed(error.to_string()))?;
         process.write(|codec| Ok(codec.open())).map_err(failed)?;
         process.await_ready(cancel)?;
@@ -207,7 +283,7 @@ impl Process {
                 return Ok(());
             }
             let reason = if let Some(gone) = &hearing.gone {
-                gone.clone()
+                gone.why.clone()
             } else if cancel.is_triggered() {
                 "it was stopped before it began".to_owned()
             } else if Instant::now() >= until {
@@ -245,7 +321,7 @@ impl Process {
         inbox: &Inbox,
         cancel: &Cancel,
     ) -> Result<AgentTurn, String> {
-        let held = {
+        {
             let mut hearing = lock(&self.hearing);
             let feed = inbox.feed(turn.task.clone(), turn.effect);
             let listener = Listener {
@@ -256,25 +332,28 @@ impl Process {
                 taken: false,
                 words: String::new(),
             };
+            let metered = hearing.metered.load(Ordering::Relaxed);
             for (usage, usd) in hearing.unpaid.drain(..) {
-                listener.tell(AgentNews::Spent { usage, usd });
+                listener.tell(AgentNews::Spent { usage, usd, metered });
             }
             hearing.listener = Some(listener);
             hearing.ended = None;
             hearing.owed = 0;
             hearing.heard = Instant::now();
-            hearing.held.take()
-        };
-        let text = turn.call.prompt.clone();
-        let order = match held {
-            Some(key) => AgentOrder::MayStop { key, missing: Some(text) },
-            None => AgentOrder::Prompt { text },
-        };
+            (hearing.unknown, hearing.said) = (0, 0);
+        }
+        if let Some(behind) = &self.behind {
+            behind.open(turn, inbox);
+        }
+        let order = AgentOrder::Prompt { text: turn.call.prompt.clone() };
         let asked = self.write(|codec| codec.order(order));
         let ended = match asked {
             Ok(()) => self.await_end(cancel),
             Err(reason) => Err(self.report(&reason)),
         };
+        if let Some(behind) = &self.behind {
+            behind.close();
+        }
         lock(&self.hearing).listener = None;
         ended
     }
@@ -289,20 +368,22 @@ impl Process {
             }
             if let Some(gone) = hearing.gone.clone() {
                 drop(hearing);
-                return Err(self.report(&gone));
+                return Ok(self.broken(&gone));
             }
             // Its time does not run while it waits for us.
             let silent = if hearing.owed > 0 { Duration::ZERO } else { hearing.heard.elapsed() };
             let is_late = stopped.is_some_and(|at| at.elapsed() >= INTERRUPT_GRACE);
             if is_late || silent >= idle {
-                drop(hearing);
-                lock(&self.child).kill();
-                let reason = match stopped {
+                let why = match stopped {
                     Some(_) => "it was stopped, and did not end by itself".to_owned(),
                     None => format!("it said nothing for {} s", idle.as_secs()),
                 };
-                lock(&self.hearing).gone.get_or_insert_with(|| reason.clone());
-                return Err(self.report(&reason));
+                // Before it is killed: how it ended then is not why.
+                let gone = Gone::new(AgentFault::Timeout, why);
+                let gone = hearing.gone.get_or_insert(gone).clone();
+                drop(hearing);
+                lock(&self.child).kill();
+                return Ok(self.broken(&gone));
             }
             if stopped.is_none() && cancel.is_triggered() {
                 drop(hearing);
@@ -325,44 +406,82 @@ impl Process {
         let _ = self.write(|codec| codec.order(order));
     }
 
+    /// Says whether a request to a model may be sent.
+    pub(super) fn let_ask(&self, request: u64, may: Result<(), String>) {
+        if let Some(behind) = &self.behind {
+            behind.answer(request, may);
+        }
+    }
+
+    /// The folder that it works in is gone, and so is it.
+    pub(super) fn lose_folder(&self) -> AgentTurn {
+        let gone =
+            Gone::new(AgentFault::Workspace, "the folder that it works in is gone, or empty");
+        lock(&self.hearing).gone.get_or_insert_with(|| gone.clone());
+        lock(&self.child).kill();
+        self.broken(&gone)
+    }
+
     /// Lets it end by itself, then ends it.
     pub(super) fn finish(&self) {
-        if let Some(key) = lock(&self.hearing).held.take() {
-            self.tell(AgentOrder::MayStop { key, missing: None });
-        }
-        lock(&self.link).stdin = None;
+        lock(&self.link).out = None;
         let mut child = lock(&self.child);
         if child.wait(END_GRACE).is_none() {
             child.kill();
         }
     }
 
+    /// Hands over what is to be written; it is in order whoever writes.
     fn write(
         &self,
         bytes: impl FnOnce(&mut dyn AgentCodec) -> Result<Vec<u8>, String>,
     ) -> Result<(), String> {
         let mut link = lock(&self.link);
-        let Link { codec, stdin } = &mut *link;
-        let bytes = bytes(codec.as_mut())?;
-        let Some(stdin) = stdin else { return Err("its input is closed".to_owned()) };
-        write_all(stdin, &bytes).map_err(|error| format!("it takes no words: {error}"))
+        let bytes = bytes(link.codec.as_mut())?;
+        self.hand_over(&link, bytes)
     }
 
-    /// Takes what was read; false once it is of no use any more.
-    fn hear(&self, bytes: &[u8]) -> bool {
-        let (events, answered) = {
+    fn hand_over(&self, link: &Link, bytes: Vec<u8>) -> Result<(), String> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let length = bytes.len();
+        self.unread.fetch_add(length, Ordering::Relaxed);
+        // A writer that is gone has found the process gone; the reader tells how.
+        match &link.out {
+            Some(out) if out.send(bytes).is_ok() => Ok(()),
+            _ => Err("its input is closed".to_owned()),
+        }
+    }
+
+    /// Takes what was read; why it is of no use any more, if it is not.
+    fn hear(&self, bytes: &[u8]) -> Option<Gone> {
+        let events = {
             let mut link = lock(&self.link);
-            let Link { codec, stdin } = &mut *link;
             let mut reply = Vec::new();
-            let events = codec.read(bytes, &mut reply);
-            let answered = match stdin {
-                Some(stdin) if !reply.is_empty() => write_all(stdin, &reply).is_ok(),
-                _ => true,
-            };
-            (events, answered)
+            let events = link.codec.read(bytes, &mut reply);
+            let _ = self.hand_over(&link, reply);
+            events
         };
+        lock(&self.hearing).said += bytes.len() as u64;
         self.take(events);
-        answered && lock(&self.hearing).malformed <= MALFORMED_LIMIT
+        let hearing = lock(&self.hearing);
+        if hearing.broke.is_some() {
+            return hearing.broke.clone();
+        }
+        let unread = self.unread.load(Ordering::Relaxed);
+        let too_large = |why: String| Some(Gone::new(AgentFault::TooLarge, why));
+        if hearing.malformed > MALFORMED_LIMIT {
+            Some(Gone::new(AgentFault::Malformed, "it says what nobody understands"))
+        } else if hearing.unknown > UNKNOWN_LIMIT {
+            too_large(format!("it sent {} messages that nobody knows", hearing.unknown))
+        } else if hearing.said > SAID_LIMIT {
+            too_large(format!("it said more than {} MB in one turn", SAID_LIMIT >> 20))
+        } else if unread > UNREAD_LIMIT {
+            too_large(format!("it asks and does not read: {} MB wait for it", unread >> 20))
+        } else {
+            None
+        }
     }
 
     fn take(&self, events: Vec<AgentEvent>) {
@@ -381,22 +500,47 @@ impl Process {
     }
 
     /// Its output has ended, or nobody listens to it any more.
-    fn end(&self, reason: Option<String>) {
-        let events = lock(&self.link).codec.end();
-        self.take(events);
-        let mut child = lock(&self.child);
-        let exit = child.wait(END_GRACE);
-        if exit.is_none() {
+    fn end(&self, broke: Option<Gone>) {
+        let exit = {
+            let mut child = lock(&self.child);
+            let exit = match &broke {
+                Some(_) => None,
+                None => child.wait(END_GRACE),
+            };
             child.kill();
-        }
-        drop(child);
-        let how = match exit.map(|exit| (exit.code, exit.signal)) {
-            Some((Some(code), _)) => format!("it exited with {code}"),
-            Some((None, Some(signal))) => format!("it was killed by signal {signal}"),
-            _ => "it closed its output".to_owned(),
+            exit
         };
-        lock(&self.hearing).gone.get_or_insert(reason.unwrap_or(how));
+        let mut events = lock(&self.link).codec.end();
+        // A turn that was cut off ended as the program did, and nobody but us knows how that was.
+        events.retain(
+            |event| !matches!(event, AgentEvent::TurnEnded(turn) if turn.end == AgentEnd::Failed),
+        );
+        self.take(events);
+        let mut hearing = lock(&self.hearing);
+        let gone = broke.unwrap_or_else(|| Gone::by_end(exit, hearing.malformed));
+        hearing.gone.get_or_insert(gone);
+        drop(hearing);
         self.news.notify_all();
+    }
+
+    /// It does not read what it is told.
+    fn is_deaf(&self) {
+        let gone = Gone::new(AgentFault::Timeout, "it does not read what it is told");
+        lock(&self.hearing).gone.get_or_insert(gone);
+        lock(&self.child).kill();
+        self.news.notify_all();
+    }
+
+    /// The end of a turn whose process is gone.
+    fn broken(&self, gone: &Gone) -> AgentTurn {
+        AgentTurn {
+            end: AgentEnd::Broken(gone.fault),
+            text: self.report(&gone.why),
+            ordered: true,
+            refused: 0,
+            background: 0,
+            queued: 0,
+        }
     }
 
     /// A failure with what may explain it.
@@ -443,6 +587,12 @@ impl Hearing {
             }
             AgentEvent::Asks(ask) => match &self.listener {
                 Some(listener) => {
+                    if let Some(asked) = &mut self.asked {
+                        asked.insert(Arc::clone(&ask.id));
+                        if asked.len() > ASKED_KEPT {
+                            asked.pop_first();
+                        }
+                    }
                     self.owed += 1;
                     listener.tell(AgentNews::Asks(ask));
                 }
@@ -457,7 +607,12 @@ impl Hearing {
                     listener.tell(AgentNews::Withdrawn { key });
                 }
             }
-            AgentEvent::ToolEnded { id, ok, text, .. } => {
+            AgentEvent::ToolEnded { id, ok, text, tool } => {
+                if ok && !self.was_asked(&id, &tool) {
+                    let tool: String = tool.chars().take(80).collect();
+                    let why = format!("it used the tool {tool:?} without asking");
+                    self.broke.get_or_insert(Gone::new(AgentFault::Policy, why));
+                }
                 if let Some(listener) = &self.listener {
                     let text = text.chars().take(RESULT_KEPT).collect();
                     listener.tell(AgentNews::ToolEnded { id, ok, text });
@@ -467,31 +622,44 @@ impl Hearing {
                 key,
                 result: Err(format!("there is no tool {tool:?} here")),
             }),
-            AgentEvent::WouldStop { key, summary } => match &self.listener {
-                Some(_) => {
-                    self.held = Some(key);
-                    self.ended = Some(done(summary));
-                }
-                None => refused.push(AgentOrder::MayStop { key, missing: None }),
-            },
+            // What it claims is checked when nothing of it runs any more: see ARCHITECTURE.md.
+            AgentEvent::WouldStop { key, .. } => {
+                refused.push(AgentOrder::MayStop { key, missing: None });
+            }
             AgentEvent::Spent { usage, usd } => match &self.listener {
-                Some(listener) => listener.tell(AgentNews::Spent { usage, usd }),
+                Some(listener) => {
+                    let metered = self.metered.load(Ordering::Relaxed);
+                    listener.tell(AgentNews::Spent { usage, usd, metered });
+                }
                 None => self.unpaid.push((usage, usd)),
             },
             AgentEvent::TurnEnded(turn) => {
-                // A word that it waited for came too late for it: the turn had ended already, as was reported.
-                if self.held.take().is_none() && (turn.ordered || turn.end != AgentEnd::Done) {
+                // What was said too late for this turn is answered by the next one, which begins by itself.
+                let goes_on = turn.queued > 0 && turn.end == AgentEnd::Done;
+                let counts = self.broke.is_none() && !goes_on;
+                if counts && (turn.ordered || turn.end != AgentEnd::Done) {
                     self.ended = Some(turn);
                 }
             }
+            AgentEvent::Broke { fault, why } => {
+                // An end that was said before is none.
+                self.ended = None;
+                self.broke.get_or_insert(Gone::new(fault, why));
+            }
             AgentEvent::Malformed { .. } => self.malformed += 1,
+            AgentEvent::Unknown { .. } => self.unknown += 1,
             AgentEvent::Helper { .. }
             | AgentEvent::Retries { .. }
             | AgentEvent::Compacted { .. }
             | AgentEvent::TurnBegan
-            | AgentEvent::OrderFailed { .. }
-            | AgentEvent::Unknown { .. } => {}
+            | AgentEvent::OrderFailed { .. } => {}
         }
+    }
+
+    /// Whether a call that ended had been asked about; true where not everything is.
+    fn was_asked(&mut self, id: &Arc<str>, tool: &str) -> bool {
+        let own = format!("mcp__{OWN_SERVER}__");
+        self.asked.as_mut().is_none_or(|asked| asked.remove(id) || tool.starts_with(&own))
     }
 }
 
@@ -510,10 +678,6 @@ impl Listener {
     }
 }
 
-fn done(text: String) -> AgentTurn {
-    AgentTurn { end: AgentEnd::Done, text, ordered: true, refused: 0, background: 0, queued: 0 }
-}
-
 /// The reader's life: everything that the process says, until it says nothing any more.
 fn read(process: &Weak<Process>, stdout: &OwnedFd) {
     let mut chunk = vec![0u8; 64 * 1024];
@@ -522,8 +686,8 @@ fn read(process: &Weak<Process>, stdout: &OwnedFd) {
             Ok(0) => break,
             Ok(count) => {
                 let Some(process) = process.upgrade() else { return };
-                if !process.hear(&chunk[..count]) {
-                    return process.end(Some("it says what nobody understands".to_owned()));
+                if let Some(broke) = process.hear(&chunk[..count]) {
+                    return process.end(Some(broke));
                 }
             }
             Err(Errno::INTR) => {}
@@ -535,6 +699,27 @@ fn read(process: &Weak<Process>, stdout: &OwnedFd) {
     }
     if let Some(process) = process.upgrade() {
         process.end(None);
+    }
+}
+
+/// The writer's life: everything that the process is told, until there is nothing more, it is gone, or it is deaf.
+fn write(
+    process: &Weak<Process>,
+    stdin: &OwnedFd,
+    unwritten: &Receiver<Vec<u8>>,
+    unread: &AtomicUsize,
+) {
+    for bytes in unwritten {
+        let written = write_all(stdin, &bytes);
+        unread.fetch_sub(bytes.len(), Ordering::Relaxed);
+        if let Err(error) = written {
+            if error.kind() == std::io::ErrorKind::TimedOut
+                && let Some(process) = process.upgrade()
+            {
+                process.is_deaf();
+            }
+            return;
+        }
     }
 }
 
@@ -576,23 +761,27 @@ fn spec(
     started: &wire::agent::Started,
     folder: &Path,
     home: &Path,
+    behind: Option<&Behind>,
 ) -> ProcessSpec {
     let program = &turn.call.program;
     let variable = |name: &String| Some((name.clone(), std::env::var(name).ok()?));
     let mut spec = ProcessSpec::new(started.argv.iter().cloned());
     spec.cwd = Some(folder.to_owned());
     spec.env = program.pass.iter().filter_map(variable).collect();
-    spec.env.extend(started.env.iter().cloned());
-    let keys = program.keys.iter().filter_map(variable);
-    spec.secrets = keys.map(|(name, value)| (name, Secret::new(&value))).collect();
+    let secret = |(name, value): (String, String)| (name, Secret::new(&value));
+    if behind.is_some() {
+        // What stands for its key there is worth nothing anywhere else; its name makes it look like one.
+        spec.secrets = started.env.iter().cloned().map(secret).collect();
+        let others = program.keys.iter().filter(|key| !Behind::holds(key));
+        spec.secrets.extend(others.filter_map(variable).map(secret));
+    } else {
+        spec.env.extend(started.env.iter().cloned());
+        spec.secrets = program.keys.iter().filter_map(variable).map(secret).collect();
+    }
     spec.mark = turn.task.as_str().to_owned();
     spec.mark_dir.clone_from(&setting.marks);
-    let network = match program.hosts.as_slice() {
-        [] => Network::None,
-        [all] if all == "*" => Network::Open,
-        hosts => Network::Hosts(hosts.to_vec()),
-    };
-    let needs = Needs { network, write: vec![text(home)], ..Needs::default() };
+    let needs = program.needs(&turn.sandbox, behind.is_some());
+    let files = super::files::of(&started.argv, folder);
     let box_of = Program {
         task: &turn.sandbox,
         needs: &needs,
@@ -602,6 +791,9 @@ fn spec(
         state: Some(&setting.state),
         name: turn.task.as_str(),
         gate: None,
+        own: Some(home),
+        gateway: behind.and_then(Behind::in_box),
+        files: &files,
     };
     spec.containment = box_of.containment(&Containment::Auto);
     spec
@@ -609,12 +801,17 @@ fn spec(
 
 /// What the program says of its version; asked once for each program. One that does not say is held more strictly.
 fn version(program: &AgentProgram, cancel: &Cancel) -> String {
+    // It says so itself when it is greeted, and may not know the option.
+    if program.protocol == AgentProtocol::Acp {
+        return String::new();
+    }
     static KNOWN: Mutex<BTreeMap<Vec<String>, String>> = Mutex::new(BTreeMap::new());
     if let Some(known) = lock(&KNOWN).get(&program.command) {
         return known.clone();
     }
+    // All of the command: the first word may only be what runs the program, such as node.
     let mut spec =
-        ProcessSpec::new(program.command.iter().take(1).cloned().chain(["--version".to_owned()]));
+        ProcessSpec::new(program.command.iter().cloned().chain(["--version".to_owned()]));
     spec.timeout = Some(VERSION_LIMIT);
     spec.streams = Streams::Separate;
     let said = match run(spec, cancel) {

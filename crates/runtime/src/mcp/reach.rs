@@ -155,6 +155,9 @@ fn spawn(
         state: Some(place.state),
         name: place.task,
         gate: None,
+        own: None,
+        gateway: None,
+        files: &[],
     };
     let spec = ProcessSpec {
         cwd: Some(cwd.to_owned()),

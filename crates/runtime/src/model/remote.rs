@@ -278,7 +278,7 @@ impl Remote {
             tools: self.declare(call),
             tool_choice: ToolChoice::Auto,
             max_tokens: None,
-            temperature: None,
+            temperature: call.temperature,
             effort: None,
             output_schema: None,
             cache: true,

@@ -299,6 +299,12 @@ impl View {
         if let Some(gate) = sandbox.gate.as_ref().and_then(|gate| gate.canonicalize().ok()) {
             self.show(&gate);
         }
+        if let Some(own) = &sandbox.own {
+            let own = own
+                .canonicalize()
+                .map_err(|error| format!("the folder {} cannot be used: {error}", own.display()))?;
+            self.write(own);
+        }
         if let Some(found) = repository {
             self.place_repository(&found, sandbox.access)?;
             self.repository = Some(found);

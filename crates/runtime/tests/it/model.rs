@@ -110,6 +110,7 @@ fn call(model: &str) -> ModelCall {
         system: Arc::from("Be brief."),
         messages: conversation([Message::user("Say hello.")]),
         tools: Arc::from(["read".to_owned()]),
+        temperature: None,
         compacts: false,
         question: 1,
         offers: Arc::default(),

@@ -36,7 +36,7 @@ fn a_run_reads_from_the_goal_to_the_verdict() {
     insta::assert_snapshot!(scene.transcript(DETAIL), @"
     task k3v9: make the numbers add up
       driver workflow, 1 acceptance criterion
-      works in /work (in place)
+      works in /work (in place): there is no way back, and checks run where the worker works
     c1 s0 (shell: echo 1)
     c1 ok: s0 (100ms)
       | … 1 more line before
@@ -66,7 +66,7 @@ fn a_crash_and_what_a_person_says_of_it() {
     task k3v9: make the numbers add up
       driver workflow, no acceptance criteria
     taken up by process 1
-      works in /work (in place)
+      works in /work (in place): there is no way back, and checks run where the worker works
     turn 1: 1 action
     ? c1 wants to run shell (asked by rule 1: look first)
         command: make install
@@ -102,7 +102,7 @@ fn commands_and_refusals_are_told() {
     insta::assert_snapshot!(scene.transcript(DETAIL), @"
     task k3v9: make the numbers add up
       driver workflow, no acceptance criteria
-      works in /work (in place)
+      works in /work (in place): there is no way back, and checks run where the worker works
     c1 s0 (shell: sleep 9)
     paused
     refused: the task is paused already

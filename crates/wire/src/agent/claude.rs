@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use machine::agent::{AgentEnd, AgentEvent, AgentFacts, AgentOrder, AgentTurn};
+use machine::agent::{AgentEnd, AgentEvent, AgentFacts, AgentFault, AgentOrder, AgentTurn};
 use machine::server::ToolOffer;
 use machine::stream::StreamEvent;
 use serde::Deserialize;
@@ -46,6 +46,9 @@ const LONGEST_RESULT: usize = 64 << 10;
 /// background. A program that goes on for ever does not take memory for ever.
 const MOST: usize = 4096;
 
+/// Modes of permission in which it asks nobody. It is in none of them unless it was started so.
+const UNGATED: &[&str] = &["bypassPermissions", "dontAsk", "auto"];
+
 /// The two directions of the pipe of one process.
 pub struct ClaudeCodec {
     facts: AgentFacts,
@@ -64,6 +67,10 @@ pub struct ClaudeCodec {
     is_ready: bool,
     session: String,
     turns: Turns,
+    /// It has said that a turn begins, and not that it ended. Every turn of every version that was tried begins so.
+    is_begun: bool,
+    /// The mode of permission that it was started in.
+    mode: String,
     /// Who speaks: the agent itself by the empty name, helpers by the call that started them.
     voices: BTreeMap<Arc<str>, Voice>,
     /// Names of the tools of calls that have not ended.
@@ -113,6 +120,8 @@ impl ClaudeCodec {
             is_ready: false,
             session,
             turns: Turns::default(),
+            is_begun: false,
+            mode: options.mode.clone(),
             voices: BTreeMap::new(),
             calls: BTreeMap::new(),
             spending: Spending::default(),
@@ -174,6 +183,9 @@ impl ClaudeCodec {
             self.failure = error.map(str::to_owned).or(self.failure.take());
             return;
         }
+        if !self.is_begun {
+            out.push(broke(AgentFault::Protocol, "it speaks, and no turn has begun"));
+        }
         for block in message["message"]["content"].as_array().into_iter().flatten() {
             if let (Some(id), Some(name)) = (block["id"].as_str(), block["name"].as_str()) {
                 self.calls.insert(id.into(), name.to_owned());
@@ -224,10 +236,19 @@ impl ClaudeCodec {
         match message["subtype"].as_str().unwrap_or_default() {
             "init" => {
                 self.hear_session(message, out);
+                self.hear_mode(message, out);
+                if std::mem::replace(&mut self.is_begun, true) {
+                    out.push(broke(AgentFault::Protocol, "a turn begins inside another one"));
+                }
                 self.hear_version(message["claude_code_version"].as_str(), out);
                 self.begin_turn("", out);
             }
-            "status" if message["status"] == "compacting" => self.begin_turn("", out),
+            "status" => {
+                self.hear_mode(message, out);
+                if message["status"] == "compacting" {
+                    self.begin_turn("", out);
+                }
+            }
             "api_retry" => {
                 let status = message["error_status"].as_u64();
                 let status = status.and_then(|status| u16::try_from(status).ok());
@@ -263,8 +284,7 @@ impl ClaudeCodec {
                     self.tell(parent, voice.ended(Ending::Whole), out);
                 }
             }
-            "status"
-            | "informational"
+            "informational"
             | "notification"
             | "thinking_tokens"
             | "hook_started"
@@ -282,10 +302,17 @@ impl ClaudeCodec {
     }
 
     fn on_result(&mut self, result: &Value, out: &mut Vec<AgentEvent>) {
+        let is_begun = std::mem::take(&mut self.is_begun);
+        if is_begun && result["session_id"].as_str().is_some_and(|id| id != self.session) {
+            out.push(broke(AgentFault::Protocol, "a turn ends in another conversation"));
+        }
         self.hear_session(result, out);
         let word = self.failure.take();
         let interrupts = std::mem::take(&mut self.interrupts);
         let (end, text) = turn::ended(result, word.as_deref(), interrupts);
+        if !is_begun && end == AgentEnd::Done {
+            out.push(broke(AgentFault::Protocol, "a turn ends that has not begun"));
+        }
         let how = match &end {
             AgentEnd::Interrupted => Ending::Stopped,
             AgentEnd::Model { kind, .. } => Ending::Broken { kind, again_in: None },
@@ -314,6 +341,15 @@ impl ClaudeCodec {
         if !id.is_empty() && id != self.session {
             id.clone_into(&mut self.session);
             out.push(AgentEvent::Session { id: id.to_owned() });
+        }
+    }
+
+    /// A mode in which it asks nobody is not passed over, whoever put it there.
+    fn hear_mode(&self, message: &Value, out: &mut Vec<AgentEvent>) {
+        let mode = message["permissionMode"].as_str().unwrap_or_default();
+        if UNGATED.contains(&mode) && mode != self.mode {
+            let why = format!("its mode of permission is {mode}, not {}", told(&self.mode));
+            out.push(broke(AgentFault::Policy, &why));
         }
     }
 
@@ -504,6 +540,10 @@ fn facts(version: &str, mode: &str, hook_blocks: bool) -> AgentFacts {
         support: CLAUDE.support(version),
         limits,
     }
+}
+
+fn broke(fault: AgentFault, why: &str) -> AgentEvent {
+    AgentEvent::Broke { fault, why: why.to_owned() }
 }
 
 fn malformed(reason: &str, line: &[u8]) -> AgentEvent {

@@ -10,7 +10,7 @@ use wire::agent::AgentCodec;
 use wire::agent::acp::{AcpCodec, AcpOffers, AcpOpen};
 use wire::agent::opening::Opening;
 
-use crate::agent_rig::{FOLDER, Frame, Replay, frames, holds, in_pieces, output};
+use crate::agent_rig::{FOLDER, Frame, Replay, codec_laws, frames, holds, in_pieces, output};
 
 macro_rules! captures {
     ($($name:literal),* $(,)?) => {
@@ -601,57 +601,5 @@ fn a_conversation_that_is_not_there_and_a_protocol_of_another_version_have_their
     assert_eq!(kind, "auth");
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
-
-    #[test]
-    fn any_cut_gives_the_same(which in 0..CAPTURES.len(), cuts in proptest::collection::vec(any::<usize>(), 0..20)) {
-        let (name, text) = CAPTURES[which];
-        let bytes = output(text);
-        let whole = in_pieces(Box::new(codec_for(name)), &bytes, &[]);
-        prop_assert!(whole == in_pieces(Box::new(codec_for(name)), &bytes, &cuts));
-    }
-
-    #[test]
-    fn whatever_is_spoiled_has_a_typed_end(
-        which in 0..CAPTURES.len(),
-        end in any::<usize>(),
-        spoil in proptest::collection::vec((any::<usize>(), any::<u8>()), 0..8),
-    ) {
-        let (name, text) = CAPTURES[which];
-        let mut bytes = output(text);
-        bytes.truncate(end % (bytes.len() + 1));
-        for (at, byte) in spoil {
-            if !bytes.is_empty() {
-                let at = at % bytes.len();
-                bytes[at] = byte;
-            }
-        }
-        let mut codec = codec_for(name);
-        codec.open();
-        let mut events = codec.read(&bytes, &mut Vec::new());
-        let is_ready = events.iter().any(|event| matches!(event, AgentEvent::Ready(_)));
-        let ordered = codec.order(prompt()).is_ok();
-        events.extend(codec.end());
-        let ended = events.iter().any(|event| matches!(event, AgentEvent::TurnEnded(_)));
-        prop_assert!(ended || (is_ready && !ordered), "{:?}", events);
-    }
-
-    #[test]
-    fn unknown_frames_anywhere_change_nothing(which in 0..CAPTURES.len(), at in any::<usize>()) {
-        let (name, text) = CAPTURES[which];
-        let bytes = output(text);
-        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
-        let (before, after) = lines.split_at(at % (lines.len() + 1));
-        let unknown = b"{\"jsonrpc\":\"2.0\",\"method\":\"brand/new\"}\nnoise\n\n{}\n".to_vec();
-        let spoiled = [before.concat(), unknown, after.concat()].concat();
-        let (whole, _) = in_pieces(Box::new(codec_for(name)), &bytes, &[]);
-        let (mut events, _) = in_pieces(Box::new(codec_for(name)), &spoiled, &[]);
-        events.retain(|event| match event {
-            AgentEvent::Unknown { kind } => kind != "brand/new",
-            AgentEvent::Malformed { .. } => false,
-            _ => true,
-        });
-        prop_assert_eq!(events, whole);
-    }
-}
+const UNKNOWN: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"brand/new\"}\nnoise\n\n{}\n";
+codec_laws!(CAPTURES, codec_for, UNKNOWN);

@@ -1,6 +1,6 @@
 //! What is written to Claude Code: its start, and each order as the captures' own drivers wrote it.
 
-use machine::agent::{AgentEvent, AgentOrder};
+use machine::agent::{AgentEvent, AgentFault, AgentOrder};
 use serde_json::{Value, json};
 use wire::agent::AgentCodec;
 use wire::agent::claude::{
@@ -310,5 +310,45 @@ fn the_environment_is_a_named_list_and_keys_are_never_shown() {
     asks(&mut codec, "Bash", &json!({ "command": "echo hunter2" }));
     for shown in [format!("{options:?}"), format!("{codec:?}")] {
         assert!(!shown.contains("secret") && !shown.contains("hunter2"), "{shown}");
+    }
+}
+
+/// The faults that these frames are, in order.
+fn faults(frames: &[Value]) -> Vec<AgentFault> {
+    let mut codec = codec();
+    let events = frames.iter().flat_map(|frame| tell(&mut codec, frame).0);
+    let faults = events.filter_map(|event| match event {
+        AgentEvent::Broke { fault, .. } => Some(fault),
+        _ => None,
+    });
+    faults.collect()
+}
+
+#[test]
+fn what_is_out_of_order_or_without_a_gate_is_not_passed_over() {
+    let init = |mode: &str| json!({ "type": "system", "subtype": "init", "session_id": "s1", "permissionMode": mode });
+    let begins = init("default");
+    let block = json!([{ "type": "text", "text": "done" }]);
+    let says = json!({ "type": "assistant", "message": { "role": "assistant", "content": block }, "session_id": "s1" });
+    let ends = json!({ "type": "result", "subtype": "success", "is_error": false, "result": "done", "session_id": "s1" });
+    let mut elsewhere = ends.clone();
+    elsewhere["session_id"] = json!("s2");
+    let status =
+        |mode: &str| json!({ "type": "system", "subtype": "status", "permissionMode": mode });
+    use AgentFault::{Policy, Protocol};
+    for (frames, wanted) in [
+        (vec![&begins, &says, &ends, &begins, &says, &ends], vec![]),
+        (vec![&says, &begins, &ends], vec![Protocol]),
+        (vec![&ends], vec![Protocol]),
+        (vec![&begins, &begins, &says, &ends], vec![Protocol]),
+        (vec![&begins, &says, &ends, &says], vec![Protocol]),
+        (vec![&begins, &says, &ends, &ends], vec![Protocol]),
+        (vec![&begins, &says, &elsewhere], vec![Protocol]),
+        (vec![&init("bypassPermissions"), &says, &ends], vec![Policy]),
+        (vec![&begins, &status("dontAsk"), &says, &ends], vec![Policy]),
+        (vec![&begins, &status("plan"), &says, &ends], vec![]),
+    ] {
+        let frames: Vec<Value> = frames.into_iter().cloned().collect();
+        assert_eq!(faults(&frames), wanted, "{frames:?}");
     }
 }

@@ -7,7 +7,7 @@ use wire::agent::AgentCodec;
 use wire::agent::codex::{Approval, CodexCodec, CodexOpen, CodexSandbox};
 use wire::agent::opening::Opening;
 
-use crate::agent_rig::{FOLDER, Frame, Replay, frames, holds, in_pieces, output, show};
+use crate::agent_rig::{FOLDER, Frame, Replay, codec_laws, frames, holds, in_pieces, output, show};
 
 macro_rules! captures {
     ($($name:literal),* $(,)?) => {
@@ -452,59 +452,6 @@ fn a_line_without_an_end_is_passed_over() {
     assert_eq!(events[1], AgentEvent::Unknown { kind: "unheard".to_owned() });
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
-
-    #[test]
-    fn any_cut_gives_the_same(which in 0..APP_SERVER.len(), cuts in proptest::collection::vec(any::<usize>(), 0..20)) {
-        let (name, text) = APP_SERVER[which];
-        let bytes = output(text);
-        let whole = in_pieces(Box::new(codec_for(name)), &bytes, &[]);
-        prop_assert!(whole == in_pieces(Box::new(codec_for(name)), &bytes, &cuts));
-    }
-
-    #[test]
-    fn whatever_is_spoiled_has_a_typed_end(
-        which in 0..APP_SERVER.len(),
-        end in any::<usize>(),
-        spoil in proptest::collection::vec((any::<usize>(), any::<u8>()), 0..8),
-    ) {
-        let (name, text) = APP_SERVER[which];
-        let mut bytes = output(text);
-        bytes.truncate(end % (bytes.len() + 1));
-        for (at, byte) in spoil {
-            if !bytes.is_empty() {
-                let at = at % bytes.len();
-                bytes[at] = byte;
-            }
-        }
-        let mut codec = codec_for(name);
-        codec.open();
-        let mut events = codec.read(&bytes, &mut Vec::new());
-        let is_ready = events.iter().any(|event| matches!(event, AgentEvent::Ready(_)));
-        let ordered = codec.order(prompt()).is_ok();
-        events.extend(codec.end());
-        let ended = events.iter().any(|event| matches!(event, AgentEvent::TurnEnded(_)));
-        prop_assert!(ended || (is_ready && !ordered), "{:?}", events);
-    }
-
-    #[test]
-    fn unknown_frames_anywhere_change_nothing(which in 0..APP_SERVER.len(), at in any::<usize>()) {
-        let (name, text) = APP_SERVER[which];
-        let bytes = output(text);
-        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
-        let (before, after) = lines.split_at(at % (lines.len() + 1));
-        let unknown: &[u8] = b"{\"method\":\"brand/new\",\"params\":{\"threadId\":\"other\"}}\n\
-            {\"method\":\"brand/new\",\"params\":[1]}\n\n{}\n";
-        let spoiled = [before.concat(), unknown.to_vec(), after.concat()].concat();
-        let (whole, _) = in_pieces(Box::new(codec_for(name)), &bytes, &[]);
-        let (mut events, _) = in_pieces(Box::new(codec_for(name)), &spoiled, &[]);
-        let noise = |event: &AgentEvent| match event {
-            AgentEvent::Unknown { kind } => kind == "brand/new",
-            AgentEvent::Malformed { .. } => true,
-            _ => false,
-        };
-        events.retain(|event| !noise(event));
-        prop_assert_eq!(events, whole);
-    }
-}
+const UNKNOWN: &[u8] = b"{\"method\":\"brand/new\",\"params\":{\"threadId\":\"other\"}}\n\
+    {\"method\":\"brand/new\",\"params\":[1]}\n\n{}\n";
+codec_laws!(APP_SERVER, codec_for, UNKNOWN);

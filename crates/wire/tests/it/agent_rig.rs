@@ -3,6 +3,7 @@
 
 use machine::agent::{AgentEvent, AgentOrder};
 use machine::stream::StreamEvent;
+use proptest::prelude::*;
 use serde_json::Value;
 use wire::agent::AgentCodec;
 
@@ -133,3 +134,109 @@ pub(crate) fn in_pieces(
     events.extend(codec.end());
     (events, written)
 }
+
+/// A capture by its name.
+pub(crate) type Capture = (&'static str, &'static str);
+
+/// A codec for the capture of this name.
+pub(crate) type Made = Box<dyn AgentCodec>;
+
+/// Bytes that were cut anywhere say the same.
+pub(crate) fn holds_cut(
+    make: impl Fn(&str) -> Made,
+    (name, text): Capture,
+    cuts: &[usize],
+) -> Result<(), TestCaseError> {
+    let bytes = output(text);
+    let whole = in_pieces(make(name), &bytes, &[]);
+    prop_assert!(whole == in_pieces(make(name), &bytes, cuts));
+    Ok(())
+}
+
+/// Bytes that end anywhere and are spoiled at these places lead to an end that has a name, or to a codec that can be
+/// asked.
+pub(crate) fn holds_spoiled(
+    make: impl Fn(&str) -> Made,
+    (name, text): Capture,
+    end: usize,
+    spoil: &[(usize, u8)],
+) -> Result<(), TestCaseError> {
+    let mut bytes = output(text);
+    bytes.truncate(end % (bytes.len() + 1));
+    for (at, byte) in spoil {
+        if !bytes.is_empty() {
+            let at = at % bytes.len();
+            bytes[at] = *byte;
+        }
+    }
+    let mut codec = make(name);
+    codec.open();
+    let mut events = codec.read(&bytes, &mut Vec::new());
+    let is_ready = events.iter().any(|event| matches!(event, AgentEvent::Ready(_)));
+    let prompt = AgentOrder::Prompt { text: "go on".to_owned() };
+    let ordered = codec.order(prompt).is_ok();
+    events.extend(codec.end());
+    let ended = events.iter().any(|event| matches!(event, AgentEvent::TurnEnded(_)));
+    prop_assert!(ended || (is_ready && !ordered), "{:?}", events);
+    Ok(())
+}
+
+/// Frames that nobody knows, between any two lines, are told and change nothing else.
+pub(crate) fn holds_among(
+    make: impl Fn(&str) -> Made,
+    (name, text): Capture,
+    at: usize,
+    unknown: &[u8],
+) -> Result<(), TestCaseError> {
+    let bytes = output(text);
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    let (before, after) = lines.split_at(at % (lines.len() + 1));
+    let spoiled = [before.concat(), unknown.to_vec(), after.concat()].concat();
+    let (whole, _) = in_pieces(make(name), &bytes, &[]);
+    let (mut events, _) = in_pieces(make(name), &spoiled, &[]);
+    events.retain(|event| match event {
+        AgentEvent::Unknown { kind } => kind != "brand/new",
+        AgentEvent::Malformed { .. } => false,
+        _ => true,
+    });
+    prop_assert_eq!(events, whole);
+    Ok(())
+}
+
+/// What holds for every codec, tried on the captures of one. The unknown frames have the method `brand/new`.
+macro_rules! codec_laws {
+    ($captures:expr, $codec:expr, $unknown:expr) => {
+        proptest! {
+            #![proptest_config(ProptestConfig::with_cases(50))]
+
+            #[test]
+            fn any_cut_gives_the_same(
+                which in 0..$captures.len(),
+                cuts in proptest::collection::vec(any::<usize>(), 0..20),
+            ) {
+                let make = |name: &str| -> crate::agent_rig::Made { Box::new($codec(name)) };
+                crate::agent_rig::holds_cut(make, $captures[which], &cuts)?;
+            }
+
+            #[test]
+            fn whatever_is_spoiled_has_a_typed_end(
+                which in 0..$captures.len(),
+                end in any::<usize>(),
+                spoil in proptest::collection::vec((any::<usize>(), any::<u8>()), 0..8),
+            ) {
+                let make = |name: &str| -> crate::agent_rig::Made { Box::new($codec(name)) };
+                crate::agent_rig::holds_spoiled(make, $captures[which], end, &spoil)?;
+            }
+
+            #[test]
+            fn unknown_frames_anywhere_change_nothing(
+                which in 0..$captures.len(),
+                at in any::<usize>(),
+            ) {
+                let make = |name: &str| -> crate::agent_rig::Made { Box::new($codec(name)) };
+                crate::agent_rig::holds_among(make, $captures[which], at, $unknown)?;
+            }
+        }
+    };
+}
+pub(crate) use codec_laws;

@@ -342,7 +342,7 @@ impl Stage {
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        let printed = out.join().unwrap() + &err.join().unwrap();
+        let printed = out.join().unwrap() + err.join().unwrap().as_str();
         Ok((status.code().unwrap_or(-1), printed))
     }
 

@@ -171,6 +171,29 @@ fn a_refusal_is_not_asked_again() {
 }
 
 #[test]
+fn what_breaks_is_asked_again_but_not_one_that_is_without_a_gate() {
+    for fault in [AgentFault::Exit, AgentFault::Killed, AgentFault::Timeout, AgentFault::Workspace]
+    {
+        let mut rig = Rig::new();
+        rig.prompt();
+        rig.tell(&Fact::AgentTook(Some("s1")));
+        for _ in 0..2 {
+            rig.ends(AgentEnd::Broken(fault), "it is gone");
+            assert_eq!(rig.prompt().prompt, CONTINUE);
+        }
+        rig.ends(AgentEnd::Broken(fault), "it is gone");
+        let Decision::GiveUp { reason, .. } = rig.decide() else { panic!("goes on") };
+        let wanted = format!("claude broke off ({}) 3 times in a row: it is gone", fault.word());
+        assert_eq!(reason, wanted);
+    }
+    let mut rig = Rig::new();
+    rig.prompt();
+    rig.ends(AgentEnd::Broken(AgentFault::Policy), "it used the tool \"Bash\" without asking");
+    let Decision::GiveUp { reason, .. } = rig.decide() else { panic!("goes on") };
+    assert!(reason.starts_with("claude is not held by the gate: it used"), "{reason}");
+}
+
+#[test]
 fn another_agent_begins_a_conversation_and_the_same_one_goes_on() {
     let mut rig = Rig::new();
     rig.prompt();

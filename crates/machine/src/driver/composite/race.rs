@@ -75,7 +75,9 @@ impl Race {
             let due = match standing {
                 // The loop asks for a decision only when no question is open: this one was dropped.
                 Standing::Ready | Standing::Asked => true,
-                Standing::Waits(Wait::Until { at, .. }) => *at <= situation.now,
+                Standing::Waits(Wait::Until { at, .. } | Wait::Person { until: Some(at), .. }) => {
+                    *at <= situation.now
+                }
                 _ => false,
             };
             if !due {
@@ -139,10 +141,15 @@ impl Race {
         let mut moments = Vec::new();
         let mut prompts = Vec::new();
         let mut ends = Vec::new();
+        let mut ends_of_waits = Vec::new();
         for (child, standing) in self.children.iter().zip(&self.standing) {
             match standing {
                 Standing::Waits(Wait::Until { at, reason }) => moments.push((*at, reason)),
-                Standing::Waits(Wait::Person { prompt }) => prompts.push((child, prompt)),
+                Standing::Waits(Wait::Person { prompt, until }) => {
+                    // What it waits for no longer is a moment too.
+                    ends_of_waits.extend(*until);
+                    prompts.push((child, prompt));
+                }
                 Standing::Ended { reason, stuck } => ends.push((child, reason, *stuck)),
                 Standing::Ready
                 | Standing::Busy
@@ -155,13 +162,17 @@ impl Race {
         if let Some((at, reason)) = moments.into_iter().min() {
             return Decision::Wait(Wait::Until { at, reason: reason.clone() });
         }
+        let until = ends_of_waits.into_iter().min();
         match prompts.as_slice() {
             [] => {}
-            [(_, prompt)] => return Decision::Wait(Wait::Person { prompt: String::clone(prompt) }),
+            [(_, prompt)] => {
+                let (prompt, until) = (String::clone(prompt), until);
+                return Decision::Wait(Wait::Person { prompt, until });
+            }
             several => {
                 let prompts: Vec<String> =
                     several.iter().map(|(child, prompt)| child.spec.says(prompt)).collect();
-                return Decision::Wait(Wait::Person { prompt: prompts.join("\n") });
+                return Decision::Wait(Wait::Person { prompt: prompts.join("\n"), until });
             }
         }
         if ends.len() == self.children.len() {

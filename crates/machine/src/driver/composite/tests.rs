@@ -75,7 +75,7 @@ impl Driver for Script {
                 Decision::Wait(Wait::Results)
             }
             "results" => self.decide(situation),
-            "ask" => Decision::Wait(Wait::Person { prompt: rest }),
+            "ask" => Decision::Wait(Wait::Person { prompt: rest, until: None }),
             "consult" => Decision::Consult(Consultation::Plugin(json!(rest))),
             "claim" => Decision::Claim { summary: rest },
             "fail" => Decision::GiveUp { reason: rest, stuck: false },
@@ -237,7 +237,7 @@ impl World {
                     self.transcript.push(format!("until {}", at.0));
                     self.now = at;
                 }
-                Decision::Wait(Wait::Person { prompt }) => {
+                Decision::Wait(Wait::Person { prompt, .. }) => {
                     self.transcript.push(format!("ask {prompt}"));
                     self.tell(&Fact::Told("yes"));
                 }

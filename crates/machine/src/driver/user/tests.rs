@@ -103,7 +103,7 @@ fn reload(driver: &dyn Driver) -> Box<dyn Driver> {
 
 fn prompt(driver: &mut dyn Driver) -> String {
     match driver.decide(&HERE) {
-        Decision::Wait(Wait::Person { prompt }) => prompt,
+        Decision::Wait(Wait::Person { prompt, .. }) => prompt,
         other => panic!("expected a prompt, got {other:?}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::driver::{Action, Situation};
 use crate::file::check::{Cursor, Problems, suggest};
@@ -10,9 +10,6 @@ use crate::policy::permission::Author;
 use crate::server;
 use crate::time::Span;
 use crate::tool::{self, Status, ToolResult};
-
-/// The keys of a call.
-pub(crate) const CALL_KEYS: [&str; 3] = ["tool", "parameters", "timeout"];
 
 /// How much of an output is shown when a call fails.
 const SHOWN_LINES: usize = 12;
@@ -31,9 +28,34 @@ pub(crate) struct Call {
 impl Call {
     /// Reads `tool`, `parameters` and `timeout` of a table whose other keys the caller checks.
     pub(crate) fn read(at: &Cursor<'_>, label: String, problems: &mut Problems) -> Option<Call> {
+        Call::read_as(at, None, label, problems)
+    }
+
+    /// The tool that a name stands for: some files call ours by other names.
+    pub(crate) fn meant(name: &str) -> &str {
+        match name {
+            "shell.run" => "shell",
+            "patch.apply" => "patch",
+            name => name,
+        }
+    }
+
+    /// The tool's name.
+    pub(crate) fn tool(&self) -> &str {
+        &self.tool
+    }
+
+    /// The same, with these parameters in place of those that are written, which are filled in later.
+    pub(crate) fn read_as(
+        at: &Cursor<'_>,
+        stand_in: Option<Value>,
+        label: String,
+        problems: &mut Problems,
+    ) -> Option<Call> {
         let timeout = at.get("timeout").and_then(|timeout| timeout.span(problems));
         let given = at.need(problems, "tool")?;
-        let name = given.text(problems)?;
+        let written = given.text(problems)?;
+        let name = Call::meant(written);
         if server::is_offered(name) {
             return Call::offered(at, name, timeout, label, problems);
         }
@@ -45,9 +67,13 @@ impl Call {
             return None;
         };
         let parameters = at.get("parameters");
-        let input = parameters
-            .as_ref()
-            .map_or_else(|| Value::Object(serde_json::Map::new()), |at| at.value.clone());
+        let written_out = || match &parameters {
+            Some(at) => at.value.clone(),
+            // The format that calls it so has commands without a command, which do nothing.
+            None if written == "shell.run" => json!({ "command": "true" }),
+            None => Value::Object(serde_json::Map::new()),
+        };
+        let input = stand_in.unwrap_or_else(written_out);
         if let Err(message) = tool::check_input(spec, &input) {
             // The message names the parameter; the place is that parameter if it is there.
             let keys = spec.parameters.iter().map(|parameter| parameter.name);
@@ -60,10 +86,14 @@ impl Call {
                 (Some((key, entry)), _)
                     if spec.parameters.iter().any(|known| known.name == key) =>
                 {
-                    problems.push(&entry, message, None);
+                    let hint = Some("`drivetrain tools` says what it takes".to_owned());
+                    problems.push(&entry, message, hint);
                 }
                 (Some((key, entry)), _) => problems.push_key(&entry, message, suggest(key, keys)),
-                (None, Some(at)) => problems.push_key(at, message, None),
+                (None, Some(at)) => {
+                    let hint = Some("`drivetrain tools` says what it takes".to_owned());
+                    problems.push_key(at, message, hint);
+                }
                 (None, None) => {
                     let example = spec.parameters.iter().find(|parameter| parameter.required);
                     let hint = example

@@ -1,36 +1,250 @@
-//! A workflow's steps, read and checked.
+//! What a workflow does, read and checked: rows of steps and machines of states, with every template and expression
+//! parsed once. [`super::read`] makes it from plain data; nothing here changes afterwards.
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::call::Call;
-use crate::file::check::{Cursor, Problems, short, suggest};
+use super::schema::Schema;
+use crate::template::{Expression, Template};
+use crate::time::Span;
 
-const DEFAULT_RETRIES: u64 = 3;
-const DEFAULT_GOTOS: u64 = 10;
-/// More repeats than this are a mistake.
-const MAX_RETRIES: u64 = 10_000;
+/// The whole configuration of a driver.
+#[derive(Debug)]
+pub(crate) struct Definition {
+    /// The workflow itself.
+    pub(super) flow: Flow,
+    /// The values of its inputs.
+    pub(super) inputs: Value,
+    /// What is known of the project, frozen when the task was made.
+    pub(super) facts: Value,
+    /// Whether steps can work at once, so that results are wanted one by one.
+    pub(super) forks: bool,
+}
 
-/// What a workflow does.
-#[derive(Debug, PartialEq)]
-pub(super) struct Definition {
-    name: String,
-    /// In order.
-    pub(super) steps: Vec<Step>,
+/// A workflow: the task's own, or one that a step calls.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    /// Its name; may be empty.
+    pub(super) name: String,
+    /// What it takes.
+    pub(super) inputs: Vec<Input>,
+    /// What it gives, evaluated at its end.
+    pub(super) outputs: Vec<(String, Formula)>,
     /// The most steps to carry out, repeats included.
     pub(super) max_steps: Option<u64>,
+    /// How long it may take when a step calls it; the task's budget holds the outermost one.
+    pub(super) time: Option<Span>,
+    /// What it does.
+    pub(super) body: Body,
+}
+
+impl Flow {
+    /// What a person sees it as.
+    pub(super) fn title(&self) -> String {
+        if self.name.is_empty() {
+            "the workflow".to_owned()
+        } else {
+            format!("workflow {}", self.name)
+        }
+    }
+}
+
+/// A value that a workflow takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Input {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: InputKind,
+    /// What it is if nobody says; without one it has to be given.
+    pub default: Option<Value>,
+    /// The values to choose from; any if there are none.
+    pub choices: Vec<Value>,
+    /// For a person.
+    pub description: String,
+}
+
+/// What an input can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputKind {
+    /// Text.
+    String,
+    /// A whole number.
+    Integer,
+    /// Any number.
+    Number,
+    /// True or false.
+    Boolean,
+    /// A list.
+    List,
+    /// A table.
+    Table,
+}
+
+impl InputKind {
+    /// The words that a file uses, in the order of the kinds.
+    pub const WORDS: [&'static str; 6] =
+        ["string", "integer", "number", "boolean", "list", "table"];
+
+    /// The kind of a word.
+    pub(super) fn of(word: &str) -> InputKind {
+        match word {
+            "integer" => InputKind::Integer,
+            "number" => InputKind::Number,
+            "boolean" => InputKind::Boolean,
+            "list" => InputKind::List,
+            "table" => InputKind::Table,
+            _ => InputKind::String,
+        }
+    }
+
+    /// The word.
+    pub fn word(self) -> &'static str {
+        match self {
+            InputKind::String => "string",
+            InputKind::Integer => "integer",
+            InputKind::Number => "number",
+            InputKind::Boolean => "boolean",
+            InputKind::List => "list",
+            InputKind::Table => "table",
+        }
+    }
+
+    /// Whether a value is one.
+    pub fn takes(self, value: &Value) -> bool {
+        match self {
+            InputKind::String => value.is_string(),
+            InputKind::Integer => value.is_i64() || value.is_u64(),
+            InputKind::Number => value.is_number(),
+            InputKind::Boolean => value.is_boolean(),
+            InputKind::List => value.is_array(),
+            InputKind::Table => value.is_object(),
+        }
+    }
+}
+
+impl Input {
+    /// Why a value cannot be given, if so.
+    pub(super) fn refuses(&self, value: &Value) -> Option<String> {
+        let shown = crate::file::check::short(value);
+        if !self.kind.takes(value) {
+            return Some(format!(
+                "the input {:?} must be of type {}, got {shown}",
+                self.name,
+                self.kind.word()
+            ));
+        }
+        if !self.choices.is_empty() && !self.choices.contains(value) {
+            let choices: Vec<String> = self.choices.iter().map(Value::to_string).collect();
+            return Some(format!(
+                "the input {:?} must be one of {}, got {shown}",
+                self.name,
+                choices.join(", ")
+            ));
+        }
+        None
+    }
+
+    /// Reads what a person typed: text as it is, anything else as JSON.
+    pub fn typed(&self, text: &str) -> Result<Value, String> {
+        let value = match self.kind {
+            InputKind::String => Value::String(text.to_owned()),
+            _ => serde_json::from_str(text).map_err(|_| {
+                format!(
+                    "the input {:?} must be of type {}, got {text:?}",
+                    self.name,
+                    self.kind.word()
+                )
+            })?,
+        };
+        self.refuses(&value).map_or(Ok(value), Err)
+    }
+}
+
+/// The values of inputs: what is given, then the defaults. The error names what is missing or wrong.
+pub(super) fn bind(inputs: &[Input], given: &Map<String, Value>) -> Result<Value, String> {
+    let mut values = Map::new();
+    for input in inputs {
+        let Some(value) = given.get(&input.name).or(input.default.as_ref()) else {
+            return Err(format!(
+                "the input {:?} ({}) is missing: give it with --input {}=…",
+                input.name,
+                input.kind.word(),
+                input.name
+            ));
+        };
+        if let Some(why) = input.refuses(value) {
+            return Err(why);
+        }
+        values.insert(input.name.clone(), value.clone());
+    }
+    match given.keys().find(|name| !values.contains_key(*name)) {
+        Some(unknown) => {
+            let known: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
+            let hint =
+                crate::file::check::suggest(unknown, known.iter().copied()).unwrap_or_else(|| {
+                    match known.as_slice() {
+                        [] => "it takes none".to_owned(),
+                        known => format!("expected {}", known.join(", ")),
+                    }
+                });
+            Err(format!("there is no input {unknown:?}: {hint}"))
+        }
+        None => Ok(Value::Object(values)),
+    }
+}
+
+/// Steps in a row, or states.
+#[derive(Debug)]
+pub(super) enum Body {
+    Row(Row),
+    States(States),
+}
+
+/// Steps, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    /// In order.
+    pub(super) steps: Vec<Step>,
+    /// The place of each name.
+    pub(super) index: BTreeMap<String, usize>,
+    /// Whether the result of the step that ended last is kept: somebody asks for the results of a foreach.
+    pub(super) keeps_last: bool,
 }
 
 /// One step.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Step {
+#[derive(Debug)]
+pub(super) struct Step {
+    /// Its name.
+    pub(super) name: String,
     /// What it does.
-    pub(super) call: Call,
+    pub(super) work: Work,
+    /// Only then.
+    pub(super) when: Option<Formula>,
+    /// How long it may take.
+    pub(super) timeout: Option<Span>,
     /// What a failure leads to.
     pub(super) on_error: OnError,
+    /// What the end of its time leads to, for a person's step.
+    pub(super) on_timeout: Option<Escape>,
     /// How often its goto may be taken.
     pub(super) max_gotos: u64,
+    /// How long to wait before the first retry.
+    pub(super) backoff: Option<Span>,
+    /// Where to go after success.
+    pub(super) then: Option<Target>,
+    /// How often that may be done.
+    pub(super) max_visits: u64,
+    /// The check that this step belongs to the repair of: it runs only if that failed.
+    pub(super) repairs: Option<usize>,
+    /// The check that is run again after it.
+    pub(super) checks_again: Option<usize>,
+    /// Whether its result is mentioned anywhere.
+    pub(super) keeps: bool,
+    /// Whether its visits are mentioned anywhere.
+    pub(super) counted: bool,
 }
 
 /// The answers to a failure.
@@ -42,10 +256,19 @@ pub(super) enum OnError {
     Retry { most: u64, exhausted: Escape },
 }
 
+impl OnError {
+    /// The last word.
+    pub(super) fn escape(self) -> Escape {
+        match self {
+            OnError::Escape(escape) | OnError::Retry { exhausted: escape, .. } => escape,
+        }
+    }
+}
+
 /// The ways out of a failed step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Escape {
-    /// The workflow gives up.
+    /// The row gives up.
     Fail,
     /// The next step.
     Skip,
@@ -53,217 +276,211 @@ pub(super) enum Escape {
     Goto(usize),
 }
 
-impl Definition {
-    /// Reads a driver's configuration.
-    pub(super) fn read(config: &Value) -> Result<Definition, String> {
-        let mut problems = Problems::default();
-        let at = Cursor::top(config);
-        if let Some(name) = at.get("workflow").filter(|_| at.get("steps").is_none()) {
-            return Err(format!("the workflow {} has not been looked up", short(name.value)));
-        }
-        at.table(&mut problems, "the workflow's configuration", &["name", "steps", "max_steps"]);
-        let name =
-            at.get("name").and_then(|name| name.name(&mut problems)).unwrap_or_default().to_owned();
-        let steps = at.need(&mut problems, "steps").map(|steps| read_steps(&steps, &mut problems));
-        let max_steps = at.get("max_steps").and_then(|most| most.whole(&mut problems));
-        match steps {
-            Some(steps) if problems.is_empty() => Ok(Definition { name, steps, max_steps }),
-            _ => Err(problems.line()),
-        }
-    }
-
-    /// What a person sees it as.
-    pub(super) fn title(&self) -> String {
-        if self.name.is_empty() {
-            "the workflow".to_owned()
-        } else {
-            format!("workflow {}", self.name)
-        }
-    }
-}
-
-/// Reads a list of steps. Only the steps without problems are given back.
-pub(crate) fn read_steps(at: &Cursor<'_>, problems: &mut Problems) -> Vec<Step> {
-    let items = at.items(problems);
-    if items.is_empty() && at.value.is_array() {
-        problems.push(at, "a workflow needs at least one step", None);
-    }
-    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
-    for (index, item) in items.iter().enumerate() {
-        let Some(name) =
-            item.get("name").and_then(|name| name.value.as_str().map(|text| (name, text)))
-        else {
-            continue;
-        };
-        if places.insert(name.1, index).is_some() {
-            problems.push(&name.0, format!("there are two steps named {:?}", name.1), None);
-        }
-    }
-    items.iter().filter_map(|item| read_step(item, &places, problems)).collect()
-}
-
-fn read_step(
-    at: &Cursor<'_>,
-    places: &BTreeMap<&str, usize>,
-    problems: &mut Problems,
-) -> Option<Step> {
-    const KEYS: [&str; 10] = [
-        "name",
-        "tool",
-        "type",
-        "parameters",
-        "timeout",
-        "on_error",
-        "max_retries",
-        "on_exhausted",
-        "input_from",
-        "prompt",
-    ];
-    if !at.table(problems, "a step", &KEYS) {
-        return None;
-    }
-    let kind = at.get("type");
-    if let Some(kind) = &kind
-        && kind.choice(problems, &["tool", "llm", "hybrid"]).is_some_and(|kind| kind != "tool")
-    {
-        problems.push(
-            kind,
-            format!("not supported yet: steps of type {}", short(kind.value)),
-            only_tools(),
-        );
-        return None;
-    }
-    for key in ["input_from", "prompt"] {
-        if let Some(entry) = at.get(key) {
-            problems.push_key(&entry, format!("not supported yet: {key} of a step"), only_tools());
-        }
-    }
-    if let Some(parameters) = at.get("parameters") {
-        refuse_references(&parameters, problems);
-    }
-    let label = at
-        .need(problems, "name")
-        .and_then(|name| name.name(problems))
-        .unwrap_or_default()
-        .to_owned();
-    let call = Call::read(at, label, problems);
-    let retries = at.get("max_retries").and_then(|most| {
-        let given = most.whole(problems)?;
-        if given > MAX_RETRIES {
-            problems.push(
-                &most,
-                format!("max_retries is at most {MAX_RETRIES}, got {given}"),
-                None,
-            );
-        }
-        Some((most, given))
-    });
-    let mut asked =
-        at.get("on_error").and_then(|on_error| read_answer(&on_error, places, problems));
-    let escape = at.get("on_exhausted").and_then(|after| {
-        if asked != Some(Answer::Retry) {
-            problems.push_key(&after, "on_exhausted needs on_error = \"retry\"", None);
-        }
-        match read_answer(&after, places, problems)? {
-            Answer::Escape(escape) => Some(escape),
-            Answer::Retry => {
-                problems.push(&after, "on_exhausted must be fail, skip or a goto", None);
-                None
-            }
-        }
-    });
-    if let Some((most, _)) = &retries
-        && matches!(asked, None | Some(Answer::Escape(Escape::Fail | Escape::Skip)))
-    {
-        if at.get("on_error").is_none() {
-            // Retries that are asked for without saying what for can mean only one thing.
-            asked = Some(Answer::Retry);
-        } else {
-            problems.push_key(most, "max_retries needs on_error = \"retry\" or a goto", None);
-        }
-    }
-    let given = retries.map(|(_, given)| given);
-    let on_error = match asked {
-        Some(Answer::Retry) => OnError::Retry {
-            most: given.unwrap_or(DEFAULT_RETRIES),
-            exhausted: escape.unwrap_or(Escape::Fail),
-        },
-        Some(Answer::Escape(escape)) => OnError::Escape(escape),
-        None => OnError::Escape(Escape::Fail),
-    };
-    let max_gotos = match on_error {
-        OnError::Escape(_) => given.unwrap_or(DEFAULT_GOTOS),
-        OnError::Retry { .. } => DEFAULT_GOTOS,
-    };
-    Some(Step { call: call?, on_error, max_gotos })
-}
-
+/// Where a step leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
-    Escape(Escape),
-    Retry,
+pub(super) enum Target {
+    /// To another step.
+    Step(usize),
+    /// To the end of the row.
+    End,
 }
 
-/// Reads `"fail"`, `"skip"`, `"retry"` or `{ action = "goto", target = "name" }`.
-fn read_answer(
-    at: &Cursor<'_>,
-    places: &BTreeMap<&str, usize>,
-    problems: &mut Problems,
-) -> Option<Answer> {
-    let word = if at.value.is_object() {
-        at.table(problems, "on_error", &["action", "target"]);
-        at.need(problems, "action")?
-    } else {
-        at.clone()
-    };
-    if word.value == "abort" {
-        problems.push(
-            &word,
-            "\"abort\" must be one of fail, skip, retry, goto",
-            Some("did you mean \"fail\"?".to_owned()),
-        );
-        return None;
-    }
-    let action = word.choice(problems, &["fail", "skip", "retry", "goto"])?;
-    let target = at.get("target");
-    if action == "goto" {
-        let Some(target) = target else {
-            let hint = Some("write { action = \"goto\", target = \"STEP\" }".to_owned());
-            problems.push(at, "a goto needs a target", hint);
-            return None;
-        };
-        let name = target.text(problems)?;
-        let Some(index) = places.get(name) else {
-            problems.push(
-                &target,
-                format!("there is no step {name:?}"),
-                suggest(name, places.keys().copied()),
-            );
-            return None;
-        };
-        return Some(Answer::Escape(Escape::Goto(*index)));
-    }
-    if let Some(target) = target {
-        problems.push_key(&target, format!("{action} has no target"), None);
-    }
-    Some(match action {
-        "retry" => Answer::Retry,
-        "skip" => Answer::Escape(Escape::Skip),
-        _ => Answer::Escape(Escape::Fail),
-    })
+/// What a step does.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// Nothing, successfully.
+    Nothing,
+    /// Calls a tool.
+    Tool(Box<ToolWork>),
+    /// Leaves it to another driver.
+    Driver(Box<DriverWork>),
+    /// Asks a person.
+    Person(Box<PersonWork>),
+    /// Runs another workflow.
+    Flow(Box<FlowWork>),
+    /// Runs steps for each element of a list.
+    Each(Box<Each>),
+    /// Runs rows at once.
+    Parallel(Box<Parallel>),
+    /// Runs a row of steps.
+    Row(Box<Row>),
 }
 
-/// `@prompts/name` and the like mean something in the rich format; taking them for text would be a surprise.
-fn refuse_references(at: &Cursor<'_>, problems: &mut Problems) {
-    for (_, entry) in at.entries() {
-        if let Value::String(text) = entry.value
-            && ["@prompts/", "@workflows/", "@/"].iter().any(|prefix| text.starts_with(prefix))
-        {
-            problems.push(&entry, "not supported yet: @references", only_tools());
-        }
+impl Work {
+    /// Whether it counts toward `max_steps` by itself.
+    pub(super) fn is_leaf(&self) -> bool {
+        matches!(self, Work::Tool(_) | Work::Driver(_) | Work::Person(_))
     }
 }
 
-fn only_tools() -> Option<String> {
-    Some("this version runs steps of type \"tool\" with their parameters written out".to_owned())
+/// A tool call, its parameters known or to be filled in.
+#[derive(Debug)]
+pub(super) struct ToolWork {
+    /// As far as it is known.
+    pub(super) call: Call,
+    /// The parameters to fill in; none if all are known.
+    pub(super) shape: Option<Shape>,
+    /// The step whose text is the parameter of this name.
+    pub(super) input: Option<(String, String)>,
+}
+
+/// Parameters with places to fill in.
+#[derive(Debug)]
+pub(super) enum Shape {
+    /// As it is.
+    Plain(Value),
+    /// A text with places.
+    Text(Filled),
+    /// A text that is nothing but one place: what it gives keeps its type, unless the tool wants text.
+    Whole(Filled, Formula),
+    /// A list.
+    List(Vec<Shape>),
+    /// A table.
+    Table(BTreeMap<String, Shape>),
+}
+
+/// A step that another driver carries out.
+#[derive(Debug)]
+pub(super) struct DriverWork {
+    /// The driver's name.
+    pub(super) driver: String,
+    /// Its configuration.
+    pub(super) config: Value,
+    /// What it is told; the task's goal if absent.
+    pub(super) prompt: Option<Filled>,
+    /// Standing instructions of a model.
+    pub(super) system: Option<Filled>,
+    /// The step whose text follows the prompt.
+    pub(super) input: Option<String>,
+    /// What the answer must be like.
+    pub(super) schema: Option<Schema>,
+}
+
+/// A question to a person.
+#[derive(Debug)]
+pub(super) struct PersonWork {
+    /// What is asked.
+    pub(super) text: Filled,
+    /// What can be answered; anything if empty.
+    pub(super) choices: Vec<String>,
+    /// Whether it is yes or no.
+    pub(super) approves: bool,
+    /// Whether the end of the time is a no.
+    pub(super) denies: bool,
+}
+
+/// A workflow that a step calls.
+#[derive(Debug)]
+pub(super) struct FlowWork {
+    pub(super) flow: Flow,
+    /// What it is given.
+    pub(super) given: Vec<(String, Given)>,
+}
+
+/// A value that a step gives to a workflow.
+#[derive(Debug)]
+pub(super) enum Given {
+    Literal(Value),
+    Formula(Formula),
+}
+
+/// Steps for each element of a list.
+#[derive(Debug)]
+pub(super) struct Each {
+    /// Gives the list.
+    pub(super) list: Formula,
+    /// What an element is called.
+    pub(super) name: String,
+    /// What is done with it.
+    pub(super) row: Row,
+    /// How many are worked on at once.
+    pub(super) width: usize,
+    /// When it counts as a success.
+    pub(super) join: Join,
+    /// Whether the results are mentioned.
+    pub(super) keeps: bool,
+}
+
+/// Rows that run at once.
+#[derive(Debug)]
+pub(super) struct Parallel {
+    /// By name, in order.
+    pub(super) branches: Vec<(String, Row)>,
+    /// When it counts as a success.
+    pub(super) join: Join,
+}
+
+/// When several together count as a success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Join {
+    /// If each of them is.
+    All,
+    /// If one of them is.
+    Any,
+}
+
+/// States with ways between them.
+#[derive(Debug)]
+pub(super) struct States {
+    /// Where it begins.
+    pub(super) initial: usize,
+    /// In order.
+    pub(super) states: Vec<State>,
+    /// The place of each name.
+    pub(super) index: BTreeMap<String, usize>,
+}
+
+/// A state: a step, and what follows it.
+#[derive(Debug)]
+pub(super) struct State {
+    /// Its work.
+    pub(super) step: Step,
+    /// Whether a failure of its work ends everything, rather than being seen by the transitions.
+    pub(super) fails: bool,
+    pub(super) on_entry: Row,
+    pub(super) on_exit: Row,
+    /// The first that holds is taken.
+    pub(super) ways: Vec<Way>,
+    /// Lets a model choose among those that hold.
+    pub(super) choose: Option<Choose>,
+    /// It ends the machine: with success or without.
+    pub(super) ends: Option<Ending>,
+}
+
+/// How a state ends the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    Completed,
+    Failed,
+}
+
+/// A way to another state.
+#[derive(Debug)]
+pub(super) struct Way {
+    pub(super) to: usize,
+    pub(super) when: Option<Formula>,
+    pub(super) max: u64,
+}
+
+/// A model's choice.
+#[derive(Debug)]
+pub(super) struct Choose {
+    /// Who is asked, and what.
+    pub(super) work: DriverWork,
+    /// The state that is taken if the answer names none.
+    pub(super) fallback: usize,
+}
+
+/// An expression and the names in it.
+#[derive(Debug, Clone)]
+pub(super) struct Formula {
+    pub(super) expression: Expression,
+    pub(super) names: Vec<Vec<String>>,
+}
+
+/// A template and the names in it.
+#[derive(Debug, Clone)]
+pub(super) struct Filled {
+    pub(super) template: Template,
+    pub(super) names: Vec<Vec<String>>,
 }

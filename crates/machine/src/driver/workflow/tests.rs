@@ -1,5 +1,7 @@
 //! Workflows as scripts: results in, decisions out. The rig serves the state machine's tests too.
 
+mod language;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -7,6 +9,7 @@ use super::*;
 use crate::driver::{Note, NoteKind};
 use crate::id::CallId;
 use crate::time::Timestamp;
+use crate::tool::ToolResult;
 
 /// A driver under test. With `reload` it is saved and loaded again between any two calls.
 pub(crate) struct Rig {
@@ -277,7 +280,7 @@ fn ten_thousand_steps_are_remembered_in_a_few_bytes() {
     let mut rig = Rig::new(&WorkflowKind, json!({"steps": steps}), false);
     rig.run(&mut std::iter::repeat_with(|| ToolResult::ok("x".repeat(100))).take(9_999));
     assert!(rig.saved().to_string().len() < 120, "{}", rig.saved());
-    assert_eq!(rig.saved()["at"], 9_999);
+    assert_eq!(rig.saved()["flow"]["row"]["at"], 9_999);
 }
 
 #[test]
@@ -285,7 +288,9 @@ fn a_wrong_configuration_names_the_key() {
     let wrong = |config: Value| WorkflowKind.create(&config, &Registry::default()).unwrap_err();
     insta::assert_snapshot!(wrong(json!({"steps": [{"name": "a", "tool": "shel"}]})), @r#"steps[0].tool: there is no tool "shel"; did you mean "shell"?"#);
     insta::assert_snapshot!(wrong(json!({"workflow": "count"})), @r#"the workflow "count" has not been looked up"#);
-    insta::assert_snapshot!(wrong(json!({"steps": [step("a", json!({"on_error": {"action": "goto", "target": "b"}}))]})), @r#"steps[0].on_error.target: there is no step "b""#);
+    insta::assert_snapshot!(wrong(json!({"steps": [step("a", json!({"on_error": {"action": "goto", "target": "b"}}))]})), @r#"
+    steps[0].on_error.target: there is no step "b"; there are a
+    "#);
     assert!(wrong(json!(null)).contains("expected a table"));
     assert!(wrong(json!({})).contains("\"steps\" is missing"));
     let saved = json!({"at": 5});

@@ -5,23 +5,18 @@ mod judge;
 
 use crate::acceptance::touched::pattern_problem;
 use crate::file::check::{Cursor, Problems, suggest};
+use crate::file::shape::Table;
+use crate::file::shape::task::criteria::{self as shape, Form, KINDS, MAX_REPEAT};
 use crate::task::{Criterion, default_check_timeout};
 use crate::time::Span;
 
-const KINDS: [&str; 4] = ["shell", "file", "custom", "judge"];
-const SHELL: [&str; 7] =
-    ["command", "exit", "expect_exit", "stdout", "timeout", "repeat", "red_first"];
-const FILE: [&str; 5] = ["path", "pattern", "regex", "required", "forbidden"];
-/// A check that passes this often is not flaky; more would only cost.
-const MAX_REPEAT: u64 = 100;
-
 /// A criterion as written.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Written {
+pub(in crate::file) struct Written {
     /// The criterion; the rubric of a judge is empty if it is in a file.
-    pub(super) criterion: Criterion,
+    pub(in crate::file) criterion: Criterion,
     /// The file that holds a judge's rubric.
-    pub(super) rubric_file: Option<String>,
+    pub(in crate::file) rubric_file: Option<String>,
 }
 
 impl From<Criterion> for Written {
@@ -31,7 +26,7 @@ impl From<Criterion> for Written {
 }
 
 /// Reads one criterion.
-pub(super) fn read(at: &Cursor<'_>, problems: &mut Problems) -> Option<Written> {
+pub(in crate::file) fn read(at: &Cursor<'_>, problems: &mut Problems) -> Option<Written> {
     if !at.value.is_object() {
         let hint = "write kind = \"shell\" and command = \"…\"".to_owned();
         problems.push(at, "expected a criterion, a table", Some(hint));
@@ -40,17 +35,20 @@ pub(super) fn read(at: &Cursor<'_>, problems: &mut Problems) -> Option<Written> 
     if let Some(kind) = at.get("kind") {
         let word = kind.choice(problems, &KINDS)?;
         return match word {
-            "shell" => read_shell(at, at.get("command"), &["kind"], problems).map(Written::from),
-            "file" => read_file(at, at.get("path"), &["kind"], problems).map(Written::from),
-            "custom" => custom::read(at, at.get("name"), &["kind"], problems).map(Written::from),
-            _ => judge::read(at, at.get("rubric"), &["kind"], problems),
+            "shell" => read_shell(at, at.get("command"), Form::Kind, problems).map(Written::from),
+            "file" => read_file(at, at.get("path"), &shape::FILE.kind, problems).map(Written::from),
+            "custom" => custom::read(at, at.get("name"), Form::Kind, problems).map(Written::from),
+            _ => judge::read(at, at.get("rubric"), Form::Kind, problems),
         };
     }
     let short = ["shell", "file", "file_match", "custom", "judge"]
         .into_iter()
         .find_map(|key| Some((key, at.get(key)?)));
     let Some((key, value)) = short else {
-        let hint = at.entries().find_map(|(key, _)| suggest(key, KINDS.into_iter()));
+        let hint = at
+            .entries()
+            .find_map(|(key, _)| suggest(key, KINDS.into_iter()))
+            .or_else(|| Some("add kind = \"shell\" and command = \"…\"".to_owned()));
         let message = format!("a criterion needs a kind, one of {}", KINDS.join(", "));
         problems.push_key(at, message, hint);
         return None;
@@ -60,27 +58,36 @@ pub(super) fn read(at: &Cursor<'_>, problems: &mut Problems) -> Option<Written> 
     if is_table {
         at.table(problems, "a criterion", &[key]);
     }
-    let (place, also): (&Cursor<'_>, &[&str]) = if is_table { (&value, &[]) } else { (at, &[key]) };
+    let (place, form) = if is_table { (&value, Form::Inside) } else { (at, Form::Beside) };
     let main = |name| if is_table { value.get(name) } else { Some(value.clone()) };
     match key {
-        "shell" => read_shell(place, main("command"), also, problems).map(Written::from),
-        "custom" => custom::read(place, main("name"), also, problems).map(Written::from),
-        "judge" => judge::read(place, main("rubric"), also, problems),
-        _ => read_file(place, main("path"), also, problems).map(Written::from),
+        "shell" => read_shell(place, main("command"), form, problems).map(Written::from),
+        "custom" => custom::read(place, main("name"), form, problems).map(Written::from),
+        "judge" => judge::read(place, main("rubric"), form, problems),
+        _ => {
+            let shape = match (form, key) {
+                (Form::Beside, "file_match") => &shape::MATCH_BESIDE,
+                _ => shape::FILE.of(form),
+            };
+            read_file(place, main("path"), shape, problems).map(Written::from)
+        }
     }
 }
 
 fn read_shell(
     at: &Cursor<'_>,
     command: Option<Cursor<'_>>,
-    also: &[&str],
+    form: Form,
     problems: &mut Problems,
 ) -> Option<Criterion> {
-    let own = if also.contains(&"shell") { &SHELL[1..] } else { &SHELL[..] };
-    at.table(problems, "a shell criterion", &[also, own].concat());
+    at.keys(problems, shape::SHELL.of(form));
     let exit = match (at.get("exit"), at.get("expect_exit")) {
         (Some(_), Some(second)) => {
-            problems.push_key(&second, "exit and expect_exit are the same: give one", None);
+            problems.push_key(
+                &second,
+                "exit and expect_exit are the same: give one",
+                Some("remove one of the two".to_owned()),
+            );
             None
         }
         (Some(exit), None) | (None, Some(exit)) => exit.exit(problems),
@@ -119,12 +126,20 @@ fn read_command(
     problems: &mut Problems,
 ) -> Option<String> {
     let Some(given) = given else {
-        problems.push_key(at, "the key \"command\" is missing", None);
+        problems.push_key(
+            at,
+            "the key \"command\" is missing",
+            Some("add command = \"…\"".to_owned()),
+        );
         return None;
     };
     let command = given.text(problems)?;
     if command.trim().is_empty() {
-        problems.push(&given, "the command is empty", None);
+        problems.push(
+            &given,
+            "the command is empty",
+            Some("write the command line, such as \"make test\"".to_owned()),
+        );
     }
     Some(command.to_owned())
 }
@@ -133,7 +148,11 @@ fn read_timeout(at: &Cursor<'_>, problems: &mut Problems) -> Option<Span> {
     let given = at.get("timeout")?;
     let timeout = given.span(problems)?;
     if timeout == Span(0) {
-        problems.push(&given, "a timeout of nothing would stop every check", None);
+        problems.push(
+            &given,
+            "a timeout of nothing would stop every check",
+            Some("write a longer one, such as \"10m\", or leave it out".to_owned()),
+        );
     }
     Some(timeout)
 }
@@ -141,14 +160,17 @@ fn read_timeout(at: &Cursor<'_>, problems: &mut Problems) -> Option<Span> {
 fn read_file(
     at: &Cursor<'_>,
     path: Option<Cursor<'_>>,
-    also: &[&str],
+    shape: &Table,
     problems: &mut Problems,
 ) -> Option<Criterion> {
-    let own = if also.contains(&"kind") || also.is_empty() { &FILE[..] } else { &FILE[1..] };
-    at.table(problems, "a file criterion", &[also, own].concat());
+    at.keys(problems, shape);
     let pattern = match (at.get("pattern"), at.get("regex")) {
         (Some(_), Some(second)) => {
-            problems.push_key(&second, "pattern and regex are the same: give one", None);
+            problems.push_key(
+                &second,
+                "pattern and regex are the same: give one",
+                Some("remove one of the two".to_owned()),
+            );
             None
         }
         (Some(pattern), None) | (None, Some(pattern)) => pattern.text(problems).map(str::to_owned),
@@ -168,7 +190,7 @@ fn read_file(
         problems.push_key(&required, message, Some(hint));
     }
     let Some(path) = path else {
-        problems.push_key(at, "the key \"path\" is missing", None);
+        problems.push_key(at, "the key \"path\" is missing", Some("add path = \"…\"".to_owned()));
         return None;
     };
     Some(Criterion::File { path: inside(&path, problems)?, pattern, forbidden })

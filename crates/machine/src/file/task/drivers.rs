@@ -1,26 +1,27 @@
 //! Driver configurations inside a task file: steps and states anywhere in a tree of drivers are checked where
 //! they stand, so that their errors have a line.
 
-use super::check_driver;
-use crate::driver::{Registry, composite, state_machine, workflow};
+use super::{Brought, Known, check_driver};
+use crate::driver::workflow::read;
+use crate::driver::{composite, state_machine};
 use crate::file::check::{Cursor, Problems};
+use crate::file::shape::{task as shape, workflow as workflow_shape};
 use crate::file::workflow as workflow_file;
-use crate::policy::budget::Budget;
 use crate::task::DriverSpec;
 
 /// Checks the configuration of a driver, and those of the drivers inside it.
-pub(super) fn check(name: &str, at: &Cursor<'_>, registry: &Registry, problems: &mut Problems) {
+pub(super) fn check(name: &str, at: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) {
     if !at.value.is_object() {
         at.wrong(problems, "a table");
         return;
     }
     match name {
-        "workflow" => check_workflow(at, problems),
-        "state_machine" => check_machine(at, problems),
+        "workflow" => check_workflow(at, known, problems),
+        "state_machine" => check_machine(at, known, problems),
         "agent" => check_agent(at, problems),
         _ => {
             for child in at.get("driver").into_iter().chain(children(at)) {
-                check_child(&child, registry, problems);
+                check_child(&child, known, problems);
             }
         }
     }
@@ -34,12 +35,12 @@ fn children<'v>(at: &Cursor<'v>) -> Vec<Cursor<'v>> {
         .unwrap_or_default()
 }
 
-fn check_child(at: &Cursor<'_>, registry: &Registry, problems: &mut Problems) {
+fn check_child(at: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) {
     let Some(given) = at.get("driver").filter(|_| at.value.is_object()) else { return };
-    at.table(problems, "a driver", &["driver", "config", "driver_config"]);
-    let Some(name) = check_driver(&given, registry, problems) else { return };
+    at.keys(problems, &shape::CHILD);
+    let Some(name) = check_driver(&given, known.registry, problems) else { return };
     match at.get("driver_config").or_else(|| at.get("config")) {
-        Some(config) => check(name, &config, registry, problems),
+        Some(config) => check(name, &config, known, problems),
         None if matches!(name, "workflow" | "state_machine") => {
             let hint = "add config = { workflow = \"NAME\" }".to_owned();
             problems.push(&given, format!("the driver {name:?} has nothing to run"), Some(hint));
@@ -54,34 +55,33 @@ fn check_child(at: &Cursor<'_>, registry: &Registry, problems: &mut Problems) {
 
 /// Which agent is meant is looked up later: programs are not named in task files.
 fn check_agent(at: &Cursor<'_>, problems: &mut Problems) {
-    at.table(problems, "driver_config", &["agent", "model", "idle"]);
+    at.keys(problems, &shape::AGENT_CONFIG);
     at.need(problems, "agent").and_then(|name| name.name(problems));
     at.get("model").and_then(|model| model.text(problems));
     at.get("idle").and_then(|idle| idle.span(problems));
 }
 
-fn check_workflow(at: &Cursor<'_>, problems: &mut Problems) {
-    at.table(problems, "driver_config", &["workflow", "name", "steps", "max_steps"]);
+fn check_workflow(at: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) {
+    at.keys(problems, &workflow_shape::DRIVER_CONFIG);
     at.get("name").and_then(|name| name.name(problems));
     at.get("max_steps").and_then(|most| most.whole(problems));
     match (at.get("workflow"), at.get("steps")) {
-        (Some(given), None) => check_reference(&given, problems),
-        (None, Some(steps)) => {
-            workflow::read_steps(&steps, problems);
-        }
-        (Some(_), Some(steps)) => problems.push_key(&steps, "give either workflow or steps", None),
+        (Some(given), None) => check_reference(&given, known, problems),
+        (None, Some(_)) => read::check(at, problems),
+        (Some(_), Some(steps)) => problems.push_key(
+            &steps,
+            "give either workflow or steps",
+            Some("remove one of the two".to_owned()),
+        ),
         (None, None) => {
-            problems.push_key(at, "driver_config needs workflow = \"NAME\", or steps", None);
+            let hint = Some("add workflow = \"NAME\"".to_owned());
+            problems.push_key(at, "driver_config needs workflow = \"NAME\", or steps", hint);
         }
     }
 }
 
-fn check_machine(at: &Cursor<'_>, problems: &mut Problems) {
-    at.table(
-        problems,
-        "driver_config",
-        &["workflow", "machine", "name", "initial", "states", "max_steps"],
-    );
+fn check_machine(at: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) {
+    at.keys(problems, &workflow_shape::machine::DRIVER_CONFIG);
     at.get("name").and_then(|name| name.name(problems));
     at.get("max_steps").and_then(|most| most.whole(problems));
     let given: Vec<Cursor<'_>> =
@@ -92,31 +92,37 @@ fn check_machine(at: &Cursor<'_>, problems: &mut Problems) {
             "driver_config needs workflow = \"NAME\", or initial and states",
             None,
         ),
-        [_, second, ..] => {
-            problems.push_key(second, "give one of workflow, machine and states", None)
-        }
+        [_, second, ..] => problems.push_key(
+            second,
+            "give one of workflow, machine and states",
+            Some("remove the others".to_owned()),
+        ),
         [_] if at.get("states").is_some() => {
             state_machine::read_machine(at, "", 0, problems);
         }
         [machine] if at.get("machine").is_some() => {
             workflow_file::read_machine(machine, problems);
         }
-        [reference] => check_reference(reference, problems),
+        [reference] => check_reference(reference, known, problems),
     }
 }
 
 /// `workflow` is a name or a path to look up, or the `[workflow]` table itself.
-fn check_reference(at: &Cursor<'_>, problems: &mut Problems) {
+fn check_reference(at: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) {
     if at.value.is_object() {
-        workflow_file::read_workflow(at, problems);
+        workflow_file::read_workflow(at, &mut known.resolver.borrow_mut(), problems);
     } else if at.text(problems).is_some_and(|name| name.trim().is_empty()) {
-        problems.push(at, "the workflow's name is empty", None);
+        problems.push(
+            at,
+            "the workflow's name is empty",
+            Some("write the name of a file below .drivetrain/workflows".to_owned()),
+        );
     }
 }
 
 /// Brings a table under `workflow` or `machine` into the form that the driver takes, in composites too. Gives
 /// the limits of a workflow that is the task's own driver.
-pub(super) fn unwrap(spec: &mut DriverSpec) -> Budget {
+pub(super) fn unwrap(spec: &mut DriverSpec, known: Known<'_>) -> Brought {
     let mut switched = None;
     let visited = composite::visit(&spec.name, &mut spec.config, &mut |name, config| {
         if !matches!(name, "workflow" | "state_machine") {
@@ -127,24 +133,29 @@ pub(super) fn unwrap(spec: &mut DriverSpec) -> Budget {
             let is_table = |at: &Cursor<'_>| at.value.is_object();
             let mut problems = Problems::default();
             match (top.get("workflow").filter(is_table), top.get("machine").filter(is_table)) {
-                (Some(table), _) => workflow_file::read_workflow(&table, &mut problems),
+                (Some(table), _) => workflow_file::read_workflow(
+                    &table,
+                    &mut known.resolver.borrow_mut(),
+                    &mut problems,
+                ),
                 (None, Some(table)) => workflow_file::read_machine(&table, &mut problems),
                 (None, None) => None,
             }
         };
         if let Some(found) = found {
+            let brought = Brought::by(&found);
             *config = found.driver.config;
-            switched = Some((found.driver.name, found.budget));
+            switched = Some((found.driver.name, brought));
         }
         Ok(())
     });
     // Nesting beyond the limit is reported by the composite itself when it is made.
     drop(visited);
     match switched {
-        Some((name, budget)) if matches!(spec.name.as_str(), "workflow" | "state_machine") => {
+        Some((name, brought)) if matches!(spec.name.as_str(), "workflow" | "state_machine") => {
             spec.name = name;
-            budget
+            brought
         }
-        _ => Budget::default(),
+        _ => Brought::default(),
     }
 }

@@ -30,7 +30,10 @@ impl Spending {
 
     /// A turn has ended: what it cost beside what its answers told, such as summaries and small questions.
     pub(super) fn result(&mut self, result: &Value) -> Option<(Usage, Option<f64>)> {
-        let sums = sum(&result["modelUsage"]);
+        let sums = match &result["modelUsage"] {
+            Value::Null => Sum { usd: dollars(&result["total_cost_usd"]), ..Sum::default() },
+            models => sum(models),
+        };
         let turn = match &result["model_usage_since_last_result"] {
             // A resumed conversation begins with the sums of the one before, so the difference is taken only where
             // it must be: versions that do not tell it begin at nothing.
@@ -63,9 +66,13 @@ fn sum(models: &Value) -> Sum {
             cache_write_long: long,
             nanodollars: None,
         });
-        sum.usd += model["costUSD"].as_f64().filter(|usd| usd.is_finite()).unwrap_or(0.0);
+        sum.usd += dollars(&model["costUSD"]);
     }
     sum
+}
+
+fn dollars(value: &Value) -> f64 {
+    value.as_f64().filter(|usd| usd.is_finite()).unwrap_or(0.0)
 }
 
 /// What the first has more than the second.

@@ -4,16 +4,17 @@ use serde_json::{Value, json};
 
 use super::{read_command, read_paths, read_timeout};
 use crate::file::check::{Cursor, NAME_RULE, Problems, is_name, short, suggest};
+use crate::file::shape::task::criteria::{self as shape, Form};
 use crate::task::{Criterion, CustomCheck, default_check_timeout};
 
 const NAMES: [&str; 5] =
     ["git_clean", "no_paths_touched", "only_paths_touched", "max_diff_lines", "tests_not_fewer"];
 
-/// Reads a custom criterion. `name` is where its name stands, and `also` are the keys that say so.
+/// Reads a custom criterion. `name` is where its name stands.
 pub(super) fn read(
     at: &Cursor<'_>,
     name: Option<Cursor<'_>>,
-    also: &[&str],
+    form: Form,
     problems: &mut Problems,
 ) -> Option<Criterion> {
     let Some(given) = name else {
@@ -22,13 +23,9 @@ pub(super) fn read(
         return None;
     };
     let word = given.text(problems)?;
-    let mut keys = also.to_vec();
-    if !also.contains(&"custom") {
-        keys.push("name");
-    }
     let check = match word.strip_prefix("plugin:") {
-        Some(plugin) => read_plugin(at, &given, plugin, &mut keys, problems)?,
-        None => read_built_in(at, &given, word, &mut keys, problems)?,
+        Some(plugin) => read_plugin(at, &given, plugin, form, problems)?,
+        None => read_built_in(at, &given, word, form, problems)?,
     };
     Some(Criterion::Custom(check))
 }
@@ -37,14 +34,14 @@ fn read_built_in(
     at: &Cursor<'_>,
     given: &Cursor<'_>,
     word: &str,
-    keys: &mut Vec<&str>,
+    form: Form,
     problems: &mut Problems,
 ) -> Option<CustomCheck> {
-    let own: &[&str] = match word {
-        "git_clean" => &[],
-        "no_paths_touched" | "only_paths_touched" => &["paths"],
-        "max_diff_lines" => &["lines"],
-        "tests_not_fewer" => &["command", "timeout"],
+    let forms = match word {
+        "git_clean" => &shape::CLEAN,
+        "no_paths_touched" | "only_paths_touched" => &shape::PATHS,
+        "max_diff_lines" => &shape::LINES,
+        "tests_not_fewer" => &shape::TESTS,
         _ => {
             let hint = suggest(word, NAMES.into_iter());
             let known = NAMES.join(", ");
@@ -53,8 +50,7 @@ fn read_built_in(
             return None;
         }
     };
-    keys.extend_from_slice(own);
-    at.table(problems, &format!("the criterion {word}"), keys);
+    at.keys_of(problems, &format!("the criterion {word}"), forms.of(form));
     match word {
         "no_paths_touched" => Some(CustomCheck::NoPathsTouched { paths: read_paths(at, problems) }),
         "only_paths_touched" => {
@@ -78,11 +74,10 @@ fn read_plugin(
     at: &Cursor<'_>,
     given: &Cursor<'_>,
     plugin: &str,
-    keys: &mut Vec<&str>,
+    form: Form,
     problems: &mut Problems,
 ) -> Option<CustomCheck> {
-    keys.push("config");
-    at.table(problems, "a plugin's criterion", keys);
+    at.keys(problems, shape::PLUGIN.of(form));
     if !is_name(plugin) {
         let message = format!("{plugin:?} is not the name of a plugin");
         problems.push(given, message, Some(NAME_RULE.to_owned()));

@@ -2,24 +2,26 @@
 
 use super::Written;
 use crate::file::check::{Cursor, Problems};
+use crate::file::shape::task::criteria::{Form, JUDGE};
 use crate::task::Criterion;
-
-const KEYS: [&str; 4] = ["rubric", "rubric_file", "model", "decides"];
 
 /// Reads a judge. `rubric` is where its rubric stands, if it does not have a file of its own.
 pub(super) fn read(
     at: &Cursor<'_>,
     rubric: Option<Cursor<'_>>,
-    also: &[&str],
+    form: Form,
     problems: &mut Problems,
 ) -> Option<Written> {
-    let own = if also.contains(&"judge") { &KEYS[1..] } else { &KEYS[..] };
-    at.table(problems, "a judge", &[also, own].concat());
+    at.keys(problems, JUDGE.of(form));
     let decides = at.get("decides").and_then(|flag| flag.flag(problems)).unwrap_or(false);
     let model = read_model(at, problems);
     let (rubric, rubric_file) = match (rubric, at.get("rubric_file")) {
         (Some(_), Some(file)) => {
-            problems.push_key(&file, "the rubric is given twice: here and in words", None);
+            problems.push_key(
+                &file,
+                "the rubric is given twice: here and in words",
+                Some("remove one of the two".to_owned()),
+            );
             return None;
         }
         (Some(rubric), None) => (read_text(&rubric, "the rubric is empty", problems)?, None),
@@ -53,7 +55,8 @@ fn read_model(at: &Cursor<'_>, problems: &mut Problems) -> Option<String> {
 fn read_text(at: &Cursor<'_>, empty: &str, problems: &mut Problems) -> Option<String> {
     let text = at.text(problems)?;
     if text.trim().is_empty() {
-        problems.push(at, empty, None);
+        let hint = "say what the work is judged by".to_owned();
+        problems.push(at, empty, Some(hint));
         return None;
     }
     Some(text.to_owned())

@@ -1,0 +1,99 @@
+//! Real coding agents, driven by the real `drivetrain`, against a scripted model on this machine.
+//!
+//! The tests are ignored because they need the programs; `scripts/agents` installs them, pinned, and runs these tests
+//! once for each version, in a network namespace that has nothing but loopback. Each scenario is written once, in words
+//! that every program has; what one cannot do is said where it is asked for.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "../it/environment.rs"]
+#[allow(dead_code, reason = "the same place serves another suite, which uses the rest")]
+mod environment;
+mod program;
+mod scenarios;
+mod stage;
+
+/// Every scenario for one program.
+macro_rules! scenarios {
+    ($module:ident, $program:expr, $needs:literal, [$($name:ident),* $(,)?]) => {
+        mod $module {
+            $(
+                #[test]
+                #[ignore = $needs]
+                fn $name() {
+                    crate::scenarios::$name(&$program);
+                }
+            )*
+        }
+    };
+}
+
+scenarios!(
+    claude,
+    crate::program::CLAUDE,
+    "needs Claude Code: scripts/agents",
+    [
+        an_edit_is_made_and_verified,
+        what_the_policy_denies_is_not_done_and_the_agent_hears_why,
+        what_is_asked_is_done_once_another_process_approves,
+        what_a_verdict_says_is_the_next_prompt_and_the_fix_is_verified,
+        an_interrupt_stops_a_tool_and_its_note_is_the_operators,
+        a_word_in_the_middle_of_a_turn_reaches_the_model,
+        a_model_that_has_no_time_is_asked_again,
+        a_conversation_that_is_too_long_begins_afresh,
+        a_key_that_is_wrong_ends_it,
+        killed_in_the_middle_it_is_resumed_and_told_to_look_again,
+        drivetrain_killed_in_the_middle_leaves_nothing_and_goes_on_once,
+        what_runs_in_its_background_ends_with_its_claim,
+        a_budget_that_is_spent_in_the_middle_of_a_turn_ends_it,
+        its_key_is_kept_from_it_and_what_it_asks_is_counted_to_the_token,
+        done_without_a_deed_is_not_verified,
+        cancelled_in_the_middle_of_a_tool_nothing_is_left,
+    ]
+);
+
+scenarios!(
+    codex,
+    crate::program::CODEX,
+    "needs Codex: scripts/agents",
+    [
+        an_edit_is_made_and_verified,
+        what_the_policy_denies_is_not_done_and_the_agent_hears_why,
+        what_is_asked_is_done_once_another_process_approves,
+        what_a_verdict_says_is_the_next_prompt_and_the_fix_is_verified,
+        an_interrupt_stops_a_tool_and_its_note_is_the_operators,
+        a_word_in_the_middle_of_a_turn_reaches_the_model,
+        a_model_that_has_no_time_is_asked_again,
+        a_conversation_that_is_too_long_begins_afresh,
+        a_key_that_is_wrong_ends_it,
+        killed_in_the_middle_it_is_resumed_and_told_to_look_again,
+        drivetrain_killed_in_the_middle_leaves_nothing_and_goes_on_once,
+        what_runs_in_its_background_ends_with_its_claim,
+        a_budget_that_is_spent_in_the_middle_of_a_turn_ends_it,
+        its_key_is_kept_from_it_and_what_it_asks_is_counted_to_the_token,
+        done_without_a_deed_is_not_verified,
+        cancelled_in_the_middle_of_a_tool_nothing_is_left,
+    ]
+);
+
+scenarios!(
+    acp,
+    crate::program::ACP,
+    "needs an agent of the protocol: scripts/agents",
+    [
+        an_edit_is_made_and_verified,
+        what_the_policy_denies_is_not_done_and_the_agent_hears_why,
+        what_is_asked_is_done_once_another_process_approves,
+        what_a_verdict_says_is_the_next_prompt_and_the_fix_is_verified,
+        an_interrupt_stops_a_tool_and_its_note_is_the_operators,
+        a_word_in_the_middle_of_a_turn_reaches_the_model,
+        a_conversation_that_is_too_long_never_counts_as_done,
+        a_key_that_is_wrong_ends_it,
+        killed_in_the_middle_it_is_resumed_and_told_to_look_again,
+        drivetrain_killed_in_the_middle_leaves_nothing_and_goes_on_once,
+        what_runs_in_its_background_ends_with_its_claim,
+        a_budget_that_is_spent_in_the_middle_of_a_turn_ends_it,
+        its_key_is_kept_from_it_and_what_it_asks_is_counted_to_the_token,
+        done_without_a_deed_is_not_verified,
+        cancelled_in_the_middle_of_a_tool_nothing_is_left,
+    ]
+);

@@ -1,0 +1,128 @@
+//! The programs that are driven, and how a scripted model uses their tools.
+
+use std::path::Path;
+
+/// One program.
+pub(crate) struct Program {
+    /// The variable that names it: a script for node if it ends in `.js`.
+    pub(crate) variable: &'static str,
+    /// The protocol, as its file says.
+    pub(crate) protocol: &'static str,
+    /// The variable that holds its key.
+    pub(crate) key: &'static str,
+    /// Where its model is, as variables of its file.
+    pub(crate) variables: fn(&str) -> Vec<(&'static str, String)>,
+    /// A reply that runs a command line.
+    pub(crate) shell: fn(&str) -> String,
+    /// A reply that leaves a command line running in the background.
+    pub(crate) background: fn(&str) -> String,
+    /// A reply that turns `hello world` in `hello.txt` into `hello driver`.
+    pub(crate) edit: fn() -> String,
+    /// It can be told something in the middle of a turn.
+    pub(crate) steers: bool,
+    /// How often its model must fail until it says so: more often than it asks again by itself, a little.
+    pub(crate) tries: u32,
+    /// The model, as it names it.
+    pub(crate) model: &'static str,
+}
+
+pub(crate) const CLAUDE: Program = Program {
+    variable: "DRIVETRAIN_CLAUDE",
+    protocol: "claude",
+    key: "ANTHROPIC_API_KEY",
+    variables: |url| {
+        vec![("ANTHROPIC_BASE_URL", url.to_owned()), ("CLAUDE_CODE_MAX_RETRIES", "1".to_owned())]
+    },
+    shell: bash,
+    background: |command| {
+        let input = format!(
+            "{{ command = {}, description = \"run it\", run_in_background = true }}",
+            quoted(command)
+        );
+        call("Bash", &input)
+    },
+    edit: claude_edit,
+    steers: true,
+    tries: 3,
+    model: "claude-sonnet-4-5",
+};
+
+pub(crate) const CODEX: Program = Program {
+    variable: "DRIVETRAIN_CODEX",
+    protocol: "codex",
+    key: "OPENAI_API_KEY",
+    variables: |url| vec![("OPENAI_BASE_URL", format!("{url}/v1"))],
+    shell: |command| call("exec_command", &format!("{{ cmd = {} }}", quoted(command))),
+    background: |command| {
+        let input = format!("{{ cmd = {}, yield_time_ms = 500 }}", quoted(command));
+        call("exec_command", &input)
+    },
+    edit: || {
+        let patch = "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: hello.txt\n@@\n-hello world\n+hello driver\n \
+                     second line\n*** End Patch\nEOF";
+        call("exec_command", &format!("{{ cmd = {} }}", quoted(patch)))
+    },
+    steers: true,
+    model: "scripted-1",
+};
+
+pub(crate) const ACP: Program = Program {
+    variable: "DRIVETRAIN_ACP",
+    protocol: "acp",
+    key: "ANTHROPIC_API_KEY",
+    variables: |url| {
+        let mut variables = (CLAUDE.variables)(url);
+        variables.push(("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()));
+        variables.push(("DISABLE_AUTOUPDATER", "1".to_owned()));
+        variables
+    },
+    shell: bash,
+    background: CLAUDE.background,
+    edit: claude_edit,
+    steers: false,
+    tries: 3,
+    model: "",
+};
+
+impl Program {
+    /// The command that starts it.
+    pub(crate) fn command(&self) -> Vec<String> {
+        let program = std::env::var(self.variable).unwrap_or_else(|_| {
+            panic!("{} is not set: run this through scripts/agents", self.variable)
+        });
+        let is_script = Path::new(&program).extension().is_some_and(|extension| extension == "js");
+        if is_script { vec!["node".to_owned(), program] } else { vec![program] }
+    }
+}
+
+fn bash(command: &str) -> String {
+    let input = format!("{{ command = {}, description = \"run it\" }}", quoted(command));
+    call("Bash", &input)
+}
+
+fn claude_edit() -> String {
+    let read = call("Read", "{ file_path = \"hello.txt\" }");
+    let input = "{ file_path = \"hello.txt\", old_string = \"hello world\", new_string = \"hello driver\" }";
+    [read, call("Edit", input)].concat()
+}
+
+/// A reply with one call.
+fn call(tool: &str, input: &str) -> String {
+    format!(
+        "[[reply]]\ntext = \"I use {tool}.\"\ntool_calls = [{{ tool = \"{tool}\", input = {input} }}]\nusage = {{ input = 100, output = 20 }}\n"
+    )
+}
+
+/// A reply of words.
+pub(crate) fn says(text: &str) -> String {
+    format!("[[reply]]\ntext = \"{text}\"\nusage = {{ input = 100, output = 20 }}\n")
+}
+
+/// A reply that goes wrong, again and again.
+pub(crate) fn fails(how: &str, times: u32) -> String {
+    format!("[[reply]]\n{how}\nrepeat = {times}\n")
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

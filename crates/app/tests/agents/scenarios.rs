@@ -1,0 +1,265 @@
+//! What is tried with every program.
+
+use std::time::{Duration, Instant};
+
+use crate::program::{Program, fails, says};
+use crate::stage::{KEY, OPEN, Stage};
+
+/// Holds once the edit was made.
+const CHECK: &str = "grep -q 'hello driver' hello.txt";
+/// What an agent is told after its process, or ours, was lost.
+const LOOK_AGAIN: &str = "Look at the state of the files, and go on.";
+/// A command that is in the middle for long.
+const SLOW: &str = "touch begun.txt; sleep 300; touch late.txt";
+
+pub(crate) fn an_edit_is_made_and_verified(program: &Program) {
+    let stage = Stage::new(program, OPEN, &[(program.edit)(), says("All done.")]);
+    let ran = stage.run(&["--check", CHECK]);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    assert!(ran.out.contains("verified: All done."), "{}", ran.out);
+    let ended = stage.events("tool_ended");
+    assert!(ended.iter().any(|event| event["result"]["status"] == "ok"), "{ended:?}");
+    let spend = &stage.place.show(&stage.place.id())["spend"];
+    assert!(spend["tokens"].as_u64() >= Some(240), "{spend}");
+    assert_eq!(spend["turns"], 1, "{spend}");
+    assert!(stage.asked()[0].contains("say hello to the driver"));
+}
+
+pub(crate) fn what_the_policy_denies_is_not_done_and_the_agent_hears_why(program: &Program) {
+    let policy = "[[rule]]\ncommand = \"touch forbidden.txt\"\ndecide = \"deny\"\nreason = \"nobody touches that\"\n";
+    let replies = [(program.shell)("touch forbidden.txt"), says("I could not.")];
+    let stage = Stage::new(program, policy, &replies);
+    let ran = stage.run(&[]);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    assert!(!stage.has("forbidden.txt"));
+    let denied = stage.events("tool_ended");
+    assert_eq!(denied[0]["result"]["status"], "denied", "{denied:?}");
+    // Codex cannot be told the reason of a refusal, only that there is one.
+    let heard = stage.asked_last();
+    assert!(heard.contains("nobody touches that") || heard.contains("reject"), "{heard}");
+}
+
+pub(crate) fn what_is_asked_is_done_once_another_process_approves(program: &Program) {
+    let policy =
+        "unattended = \"wait\"\n[[rule]]\ncommand = \"touch asked.txt\"\ndecide = \"ask\"\n";
+    let replies = [(program.shell)("touch asked.txt"), says("It is there.")];
+    let stage = Stage::new(program, policy, &replies);
+    let task = stage.start(&["--check", "test -e asked.txt"]);
+    let asks = || stage.place.ok(&["approvals", "--json"]).contains("touch asked.txt");
+    stage.place.until(|| asks().then_some(()));
+    assert!(!stage.has("asked.txt"));
+    stage.place.ok(&["approve", &task.id]);
+    let ran = stage.ended(task);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    assert!(stage.has("asked.txt"));
+    assert_eq!(stage.events("agent_asked").len(), 1, "it waited in the same turn");
+}
+
+pub(crate) fn what_a_verdict_says_is_the_next_prompt_and_the_fix_is_verified(program: &Program) {
+    // What it prints does not stand in the command itself, which the first prompt names.
+    let check = format!("{CHECK} || {{ echo 'the driver' 'is not greeted'; exit 1; }}");
+    let replies = [
+        (program.shell)("touch other.txt"),
+        says("All done."),
+        (program.edit)(),
+        says("Now it is."),
+    ];
+    let stage = Stage::new(program, OPEN, &replies);
+    let ran = stage.run(&["--check", &check]);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    assert!(ran.out.contains("verified: Now it is."), "{}", ran.out);
+    let asked = stage.asked();
+    assert!(!asked[1].contains("the driver is not greeted"));
+    assert!(asked[2].contains("the driver is not greeted"), "{}", asked[2]);
+    assert!(asked[2].contains("All done."), "the same conversation goes on: {}", asked[2]);
+}
+
+pub(crate) fn an_interrupt_stops_a_tool_and_its_note_is_the_operators(program: &Program) {
+    let replies = [(program.shell)(SLOW), says("I take the left one."), says("Yes.")];
+    let stage = Stage::new(program, OPEN, &replies);
+    let task = stage.start(&[]);
+    stage.until_made("begun.txt");
+    let begun = Instant::now();
+    stage.place.ok(&["interrupt", &task.id, "take the left door"]);
+    let ran = stage.ended(task);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert!(!stage.has("late.txt"));
+    let heard = stage.asked_last();
+    let at = heard.find("I stopped you. take the left door").unwrap_or_else(|| panic!("{heard}"));
+    // The mark is not in the repository, and the first prompt says what it means.
+    let marked = heard[..at].rfind("[operator ").unwrap();
+    let mark = heard[marked..at].trim_end();
+    assert!(stage.asked()[0].contains(mark), "{mark}");
+}
+
+pub(crate) fn a_word_in_the_middle_of_a_turn_reaches_the_model(program: &Program) {
+    let replies = [
+        (program.shell)("touch begun.txt; while ! test -e go.txt; do sleep 0.1; done"),
+        says("I keep left."),
+        says("Left it is."),
+    ];
+    let stage = Stage::new(program, OPEN, &replies);
+    let task = stage.start(&[]);
+    stage.until_made("begun.txt");
+    stage.place.ok(&["steer", &task.id, "keep to the left"]);
+    if program.steers {
+        // Its pipe has it before the tool ends.
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    std::fs::write(stage.worktree().join("go.txt"), "").unwrap();
+    let ran = stage.ended(task);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    let heard = stage.asked_last();
+    assert!(heard.contains("[operator ") && heard.contains("keep to the left"), "{heard}");
+    let turns = if program.steers { 1 } else { 2 };
+    assert_eq!(stage.events("agent_asked").len(), turns, "{}", stage.story(&ran));
+}
+
+pub(crate) fn a_model_that_has_no_time_is_asked_again(program: &Program) {
+    for how in ["status = 429\nretry_after = \"1s\"", "status = 500", "error = \"overloaded\""] {
+        let replies = [fails(how, program.tries), (program.edit)(), says("All done.")];
+        let stage = Stage::new(program, OPEN, &replies);
+        let ran = stage.run(&["--check", CHECK]);
+        assert_eq!(ran.code, 0, "{how}: {}", stage.story(&ran));
+        let failed = stage.events("model_failed");
+        assert!(!failed.is_empty(), "{how}: {}", stage.story(&ran));
+    }
+}
+
+pub(crate) fn a_conversation_that_is_too_long_begins_afresh(program: &Program) {
+    let replies = [fails("error = \"context_overflow\"", 1), (program.edit)(), says("All done.")];
+    let stage = Stage::new(program, OPEN, &replies);
+    let ran = stage.run(&["--check", CHECK]);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    let conversations: Vec<u64> = stage
+        .events("agent_asked")
+        .iter()
+        .filter_map(|event| event["conversation"].as_u64())
+        .collect();
+    assert_eq!(conversations, [1, 2], "{}", stage.story(&ran));
+    assert!(stage.asked_last().contains("that conversation is gone"));
+}
+
+/// The adapter tells a conversation that is too long as any other failure.
+pub(crate) fn a_conversation_that_is_too_long_never_counts_as_done(program: &Program) {
+    let replies = [fails("error = \"context_overflow\"", 40)];
+    let stage = Stage::new(program, OPEN, &replies);
+    let ran = stage.run(&["--check", CHECK, "--max-turns", "2"]);
+    assert_ne!(ran.code, 0, "{}", stage.story(&ran));
+    assert!(stage.events("task_claimed").is_empty(), "{}", stage.story(&ran));
+}
+
+pub(crate) fn a_key_that_is_wrong_ends_it(program: &Program) {
+    let stage = Stage::new(program, OPEN, &[fails("status = 401", 40)]);
+    let ran = stage.run(&["--check", CHECK]);
+    assert_eq!(ran.code, 10, "{}", stage.story(&ran));
+}
+
+pub(crate) fn killed_in_the_middle_it_is_resumed_and_told_to_look_again(program: &Program) {
+    let replies = [(program.shell)(SLOW), (program.edit)(), says("Done after all.")];
+    let stage = Stage::new(program, OPEN, &replies);
+    let task = stage.start(&["--check", CHECK]);
+    stage.until_made("begun.txt");
+    stage.kill_agent();
+    let ran = stage.ended(task);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    let ends = stage.events("agent_ended");
+    assert_eq!(ends[0]["end"]["broken"], "killed", "{ends:?}");
+    let heard = stage.asked_last();
+    assert_eq!(heard.matches(LOOK_AGAIN).count(), 1, "{heard}");
+    assert!(heard.contains("say hello to the driver"), "the same conversation: {heard}");
+    assert!(!stage.has("late.txt"));
+}
+
+pub(crate) fn drivetrain_killed_in_the_middle_leaves_nothing_and_goes_on_once(program: &Program) {
+    let replies = [(program.shell)(SLOW), (program.edit)(), says("Done after all.")];
+    let stage = Stage::new(program, OPEN, &replies);
+    let task = stage.start(&["--check", CHECK]);
+    stage.until_made("begun.txt");
+    let id = task.id.clone();
+    task.signal("KILL");
+    task.wait();
+    stage.await_nobody();
+    let before = stage.asked().len();
+    let ran = stage.place.run(&["resume", &id]);
+    stage.await_nobody();
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    assert!(ran.out.contains("verified: Done after all."), "{}", ran.out);
+    let heard = stage.asked_last();
+    assert_eq!(heard.matches(LOOK_AGAIN).count(), 1, "{heard}");
+    assert!(heard.contains("say hello to the driver"), "the same conversation: {heard}");
+    let replies = if program.protocol == "codex" { 2 } else { 3 };
+    assert_eq!(stage.asked().len(), before + replies, "one continuation and no other");
+    assert!(!stage.has("late.txt"));
+}
+
+pub(crate) fn what_runs_in_its_background_ends_with_its_claim(program: &Program) {
+    let replies = [
+        (program.background)("touch begun.txt; sleep 300; touch late.txt"),
+        (program.edit)(),
+        says("All done."),
+    ];
+    let stage = Stage::new(program, OPEN, &replies);
+    let begun = Instant::now();
+    let ran = stage.run(&["--check", CHECK]);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
+    assert!(stage.has("begun.txt") && !stage.has("late.txt"));
+}
+
+pub(crate) fn a_budget_that_is_spent_in_the_middle_of_a_turn_ends_it(program: &Program) {
+    let replies = [
+        (program.shell)("touch one.txt"),
+        (program.shell)("touch two.txt"),
+        (program.shell)("touch three.txt"),
+        (program.shell)("touch four.txt"),
+        says("All done."),
+    ];
+    let stage = Stage::new(program, OPEN, &replies);
+    let ran = stage.run(&["--max-tokens", "200"]);
+    assert_eq!(ran.code, 11, "{}", stage.story(&ran));
+    assert!(stage.has("one.txt") && !stage.has("four.txt"), "{}", stage.story(&ran));
+}
+
+pub(crate) fn its_key_is_kept_from_it_and_what_it_asks_is_counted_to_the_token(program: &Program) {
+    let replies = [(program.shell)("env > seen.txt; touch begun.txt; sleep 2"), says("All done.")];
+    let stage = Stage::new(program, OPEN, &replies);
+    let task = stage.start(&["--check", "test -s seen.txt"]);
+    stage.until_made("begun.txt");
+    let processes = stage.agents();
+    assert!(!processes.is_empty());
+    for (number, command) in processes {
+        let variables = std::fs::read(format!("/proc/{number}/environ")).unwrap_or_default();
+        let variables = String::from_utf8_lossy(&variables);
+        assert!(!variables.contains(KEY), "{command} has the key");
+    }
+    let seen = std::fs::read_to_string(stage.worktree().join("seen.txt")).unwrap();
+    let ran = stage.ended(task);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    assert!(!seen.contains(KEY), "{seen}");
+    let spend = &stage.place.show(&stage.place.id())["spend"];
+    assert_eq!(spend["tokens"], stage.counted(), "{spend}");
+}
+
+pub(crate) fn done_without_a_deed_is_not_verified(program: &Program) {
+    let replies = [fails("text = \"All done.\"\nusage = { input = 1, output = 1 }", 9)];
+    let stage = Stage::new(program, OPEN, &replies);
+    let ran = stage.run(&["--check", "true", "--max-turns", "3"]);
+    assert!(!ran.out.contains("verified: "), "{}", ran.out);
+    assert!(ran.out.contains("so nothing is proven"), "{}", stage.story(&ran));
+    let ran = Stage::new(program, OPEN, &replies).run(&["--check", CHECK, "--max-turns", "2"]);
+    assert_ne!(ran.code, 0, "{}", stage.story(&ran));
+}
+
+pub(crate) fn cancelled_in_the_middle_of_a_tool_nothing_is_left(program: &Program) {
+    let stage = Stage::new(program, OPEN, &[(program.shell)(SLOW), says("never")]);
+    let task = stage.start(&[]);
+    stage.until_made("begun.txt");
+    let begun = Instant::now();
+    stage.place.ok(&["cancel", &task.id]);
+    let ran = stage.ended(task);
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert_eq!(ran.code, 12, "{}", stage.story(&ran));
+    assert!(!stage.has("late.txt"));
+}
