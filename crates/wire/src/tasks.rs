@@ -125,7 +125,7 @@ pub fn toolbox(offer: &Offer) -> Toolbox {
                 "worker": { "type": "string", "enum": offer.workers, "description": "Who works; the first if absent" },
                 "checks": { "type": "array", "items": { "type": "string" }, "description": "Shell commands that must \
                     succeed before the task counts as done, such as cargo test" },
-                "max_usd": { "type": "number", "description": "The most money it may spend, in US dollars" },
+                "max_usd": { "type": "number", "description": "The most money it may spend, in US dollars; without it all that is left is set aside for this task" },
                 "max_turns": { "type": "integer", "description": "The most turns of its worker" },
                 "max_minutes": { "type": "integer", "description": "The most minutes" },
                 "profile": { "type": "string", "enum": ["read-only", "dev", "open"], "description": "What it may do \
