@@ -39,4 +39,5 @@ mod stuck;
 mod traffic;
 mod trust;
 mod verify;
+mod workflow;
 mod worktrees;
