@@ -37,6 +37,10 @@ bench-model:
     target/release/examples/bench w2 anthropic 100
     target/release/examples/bench w4 anthropic 1000 1000
 
+# What drivetrain adds to a coding agent, beside the bare program (needs `scripts/agents install`).
+bench-agents *args:
+    bash scripts/bench-agents {{args}}
+
 # Instructions of one step, early and late: the same on every run (needs valgrind).
 bench-step:
     cargo build --release -q -p runtime --example bench

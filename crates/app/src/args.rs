@@ -1,11 +1,13 @@
 //! The command line as data: every command with its help and examples. Nothing is done here.
 
 mod checks;
+mod graph;
 mod import;
 mod queue;
 mod race;
 mod schema;
 mod serve;
+mod shelf;
 
 use std::path::PathBuf;
 
@@ -15,11 +17,15 @@ use machine::policy::budget::Budget;
 use machine::time::Span;
 
 pub(crate) use checks::CheckArgs;
+pub(crate) use graph::{GraphArgs, GraphFormat};
 pub(crate) use import::ImportArgs;
 pub(crate) use queue::{QueueAddArgs, QueueCmd, QueueRunArgs};
 pub(crate) use race::{Named, RaceArgs};
 pub(crate) use schema::SchemaArgs;
-pub(crate) use serve::McpArgs;
+pub(crate) use serve::{AcpArgs, McpArgs};
+pub(crate) use shelf::{
+    AgentCmd, AgentRunArgs, NewArgs, PromptCmd, WorkArgs, WorkflowCmd, WorkflowRunArgs,
+};
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -73,6 +79,8 @@ EXIT CODES of run and resume:
 FILES:
   .drivetrain/policy.toml        what tasks may do without asking
   .drivetrain/workflows/*.toml   workflows by name
+  .drivetrain/prompts/*          texts for models by name: .txt, .md, .toml
+  .drivetrain/agents/*.toml      agents by name
   .drivetrain/drivers/*.toml     drivers that are programs of their own
   .drivetrain/models.toml        providers of models
   .drivetrain/mcp.toml           servers of tools, as .mcp.json; see `drivetrain trust`
@@ -450,6 +458,40 @@ EXAMPLES:
     )]
     Policy(PolicyCmd),
 
+    /// Workflows as files: list, read, check, run and begin them
+    ///
+    /// A workflow is steps or states in a file: .drivetrain/workflows in the project, the same in your own folder, then
+    /// those that come with drivetrain. The nearest is taken; a project's file takes the place of another only once it
+    /// is trusted.
+    #[command(
+        subcommand,
+        after_long_help = "EXAMPLES:\n  drivetrain workflow list\n  drivetrain workflow show validate-fix\n  \
+        drivetrain workflow run fix-issue --input issue=41\n  drivetrain workflow check"
+    )]
+    Workflow(WorkflowCmd),
+
+    /// Prompts as files: list, read, check and begin them
+    ///
+    /// A prompt is a text for a model, with places that are filled in: .drivetrain/prompts, .txt, .md or .toml. Workflows and
+    /// agents refer to it as @prompts/NAME.
+    #[command(
+        subcommand,
+        after_long_help = "EXAMPLES:\n  drivetrain prompt list\n  drivetrain prompt show terse\n  \
+        drivetrain prompt new house-rules"
+    )]
+    Prompt(PromptCmd),
+
+    /// Agents as files: list, read, check, run and begin them
+    ///
+    /// An agent is a program that speaks the Agent Client Protocol, or is made of parts: a workflow or a model, with a
+    /// prompt, tools and what it is held to. In .drivetrain/agents; claude, codex, gemini and opencode need no file.
+    #[command(
+        subcommand,
+        after_long_help = "EXAMPLES:\n  drivetrain agent list\n  drivetrain agent new careful\n  \
+        drivetrain agent run careful 'mend the parser' --check 'cargo test'"
+    )]
+    Agent(AgentCmd),
+
     /// Turn files of other programs into prompts and workflows
     ///
     /// A goose recipe becomes prompts and a workflow with its inputs and checks; a Claude Code command or a skill becomes
@@ -529,6 +571,19 @@ EXAMPLES:
   drivetrain mcp --agent codex --parent 7k3
   claude mcp add drivetrain -- drivetrain mcp --agent codex --max-usd 2")]
     Mcp(McpArgs),
+
+    /// Be the agent of an editor: the Agent Client Protocol on standard input and output
+    ///
+    /// A session is a task like any other, journaled and limited. The first prompt is its goal; with --model the next ones
+    /// go on with the conversation, with --agent they begin the next task once one has ended. What the policy does not
+    /// allow is asked about in the editor. A session can be loaded again after any crash: its id is the task's.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain acp --model anthropic/NAME --in-place
+  drivetrain acp --agent claude --check 'cargo test' --max-usd 2
+  drivetrain acp --model script/replies.toml
+      For tests: plays a script")]
+    Acp(AcpArgs),
 
     /// Connect a worker to its gate: an MCP server on standard input and output
     ///
@@ -767,6 +822,14 @@ pub(crate) struct RunArgs {
     /// Let this coding agent work: claude, codex, gemini, opencode or one of your own; --model is then its model
     #[arg(long, value_name = "NAME", conflicts_with_all = ["workflow", "driver"])]
     pub(crate) agent: Option<String>,
+
+    /// Ask the agent's models in its place, so that it never has the key; usual where it uses one
+    #[arg(long, requires = "agent", overrides_with = "no_gateway")]
+    pub(crate) gateway: bool,
+
+    /// Give the agent its key and let it ask its models by itself
+    #[arg(long, requires = "agent", overrides_with = "gateway")]
+    pub(crate) no_gateway: bool,
 
     #[command(flatten)]
     pub(crate) check: CheckArgs,

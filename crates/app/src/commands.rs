@@ -1,5 +1,7 @@
 //! The commands, one file each; short ones of the same kind share one.
 
+pub(crate) mod acp;
+pub(crate) mod agent;
 pub(crate) mod agents;
 pub(crate) mod apply;
 pub(crate) mod approvals;
@@ -13,6 +15,7 @@ pub(crate) mod doctor;
 pub(crate) mod fake;
 pub(crate) mod fork;
 pub(crate) mod gate;
+pub(crate) mod graph;
 pub(crate) mod hand_over;
 pub(crate) mod import;
 pub(crate) mod init;
@@ -23,6 +26,7 @@ pub(crate) mod mcp;
 pub(crate) mod models;
 pub(crate) mod policy;
 pub(crate) mod prepare;
+pub(crate) mod prompt;
 pub(crate) mod queue;
 pub(crate) mod race;
 pub(crate) mod receipt;
@@ -33,9 +37,11 @@ pub(crate) mod run;
 pub(crate) mod sandbox;
 pub(crate) mod schema;
 pub(crate) mod settle;
+pub(crate) mod shelf;
 pub(crate) mod show;
 pub(crate) mod tell;
 pub(crate) mod trust;
 pub(crate) mod verify;
 pub(crate) mod why;
+pub(crate) mod workflow;
 pub(crate) mod worktrees;

@@ -14,6 +14,7 @@ pub mod agent;
 pub mod composite;
 pub mod external;
 pub mod llm;
+mod opening;
 pub mod scripted;
 pub mod state_machine;
 pub mod user;

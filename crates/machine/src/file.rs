@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub(crate) mod check;
+pub mod composed;
 mod deciders;
 pub mod import;
 pub mod lookup;
@@ -114,8 +115,14 @@ pub fn decode<'b>(bytes: &'b [u8], file: &str) -> Result<&'b str, Vec<SourceErro
     std::str::from_utf8(bytes).map_err(|error| {
         let good = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
         let end = good.len();
-        vec![source::error_at(file, &good, end..end, "the file is not UTF-8 text".to_owned(), None)]
+        let (message, hint) = ("the file is not UTF-8 text", "save the file as UTF-8");
+        vec![source::error_at(file, &good, end..end, message.to_owned(), Some(hint.to_owned()))]
     })
+}
+
+/// A mistake of a file as a whole, shown at its beginning.
+pub fn whole(file: &str, text: &str, message: String) -> SourceError {
+    source::error_at(file, text, 0..0, message, None)
 }
 
 /// "Did you mean", if one of the known names is near to the given one.

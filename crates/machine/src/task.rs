@@ -399,6 +399,8 @@ pub enum FileRole {
     Policy,
     /// What the project says to models.
     Page,
+    /// A text for a model, by name.
+    Prompt,
     /// Which commands check the project.
     Validators,
     /// Which servers of tools there are.
@@ -417,6 +419,7 @@ impl FileRole {
             FileRole::Program => "program",
             FileRole::Policy => "policy",
             FileRole::Page => "page",
+            FileRole::Prompt => "prompt",
             FileRole::Validators => "validators",
             FileRole::Servers => "servers",
             FileRole::Models => "models",

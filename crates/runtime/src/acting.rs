@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use machine::file;
+use machine::file::lookup::Kind;
 use machine::task::{FileRole, FileStanding, ProjectFile};
 
 use crate::home::Home;
@@ -77,12 +78,18 @@ pub fn unnamed(folder: &Path) -> Result<Vec<Acting>, LibraryError> {
 }
 
 /// All files of a folder's project that can act, nearest first; those that have to be named too, and the programs that
-/// plugins start.
+/// plugins and agents start.
 pub fn all(folder: &Path) -> Result<Vec<Acting>, LibraryError> {
     let mut found = unnamed(folder)?;
+    let named = [
+        ("workflows", FileRole::Workflow, Kind::Workflow.endings()),
+        ("prompts", FileRole::Prompt, Kind::Prompt.endings()),
+        ("agents", FileRole::Plugin, Kind::Agent.endings()),
+        ("drivers", FileRole::Plugin, &ENDINGS),
+    ];
     for place in project_places(folder) {
-        for (name, role) in [("workflows", FileRole::Workflow), ("drivers", FileRole::Plugin)] {
-            for path in entries(&place.join(".drivetrain").join(name)) {
+        for (name, role, endings) in named {
+            for path in entries(&place.join(".drivetrain").join(name), endings) {
                 take(&mut found, &path, role, MAX_FILE)?;
                 let Some(plugin) = found.last().filter(|last| last.role == FileRole::Plugin) else {
                     continue;
@@ -105,10 +112,12 @@ pub fn programs_of(command: &[String], project: &Path) -> Result<Vec<Acting>, Li
     Ok(found)
 }
 
-/// What a plugin's file starts. One that says something wrong starts nothing.
+/// What the file of a plugin or an agent starts. One that says something wrong starts nothing.
 fn programs(bytes: &[u8], project: &Path) -> Result<Vec<PathBuf>, LibraryError> {
-    let parsed = file::decode(bytes, "").ok().and_then(|text| file::plugin::parse(text, "").ok());
-    Ok(parsed.map(|plugin| within(&plugin.command, project)).unwrap_or_default())
+    let Ok(text) = file::decode(bytes, "") else { return Ok(Vec::new()) };
+    let plugin = file::plugin::parse(text, "").map(|plugin| plugin.command);
+    let command = plugin.or_else(|_| file::agent::parse(text, "").map(|agent| agent.command));
+    Ok(command.map(|command| within(&command, project)).unwrap_or_default())
 }
 
 /// The words of a command that name files below the project's folder.
@@ -134,11 +143,11 @@ fn take(
     Ok(())
 }
 
-fn entries(folder: &Path) -> Vec<PathBuf> {
+fn entries(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let fits = |path: &PathBuf| {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        ENDINGS.contains(&ending)
+        endings.contains(&ending)
     };
     let mut paths: Vec<PathBuf> =
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(fits).collect();

@@ -73,7 +73,11 @@ fn began(git: &dyn Fn(&[&str]) -> Option<String>, head: &str) -> Option<String> 
 }
 
 fn walked(folder: &Path) -> Vec<String> {
-    let walk = ignore::WalkBuilder::new(folder).require_git(false).follow_links(false).max_depth(Some(16)).build();
+    let walk = ignore::WalkBuilder::new(folder)
+        .require_git(false)
+        .follow_links(false)
+        .max_depth(Some(16))
+        .build();
     let files = walk.filter_map(Result::ok).take(MAX_WALKED);
     let files = files.filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
     files
@@ -90,8 +94,18 @@ mod tests {
 
     fn git(folder: &Path, arguments: &[&str]) {
         let mut command = Command::new("git");
-        command.args(["-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"]);
-        assert!(command.args(arguments).current_dir(folder).output().unwrap().status.success(), "{arguments:?}");
+        command.args([
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@t",
+            "-c",
+            "init.defaultBranch=main",
+        ]);
+        assert!(
+            command.args(arguments).current_dir(folder).output().unwrap().status.success(),
+            "{arguments:?}"
+        );
     }
 
     #[test]
@@ -115,7 +129,10 @@ mod tests {
         assert_eq!(facts.branch, "topic");
         assert_eq!(facts.changed_files, ["notes.py", "src/more.rs"]);
         assert_eq!(facts.languages, ["rust", "python"]);
-        assert!(facts.check_commands.iter().any(|command| command.contains("cargo test")), "{facts:?}");
+        assert!(
+            facts.check_commands.iter().any(|command| command.contains("cargo test")),
+            "{facts:?}"
+        );
         // From a folder inside, paths are those that a task there uses.
         assert_eq!(gather(&at("src")).changed_files, ["more.rs"]);
     }

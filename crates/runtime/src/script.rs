@@ -100,7 +100,8 @@ fn run(text: &str, file: &str, context: Option<&Context>) -> Result<Made, Source
         return Err(placed.at_function("workflow", message.to_owned(), Some(hint)));
     }
     if let Some(context) = context {
-        let told = json!({ "goal": context.goal, "inputs": context.inputs, "facts": context.facts });
+        let told =
+            json!({ "goal": context.goal, "inputs": context.inputs, "facts": context.facts });
         let steps = call(&engine, &ast, "steps", (data::dynamic(&told),));
         match steps.map_err(|error| placed.error(&error))? {
             steps @ Value::Array(_) => workflow.insert("steps".to_owned(), steps),
@@ -131,11 +132,17 @@ fn functions(ast: &AST, placed: &Placed<'_>) -> Result<Functions, SourceError> {
         }
     }
     let missing = "a script defines fn steps(context)";
-    let hint = || Some("fn steps(context) { [#{ name: \"test\", tool: \"shell\", parameters: #{ command: \"make\" } }] }".to_owned());
+    let hint = || {
+        Some("fn steps(context) { [#{ name: \"test\", tool: \"shell\", parameters: #{ command: \"make\" } }] }".to_owned())
+    };
     match found.0 {
         Some(1) => {}
         Some(_) => {
-            return Err(placed.at_function("steps", "steps takes one parameter".to_owned(), hint()));
+            return Err(placed.at_function(
+                "steps",
+                "steps takes one parameter".to_owned(),
+                hint(),
+            ));
         }
         None => return Err(placed.at(Position::NONE, missing.to_owned(), hint())),
     }

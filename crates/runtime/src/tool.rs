@@ -29,6 +29,10 @@ use crate::home::Home;
 use crate::process::{Cancel, Capture, Containment};
 use crate::sandbox::Sandbox;
 
+#[cfg(test)]
+pub(crate) use memory::note;
+pub use memory::notes;
+
 /// Where output goes that does not fit into a result.
 pub trait BlobSink: Send + Sync {
     /// Keeps the bytes and gives their SHA-256 in hex.

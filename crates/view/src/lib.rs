@@ -13,6 +13,7 @@ pub mod queue;
 pub mod receipt;
 pub mod recovery;
 pub mod scripts;
+pub mod shelf;
 pub mod spend;
 pub mod story;
 pub mod stream;

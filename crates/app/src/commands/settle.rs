@@ -155,7 +155,11 @@ fn has_use(driver: &DriverSpec, role: FileRole) -> bool {
             model || others || driver.config.to_string().contains("validator.run")
         }
         FileRole::Servers => wanted(driver, &[]).any,
-        FileRole::Task | FileRole::Workflow | FileRole::Plugin | FileRole::Program => false,
+        FileRole::Task
+        | FileRole::Workflow
+        | FileRole::Prompt
+        | FileRole::Plugin
+        | FileRole::Program => false,
     }
 }
 

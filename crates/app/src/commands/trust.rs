@@ -187,6 +187,7 @@ pub(crate) fn content_lines(
         | FileRole::Plugin
         | FileRole::Policy
         | FileRole::Page
+        | FileRole::Prompt
         | FileRole::Validators
         | FileRole::Models => {
             let said = text::lines(&String::from_utf8_lossy(&file.bytes));

@@ -12,6 +12,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A home, a project folder and the binary.
 pub(crate) struct TestEnvironment {
     root: tempfile::TempDir,
+    /// Variables of the commands beside the usual ones.
+    variables: Vec<(String, String)>,
 }
 
 /// What a command printed and how it ended.
@@ -23,9 +25,17 @@ pub(crate) struct Ran {
 
 impl TestEnvironment {
     pub(crate) fn new() -> TestEnvironment {
-        let environment = TestEnvironment { root: tempfile::tempdir().unwrap() };
+        let environment =
+            TestEnvironment { root: tempfile::tempdir().unwrap(), variables: Vec::new() };
         std::fs::create_dir(environment.folder()).unwrap();
         environment
+    }
+
+    /// The same, with a variable for every command.
+    #[allow(dead_code, reason = "used where a program needs a key")]
+    pub(crate) fn with_variable(mut self, name: &str, value: &str) -> TestEnvironment {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     /// The folder commands are run in.
@@ -94,6 +104,7 @@ impl TestEnvironment {
             .env("HOME", self.root.path())
             .env("DRIVETRAIN_HOME", self.home())
             .env("TZ", "UTC")
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null());
         command
     }

@@ -16,6 +16,11 @@ impl Step<'_> {
     /// Judges a call. The proof that it may run, if it may at once; else it has been refused, or somebody is asked.
     pub(crate) fn pass_gate(&mut self, index: usize) -> Option<Approval> {
         let judged = self.distrust_changed(index, self.judge_call(index));
+        if let Some(why) = self.against_charter(index) {
+            let by = format!("agent {}", self.state.data.spec.policy.charter.agent);
+            self.tell_decision(index, Decide::Deny, &by, &why, &judged);
+            return self.refuse(index, why);
+        }
         let would_ask = judged.decide == Decide::Ask || judged.nobody;
         if !would_ask {
             self.tell_decision(index, judged.decide, &judged.by, &judged.reason, &judged);
@@ -44,6 +49,19 @@ impl Step<'_> {
             self.ask_approval(index, judged, None);
         }
         None
+    }
+
+    /// Why the file of the task's agent does not let it do this.
+    fn against_charter(&self, index: usize) -> Option<String> {
+        let data = &self.state.data;
+        let charter = &data.spec.policy.charter;
+        if charter.is_default() {
+            return None;
+        }
+        let action = &data.calls[index].action;
+        let workspace = self.workspace();
+        let call = (action.tool.as_str(), &*action.input);
+        charter.refusal(call, action.author, &data.looked, workspace.path.as_deref())
     }
 
     /// What the rules say.

@@ -21,6 +21,9 @@ impl Step<'_> {
     pub(crate) fn note_call_ended(&mut self, id: CallId, result: &ToolResult) {
         let data = &mut self.state.data;
         let Some(call) = data.calls.iter().find(|call| call.id == id) else { return };
+        let workspace = data.workspace.as_ref().and_then(|workspace| workspace.path.as_deref());
+        let ended = (call.action.tool.as_str(), &*call.action.input);
+        data.spec.policy.charter.note(ended, result, &mut data.looked, workspace);
         if data.spec.recovery.progress.every > 0 {
             let milestone = &mut data.course.milestone;
             if result.status == Status::Ok && call.class != EffectClass::Pure {

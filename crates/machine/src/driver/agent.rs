@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::opening::{self, Look};
 use super::{Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry};
 use super::{Retry, SavedDriver, Situation};
 use crate::agent::{AgentCall, AgentEnd, AgentFault, AgentProgram, AgentTurn, CONTINUE};
@@ -54,6 +55,9 @@ struct Config {
     /// What the agent is told about the project, before the goal.
     #[serde(default)]
     system: Option<String>,
+    /// Calls that are made before it is told the goal; what came of them it is told with it.
+    #[serde(default)]
+    first: Vec<Look>,
 }
 
 fn read(config: &Value) -> Result<Config, String> {
@@ -99,6 +103,9 @@ struct Memory {
     end: Option<String>,
     /// Turns in a row that ended for no good reason.
     lost: u32,
+    /// What came of the calls at the start.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    looked: Vec<String>,
 }
 
 impl Agent {
@@ -127,6 +134,7 @@ impl Agent {
     fn afresh(&self, situation: &Situation<'_>) -> String {
         let memory = &self.memory;
         let mut parts = vec![self.opening(situation)];
+        parts.extend(memory.looked.iter().cloned());
         if memory.conversations > 1 || memory.summary.is_some() {
             parts.push(
                 "You, or another, worked on this before, and that conversation is gone: look at the state of the files \
@@ -263,6 +271,12 @@ impl Driver for Agent {
         if let Some(summary) = &self.memory.claim {
             return Decision::Claim { summary: summary.clone() };
         }
+        if !self.memory.begun
+            && let Some(looks) =
+                opening::rest(&self.config.first, self.memory.looked.len(), situation)
+        {
+            return looks;
+        }
         self.ask(situation)
     }
 
@@ -283,7 +297,12 @@ impl Driver for Agent {
             Fact::Note(note) => self.on_note(note),
             Fact::VerdictFailed(results) => self.on_verdict_failed(results),
             Fact::Retry(retry) => self.on_retry(retry),
-            Fact::Result { .. } | Fact::Told(_) | Fact::Consulted(_) | Fact::Replied(_) => {}
+            Fact::Result { result, .. } => {
+                if let Some(look) = self.config.first.get(self.memory.looked.len()) {
+                    self.memory.looked.push(opening::told(look, result));
+                }
+            }
+            Fact::Told(_) | Fact::Consulted(_) | Fact::Replied(_) => {}
         }
     }
 

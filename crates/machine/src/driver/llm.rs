@@ -1,7 +1,8 @@
 //! The driver `llm`: a model decides. It is asked with the whole conversation; the tools it asks for are this
 //! turn's actions, all at once; when it asks for none it claims to be finished.
 //!
-//! Its configuration is `{"model": "PROVIDER/NAME", "system", "tools": [..], "max_steps", "chat"}`. The conversation
+//! Its configuration is `{"model": "PROVIDER/NAME", "system", "tools": [..], "without": [..], "first": [..], "max_steps",
+//! "chat"}`. The conversation
 //! is its memory: everything it was told and everything it said, each once, in order.
 //!
 //! In a chat an answer without a tool is not a claim: a person speaks next, and says `/done` when all is said. What
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::opening::{self, Look};
 use super::{
     Action, Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry, Retry,
     SavedDriver, Situation, Wait,
@@ -69,6 +71,12 @@ struct Config {
     /// The tools it may ask for; all if absent.
     #[serde(default)]
     tools: Option<Vec<String>>,
+    /// Tools that it may not ask for, of servers too.
+    #[serde(default)]
+    without: Vec<String>,
+    /// Calls that are made before it is asked for the first time; it is told what came of them.
+    #[serde(default)]
+    first: Vec<Look>,
     /// The servers whose tools it may ask for; all if absent.
     #[serde(default)]
     servers: Option<Vec<String>>,
@@ -96,6 +104,7 @@ struct Llm {
     system: Arc<str>,
     tools: Arc<[String]>,
     offered: Offered,
+    first: Vec<Look>,
     max_steps: Option<u64>,
     temperature: Option<f64>,
     chat: bool,
@@ -109,6 +118,8 @@ struct Offered {
     servers: Option<Vec<String>>,
     /// As written, the built-in ones among them; `mcp__SERVER__*` names all of a server.
     names: Option<Vec<String>>,
+    /// Those that it is not offered.
+    without: Vec<String>,
 }
 
 impl Offered {
@@ -117,6 +128,7 @@ impl Offered {
             let named = |name: &String| server::names(name, &tool.name);
             self.servers.as_ref().is_none_or(|servers| servers.contains(&tool.source))
                 && self.names.as_ref().is_none_or(|names| names.iter().any(named))
+                && !self.without.iter().any(named)
         };
         Arc::new(tools.iter().filter(wanted).cloned().collect())
     }
@@ -133,6 +145,9 @@ struct Memory {
     /// Tools that the last answer asks for and that have not been acted on.
     #[serde(default)]
     asked: Vec<Call>,
+    /// How many of the calls at the start have ended.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    looked: usize,
     /// How often the model was asked; in a chat, since a person spoke.
     #[serde(default)]
     steps: u64,
@@ -218,10 +233,11 @@ impl Llm {
             ));
         }
         let all = || tool::TOOLS.iter().map(|tool| tool.name.to_owned()).collect();
-        let offered = Offered { servers: config.servers, names: config.tools.clone() };
+        let (names, without) = (config.tools.clone(), config.without);
         let tools: Vec<String> = config.tools.unwrap_or_else(all);
-        let tools: Vec<String> =
-            tools.into_iter().filter(|name| !server::is_offered(name)).collect();
+        let is_own = |name: &String| !server::is_offered(name) && !without.contains(name);
+        let tools: Vec<String> = tools.into_iter().filter(is_own).collect();
+        let offered = Offered { servers: config.servers, names, without };
         if let Some(unknown) = tools.iter().find(|name| tool::find(name).is_none()) {
             return Err(format!("tools: there is no tool {unknown:?}"));
         }
@@ -239,6 +255,7 @@ impl Llm {
             system: system.into(),
             tools: tools.into(),
             offered,
+            first: config.first,
             max_steps,
             temperature: config.temperature,
             chat,
@@ -391,6 +408,11 @@ impl Llm {
     fn on_result(&mut self, result: &ToolResult) {
         // Results come in the order of the actions, one for each.
         if self.memory.asked.is_empty() {
+            if let Some(look) = self.first.get(self.memory.looked) {
+                let told = opening::told(look, result);
+                self.memory.looked += 1;
+                self.say(told);
+            }
             return;
         }
         let call = self.memory.asked.remove(0);
@@ -496,6 +518,10 @@ impl Llm {
     }
 }
 
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
 /// The text with a full stop.
 fn sentence(text: &str) -> String {
     let text = text.trim_end();
@@ -521,6 +547,11 @@ impl Driver for Llm {
         }
         if let Some(summary) = &self.memory.claim {
             return Decision::Claim { summary: summary.clone() };
+        }
+        if self.memory.messages.is_empty()
+            && let Some(looks) = opening::rest(&self.first, self.memory.looked, situation)
+        {
+            return looks;
         }
         if self.memory.asked.is_empty() {
             return self.ask(situation);

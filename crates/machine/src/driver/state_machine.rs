@@ -22,6 +22,7 @@ use super::workflow::call::{Call, is_put_off};
 use super::workflow::{End, verdict_failed};
 use super::{Decision, Driver, DriverKind, Fact, Registry, Situation};
 use crate::file::check::{Cursor, Problems, short};
+use crate::file::shape::workflow::machine as shape;
 use crate::tool::{Status, ToolResult};
 
 pub(crate) use definition::read_machine;
@@ -78,11 +79,7 @@ impl Definition {
         if let Some(name) = at.get("workflow").filter(|_| at.get("states").is_none()) {
             return Err(format!("the workflow {} has not been looked up", short(name.value)));
         }
-        at.table(
-            &mut problems,
-            "the machine's configuration",
-            &["name", "initial", "states", "max_steps"],
-        );
+        at.keys(&mut problems, &shape::CONFIG);
         let name = at.get("name").and_then(|name| name.name(&mut problems));
         let max_steps = at.get("max_steps").and_then(|most| most.whole(&mut problems));
         let title = name

@@ -3,26 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::check::{Cursor, Problems};
+use super::shape::agent as shape;
 use super::source::Source;
 use super::{Format, SourceError};
 use crate::agent::{AgentProgram, AgentProtocol, AgentQuirks};
 use crate::time::Span;
-
-const KEYS: [&str; 13] = [
-    "name",
-    "protocol",
-    "command",
-    "pass",
-    "keys",
-    "env",
-    "hosts",
-    "mode",
-    "model",
-    "model_flag",
-    "asking_modes",
-    "quirks",
-    "idle",
-];
 
 const PROTOCOLS: [(&str, AgentProtocol); 3] = [
     ("acp", AgentProtocol::Acp),
@@ -36,7 +21,7 @@ pub fn parse(text: &str, file: &str) -> Result<AgentProgram, Vec<SourceError>> {
     let source = Source::read(file, text, Format::of(file))?;
     let mut problems = Problems::default();
     let top = Cursor::top(&source.value);
-    top.table(&mut problems, "an agent's file", &["agent"]);
+    top.keys(&mut problems, &shape::TOP);
     let program =
         top.need(&mut problems, "agent").and_then(|table| read_program(&table, &mut problems));
     match program {
@@ -46,7 +31,7 @@ pub fn parse(text: &str, file: &str) -> Result<AgentProgram, Vec<SourceError>> {
 }
 
 fn read_program(at: &Cursor<'_>, problems: &mut Problems) -> Option<AgentProgram> {
-    if !at.table(problems, "[agent]", &KEYS) {
+    if !at.keys(problems, &shape::PROGRAM) {
         return None;
     }
     let name = at.need(problems, "name").and_then(|name| name.name(problems)).map(str::to_owned);
@@ -59,7 +44,11 @@ fn read_program(at: &Cursor<'_>, problems: &mut Problems) -> Option<AgentProgram
         let given = at.get(key)?;
         let text = given.text(problems)?;
         if text.trim().is_empty() {
-            problems.push(&given, format!("the {key} is empty"), None);
+            problems.push(
+                &given,
+                format!("the {key} is empty"),
+                Some("leave the key out, or say something".to_owned()),
+            );
         }
         Some(text.to_owned())
     };
@@ -77,7 +66,7 @@ fn read_program(at: &Cursor<'_>, problems: &mut Problems) -> Option<AgentProgram
             problems.push(
                 &given,
                 "an agent that may never be silent would be stopped at once",
-                None,
+                Some("write a longer one, such as \"5m\", or leave it out".to_owned()),
             );
         }
         idle
@@ -96,6 +85,7 @@ fn read_program(at: &Cursor<'_>, problems: &mut Problems) -> Option<AgentProgram
         quirks,
         operator: String::new(),
         idle,
+        gateway: at.get("gateway").and_then(|given| given.flag(problems)),
     })
 }
 
@@ -146,7 +136,11 @@ fn read_env(at: &Cursor<'_>, problems: &mut Problems) -> BTreeMap<String, String
     }
     for (key, entry) in table.entries() {
         if !is_variable(key) {
-            problems.push_key(&entry, format!("{key:?} cannot be the name of a variable"), None);
+            problems.push_key(
+                &entry,
+                format!("{key:?} cannot be the name of a variable"),
+                Some("letters, digits and _, no digit first".to_owned()),
+            );
         }
         env.extend(entry.text(problems).map(|text| (key.to_owned(), text.to_owned())));
     }

@@ -181,7 +181,8 @@ impl<'v> Cursor<'v> {
     pub(crate) fn need(&self, problems: &mut Problems, key: &str) -> Option<Cursor<'v>> {
         let found = self.get(key);
         if found.is_none() && self.value.is_object() {
-            problems.push_key(self, format!("the key {key:?} is missing"), None);
+            let hint = Some(format!("add {key} = …"));
+            problems.push_key(self, format!("the key {key:?} is missing"), hint);
         }
         found
     }
@@ -261,7 +262,8 @@ impl<'v> Cursor<'v> {
     pub(crate) fn text(&self, problems: &mut Problems) -> Option<&'v str> {
         match self.value.as_str() {
             Some(text) if text.contains('\0') => {
-                problems.push(self, "text must not contain NUL", None);
+                let hint = Some("remove the character".to_owned());
+                problems.push(self, "text must not contain NUL", hint);
                 None
             }
             Some(text) => Some(text),
@@ -331,7 +333,13 @@ impl<'v> Cursor<'v> {
                 short(self.value)
             )),
         };
-        parsed.map_err(|message| problems.push(self, message, None)).ok()
+        let hint = || match self.value.as_u64() {
+            Some(number) => {
+                format!("write \"{number}s\" for seconds; the units are ms, s, m, h and d")
+            }
+            None => "write numbers with units, such as \"1h30m\": ms, s, m, h and d".to_owned(),
+        };
+        parsed.map_err(|message| problems.push(self, message, Some(hint()))).ok()
     }
 
     /// A list of texts.
@@ -349,7 +357,8 @@ impl<'v> Cursor<'v> {
         let given = self.text(problems)?;
         let found = words.iter().find(|word| **word == given);
         if found.is_none() {
-            let hint = suggest(given, words.iter().copied());
+            let hint = suggest(given, words.iter().copied())
+                .or_else(|| Some(format!("write one of them, such as {:?}", words.first()?)));
             problems.push(
                 self,
                 format!("{} must be one of {}", short(self.value), words.join(", ")),
@@ -361,9 +370,39 @@ impl<'v> Cursor<'v> {
 
     /// Notes that the value is not what was expected.
     pub(crate) fn wrong(&self, problems: &mut Problems, expected: &str) {
-        let hint = (expected == "text" && !self.value.is_object() && !self.value.is_array())
-            .then(|| format!("put it in quotes: \"{}\"", self.value));
+        let hint = self.mend(expected);
         problems.push(self, format!("expected {expected}, got {}", short(self.value)), hint);
+    }
+
+    /// How what is written becomes what was expected.
+    fn mend(&self, expected: &str) -> Option<String> {
+        let is_plain = !self.value.is_object() && !self.value.is_array();
+        let word = expected.split([' ', ',']).find(|word| !matches!(*word, "a" | "an"))?;
+        Some(match (word, self.value) {
+            ("text", _) if is_plain => format!("put it in quotes: \"{}\"", self.value),
+            ("text", Value::Array(_)) => "write one text in quotes, not a list".to_owned(),
+            ("text", _) => "write one text in quotes".to_owned(),
+            ("list", Value::String(text)) if !text.contains(' ') => {
+                format!("put it in brackets: [{}]", short(self.value))
+            }
+            ("list", Value::String(_)) => {
+                "put it in brackets, each part in quotes of its own: [\"a\", \"b\"]".to_owned()
+            }
+            ("list", _) => "write a list: [ … ]".to_owned(),
+            ("table", _) => {
+                "write a table: { key = value }, or [name] on a line of its own".to_owned()
+            }
+            ("true", _) => "write true or false, without quotes".to_owned(),
+            ("whole" | "number", Value::String(text)) if text.parse::<u64>().is_ok() => {
+                format!("write it without quotes: {text}")
+            }
+            ("whole", Value::Number(_)) => {
+                "write a number without a sign and without a point".to_owned()
+            }
+            ("whole" | "number" | "exit", _) => "write a number, without quotes".to_owned(),
+            ("size", _) => "write a number of bytes, or one with K, M, G or T".to_owned(),
+            _ => return None,
+        })
     }
 }
 

@@ -57,7 +57,11 @@ fn read_one(at: &Cursor<'_>, problems: &mut Problems) -> Option<Decider> {
     let timeout = at.get("timeout").and_then(|timeout| {
         let span = timeout.span(problems)?;
         if span == Span(0) {
-            problems.push(&timeout, "a timeout of nothing would stop every answer", None);
+            problems.push(
+                &timeout,
+                "a timeout of nothing would stop every answer",
+                Some("write a longer one, such as \"30s\", or leave it out".to_owned()),
+            );
         }
         Some(span)
     });

@@ -106,6 +106,23 @@ impl NotFound {
     }
 }
 
+/// One of several files of the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Whether the user trusts it as it is; what is not the project's needs no trust.
+    pub is_trusted: bool,
+}
+
+/// Which of some files of one name is taken; nearest first. A project's file that is not trusted does not take the place
+/// of another one. Where there is no other, it counts by the word of whoever named it.
+pub fn choose(candidates: &[Candidate]) -> Option<usize> {
+    let counts =
+        |candidate: &Candidate| candidate.origin != Origin::Project || candidate.is_trusted;
+    candidates.iter().position(counts).or((!candidates.is_empty()).then_some(0))
+}
+
 /// Finds files by kind and name. The name has been checked: it is a plain file name without its ending.
 pub trait Lookup {
     /// The nearest file of that name.
@@ -146,6 +163,19 @@ impl Lookup for Nothing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_trusted_takes_the_place_of_nothing() {
+        let of = |origin, is_trusted| Candidate { origin, is_trusted };
+        let (strange, trusted) = (of(Origin::Project, false), of(Origin::Project, true));
+        let (own, built_in) = (of(Origin::User, true), of(Origin::BuiltIn, true));
+        assert_eq!(choose(&[trusted, own, built_in]), Some(0));
+        assert_eq!(choose(&[strange, own, built_in]), Some(1));
+        assert_eq!(choose(&[strange, strange, built_in]), Some(2));
+        assert_eq!(choose(&[strange, trusted, built_in]), Some(1));
+        assert_eq!(choose(&[strange, strange]), Some(0));
+        assert_eq!(choose(&[]), None);
+    }
 
     #[test]
     fn a_name_that_is_near_is_suggested_and_few_names_are_listed() {

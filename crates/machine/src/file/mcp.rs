@@ -135,7 +135,8 @@ fn parse_shared(text: &str, file: &str) -> Result<Vec<Server>, Vec<SourceError>>
         let message = error.to_string();
         let message = message.rsplit_once(" at line").map_or(message.as_str(), |(what, _)| what);
         let message = format!("the file is not JSON: {message}");
-        return Err(vec![super::source::error_at(file, text, at..at, message, None)]);
+        let hint = "look for a quote, a bracket or a comma that is missing near here".to_owned();
+        return Err(vec![super::source::error_at(file, text, at..at, message, Some(hint))]);
     }
     // Every JSON text is YAML, and that reader knows the place of each part.
     let source = Source::read(file, text, Format::Yaml)?;
@@ -209,7 +210,11 @@ fn read_reach(
     let headers = read_texts(at, "headers", &[':', '\r', '\n', ' ', '\0'], "header", problems);
     match (command, at.get("url")) {
         (Some(_), Some(url)) => {
-            problems.push_key(&url, "give either command or url", None);
+            problems.push_key(
+                &url,
+                "give either command or url",
+                Some("a program has a command, an address has a url".to_owned()),
+            );
             None
         }
         (Some(command), None) => {
@@ -229,7 +234,11 @@ fn read_reach(
             }
             if !url.starts_with("https://") && !url.starts_with("http://") && !url.starts_with("${")
             {
-                problems.push(&given, format!("{url:?} is no address: expected https://…"), None);
+                problems.push(
+                    &given,
+                    format!("{url:?} is no address: expected https://…"),
+                    Some("begin it with https://".to_owned()),
+                );
                 return None;
             }
             Some(Reach::Address { url, headers })
@@ -264,7 +273,11 @@ fn read_texts(
             Some(text) if !text.contains('\0') => {
                 texts.insert(name.to_owned(), text.to_owned());
             }
-            _ => problems.push_key(&entry, format!("the {what} {name:?} must be text"), None),
+            _ => problems.push_key(
+                &entry,
+                format!("the {what} {name:?} must be text"),
+                Some("put it in quotes".to_owned()),
+            ),
         }
     }
     texts
@@ -274,7 +287,11 @@ fn read_time(at: &Cursor<'_>, key: &str, default: Span, problems: &mut Problems)
     let Some(given) = at.get(key) else { return default };
     let span = given.span(problems).unwrap_or(default);
     if span == Span(0) {
-        problems.push(&given, "a timeout of nothing would stop every answer", None);
+        problems.push(
+            &given,
+            "a timeout of nothing would stop every answer",
+            Some("write a longer one, such as \"30s\", or leave it out".to_owned()),
+        );
     }
     span
 }

@@ -66,7 +66,11 @@ fn read_plugin(at: &Cursor<'_>, problems: &mut Problems) -> Option<Plugin> {
     if let Some(given) = at.get("timeout")
         && timeout == Some(Span(0))
     {
-        problems.push(&given, "a timeout of nothing would stop every answer", None);
+        problems.push(
+            &given,
+            "a timeout of nothing would stop every answer",
+            Some("write a longer one, such as \"30s\", or leave it out".to_owned()),
+        );
     }
     let mut env = BTreeMap::new();
     if let Some(table) = at.get("env") {
@@ -78,7 +82,7 @@ fn read_plugin(at: &Cursor<'_>, problems: &mut Problems) -> Option<Plugin> {
                 problems.push_key(
                     &entry,
                     format!("{key:?} cannot be the name of a variable"),
-                    None,
+                    Some("letters, digits and _, no digit first".to_owned()),
                 );
             }
             env.extend(entry.text(problems).map(|text| (key.to_owned(), text.to_owned())));

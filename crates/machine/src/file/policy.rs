@@ -111,7 +111,10 @@ pub fn parse(text: &str, file: &str) -> Result<PolicyFile, Vec<SourceError>> {
                 let Some(place) = place(&source, &line) else { continue };
                 match Example::read(text, expected, &rule, place) {
                     Ok(example) => read.examples.push(example),
-                    Err(message) => problems.push(&line, message, None),
+                    Err(message) => {
+                        let hint = "an example is a command line, or tool: {\"parameter\": value}";
+                        problems.push(&line, message, Some(hint.to_owned()));
+                    }
                 }
             }
         }
@@ -139,7 +142,8 @@ pub fn combine(files: Vec<PolicyFile>, home: Option<String>) -> Combined {
     let unattended = spoken.and_then(|file| file.unattended).unwrap_or_default();
     let deciders = spoken.map(|file| file.deciders.clone()).unwrap_or_default();
     let profile = Some(profile.unwrap_or_default());
-    let policy = Policy { profile, rules: Vec::new(), unattended, home, deciders };
+    let policy =
+        Policy { profile, rules: Vec::new(), unattended, home, deciders, ..Policy::default() };
     let mut combined = Combined { policy, ..Combined::default() };
     for file in files {
         let hidden = file.rules.iter().filter_map(|rule| {
@@ -217,7 +221,11 @@ fn read_rule(
     }
     rule.access = at.get("access").and_then(|access| {
         if rule.path.is_empty() {
-            problems.push_key(&access, "access is about paths, and the rule names none", None);
+            problems.push_key(
+                &access,
+                "access is about paths, and the rule names none",
+                Some("add path = \"…\", or leave access out".to_owned()),
+            );
         }
         match access.choice(problems, &shape::ACCESS)? {
             "read" => Some(Access::Read),
@@ -242,7 +250,11 @@ fn given<'v>(at: &Cursor<'v>, key: &str, problems: &mut Problems) -> Vec<Cursor<
     let Some(value) = at.get(key) else { return Vec::new() };
     let items = one_or_more(&value, problems);
     if items.is_empty() && value.value.is_array() {
-        problems.push(&value, format!("{key} is an empty list, so the rule can never match"), None);
+        problems.push(
+            &value,
+            format!("{key} is an empty list, so the rule can never match"),
+            Some("name at least one, or leave the key out".to_owned()),
+        );
     }
     items
 }

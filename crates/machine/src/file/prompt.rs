@@ -5,6 +5,7 @@
 use serde_json::Value;
 
 use super::check::{Cursor, Problems, is_name, short, suggest};
+use super::shape::prompt as shape;
 use super::source::{self, Source};
 use super::{Format, SourceError};
 use crate::template::{Kind, Template};
@@ -46,21 +47,25 @@ const KINDS: [(&str, Kind); 6] = [
     ("table", Kind::Table),
 ];
 
+/// What helps against most mistakes in a template.
+const PLACES: &str = "close {{ with }} and {% if … %} with {% endif %}; write {{ \"{{\" }} for two braces as they are";
+
 /// Reads a prompt's file; its name's ending tells how it is written.
 pub fn parse(text: &str, file: &str) -> Result<Prompt, Vec<SourceError>> {
     if file.ends_with(".toml") { parse_table(text, file) } else { parse_text(text, file) }
 }
 
 fn parse_text(text: &str, file: &str) -> Result<Prompt, Vec<SourceError>> {
-    let error =
-        |range, message: &str| vec![source::error_at(file, text, range, message.to_owned(), None)];
+    let error = |range, message: &str, hint: &str| {
+        vec![source::error_at(file, text, range, message.to_owned(), Some(hint.to_owned()))]
+    };
     if text.trim().is_empty() {
-        return Err(error(0..0, "the prompt is empty"));
+        return Err(error(0..0, "the prompt is empty", "write what the model is told"));
     }
     if let Some(at) = text.find('\0') {
-        return Err(error(at..at + 1, "the prompt contains a NUL byte"));
+        return Err(error(at..at + 1, "the prompt contains a NUL byte", "remove the character"));
     }
-    Template::parse(text).map_err(|wrong| error(wrong.start..wrong.end, &wrong.message))?;
+    Template::parse(text).map_err(|wrong| error(wrong.start..wrong.end, &wrong.message, PLACES))?;
     Ok(Prompt {
         name: stem(file),
         version: String::new(),
@@ -74,7 +79,7 @@ fn parse_table(text: &str, file: &str) -> Result<Prompt, Vec<SourceError>> {
     let source = Source::read(file, text, Format::Toml)?;
     let mut problems = Problems::default();
     let top = Cursor::top(&source.value);
-    top.table(&mut problems, "a prompt's file", &["meta", "prompt"]);
+    top.keys(&mut problems, &shape::TOP);
     let mut prompt = Prompt {
         name: stem(file),
         version: String::new(),
@@ -96,7 +101,7 @@ fn parse_table(text: &str, file: &str) -> Result<Prompt, Vec<SourceError>> {
 }
 
 fn read_meta(at: &Cursor<'_>, prompt: &mut Prompt, problems: &mut Problems) {
-    at.table(problems, "[meta]", &["name", "version", "description"]);
+    at.keys(problems, &shape::META);
     if let Some(name) = at.get("name").and_then(|name| name.name(problems)) {
         name.clone_into(&mut prompt.name);
     }
@@ -108,7 +113,7 @@ fn read_meta(at: &Cursor<'_>, prompt: &mut Prompt, problems: &mut Problems) {
 }
 
 fn read_prompt(at: &Cursor<'_>, prompt: &mut Prompt, problems: &mut Problems) {
-    at.table(problems, "[prompt]", &["text", "inputs"]);
+    at.keys(problems, &shape::PROMPT);
     let declared = at.get("inputs");
     if let Some(inputs) = &declared {
         prompt.inputs = read_inputs(inputs, problems);
@@ -117,12 +122,17 @@ fn read_prompt(at: &Cursor<'_>, prompt: &mut Prompt, problems: &mut Problems) {
     let Some(words) = given.text(problems) else { return };
     words.clone_into(&mut prompt.text);
     if words.trim().is_empty() {
-        problems.push(&given, "the prompt is empty", None);
+        problems.push(
+            &given,
+            "the prompt is empty",
+            Some("write what the model is told".to_owned()),
+        );
         return;
     }
     match Template::parse(words) {
         Err(wrong) => {
-            problems.push_within(&given, (wrong.start, wrong.end), wrong.message, None);
+            let hint = Some(PLACES.to_owned());
+            problems.push_within(&given, (wrong.start, wrong.end), wrong.message, hint);
         }
         Ok(template) if declared.is_some() => {
             for used in template.uses() {
@@ -150,7 +160,7 @@ fn read_inputs(at: &Cursor<'_>, problems: &mut Problems) -> Vec<PromptInput> {
             let message = format!("{name:?} cannot be the name of an input");
             problems.push_key(&entry, message, Some("letters, digits and _".to_owned()));
         }
-        entry.table(problems, "an input", &["type", "default", "description"]);
+        entry.keys(problems, &shape::INPUT);
         let words = KINDS.map(|(word, _)| word);
         let kind = entry.get("type").and_then(|given| given.choice(problems, &words));
         let kind = KINDS.iter().find(|(word, _)| Some(*word) == kind).map_or(Kind::Any, |it| it.1);
@@ -164,7 +174,7 @@ fn read_inputs(at: &Cursor<'_>, problems: &mut Problems) -> Vec<PromptInput> {
                 kind.words(),
                 short(default.value)
             );
-            problems.push(default, message, None);
+            problems.push(default, message, Some("change the default, or the type".to_owned()));
         }
         let description = entry.get("description").and_then(|text| text.text(problems));
         inputs.push(PromptInput {
@@ -257,27 +267,30 @@ description = "how"
         let text =
             "[prompt]\ntext = \"\"\"\nFirst line\nSee {{ inputs.x|nothing }} there\n\"\"\"\n";
         insta::assert_snapshot!(shown(parse(text, "a.toml")), @r#"
-    error: unknown filter "nothing": expected one of abs, bool, capitalize, count, d, default, dictsort, first, float, int, items, last, length, lines, list, lower, map, max, min, reject, rejectattr, reverse, round, select, selectattr, sort, split, sum, title, trim, unique, upper, indent, join, replace, string, tojson
-     --> a.toml:4:17
-      |
-    4 | See {{ inputs.x|nothing }} there
-      |                 ^^^^^^^
-    "#);
+        error: unknown filter "nothing": expected one of abs, bool, capitalize, count, d, default, dictsort, first, float, int, items, last, length, lines, list, lower, map, max, min, reject, rejectattr, reverse, round, select, selectattr, sort, split, sum, title, trim, unique, upper, indent, join, replace, string, tojson
+         --> a.toml:4:17
+          |
+        4 | See {{ inputs.x|nothing }} there
+          |                 ^^^^^^^
+          = help: close {{ with }} and {% if … %} with {% endif %}; write {{ "{{" }} for two braces as they are
+        "#);
         insta::assert_snapshot!(shown(parse("one\ntwo {{ x", "a.txt")), @r#"
-    error: cannot read the template: unexpected end of input, expected end of variable block
-     --> a.txt:2:8
-      |
-    2 | two {{ x
-      |        ^
-    "#);
+        error: cannot read the template: unexpected end of input, expected end of variable block
+         --> a.txt:2:8
+          |
+        2 | two {{ x
+          |        ^
+          = help: close {{ with }} and {% if … %} with {% endif %}; write {{ "{{" }} for two braces as they are
+        "#);
         let escaped = "[prompt]\ntext = \"tab \\t {{ x|nothing }}\"\n";
         insta::assert_snapshot!(shown(parse(escaped, "a.toml")), @r#"
-    error: unknown filter "nothing": expected one of abs, bool, capitalize, count, d, default, dictsort, first, float, int, items, last, length, lines, list, lower, map, max, min, reject, rejectattr, reverse, round, select, selectattr, sort, split, sum, title, trim, unique, upper, indent, join, replace, string, tojson
-     --> a.toml:2:8
-      |
-    2 | text = "tab \t {{ x|nothing }}"
-      |        ^^^^^^^^^^^^^^^^^^^^^^^^
-    "#);
+        error: unknown filter "nothing": expected one of abs, bool, capitalize, count, d, default, dictsort, first, float, int, items, last, length, lines, list, lower, map, max, min, reject, rejectattr, reverse, round, select, selectattr, sort, split, sum, title, trim, unique, upper, indent, join, replace, string, tojson
+         --> a.toml:2:8
+          |
+        2 | text = "tab \t {{ x|nothing }}"
+          |        ^^^^^^^^^^^^^^^^^^^^^^^^
+          = help: close {{ with }} and {% if … %} with {% endif %}; write {{ "{{" }} for two braces as they are
+        "#);
     }
 
     #[test]
@@ -297,54 +310,55 @@ type = "integer"
 default = "three"
 "#;
         insta::assert_snapshot!(shown(parse(text, "a.toml")), @r#"
-    error: "a/b" is not a name
-     --> a.toml:3:8
-      |
-    3 | name = "a/b"
-      |        ^^^^^
-      = help: names are made of letters, digits, _ . and -, up to 100 of them
+        error: "a/b" is not a name
+         --> a.toml:3:8
+          |
+        3 | name = "a/b"
+          |        ^^^^^
+          = help: names are made of letters, digits, _ . and -, up to 100 of them
 
-    error: expected text, got 1.0
-     --> a.toml:4:11
-      |
-    4 | version = 1.0
-      |           ^^^
-      = help: put it in quotes: "1.0"
+        error: expected text, got 1.0
+         --> a.toml:4:11
+          |
+        4 | version = 1.0
+          |           ^^^
+          = help: put it in quotes: "1.0"
 
-    error: unknown key "author" in [meta]
-     --> a.toml:5:1
-      |
-    5 | author = "x"
-      | ^^^^^^
-      = help: expected name, version, description
+        error: unknown key "author" in [meta]
+         --> a.toml:5:1
+          |
+        5 | author = "x"
+          | ^^^^^^
+          = help: expected name, version, description
 
-    error: the prompt takes no input "fils"
-     --> a.toml:7:16
-      |
-    7 | text = "Use {{ inputs.fils }}"
-      |                ^^^^^^^^^^^
-      = help: did you mean "files"?
+        error: the prompt takes no input "fils"
+         --> a.toml:7:16
+          |
+        7 | text = "Use {{ inputs.fils }}"
+          |                ^^^^^^^^^^^
+          = help: did you mean "files"?
 
-    error: "lst" must be one of string, integer, number, boolean, list, table
-     --> a.toml:9:8
-      |
-    9 | type = "lst"
-      |        ^^^^^
-      = help: did you mean "list"?
+        error: "lst" must be one of string, integer, number, boolean, list, table
+         --> a.toml:9:8
+          |
+        9 | type = "lst"
+          |        ^^^^^
+          = help: did you mean "list"?
 
-    error: "a-b" cannot be the name of an input
-      --> a.toml:10:16
-       |
-    10 | [prompt.inputs."a-b"]
-       |                ^^^^^
-       = help: letters, digits and _
+        error: "a-b" cannot be the name of an input
+          --> a.toml:10:16
+           |
+        10 | [prompt.inputs."a-b"]
+           |                ^^^^^
+           = help: letters, digits and _
 
-    error: the default of "count" must be a number, and is "three"
-      --> a.toml:13:11
-       |
-    13 | default = "three"
-       |           ^^^^^^^
-    "#);
+        error: the default of "count" must be a number, and is "three"
+          --> a.toml:13:11
+           |
+        13 | default = "three"
+           |           ^^^^^^^
+           = help: change the default, or the type
+        "#);
     }
 
     #[test]

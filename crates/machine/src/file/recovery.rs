@@ -104,7 +104,11 @@ fn read_ladder(
             && let Some(number) = count(&after, problems)
         {
             if number == 0 {
-                problems.push(&after, "expected at least 1: how many failures are one", None);
+                problems.push(
+                    &after,
+                    "expected at least 1: how many failures are one",
+                    Some("write 1 or more".to_owned()),
+                );
             }
             ladder.after = number;
         }
@@ -175,7 +179,11 @@ fn count(at: &Cursor<'_>, problems: &mut Problems) -> Option<u32> {
     let number = at.whole(problems)?;
     let small = u32::try_from(number).ok().filter(|number| *number <= 1_000_000);
     if small.is_none() {
-        problems.push(at, format!("{number} is more than anybody waits for"), None);
+        problems.push(
+            at,
+            format!("{number} is more than anybody waits for"),
+            Some("write at most 1000000".to_owned()),
+        );
     }
     small
 }

@@ -36,7 +36,11 @@ pub(crate) fn read(at: &Cursor<'_>, says: Says, problems: &mut Problems) -> Wish
         let given = at.get(key)?;
         let number = given.whole(problems)?;
         if number == 0 {
-            problems.push(&given, "a limit of nothing would stop every command", None);
+            problems.push(
+                &given,
+                "a limit of nothing would stop every command",
+                Some("write a larger one, or leave it out for no limit".to_owned()),
+            );
         }
         Some(number)
     };
@@ -103,7 +107,8 @@ pub(crate) fn read_network(at: &Cursor<'_>, problems: &mut Problems) -> Option<N
             match check_host(name) {
                 Ok(()) => Some(name.to_owned()),
                 Err(message) => {
-                    problems.push(host, message, None);
+                    let hint = "write a name such as crates.io or *.example.org:443";
+                    problems.push(host, message, Some(hint.to_owned()));
                     None
                 }
             }

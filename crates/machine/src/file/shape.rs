@@ -10,11 +10,13 @@ mod json;
 pub(crate) mod mcp;
 pub(crate) mod plugin;
 pub(crate) mod policy;
+pub(crate) mod prompt;
 pub(crate) mod sandbox;
 pub(crate) mod task;
 #[cfg(test)]
 mod tests;
 pub(crate) mod validators;
+pub(crate) mod workflow;
 
 use serde_json::Value;
 
@@ -23,6 +25,10 @@ use serde_json::Value;
 pub enum FileKind {
     /// A task: its goal, who drives, what proves that it is done.
     Task,
+    /// `workflows/NAME.toml`: steps or states.
+    Workflow,
+    /// `prompts/NAME.toml`: a text for a model.
+    Prompt,
     /// `policy.toml`: who may do what.
     Policy,
     /// `agents/NAME.toml`.
@@ -37,8 +43,10 @@ pub enum FileKind {
 
 impl FileKind {
     /// All of them.
-    pub const ALL: [FileKind; 6] = [
+    pub const ALL: [FileKind; 8] = [
         FileKind::Task,
+        FileKind::Workflow,
+        FileKind::Prompt,
         FileKind::Policy,
         FileKind::Agent,
         FileKind::Servers,
@@ -50,6 +58,8 @@ impl FileKind {
     pub fn word(self) -> &'static str {
         match self {
             FileKind::Task => "task",
+            FileKind::Workflow => "workflow",
+            FileKind::Prompt => "prompt",
             FileKind::Policy => "policy",
             FileKind::Agent => "agent",
             FileKind::Servers => "mcp",
@@ -62,6 +72,8 @@ impl FileKind {
     pub fn files(self) -> &'static str {
         match self {
             FileKind::Task => "task files, such as task.toml or task.yaml",
+            FileKind::Workflow => ".drivetrain/workflows/*.toml",
+            FileKind::Prompt => ".drivetrain/prompts/*.toml",
             FileKind::Policy => ".drivetrain/policy.toml",
             FileKind::Agent => ".drivetrain/agents/*.toml",
             FileKind::Servers => ".drivetrain/mcp.toml",
@@ -79,6 +91,8 @@ impl FileKind {
     fn shape(self) -> &'static Kind {
         match self {
             FileKind::Task => &task::FILE,
+            FileKind::Workflow => &workflow::FILE,
+            FileKind::Prompt => &prompt::FILE,
             FileKind::Policy => &policy::FILE,
             FileKind::Agent => &agent::FILE,
             FileKind::Servers => &mcp::FILE,
@@ -114,6 +128,8 @@ pub(crate) enum Kind {
     Exit,
     /// A number, zero or more.
     Number,
+    /// Any number.
+    Signed,
     /// True or false.
     Flag,
     /// A length of time such as `"90s"`.

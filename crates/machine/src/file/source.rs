@@ -4,6 +4,7 @@
 //! refused here: dates, numbers that are not finite or need more than 64 bits, tags, merge keys, and nesting
 //! or repetition that only an attack needs.
 
+mod mend;
 mod toml;
 mod yaml;
 
@@ -58,7 +59,10 @@ impl<'t> Source<'t> {
         text: &'t str,
         format: Format,
     ) -> Result<Source<'t>, Vec<SourceError>> {
-        let whole = |message: String| vec![error_at(file, text, 0..0, message, None)];
+        let whole = |message: String| {
+            let hint = mend::hint(&message);
+            vec![error_at(file, text, 0..0, message, Some(hint))]
+        };
         if text.len() > MAX_BYTES {
             return Err(whole(format!(
                 "the file has {} bytes: at most {MAX_BYTES} are read",
@@ -71,7 +75,7 @@ impl<'t> Source<'t> {
                 text,
                 at..at + 1,
                 "the file contains a NUL byte".to_owned(),
-                None,
+                Some(mend::hint("NUL byte")),
             )]);
         }
         if text.trim().is_empty() {
@@ -87,7 +91,7 @@ impl<'t> Source<'t> {
                 text,
                 place.value,
                 "the file must be a table of keys".to_owned(),
-                None,
+                Some("write key: value, one a line".to_owned()),
             )]);
         }
         Ok(Source { file, text, value, place, is_generated: false })
@@ -249,7 +253,7 @@ impl Builder<'_> {
                 self.text,
                 range.clone(),
                 message.to_owned(),
-                None,
+                Some(mend::hint(message)),
             ));
         }
         Value::Null

@@ -77,7 +77,12 @@ impl TaskFile {
                 switched = Some(found.driver.name.clone());
             }
             brought = Brought::by(&found);
+            // What is given to its inputs is said where it is named.
+            let given = config.get("given").cloned();
             *config = found.driver.config;
+            if let (Some(given), Some(table)) = (given, config.as_object_mut()) {
+                table.insert("given".to_owned(), given);
+            }
             Ok(())
         })?;
         if is_single {
@@ -258,7 +263,11 @@ fn read_driver(
     let config = task.get("driver_config");
     let inline = match (top.get("workflow"), top.get("machine")) {
         (Some(_), Some(machine)) => {
-            problems.push_key(&machine, "a file has either [workflow] or [machine]", None);
+            problems.push_key(
+                &machine,
+                "a file has either [workflow] or [machine]",
+                Some("remove one of the two".to_owned()),
+            );
             return None;
         }
         (Some(table), None) => {
@@ -284,7 +293,7 @@ fn read_driver(
             problems.push_key(
                 &config,
                 "the driver is configured twice, here and in the file's own table",
-                None,
+                Some("remove driver_config".to_owned()),
             );
         }
         // "workflow" stands for both forms that a [workflow] can have.
@@ -393,7 +402,11 @@ fn read_workspace(at: &Cursor<'_>, problems: &mut Problems) -> WorkspaceSpec {
     let setup = commands.iter().filter_map(|command| {
         let line = command.text(problems)?;
         if line.trim().is_empty() {
-            problems.push(command, "the command is empty", None);
+            problems.push(
+                command,
+                "the command is empty",
+                Some("write the command line, such as \"make test\"".to_owned()),
+            );
         }
         Some(line.to_owned())
     });

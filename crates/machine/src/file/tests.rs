@@ -2,7 +2,9 @@
 
 mod corpus;
 mod criteria;
+mod mistakes;
 mod policy;
+pub(super) mod shelf;
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -204,12 +206,14 @@ fn a_misspelled_key_is_shown_with_its_place_and_the_right_one() {
       |
     3 |   max_usd: -1
       |            ^^
+      = help: write a number, without quotes
 
     error: expected a duration in quotes such as "90s", got 30
      --> task.yaml:4:13
       |
     4 |   max_time: 30
       |             ^^
+      = help: write "30s" for seconds; the units are ms, s, m, h and d
 
     error: "worktre" must be one of worktree, in_place, none
      --> task.yaml:5:19
@@ -228,6 +232,7 @@ fn a_broken_file_is_shown_where_it_breaks() {
       |
     2 | goal = "x
       |          ^
+      = help: close the text with a quote; """ begins one of several lines
     "#);
     insta::assert_snapshot!(shown(yaml("goal: [x\n")), @"
     error: unclosed bracket '['
@@ -235,6 +240,7 @@ fn a_broken_file_is_shown_where_it_breaks() {
       |
     1 | goal: [x
       |       ^
+      = help: add the bracket that closes it
     ");
 }
 
@@ -284,12 +290,14 @@ tool = "llm.analyze"
        |
     13 | [[workflow.steps]]
        | ^^^^^^^^^^^^^^^^^^
+       = help: add prompt = …
 
     error: there are two steps named "test"
       --> w.toml:14:8
        |
     14 | name = "test"
        |        ^^^^^^
+       = help: give each a name of its own
     "#);
 }
 
@@ -301,12 +309,14 @@ fn what_is_missing_is_shown_at_the_part_that_lacks_it() {
       |
     1 | [task]
       |  ^^^^
+      = help: add goal = …
 
     error: the key "command" is missing
      --> task.toml:3:1
       |
     3 | [[acceptance]]
       | ^^^^^^^^^^^^^^
+      = help: add command = "…"
     "#);
     insta::assert_snapshot!(shown(yaml("driver: user\nacceptance:\n  - kind: file\n  - path: x\n")), @r#"
     error: the key "goal" is missing
@@ -314,18 +324,21 @@ fn what_is_missing_is_shown_at_the_part_that_lacks_it() {
       |
     1 | driver: user
       | ^
+      = help: add goal = …
 
     error: the key "path" is missing
      --> task.yaml:3:5
       |
     3 |   - kind: file
       |     ^
+      = help: add path = "…"
 
     error: a criterion needs a kind, one of shell, file, custom, judge
      --> task.yaml:4:5
       |
     4 |   - path: x
       |     ^
+      = help: add kind = "shell" and command = "…"
     "#);
     insta::assert_snapshot!(shown(workflow::parse("[[workflow.steps]]\ntool = \"shell\"\n", "w.toml", &lookup::Nothing)), @r#"
     error: the key "name" is missing
@@ -333,6 +346,7 @@ fn what_is_missing_is_shown_at_the_part_that_lacks_it() {
       |
     1 | [[workflow.steps]]
       | ^^^^^^^^^^^^^^^^^^
+      = help: add name = …
 
     error: shell needs the parameter "command": the command line, run by sh in the workspace
      --> w.toml:2:8
@@ -360,6 +374,7 @@ fn a_machine_is_checked_as_a_whole() {
       |
     7 | [machine.states.c]
       |                 ^
+      = help: remove it, or add a transition to it
     "#);
 }
 
@@ -527,12 +542,14 @@ fn a_plugin_is_a_command() {
       |
     3 | command = "python3 x.py"
       |           ^^^^^^^^^^^^^^
+      = help: put it in brackets, each part in quotes of its own: ["a", "b"]
 
     error: expected a duration in quotes such as "90s", got 30
      --> mine.toml:4:11
       |
     4 | timeout = 30
       |           ^^
+      = help: write "30s" for seconds; the units are ms, s, m, h and d
     "#);
 }
 

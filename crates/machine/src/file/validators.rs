@@ -54,12 +54,20 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Check>, Vec<SourceError>> {
             let Some(check) = read_check(&entry, &mut problems) else { continue };
             if checks.iter().any(|other| other.name == check.name) {
                 let message = format!("there is another check with the name {:?}", check.name);
-                problems.push(&entry.get("name").unwrap_or(entry), message, None);
+                problems.push(
+                    &entry.get("name").unwrap_or(entry),
+                    message,
+                    Some("give each a name of its own".to_owned()),
+                );
             }
             checks.push(check);
         }
         if checks.is_empty() && problems.is_empty() {
-            problems.push(&list, "there is no check in the list", None);
+            problems.push(
+                &list,
+                "there is no check in the list",
+                Some("add [[check]] with name and command".to_owned()),
+            );
         }
     }
     if problems.is_empty() { Ok(checks) } else { Err(source.errors(problems)) }
@@ -73,7 +81,11 @@ fn read_check(at: &Cursor<'_>, problems: &mut Problems) -> Option<Check> {
     let command = at.need(problems, "command").and_then(|given| {
         let command = given.text(problems)?;
         if command.trim().is_empty() {
-            problems.push(&given, "the command is empty", None);
+            problems.push(
+                &given,
+                "the command is empty",
+                Some("write the command line, such as \"make test\"".to_owned()),
+            );
         }
         Some(command.to_owned())
     });
@@ -82,7 +94,11 @@ fn read_check(at: &Cursor<'_>, problems: &mut Problems) -> Option<Check> {
         Some(given) => {
             let timeout = given.span(problems);
             if timeout == Some(Span(0)) {
-                problems.push(&given, "a timeout of nothing would stop every check", None);
+                problems.push(
+                    &given,
+                    "a timeout of nothing would stop every check",
+                    Some("write a longer one, such as \"10m\", or leave it out".to_owned()),
+                );
             }
             timeout
         }

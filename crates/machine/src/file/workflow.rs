@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::check::{Cursor, Problems, is_name};
 use super::lookup::Lookup;
+use super::shape::workflow as shape;
 use super::source::Source;
 use super::task::{criteria, read_budget, tighten};
 use super::{Format, SourceError};
@@ -103,13 +104,22 @@ fn read_source(
     file: &str,
     resolver: &mut Resolver<'_>,
 ) -> Result<Workflow, Vec<SourceError>> {
-    let source = Source::read(file, text, Format::of(file))?;
+    let source = if file.ends_with(".rhai") {
+        let given = resolver.script(text, file)?;
+        Source::generated(file, text, given.value, given.place)
+    } else {
+        Source::read(file, text, Format::of(file))?
+    };
     let mut problems = Problems::default();
     let top = Cursor::top(&source.value);
-    top.table(&mut problems, "a workflow file", &["workflow", "machine"]);
+    top.keys(&mut problems, &shape::TOP);
     let read = match (top.get("workflow"), top.get("machine")) {
         (Some(_), Some(machine)) => {
-            problems.push_key(&machine, "a file has either [workflow] or [machine]", None);
+            problems.push_key(
+                &machine,
+                "a file has either [workflow] or [machine]",
+                Some("remove one of the two".to_owned()),
+            );
             None
         }
         (Some(table), None) => read_workflow(&table, resolver, &mut problems),
@@ -141,29 +151,13 @@ fn stem(file: &str) -> String {
     if is_name(name) { name.to_owned() } else { "workflow".to_owned() }
 }
 
-/// The keys of a `[workflow]`.
-pub(crate) const WORKFLOW_KEYS: [&str; 12] = [
-    "name",
-    "description",
-    "version",
-    "limits",
-    "budget",
-    "acceptance",
-    "llm",
-    "inputs",
-    "outputs",
-    "steps",
-    "states",
-    "initial",
-];
-
 /// Reads a `[workflow]` table; nothing if it is too wrong to go on.
 pub(super) fn read_workflow(
     written: &Cursor<'_>,
     resolver: &mut Resolver<'_>,
     problems: &mut Problems,
 ) -> Option<Workflow> {
-    if !written.table(problems, "[workflow]", &WORKFLOW_KEYS) {
+    if !written.keys(problems, &shape::WORKFLOW) {
         return None;
     }
     let mut resolved = resolver.workflow(written, problems);
@@ -175,6 +169,13 @@ pub(super) fn read_workflow(
                 inputs[name] = declared;
             }
         }
+    }
+    if resolver.is_outermost()
+        && mentions_facts(&resolved)
+        && let (Some(fields), facts @ Value::Object(_)) =
+            (resolved.as_object_mut(), resolver.facts())
+    {
+        fields.insert("facts".to_owned(), facts);
     }
     let at = &written.instead(&resolved);
     let name = at.get("name").and_then(|name| name.name(problems)).unwrap_or_default();
@@ -197,7 +198,11 @@ pub(super) fn read_workflow(
     }
     let driver = match (at.get("steps"), at.get("states")) {
         (Some(_), Some(states)) => {
-            problems.push_key(&states, "a workflow has either steps or states", None);
+            problems.push_key(
+                &states,
+                "a workflow has either steps or states",
+                Some("remove one of the two".to_owned()),
+            );
             return None;
         }
         (Some(_), None) => {
@@ -250,6 +255,17 @@ pub(super) fn read_workflow(
     })
 }
 
+/// Whether some text of a workflow, those that it calls included, may be an expression about facts. One too many only costs
+/// a look at the project.
+fn mentions_facts(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains("facts"),
+        Value::Array(items) => items.iter().any(mentions_facts),
+        Value::Object(fields) => fields.values().any(mentions_facts),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 /// Whether states are those of a `[machine]`, which has a vocabulary of its own.
 fn is_machine(states: &Cursor<'_>) -> bool {
     let Value::Array(list) = states.value else { return true };
@@ -258,7 +274,7 @@ fn is_machine(states: &Cursor<'_>) -> bool {
 
 /// Reads a `[machine]` table.
 pub(super) fn read_machine(at: &Cursor<'_>, problems: &mut Problems) -> Option<Workflow> {
-    if !at.table(problems, "[machine]", &["name", "description", "initial", "states"]) {
+    if !at.keys(problems, &shape::machine::MACHINE) {
         return None;
     }
     let name = at.get("name").and_then(|name| name.name(problems)).unwrap_or_default().to_owned();
@@ -282,7 +298,7 @@ pub(super) fn read_machine(at: &Cursor<'_>, problems: &mut Problems) -> Option<W
 /// The driver's configuration: what of the table is its business.
 fn driver_spec(driver: &str, at: &Cursor<'_>, max_steps: Option<u64>) -> DriverSpec {
     let mut config = Map::new();
-    for key in ["name", "steps", "initial", "states", "inputs", "outputs", "llm"] {
+    for key in ["name", "steps", "initial", "states", "inputs", "outputs", "llm", "facts"] {
         if let Some(entry) = at.get(key) {
             config.insert(key.to_owned(), entry.value.clone());
         }
@@ -301,7 +317,7 @@ struct Limits {
 }
 
 fn read_limits(at: &Cursor<'_>, problems: &mut Problems) -> Limits {
-    at.table(problems, "[workflow.limits]", &["max_steps", "token_budget", "timeout_seconds"]);
+    at.keys(problems, &shape::LIMITS);
     let some = |key: &str, problems: &mut Problems| {
         let given = at.get(key)?;
         let number = given.whole(problems)?;
@@ -318,4 +334,77 @@ fn read_limits(at: &Cursor<'_>, problems: &mut Problems) -> Limits {
     let tokens = some("token_budget", problems);
     let seconds = some("timeout_seconds", problems);
     Limits { steps, tokens, time: seconds.map(|seconds| Span(seconds.saturating_mul(1000))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::lookup::{Found, Given, Kind, NotFound};
+    use super::*;
+
+    /// Knows one script and one fact.
+    struct Known(Value);
+
+    impl Lookup for Known {
+        fn find(&self, _: Kind, _: &str) -> Result<Found, NotFound> {
+            Err(NotFound { known: Vec::new(), why: "nothing is here".to_owned() })
+        }
+
+        fn script(&self, _: &str, _: &str) -> Result<Given, Vec<SourceError>> {
+            Ok(Given { value: self.0.clone(), place: 15..20 })
+        }
+
+        fn facts(&self) -> Value {
+            json!({ "has_tests": true })
+        }
+    }
+
+    #[test]
+    fn facts_are_frozen_where_they_are_mentioned() {
+        let file = |when: &str| {
+            format!(
+                "[workflow]\n[[workflow.steps]]\nname = \"a\"\ntool = \"shell\"\nwhen = \"{when}\"\nparameters = {{ command = \"x\" }}\n"
+            )
+        };
+        let known = Known(Value::Null);
+        let with = parse(&file("facts.has_tests"), "w.toml", &known).unwrap();
+        assert_eq!(with.driver.config["facts"], json!({ "has_tests": true }));
+        let without = parse(&file("goal == 'x'"), "w.toml", &known).unwrap();
+        assert!(without.driver.config.get("facts").is_none());
+        let wrong = parse(&file("facts.has_test"), "w.toml", &known).unwrap_err();
+        assert!(wrong[0].to_string().contains("has_tests"), "{}", wrong[0]);
+    }
+
+    #[test]
+    fn mistakes_in_what_a_script_gave_name_the_way_and_the_script() {
+        let text = "// a script\nfn steps(context) { … }\n";
+        let steps = json!([
+            { "name": "a", "tool": "shell", "parameters": { "command": "true" } },
+            { "name": "b", "tool": "shell", "parameters": { "command": "true" }, "on_error": "abort" },
+            { "name": "a", "tool": "shell", "parameters": { "command": "true" } },
+        ]);
+        let value = json!({ "workflow": { "steps": steps, "limts": {} } });
+        let errors = parse(text, "w.rhai", &Known(value)).unwrap_err();
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        insta::assert_snapshot!(errors.join("\n"), @r#"
+        error: limts: unknown key "limts" in [workflow]
+         --> w.rhai:2:4
+          |
+        2 | fn steps(context) { … }
+          |    ^^^^^
+          = help: did you mean "limits"?
+        error: steps[2].name: there are two steps named "a"
+         --> w.rhai:2:4
+          |
+        2 | fn steps(context) { … }
+          |    ^^^^^
+        error: steps[1].on_error: "abort" must be one of fail, skip, retry, goto
+         --> w.rhai:2:4
+          |
+        2 | fn steps(context) { … }
+          |    ^^^^^
+          = help: did you mean "fail"?
+        "#);
+    }
 }

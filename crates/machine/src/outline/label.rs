@@ -28,7 +28,10 @@ pub(super) fn describe(step: &Value) -> (NodeKind, String) {
     } else if has("driver") {
         (NodeKind::Driver, text(step, "driver").to_owned())
     } else if has("task") {
-        (NodeKind::Task, step.get("task").map(|task| text(task, "goal")).unwrap_or_default().to_owned())
+        (
+            NodeKind::Task,
+            step.get("task").map(|task| text(task, "goal")).unwrap_or_default().to_owned(),
+        )
     } else if text(step, "type") == "llm" || (has("prompt") && !has("tool")) {
         (NodeKind::Model, text(step, "prompt").to_owned())
     } else if has("tool") {
@@ -51,7 +54,8 @@ fn nested_name(step: &Value) -> String {
 fn call(step: &Value) -> String {
     let parameters = step.get("parameters");
     let telling = ["command", "path", "pattern", "query"].iter();
-    let found = parameters.and_then(|given| telling.map(|key| text(given, key)).find(|text| !text.is_empty()));
+    let found = parameters
+        .and_then(|given| telling.map(|key| text(given, key)).find(|text| !text.is_empty()));
     joined(text(step, "tool"), found.unwrap_or_default())
 }
 

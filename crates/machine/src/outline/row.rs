@@ -62,7 +62,9 @@ impl Drawing {
             if let Some(repair) = repairs.of.get(&at) {
                 let last = repair.last().copied().unwrap_or(at);
                 let ways = std::mem::take(&mut open);
-                let ok = ways.iter().map(|way| Open::labelled(way.from, EdgeKind::Next, "if it succeeds"));
+                let ok = ways
+                    .iter()
+                    .map(|way| Open::labelled(way.from, EdgeKind::Next, "if it succeeds"));
                 passing.push((last, ok.collect()));
                 open = ways
                     .iter()
@@ -74,7 +76,9 @@ impl Drawing {
                     let limit = step.get("max_retries").and_then(Value::as_u64).unwrap_or(3);
                     let label = format!("check again ≤ {limit}");
                     let ways = std::mem::take(&mut open);
-                    let ways = ways.iter().map(|way| Open::labelled(way.from, EdgeKind::Recheck, label.clone()));
+                    let ways = ways
+                        .iter()
+                        .map(|way| Open::labelled(way.from, EdgeKind::Recheck, label.clone()));
                     back.push((*check, ways.collect()));
                 }
             }

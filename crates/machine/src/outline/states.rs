@@ -16,7 +16,9 @@ impl Drawing {
     ) -> Vec<Open> {
         let named: Vec<(&str, &Value)> = match states {
             Value::Array(list) => list.iter().map(|state| (text(state, "name"), state)).collect(),
-            Value::Object(table) => table.iter().map(|(name, state)| (name.as_str(), state)).collect(),
+            Value::Object(table) => {
+                table.iter().map(|(name, state)| (name.as_str(), state)).collect()
+            }
             _ => return open,
         };
         let nodes: Vec<(usize, usize)> =
@@ -36,9 +38,12 @@ impl Drawing {
                 continue;
             }
             let choose = state.get("choose");
-            for transition in state.get("transitions").and_then(Value::as_array).into_iter().flatten() {
+            for transition in
+                state.get("transitions").and_then(Value::as_array).into_iter().flatten()
+            {
                 let Some(to) = at(text(transition, "to")) else { continue };
-                let label = words(&[&condition(transition.get("when")), &most(transition.get("max"))]);
+                let label =
+                    words(&[&condition(transition.get("when")), &most(transition.get("max"))]);
                 let kind = if choose.is_some() { EdgeKind::Choose } else { EdgeKind::Transition };
                 self.edge(*out, nodes[to].0, kind, label);
             }
@@ -57,7 +62,8 @@ impl Drawing {
             kind = if failed { NodeKind::Failed } else { NodeKind::End };
         }
         for (key, word) in [("on_entry", "entry"), ("on_exit", "exit")] {
-            let hooks = state.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+            let hooks =
+                state.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
             let done: Vec<String> = hooks
                 .iter()
                 .map(|hook| match text(hook, "name") {

@@ -12,12 +12,15 @@ fn outline(driver: &str, config: Value) -> Outline {
 fn lines(outline: &Outline) -> String {
     let path = |at: usize| outline.nodes[at].path.as_str();
     let nodes = outline.nodes.iter().map(|node| {
-        let detail = if node.detail.is_empty() { String::new() } else { format!(" ({})", node.detail) };
-        let when = if node.when.is_empty() { String::new() } else { format!(" when {}", node.when) };
+        let detail =
+            if node.detail.is_empty() { String::new() } else { format!(" ({})", node.detail) };
+        let when =
+            if node.when.is_empty() { String::new() } else { format!(" when {}", node.when) };
         format!("{} {}{detail}{when}", node.kind.word(), node.path)
     });
     let edges = outline.edges.iter().map(|edge| {
-        let label = if edge.label.is_empty() { String::new() } else { format!(" ({})", edge.label) };
+        let label =
+            if edge.label.is_empty() { String::new() } else { format!(" ({})", edge.label) };
         format!("{} -{:?}-> {}{label}", path(edge.from), edge.kind, path(edge.to))
     });
     nodes.chain(edges).collect::<Vec<_>>().join("\n")
@@ -181,7 +184,12 @@ fn a_machine_file_is_drawn_too() {
 #[test]
 fn what_is_not_a_workflow_has_no_outline_and_what_is_odd_breaks_nothing() {
     assert!(outline("llm", json!({ "model": "x" })).nodes.is_empty());
-    for config in [json!(null), json!([]), json!({ "steps": [1, null, "x", {}] }), json!({ "states": { "a": 1 } })] {
+    for config in [
+        json!(null),
+        json!([]),
+        json!({ "steps": [1, null, "x", {}] }),
+        json!({ "states": { "a": 1 } }),
+    ] {
         outline("workflow", config.clone());
         outline("state_machine", config);
     }

@@ -19,6 +19,7 @@ mod weigh;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::policy::charter::Charter;
 use crate::policy::decider::Decider;
 use crate::tool::EffectClass;
 
@@ -48,6 +49,9 @@ pub struct Policy {
     /// decides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deciders: Vec<Decider>,
+    /// What the file of the task's agent holds it to.
+    #[serde(default, skip_serializing_if = "Charter::is_default")]
+    pub charter: Charter,
 }
 
 /// One rule. All matchers that are given must match.

@@ -106,8 +106,7 @@ fn bound(engine: &mut Engine) {
         let mut counted = Counted::default();
         let entries = table.iter().map(|(key, entry)| {
             let key_text = ImmutableString::from(key.as_str());
-            let given: Dynamic =
-                f.call_within_context(&context, (key_text, entry.clone()))?;
+            let given: Dynamic = f.call_within_context(&context, (key_text, entry.clone()))?;
             counted.add(&given)?;
             Ok((key.clone(), given))
         });
@@ -201,20 +200,16 @@ fn keep(printed: &Printed, line: String) {
 }
 
 /// An error of the interpreter in words that say what to do.
-pub(super) fn words(
-    error: &EvalAltResult,
-    context: Option<&Context>,
-) -> (String, Option<String>) {
+pub(super) fn words(error: &EvalAltResult, context: Option<&Context>) -> (String, Option<String>) {
     let simpler = || Some("let the script do less: it only has to list steps".to_owned());
     match error {
         EvalAltResult::ErrorTooManyOperations(_) => (
             format!("the script takes more than {OPERATIONS} operations: it may never end"),
             simpler(),
         ),
-        EvalAltResult::ErrorTerminated(..) => (
-            format!("the script takes longer than {} seconds", DEADLINE.as_secs()),
-            simpler(),
-        ),
+        EvalAltResult::ErrorTerminated(..) => {
+            (format!("the script takes longer than {} seconds", DEADLINE.as_secs()), simpler())
+        }
         EvalAltResult::ErrorStackOverflow(_) => {
             (format!("functions call each other more than {CALLS} deep"), simpler())
         }
@@ -239,7 +234,8 @@ pub(super) fn words(
                 (format!("the expression nests deeper than {EXPRESSION_DEPTH}"), None)
             }
             ParseErrorType::VariableUndefined(name) => {
-                let hint = "functions see their parameters and their own variables, nothing around them";
+                let hint =
+                    "functions see their parameters and their own variables, nothing around them";
                 (format!("there is no variable {name:?}"), Some(hint.to_owned()))
             }
             ParseErrorType::Reserved(word) => {
@@ -248,7 +244,8 @@ pub(super) fn words(
             other => (plain(&other.to_string()), None),
         },
         EvalAltResult::ErrorFunctionNotFound(name, _) => {
-            let hint = "a script can only compute: there are no files, clocks, networks or programs";
+            let hint =
+                "a script can only compute: there are no files, clocks, networks or programs";
             (format!("there is no function {name}"), Some(hint.to_owned()))
         }
         EvalAltResult::ErrorRuntime(thrown, _) => (thrown.to_string(), None),

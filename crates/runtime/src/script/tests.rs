@@ -193,17 +193,22 @@ fn what_is_printed_is_bounded() {
 
 #[test]
 fn numbers_texts_and_nothing_become_data() {
-    let made = made("fn steps(context) { [#{ a: 1, b: 0.5, c: 'x', d: (), e: true, f: [\"ü\"] }] }");
+    let made =
+        made("fn steps(context) { [#{ a: 1, b: 0.5, c: 'x', d: (), e: true, f: [\"ü\"] }] }");
     let wanted = json!({ "a": 1, "b": 0.5, "c": "x", "d": null, "e": true, "f": ["ü"] });
     assert_eq!(made.file["workflow"]["steps"][0], wanted);
-    assert!(error("fn steps(context) { [#{ a: 1.0 / 0.0 }] }").contains("[0].a: the number must be finite"));
+    assert!(
+        error("fn steps(context) { [#{ a: 1.0 / 0.0 }] }")
+            .contains("[0].a: the number must be finite")
+    );
 }
 
 /// Words that scripts are made of, so that random rows of them get past the tokenizer.
 const WORDS: [&str; 44] = [
-    "fn", "steps", "(", ")", "{", "}", "[", "]", "#{", ":", ",", ";", "let", "x", "=", "context", ".", "facts", "if",
-    "else", "for", "in", "while", "loop", "break", "return", "throw", "try", "catch", "|", "1", "\"s\"", "'c'", "`${x}`",
-    "+", "==", "&&", "push", "map", "switch", "=>", "this", "..", "0.5",
+    "fn", "steps", "(", ")", "{", "}", "[", "]", "#{", ":", ",", ";", "let", "x", "=", "context",
+    ".", "facts", "if", "else", "for", "in", "while", "loop", "break", "return", "throw", "try",
+    "catch", "|", "1", "\"s\"", "'c'", "`${x}`", "+", "==", "&&", "push", "map", "switch", "=>",
+    "this", "..", "0.5",
 ];
 
 proptest! {

@@ -14,6 +14,8 @@ use super::{ToolServices, failed, text};
 
 /// The largest note, in bytes.
 const NOTE: usize = 64 * 1024;
+/// How much of all notes a model is told at the start, in bytes.
+const TOLD: usize = 32 * 1024;
 /// The most notes of one project.
 const NOTES: usize = 200;
 /// How much of a note's first line a list shows, in characters.
@@ -23,8 +25,7 @@ pub(super) fn run(call: &ToolCall, folder: &Path, services: &ToolServices) -> To
     let Some(memory) = &services.memory else {
         return failed("memory is not kept here: no folder for notes was given at the start");
     };
-    let project = project_of(folder);
-    let notes = Notes { folder: memory.join(name_of(&project)), project };
+    let notes = Notes::of(memory, folder);
     let (action, name) = (text(call, "action"), text(call, "name"));
     if action != "list" && name.is_empty() {
         return failed(format!("memory {action} needs the parameter \"name\": the note"));
@@ -41,6 +42,27 @@ pub(super) fn run(call: &ToolCall, folder: &Path, services: &ToolServices) -> To
     done.map_or_else(failed, ToolResult::ok)
 }
 
+/// All notes about the project of a folder, by name, up to a size that a model can be told at once: the first ones.
+pub fn notes(memory: &Path, folder: &Path) -> Result<Vec<(String, String)>, String> {
+    let notes = Notes::of(memory, folder);
+    let (mut told, mut size) = (Vec::new(), 0);
+    for name in notes.names()? {
+        let text = notes.read(&name)?;
+        size += text.len();
+        if size > TOLD {
+            break;
+        }
+        told.push((name, text));
+    }
+    Ok(told)
+}
+
+/// Writes a note about the project of a folder.
+#[cfg(test)]
+pub(crate) fn note(memory: &Path, folder: &Path, name: &str, text: &str) -> Result<String, String> {
+    Notes::of(memory, folder).write(name, text)
+}
+
 /// The notes of one project.
 struct Notes {
     folder: PathBuf,
@@ -48,6 +70,11 @@ struct Notes {
 }
 
 impl Notes {
+    fn of(memory: &Path, folder: &Path) -> Notes {
+        let project = project_of(folder);
+        Notes { folder: memory.join(name_of(&project)), project }
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.md"))
     }

@@ -32,7 +32,7 @@ pub(crate) struct Place {
 
 /// One process of the agent.
 pub(crate) struct Driven {
-    codec: Box<dyn AgentCodec>,
+    pub(crate) codec: Box<dyn AgentCodec>,
     child: Child,
     stdin: Option<ChildStdin>,
     output: Receiver<Vec<u8>>,
@@ -44,7 +44,9 @@ pub(crate) struct Driven {
     /// Questions that were asked, in order.
     pub(crate) asked: Vec<AgentAsk>,
     /// How questions are answered; left open if there is no answer.
-    pub(crate) answer: fn(&AgentAsk) -> Option<Answer>,
+    pub(crate) answer: Box<dyn FnMut(&AgentAsk) -> Option<Answer>>,
+    /// Changes what is written at once in answer to what was read.
+    pub(crate) filter: fn(Vec<u8>) -> Vec<u8>,
 }
 
 /// The program that this variable names: a script for node if it ends in `.js`.
@@ -88,6 +90,11 @@ impl Place {
 
     pub(crate) fn read(&self, below: &str) -> Option<String> {
         std::fs::read_to_string(self.path("work").join(below)).ok()
+    }
+
+    /// Where the model is.
+    pub(crate) fn url(&self) -> String {
+        self.server.url()
     }
 
     /// Waits until a file is there.
@@ -135,11 +142,13 @@ impl Place {
             seed: 0,
             gateway: Some(&gateway),
         };
-        self.run(start(&launch).unwrap())
+        let mut agent = self.spawn_started(start(&launch).unwrap());
+        agent.open();
+        agent
     }
 
-    /// Starts a program with the codec that speaks to it.
-    pub(crate) fn run(&self, started: Started) -> Driven {
+    /// Starts a program with the codec that speaks to it; nothing is said to it yet.
+    pub(crate) fn spawn_started(&self, started: Started) -> Driven {
         for (file, content) in &started.files {
             let path = self.path("home").join(file);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -172,7 +181,7 @@ impl Place {
                 }
             }
         });
-        let mut agent = Driven {
+        Driven {
             codec: started.codec,
             stdin: child.stdin.take(),
             child,
@@ -181,15 +190,28 @@ impl Place {
             events: Vec::new(),
             seen: 0,
             asked: Vec::new(),
-            answer: |_| Some(Ok(None)),
-        };
-        let first = agent.codec.open();
-        agent.write(&first);
-        agent
+            answer: Box::new(|_| Some(Ok(None))),
+            filter: |reply| reply,
+        }
     }
 }
 
 impl Driven {
+    /// Says the first words.
+    pub(crate) fn open(&mut self) {
+        let first = self.codec.open();
+        self.write(&first);
+    }
+
+    /// Answers questions so from here on.
+    pub(crate) fn answers(
+        mut self,
+        mut answers: impl FnMut(&AgentAsk) -> Answer + 'static,
+    ) -> Driven {
+        self.answer = Box::new(move |ask| Some(answers(ask)));
+        self
+    }
+
     pub(crate) fn order(&mut self, order: AgentOrder) {
         let bytes = self.codec.order(order).unwrap();
         self.write(&bytes);
@@ -199,7 +221,7 @@ impl Driven {
         self.order(AgentOrder::Prompt { text: text.to_owned() });
     }
 
-    fn write(&mut self, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
         // A program that is gone is noticed by the end of its output.
         let _ = self.stdin.as_mut().unwrap().write_all(bytes);
     }
@@ -218,7 +240,8 @@ impl Driven {
         }
     }
 
-    /// Goes on until such an event is heard. Questions are answered, also that one.
+    /// Goes on until such an event is heard. Questions are answered, also that one; it may stop when it wants to, unless
+    /// that is what is waited for.
     pub(crate) fn until(&mut self, what: &str, is_it: impl Fn(&AgentEvent) -> bool) -> AgentEvent {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -234,15 +257,13 @@ impl Driven {
                 if is_it(&event) {
                     return event;
                 }
+                if let AgentEvent::WouldStop { key, .. } = event {
+                    self.order(AgentOrder::MayStop { key, missing: None });
+                }
             }
             let left = deadline.saturating_duration_since(Instant::now());
             match self.output.recv_timeout(left) {
-                Ok(piece) => {
-                    let mut reply = Vec::new();
-                    let events = self.codec.read(&piece, &mut reply);
-                    self.events.extend(events);
-                    self.write(&reply);
-                }
+                Ok(piece) => self.hear(&piece),
                 Err(RecvTimeoutError::Timeout) => panic!("no {what} in time: {}", self.story()),
                 Err(RecvTimeoutError::Disconnected) => {
                     let last = self.codec.end();
@@ -251,6 +272,38 @@ impl Driven {
                 }
             }
         }
+    }
+
+    /// Goes on, answering what needs no decision, until this holds.
+    pub(crate) fn pump_until(&mut self, what: &str, holds: impl Fn() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !holds() {
+            assert!(Instant::now() < deadline, "{what} did not come: {}", self.story());
+            if let Ok(piece) = self.output.recv_timeout(Duration::from_millis(10)) {
+                self.hear(&piece);
+            }
+        }
+    }
+
+    fn hear(&mut self, piece: &[u8]) {
+        let mut reply = Vec::new();
+        let events = self.codec.read(piece, &mut reply);
+        self.events.extend(events);
+        let reply = (self.filter)(reply);
+        self.write(&reply);
+    }
+
+    /// Ends it as an orderly driver does, and gives its status.
+    pub(crate) fn close(mut self) -> Option<i32> {
+        drop(self.stdin.take());
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("it did not end: {}", self.story());
     }
 
     pub(crate) fn session(&self) -> String {
@@ -262,7 +315,7 @@ impl Driven {
     }
 
     /// Kills it and everything that it started.
-    pub(crate) fn kill(mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }

@@ -65,15 +65,21 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
 
 pub(super) fn place(outline: &Outline, wanted: &Wanted, top: f64) -> Layout {
     let ranks = Ranks::of(outline);
-    let mut layout = Layout { boxes: vec![Rect::default(); outline.nodes.len()], ..Layout::default() };
+    let mut layout =
+        Layout { boxes: vec![Rect::default(); outline.nodes.len()], ..Layout::default() };
     for (at, lines) in wanted.nodes.iter().enumerate() {
-        let text = lines.iter().enumerate().map(|(line, text)| width(text, if line == 0 { NAME_SIZE } else { SMALL_SIZE }));
+        let text = lines
+            .iter()
+            .enumerate()
+            .map(|(line, text)| width(text, if line == 0 { NAME_SIZE } else { SMALL_SIZE }));
         layout.boxes[at].width = text.fold(40.0, f64::max) + 24.0;
         layout.boxes[at].height = LINE * lines.len() as f64 + 12.0;
     }
     // A loop hangs at the right of its node, with its label.
     let mut beside = vec![0.0_f64; outline.nodes.len()];
-    for (edge, label) in outline.edges.iter().zip(&wanted.labels).filter(|(edge, _)| edge.from == edge.to) {
+    for (edge, label) in
+        outline.edges.iter().zip(&wanted.labels).filter(|(edge, _)| edge.from == edge.to)
+    {
         beside[edge.from] = beside[edge.from].max(34.0 + width(label, SMALL_SIZE));
     }
     let plan = Plan::of(outline, &ranks);
@@ -98,7 +104,12 @@ pub(super) fn place(outline: &Outline, wanted: &Wanted, top: f64) -> Layout {
 
 fn looped(from: &Rect) -> Route {
     let (right, middle) = (from.x + from.width, from.y + from.height / 2.0);
-    let points = vec![(right, middle - 7.0), (right + 22.0, middle - 7.0), (right + 22.0, middle + 7.0), (right, middle + 7.0)];
+    let points = vec![
+        (right, middle - 7.0),
+        (right + 22.0, middle - 7.0),
+        (right + 22.0, middle + 7.0),
+        (right, middle + 7.0),
+    ];
     Route { points, label: (right + 28.0, middle + 4.0) }
 }
 
@@ -221,7 +232,8 @@ impl Plan {
         // The ranks that each lane is taken for.
         let (mut left, mut right) = (Vec::new(), Vec::new());
         let mut around: Vec<usize> = Vec::new();
-        for (at, edge) in outline.edges.iter().enumerate().filter(|(_, edge)| edge.from != edge.to) {
+        for (at, edge) in outline.edges.iter().enumerate().filter(|(_, edge)| edge.from != edge.to)
+        {
             let (from, to) = (ranks.of[edge.from], ranks.of[edge.to]);
             let leaves = plan.track(from + 1);
             plan.ways.insert(at, Way { leaves, around: None });
@@ -296,7 +308,8 @@ fn bottom_of(row: &[usize], layout: &Layout) -> f64 {
 }
 
 fn free_lane(lanes: &mut Vec<Vec<(usize, usize)>>, span: (usize, usize)) -> usize {
-    let clear = |taken: &[(usize, usize)]| taken.iter().all(|other| span.1 < other.0 || other.1 < span.0);
+    let clear =
+        |taken: &[(usize, usize)]| taken.iter().all(|other| span.1 < other.0 || other.1 < span.0);
     let lane = lanes.iter().position(|taken| clear(taken)).unwrap_or(lanes.len());
     if lane == lanes.len() {
         lanes.push(Vec::new());
@@ -315,13 +328,15 @@ struct Ports {
 impl Ports {
     fn of(outline: &Outline, layout: &Layout, plan: &Plan) -> Ports {
         // What goes around leaves and enters on the side that it goes around.
-        let towards = |edge: usize, other: usize| match plan.ways.get(&edge).and_then(|way| way.around) {
-            Some((Side::Left, ..)) => f64::NEG_INFINITY,
-            Some((Side::Right, ..)) => f64::INFINITY,
-            None => layout.boxes[other].x + layout.boxes[other].width / 2.0,
-        };
+        let towards =
+            |edge: usize, other: usize| match plan.ways.get(&edge).and_then(|way| way.around) {
+                Some((Side::Left, ..)) => f64::NEG_INFINITY,
+                Some((Side::Right, ..)) => f64::INFINITY,
+                None => layout.boxes[other].x + layout.boxes[other].width / 2.0,
+            };
         let (mut outs, mut ins) = (BTreeMap::new(), BTreeMap::new());
-        for (at, edge) in outline.edges.iter().enumerate().filter(|(_, edge)| edge.from != edge.to) {
+        for (at, edge) in outline.edges.iter().enumerate().filter(|(_, edge)| edge.from != edge.to)
+        {
             outs.entry(edge.from).or_insert_with(Vec::new).push((towards(at, edge.to), at));
             ins.entry(edge.to).or_insert_with(Vec::new).push((towards(at, edge.from), at));
         }

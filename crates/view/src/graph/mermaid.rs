@@ -21,7 +21,9 @@ pub(super) fn draw(outline: &Outline) -> String {
         let (open, close) = match node.kind {
             NodeKind::Start | NodeKind::End | NodeKind::Failed => ("([", "])"),
             NodeKind::Join | NodeKind::Junction => ("{{", "}}"),
-            NodeKind::Foreach | NodeKind::Parallel | NodeKind::Workflow | NodeKind::Task => ("[[", "]]"),
+            NodeKind::Foreach | NodeKind::Parallel | NodeKind::Workflow | NodeKind::Task => {
+                ("[[", "]]")
+            }
             NodeKind::Person => ("[/", "/]"),
             NodeKind::Tool | NodeKind::Model | NodeKind::Agent | NodeKind::Driver => ("[", "]"),
         };
@@ -43,7 +45,8 @@ fn escaped(text: &str) -> String {
     let mut shown = String::new();
     for c in visible(text).chars() {
         match c {
-            '"' | '#' | '<' | '>' | '&' | '`' | '%' | '\\' | '\'' | ';' | '{' | '}' | '[' | ']' | '|' | '*' | '_' => {
+            '"' | '#' | '<' | '>' | '&' | '`' | '%' | '\\' | '\'' | ';' | '{' | '}' | '[' | ']'
+            | '|' | '*' | '_' => {
                 shown.push_str(&format!("#{};", c as u32));
             }
             c => shown.push(c),

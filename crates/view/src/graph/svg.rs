@@ -57,7 +57,9 @@ fn draw_edges(outline: &Outline, wanted: &Wanted, layout: &Layout, parts: &mut V
         ));
     }
     // Labels lie above all lines; a white seam keeps them readable where they cross one.
-    for (label, route) in wanted.labels.iter().zip(&layout.routes).filter(|(label, _)| !label.is_empty()) {
+    for (label, route) in
+        wanted.labels.iter().zip(&layout.routes).filter(|(label, _)| !label.is_empty())
+    {
         parts.push(format!(
             "<text x=\"{:.1}\" y=\"{:.1}\" font-size=\"{SMALL_SIZE}\" fill=\"#0550ae\" stroke=\"#ffffff\" stroke-width=\"3\" paint-order=\"stroke\">{}</text>",
             route.label.0,

@@ -100,7 +100,8 @@ fn a_workflow_as_a_picture() {
 
 #[test]
 fn ten_thousand_steps_are_drawn() {
-    let steps: Vec<_> = (0..10_000).map(|n| json!({ "name": format!("s{n}"), "tool": "shell" })).collect();
+    let steps: Vec<_> =
+        (0..10_000).map(|n| json!({ "name": format!("s{n}"), "tool": "shell" })).collect();
     let driver = DriverSpec { name: "workflow".to_owned(), config: json!({ "steps": steps }) };
     let outline = outline::of(&driver);
     for format in [Format::Text, Format::Mermaid, Format::Svg] {
@@ -108,15 +109,44 @@ fn ten_thousand_steps_are_drawn() {
     }
 }
 
-const NODES: [NodeKind; 6] =
-    [NodeKind::Tool, NodeKind::Model, NodeKind::Join, NodeKind::End, NodeKind::Foreach, NodeKind::Person];
-const EDGES: [EdgeKind; 4] = [EdgeKind::Next, EdgeKind::Goto, EdgeKind::Retry, EdgeKind::Transition];
+const NODES: [NodeKind; 6] = [
+    NodeKind::Tool,
+    NodeKind::Model,
+    NodeKind::Join,
+    NodeKind::End,
+    NodeKind::Foreach,
+    NodeKind::Person,
+];
+const EDGES: [EdgeKind; 4] =
+    [EdgeKind::Next, EdgeKind::Goto, EdgeKind::Retry, EdgeKind::Transition];
 
 /// Names and texts with everything that means something to a terminal, to Mermaid or to XML.
 fn hostile() -> impl Strategy<Value = String> {
     let parts = prop::sample::select(vec![
-        "a", "\"", "<script>", "]]>", "&amp;", "#quot;", "%%{init", "}%%", "\u{1b}[2J", "\u{202e}", "\n", "-->", "|", "]", "`",
-        "\u{0}", "é", "漢", "</text>", "end", ";", "\\", "\u{ffff}", "click n0 href",
+        "a",
+        "\"",
+        "<script>",
+        "]]>",
+        "&amp;",
+        "#quot;",
+        "%%{init",
+        "}%%",
+        "\u{1b}[2J",
+        "\u{202e}",
+        "\n",
+        "-->",
+        "|",
+        "]",
+        "`",
+        "\u{0}",
+        "é",
+        "漢",
+        "</text>",
+        "end",
+        ";",
+        "\\",
+        "\u{ffff}",
+        "click n0 href",
     ]);
     prop::collection::vec(parts, 0..5).prop_map(|parts| parts.concat())
 }

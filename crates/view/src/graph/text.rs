@@ -49,6 +49,8 @@ fn mark(kind: NodeKind) -> &'static str {
         NodeKind::Foreach | NodeKind::Parallel | NodeKind::Workflow => "▣",
         NodeKind::Person => "☺",
         NodeKind::Junction => "◇",
-        NodeKind::Tool | NodeKind::Model | NodeKind::Agent | NodeKind::Driver | NodeKind::Task => "□",
+        NodeKind::Tool | NodeKind::Model | NodeKind::Agent | NodeKind::Driver | NodeKind::Task => {
+            "□"
+        }
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::guard::{self, Guard, Scope};
-use crate::driver::workflow::call::{CALL_KEYS, Call};
+use crate::driver::workflow::call::Call;
 use crate::file::check::{Cursor, NAME_RULE, Problems, is_name, suggest};
+use crate::file::shape::workflow::machine as shape;
 
 const DEFAULT_MAX: u64 = 1000;
 /// How deep machines may be nested.
@@ -113,13 +114,21 @@ pub(crate) fn read_machine(
         return None;
     }
     if named.is_empty() {
-        problems.push_key(&all, "a machine needs at least one state", None);
+        problems.push_key(
+            &all,
+            "a machine needs at least one state",
+            Some("add [machine.states.NAME]".to_owned()),
+        );
         return None;
     }
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for (index, (name, state)) in named.iter().enumerate() {
         if places.insert(name, index).is_some() && !name.is_empty() {
-            problems.push_key(state, format!("there are two states named {name:?}"), None);
+            problems.push_key(
+                state,
+                format!("there are two states named {name:?}"),
+                Some("give each a name of its own".to_owned()),
+            );
         }
     }
     let initial = match at.get("initial") {
@@ -170,20 +179,8 @@ struct Reader<'r, 'v> {
 
 impl Reader<'_, '_> {
     fn state(&self, index: usize, at: &Cursor<'_>, problems: &mut Problems) -> Option<State> {
-        const KEYS: [&str; 10] = [
-            "name",
-            "action",
-            "parallel",
-            "join",
-            "machine",
-            "on_entry",
-            "on_exit",
-            "transitions",
-            "terminal",
-            "outcome",
-        ];
         let name = &self.named[index].0;
-        if !at.table(problems, &format!("state {name:?}"), &KEYS) {
+        if !at.keys_of(problems, &format!("state {name:?}"), &shape::STATE) {
             return None;
         }
         let work = self.work(name, at, problems);
@@ -204,7 +201,7 @@ impl Reader<'_, '_> {
                 format!(
                     "the terminal state {name:?} cannot be left: it has no transitions or on_exit"
                 ),
-                None,
+                Some("remove them, or terminal".to_owned()),
             );
         }
         if !ends && ways.is_empty() {
@@ -222,7 +219,7 @@ impl Reader<'_, '_> {
             problems.push(
                 never,
                 "this transition is never taken: the one before it has no condition",
-                None,
+                Some("put it first, or give the other a condition".to_owned()),
             );
         }
         Some(State { name: name.clone(), on_entry, work, on_exit, transitions })
@@ -241,11 +238,11 @@ impl Reader<'_, '_> {
             problems.push_key(
                 second,
                 format!("state {name:?} may have one of action, parallel and machine"),
-                None,
+                Some("make two states of it".to_owned()),
             );
         }
         if let Some(join) = join.as_ref().filter(|_| at.get("parallel").is_none()) {
-            problems.push_key(join, "join goes with parallel", None);
+            problems.push_key(join, "join goes with parallel", Some("leave it out".to_owned()));
         }
         if terminal {
             if let Some(first) = kinds.first() {
@@ -271,7 +268,7 @@ impl Reader<'_, '_> {
         }
         let label = format!("{}{name}", self.prefix);
         if let Some(action) = at.get("action") {
-            action.table(problems, "an action", &CALL_KEYS);
+            action.keys(problems, &shape::ACTION);
             return Call::read(&action, label, problems).map(Work::Action);
         }
         if let Some(parallel) = at.get("parallel") {
@@ -282,11 +279,11 @@ impl Reader<'_, '_> {
                 problems.push_key(
                     &inner,
                     format!("machines may be nested at most {MAX_NESTED} deep"),
-                    None,
+                    Some("take some of the levels out".to_owned()),
                 );
                 return None;
             }
-            if !inner.table(problems, "a machine", &["initial", "states"]) {
+            if !inner.keys(problems, &shape::INNER) {
                 return None;
             }
             return read_machine(&inner, &format!("{label}/"), self.depth + 1, problems)
@@ -299,7 +296,7 @@ impl Reader<'_, '_> {
         let Some(list) = at.get(key) else { return Vec::new() };
         let mut hooks = Vec::new();
         for (index, item) in list.items(problems).iter().enumerate() {
-            if !item.table(problems, key, &["tool", "parameters", "timeout", "on_error"]) {
+            if !item.keys_of(problems, key, &shape::HOOK) {
                 continue;
             }
             let skip =
@@ -317,7 +314,7 @@ impl Reader<'_, '_> {
         at: &Cursor<'_>,
         problems: &mut Problems,
     ) -> Option<Transition> {
-        if !at.table(problems, "a transition", &["to", "when", "max"]) {
+        if !at.keys(problems, &shape::TRANSITION) {
             return None;
         }
         let to = at.need(problems, "to").and_then(|to| find_state(&to, self.places, problems));
@@ -354,18 +351,26 @@ fn parallel_work(
 ) -> Option<Work> {
     let items = at.items(problems);
     if items.is_empty() && at.value.is_array() {
-        problems.push_key(at, "parallel needs at least one branch", None);
+        problems.push_key(
+            at,
+            "parallel needs at least one branch",
+            Some("add { name = \"…\", tool = \"…\" }".to_owned()),
+        );
     }
     let mut names = BTreeSet::new();
     let mut branches = Vec::new();
     for item in &items {
-        if !item.table(problems, "a branch", &["name", "tool", "parameters", "timeout"]) {
+        if !item.keys(problems, &shape::BRANCH) {
             continue;
         }
         let name =
             item.need(problems, "name").and_then(|name| name.name(problems)).unwrap_or_default();
         if !names.insert(name) {
-            problems.push_key(item, format!("there are two branches named {name:?}"), None);
+            problems.push_key(
+                item,
+                format!("there are two branches named {name:?}"),
+                Some("give each a name of its own".to_owned()),
+            );
         }
         branches.extend(Call::read(item, format!("{label}/{name}"), problems));
     }
@@ -396,13 +401,13 @@ impl Machine {
                 problems.push_key(
                     entry,
                     format!("state {name:?} cannot be reached from {start:?}"),
-                    None,
+                    Some("remove it, or add a transition to it".to_owned()),
                 );
             } else if !saved[index] {
                 problems.push_key(
                     entry,
                     format!("no way leads from state {name:?} to a terminal state"),
-                    None,
+                    Some("add a transition, or terminal = true".to_owned()),
                 );
             }
         }

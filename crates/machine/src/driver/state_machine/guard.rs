@@ -4,6 +4,7 @@
 //! guard does not know is refused when it is read, so that no condition is ever silently true or false.
 
 use crate::file::check::{Cursor, Problems, suggest};
+use crate::file::shape::workflow::machine as shape;
 use crate::tool::{Status, ToolResult};
 
 const KEYS: [&str; 10] =
@@ -146,7 +147,7 @@ fn predicate(
 
 /// Reads `{ edge = "a -> b", less_than = 3 }`; the edge is the transition itself if absent.
 fn read_count(at: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Problems) -> Option<Guard> {
-    if !at.table(problems, "count", &["edge", "less_than", "at_least"]) {
+    if !at.keys(problems, &shape::COUNTED) {
         return None;
     }
     let edge = match at.get("edge") {
@@ -167,7 +168,11 @@ fn read_count(at: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Problems) -> Op
             Some(Guard::Not(Box::new(Guard::CountBelow { edge, limit: limit.whole(problems)? })))
         }
         _ => {
-            problems.push(at, "count needs either less_than or at_least", None);
+            problems.push(
+                at,
+                "count needs either less_than or at_least",
+                Some("write { less_than = 3 }".to_owned()),
+            );
             None
         }
     }

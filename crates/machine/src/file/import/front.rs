@@ -1,5 +1,7 @@
 //! Front matter: a YAML block between two lines `---` at the top of a page.
 
+use serde_json::Value;
+
 use super::super::check::Cursor;
 use super::super::source::{self, Source};
 use super::super::{Format, SourceError};
@@ -26,7 +28,7 @@ pub(super) fn split<'t>(text: &'t str, file: &str) -> Result<Page<'t>, Vec<Sourc
     let mut at = first.len();
     for line in lines {
         if line.trim_end() == "---" {
-            let front = format!("\n{}", &text[first.len()..at]);
+            let front = format!("\n{}", quoted(&text[first.len()..at]));
             let body = &text[at + line.len()..];
             return Ok(Page { front, body, body_line: line_of(text, at + line.len()) });
         }
@@ -35,6 +37,17 @@ pub(super) fn split<'t>(text: &'t str, file: &str) -> Result<Page<'t>, Vec<Sourc
     let message = "the front matter has no end".to_owned();
     let hint = "close it with a line ---".to_owned();
     Err(vec![source::error_at(file, text, 0..3, message, Some(hint))])
+}
+
+/// `argument-hint: [file] [line]` is how everybody writes it, and no YAML: its value is put in quotes.
+fn quoted(front: &str) -> String {
+    let line = |line: &str| match line.strip_prefix("argument-hint:") {
+        Some(hint) if hint.trim_start().starts_with('[') => {
+            format!("argument-hint: {}\n", Value::from(hint.trim()))
+        }
+        _ => line.to_owned(),
+    };
+    front.split_inclusive('\n').map(line).collect()
 }
 
 /// Reads the front matter; nothing if there is none.
@@ -49,7 +62,9 @@ pub(super) fn read<'t>(
     read.map(Some).map_err(|mut errors| {
         // What other readers guess at is an error here, so it is said how to write it.
         if let Some(first) = errors.first_mut() {
-            first.hint.get_or_insert_with(|| "a value with \": \" or a bracket in it needs quotes".to_owned());
+            first.hint.get_or_insert_with(|| {
+                "a value with \": \" or a bracket in it needs quotes".to_owned()
+            });
         }
         errors
     })

@@ -39,11 +39,13 @@ const TEXT_OR_SOME: Kind = Kind::Either(&[Kind::Words, Kind::Some(&Kind::Words)]
 const EXAMPLES: Kind = Kind::Either(&[Kind::Words, Kind::List(&Kind::Words)]);
 const DRIVER: Kind = Kind::Known(drivers);
 
-fn drivers() -> Vec<String> {
+/// The drivers that come with drivetrain.
+pub(super) fn drivers() -> Vec<String> {
     Registry::builtin().names().map(str::to_owned).collect()
 }
 
-fn tools() -> Vec<String> {
+/// The tools that come with drivetrain.
+pub(super) fn tools() -> Vec<String> {
     TOOLS.iter().map(|tool| tool.name.to_owned()).chain(["*".to_owned()]).collect()
 }
 

@@ -2,16 +2,12 @@
 
 pub(crate) mod criteria;
 
-use super::{COUNT, Key, Kind, TEXTS, Table, may, must, sandbox};
+use super::policy::drivers;
+use super::{COUNT, Key, Kind, TEXTS, Table, When, may, must, sandbox, workflow};
 use crate::cause::CauseKind;
-use crate::driver::Registry;
 
 /// The file: with `[task]`, or with the keys of it at the top.
 pub(super) static FILE: Kind = Kind::Either(&[Kind::Table(&LONG), Kind::Table(&SHORT)]);
-
-fn drivers() -> Vec<String> {
-    Registry::builtin().names().map(str::to_owned).collect()
-}
 
 const TASK_KEYS: &[Key] = &[
     must("goal", Kind::Words, "What is to be achieved."),
@@ -36,8 +32,12 @@ const SECTIONS: &[Key] = &[
     may("retry", Kind::Table(&RETRY), "What follows a failed turn, for each cause."),
     may("stuck", Kind::Table(&STUCK), "How often something may repeat itself."),
     may("progress", Kind::Table(&PROGRESS), "How often the task tells how far it is."),
-    may("workflow", Kind::Fields, "A workflow, as in a workflow's file."),
-    may("machine", Kind::Fields, "A state machine, as in a workflow's file."),
+    may("workflow", Kind::Table(&workflow::WORKFLOW), "A workflow, as in a workflow's file."),
+    may(
+        "machine",
+        Kind::Table(&workflow::machine::MACHINE),
+        "A state machine, as in a workflow's file.",
+    ),
 ];
 
 /// A file with `[task]`.
@@ -74,12 +74,15 @@ pub(crate) static TASK: Table = Table {
 };
 
 /// What the configurations of drivers hold whose keys are known.
-const DRIVER_CONFIGS: &[super::When] = &[super::When {
-    key: "driver",
-    value: "agent",
-    then: "driver_config",
-    kind: Kind::Table(&AGENT_CONFIG),
-}];
+const DRIVER_CONFIGS: &[When] = &[
+    config("agent", &AGENT_CONFIG),
+    config("workflow", &workflow::DRIVER_CONFIG),
+    config("state_machine", &workflow::machine::DRIVER_CONFIG),
+];
+
+const fn config(driver: &'static str, table: &'static Table) -> When {
+    When { key: "driver", value: driver, then: "driver_config", kind: Kind::Table(table) }
+}
 
 /// The configuration of the driver `agent`.
 pub(crate) static AGENT_CONFIG: Table = Table::new(

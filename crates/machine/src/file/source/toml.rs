@@ -34,7 +34,9 @@ pub(super) fn read(file: &str, text: &str) -> Result<(Value, Place), Vec<SourceE
     }
     let shown = errors.iter().take(MAX_ERRORS).map(|error| {
         let range = error.span().unwrap_or(0..0);
-        error_at(file, text, range, error.message().trim().replace('\n', ", "), None)
+        let message = error.message().trim().replace('\n', ", ");
+        let hint = super::mend::hint(&message);
+        error_at(file, text, range, message, Some(hint))
     });
     Err(shown.collect())
 }

@@ -34,7 +34,9 @@ pub(super) fn read(file: &str, text: &str) -> Result<(Value, Place), Vec<SourceE
     let node: Spanned<Node> =
         serde_saphyr::from_str_with_options(text, options).map_err(|error| {
             let range = error.location().map_or(0..0, |location| range_of(text, &location));
-            vec![error_at(file, text, range, message_of(&error.to_string()), None)]
+            let message = message_of(&error.to_string());
+            let hint = super::mend::hint(&message);
+            vec![error_at(file, text, range, message, Some(hint))]
         })?;
     let mut builder = Builder { file, text, errors: Vec::new() };
     let (value, place) = part(&mut builder, node);

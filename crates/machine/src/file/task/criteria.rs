@@ -45,7 +45,10 @@ pub(in crate::file) fn read(at: &Cursor<'_>, problems: &mut Problems) -> Option<
         .into_iter()
         .find_map(|key| Some((key, at.get(key)?)));
     let Some((key, value)) = short else {
-        let hint = at.entries().find_map(|(key, _)| suggest(key, KINDS.into_iter()));
+        let hint = at
+            .entries()
+            .find_map(|(key, _)| suggest(key, KINDS.into_iter()))
+            .or_else(|| Some("add kind = \"shell\" and command = \"…\"".to_owned()));
         let message = format!("a criterion needs a kind, one of {}", KINDS.join(", "));
         problems.push_key(at, message, hint);
         return None;
@@ -80,7 +83,11 @@ fn read_shell(
     at.keys(problems, shape::SHELL.of(form));
     let exit = match (at.get("exit"), at.get("expect_exit")) {
         (Some(_), Some(second)) => {
-            problems.push_key(&second, "exit and expect_exit are the same: give one", None);
+            problems.push_key(
+                &second,
+                "exit and expect_exit are the same: give one",
+                Some("remove one of the two".to_owned()),
+            );
             None
         }
         (Some(exit), None) | (None, Some(exit)) => exit.exit(problems),
@@ -119,12 +126,20 @@ fn read_command(
     problems: &mut Problems,
 ) -> Option<String> {
     let Some(given) = given else {
-        problems.push_key(at, "the key \"command\" is missing", None);
+        problems.push_key(
+            at,
+            "the key \"command\" is missing",
+            Some("add command = \"…\"".to_owned()),
+        );
         return None;
     };
     let command = given.text(problems)?;
     if command.trim().is_empty() {
-        problems.push(&given, "the command is empty", None);
+        problems.push(
+            &given,
+            "the command is empty",
+            Some("write the command line, such as \"make test\"".to_owned()),
+        );
     }
     Some(command.to_owned())
 }
@@ -133,7 +148,11 @@ fn read_timeout(at: &Cursor<'_>, problems: &mut Problems) -> Option<Span> {
     let given = at.get("timeout")?;
     let timeout = given.span(problems)?;
     if timeout == Span(0) {
-        problems.push(&given, "a timeout of nothing would stop every check", None);
+        problems.push(
+            &given,
+            "a timeout of nothing would stop every check",
+            Some("write a longer one, such as \"10m\", or leave it out".to_owned()),
+        );
     }
     Some(timeout)
 }
@@ -147,7 +166,11 @@ fn read_file(
     at.keys(problems, shape);
     let pattern = match (at.get("pattern"), at.get("regex")) {
         (Some(_), Some(second)) => {
-            problems.push_key(&second, "pattern and regex are the same: give one", None);
+            problems.push_key(
+                &second,
+                "pattern and regex are the same: give one",
+                Some("remove one of the two".to_owned()),
+            );
             None
         }
         (Some(pattern), None) | (None, Some(pattern)) => pattern.text(problems).map(str::to_owned),
@@ -167,7 +190,7 @@ fn read_file(
         problems.push_key(&required, message, Some(hint));
     }
     let Some(path) = path else {
-        problems.push_key(at, "the key \"path\" is missing", None);
+        problems.push_key(at, "the key \"path\" is missing", Some("add path = \"…\"".to_owned()));
         return None;
     };
     Some(Criterion::File { path: inside(&path, problems)?, pattern, forbidden })

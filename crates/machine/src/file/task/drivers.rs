@@ -5,7 +5,7 @@ use super::{Brought, Known, check_driver};
 use crate::driver::workflow::read;
 use crate::driver::{composite, state_machine};
 use crate::file::check::{Cursor, Problems};
-use crate::file::shape::task as shape;
+use crate::file::shape::{task as shape, workflow as workflow_shape};
 use crate::file::workflow as workflow_file;
 use crate::task::DriverSpec;
 
@@ -62,26 +62,26 @@ fn check_agent(at: &Cursor<'_>, problems: &mut Problems) {
 }
 
 fn check_workflow(at: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) {
-    let keys: Vec<&str> = ["workflow"].into_iter().chain(read::CONFIG_KEYS).collect();
-    at.table(problems, "driver_config", &keys);
+    at.keys(problems, &workflow_shape::DRIVER_CONFIG);
     at.get("name").and_then(|name| name.name(problems));
     at.get("max_steps").and_then(|most| most.whole(problems));
     match (at.get("workflow"), at.get("steps")) {
         (Some(given), None) => check_reference(&given, known, problems),
         (None, Some(_)) => read::check(at, problems),
-        (Some(_), Some(steps)) => problems.push_key(&steps, "give either workflow or steps", None),
+        (Some(_), Some(steps)) => problems.push_key(
+            &steps,
+            "give either workflow or steps",
+            Some("remove one of the two".to_owned()),
+        ),
         (None, None) => {
-            problems.push_key(at, "driver_config needs workflow = \"NAME\", or steps", None);
+            let hint = Some("add workflow = \"NAME\"".to_owned());
+            problems.push_key(at, "driver_config needs workflow = \"NAME\", or steps", hint);
         }
     }
 }
 
 fn check_machine(at: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) {
-    at.table(
-        problems,
-        "driver_config",
-        &["workflow", "machine", "name", "initial", "states", "max_steps"],
-    );
+    at.keys(problems, &workflow_shape::machine::DRIVER_CONFIG);
     at.get("name").and_then(|name| name.name(problems));
     at.get("max_steps").and_then(|most| most.whole(problems));
     let given: Vec<Cursor<'_>> =
@@ -92,9 +92,11 @@ fn check_machine(at: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) {
             "driver_config needs workflow = \"NAME\", or initial and states",
             None,
         ),
-        [_, second, ..] => {
-            problems.push_key(second, "give one of workflow, machine and states", None)
-        }
+        [_, second, ..] => problems.push_key(
+            second,
+            "give one of workflow, machine and states",
+            Some("remove the others".to_owned()),
+        ),
         [_] if at.get("states").is_some() => {
             state_machine::read_machine(at, "", 0, problems);
         }
@@ -110,7 +112,11 @@ fn check_reference(at: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) {
     if at.value.is_object() {
         workflow_file::read_workflow(at, &mut known.resolver.borrow_mut(), problems);
     } else if at.text(problems).is_some_and(|name| name.trim().is_empty()) {
-        problems.push(at, "the workflow's name is empty", None);
+        problems.push(
+            at,
+            "the workflow's name is empty",
+            Some("write the name of a file below .drivetrain/workflows".to_owned()),
+        );
     }
 }
 

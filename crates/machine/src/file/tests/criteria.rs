@@ -176,6 +176,7 @@ fn protection_and_its_exceptions_arrive() {
       |
     3 | protect_framework = "yes"
       |                     ^^^^^
+      = help: write true or false, without quotes
     "#);
 }
 
@@ -195,6 +196,7 @@ fn a_shell_criterion_says_what_is_wrong_with_it() {
       |
     5 | repeat = "twice"
       |          ^^^^^^^
+      = help: write a number, without quotes
     "#);
     insta::assert_snapshot!(wrong("kind = \"shell\"\ncommand = \"t\"\nred_fisrt = true\n"), @r#"
     error: unknown key "red_fisrt" in a shell criterion
@@ -210,6 +212,7 @@ fn a_shell_criterion_says_what_is_wrong_with_it() {
       |
     5 | red_first = 1
       |             ^
+      = help: write true or false, without quotes
     ");
     insta::assert_snapshot!(wrong("kind = \"shell\"\ncommand = \"t\"\ntimeout = \"0s\"\n"), @r#"
     error: a timeout of nothing would stop every check
@@ -217,6 +220,7 @@ fn a_shell_criterion_says_what_is_wrong_with_it() {
       |
     5 | timeout = "0s"
       |           ^^^^
+      = help: write a longer one, such as "10m", or leave it out
     "#);
 }
 
@@ -252,6 +256,7 @@ fn a_custom_criterion_says_what_is_wrong_with_it() {
       |
     2 | [[acceptance]]
       | ^^^^^^^^^^^^^^
+      = help: add paths = …
     "#);
     insta::assert_snapshot!(wrong("custom = \"no_paths_touched\"\npaths = \"tests\"\n"), @r#"
     error: expected a list, got "tests"
@@ -259,6 +264,7 @@ fn a_custom_criterion_says_what_is_wrong_with_it() {
       |
     4 | paths = "tests"
       |         ^^^^^^^
+      = help: put it in brackets: ["tests"]
     "#);
     insta::assert_snapshot!(wrong("custom = \"no_paths_touched\"\npaths = []\n"), @r#"
     error: no path is named
@@ -289,6 +295,7 @@ fn a_custom_criterion_says_what_is_wrong_with_it() {
       |
     4 | lines = -1
       |         ^^
+      = help: write a number without a sign and without a point
     ");
     insta::assert_snapshot!(wrong("custom = \"max_diff_lines\"\n"), @r#"
     error: the key "lines" is missing
@@ -296,6 +303,7 @@ fn a_custom_criterion_says_what_is_wrong_with_it() {
       |
     2 | [[acceptance]]
       | ^^^^^^^^^^^^^^
+      = help: add lines = …
     "#);
     insta::assert_snapshot!(wrong("custom = \"tests_not_fewer\"\ncommand = \" \"\n"), @r#"
     error: the command is empty
@@ -303,6 +311,7 @@ fn a_custom_criterion_says_what_is_wrong_with_it() {
       |
     4 | command = " "
       |           ^^^
+      = help: write the command line, such as "make test"
     "#);
     insta::assert_snapshot!(wrong("custom = \"tests_not_fewer\"\n"), @r#"
     error: the key "command" is missing
@@ -310,6 +319,7 @@ fn a_custom_criterion_says_what_is_wrong_with_it() {
       |
     2 | [[acceptance]]
       | ^^^^^^^^^^^^^^
+      = help: add command = "…"
     "#);
     insta::assert_snapshot!(wrong("custom = \"plugin:a b\"\n"), @r#"
     error: "a b" is not the name of a plugin
@@ -337,6 +347,7 @@ fn a_judge_says_what_is_wrong_with_it() {
       |
     2 | [[acceptance]]
       | ^^^^^^^^^^^^^^
+      = help: add model = …
     "#);
     insta::assert_snapshot!(wrong("kind = \"judge\"\nmodel = \"gpt\"\nrubric = \"r\"\n"), @r#"
     error: "gpt" is not a model
@@ -352,6 +363,7 @@ fn a_judge_says_what_is_wrong_with_it() {
       |
     5 | rubric = " "
       |          ^^^
+      = help: say what the work is judged by
     "#);
     insta::assert_snapshot!(wrong("kind = \"judge\"\nmodel = \"a/b\"\nrubric = \"r\"\nrubric_file = \"f\"\n"), @r#"
     error: the rubric is given twice: here and in words
@@ -359,6 +371,7 @@ fn a_judge_says_what_is_wrong_with_it() {
       |
     6 | rubric_file = "f"
       | ^^^^^^^^^^^
+      = help: remove one of the two
     "#);
     insta::assert_snapshot!(wrong("judge = \"r\"\nmodel = \"a/b\"\ndecide = true\n"), @r#"
     error: unknown key "decide" in a judge

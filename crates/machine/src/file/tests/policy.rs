@@ -108,6 +108,7 @@ decide = "deny"
       |
     1 | profile = "devel"
       |           ^^^^^^^
+      = help: write one of them, such as "read-only"
 
     error: the pattern can never match: it holds "&&"
      --> policy.toml:3:11

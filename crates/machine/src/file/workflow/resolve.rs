@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::file::SourceError;
 use crate::file::check::{Cursor, Problems};
-use crate::file::lookup::{Kind, Lookup};
+use crate::file::lookup::{Given, Kind, Lookup};
 use crate::file::prompt;
 use crate::file::reference::{self, Reference};
 
@@ -47,6 +47,21 @@ impl<'l> Resolver<'l> {
     /// What is wrong in the files that were looked up.
     pub(in crate::file) fn errors(&mut self) -> Vec<SourceError> {
         std::mem::take(&mut self.errors)
+    }
+
+    /// What a script gives.
+    pub(super) fn script(&self, text: &str, file: &str) -> Result<Given, Vec<SourceError>> {
+        self.lookup.script(text, file)
+    }
+
+    /// What is known about the project.
+    pub(super) fn facts(&self) -> Value {
+        self.lookup.facts()
+    }
+
+    /// Whether the workflow that is being read is the one that was asked for, not one that it calls.
+    pub(super) fn is_outermost(&self) -> bool {
+        self.stack.len() == 1
     }
 
     /// The table of a workflow with nothing left to look up.
@@ -160,7 +175,11 @@ impl<'l> Resolver<'l> {
     fn blame(&mut self, at: &Cursor<'_>, problems: &mut Problems, errors: Vec<SourceError>) {
         let count = errors.len();
         let plural = if count == 1 { "" } else { "s" };
-        problems.push(at, format!("what this names has {count} error{plural}"), None);
+        problems.push(
+            at,
+            format!("what this names has {count} error{plural}"),
+            Some("mend that file first".to_owned()),
+        );
         self.errors.extend(errors);
     }
 
@@ -178,11 +197,21 @@ impl<'l> Resolver<'l> {
             let way: Vec<&str> = self.stack[from..].iter().map(String::as_str).collect();
             let message =
                 format!("workflows call each other in a circle: {} -> {name}", way.join(" -> "));
-            problems.push(at, message, None);
+            problems.push(
+                at,
+                message,
+                Some(
+                    "a workflow cannot be a part of itself: take one of these calls out".to_owned(),
+                ),
+            );
             return Value::Null;
         }
         if self.stack.len() > MAX_DEPTH {
-            problems.push(at, format!("workflows may be nested at most {MAX_DEPTH} deep"), None);
+            problems.push(
+                at,
+                format!("workflows may be nested at most {MAX_DEPTH} deep"),
+                Some("take some of the levels out".to_owned()),
+            );
             return Value::Null;
         }
         let found = match self.lookup.find(Kind::Workflow, &name) {

@@ -17,7 +17,11 @@ pub(super) fn read(
     let model = read_model(at, problems);
     let (rubric, rubric_file) = match (rubric, at.get("rubric_file")) {
         (Some(_), Some(file)) => {
-            problems.push_key(&file, "the rubric is given twice: here and in words", None);
+            problems.push_key(
+                &file,
+                "the rubric is given twice: here and in words",
+                Some("remove one of the two".to_owned()),
+            );
             return None;
         }
         (Some(rubric), None) => (read_text(&rubric, "the rubric is empty", problems)?, None),
@@ -51,7 +55,8 @@ fn read_model(at: &Cursor<'_>, problems: &mut Problems) -> Option<String> {
 fn read_text(at: &Cursor<'_>, empty: &str, problems: &mut Problems) -> Option<String> {
     let text = at.text(problems)?;
     if text.trim().is_empty() {
-        problems.push(at, empty, None);
+        let hint = "say what the work is judged by".to_owned();
+        problems.push(at, empty, Some(hint));
         return None;
     }
     Some(text.to_owned())

@@ -1,0 +1,50 @@
+//! Mistakes in the files of agents, servers, drivers and checks, and in prompts.
+
+super::mistakes! {
+    Agent "a.toml" "no agent in the file" "[agnt]\nname = \"x\"\n";
+    Agent "a.toml" "a misspelled key" "[agent]\nname = \"x\"\ncomand = [\"x\"]\n";
+    Agent "a.toml" "a command that is one text" "[agent]\nname = \"x\"\ncommand = \"x --acp\"\n";
+    Agent "a.toml" "an empty command" "[agent]\nname = \"x\"\ncommand = []\n";
+    Agent "a.toml" "a name that is none" "[agent]\nname = \"../x\"\ncommand = [\"x\"]\n";
+    Agent "a.toml" "an unknown protocol" "[agent]\nname = \"x\"\ncommand = [\"x\"]\nprotocol = \"acpp\"\n";
+    Agent "a.toml" "a key where a variable's name belongs" "[agent]\nname = \"x\"\ncommand = [\"x\"]\nkeys = [\"sk-1234\"]\n";
+    Agent "a.toml" "a variable that cannot be set" "[agent]\nname = \"x\"\ncommand = [\"x\"]\nenv = { \"A B\" = \"x\" }\n";
+    Agent "a.toml" "an unknown quirk" "[agent]\nname = \"x\"\ncommand = [\"x\"]\nquirks = [\"moody\"]\n";
+    Agent "a.toml" "an empty mode" "[agent]\nname = \"x\"\ncommand = [\"x\"]\nmode = \"\"\n";
+    Agent "a.toml" "no time to be silent" "[agent]\nname = \"x\"\ncommand = [\"x\"]\nidle = \"0s\"\n";
+    Servers "mcp.toml" "a misspelled table" "[servers.a]\ncommand = [\"a\"]\n";
+    Servers "mcp.toml" "a server's key that does not exist" "[server.a]\ncommand = [\"a\"]\nargs = [\"b\"]\n";
+    Servers "mcp.toml" "neither a command nor an address" "[server.a]\ndisabled = true\n";
+    Servers "mcp.toml" "a command and an address" "[server.a]\ncommand = [\"a\"]\nurl = \"https://example.org\"\n";
+    Servers "mcp.toml" "an address that is none" "[server.a]\nurl = \"example.org\"\n";
+    Servers "mcp.toml" "headers for a program" "[server.a]\ncommand = [\"a\"]\nheaders = { A = \"b\" }\n";
+    Servers "mcp.toml" "variables for an address" "[server.a]\nurl = \"https://example.org\"\nenv = { A = \"b\" }\n";
+    Servers "mcp.toml" "a name that is none" "[server.\"a b\"]\ncommand = [\"a\"]\n";
+    Servers "mcp.toml" "a variable that is no text" "[server.a]\ncommand = [\"a\"]\nenv = { A = 1 }\n";
+    Servers "mcp.toml" "a timeout of nothing" "[server.a]\ncommand = [\"a\"]\ntimeout = \"0s\"\n";
+    Servers "mcp.toml" "an empty command" "[server.a]\ncommand = []\n";
+    Servers ".mcp.json" "no servers in the shared file" "{ \"mcpserver\": {} }\n";
+    Servers ".mcp.json" "no JSON" "{ \"mcpServers\": { \n";
+    Servers ".mcp.json" "the old form of HTTP" "{ \"mcpServers\": { \"a\": { \"type\": \"sse\", \"url\": \"https://example.org\" } } }\n";
+    Driver "d.toml" "no driver in the file" "[plugin]\nname = \"x\"\n";
+    Driver "d.toml" "a name with a folder" "[driver]\nname = \"../x\"\ncommand = [\"x\"]\n";
+    Driver "d.toml" "a command that is one text" "[driver]\nname = \"x\"\ncommand = \"python3 x.py\"\n";
+    Driver "d.toml" "an empty command" "[driver]\nname = \"x\"\ncommand = [\"\"]\n";
+    Driver "d.toml" "a timeout of nothing" "[driver]\nname = \"x\"\ncommand = [\"x\"]\ntimeout = \"0s\"\n";
+    Driver "d.toml" "a variable that cannot be set" "[driver]\nname = \"x\"\ncommand = [\"x\"]\nenv = { \"A=B\" = \"x\" }\n";
+    Validators "validators.toml" "no checks" "check = []\n";
+    Validators "validators.toml" "two checks of one name" "[[check]]\nname = \"a\"\ncommand = \"x\"\n[[check]]\nname = \"a\"\ncommand = \"y\"\n";
+    Validators "validators.toml" "a misspelled key" "[[check]]\nname = \"a\"\ncomand = \"x\"\n";
+    Validators "validators.toml" "an empty command" "[[check]]\nname = \"a\"\ncommand = \" \"\n";
+    Validators "validators.toml" "a timeout of nothing" "[[check]]\nname = \"a\"\ncommand = \"x\"\ntimeout = \"0s\"\n";
+    Prompt "p.txt" "an empty prompt" " \n";
+    Prompt "p.md" "a place that is not closed" "Mend {{ goal\n";
+    Prompt "p.md" "a block that is not closed" "{% if goal %}\nMend it.\n";
+    Prompt "p.toml" "no text" "[meta]\nname = \"p\"\n";
+    Prompt "p.toml" "a misspelled key" "[meta]\nnmae = \"p\"\n[prompt]\ntext = \"Mend it.\"\n";
+    Prompt "p.toml" "an empty text" "[prompt]\ntext = \"\"\n";
+    Prompt "p.toml" "an input that is not declared" "[prompt]\ntext = \"Mend {{ inputs.fiel }}.\"\n[prompt.inputs.file]\ntype = \"string\"\n";
+    Prompt "p.toml" "an input of an unknown type" "[prompt]\ntext = \"Mend {{ inputs.file }}.\"\n[prompt.inputs.file]\ntype = \"text\"\n";
+    Prompt "p.toml" "a default of another type" "[prompt]\ntext = \"Mend {{ inputs.file }}.\"\n[prompt.inputs.file]\ntype = \"string\"\ndefault = 3\n";
+    Prompt "p.toml" "an input's name that is none" "[prompt]\ntext = \"Mend it.\"\n[prompt.inputs.\"a b\"]\ntype = \"string\"\n";
+}

@@ -1,0 +1,116 @@
+//! What is known of the models that a task asks: scripts, providers, prices.
+
+use std::path::Path;
+
+use machine::driver::composite;
+use machine::task::{Criterion, DriverSpec, FileRole, FileStanding};
+use serde_json::json;
+use wire::model::script::{self, Script};
+
+use super::{Library, LibraryError, read};
+use crate::acting;
+use crate::providers::{Environment, ProviderError, Providers, Source};
+use crate::trust;
+
+impl Library {
+    /// Reads every script that a model of the task is to play: one that is missing or wrong is an error before
+    /// anything begins.
+    pub fn check_scripts(&self, driver: &DriverSpec, folder: &Path) -> Result<(), LibraryError> {
+        let mut cause = None;
+        let mut config = driver.config.clone();
+        let visited = composite::visit(&driver.name, &mut config, &mut |name, config| {
+            let file = config["model"].as_str().and_then(|model| model.strip_prefix("script/"));
+            let (Some(file), "llm") = (file, name) else { return Ok(()) };
+            let read = read(&folder.join(file)).and_then(|(text, name, _)| {
+                Script::parse(&text, &name).map_err(LibraryError::Source).map(drop)
+            });
+            read.map_err(|error| {
+                let text = error.to_string();
+                cause.get_or_insert(error);
+                text
+            })
+        });
+        visited.map_err(|text| cause.unwrap_or(LibraryError::Wrong(text)))
+    }
+
+    /// Looks up what is known of every model of the task: its provider, the size of its context, and its price if
+    /// money is limited. A limit that nobody could hold is an error before anything begins.
+    pub fn settle_models(
+        &self,
+        driver: &mut DriverSpec,
+        max_usd: Option<f64>,
+        folder: &Path,
+    ) -> Result<(), LibraryError> {
+        let mut known = None;
+        let visited = composite::visit(&driver.name, &mut driver.config, &mut |name, config| {
+            let (Some(model), "llm") = (config["model"].as_str(), name) else { return Ok(()) };
+            let named = model.split_once('/').filter(|(name, _)| *name != script::NAME);
+            let provider = named.map(|(provider, _)| provider);
+            if known.as_ref().is_none_or(|known: &Providers| {
+                provider.is_some_and(|provider| known.find(provider).is_err())
+            }) {
+                known = Some(self.providers(provider, folder).map_err(|e| e.to_string())?);
+            }
+            let Some(providers) = &known else { return Ok(()) };
+            if let Some(provider) = provider {
+                providers.find(provider).map_err(|error| error.to_string())?;
+            }
+            let facts = providers.facts(model);
+            if max_usd.is_some() && facts.price.is_none() {
+                return Err(format!(
+                    "the price of {model} is unknown, so max_usd cannot be held: write it into your own \
+                     models.toml ([model.\"{model}\"] price = {{ input = …, output = … }}), or limit tokens \
+                     with max_tokens"
+                ));
+            }
+            if let Some(context) = facts.context
+                && config.get("context").is_none()
+            {
+                config["context"] = json!(context);
+            }
+            Ok(())
+        });
+        visited.map_err(LibraryError::Wrong)
+    }
+
+    /// Looks at the models of judges as at those of drivers: a script must be there and right, a provider known, and a
+    /// price too if money is limited.
+    pub fn settle_judges(
+        &self,
+        acceptance: &[Criterion],
+        max_usd: Option<f64>,
+        folder: &Path,
+    ) -> Result<(), LibraryError> {
+        for criterion in acceptance {
+            let Criterion::Judge { model, .. } = criterion else { continue };
+            let mut asked =
+                DriverSpec { name: "llm".to_owned(), config: json!({ "model": model }) };
+            self.check_scripts(&asked, folder)?;
+            self.settle_models(&mut asked, max_usd, folder)?;
+        }
+        Ok(())
+    }
+
+    /// The providers that are known in a folder. One that somebody names counts although only a file of the project
+    /// defines it: that file is then noted and counts in this process.
+    pub fn providers(
+        &self,
+        named: Option<&str>,
+        folder: &Path,
+    ) -> Result<Providers, ProviderError> {
+        let Some((home, _)) = &self.judge else {
+            return Providers::of(folder, &Environment::default());
+        };
+        let judged = Environment::default().judged_by(home);
+        let known = Providers::of(folder, &judged)?;
+        let Some(name) = named.filter(|name| known.find(name).is_err()) else { return Ok(known) };
+        let believed = Providers::of(folder, &Environment::default())?;
+        let source = believed.find(name).ok().map(|provider| provider.source.clone());
+        let Some(Source::Project(path)) = source else { return Ok(known) };
+        if let Some(seen) = believed.seen(&path) {
+            trust::grant(seen.clone());
+            self.note(acting::recorded(seen, FileRole::Models, FileStanding::Named));
+        }
+        Providers::of(folder, &judged)
+    }
+}

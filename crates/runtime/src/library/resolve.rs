@@ -1,0 +1,199 @@
+//! Puts in its place whatever a task names: workflows, plugins, agents, criteria. Nothing is left to look up afterwards.
+
+use std::path::Path;
+
+use machine::driver::external::PluginSpec;
+use machine::driver::{Registry, composite};
+use machine::file::lookup::Kind;
+use machine::file::plugin::Plugin;
+use machine::file::task::TaskFile;
+use machine::file::workflow::Workflow;
+use machine::file::{self, Format};
+use machine::policy::sandbox::Wishes;
+use machine::task::{Criterion, CustomCheck, DriverSpec, FileRole, FileStanding};
+use serde_json::{Value, json};
+
+use super::{Library, LibraryError, agents, folder_of, is_path};
+use crate::acting;
+
+impl Library {
+    /// Reads a workflow by its name, or by its path below `base`.
+    pub fn workflow(&self, reference: &str, base: &Path) -> Result<Workflow, LibraryError> {
+        let (text, file) = if is_path(reference) {
+            self.read_named(&base.join(reference), FileRole::Workflow)?
+        } else {
+            let found = self.take(Kind::Workflow, reference)?;
+            (found.text, found.file)
+        };
+        self.read_workflow(&text, &file)
+    }
+
+    /// Reads the text of a workflow; what it refers to is looked up here.
+    pub fn read_workflow(&self, text: &str, file: &str) -> Result<Workflow, LibraryError> {
+        file::workflow::parse(text, file, self).map_err(LibraryError::Source)
+    }
+
+    /// Reads a plugin by its name.
+    pub fn plugin(&self, name: &str) -> Result<PluginSpec, LibraryError> {
+        let path = self.named("drivers", "plugin", name)?;
+        let (text, shown) = self.read_named(&path, FileRole::Plugin)?;
+        let plugin = file::plugin::parse(&text, &shown).map_err(LibraryError::Source)?;
+        if plugin.name != name {
+            return Err(LibraryError::Wrong(format!(
+                "{shown} holds the driver {:?}, not {name:?}: rename the file or the driver",
+                plugin.name
+            )));
+        }
+        let spec = spec_of(plugin, &path);
+        if let Some(folder) = &spec.folder {
+            for program in acting::programs_of(&spec.command, Path::new(folder))? {
+                self.note(program.recorded(FileStanding::Named));
+            }
+        }
+        Ok(spec)
+    }
+
+    /// Reads a task file and puts in its place whatever it names. Nothing is left to look up afterwards.
+    pub fn task(&self, path: &Path, registry: &Registry) -> Result<TaskFile, LibraryError> {
+        let (text, shown) = self.read_named(path, FileRole::Task)?;
+        let mut task = file::task::parse_for(&text, &shown, Format::of(&shown), registry)
+            .map_err(LibraryError::Source)?;
+        let base = path.parent().unwrap_or(Path::new("."));
+        self.resolve_task(&mut task, base, registry)?;
+        Ok(task)
+    }
+
+    /// Puts in its place whatever the task names, and checks what a file alone cannot say.
+    pub fn resolve_task(
+        &self,
+        task: &mut TaskFile,
+        base: &Path,
+        registry: &Registry,
+    ) -> Result<(), LibraryError> {
+        if !task.goal.is_empty() {
+            self.tell_goal(&task.goal);
+        }
+        // The walk speaks in text; the first typed error is kept beside it.
+        let mut cause = None;
+        let resolved = task.resolve(&mut |reference| {
+            self.workflow(reference, base).map_err(|error| {
+                let text = error.to_string();
+                cause.get_or_insert(error);
+                text
+            })
+        });
+        if let Err(text) = resolved {
+            return Err(cause.unwrap_or(LibraryError::Wrong(text)));
+        }
+        self.resolve_plugins(&mut task.driver)?;
+        agents::resolve(self, &mut task.driver)?;
+        for driver in task.recovery.drivers.values_mut() {
+            self.resolve_driver(driver, base, registry)?;
+        }
+        self.resolve_criteria(task, base)?;
+        check(&task.driver, &task.acceptance, registry)
+    }
+
+    /// Puts in its place whatever a driver's configuration names.
+    pub fn resolve_driver(
+        &self,
+        driver: &mut DriverSpec,
+        base: &Path,
+        registry: &Registry,
+    ) -> Result<(), LibraryError> {
+        let mut task = TaskFile {
+            goal: String::new(),
+            driver: driver.clone(),
+            budget: machine::policy::budget::Budget::default(),
+            acceptance: Vec::new(),
+            rubric_files: Default::default(),
+            workspace: machine::task::WorkspaceSpec::default(),
+            sandbox: Wishes::default(),
+            recovery: machine::policy::recovery::Recovery::default(),
+        };
+        self.resolve_task(&mut task, base, registry)?;
+        *driver = task.driver;
+        Ok(())
+    }
+
+    /// Gives every `external:NAME` its plugin, and the configuration it was written with.
+    fn resolve_plugins(&self, driver: &mut DriverSpec) -> Result<(), LibraryError> {
+        let mut cause = None;
+        let visited = composite::visit(&driver.name, &mut driver.config, &mut |name, config| {
+            let Some(plugin) = name.strip_prefix("external:") else { return Ok(()) };
+            if config.get("plugin").is_some() {
+                return Ok(());
+            }
+            let spec = self.plugin(plugin).map_err(|error| {
+                let text = error.to_string();
+                cause.get_or_insert(error);
+                text
+            })?;
+            *config = json!({ "plugin": spec, "config": std::mem::replace(config, Value::Null) });
+            Ok(())
+        });
+        visited.map_err(|text| cause.unwrap_or(LibraryError::Wrong(text)))
+    }
+
+    /// Gives criteria what they name: a plugin its program, a judge its rubric. From here on no file has a say in them.
+    fn resolve_criteria(&self, task: &mut TaskFile, base: &Path) -> Result<(), LibraryError> {
+        for (place, path) in std::mem::take(&mut task.rubric_files) {
+            let (text, shown) = self.read_named(&base.join(path), FileRole::Page)?;
+            if text.trim().is_empty() {
+                return Err(LibraryError::Wrong(format!("the rubric {shown} is empty")));
+            }
+            if let Some(Criterion::Judge { rubric, .. }) = task.acceptance.get_mut(place) {
+                *rubric = text;
+            }
+        }
+        for criterion in &mut task.acceptance {
+            if let Criterion::Custom(CustomCheck::Plugin { plugin, .. }) = criterion
+                && plugin.get("command").is_none()
+                && let Some(name) = plugin["name"].as_str().map(str::to_owned)
+            {
+                *plugin = json!(self.plugin(&name)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks what only the runtime can: that the driver can be made, and that patterns can be searched for.
+pub fn check(
+    driver: &DriverSpec,
+    acceptance: &[Criterion],
+    registry: &Registry,
+) -> Result<(), LibraryError> {
+    let wrong = |text: String| LibraryError::Wrong(text);
+    machine::driver::DriverSlot::create(&driver.name, &driver.config, registry).map_err(
+        |reason| wrong(format!("the driver {:?} cannot be used: {reason}", driver.name)),
+    )?;
+    for criterion in acceptance {
+        let pattern = match criterion {
+            Criterion::Shell { stdout, .. } => stdout,
+            Criterion::File { pattern, .. } => pattern,
+            Criterion::Custom(_) | Criterion::Judge { .. } | Criterion::Protect { .. } => continue,
+        };
+        if let Some(pattern) = pattern {
+            regex::Regex::new(pattern).map_err(|error| {
+                wrong(format!(
+                    "the criterion {:?} has a pattern that is not a regular expression: {error}",
+                    criterion.title()
+                ))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn spec_of(plugin: Plugin, path: &Path) -> PluginSpec {
+    let folder = folder_of(path);
+    PluginSpec {
+        name: plugin.name,
+        command: plugin.command,
+        timeout: Some(plugin.timeout),
+        folder: folder.map(|folder| folder.to_string_lossy().into_owned()),
+        env: plugin.env,
+        needs: plugin.needs,
+    }
+}
