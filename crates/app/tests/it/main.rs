@@ -45,4 +45,5 @@ mod stuck;
 mod traffic;
 mod trust;
 mod verify;
+mod workflow;
 mod worktrees;
