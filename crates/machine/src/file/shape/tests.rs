@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{FileKind, schema};
-use crate::file::{Format, agent, mcp, plugin, policy, task, validators};
+use crate::file::lookup::Nothing;
+use crate::file::{Format, agent, composed, mcp, plugin, policy, task, validators};
 
 #[path = "../../../tests/support/fit.rs"]
 mod fit;
@@ -20,6 +21,9 @@ fn refusal(kind: FileKind, value: &Value) -> Option<Vec<String>> {
     let read = match kind {
         FileKind::Task => task::parse(&text, "t.yaml", Format::Yaml).map(drop),
         FileKind::Policy => policy::parse(&text, "p.yaml").map(drop),
+        FileKind::Agent if composed::is_composed(&text, "a.yaml") => {
+            composed::parse(&text, "a.yaml", &Nothing).map(drop)
+        }
         FileKind::Agent => agent::parse(&text, "a.yaml").map(drop),
         FileKind::Servers => mcp::parse(&text, "m.yaml").map(drop),
         FileKind::Driver => plugin::parse(&text, "d.yaml").map(drop),
