@@ -810,6 +810,14 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["workflow", "driver"])]
     pub(crate) agent: Option<String>,
 
+    /// Ask the agent's models in its place, so that it never has the key; usual where it uses one
+    #[arg(long, requires = "agent", overrides_with = "no_gateway")]
+    pub(crate) gateway: bool,
+
+    /// Give the agent its key and let it ask its models by itself
+    #[arg(long, requires = "agent", overrides_with = "gateway")]
+    pub(crate) no_gateway: bool,
+
     #[command(flatten)]
     pub(crate) check: CheckArgs,
 

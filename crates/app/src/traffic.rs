@@ -1,5 +1,7 @@
 //! `--record` and `--replay`: opened before anything starts, so that a folder that cannot be used starts nothing.
 
+use std::sync::Arc;
+
 use runtime::model::{Recorder, Recording, Traffic};
 
 use crate::args::TrafficArgs;
@@ -9,8 +11,12 @@ use crate::error::{CommandError, Kind};
 pub(crate) fn open(args: &TrafficArgs) -> Result<Traffic, CommandError> {
     let wrong = |reason: String| CommandError::new(Kind::Configuration, reason);
     match (&args.record, &args.replay) {
-        (Some(folder), _) => Recorder::open(folder).map(Traffic::Record).map_err(wrong),
-        (None, Some(folder)) => Recording::load(folder).map(Traffic::Replay).map_err(wrong),
+        (Some(folder), _) => {
+            Recorder::open(folder).map(Arc::new).map(Traffic::Record).map_err(wrong)
+        }
+        (None, Some(folder)) => {
+            Recording::load(folder).map(Arc::new).map(Traffic::Replay).map_err(wrong)
+        }
         (None, None) => Ok(Traffic::Live),
     }
 }

@@ -58,6 +58,9 @@ pub struct AgentProgram {
     /// How long it may be silent while it is at work; ten minutes if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<Span>,
+    /// Whether its models are asked in its place; if absent, wherever it uses a key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<bool>,
 }
 
 /// What an agent's program speaks.
@@ -138,6 +141,25 @@ pub enum AgentNews {
         usage: Usage,
         /// Dollars, where the agent counts them itself.
         usd: Option<f64>,
+        /// Its models were asked through the gateway, which counted them as well.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        metered: bool,
+    },
+    /// It would ask a model, through the gateway. Nothing is sent before the answer, [`crate::effect::Effect::LetAsk`].
+    WouldAsk {
+        /// The number of the request, another one for each.
+        request: u64,
+        /// The size of its body, in bytes.
+        bytes: u64,
+    },
+    /// What a request through the gateway counts for.
+    Passed {
+        /// The number of the request.
+        request: u64,
+        /// The model, as the agent named it.
+        model: String,
+        /// Tokens, and money where the price is known.
+        usage: Usage,
     },
 }
 

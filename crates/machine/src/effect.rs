@@ -16,7 +16,7 @@ use crate::time::{Span, Timestamp};
 use crate::tool::{EffectClass, ToolResult};
 use crate::verdict::Checkpoint;
 
-/// One piece of work. All but `Cancel`, `AnswerRequest` and `TellAgent` are answered by exactly one signal that carries the id.
+/// One piece of work. All but `Cancel`, `AnswerRequest`, `TellAgent` and `LetAsk` are answered by exactly one signal that carries the id.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Make or find the task's workspace. Idempotent: the same task gets the same one.
@@ -110,6 +110,18 @@ pub enum Effect {
         turn: EffectId,
         /// What it is told.
         order: AgentOrder,
+    },
+    /// Tell an agent's gateway whether a request to a model may be sent. Has no answer itself; a gateway that is gone
+    /// misses it.
+    LetAsk {
+        /// Of its own.
+        id: EffectId,
+        /// The turn.
+        turn: EffectId,
+        /// The number of the request.
+        request: u64,
+        /// It may, or the reason why not.
+        may: Result<(), String>,
     },
     /// Keep the whole state of the workspace, outside of it.
     Checkpoint {
@@ -210,6 +222,7 @@ impl Effect {
             | Effect::CallModel { id, .. }
             | Effect::AskAgent { id, .. }
             | Effect::TellAgent { id, .. }
+            | Effect::LetAsk { id, .. }
             | Effect::Checkpoint { id, .. }
             | Effect::Restore { id, .. }
             | Effect::Verify { id, .. }

@@ -78,7 +78,8 @@ impl Facts {
         }
         let mut languages: Vec<(&str, usize)> = counts.into_iter().collect();
         languages.sort_by(|left, right| right.1.cmp(&left.1).then(left.0.cmp(right.0)));
-        let languages: Vec<String> = languages.into_iter().map(|(name, _)| name.to_owned()).collect();
+        let languages: Vec<String> =
+            languages.into_iter().map(|(name, _)| name.to_owned()).collect();
         let has_tests = seen.has_inner_tests || files.iter().any(|path| is_test(path));
         let file_count = files.len();
         files.truncate(MAX_FILES);
@@ -128,10 +129,14 @@ fn language(path: &str) -> Option<&'static str> {
 /// Whether a path is that of a test, by the customs of the common languages.
 fn is_test(path: &str) -> bool {
     let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
-    let in_folder = folders.split('/').any(|folder| matches!(folder, "test" | "tests" | "spec" | "__tests__" | "testdata"));
+    let in_folder = folders
+        .split('/')
+        .any(|folder| matches!(folder, "test" | "tests" | "spec" | "__tests__" | "testdata"));
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     let called = stem.starts_with("test_")
-        || ["_test", "_spec", ".test", ".spec", "_tests", "Test", "Tests"].iter().any(|end| stem.ends_with(end));
+        || ["_test", "_spec", ".test", ".spec", "_tests", "Test", "Tests"]
+            .iter()
+            .any(|end| stem.ends_with(end));
     language(path).is_some() && (in_folder || called || stem == "tests")
 }
 
@@ -155,7 +160,15 @@ mod tests {
 
     #[test]
     fn tests_are_known_by_their_names() {
-        for path in ["tests/a.rs", "a_test.go", "test_a.py", "src/x.test.ts", "FooTest.java", "spec/a_spec.rb", "src/tests.rs"] {
+        for path in [
+            "tests/a.rs",
+            "a_test.go",
+            "test_a.py",
+            "src/x.test.ts",
+            "FooTest.java",
+            "spec/a_spec.rb",
+            "src/tests.rs",
+        ] {
             assert!(facts(&[path]).has_tests, "{path}");
         }
         for path in ["src/latest.rs", "docs/tests/a.md", "contest.go", "protest/a.py"] {

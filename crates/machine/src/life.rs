@@ -97,6 +97,7 @@ impl Step<'_> {
     fn lose_effects(&mut self) -> (Vec<CallId>, Vec<CallId>) {
         self.state.data.pending.clear();
         self.state.data.unpaid.clear();
+        self.charge_lost_requests();
         self.state.data.tools_open = false;
         self.lose_requests();
         self.forget_deciders();

@@ -5,6 +5,7 @@ pub mod budget;
 pub mod call_hash;
 pub mod charter;
 pub mod decider;
+pub mod gateway;
 pub mod grant;
 pub mod hosts;
 pub mod permission;

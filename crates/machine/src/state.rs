@@ -20,6 +20,7 @@ use crate::id::{CallId, EffectId, TaskId};
 use crate::input::MACHINE_VERSION;
 use crate::policy::budget::{Budget, Spend};
 use crate::policy::call_hash::CallHash;
+use crate::policy::gateway::Ledger;
 use crate::policy::grant::Grant;
 use crate::policy::permission::Judgement;
 use crate::policy::recovery::Course;
@@ -138,6 +139,12 @@ pub struct Data {
     /// Model calls that were stopped and have not reported: what they cost by then is counted all the same.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unpaid: BTreeSet<EffectId>,
+    /// Requests of agents that passed their gateway and whose answers were not counted yet, with their sizes in bytes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub asked: BTreeMap<u64, u64>,
+    /// Money for such requests since the agent last said what it spent.
+    #[serde(default, skip_serializing_if = "Ledger::is_empty")]
+    pub ledger: Ledger,
     /// What people let pass for the rest of the task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
@@ -516,6 +523,8 @@ impl State {
                 course: Course::default(),
                 questions: 0,
                 unpaid: BTreeSet::new(),
+                asked: BTreeMap::new(),
+                ledger: Ledger::default(),
                 grants: Vec::new(),
                 denials: Vec::new(),
                 looked: BTreeSet::new(),

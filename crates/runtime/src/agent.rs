@@ -1,6 +1,7 @@
 //! Coding agents: one live process for each driver of a task, kept between turns. Bytes go through `wire::agent`, what
 //! counts goes to the loop as a signal, and what the loop answers comes back as an order.
 
+mod behind;
 mod files;
 pub mod inventory;
 mod process;
@@ -16,6 +17,7 @@ use machine::policy::sandbox::SandboxSpec;
 use machine::task::Workspace;
 
 use crate::inbox::Inbox;
+use crate::model::Traffic;
 use crate::process::Cancel;
 use process::{NotStarted, Process, Setting};
 
@@ -50,13 +52,21 @@ pub struct Turn {
     pub workspace: Workspace,
     /// The walls around it.
     pub sandbox: SandboxSpec,
+    /// The folder the task was started in.
+    pub folder: PathBuf,
 }
 
 impl Agents {
     /// No process yet. `state` is the folder of this program's own state, `marks` is where processes are noted.
     pub fn new(state: PathBuf, marks: Option<PathBuf>) -> Agents {
-        let setting = Setting { state, marks };
+        let setting = Setting { state, marks, traffic: Traffic::Live };
         Agents { slots: Mutex::default(), at_work: Mutex::default(), setting }
+    }
+
+    /// The same, with what passes their gateways written down or not.
+    pub fn carrying(mut self, traffic: Traffic) -> Agents {
+        self.setting.traffic = traffic;
+        self
     }
 
     /// Performs a turn and waits for its end; the process is started if there is none that can go on. What is said
@@ -92,6 +102,14 @@ impl Agents {
         let process = lock(&self.at_work).get(&(task.clone(), turn)).cloned();
         if let Some(process) = process {
             process.tell(order);
+        }
+    }
+
+    /// Tells the gateway of the agent whose turn this is whether a request may be sent.
+    pub fn let_ask(&self, task: &TaskId, turn: EffectId, request: u64, may: Result<(), String>) {
+        let process = lock(&self.at_work).get(&(task.clone(), turn)).cloned();
+        if let Some(process) = process {
+            process.let_ask(request, may);
         }
     }
 

@@ -357,13 +357,13 @@ fn not_a_header(what: &str) -> TransportError {
     TransportError::Unusable(format!("{what} cannot be sent as a header"))
 }
 
-fn plain_headers(headers: &HeaderMap) -> Vec<(String, String)> {
+pub(crate) fn plain_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 
 /// The innermost cause: the outer ones say no more than that a request failed.
-fn reason(error: reqwest::Error) -> String {
+pub(crate) fn reason(error: reqwest::Error) -> String {
     if error.is_timeout() && error.is_connect() {
         return format!("no connection within {} s", CONNECT.as_secs());
     }

@@ -17,6 +17,7 @@ pub mod egress;
 pub mod facts;
 pub mod fake;
 pub mod gate;
+pub mod gateway;
 mod git;
 pub mod home;
 pub mod host;

@@ -11,7 +11,7 @@ mod replay;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use machine::message::{ModelCall, ModelFailure, Reply, Role};
@@ -24,6 +24,7 @@ use crate::network;
 use crate::process::Cancel;
 use crate::providers::Environment;
 pub use recording::Recorder;
+pub(crate) use recording::Tape;
 use remote::Remote;
 pub use replay::Recording;
 
@@ -41,15 +42,15 @@ pub struct Models {
 }
 
 /// Where the answers of models come from that are not scripted.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub enum Traffic {
     /// Their servers.
     #[default]
     Live,
     /// Their servers, and every exchange is written down.
-    Record(Recorder),
+    Record(Arc<Recorder>),
     /// What was written down; no server is asked and no key is needed.
-    Replay(Recording),
+    Replay(Arc<Recording>),
 }
 
 /// Is told what an answer is made of while it comes, and may take it out.

@@ -205,6 +205,7 @@ impl Plugins {
             name: question.task,
             gate: door.as_ref().map(|door| door.path()),
             own: None,
+            gateway: None,
             files: &[],
         };
         spec.containment = program.containment(&Containment::Auto);

@@ -61,6 +61,8 @@ pub struct Sandbox {
     pub gate: Option<PathBuf>,
     /// A folder of its own that it writes in and finds again at its next start, though it lies in what is hidden.
     pub own: Option<PathBuf>,
+    /// The folder of the gateway to its models, and the port of its own loopback from which a bridge leads there.
+    pub gateway: Option<(PathBuf, u16)>,
     /// Where it is told which hosts were reached for.
     pub passages: Option<PathBuf>,
     probe: Option<probe::Targets>,
@@ -87,6 +89,8 @@ pub struct Program<'a> {
     pub gate: Option<&'a Path>,
     /// A folder of its own that it finds again at its next start.
     pub own: Option<&'a Path>,
+    /// The folder of the gateway to its models, and the port by which it finds it.
+    pub gateway: Option<(&'a Path, u16)>,
     /// Where its own files are, if those lie in a hidden place; shown read-only.
     pub files: &'a [PathBuf],
 }
@@ -108,6 +112,7 @@ impl Program<'_> {
             shown: self.folder.into_iter().map(Path::to_owned).chain(self.files.to_vec()).collect(),
             gate: self.gate.and_then(Path::parent).map(Path::to_owned),
             own: self.own.map(Path::to_owned),
+            gateway: self.gateway.map(|(folder, port)| (folder.to_owned(), port)),
             passages: self
                 .state
                 .map(|state| Home::at(state).passages(&TaskId(self.name.to_owned()))),
@@ -175,6 +180,7 @@ impl Sandbox {
             shared: Vec::new(),
             gate: None,
             own: None,
+            gateway: None,
             passages: None,
             probe: None,
         }
@@ -235,6 +241,13 @@ impl Sandbox {
                 orders.bridge = Some(opened.descriptor());
                 open.push(opened.descriptor());
                 way = Some(opened);
+            }
+            if let Some((folder, port)) = &self.gateway {
+                let opened = File::open(folder)
+                    .map_err(|error| format!("the gateway cannot be reached: {error}"))?;
+                orders.gateway = Some((opened.as_raw_fd(), *port));
+                open.push(opened.as_raw_fd());
+                texts.push(opened.into());
             }
         } else {
             if self.spec.network != Network::None {

@@ -113,6 +113,9 @@ impl World {
 
     /// Says where the answers of models come from. To be said before the first effect.
     pub fn carry(&mut self, traffic: Traffic) {
+        let marks = self.tools.mark_dir.clone();
+        let agents = Agents::new(self.home.root().to_owned(), marks);
+        self.agents = Arc::new(agents.carrying(traffic.clone()));
         self.models = Arc::new(own_models(&self.home).carrying(traffic));
     }
 
@@ -349,9 +352,16 @@ impl Perform for World {
                     move |message| no_reply(id, message),
                 );
             }
-            Effect::AskAgent { id, call, workspace, sandbox, folder: _ } => {
+            Effect::AskAgent { id, call, workspace, sandbox, folder } => {
                 let (agents, inbox) = (Arc::clone(&self.agents), self.inbox.clone());
-                let turn = Turn { task: task.clone(), effect: id, call, workspace, sandbox };
+                let turn = Turn {
+                    task: task.clone(),
+                    effect: id,
+                    call,
+                    workspace,
+                    sandbox,
+                    folder: folder.into(),
+                };
                 self.spawn(
                     task,
                     id,
@@ -363,6 +373,9 @@ impl Perform for World {
                 );
             }
             Effect::TellAgent { turn, order, .. } => self.agents.tell(task, turn, order),
+            Effect::LetAsk { turn, request, may, .. } => {
+                self.agents.let_ask(task, turn, request, may);
+            }
             Effect::Checkpoint { id, workspace, reason, worker } => {
                 let (name, home) = (task.clone(), self.home.clone());
                 let (stopping, keeping) = (self.stopping(task, id), self.keeping(task));

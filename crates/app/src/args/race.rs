@@ -111,6 +111,8 @@ impl RaceArgs {
             workflow: named.workflow,
             model: named.model,
             agent: named.agent,
+            gateway: false,
+            no_gateway: false,
             check: self.check.clone(),
             limits,
             place: PlaceArgs { worktree: true, ..self.place.clone() },

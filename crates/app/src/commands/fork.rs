@@ -87,6 +87,7 @@ fn spec_of(
         workflow: args.workflow.as_deref(),
         model: args.model.as_deref(),
         agent: None,
+        gateway: None,
     };
     let acceptance = if args.check.is_empty() { old.acceptance.clone() } else { Vec::new() };
     let Some(driver) = driver_of(who, registry, &library)? else {

@@ -61,6 +61,7 @@ pub(crate) fn task_of(
         workflow: args.workflow.as_deref(),
         model: args.model.as_deref(),
         agent: args.agent.as_deref(),
+        gateway: (args.gateway || args.no_gateway).then_some(args.gateway),
     };
     let task = match (is_file, driver_of(who, registry, &library)?) {
         (true, None) => library.task(path, registry)?,
@@ -94,6 +95,8 @@ pub(crate) struct Who<'a> {
     pub(crate) model: Option<&'a str>,
     /// A coding agent.
     pub(crate) agent: Option<&'a str>,
+    /// Whether its models are asked in its place; as is usual for it if absent.
+    pub(crate) gateway: Option<bool>,
 }
 
 /// The driver that was named; none if nobody was.
@@ -109,10 +112,13 @@ pub(crate) fn driver_of(
         }));
     }
     if let Some(agent) = args.agent {
-        let config = match args.model {
-            Some(model) => json!({ "agent": agent, "model": model }),
-            None => json!({ "agent": agent }),
-        };
+        let mut config = json!({ "agent": agent });
+        if let Some(model) = args.model {
+            config["model"] = model.into();
+        }
+        if let Some(gateway) = args.gateway {
+            config["gateway"] = gateway.into();
+        }
         return Ok(Some(DriverSpec { name: "agent".to_owned(), config }));
     }
     if let Some(model) = args.model {

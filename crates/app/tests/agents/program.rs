@@ -51,11 +51,8 @@ pub(crate) const CODEX: Program = Program {
     variable: "DRIVETRAIN_CODEX",
     protocol: "codex",
     key: "OPENAI_API_KEY",
-    arguments: |url| {
-        let address = format!("model_providers.drivetrain.base_url=\"{url}/v1\"");
-        vec!["-c".to_owned(), address]
-    },
-    variables: |_| Vec::new(),
+    arguments: |_| Vec::new(),
+    variables: |url| vec![("OPENAI_BASE_URL", format!("{url}/v1"))],
     shell: |command| call("exec_command", &format!("{{ cmd = {} }}", quoted(command))),
     background: |command| {
         let input = format!("{{ cmd = {}, yield_time_ms = 500 }}", quoted(command));

@@ -15,6 +15,7 @@ use crate::event::EventKind;
 use crate::id::{CallId, EffectId};
 use crate::message::{ModelFailure, Retry, Usage};
 use crate::policy::budget::Purchase;
+use crate::policy::gateway::{self, Turn};
 use crate::policy::permission::{Approval, Author};
 use crate::policy::price::dollars;
 use crate::state::{AgentSide, Call, CallStatus, Pending, Phase};
@@ -71,9 +72,26 @@ impl Step<'_> {
     pub(crate) fn on_agent_said(&mut self, id: EffectId, news: AgentNews) {
         let at_work = self.state.data.pending.get(&id) == Some(&Pending::Agent);
         match news {
-            AgentNews::Spent { usage, usd } => {
-                if at_work || self.state.data.unpaid.contains(&id) {
+            AgentNews::Spent { usage, usd, metered } => {
+                if !at_work && !self.state.data.unpaid.contains(&id) {
+                    self.drop_signal();
+                } else if metered {
+                    let (usd, priced) = self.state.data.ledger.settle(usd);
+                    let spend = &mut self.state.data.spend;
+                    spend.usd += usd;
+                    spend.unpriced = spend.unpriced.saturating_sub(priced);
+                } else {
                     self.pay_agent(usage, usd);
+                }
+            }
+            AgentNews::WouldAsk { request, bytes } => self.on_agent_would_ask(id, request, bytes),
+            // It may outlast its turn, and is paid for all the same; once.
+            AgentNews::Passed { request, usage, .. } => {
+                if self.state.data.asked.remove(&request).is_some() {
+                    if usage.total() > 0 {
+                        self.state.data.ledger.count(usage.nanodollars.map(dollars));
+                    }
+                    self.pay_agent(usage, None);
                 } else {
                     self.drop_signal();
                 }
@@ -117,6 +135,30 @@ impl Step<'_> {
         }
         let (driver, situation) = self.driver();
         driver.observe(&situation, &Fact::AgentTook(session.as_deref()));
+    }
+
+    /// A request waits at the gateway, whoever it belongs to.
+    fn on_agent_would_ask(&mut self, turn: EffectId, request: u64, bytes: u64) {
+        let data = &mut self.state.data;
+        let under_way = match data.pending.get(&turn) {
+            Some(Pending::Agent) => Turn::UnderWay,
+            _ => Turn::None,
+        };
+        let may = gateway::may_ask(under_way, &data.budget, &data.spend);
+        if may.is_ok() {
+            data.asked.insert(request, bytes);
+        }
+        data.last_effect += 1;
+        let id = EffectId(data.last_effect);
+        self.output.effects.push(Effect::LetAsk { id, turn, request, may });
+    }
+
+    /// Nobody will say what became of requests that were under way: their questions are paid for.
+    pub(crate) fn charge_lost_requests(&mut self) {
+        let data = &mut self.state.data;
+        for bytes in std::mem::take(&mut data.asked).into_values() {
+            data.spend.tokens = data.spend.tokens.saturating_add(gateway::lost(bytes));
+        }
     }
 
     fn pay_agent(&mut self, usage: Usage, usd: Option<f64>) {

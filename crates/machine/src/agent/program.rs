@@ -81,6 +81,7 @@ impl AgentProgram {
             quirks: AgentQuirks::default(),
             operator: String::new(),
             idle: None,
+            gateway: None,
         };
         let set = |pairs: &[(&str, &str)]| {
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()

@@ -4,11 +4,22 @@
 use super::AgentProgram;
 use crate::policy::sandbox::{Needs, Network, SandboxSpec};
 
+/// The hosts that a gateway asks in an agent's place.
+const PROVIDERS: [&str; 3] =
+    ["api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com"];
+
 impl AgentProgram {
-    /// What its processes need in a task with this sandbox.
-    pub fn needs(&self, task: &SandboxSpec) -> Needs {
+    /// What its processes need in a task with this sandbox. Behind a gateway an agent does not reach its provider by
+    /// itself, and needs its own loopback, where the gateway is.
+    pub fn needs(&self, task: &SandboxSpec, gateway: bool) -> Needs {
+        let is_reached = |host: &&String| !gateway || !PROVIDERS.contains(&host.as_str());
+        let hosts: Vec<String> = self.hosts.iter().filter(is_reached).cloned().collect();
+        let network = match with_hosts(&task.network, &hosts) {
+            Network::None if gateway => Network::Loopback,
+            network => network,
+        };
         Needs {
-            network: with_hosts(&task.network, &self.hosts),
+            network,
             read: task.read.clone(),
             write: task.write.clone(),
             writes_workspace: Some(true),
@@ -40,7 +51,19 @@ mod tests {
         let mut program = AgentProgram::built_in("claude").unwrap();
         program.hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
         let task = SandboxSpec { network: task, ..SandboxSpec::default() };
-        program.needs(&task).network
+        program.needs(&task, false).network
+    }
+
+    #[test]
+    fn behind_a_gateway_an_agent_reaches_its_provider_only_through_it() {
+        let mut program = AgentProgram::built_in("claude").unwrap();
+        let task = SandboxSpec::default();
+        assert_eq!(program.needs(&task, true).network, Network::Loopback);
+        program.hosts.push("docs.test".to_owned());
+        assert_eq!(
+            program.needs(&task, true).network,
+            Network::Hosts(vec!["docs.test".to_owned()])
+        );
     }
 
     #[test]

@@ -21,8 +21,8 @@ use serde_json::Value;
 use super::workflow::call::{Call, is_put_off};
 use super::workflow::{End, verdict_failed};
 use super::{Decision, Driver, DriverKind, Fact, Registry, Situation};
-use crate::file::shape::workflow::machine as shape;
 use crate::file::check::{Cursor, Problems, short};
+use crate::file::shape::workflow::machine as shape;
 use crate::tool::{Status, ToolResult};
 
 pub(crate) use definition::read_machine;

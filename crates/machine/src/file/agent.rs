@@ -85,6 +85,7 @@ fn read_program(at: &Cursor<'_>, problems: &mut Problems) -> Option<AgentProgram
         quirks,
         operator: String::new(),
         idle,
+        gateway: at.get("gateway").and_then(|given| given.flag(problems)),
     })
 }
 

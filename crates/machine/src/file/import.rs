@@ -92,10 +92,16 @@ pub fn import(text: &str, file: &str) -> Result<Imported, Vec<SourceError>> {
     };
     let Some(kind) = Kind::of(file) else {
         let hint = "a goose recipe ends in .yaml or .json, a command in .md; the others are SKILL.md and WORKFLOW.md";
-        return whole("nothing is known about files of this name".to_owned(), Some(hint.to_owned()));
+        return whole(
+            "nothing is known about files of this name".to_owned(),
+            Some(hint.to_owned()),
+        );
     };
     if text.len() > MAX_BYTES {
-        return whole(format!("the file has {} bytes: at most {MAX_BYTES} are read", text.len()), None);
+        return whole(
+            format!("the file has {} bytes: at most {MAX_BYTES} are read", text.len()),
+            None,
+        );
     }
     if let Some(at) = text.find('\0') {
         let message = "the file contains a NUL byte".to_owned();

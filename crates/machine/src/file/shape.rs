@@ -128,6 +128,8 @@ pub(crate) enum Kind {
     Exit,
     /// A number, zero or more.
     Number,
+    /// Any number.
+    Signed,
     /// True or false.
     Flag,
     /// A length of time such as `"90s"`.

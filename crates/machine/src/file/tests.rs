@@ -4,6 +4,7 @@ mod corpus;
 mod criteria;
 mod mistakes;
 mod policy;
+pub(super) mod shelf;
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -289,12 +290,14 @@ tool = "llm.analyze"
        |
     13 | [[workflow.steps]]
        | ^^^^^^^^^^^^^^^^^^
+       = help: add prompt = …
 
     error: there are two steps named "test"
       --> w.toml:14:8
        |
     14 | name = "test"
        |        ^^^^^^
+       = help: give each a name of its own
     "#);
 }
 
@@ -371,6 +374,7 @@ fn a_machine_is_checked_as_a_whole() {
       |
     7 | [machine.states.c]
       |                 ^
+      = help: remove it, or add a transition to it
     "#);
 }
 

@@ -197,7 +197,11 @@ pub(super) fn read_workflow(
     }
     let driver = match (at.get("steps"), at.get("states")) {
         (Some(_), Some(states)) => {
-            problems.push_key(&states, "a workflow has either steps or states", None);
+            problems.push_key(
+                &states,
+                "a workflow has either steps or states",
+                Some("remove one of the two".to_owned()),
+            );
             return None;
         }
         (Some(_), None) => {

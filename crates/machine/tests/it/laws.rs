@@ -287,7 +287,7 @@ fn agent(id: machine::id::EffectId, seed: u16) -> Input {
         })),
         5 => said(AgentNews::Withdrawn { key: key() }),
         6 => said(AgentNews::ToolEnded { id: key().into(), ok: true, text: String::new() }),
-        7 => said(AgentNews::Spent { usage, usd: Some(0.01) }),
+        7 => said(AgentNews::Spent { usage, usd: Some(0.01), metered: false }),
         8 => ended(Err("gone".to_owned())),
         9 => ended(Ok(turn(AgentEnd::NoSession))),
         10 => ended(Ok(turn(AgentEnd::ContextOverflow))),

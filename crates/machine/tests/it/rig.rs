@@ -159,6 +159,7 @@ fn name(effect: &Effect) -> &'static str {
         Effect::Checkpoint { .. } => "checkpoint",
         Effect::AskAgent { .. } => "agent",
         Effect::TellAgent { .. } => "tell agent",
+        Effect::LetAsk { .. } => "let ask",
         Effect::Restore { .. } => "restore",
         Effect::Verify { .. } => "verify",
         Effect::SetTimer { .. } => "set_timer",

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -23,9 +23,11 @@ use sha2::{Digest, Sha256};
 use wire::agent::claude::OWN_SERVER;
 use wire::agent::{AgentCodec, Launch, Session};
 
+use super::behind::Behind;
 use super::{Turn, lock};
 use crate::inbox::Inbox;
 use crate::live::Feed;
+use crate::model::Traffic;
 use crate::process::{Cancel, Child, Containment, Exit, ProcessSpec, Streams, run, write_all};
 use crate::providers::Secret;
 use crate::sandbox::{Access, Program};
@@ -64,6 +66,8 @@ pub(super) struct Setting {
     pub(super) state: PathBuf,
     /// Where processes are noted.
     pub(super) marks: Option<PathBuf>,
+    /// Whether what passes a gateway is written down.
+    pub(super) traffic: Traffic,
 }
 
 /// Why there is no process to be asked.
@@ -83,6 +87,8 @@ pub(super) struct Process {
     /// How many bytes wait for it to read them.
     unread: Arc<AtomicUsize>,
     child: Mutex<Child>,
+    /// The gateway to its models; after the process itself, which is gone first.
+    behind: Option<Behind>,
     hearing: Mutex<Hearing>,
     /// Something was heard that somebody may wait for.
     news: Condvar,
@@ -152,6 +158,8 @@ struct Hearing {
     /// What it cost while nobody listened.
     unpaid: Vec<(Usage, Option<f64>)>,
     malformed: u64,
+    /// Its models were asked through a gateway, which counts what they cost.
+    metered: Arc<AtomicBool>,
     /// Messages that nobody knows, and bytes, of the turn.
     unknown: u64,
     said: u64,
@@ -198,6 +206,7 @@ impl Process {
             None if begun.exists() => Session::Resume(&id),
             None => Session::New(&id),
         };
+        let behind = Behind::start(turn, setting).map_err(failed)?;
         let (home_text, folder_text) = (text(&home), text(folder));
         let launch = Launch {
             program: &call.program,
@@ -206,7 +215,7 @@ impl Process {
             home: &home_text,
             version: &version(&call.program, cancel),
             seed: seed(),
-            gateway: None,
+            gateway: behind.as_ref().map(Behind::address),
         };
         let started = wire::agent::start(&launch).map_err(failed)?;
         for (file, content) in &started.files {
@@ -216,11 +225,12 @@ impl Process {
                 .and_then(|()| std::fs::write(&path, content))
                 .map_err(|error| failed(format!("cannot write {}: {error}", path.display())))?;
         }
-        let spec = spec(turn, setting, &started, folder, &home);
+        let spec = spec(turn, setting, &started, folder, &home, behind.as_ref());
         let mut child = Child::spawn(spec).map_err(|error| failed(error.to_string()))?;
         let Some((stdin, stdout)) = child.take_pipes() else {
             return Err(failed("it has no pipes".to_owned()));
         };
+        let metered = behind.as_ref().map(Behind::used).unwrap_or_default();
         let (out, unwritten) = channel();
         let asks_all = call.program.protocol == AgentProtocol::Claude;
         let process = Arc::new(Process {
@@ -229,6 +239,7 @@ impl Process {
             link: Mutex::new(Link { codec: started.codec, out: Some(out) }),
             unread: Arc::default(),
             child: Mutex::new(child),
+            behind,
             hearing: Mutex::new(Hearing {
                 ready: false,
                 session: call.session.clone(),
@@ -240,6 +251,7 @@ impl Process {
                 heard: Instant::now(),
                 unpaid: Vec::new(),
                 malformed: 0,
+                metered,
                 unknown: 0,
                 said: 0,
                 asked: asks_all.then(BTreeSet::new),
@@ -320,8 +332,9 @@ impl Process {
                 taken: false,
                 words: String::new(),
             };
+            let metered = hearing.metered.load(Ordering::Relaxed);
             for (usage, usd) in hearing.unpaid.drain(..) {
-                listener.tell(AgentNews::Spent { usage, usd });
+                listener.tell(AgentNews::Spent { usage, usd, metered });
             }
             hearing.listener = Some(listener);
             hearing.ended = None;
@@ -329,12 +342,18 @@ impl Process {
             hearing.heard = Instant::now();
             (hearing.unknown, hearing.said) = (0, 0);
         }
+        if let Some(behind) = &self.behind {
+            behind.open(turn, inbox);
+        }
         let order = AgentOrder::Prompt { text: turn.call.prompt.clone() };
         let asked = self.write(|codec| codec.order(order));
         let ended = match asked {
             Ok(()) => self.await_end(cancel),
             Err(reason) => Err(self.report(&reason)),
         };
+        if let Some(behind) = &self.behind {
+            behind.close();
+        }
         lock(&self.hearing).listener = None;
         ended
     }
@@ -385,6 +404,13 @@ impl Process {
         }
         // One that cannot be told any more is found to be gone by its reader.
         let _ = self.write(|codec| codec.order(order));
+    }
+
+    /// Says whether a request to a model may be sent.
+    pub(super) fn let_ask(&self, request: u64, may: Result<(), String>) {
+        if let Some(behind) = &self.behind {
+            behind.answer(request, may);
+        }
     }
 
     /// The folder that it works in is gone, and so is it.
@@ -601,7 +627,10 @@ impl Hearing {
                 refused.push(AgentOrder::MayStop { key, missing: None });
             }
             AgentEvent::Spent { usage, usd } => match &self.listener {
-                Some(listener) => listener.tell(AgentNews::Spent { usage, usd }),
+                Some(listener) => {
+                    let metered = self.metered.load(Ordering::Relaxed);
+                    listener.tell(AgentNews::Spent { usage, usd, metered });
+                }
                 None => self.unpaid.push((usage, usd)),
             },
             AgentEvent::TurnEnded(turn) => {
@@ -732,18 +761,26 @@ fn spec(
     started: &wire::agent::Started,
     folder: &Path,
     home: &Path,
+    behind: Option<&Behind>,
 ) -> ProcessSpec {
     let program = &turn.call.program;
     let variable = |name: &String| Some((name.clone(), std::env::var(name).ok()?));
     let mut spec = ProcessSpec::new(started.argv.iter().cloned());
     spec.cwd = Some(folder.to_owned());
     spec.env = program.pass.iter().filter_map(variable).collect();
-    spec.env.extend(started.env.iter().cloned());
-    let keys = program.keys.iter().filter_map(variable);
-    spec.secrets = keys.map(|(name, value)| (name, Secret::new(&value))).collect();
+    let secret = |(name, value): (String, String)| (name, Secret::new(&value));
+    if behind.is_some() {
+        // What stands for its key there is worth nothing anywhere else; its name makes it look like one.
+        spec.secrets = started.env.iter().cloned().map(secret).collect();
+        let others = program.keys.iter().filter(|key| !Behind::holds(key));
+        spec.secrets.extend(others.filter_map(variable).map(secret));
+    } else {
+        spec.env.extend(started.env.iter().cloned());
+        spec.secrets = program.keys.iter().filter_map(variable).map(secret).collect();
+    }
     spec.mark = turn.task.as_str().to_owned();
     spec.mark_dir.clone_from(&setting.marks);
-    let needs = program.needs(&turn.sandbox);
+    let needs = program.needs(&turn.sandbox, behind.is_some());
     let files = super::files::of(&started.argv, folder);
     let box_of = Program {
         task: &turn.sandbox,
@@ -755,6 +792,7 @@ fn spec(
         name: turn.task.as_str(),
         gate: None,
         own: Some(home),
+        gateway: behind.and_then(Behind::in_box),
         files: &files,
     };
     spec.containment = box_of.containment(&Containment::Auto);

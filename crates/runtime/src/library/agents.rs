@@ -145,6 +145,9 @@ fn program(library: &Library, config: &Value) -> Result<AgentProgram, LibraryErr
         let idle = Span::deserialize(idle).map_err(|error| wrong(format!("idle: {error}")))?;
         program.idle = Some(idle);
     }
+    if let Some(gateway) = config["gateway"].as_bool() {
+        program.gateway = Some(gateway);
+    }
     let mut mark = [0u8; 8];
     getrandom::fill(&mut mark)
         .map_err(|error| wrong(format!("no chance is to be had: {error}")))?;

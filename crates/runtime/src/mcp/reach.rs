@@ -156,6 +156,7 @@ fn spawn(
         name: place.task,
         gate: None,
         own: None,
+        gateway: None,
         files: &[],
     };
     let spec = ProcessSpec {

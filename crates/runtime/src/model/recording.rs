@@ -43,7 +43,7 @@ impl Recorder {
     }
 
     /// Writes an exchange. What was stopped from here, or never sent, is none.
-    pub(super) fn write(
+    pub(crate) fn write(
         &self,
         question: Question,
         tape: Tape,
@@ -79,17 +79,17 @@ pub(super) fn number(name: &str) -> Option<u64> {
 
 /// What comes back, as it comes.
 #[derive(Debug)]
-pub(super) struct Tape {
+pub(crate) struct Tape {
     started: Instant,
     chunks: Vec<Chunk>,
 }
 
 impl Tape {
-    pub(super) fn start() -> Tape {
+    pub(crate) fn start() -> Tape {
         Tape { started: Instant::now(), chunks: Vec::new() }
     }
 
-    pub(super) fn hear(&mut self, bytes: &[u8]) {
+    pub(crate) fn hear(&mut self, bytes: &[u8]) {
         let chunk = Chunk { at: self.at(), data: Data::of(bytes) };
         self.chunks.push(chunk);
     }

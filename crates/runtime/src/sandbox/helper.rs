@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::filter::{self, Sockets};
 use super::{probe, way};
-use crate::egress;
+use crate::{egress, gateway};
 
 /// The first argument of a start as helper. No command has this name.
 pub(super) const WORD: &str = "--as-sandbox-helper";
@@ -34,7 +34,7 @@ pub(crate) const READY: u8 = 0x06;
 pub(crate) const GO: &[u8] = b"\n";
 
 /// Orders of another version of the program are not understood.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The exit code of a helper that could not do its work.
 pub(super) const FAILED: i32 = 125;
@@ -56,6 +56,8 @@ pub(super) struct Orders {
     pub(super) limits: Limits,
     /// The descriptor of the folder with the egress proxy's socket, if there is a way out.
     pub(super) bridge: Option<i32>,
+    /// The descriptor of the folder with the gateway's socket, and the port that leads there, if there is one.
+    pub(super) gateway: Option<(i32, u16)>,
     /// Whether the runtime is asked before the command begins.
     pub(super) ask: bool,
     /// Whether the walls are tried instead of running a command.
@@ -72,6 +74,7 @@ impl Orders {
             refuse_tcp: true,
             limits,
             bridge: None,
+            gateway: None,
             ask: true,
             probe: None,
         }
@@ -86,7 +89,7 @@ pub fn enter() {
     let mut arguments = std::env::args_os().skip(1);
     let first = arguments.next().unwrap_or_default();
     if let Some(word) = way::WORDS.iter().find(|word| first == **word) {
-        std::process::exit(way::continue_as(word));
+        std::process::exit(way::continue_as(word, &arguments.next().unwrap_or_default()));
     }
     if first != WORD {
         return;
@@ -116,7 +119,11 @@ fn work(mut arguments: Vec<OsString>) -> Result<i32, String> {
     limit(&orders.limits)?;
     drop_rights()?;
     // Before the walls: the command must not reach what carries its bytes.
-    let port = orders.bridge.map(way::begin).transpose()?;
+    if let Some((folder, port)) = orders.gateway {
+        way::begin(folder, port, gateway::SOCKET)?;
+    }
+    let begin = |folder| way::begin(folder, 0, egress::SOCKET);
+    let port = orders.bridge.map(begin).transpose()?;
     wall(&orders)?;
     filter::apply(orders.sockets)?;
     if orders.ask {

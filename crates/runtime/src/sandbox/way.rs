@@ -3,6 +3,7 @@
 //! The proxy's socket is not in the sandbox's view. Its folder comes in as a descriptor, which only the bridge gets: the
 //! command sees a port of its own loopback and nothing else.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -65,19 +66,20 @@ impl Drop for Way {
     }
 }
 
-/// Inside: starts the bridge to the proxy whose folder is open as `descriptor`; gives the port that the command uses.
+/// Inside: starts a bridge to the socket of this name in the folder that is open as `descriptor`, from this port of the
+/// loopback or, if it is 0, from any; gives the port that the command uses.
 ///
 /// The bridge is nobody's child: a command that waits for all of its children would otherwise wait for ever.
-pub(super) fn begin(descriptor: i32) -> Result<u16, String> {
+pub(super) fn begin(descriptor: i32, port: u16, socket: &str) -> Result<u16, String> {
     let failed =
         |error: std::io::Error| format!("the way to the network cannot be opened: {error}");
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+    let listener = TcpListener::bind(("127.0.0.1", port)).map_err(failed)?;
     let port = listener.local_addr().map_err(failed)?.port();
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = openat(CWD, format!("/proc/self/fd/{descriptor}"), flags, Mode::empty());
     let folder = folder.map_err(|error| failed(error.into()))?;
-    let started =
-        start(WORDS[0], OwnedFd::from(listener), folder).and_then(|mut child| child.wait());
+    let started = start([WORDS[0].as_ref(), socket.as_ref()], OwnedFd::from(listener), folder)
+        .and_then(|mut child| child.wait());
     if started.map_err(failed)?.success() {
         Ok(port)
     } else {
@@ -86,9 +88,13 @@ pub(super) fn begin(descriptor: i32) -> Result<u16, String> {
 }
 
 /// Starts this program again with two descriptors and nothing else, out of reach of what is typed at the terminal.
-fn start(word: &str, listener: OwnedFd, folder: OwnedFd) -> std::io::Result<std::process::Child> {
+fn start(
+    words: [&OsStr; 2],
+    listener: OwnedFd,
+    folder: OwnedFd,
+) -> std::io::Result<std::process::Child> {
     Command::new("/proc/self/exe")
-        .arg(word)
+        .args(words)
         .env_clear()
         .current_dir("/")
         .process_group(0)
@@ -99,15 +105,14 @@ fn start(word: &str, listener: OwnedFd, folder: OwnedFd) -> std::io::Result<std:
 }
 
 /// The two further starts of this program. The exit code.
-pub(super) fn continue_as(word: &str) -> i32 {
+pub(super) fn continue_as(word: &str, name: &OsStr) -> i32 {
     let listener = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3);
     let folder = rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), 3);
     let (Ok(listener), Ok(folder)) = (listener, folder) else { return 1 };
     if word == WORDS[0] {
-        return i32::from(start(WORDS[1], listener, folder).is_err());
+        return i32::from(start([WORDS[1].as_ref(), name], listener, folder).is_err());
     }
-    let socket =
-        Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(egress::SOCKET);
+    let socket = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
     let _ = egress::bridge(&socket, TcpListener::from(listener));
     1
 }

@@ -4,6 +4,7 @@
 
 mod egress;
 mod gate;
+mod gateway;
 mod mcp;
 mod model;
 mod supervised;

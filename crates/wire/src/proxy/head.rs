@@ -127,6 +127,11 @@ impl Request {
         Ok(Request { wish, host, port, body, keeps, expects, chunks: newer, fields })
     }
 
+    /// The fields that concern neither the connection nor the framing, as they came.
+    pub fn fields(&self) -> &[(String, Vec<u8>)] {
+        &self.fields
+    }
+
     /// The head for the server behind. It is told to close, since each request has a connection of its own.
     pub fn onward(&self) -> Vec<u8> {
         let (method, path) = match &self.wish {

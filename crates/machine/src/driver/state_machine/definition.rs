@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::guard::{self, Guard, Scope};
-use crate::driver::workflow::call::{CALL_KEYS, Call};
-use crate::file::shape::workflow::machine as shape;
+use crate::driver::workflow::call::Call;
 use crate::file::check::{Cursor, NAME_RULE, Problems, is_name, suggest};
+use crate::file::shape::workflow::machine as shape;
 
 const DEFAULT_MAX: u64 = 1000;
 /// How deep machines may be nested.
@@ -114,13 +114,21 @@ pub(crate) fn read_machine(
         return None;
     }
     if named.is_empty() {
-        problems.push_key(&all, "a machine needs at least one state", None);
+        problems.push_key(
+            &all,
+            "a machine needs at least one state",
+            Some("add [machine.states.NAME]".to_owned()),
+        );
         return None;
     }
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for (index, (name, state)) in named.iter().enumerate() {
         if places.insert(name, index).is_some() && !name.is_empty() {
-            problems.push_key(state, format!("there are two states named {name:?}"), None);
+            problems.push_key(
+                state,
+                format!("there are two states named {name:?}"),
+                Some("give each a name of its own".to_owned()),
+            );
         }
     }
     let initial = match at.get("initial") {
@@ -193,7 +201,7 @@ impl Reader<'_, '_> {
                 format!(
                     "the terminal state {name:?} cannot be left: it has no transitions or on_exit"
                 ),
-                None,
+                Some("remove them, or terminal".to_owned()),
             );
         }
         if !ends && ways.is_empty() {
@@ -211,7 +219,7 @@ impl Reader<'_, '_> {
             problems.push(
                 never,
                 "this transition is never taken: the one before it has no condition",
-                None,
+                Some("put it first, or give the other a condition".to_owned()),
             );
         }
         Some(State { name: name.clone(), on_entry, work, on_exit, transitions })
@@ -230,11 +238,11 @@ impl Reader<'_, '_> {
             problems.push_key(
                 second,
                 format!("state {name:?} may have one of action, parallel and machine"),
-                None,
+                Some("make two states of it".to_owned()),
             );
         }
         if let Some(join) = join.as_ref().filter(|_| at.get("parallel").is_none()) {
-            problems.push_key(join, "join goes with parallel", None);
+            problems.push_key(join, "join goes with parallel", Some("leave it out".to_owned()));
         }
         if terminal {
             if let Some(first) = kinds.first() {
@@ -271,7 +279,7 @@ impl Reader<'_, '_> {
                 problems.push_key(
                     &inner,
                     format!("machines may be nested at most {MAX_NESTED} deep"),
-                    None,
+                    Some("take some of the levels out".to_owned()),
                 );
                 return None;
             }
@@ -343,7 +351,11 @@ fn parallel_work(
 ) -> Option<Work> {
     let items = at.items(problems);
     if items.is_empty() && at.value.is_array() {
-        problems.push_key(at, "parallel needs at least one branch", None);
+        problems.push_key(
+            at,
+            "parallel needs at least one branch",
+            Some("add { name = \"…\", tool = \"…\" }".to_owned()),
+        );
     }
     let mut names = BTreeSet::new();
     let mut branches = Vec::new();
@@ -354,7 +366,11 @@ fn parallel_work(
         let name =
             item.need(problems, "name").and_then(|name| name.name(problems)).unwrap_or_default();
         if !names.insert(name) {
-            problems.push_key(item, format!("there are two branches named {name:?}"), None);
+            problems.push_key(
+                item,
+                format!("there are two branches named {name:?}"),
+                Some("give each a name of its own".to_owned()),
+            );
         }
         branches.extend(Call::read(item, format!("{label}/{name}"), problems));
     }
@@ -385,13 +401,13 @@ impl Machine {
                 problems.push_key(
                     entry,
                     format!("state {name:?} cannot be reached from {start:?}"),
-                    None,
+                    Some("remove it, or add a transition to it".to_owned()),
                 );
             } else if !saved[index] {
                 problems.push_key(
                     entry,
                     format!("no way leads from state {name:?} to a terminal state"),
-                    None,
+                    Some("add a transition, or terminal = true".to_owned()),
                 );
             }
         }

@@ -3,8 +3,8 @@
 //! A guard is a word (`"ok"`, `"error"`, `"always"`) or a table of predicates that must all hold. What a
 //! guard does not know is refused when it is read, so that no condition is ever silently true or false.
 
-use crate::file::shape::workflow::machine as shape;
 use crate::file::check::{Cursor, Problems, suggest};
+use crate::file::shape::workflow::machine as shape;
 use crate::tool::{Status, ToolResult};
 
 const KEYS: [&str; 10] =
@@ -168,7 +168,11 @@ fn read_count(at: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Problems) -> Op
             Some(Guard::Not(Box::new(Guard::CountBelow { edge, limit: limit.whole(problems)? })))
         }
         _ => {
-            problems.push(at, "count needs either less_than or at_least", None);
+            problems.push(
+                at,
+                "count needs either less_than or at_least",
+                Some("write { less_than = 3 }".to_owned()),
+            );
             None
         }
     }

@@ -11,9 +11,6 @@ use crate::server;
 use crate::time::Span;
 use crate::tool::{self, Status, ToolResult};
 
-/// The keys of a call.
-pub(crate) const CALL_KEYS: [&str; 3] = ["tool", "parameters", "timeout"];
-
 /// How much of an output is shown when a call fails.
 const SHOWN_LINES: usize = 12;
 const SHOWN_CHARS: usize = 1500;
@@ -89,10 +86,14 @@ impl Call {
                 (Some((key, entry)), _)
                     if spec.parameters.iter().any(|known| known.name == key) =>
                 {
-                    problems.push(&entry, message, None);
+                    let hint = Some("`drivetrain tools` says what it takes".to_owned());
+                    problems.push(&entry, message, hint);
                 }
                 (Some((key, entry)), _) => problems.push_key(&entry, message, suggest(key, keys)),
-                (None, Some(at)) => problems.push_key(at, message, None),
+                (None, Some(at)) => {
+                    let hint = Some("`drivetrain tools` says what it takes".to_owned());
+                    problems.push_key(at, message, hint);
+                }
                 (None, None) => {
                     let example = spec.parameters.iter().find(|parameter| parameter.required);
                     let hint = example

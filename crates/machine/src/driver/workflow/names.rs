@@ -281,7 +281,8 @@ pub(super) fn formula(
         Ok(expression) => expression,
         Err(error) => {
             let bytes = (error.start, error.end);
-            problems.push_within(at, bytes, format!("not an expression: {error}"), None);
+            let hint = "write something such as steps.NAME.ok, or inputs.NAME == 'x'".to_owned();
+            problems.push_within(at, bytes, format!("not an expression: {error}"), Some(hint));
             return None;
         }
     };

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use super::definition::*;
 use super::names::{self, Mentions, Names};
-use crate::file::shape::workflow as shape;
 use crate::file::check::{Cursor, Problems, is_name, suggest};
+use crate::file::shape::workflow as shape;
 
 const DEFAULT_RETRIES: u64 = 3;
 const DEFAULT_GOTOS: u64 = 10;
@@ -91,14 +91,16 @@ pub(crate) fn inputs(at: &Cursor<'_>, problems: &mut Problems) -> Vec<Input> {
         if let Some(choices) = entry.get("choices") {
             for choice in choices.items(problems) {
                 if let Some(why) = input.refuses(choice.value) {
-                    problems.push(&choice, why, None);
+                    let hint = "change the choice, or the type".to_owned();
+                    problems.push(&choice, why, Some(hint));
                 }
             }
             input.choices = choices.value.as_array().cloned().unwrap_or_default();
         }
         if let Some(default) = entry.get("default") {
             if let Some(why) = input.refuses(default.value) {
-                problems.push(&default, why, None);
+                let hint = "change the default, the type or the choices".to_owned();
+                problems.push(&default, why, Some(hint));
             }
             input.default = Some(default.value.clone());
         }
@@ -120,7 +122,7 @@ pub(super) fn flow(at: &Cursor<'_>, settings: &Settings, problems: &mut Problems
     }
     if settings.depth > MAX_DEPTH {
         let message = format!("workflows may be nested at most {MAX_DEPTH} deep");
-        problems.push_key(at, message, None);
+        problems.push_key(at, message, Some("take some of the levels out".to_owned()));
         return None;
     }
     let name = at.get("name").and_then(|name| name.name(problems)).unwrap_or_default().to_owned();
@@ -140,7 +142,11 @@ pub(super) fn flow(at: &Cursor<'_>, settings: &Settings, problems: &mut Problems
     let mut reader = Reader { settings: &settings, mentions: Mentions::default(), problems };
     let list = match (at.get("steps"), at.get("states")) {
         (Some(_), Some(states)) => {
-            reader.problems.push_key(&states, "a workflow has either steps or states", None);
+            reader.problems.push_key(
+                &states,
+                "a workflow has either steps or states",
+                Some("remove one of the two".to_owned()),
+            );
             return None;
         }
         (Some(list), None) | (None, Some(list)) => list,
@@ -276,7 +282,7 @@ impl Reader<'_, '_> {
     fn inner_row(&mut self, at: &Cursor<'_>, names: &Names<'_>, depth: usize) -> Row {
         if depth > MAX_DEPTH {
             let message = format!("steps may be nested at most {MAX_DEPTH} deep");
-            self.problems.push_key(at, message, None);
+            self.problems.push_key(at, message, Some("take some of the levels out".to_owned()));
             return Row::default();
         }
         let items = at.items(self.problems);
@@ -297,7 +303,11 @@ impl Reader<'_, '_> {
         depth: usize,
     ) -> Row {
         if items.is_empty() && at.value.is_array() {
-            self.problems.push(at, "a workflow needs at least one step", None);
+            self.problems.push(
+                at,
+                "a workflow needs at least one step",
+                Some("add [[workflow.steps]] with name and tool or prompt".to_owned()),
+            );
         }
         let places = self.places(items, "steps");
         let mut steps = Vec::new();
@@ -324,7 +334,11 @@ impl Reader<'_, '_> {
             let Some(name) = item.get("name") else { continue };
             let Some(text) = name.value.as_str() else { continue };
             if places.insert(text, index).is_some() {
-                self.problems.push(&name, format!("there are two {what} named {text:?}"), None);
+                self.problems.push(
+                    &name,
+                    format!("there are two {what} named {text:?}"),
+                    Some("give each a name of its own".to_owned()),
+                );
             }
         }
         places
@@ -351,7 +365,11 @@ impl Reader<'_, '_> {
         if let Some(entry) = at.get("backoff")
             && !matches!(on_error, OnError::Retry { .. })
         {
-            self.problems.push_key(&entry, "backoff needs on_error = \"retry\"", None);
+            self.problems.push_key(
+                &entry,
+                "backoff needs on_error = \"retry\"",
+                Some("add on_error = \"retry\", or leave it out".to_owned()),
+            );
         }
         let on_timeout = self.on_timeout(at, places, stands);
         let then = at.get("then").and_then(|then| {
@@ -365,7 +383,8 @@ impl Reader<'_, '_> {
                 Some(index) => Some(Target::Step(*index)),
                 None if name == "end" => Some(Target::End),
                 None => {
-                    let hint = suggest(name, places.keys().copied().chain(["end"]));
+                    let known = || places.keys().copied().chain(["end"]);
+                    let hint = suggest(name, known()).or_else(|| listed(known()));
                     self.problems.push(&then, format!("there is no step {name:?}"), hint);
                     None
                 }
@@ -373,7 +392,11 @@ impl Reader<'_, '_> {
         });
         let max_visits = at.get("max_visits").and_then(|most| {
             if at.get("then").is_none() {
-                self.problems.push_key(&most, "max_visits needs then", None);
+                self.problems.push_key(
+                    &most,
+                    "max_visits needs then",
+                    Some("add then = \"STEP\", or leave it out".to_owned()),
+                );
             }
             most.whole(self.problems)
         });
@@ -405,7 +428,7 @@ impl Reader<'_, '_> {
             let given = most.whole(self.problems)?;
             if given > MAX_RETRIES {
                 let message = format!("max_retries is at most {MAX_RETRIES}, got {given}");
-                self.problems.push(&most, message, None);
+                self.problems.push(&most, message, Some("write a smaller number".to_owned()));
             }
             Some((most, given))
         });
@@ -413,13 +436,21 @@ impl Reader<'_, '_> {
         let escape = at.get("on_exhausted").and_then(|after| {
             if asked != Some(Answer::Retry) {
                 let message = "on_exhausted needs on_error = \"retry\"";
-                self.problems.push_key(&after, message, None);
+                self.problems.push_key(
+                    &after,
+                    message,
+                    Some("add on_error = \"retry\", or leave it out".to_owned()),
+                );
             }
             match self.answer(&after, places, stands)? {
                 Answer::Escape(escape) => Some(escape),
                 Answer::Retry => {
                     let message = "on_exhausted must be fail, skip or a goto";
-                    self.problems.push(&after, message, None);
+                    self.problems.push(
+                        &after,
+                        message,
+                        Some("what follows the last retry cannot be another one".to_owned()),
+                    );
                     None
                 }
             }
@@ -432,7 +463,11 @@ impl Reader<'_, '_> {
                 asked = Some(Answer::Retry);
             } else {
                 let message = "max_retries needs on_error = \"retry\" or a goto";
-                self.problems.push_key(most, message, None);
+                self.problems.push_key(
+                    most,
+                    message,
+                    Some("say what is repeated, or leave it out".to_owned()),
+                );
             }
         }
         let given = retries.map(|(_, given)| given);
@@ -484,14 +519,19 @@ impl Reader<'_, '_> {
             };
             let name = target.text(self.problems)?;
             let Some(index) = places.get(name) else {
-                let hint = suggest(name, places.keys().copied());
+                let hint = suggest(name, places.keys().copied())
+                    .or_else(|| listed(places.keys().copied()));
                 self.problems.push(&target, format!("there is no step {name:?}"), hint);
                 return None;
             };
             return Some(Answer::Escape(Escape::Goto(*index)));
         }
         if let Some(target) = target {
-            self.problems.push_key(&target, format!("{action} has no target"), None);
+            self.problems.push_key(
+                &target,
+                format!("{action} has no target"),
+                Some("only a goto has one".to_owned()),
+            );
         }
         Some(match action {
             "retry" => Answer::Retry,
@@ -509,7 +549,11 @@ impl Reader<'_, '_> {
     ) -> Option<Option<Escape>> {
         let entry = at.get("on_timeout")?;
         if at.get("timeout").is_none() {
-            self.problems.push_key(&entry, "on_timeout needs timeout", None);
+            self.problems.push_key(
+                &entry,
+                "on_timeout needs timeout",
+                Some("add timeout = \"1h\", or leave it out".to_owned()),
+            );
         }
         if entry.value == "deny" {
             if at.get("approve").is_none() {
@@ -521,7 +565,11 @@ impl Reader<'_, '_> {
         match self.answer(&entry, places, stands)? {
             Answer::Escape(escape) => Some(Some(escape)),
             Answer::Retry => {
-                self.problems.push(&entry, "on_timeout must be deny, fail, skip or a goto", None);
+                self.problems.push(
+                    &entry,
+                    "on_timeout must be deny, fail, skip or a goto",
+                    Some("what follows cannot be another try".to_owned()),
+                );
                 None
             }
         }
@@ -570,6 +618,12 @@ fn find_repairs(row: &mut Row, sources: &[Option<String>], items: &[Cursor<'_>])
         step.checks_again = Some(check);
         step.max_gotos = given.unwrap_or(DEFAULT_RETRIES);
     }
+}
+
+/// The names that there are, for somebody who wrote another.
+fn listed<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
+    let names: Vec<&str> = names.take(12).collect();
+    (!names.is_empty()).then(|| format!("there are {}", names.join(", ")))
 }
 
 /// Whether a text has something to fill in.

@@ -3,27 +3,7 @@
 use serde_json::Value;
 
 use crate::file::check::{Cursor, Problems, short, suggest};
-
-const KEYS: [&str; 17] = [
-    "type",
-    "properties",
-    "required",
-    "items",
-    "enum",
-    "const",
-    "minimum",
-    "maximum",
-    "minLength",
-    "maxLength",
-    "minItems",
-    "maxItems",
-    "additionalProperties",
-    "title",
-    "description",
-    "default",
-    "$schema",
-];
-const TYPES: [&str; 7] = ["object", "array", "string", "integer", "number", "boolean", "null"];
+use crate::file::shape::workflow::step::{ANSWER_SCHEMA, ANSWER_TYPES};
 
 /// A schema that was checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,9 +37,10 @@ fn check(at: &Cursor<'_>, problems: &mut Problems) {
                 let words =
                     entry.value.as_array().map_or(vec![entry.clone()], |_| entry.items(problems));
                 for word in words {
-                    word.choice(problems, &TYPES);
+                    word.choice(problems, &ANSWER_TYPES);
                 }
             }
+            "properties" if !entry.value.is_object() => entry.wrong(problems, "a table"),
             "properties" => entry.entries().for_each(|(_, inner)| check(&inner, problems)),
             "items" => check(&entry, problems),
             "required" => drop(entry.texts(problems)),
@@ -67,10 +48,11 @@ fn check(at: &Cursor<'_>, problems: &mut Problems) {
             "minLength" | "maxLength" | "minItems" | "maxItems" => drop(entry.whole(problems)),
             "additionalProperties" => drop(entry.flag(problems)),
             "minimum" | "maximum" if !entry.value.is_number() => entry.wrong(problems, "a number"),
-            key if KEYS.contains(&key) => {}
+            key if ANSWER_SCHEMA.names().any(|known| known == key) => {}
             key => {
-                let hint = suggest(key, KEYS.into_iter())
-                    .or_else(|| Some(format!("expected {}", KEYS.join(", "))));
+                let known: Vec<&str> = ANSWER_SCHEMA.names().collect();
+                let hint = suggest(key, known.iter().copied())
+                    .or_else(|| Some(format!("expected {}", known.join(", "))));
                 problems.push_key(&entry, format!("a schema cannot say {key:?} here"), hint);
             }
         }

@@ -62,7 +62,9 @@ pub(super) fn read<'t>(
     read.map(Some).map_err(|mut errors| {
         // What other readers guess at is an error here, so it is said how to write it.
         if let Some(first) = errors.first_mut() {
-            first.hint.get_or_insert_with(|| "a value with \": \" or a bracket in it needs quotes".to_owned());
+            first.hint.get_or_insert_with(|| {
+                "a value with \": \" or a bracket in it needs quotes".to_owned()
+            });
         }
         errors
     })

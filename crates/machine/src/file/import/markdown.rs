@@ -10,7 +10,8 @@ pub(super) fn import(text: &str, file: &str, kind: Kind) -> Result<Imported, Vec
     let page = front::split(text, file)?;
     let source = front::read(&page, file)?;
     let mut remarks = Remarks::default();
-    let (mut name, mut description, mut version) = (own_name(file).to_owned(), String::new(), String::new());
+    let (mut name, mut description, mut version) =
+        (own_name(file).to_owned(), String::new(), String::new());
     let mut arguments = String::new();
     if let Some(source) = &source {
         for (key, at) in Cursor::top(&source.value).entries() {
@@ -49,9 +50,8 @@ pub(super) fn import(text: &str, file: &str, kind: Kind) -> Result<Imported, Vec
 
 /// An error in what was made is shown at the top of what it was made from.
 pub(super) fn relocated(errors: Vec<SourceError>, text: &str, file: &str) -> Vec<SourceError> {
-    let at_top = |error: SourceError| {
-        super::source::error_at(file, text, 0..0, error.message, error.hint)
-    };
+    let at_top =
+        |error: SourceError| super::source::error_at(file, text, 0..0, error.message, error.hint);
     errors.into_iter().map(at_top).collect()
 }
 
@@ -94,7 +94,11 @@ impl Body {
         while let Some(at) = rest.find(['$', '{']) {
             self.text.push_str(&rest[..at]);
             rest = &rest[at..];
-            rest = if rest.starts_with('{') { self.brace(rest) } else { self.dollar(rest, number, remarks) };
+            rest = if rest.starts_with('{') {
+                self.brace(rest)
+            } else {
+                self.dollar(rest, number, remarks)
+            };
         }
         self.text.push_str(rest);
     }
@@ -127,7 +131,8 @@ impl Body {
         let digits = after.chars().take_while(char::is_ascii_digit).count();
         let index = after[..digits].parse::<usize>().ok().filter(|index| (1..=20).contains(index));
         // `$100` and `$1.5` are amounts far more often than arguments.
-        let is_amount = after[digits..].starts_with(['.', ',']) && after[digits + 1..].starts_with(|c: char| c.is_ascii_digit());
+        let is_amount = after[digits..].starts_with(['.', ','])
+            && after[digits + 1..].starts_with(|c: char| c.is_ascii_digit());
         match index {
             Some(index) if digits <= 2 && !is_amount => self.numbered(index, &after[digits..]),
             _ => {
@@ -173,7 +178,9 @@ fn indexed(text: &str) -> Option<(usize, &str)> {
 /// Whether a word begins with `@` and looks like a path.
 fn names_a_file(line: &str) -> bool {
     line.split_whitespace().any(|word| {
-        let path = word.trim_start_matches(['(', '`', '"', '\'']).strip_prefix('@').unwrap_or_default();
-        path.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '.' | '/' | '~')) && path.contains(['/', '.'])
+        let path =
+            word.trim_start_matches(['(', '`', '"', '\'']).strip_prefix('@').unwrap_or_default();
+        path.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '.' | '/' | '~'))
+            && path.contains(['/', '.'])
     })
 }

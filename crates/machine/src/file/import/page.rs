@@ -23,15 +23,32 @@ pub(super) fn import(text: &str, file: &str) -> Result<Imported, Vec<SourceError
     }
     let name = slug(own_name(file), "work-on-issue");
     let inputs = [
-        Input { name: "issue".to_owned(), kind: "table", description: "identifier, title, description and whatever else the prompt names".to_owned(), ..Input::default() },
-        Input { name: "attempt".to_owned(), kind: "integer", description: "how often it was tried before".to_owned(), default: Some(0.into()), ..Input::default() },
+        Input {
+            name: "issue".to_owned(),
+            kind: "table",
+            description: "identifier, title, description and whatever else the prompt names"
+                .to_owned(),
+            ..Input::default()
+        },
+        Input {
+            name: "attempt".to_owned(),
+            kind: "integer",
+            description: "how often it was tried before".to_owned(),
+            default: Some(0.into()),
+            ..Input::default()
+        },
     ];
     let body = liquid(page.body.trim());
     let (said, used) = with_inputs(&body, &inputs, page.body_line, "page", &mut remarks);
-    let inputs: Vec<Input> = inputs.into_iter().filter(|input| used.contains(&input.name)).collect();
+    let inputs: Vec<Input> =
+        inputs.into_iter().filter(|input| used.contains(&input.name)).collect();
     let mut files = vec![write::prompt(&name, "", "", &said, &inputs)];
-    prompt::parse(&files[0].text, &files[0].path).map_err(|errors| relocated(errors, text, file))?;
-    files.push(NewFile { path: format!("workflows/{name}.toml"), text: made.workflow(&name, &inputs) });
+    prompt::parse(&files[0].text, &files[0].path)
+        .map_err(|errors| relocated(errors, text, file))?;
+    files.push(NewFile {
+        path: format!("workflows/{name}.toml"),
+        text: made.workflow(&name, &inputs),
+    });
     Ok(Imported { kind: Kind::Page, name, files, remarks: remarks.0 })
 }
 
@@ -88,10 +105,18 @@ impl Made {
         for (key, given) in at.entries() {
             let command = given.value.as_str().map(str::trim).filter(|command| !command.is_empty());
             match (key, command) {
-                ("after_create", Some(command)) => self.before.insert(0, ("after-create", command.to_owned())),
-                ("before_run", Some(command)) => self.before.push(("before-run", command.to_owned())),
+                ("after_create", Some(command)) => {
+                    self.before.insert(0, ("after-create", command.to_owned()))
+                }
+                ("before_run", Some(command)) => {
+                    self.before.push(("before-run", command.to_owned()))
+                }
                 ("after_run", Some(command)) => self.after.push(("after-run", command.to_owned())),
-                _ => remarks.at(source, &given, format!("hooks: {key}: has no place here and is left out")),
+                _ => remarks.at(
+                    source,
+                    &given,
+                    format!("hooks: {key}: has no place here and is left out"),
+                ),
             }
         }
     }
@@ -119,5 +144,7 @@ impl Made {
 /// A shell step. Strings of parameters are templates, so braces of the command are written as text.
 fn shell(name: &str, command: &str, more: &str) -> String {
     let command = write::value(&Value::String(super::recipe::literal(command))).unwrap_or_default();
-    format!("\n[[workflow.steps]]\nname = \"{name}\"\ntool = \"shell\"\nparameters = {{ command = {command} }}\n{more}")
+    format!(
+        "\n[[workflow.steps]]\nname = \"{name}\"\ntool = \"shell\"\nparameters = {{ command = {command} }}\n{more}"
+    )
 }

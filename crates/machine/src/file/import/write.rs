@@ -23,7 +23,9 @@ fn escaped(given: &str, keeps_lines: bool) -> String {
             '\r' => shown.push_str("\\r"),
             '\\' => shown.push_str("\\\\"),
             // Two in a row are fine, three would end the text.
-            '"' if !keeps_lines || shown.ends_with("\"\"") || shown.ends_with('"') => shown.push_str("\\\""),
+            '"' if !keeps_lines || shown.ends_with("\"\"") || shown.ends_with('"') => {
+                shown.push_str("\\\"")
+            }
             c if c.is_control() => shown.push_str(&format!("\\u{:04X}", c as u32)),
             c => shown.push(c),
         }
@@ -47,8 +49,10 @@ pub(super) fn value(given: &Value) -> Option<String> {
             format!("[{}]", items.join(", "))
         }
         Value::Object(entries) => {
-            let entries: Vec<String> =
-                entries.iter().filter_map(|(key, entry)| Some(format!("{} = {}", text(key), value(entry)?))).collect();
+            let entries: Vec<String> = entries
+                .iter()
+                .filter_map(|(key, entry)| Some(format!("{} = {}", text(key), value(entry)?)))
+                .collect();
             format!("{{ {} }}", entries.join(", "))
         }
     })
@@ -83,7 +87,13 @@ impl Input {
 }
 
 /// A prompt's file.
-pub(super) fn prompt(name: &str, description: &str, version: &str, said: &str, inputs: &[Input]) -> NewFile {
+pub(super) fn prompt(
+    name: &str,
+    description: &str,
+    version: &str,
+    said: &str,
+    inputs: &[Input],
+) -> NewFile {
     let mut lines = format!("[meta]\nname = {}\n", text(name));
     for (key, given) in [("description", description), ("version", version)] {
         if !given.is_empty() {

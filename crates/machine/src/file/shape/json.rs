@@ -41,6 +41,7 @@ fn of(kind: &Kind, defs: &mut BTreeMap<String, Value>) -> Value {
         }
         Kind::Exit => json!({"type": "integer", "minimum": i32::MIN, "maximum": i32::MAX}),
         Kind::Number => json!({"type": "number", "minimum": 0}),
+        Kind::Signed => json!({"type": "number"}),
         Kind::Flag => json!({"type": "boolean"}),
         Kind::Span => json!({"type": "string", "pattern": SPAN, "examples": ["90s", "1h30m"]}),
         Kind::Size => json!({"anyOf": [

@@ -33,7 +33,11 @@ const SECTIONS: &[Key] = &[
     may("stuck", Kind::Table(&STUCK), "How often something may repeat itself."),
     may("progress", Kind::Table(&PROGRESS), "How often the task tells how far it is."),
     may("workflow", Kind::Table(&workflow::WORKFLOW), "A workflow, as in a workflow's file."),
-    may("machine", Kind::Table(&workflow::machine::MACHINE), "A state machine, as in a workflow's file."),
+    may(
+        "machine",
+        Kind::Table(&workflow::machine::MACHINE),
+        "A state machine, as in a workflow's file.",
+    ),
 ];
 
 /// A file with `[task]`.

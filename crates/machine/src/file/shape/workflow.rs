@@ -33,49 +33,52 @@ pub(crate) static WORKFLOW: Table = Table {
         "workflow",
         "[workflow]",
         "Steps in a row, or states with transitions.",
-        &[&[
-            may("name", Kind::Name, "What it is called; as its file if it is not said."),
-            may("description", Kind::Text, "What it is for, for a person."),
-            may("version", Kind::Text, "Which version it is, for a person."),
-            may("limits", Kind::Table(&LIMITS), "How much it may do."),
-            may("budget", Kind::Table(&BUDGET), "Limits, as in a task file."),
-            may("acceptance", Kind::List(&criteria::CRITERION), "What proves that it is done, as in a task file."),
-            BODY[0], BODY[1], BODY[2], BODY[3], BODY[4], BODY[5],
-        ]],
+        &[
+            &[
+                may("name", Kind::Name, "What it is called; as its file if it is not said."),
+                may("description", Kind::Text, "What it is for, for a person."),
+                may("version", Kind::Text, "Which version it is, for a person."),
+                may("limits", Kind::Table(&LIMITS), "How much it may do."),
+                may("budget", Kind::Table(&BUDGET), "Limits, as in a task file."),
+                may(
+                    "acceptance",
+                    Kind::List(&criteria::CRITERION),
+                    "What proves that it is done, as in a task file.",
+                ),
+            ],
+            &BODY,
+        ],
     )
 };
 
-const BODY: [Key; 6] = [
+static BODY: [Key; 6] = [
     may("llm", Kind::Table(&LLM), "The model of its steps of type llm, and of choose."),
     may("inputs", Kind::Named(&Kind::Table(&INPUT)), "What it takes, as [workflow.inputs.NAME]."),
     may("outputs", Kind::Named(&EXPRESSION), "What it gives: an expression for each name."),
     may("steps", Kind::Some(&step::STEP), "Steps, one after the other."),
-    may("states", STATES, "States, and the ways between them."),
+    may("states", Kind::Either(&STATE_FORMS), "States, and the ways between them."),
     may("initial", Kind::Text, "The state that it begins in; the first if it is not said."),
 ];
 
-const STATES: Kind =
-    Kind::Either(&[Kind::Some(&step::STATE), Kind::Some(&machine::LISTED), machine::NAMED]);
+static STATE_FORMS: [Kind; 3] =
+    [Kind::Some(&step::STATE), Kind::Some(&machine::LISTED), Kind::Named(&machine::LISTED)];
 
 /// A workflow as a driver's configuration, and as the table of a step that calls it.
 pub(crate) static CONFIG: Table = Table::new(
     "workflow_config",
     "the workflow's configuration",
     "A workflow whose references have been looked up.",
-    CONFIG_KEYS,
+    &[&BODY, &CONFIG_KEYS],
 );
 
-const CONFIG_KEYS: &[&[Key]] = &[
-    &BODY,
-    &[
-        may("name", Kind::Name, "What it is called."),
-        may("max_steps", super::COUNT, "How many steps may be carried out."),
-        may("timeout", Kind::Span, "How long it may take."),
-        may("given", Kind::Fields, "What its inputs are."),
-        may("facts", Kind::Any, "What is known of the project."),
-        may("prompts", Kind::Any, "Which prompts it was made of."),
-        may("files", Kind::Any, "Which files it was made of."),
-    ],
+const CONFIG_KEYS: [Key; 7] = [
+    may("name", Kind::Name, "What it is called."),
+    may("max_steps", super::COUNT, "How many steps may be carried out."),
+    may("timeout", Kind::Span, "How long it may take."),
+    may("given", Kind::Fields, "What its inputs are."),
+    may("facts", Kind::Any, "What is known of the project."),
+    may("prompts", Kind::Any, "Which prompts it was made of."),
+    may("files", Kind::Any, "Which files it was made of."),
 ];
 
 /// The configuration of the driver `workflow` in a task file.
@@ -84,9 +87,13 @@ pub(crate) static DRIVER_CONFIG: Table = Table::new(
     "driver_config",
     "Which workflow runs.",
     &[
-        &[may("workflow", Kind::Either(&[Kind::Words, Kind::Table(&WORKFLOW)]), "Its name, or the table itself.")],
-        CONFIG_KEYS[0],
-        CONFIG_KEYS[1],
+        &[may(
+            "workflow",
+            Kind::Either(&[Kind::Words, Kind::Table(&WORKFLOW)]),
+            "Its name, or the table itself.",
+        )],
+        &BODY,
+        &CONFIG_KEYS,
     ],
 );
 
@@ -110,7 +117,11 @@ pub(crate) static LLM: Table = Table::new(
     &[&[
         may("model", MODEL, "PROVIDER/NAME; that of --model if it is not said."),
         may("temperature", Kind::Number, "How freely it chooses its words."),
-        may("system_prompt", Kind::Text, "What it is told before every prompt; @prompts/NAME takes a file."),
+        may(
+            "system_prompt",
+            Kind::Text,
+            "What it is told before every prompt; @prompts/NAME takes a file.",
+        ),
     ]],
 );
 

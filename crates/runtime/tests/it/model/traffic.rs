@@ -42,11 +42,11 @@ fn models(folder: &Path, variables: &[(&str, &str)], traffic: Traffic) -> Models
 }
 
 fn recording(folder: &Path) -> Traffic {
-    Traffic::Record(Recorder::open(&folder.join("tapes")).unwrap())
+    Traffic::Record(Arc::new(Recorder::open(&folder.join("tapes")).unwrap()))
 }
 
 fn replaying(folder: &Path) -> Traffic {
-    Traffic::Replay(Recording::load(&folder.join("tapes")).unwrap())
+    Traffic::Replay(Arc::new(Recording::load(&folder.join("tapes")).unwrap()))
 }
 
 fn ask(models: &Models, call: &ModelCall, folder: &Path) -> Result<Reply, ModelFailure> {

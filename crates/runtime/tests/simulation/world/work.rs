@@ -302,6 +302,7 @@ impl World {
             Effect::SetTimer { id, .. }
             | Effect::AnswerRequest { id, .. }
             | Effect::TellAgent { id, .. }
+            | Effect::LetAsk { id, .. }
             | Effect::Cancel { target: id } => Signal::TimerFired(id).into(),
         }
     }
@@ -365,6 +366,7 @@ fn name(effect: &Effect) -> String {
         Effect::CallModel { .. } => "call a model".to_owned(),
         Effect::AskAgent { .. } => "ask an agent".to_owned(),
         Effect::TellAgent { .. } => "tell an agent".to_owned(),
+        Effect::LetAsk { .. } => "let an agent ask".to_owned(),
         Effect::Checkpoint { .. } => "checkpoint".to_owned(),
         Effect::Restore { .. } => "restore".to_owned(),
         Effect::Verify { .. } => "verify".to_owned(),

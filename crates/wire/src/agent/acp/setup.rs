@@ -1,5 +1,7 @@
 //! How an agent of the Agent Client Protocol is started for a task, from its program as data.
 
+use serde_json::Value;
+
 use super::super::opening::Opening;
 use super::super::{Launch, Session, Started};
 use super::{AcpCodec, AcpOffers, AcpOpen};
@@ -27,6 +29,11 @@ pub fn start(launch: &Launch<'_>) -> Result<Started, String> {
                 GATEWAYS.map(|(key, _, _)| key).join(", ")
             ));
         }
+        for (name, value) in &mut env {
+            if name == OPENCODE {
+                point_opencode_at(gateway, value)?;
+            }
+        }
         for (key, address, path) in known {
             env.push(((*key).to_owned(), "none".to_owned()));
             env.push(((*address).to_owned(), format!("{gateway}{path}")));
@@ -50,6 +57,28 @@ pub fn start(launch: &Launch<'_>) -> Result<Started, String> {
     });
     let (argv, files) = (program.command_line(None), files(&program.name));
     Ok(Started { argv, env, files, codec: Box::new(codec) })
+}
+
+/// The variable with OpenCode's configuration: addresses of providers are read from there, with their versions.
+const OPENCODE: &str = "OPENCODE_CONFIG_CONTENT";
+
+fn point_opencode_at(gateway: &str, config: &mut String) -> Result<(), String> {
+    let mut value: Value = serde_json::from_str(config)
+        .map_err(|error| format!("{OPENCODE} of its file is no JSON: {error}"))?;
+    for provider in ["anthropic", "openai"] {
+        let mut at = &mut value;
+        for name in ["provider", provider, "options", "baseURL"] {
+            let Value::Object(table) = at else {
+                return Err(format!(
+                    "{OPENCODE} of its file: expected a table that holds {name:?}"
+                ));
+            };
+            at = table.entry(name).or_insert_with(|| Value::Object(serde_json::Map::new()));
+        }
+        *at = format!("{gateway}/v1").into();
+    }
+    *config = value.to_string();
+    Ok(())
 }
 
 /// Settings that an agent reads from its home: without these Gemini asks how to log in and tells its maker.
@@ -92,6 +121,16 @@ mod tests {
         assert_eq!(value("GEMINI_API_KEY"), Some("none"));
         assert_eq!(started.argv, ["gemini", "--acp", "-m", "gemini-2.5-pro"]);
         assert_eq!(started.files.len(), 1);
+    }
+
+    #[test]
+    fn opencode_finds_the_gateway_in_its_configuration() {
+        let started = launched("opencode", Some("http://127.0.0.1:7/t")).unwrap();
+        let (_, text) = started.env.iter().find(|(name, _)| name == OPENCODE).unwrap();
+        let config: Value = serde_json::from_str(text).unwrap();
+        let address = &config["provider"]["anthropic"]["options"]["baseURL"];
+        assert_eq!(address, "http://127.0.0.1:7/t/v1");
+        assert_eq!(config["permission"]["bash"], "ask");
     }
 
     #[test]

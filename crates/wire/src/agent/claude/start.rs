@@ -290,7 +290,11 @@ pub(in super::super) fn launch(launch: &Launch<'_>) -> Started {
     let mut argv = launch.program.command.clone();
     argv.extend(command_line(&options, false));
     let mut env = environment(&options, &[]);
-    env.extend(launch.program.env.clone());
+    // What its file says of its provider is for the gateway to know.
+    let is_own = |name: &str| {
+        launch.gateway.is_some() && ["ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"].contains(&name)
+    };
+    env.extend(launch.program.env.clone().into_iter().filter(|(name, _)| !is_own(name)));
     Started {
         argv,
         env,

@@ -11,6 +11,9 @@ const RETRIES: u32 = 2;
 /// The folder with Codex's configuration, sessions and login. Below a temporary folder it warns at every start.
 pub const HOME: &str = "CODEX_HOME";
 
+/// Where OpenAI itself is asked.
+const OPENAI: &str = "https://api.openai.com/v1";
+
 /// The variable that stands for a key where a gateway asks in Codex's place.
 pub const NO_KEY: &str = "DRIVETRAIN_NO_KEY";
 
@@ -98,7 +101,10 @@ pub fn start(launch: &Launch<'_>) -> Result<Started, String> {
     };
     let endpoint = match (gateway, program.keys.first()) {
         (Some(gateway), _) => Some(endpoint(format!("{gateway}/v1"), NO_KEY)),
-        (None, Some(key)) => Some(endpoint("https://api.openai.com/v1".to_owned(), key)),
+        (None, Some(key)) => {
+            let own = program.env.get("OPENAI_BASE_URL").map_or(OPENAI, String::as_str);
+            Some(endpoint(own.to_owned(), key))
+        }
         (None, None) => None,
     };
     let mut env = environment(home);

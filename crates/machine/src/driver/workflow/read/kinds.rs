@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{Reader, Settings, Stands, can_name_an_element, flow, has_places};
+use super::{Reader, Settings, Stands, can_name_an_element, flow, has_places, listed};
 use crate::driver::workflow::call::Call;
 use crate::driver::workflow::definition::*;
 use crate::driver::workflow::names::{self, Names};
 use crate::driver::workflow::schema::Schema;
-use crate::file::shape::workflow::step as shape;
 use crate::file::check::{Cursor, Problems, is_name, short, suggest};
+use crate::file::shape::workflow::step as shape;
 use crate::tool::{self, ParameterKind};
 
 /// The words for `type`.
@@ -24,19 +24,21 @@ const MAX_WIDTH: u64 = shape::MAX_WIDTH;
 pub(super) const STATE_KEYS: [&str; 6] =
     ["on_entry", "on_exit", "transitions", "choose", "terminal", "outcome"];
 
+/// The keys that tell a kind.
+const TELLING: [(&str, &str); 9] = [
+    ("foreach", "foreach"),
+    ("parallel", "parallel"),
+    ("workflow", "workflow"),
+    ("agent", "agent"),
+    ("ask", "person"),
+    ("approve", "person"),
+    ("driver", "driver"),
+    ("tool", "tool"),
+    ("prompt", "llm"),
+];
+
 /// Which kind a step is by its keys alone.
 fn kind_of(at: &Cursor<'_>) -> Option<&'static str> {
-    const TELLING: [(&str, &str); 9] = [
-        ("foreach", "foreach"),
-        ("parallel", "parallel"),
-        ("workflow", "workflow"),
-        ("agent", "agent"),
-        ("ask", "person"),
-        ("approve", "person"),
-        ("driver", "driver"),
-        ("tool", "tool"),
-        ("prompt", "llm"),
-    ];
     let is_model =
         |text: &Cursor<'_>| text.value.as_str().is_some_and(|name| name.starts_with("llm."));
     if at.get("tool").is_some_and(|tool| is_model(&tool)) {
@@ -50,7 +52,11 @@ pub(crate) fn read_model(at: &Cursor<'_>, problems: &mut Problems) -> Option<Str
     let name = at.text(problems)?;
     if name.split_once('/').is_none_or(|(provider, name)| provider.is_empty() || name.is_empty()) {
         let message = format!("{} is not a model: expected PROVIDER/NAME", short(at.value));
-        problems.push(at, message, None);
+        problems.push(
+            at,
+            message,
+            Some("write something such as anthropic/NAME or script/FILE".to_owned()),
+        );
     }
     Some(name.to_owned())
 }
@@ -71,7 +77,8 @@ pub(crate) fn model_config(model: Option<&str>, temperature: &Value, tools: &Val
 /// work in it. `llm` is the table of the workflow around it.
 pub(crate) fn driver_of(step: &Map<String, Value>, llm: &Value) -> Option<(String, Value)> {
     let text = |key: &str| step.get(key).and_then(Value::as_str);
-    let resolved = step.get("driver_config");
+    // Anything else than a table has been told.
+    let resolved = step.get("driver_config").filter(|config| config.is_object());
     if let Some(agent) = text("agent") {
         let mut config = resolved.cloned().unwrap_or_else(|| json!({ "agent": agent }));
         if let (None, Some(model)) = (config.get("program"), text("model")) {
@@ -149,6 +156,10 @@ impl Reader<'_, '_> {
             (None, Some(told)) => told,
             (None, None) if stands == Stands::AsAState && at.get("steps").is_some() => "steps",
             (None, None) if stands == Stands::AsAState => "nothing",
+            // What the key names could not be looked up, which has been told.
+            (None, None) if TELLING.iter().any(|(key, _)| at.value.get(key).is_some()) => {
+                return None;
+            }
             (None, None) => {
                 let hint =
                     "add tool, prompt, agent, ask, approve, workflow, foreach, parallel or driver";
@@ -227,7 +238,7 @@ impl Reader<'_, '_> {
         let from = at.get("input_from")?;
         let name = from.text(self.problems)?;
         if !names.step_names().any(|known| known == name) {
-            let hint = suggest(name, names.step_names());
+            let hint = suggest(name, names.step_names()).or_else(|| listed(names.step_names()));
             self.problems.push(&from, format!("there is no step {name:?}"), hint);
             return None;
         }
@@ -292,6 +303,9 @@ impl Reader<'_, '_> {
         if let Some(tools) = at.get("tools") {
             self.tools(&tools);
         }
+        if let Some(config) = at.get("driver_config").filter(|config| !config.value.is_object()) {
+            config.wrong(self.problems, "a table");
+        }
         at.get("model")
             .filter(|_| kind == "llm")
             .and_then(|model| read_model(&model, self.problems));
@@ -351,7 +365,11 @@ impl Reader<'_, '_> {
     fn person(&mut self, at: &Cursor<'_>, names: &Names<'_>) -> Option<Work> {
         let (text, approves) = match (at.get("ask"), at.get("approve")) {
             (Some(_), Some(approve)) => {
-                self.problems.push_key(&approve, "give either ask or approve", None);
+                self.problems.push_key(
+                    &approve,
+                    "give either ask or approve",
+                    Some("ask takes an answer, approve a yes or no".to_owned()),
+                );
                 return None;
             }
             (Some(ask), None) => (ask, false),
@@ -364,13 +382,21 @@ impl Reader<'_, '_> {
         };
         let choices = match at.get("choices") {
             Some(choices) if approves => {
-                self.problems.push_key(&choices, "an approval is yes or no", None);
+                self.problems.push_key(
+                    &choices,
+                    "an approval is yes or no",
+                    Some("leave choices out, or use ask".to_owned()),
+                );
                 Vec::new()
             }
             Some(choices) => {
                 let texts = choices.texts(self.problems);
                 if texts.is_empty() && choices.value.is_array() {
-                    self.problems.push(&choices, "there is nothing to choose from", None);
+                    self.problems.push(
+                        &choices,
+                        "there is nothing to choose from",
+                        Some("name at least two answers, or leave choices out".to_owned()),
+                    );
                 }
                 texts
             }
@@ -386,7 +412,11 @@ impl Reader<'_, '_> {
         if let Value::String(name) = table.value {
             if self.settings.complete {
                 let message = format!("the workflow {name:?} has not been looked up");
-                self.problems.push(&table, message, None);
+                self.problems.push(
+                    &table,
+                    message,
+                    Some("run it by its name, so that it is found".to_owned()),
+                );
             }
             return None;
         }
@@ -409,7 +439,8 @@ impl Reader<'_, '_> {
                         given.push((name.to_owned(), Given::Formula(formula)));
                     }
                 } else if let Some(why) = input.refuses(entry.value) {
-                    self.problems.push(&entry, why, None);
+                    let hint = "give it what the workflow takes".to_owned();
+                    self.problems.push(&entry, why, Some(hint));
                 } else {
                     given.push((name.to_owned(), Given::Literal(entry.value.clone())));
                 }
@@ -468,7 +499,11 @@ impl Reader<'_, '_> {
             let given = most.whole(self.problems)?;
             if given == 0 || given > MAX_WIDTH {
                 let message = format!("max_parallel is from 1 to {MAX_WIDTH}, got {given}");
-                self.problems.push(&most, message, None);
+                self.problems.push(
+                    &most,
+                    message,
+                    Some("1 runs them one after the other".to_owned()),
+                );
             }
             Some(given)
         });

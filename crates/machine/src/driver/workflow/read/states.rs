@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::kinds::{STATE_KEYS, chooser_of, read_model};
-use super::{Reader, Stands};
+use super::{Reader, Stands, listed};
 use crate::driver::workflow::definition::*;
 use crate::driver::workflow::names::Names;
-use crate::file::shape::workflow::step as shape;
 use crate::file::check::{Cursor, suggest};
+use crate::file::shape::workflow::step as shape;
 
 const DEFAULT_MAX: u64 = 1000;
 
@@ -41,7 +41,8 @@ impl Reader<'_, '_> {
         let name = at.text(self.problems)?;
         let found = places.get(name).copied();
         if found.is_none() {
-            let hint = suggest(name, places.keys().copied());
+            let hint =
+                suggest(name, places.keys().copied()).or_else(|| listed(places.keys().copied()));
             self.problems.push(at, format!("there is no state {name:?}"), hint);
         }
         found
@@ -65,7 +66,11 @@ impl Reader<'_, '_> {
             at.get("terminal").and_then(|flag| flag.flag(self.problems)).unwrap_or(false);
         let outcome = at.get("outcome").and_then(|outcome| {
             if !terminal {
-                self.problems.push_key(&outcome, "outcome goes with terminal = true", None);
+                self.problems.push_key(
+                    &outcome,
+                    "outcome goes with terminal = true",
+                    Some("add terminal = true, or leave it out".to_owned()),
+                );
             }
             outcome.choice(self.problems, &shape::OUTCOMES)
         });
@@ -82,7 +87,11 @@ impl Reader<'_, '_> {
                 .collect();
             for key in idle {
                 if let Some(entry) = at.get(key) {
-                    self.problems.push_key(&entry, format!("a terminal state has no {key}"), None);
+                    self.problems.push_key(
+                        &entry,
+                        format!("a terminal state has no {key}"),
+                        Some("remove it: the workflow ends here".to_owned()),
+                    );
                 }
             }
             if has_work {
@@ -115,7 +124,11 @@ impl Reader<'_, '_> {
         };
         let items = list.items(self.problems);
         if items.is_empty() && list.value.is_array() && !terminal {
-            self.problems.push(&list, "no way leads out of this state", None);
+            self.problems.push(
+                &list,
+                "no way leads out of this state",
+                Some("add { to = \"STATE\" }, or terminal = true".to_owned()),
+            );
         }
         let mut ways = Vec::new();
         for item in &items {
@@ -127,7 +140,11 @@ impl Reader<'_, '_> {
             let max = item.get("max").and_then(|max| {
                 let most = max.whole(self.problems)?;
                 if most == 0 {
-                    self.problems.push(&max, "max = 0 would never be taken", None);
+                    self.problems.push(
+                        &max,
+                        "max = 0 would never be taken",
+                        Some("write 1 or more, or remove the transition".to_owned()),
+                    );
                 }
                 Some(most)
             });
@@ -147,6 +164,9 @@ impl Reader<'_, '_> {
         let prompt = at.need(self.problems, "prompt");
         let prompt = prompt.and_then(|prompt| self.filled(&prompt, names));
         at.get("model").and_then(|model| read_model(&model, self.problems));
+        if let Some(config) = at.get("driver_config").filter(|config| !config.value.is_object()) {
+            config.wrong(self.problems, "a table");
+        }
         let (_, config) = chooser_of(at.value, &self.settings.llm);
         if self.settings.complete && config.get("model").is_none() {
             self.problems.push_key(at, "it is not said which model", None);

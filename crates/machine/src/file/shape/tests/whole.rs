@@ -6,6 +6,8 @@ use crate::file::shape::FileKind;
 pub(super) fn files() -> Vec<(FileKind, &'static [&'static str])> {
     vec![
         (FileKind::Task, &TASKS),
+        (FileKind::Workflow, &WORKFLOWS),
+        (FileKind::Prompt, &PROMPTS),
         (FileKind::Policy, &POLICIES),
         (FileKind::Agent, &AGENTS),
         (FileKind::Servers, &SERVERS),
@@ -14,7 +16,7 @@ pub(super) fn files() -> Vec<(FileKind, &'static [&'static str])> {
     ]
 }
 
-const TASKS: [&str; 5] = [
+const TASKS: [&str; 7] = [
     r#"
 [task]
 goal = "make the numbers add up"
@@ -168,8 +170,204 @@ custom = { name = "tests_not_fewer", command = "make test" }
 custom = { name = "plugin:x", config = 3 }
 "#,
     "goal = \"x\"\n[[workflow.steps]]\nname = \"a\"\ntool = \"shell\"\nparameters = { command = \"true\" }\n",
+    "goal = \"x\"\ndriver = \"workflow\"\n[driver_config]\nmax_steps = 3\n[[driver_config.steps]]\nname = \"a\"\nprompt = \"x\"\n",
+    "goal = \"x\"\ndriver = \"state_machine\"\n[driver_config]\nworkflow = \"w\"\n",
     "goal = \"x\"\n[machine]\ninitial = \"a\"\n[machine.states.a]\nterminal = true\n",
 ];
+
+const WORKFLOWS: [&str; 4] = [
+    r#"
+[workflow]
+name = "w"
+description = "all of it"
+version = "1"
+[workflow.limits]
+max_steps = 10
+token_budget = 1000
+timeout_seconds = 60
+[workflow.budget]
+max_turns = 3
+max_time = "30m"
+max_tokens = 200000
+max_usd = 2.5
+max_tool_calls = 200
+max_consecutive_denies = 3
+max_consecutive_errors = 0
+max_context_overflows = 2
+[[workflow.acceptance]]
+shell = "make"
+[workflow.llm]
+model = "script/x"
+temperature = 0.5
+system_prompt = "Be brief."
+[workflow.inputs.deep]
+type = "string"
+default = "x"
+description = "how deep"
+choices = ["x", "y"]
+[workflow.outputs]
+said = "steps.ask.text"
+[[workflow.steps]]
+name = "test"
+type = "tool"
+tool = "shell"
+parameters = { command = "make" }
+timeout = "30s"
+on_error = { action = "goto", target = "ask" }
+max_retries = 2
+[[workflow.steps]]
+name = "again"
+tool = "shell"
+parameters = { command = "make" }
+on_error = "retry"
+max_retries = 2
+backoff = "2s"
+on_exhausted = "skip"
+then = "ask"
+max_visits = 3
+[[workflow.steps]]
+name = "ask"
+when = "inputs.deep == 'x'"
+tool = "llm.ask"
+prompt = "Why?"
+input_from = "test"
+tools = ["read"]
+model = "script/x"
+temperature = 1
+system_prompt = "Be brief."
+schema = { type = ["object", "null"], title = "x", description = "x", default = {}, "$schema" = "x", required = ["a"], additionalProperties = false, properties = { a = { enum = ["x"] }, b = { const = "x" }, c = { type = "number", minimum = -1, maximum = 1.5 }, d = { minLength = 1, maxLength = 2 }, e = { minItems = 1, maxItems = 2, items = { type = "string" } } } }
+driver_config = {}
+[[workflow.steps]]
+name = "work"
+agent = "claude"
+prompt = "Mend it."
+input_from = "test"
+model = "x"
+driver_config = { agent = "claude" }
+[[workflow.steps]]
+name = "person"
+ask = "Which?"
+choices = ["a", "b"]
+timeout = "1h"
+on_timeout = "skip"
+[[workflow.steps]]
+name = "leave"
+approve = "it"
+timeout = "1h"
+on_timeout = "deny"
+[[workflow.steps]]
+name = "called"
+workflow = "@workflows/test"
+inputs = { deep = true }
+[[workflow.steps]]
+name = "each"
+foreach = "[1, 2]"
+as = "one"
+max_parallel = 2
+join = "all"
+steps = [{ name = "x", prompt = "{{ one }}" }]
+[[workflow.steps]]
+name = "both"
+join = "any"
+parallel = { unit = [{ name = "x", prompt = "x" }] }
+[[workflow.steps]]
+name = "other"
+driver = "user"
+driver_config = {}
+prompt = "x"
+input_from = "test"
+"#,
+    r#"
+[workflow]
+initial = "a"
+[[workflow.states]]
+name = "a"
+type = "tool"
+tool = "shell"
+parameters = { command = "make" }
+on_entry = [{ name = "in", prompt = "x" }]
+on_exit = [{ name = "out", prompt = "x" }]
+transitions = [{ to = "row", when = "result.ok", max = 3 }, { to = "ask" }]
+choose = { prompt = "Which?", model = "script/x", fallback = "ask", driver_config = {} }
+[[workflow.states]]
+name = "row"
+steps = [{ name = "x", prompt = "x" }]
+transitions = [{ to = "ask" }]
+[[workflow.states]]
+name = "ask"
+prompt = "x"
+transitions = [{ to = "work" }]
+[[workflow.states]]
+name = "work"
+agent = "claude"
+transitions = [{ to = "which" }]
+[[workflow.states]]
+name = "which"
+ask = "Which?"
+transitions = [{ to = "leave" }]
+[[workflow.states]]
+name = "leave"
+approve = "it"
+transitions = [{ to = "called" }]
+[[workflow.states]]
+name = "called"
+workflow = { name = "inner", max_steps = 3, timeout = "5m", steps = [{ name = "x", prompt = "x" }], inputs = {}, given = {}, outputs = {}, llm = {}, facts = {}, prompts = [], files = [] }
+transitions = [{ to = "each" }]
+[[workflow.states]]
+name = "each"
+foreach = "[1]"
+steps = [{ name = "x", prompt = "x" }]
+transitions = [{ to = "both" }]
+[[workflow.states]]
+name = "both"
+parallel = { unit = [{ name = "x", prompt = "x" }] }
+transitions = [{ to = "other" }]
+[[workflow.states]]
+name = "other"
+driver = "user"
+transitions = [{ to = "end" }]
+[[workflow.states]]
+name = "end"
+terminal = true
+outcome = "failed"
+"#,
+    r#"
+[machine]
+name = "m"
+description = "a machine"
+initial = "a"
+[machine.states.a]
+action = { tool = "shell", parameters = { command = "make" }, timeout = "30s" }
+on_entry = [{ tool = "shell", parameters = { command = "make" }, timeout = "30s", on_error = "skip" }]
+on_exit = [{ tool = "shell", parameters = { command = "make" } }]
+transitions = [{ to = "b", when = "ok", max = 3 }, { to = "c", when = { contains = "x" } }, { to = "b" }]
+[machine.states.b]
+parallel = [{ name = "unit", tool = "shell", parameters = { command = "make" }, timeout = "30s" }]
+join = "all"
+transitions = [{ to = "c" }]
+[machine.states.c]
+machine = { initial = "x", states = { x = { terminal = true } } }
+transitions = [{ to = "end" }]
+[machine.states.end]
+terminal = true
+outcome = "failed"
+"#,
+    "[[workflow.states]]\nname = \"a\"\naction = { tool = \"shell\", parameters = { command = \"make\" } }\n\
+     transitions = [{ to = \"b\" }]\n[[workflow.states]]\nname = \"b\"\nterminal = true\n",
+];
+
+const PROMPTS: [&str; 1] = [r#"
+[meta]
+name = "review"
+version = "1.2"
+description = "How we review"
+[prompt]
+text = "Review {{ inputs.file }}."
+[prompt.inputs.file]
+type = "string"
+default = "all of it"
+description = "which"
+"#];
 
 const POLICIES: [&str; 2] = [
     r#"

@@ -13,13 +13,13 @@ pub(crate) static MACHINE: Table = Table::new(
             may("name", Kind::Name, "What it is called; as its file if it is not said."),
             may("description", Kind::Text, "What it is for, for a person."),
         ],
-        STATES,
+        &STATES,
     ],
 );
 
 /// A machine inside a state.
 pub(crate) static INNER: Table =
-    Table::new("inner_machine", "a machine", "A machine inside a state.", &[STATES]);
+    Table::new("inner_machine", "a machine", "A machine inside a state.", &[&STATES]);
 
 /// A machine as a driver's configuration.
 pub(crate) static CONFIG: Table = Table::new(
@@ -31,7 +31,7 @@ pub(crate) static CONFIG: Table = Table::new(
             may("name", Kind::Name, "What it is called."),
             may("max_steps", COUNT, "How many steps may be carried out."),
         ],
-        STATES,
+        &STATES,
     ],
 );
 
@@ -41,24 +41,32 @@ pub(crate) static DRIVER_CONFIG: Table = Table::new(
     "driver_config",
     "Which machine runs.",
     &[&[
-        may("workflow", Kind::Either(&[Kind::Words, Kind::Table(&super::WORKFLOW)]), "Its name, or the table itself."),
+        may(
+            "workflow",
+            Kind::Either(&[Kind::Words, Kind::Table(&super::WORKFLOW)]),
+            "Its name, or the table itself.",
+        ),
         may("machine", Kind::Table(&MACHINE), "The machine itself."),
         may("name", Kind::Name, "What it is called."),
         may("initial", Kind::Text, "The state that it begins in."),
-        may("states", Kind::Either(&[Kind::Some(&LISTED), NAMED]), "The states."),
+        may("states", Kind::Either(&FORMS), "The states."),
         may("max_steps", COUNT, "How many steps may be carried out."),
     ]],
 );
 
-const STATES: &[Key] = &[
-    may("initial", Kind::Text, "The state that it begins in; the first of a list if it is not said."),
-    must("states", Kind::Either(&[Kind::Some(&LISTED), NAMED]), "The states, by name or as a list."),
+static STATES: [Key; 2] = [
+    may(
+        "initial",
+        Kind::Text,
+        "The state that it begins in; the first of a list if it is not said.",
+    ),
+    must("states", Kind::Either(&FORMS), "The states, by name or as a list."),
 ];
 
-/// States as a table by name.
-pub(super) const NAMED: Kind = Kind::Named(&Kind::Table(&STATE));
+/// States as a list, and as a table by name.
+pub(super) static FORMS: [Kind; 2] = [Kind::Some(&LISTED), Kind::Named(&Kind::Table(&STATE))];
 /// A state of a list.
-pub(super) const LISTED: Kind = Kind::Table(&STATE);
+pub(super) static LISTED: Kind = Kind::Table(&STATE);
 
 /// A state.
 pub(crate) static STATE: Table = Table::new(
@@ -73,7 +81,11 @@ pub(crate) static STATE: Table = Table::new(
         may("machine", Kind::Table(&INNER), "A machine of its own."),
         may("on_entry", Kind::List(&Kind::Table(&HOOK)), "Calls when it is entered."),
         may("on_exit", Kind::List(&Kind::Table(&HOOK)), "Calls when it is left."),
-        may("transitions", Kind::List(&Kind::Table(&TRANSITION)), "Where to go; the first that holds is taken."),
+        may(
+            "transitions",
+            Kind::List(&Kind::Table(&TRANSITION)),
+            "Where to go; the first that holds is taken.",
+        ),
         may("terminal", Kind::Flag, "Whether the machine ends here."),
         may("outcome", Kind::One(&["done", "failed"]), "How it ends here."),
     ]],

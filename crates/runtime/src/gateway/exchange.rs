@@ -1,0 +1,376 @@
+//! One request of an agent and its answer: judged, sent on with the real key, and carried back while a copy is counted.
+
+use std::time::Duration;
+
+use machine::agent::AgentNews;
+use machine::policy::gateway::{Passed, charge};
+use machine::policy::hosts::Host;
+use machine::policy::price::Price;
+use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Response, Url};
+use wire::gateway::{Api, KEY_FIELDS, Speaks, Tap, Wish, model, wish, without_key};
+use wire::model::recording::{Cover, Question};
+use wire::proxy::head::{Form, Request, Wish as Asked};
+
+use super::connection::{Connection, Missing, Socket};
+use super::{Hear, Shared, Upstream};
+use crate::http::{Finished, TransportError};
+use crate::model::{Tape, Traffic};
+use crate::network;
+
+/// Serves a connection until it ends.
+pub(super) async fn serve(socket: Socket, shared: &Shared) {
+    let mut connection = Connection::new(socket, shared.options.limits.idle);
+    while next(&mut connection, shared).await {}
+}
+
+/// Answers the next request; whether another one can follow.
+async fn next(connection: &mut Connection, shared: &Shared) -> bool {
+    let limits = shared.options.limits;
+    let head = match connection.head(limits.kept, limits.request).await {
+        Ok(head) => head,
+        Err(Missing::TooLarge) => {
+            let told = "the head of the request is longer than 32 KiB";
+            let _ = refuse(connection, Api::Anthropic, 431, told, false).await;
+            return false;
+        }
+        Err(_) => return false,
+    };
+    // The host is this one by its number: a page in a browser that was led here names another.
+    let own = Host::parse("127.0.0.1");
+    let Ok(request) = own
+        .map_err(|_| ())
+        .and_then(|own| Request::parse(&head, Form::Tunnel(&own, shared.port)).map_err(|_| ()))
+    else {
+        let told = "this is no request that the gateway understands";
+        let _ = refuse(connection, Api::Anthropic, 400, told, false).await;
+        return false;
+    };
+    let Asked::Answer { method, path } = &request.wish else { return false };
+    let Some(path) = beyond_token(path, &shared.token) else {
+        let _ = refuse(connection, Api::Anthropic, 404, "there is nothing here", false).await;
+        return false;
+    };
+    let known = wish(method, path);
+    let api = known.map_or(Api::Anthropic, |(api, _)| api);
+    if request.expects && connection.write(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_err() {
+        return false;
+    }
+    let body = match connection.body(request.body, limits.body, limits.request).await {
+        Ok(body) => body,
+        Err(Missing::TooLarge) => {
+            let told = format!("the request is larger than {} bytes", limits.body);
+            let _ = refuse(connection, api, 413, &told, false).await;
+            return false;
+        }
+        Err(_) => return false,
+    };
+    let Some((api, wish)) = known else {
+        let told = format!("{method} {path} does not pass the gateway: only models can be asked");
+        return refuse(connection, api, 404, &told, request.keeps).await;
+    };
+    let Some(upstream) = shared.options.upstreams.iter().find(|known| known.api == api) else {
+        let told = format!("this agent has no key for {}: set {}", api.name(), api.key_variable());
+        return refuse(connection, api, 400, &told, request.keeps).await;
+    };
+    if matches!(shared.options.traffic, Traffic::Replay(_)) {
+        let told = "what an agent asks cannot be replayed: run without --replay";
+        return refuse(connection, api, 400, told, request.keeps).await;
+    }
+    let bytes = body.len() as u64;
+    let asked = network::first(connection.gone(), shared.ask(bytes)).await;
+    let (number, hear) = match asked {
+        Some(Ok(asked)) => asked,
+        Some(Err(reason)) => {
+            return refuse(connection, api, 400, &reason, request.keeps).await;
+        }
+        // Should it be let through after all, nobody would say what became of it.
+        None => return false,
+    };
+    let path = without_key(path);
+    let speaks = match wish {
+        Wish::Ask(speaks) => Some(speaks),
+        Wish::Free => None,
+    };
+    let model = speaks.map(|speaks| model(speaks, &path, &body)).unwrap_or_default();
+    let meter = Meter {
+        hear,
+        request: number,
+        price: (shared.options.price)(&format!("{}/{model}", api.name())),
+        model,
+        tap: None,
+        asked: bytes,
+        began: false,
+        told: false,
+    };
+    let onward = Onward { api, upstream, method, path: &path, speaks, request: &request };
+    carry(connection, shared, onward, body, meter).await
+}
+
+/// A request that may be sent.
+struct Onward<'a> {
+    api: Api,
+    upstream: &'a Upstream,
+    method: &'a str,
+    path: &'a str,
+    speaks: Option<Speaks>,
+    request: &'a Request,
+}
+
+/// Sends a request on and carries its answer back; whether another request can follow.
+async fn carry(
+    connection: &mut Connection,
+    shared: &Shared,
+    onward: Onward<'_>,
+    body: Vec<u8>,
+    mut meter: Meter,
+) -> bool {
+    let idle = shared.options.limits.idle;
+    let mut notes = Notes::begin(shared, &onward, &body);
+    let sent = send(shared, &onward, body);
+    let sent = network::first(connection.gone(), within(idle, sent)).await;
+    let mut response = match sent {
+        None => return false,
+        Some(Ok(response)) => response,
+        Some(Err(reason)) => {
+            meter.tell();
+            let told = format!("{} cannot be reached: {reason}", onward.api.name());
+            notes.end(shared, Err(TransportError::Unreachable { origin: String::new(), reason }));
+            return refuse(connection, onward.api, 502, &told, onward.request.keeps).await;
+        }
+    };
+    let status = response.status().as_u16();
+    meter.began = onward.speaks.is_some() && status == 200;
+    let kind = response.headers().get("content-type").and_then(|value| value.to_str().ok());
+    if let (Some(speaks), true) = (onward.speaks, meter.began) {
+        meter.tap = Some(Tap::new(speaks, kind.unwrap_or_default()));
+    }
+    let bodiless = onward.method == "HEAD" || status == 204 || status == 304;
+    let chunked = !bodiless && onward.request.chunks;
+    let keeps = onward.request.keeps && (chunked || bodiless);
+    let headers = response.headers().clone();
+    if connection.write(&answer_head(status, &headers, chunked, keeps)).await.is_err() {
+        return false;
+    }
+    loop {
+        let chunk =
+            network::first(connection.gone(), within(idle, next_chunk(&mut response))).await;
+        let chunk = match chunk {
+            // The agent does not listen any more: dropping the answer ends it for its provider too.
+            None => return false,
+            Some(Ok(chunk)) => chunk,
+            Some(Err(reason)) => {
+                meter.tell();
+                notes.end(shared, Err(TransportError::Broken { origin: String::new(), reason }));
+                return false;
+            }
+        };
+        let Some(chunk) = chunk else { break };
+        notes.hear(&chunk);
+        // Counted before the agent sees it: it may ask again at once.
+        meter.push(&chunk);
+        let written = if chunked {
+            let mut framed = format!("{:x}\r\n", chunk.len()).into_bytes();
+            framed.extend_from_slice(&chunk);
+            framed.extend_from_slice(b"\r\n");
+            connection.write(&framed).await
+        } else {
+            connection.write(&chunk).await
+        };
+        if written.is_err() {
+            return false;
+        }
+    }
+    meter.end();
+    notes.end(shared, Ok((status, &headers)));
+    if chunked && connection.write(b"0\r\n\r\n").await.is_err() {
+        return false;
+    }
+    keeps
+}
+
+async fn within<T>(
+    limit: Duration,
+    future: impl Future<Output = Result<T, String>>,
+) -> Result<T, String> {
+    let late = |_| format!("nothing came for {} s", limit.as_secs());
+    tokio::time::timeout(limit, future).await.map_err(late)?
+}
+
+async fn send(shared: &Shared, onward: &Onward<'_>, body: Vec<u8>) -> Result<Response, String> {
+    let Onward { api, upstream, method, path, request, .. } = onward;
+    let url = api.target(&upstream.address, path);
+    let url = Url::parse(&url).map_err(|error| format!("its address is no URL: {error}"))?;
+    let client = shared.client(*api, &url)?;
+    let method = Method::from_bytes(method.as_bytes()).map_err(|error| error.to_string())?;
+    let mut headers = HeaderMap::new();
+    for (name, value) in request.fields() {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|error| error.to_string())?;
+        let value = HeaderValue::from_bytes(value).map_err(|error| error.to_string())?;
+        if !KEY_FIELDS.contains(&name.as_str()) {
+            headers.append(name, value);
+        }
+    }
+    // What is compressed could not be counted.
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    let (name, prefix) = api.key_header();
+    let mut key = HeaderValue::from_str(&format!("{prefix}{}", upstream.key.reveal()))
+        .map_err(|_| format!("{} cannot be sent as a header", api.key_variable()))?;
+    key.set_sensitive(true);
+    headers.insert(HeaderName::from_static(name), key);
+    let sent = client.request(method, url).headers(headers).body(body).send().await;
+    sent.map_err(|error| crate::http::reason(error))
+}
+
+async fn next_chunk(response: &mut Response) -> Result<Option<Vec<u8>>, String> {
+    let chunk = response.chunk().await.map_err(crate::http::reason)?;
+    Ok(chunk.map(|chunk| chunk.to_vec()))
+}
+
+/// Fields of an answer that concern one connection, or that are written anew.
+const OWN: [&str; 5] =
+    ["connection", "content-length", "keep-alive", "transfer-encoding", "upgrade"];
+
+fn answer_head(status: u16, headers: &HeaderMap, chunked: bool, keeps: bool) -> Vec<u8> {
+    let mut head = format!("HTTP/1.1 {status} \r\n").into_bytes();
+    for (name, value) in headers {
+        if !OWN.contains(&name.as_str()) {
+            head.extend_from_slice(name.as_str().as_bytes());
+            head.extend_from_slice(b": ");
+            head.extend_from_slice(value.as_bytes());
+            head.extend_from_slice(b"\r\n");
+        }
+    }
+    if chunked {
+        head.extend_from_slice(b"transfer-encoding: chunked\r\n");
+    }
+    let word = if keeps { "keep-alive" } else { "close" };
+    head.extend_from_slice(format!("connection: {word}\r\n\r\n").as_bytes());
+    head
+}
+
+/// Answers in the agent's own words; whether another request can follow.
+async fn refuse(connection: &Connection, api: Api, status: u16, told: &str, keeps: bool) -> bool {
+    let (status, body) = api.refusal(status, told);
+    let word = if keeps { "keep-alive" } else { "close" };
+    let head = format!(
+        "HTTP/1.1 {status} \r\ncontent-type: application/json\r\nx-should-retry: {}\r\ncontent-length: {}\r\nconnection: {word}\r\n\r\n",
+        status >= 500,
+        body.len()
+    );
+    connection.write(&[head.as_bytes(), body.as_bytes()].concat()).await.is_ok() && keeps
+}
+
+/// The path behind the token; none if another one, or none, stands there.
+fn beyond_token<'a>(path: &'a str, token: &str) -> Option<&'a str> {
+    let rest = path.strip_prefix('/')?;
+    let (given, rest) = rest.split_at_checked(token.len())?;
+    // All of it is looked at, whatever is wrong: time tells nothing.
+    let differs = given.bytes().zip(token.bytes()).fold(0, |sum, (one, two)| sum | (one ^ two));
+    match rest {
+        _ if differs != 0 => None,
+        "" => Some("/"),
+        rest => rest.starts_with('/').then_some(rest),
+    }
+}
+
+/// Says once what a request counted for, at the latest when nobody is left who could say so.
+struct Meter {
+    hear: Hear,
+    request: u64,
+    model: String,
+    price: Option<Price>,
+    tap: Option<Tap>,
+    asked: u64,
+    began: bool,
+    told: bool,
+}
+
+impl Meter {
+    fn push(&mut self, bytes: &[u8]) {
+        if let Some(tap) = &mut self.tap {
+            tap.push(bytes);
+            if tap.is_complete() {
+                self.tell();
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(tap) = &mut self.tap {
+            tap.end();
+        }
+        self.tell();
+    }
+
+    fn tell(&mut self) {
+        if std::mem::replace(&mut self.told, true) {
+            return;
+        }
+        let tap = self.tap.as_ref();
+        let mut usage = charge(&Passed {
+            usage: tap.map(Tap::usage).unwrap_or_default(),
+            asked: self.asked,
+            said: tap.map_or(0, Tap::said),
+            began: self.began,
+            whole: tap.is_some_and(Tap::is_complete),
+        });
+        usage.nanodollars = self.price.as_ref().and_then(|price| price.cost(&usage));
+        let (request, model) = (self.request, std::mem::take(&mut self.model));
+        (self.hear)(AgentNews::Passed { request, model, usage });
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.tell();
+    }
+}
+
+/// What is written down of an exchange, where that is wanted.
+struct Notes(Option<(Question, Tape, Cover)>);
+
+impl Notes {
+    fn begin(shared: &Shared, onward: &Onward<'_>, body: &[u8]) -> Notes {
+        let (Traffic::Record(_), Some(speaks)) = (&shared.options.traffic, onward.speaks) else {
+            return Notes(None);
+        };
+        let cover = Cover::new(shared.options.upstreams.iter().map(|known| known.key.reveal()));
+        let text = || String::from_utf8_lossy(body).into();
+        let request = serde_json::from_slice(body).unwrap_or_else(|_| text());
+        let dialect = match speaks {
+            Speaks::AnthropicMessages => "anthropic_messages",
+            Speaks::OpenAiResponses => "openai_responses",
+            Speaks::OpenAiChat => "openai_chat",
+            Speaks::GoogleGenerate => "google_generate",
+        };
+        let question = Question {
+            provider: onward.api.name().to_owned(),
+            dialect: dialect.to_owned(),
+            method: onward.method.to_owned(),
+            path: cover.text(onward.path),
+            request: cover.json(&request),
+        };
+        Notes(Some((question, Tape::start(), cover)))
+    }
+
+    fn hear(&mut self, chunk: &[u8]) {
+        if let Some((_, tape, _)) = &mut self.0 {
+            tape.hear(chunk);
+        }
+    }
+
+    fn end(&mut self, shared: &Shared, ended: Result<(u16, &HeaderMap), TransportError>) {
+        let (Traffic::Record(recorder), Some((question, tape, cover))) =
+            (&shared.options.traffic, self.0.take())
+        else {
+            return;
+        };
+        let ended = ended.map(|(status, headers)| {
+            let headers = crate::http::plain_headers(headers);
+            Finished { status, headers, body: Vec::new() }
+        });
+        // The agent has its answer already: a folder that cannot be written takes nothing from it.
+        let _ = recorder.write(question, tape, &ended, &cover);
+    }
+}

@@ -1,0 +1,393 @@
+//! The gateway between an agent and its models: what passes it, what does not, and what is told of it.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use machine::agent::AgentNews;
+use machine::message::Usage;
+use machine::policy::price::Price;
+use runtime::fake::{self, Fake};
+use runtime::gateway::{Gateway, Limits, Listen, Options, Upstream};
+use runtime::model::{Recorder, Traffic};
+use runtime::providers::Secret;
+use wire::gateway::Api;
+use wire::model::script::Script;
+
+/// Longer than anything here takes on a machine that does other things too.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const KEY: &str = "sk-real-key-of-the-provider";
+
+/// A gateway, and a loop that answers each request alike.
+struct Rig {
+    gateway: Arc<Gateway>,
+    told: Receiver<AgentNews>,
+    news: Mutex<Sender<AgentNews>>,
+    may: Result<(), String>,
+}
+
+impl Rig {
+    fn new(address: &str, may: Result<(), String>) -> Rig {
+        Rig::with(address, may, Limits::default(), Traffic::Live)
+    }
+
+    fn with(address: &str, may: Result<(), String>, limits: Limits, traffic: Traffic) -> Rig {
+        let upstreams = Api::ALL
+            .map(|api| {
+                let version = if api == Api::OpenAi { "/v1" } else { "" };
+                Upstream { api, address: format!("{address}{version}"), key: Secret::new(KEY) }
+            })
+            .to_vec();
+        let price = |model: &str| {
+            let price: Price = serde_json::from_str(r#"{"input":1.0,"output":2.0}"#).unwrap();
+            (model == "anthropic/priced").then_some(price)
+        };
+        let options = Options { upstreams, traffic, price: Box::new(price), limits };
+        let gateway = Arc::new(Gateway::start(Listen::Loopback, options).unwrap());
+        let (news, told) = channel();
+        Rig { gateway, told, news: Mutex::new(news), may }
+    }
+
+    /// Begins a turn.
+    fn open(&self) -> &Rig {
+        let (news, may) = (self.news.lock().unwrap().clone(), self.may.clone());
+        let gateway = Arc::downgrade(&self.gateway);
+        self.gateway.open(Arc::new(move |said| {
+            if let AgentNews::WouldAsk { request, .. } = said {
+                let (gateway, may) = (gateway.clone(), may.clone());
+                // As the loop does it: later, and from elsewhere.
+                std::thread::spawn(move || gateway.upgrade().unwrap().answer(request, may));
+            }
+            news.send(said).unwrap();
+        }));
+        self
+    }
+
+    fn base(&self) -> (u16, String) {
+        let rest = self.gateway.address().strip_prefix("http://127.0.0.1:").unwrap();
+        let (port, token) = rest.split_once('/').unwrap();
+        (port.parse().unwrap(), format!("/{token}"))
+    }
+
+    fn ask(&self, path: &str, body: &str) -> Answer {
+        let (port, token) = self.base();
+        ask(port, &format!("{token}{path}"), body)
+    }
+
+    /// What the next answer counted for.
+    fn passed(&self) -> Usage {
+        loop {
+            if let AgentNews::Passed { usage, .. } = self.told.recv_timeout(PATIENCE).unwrap() {
+                return usage;
+            }
+        }
+    }
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+    /// It came to the end that its framing says.
+    whole: bool,
+}
+
+impl Answer {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+fn connect(port: u16) -> TcpStream {
+    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn question(port: u16, path: &str, body: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\nX-Api-Key: worth-nothing\r\n\
+         Authorization: Bearer worth-nothing\r\nX-Custom: kept\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn ask(port: u16, path: &str, body: &str) -> Answer {
+    let mut stream = connect(port);
+    stream.write_all(question(port, path, body).as_bytes()).unwrap();
+    read_answer(&mut stream)
+}
+
+fn read_answer(stream: &mut TcpStream) -> Answer {
+    let mut all = Vec::new();
+    let _ = stream.read_to_end(&mut all);
+    let end = all.windows(4).position(|at| at == b"\r\n\r\n").unwrap() + 4;
+    let head = String::from_utf8_lossy(&all[..end]).to_ascii_lowercase();
+    let status = head[9..12].parse().unwrap();
+    let mut rest = &all[end..];
+    if !head.contains("transfer-encoding: chunked") {
+        return Answer { status, head, body: rest.to_vec(), whole: true };
+    }
+    let mut body = Vec::new();
+    loop {
+        let Some(at) = rest.windows(2).position(|at| at == b"\r\n") else {
+            return Answer { status, head, body, whole: false };
+        };
+        let size = std::str::from_utf8(&rest[..at]).unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        if size == 0 {
+            return Answer { status, head, body, whole: true };
+        }
+        let piece = &rest[at + 2..];
+        body.extend_from_slice(&piece[..size.min(piece.len())]);
+        if piece.len() < size + 2 {
+            return Answer { status, head, body, whole: false };
+        }
+        rest = &piece[size + 2..];
+    }
+}
+
+fn scripted(script: &str) -> Arc<Fake> {
+    let script = Script::parse(script, "script.toml").unwrap();
+    let server = Arc::new(Fake::bind(script, 0, fake::Limits::default()).unwrap());
+    let serving = Arc::clone(&server);
+    std::thread::spawn(move || serving.serve());
+    server
+}
+
+/// A server that takes one request and is given the connection then.
+fn raw(answer: impl FnOnce(String, TcpStream) + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let (mut heard, mut piece) = (Vec::new(), [0; 4096]);
+        while !heard.ends_with(b"}") {
+            let count = stream.read(&mut piece).unwrap();
+            heard.extend_from_slice(&piece[..count]);
+        }
+        answer(String::from_utf8(heard).unwrap(), stream);
+    });
+    address
+}
+
+const REPLY: &str = r#"
+[[reply]]
+text = "Let me look at it, piece by piece."
+usage = { input = 100, output = 20, cache_read = 7 }
+repeat = true
+"#;
+
+const DIALECTS: [(&str, &str); 5] = [
+    (
+        "/v1/messages?beta=true",
+        r#"{"model":"m","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"hi"}]}"#,
+    ),
+    ("/v1/messages", r#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#),
+    ("/v1/responses", r#"{"model":"m","stream":true,"input":"hi"}"#),
+    (
+        "/v1/chat/completions",
+        r#"{"model":"m","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hi"}]}"#,
+    ),
+    (
+        "/v1beta/models/m:streamGenerateContent?alt=sse",
+        r#"{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}"#,
+    ),
+];
+
+#[test]
+fn answers_pass_byte_for_byte_in_every_dialect_and_are_counted() {
+    for (path, body) in DIALECTS {
+        // The same script from its beginning, asked directly and through the gateway.
+        let direct = ask(scripted(REPLY).port(), path, body);
+        let server = scripted(REPLY);
+        let rig = Rig::new(&server.url(), Ok(()));
+        let through = rig.open().ask(path, body);
+        assert_eq!((through.status, through.whole), (200, true), "{path}: {}", through.text());
+        assert_eq!(through.text(), direct.text(), "{path}");
+        let usage = rig.passed();
+        let counts = (usage.input, usage.cache_read, usage.output, usage.nanodollars);
+        assert_eq!(counts, (Some(100), Some(7), Some(20), None), "{path}");
+        let asked = server.requests();
+        assert_eq!(
+            asked["requests"][0]["body"],
+            serde_json::from_str::<serde_json::Value>(body).unwrap()
+        );
+    }
+}
+
+#[test]
+fn what_the_loop_refuses_is_never_sent_and_refused_in_the_agents_own_words() {
+    let server = scripted(REPLY);
+    let rig = Rig::new(&server.url(), Err("the budget of this task is spent".to_owned()));
+    rig.open();
+    for (path, body) in DIALECTS {
+        let refused = rig.ask(path, body);
+        assert_eq!(refused.status, 400, "{path}");
+        let told: serde_json::Value = serde_json::from_slice(&refused.body).unwrap();
+        let message = told["error"]["message"].as_str().unwrap();
+        assert_eq!(message, "drivetrain: the budget of this task is spent", "{path}");
+        assert!(refused.head.contains("x-should-retry: false"), "{}", refused.head);
+    }
+    assert_eq!(server.requests()["requests"], serde_json::json!([]));
+}
+
+#[test]
+fn nothing_is_sent_before_a_turn_or_after_it() {
+    let server = scripted(REPLY);
+    let rig = Rig::new(&server.url(), Ok(()));
+    let (path, body) = DIALECTS[0];
+    let early = rig.ask(path, body);
+    assert!(early.text().contains("no turn of this agent is under way"), "{}", early.text());
+    assert_eq!(rig.open().ask(path, body).status, 200);
+    rig.gateway.close();
+    assert_eq!(rig.ask(path, body).status, 400);
+    assert_eq!(server.requests()["requests"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_refusal_of_the_provider_passes_as_it_is_and_costs_nothing() {
+    let server = scripted("[[reply]]\nstatus = 429\nretry_after = \"7s\"\nrepeat = true\n");
+    let rig = Rig::new(&server.url(), Ok(()));
+    let (path, body) = DIALECTS[0];
+    let refused = rig.open().ask(path, body);
+    assert_eq!(refused.status, 429);
+    assert!(refused.head.contains("retry-after: 7"), "{}", refused.head);
+    assert_eq!(refused.text(), ask(server.port(), path, body).text());
+    assert_eq!(rig.passed(), Usage::default());
+}
+
+#[test]
+fn an_answer_that_is_cut_is_cut_for_the_agent_and_counted_as_far_as_it_came() {
+    let server = scripted(
+        "[[reply]]\ntext = \"a text of some length\"\nusage = { input = 100, output = 20 }\ncut_after_bytes = 700\n",
+    );
+    let rig = Rig::new(&server.url(), Ok(()));
+    let (path, body) = DIALECTS[0];
+    let cut = rig.open().ask(path, body);
+    assert_eq!((cut.status, cut.whole), (200, false));
+    let usage = rig.passed();
+    assert_eq!(usage.input, Some(100), "the beginning says what the question cost");
+    assert!(usage.output.is_some_and(|output| output < 20), "{usage:?}");
+}
+
+#[test]
+fn the_real_key_is_put_in_the_agents_own_is_left_out_and_the_rest_is_sent_as_it_is() {
+    let (sender, heard) = channel();
+    let address = raw(move |request, mut stream| {
+        sender.send(request).unwrap();
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nx-answer: kept\r\n\r\n{}")
+            .unwrap();
+    });
+    let rig = Rig::new(&address, Ok(()));
+    let body = r#"{ "model" : "m",  "odd": "spacing" }"#;
+    let answer = rig.open().ask("/v1/messages?beta=true", body);
+    assert!(answer.head.contains("x-answer: kept"));
+    let request = heard.recv_timeout(PATIENCE).unwrap();
+    let (head, sent) = request.split_once("\r\n\r\n").unwrap();
+    let head = head.to_ascii_lowercase();
+    assert_eq!(sent, body);
+    assert!(head.starts_with("post /v1/messages?beta=true http/1.1"), "{head}");
+    assert!(
+        head.contains(&format!("x-api-key: {KEY}")) && head.contains("x-custom: kept"),
+        "{head}"
+    );
+    assert!(!head.contains("worth-nothing") && !head.contains("authorization"), "{head}");
+}
+
+#[test]
+fn whoever_does_not_know_the_token_or_asks_for_more_than_models_is_sent_away() {
+    let server = scripted(REPLY);
+    let rig = Rig::new(&server.url(), Ok(()));
+    rig.open();
+    let ((port, token), (_, body)) = (rig.base(), DIALECTS[0]);
+    for path in ["/v1/messages", "/00000000000000000000000000000000/v1/messages", "/"] {
+        assert_eq!(ask(port, path, body).status, 404, "{path}");
+    }
+    for path in ["/v1/messages/batches", "/v1/files", "/v1/organizations/x"] {
+        assert_eq!(rig.ask(path, body).status, 404, "{path}");
+    }
+    let mut stream = connect(port);
+    let led = question(port, &format!("{token}/v1/messages"), body)
+        .replace(&format!("Host: 127.0.0.1:{port}"), "Host: evil.example");
+    stream.write_all(led.as_bytes()).unwrap();
+    assert_eq!(read_answer(&mut stream).status, 400);
+    assert_eq!(server.requests()["requests"], serde_json::json!([]));
+}
+
+#[test]
+fn a_client_that_goes_away_ends_the_request_and_what_came_is_counted() {
+    let (sender, ended) = channel();
+    let address = raw(move |_, mut stream| {
+        let start = concat!(
+            "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"type\":\"message\",",
+            "\"role\":\"assistant\",\"model\":\"m\",\"content\":[],\"usage\":{\"input_tokens\":55,\"output_tokens\":1}}}\n\n"
+        );
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+        stream.write_all(format!("{head}{:x}\r\n{start}\r\n", start.len()).as_bytes()).unwrap();
+        // Ends once the gateway has let go.
+        let gone = stream.read(&mut [0; 1]);
+        sender.send(matches!(gone, Ok(0) | Err(_))).unwrap();
+    });
+    let rig = Rig::new(&address, Ok(()));
+    rig.open();
+    let (port, token) = rig.base();
+    let mut stream = connect(port);
+    let (path, body) = DIALECTS[0];
+    stream.write_all(question(port, &format!("{token}{path}"), body).as_bytes()).unwrap();
+    stream.read_exact(&mut [0; 300]).unwrap();
+    drop(stream);
+    assert!(ended.recv_timeout(PATIENCE).unwrap(), "the provider is not asked any more");
+    assert_eq!(rig.passed().input, Some(55));
+}
+
+#[test]
+fn what_is_too_large_is_refused_and_connections_have_a_limit() {
+    let server = scripted(REPLY);
+    let limits = Limits { body: 1000, connections: 2, ..Limits::default() };
+    let rig = Rig::with(&server.url(), Ok(()), limits, Traffic::Live);
+    rig.open();
+    let (port, token) = rig.base();
+    let large = "x".repeat(1001);
+    assert_eq!(rig.ask("/v1/messages", &large).status, 413);
+    let mut stream = connect(port);
+    let head = format!(
+        "POST {token}/v1/messages HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX: {}\r\n",
+        "y".repeat(40_000)
+    );
+    let _ = stream.write_all(head.as_bytes());
+    assert_eq!(read_answer(&mut stream).status, 431);
+    let (_one, _two) = (connect(port), connect(port));
+    let mut third = connect(port);
+    let _ = third.write_all(question(port, &format!("{token}/v1/messages"), "{}").as_bytes());
+    let mut all = Vec::new();
+    let _ = third.read_to_end(&mut all);
+    assert_eq!(all, b"", "one more than the limit is closed at once");
+    assert_eq!(server.requests()["requests"], serde_json::json!([]));
+}
+
+#[test]
+fn what_passed_is_priced_and_written_down_without_a_key() {
+    let server = scripted(REPLY);
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Arc::new(Recorder::open(folder.path()).unwrap());
+    let rig = Rig::with(&server.url(), Ok(()), Limits::default(), Traffic::Record(recorder));
+    let body = format!(
+        r#"{{"model":"priced","max_tokens":9,"stream":true,"messages":[{{"role":"user","content":"my key is {KEY}"}}]}}"#
+    );
+    let answer = rig.open().ask("/v1/messages", &body);
+    // 107 tokens of the question at one dollar for a million, 20 of the answer at two.
+    assert_eq!(rig.passed().nanodollars, Some(147_000));
+    let file = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(!text.contains(KEY) && text.contains("my key is [key]"), "{text}");
+    let kept = wire::model::recording::Exchange::read(&text).unwrap();
+    assert_eq!((kept.question.provider.as_str(), kept.response.status), ("anthropic", Some(200)));
+    let heard: Vec<u8> =
+        kept.response.chunks.iter().flat_map(|chunk| chunk.data.bytes().unwrap()).collect();
+    assert_eq!(heard, answer.body);
+}

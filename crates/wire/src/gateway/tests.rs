@@ -1,0 +1,143 @@
+//! Every dialect as its providers write it, in the pieces that a network makes of it.
+
+use machine::message::Usage;
+
+use super::*;
+
+const ANTHROPIC: &str = concat!(
+    "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"type\":\"message\",",
+    "\"role\":\"assistant\",\"model\":\"x\",\"content\":[],\"usage\":{\"input_tokens\":7,",
+    "\"cache_read_input_tokens\":5,\"output_tokens\":1}}}\n\n",
+    "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,",
+    "\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",
+    "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,",
+    "\"delta\":{\"type\":\"text_delta\",\"text\":\"abcdefgh\"}}\n\n",
+    "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":0}\n\n",
+    "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},",
+    "\"usage\":{\"output_tokens\":9}}\n\n",
+    "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+);
+
+const CHAT: &str = concat!(
+    "data: {\"id\":\"c\",\"model\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"hi\"}}]}\n\n",
+    "data: {\"id\":\"c\",\"model\":\"x\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
+    "data: {\"id\":\"c\",\"model\":\"x\",\"choices\":[],\"usage\":{\"prompt_tokens\":12,\"completion_tokens\":9,",
+    "\"prompt_tokens_details\":{\"cached_tokens\":5}}}\n\n",
+    "data: [DONE]\n\n",
+);
+
+const GOOGLE: &str = concat!(
+    "data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"hi\"}]},\"finishReason\":\"STOP\"}],",
+    "\"usageMetadata\":{\"promptTokenCount\":12,\"cachedContentTokenCount\":5,\"candidatesTokenCount\":9}}\n\n",
+);
+
+fn tapped(speaks: Speaks, content_type: &str, bytes: &str, size: usize) -> Tap {
+    let mut tap = Tap::new(speaks, content_type);
+    for piece in bytes.as_bytes().chunks(size) {
+        tap.push(piece);
+    }
+    tap.end();
+    tap
+}
+
+fn counts(usage: Usage) -> (u64, u64, u64) {
+    let some = |count: Option<u64>| count.unwrap_or(0);
+    (some(usage.input), some(usage.cache_read), some(usage.output))
+}
+
+#[test]
+fn a_stream_is_counted_in_every_dialect_whatever_its_pieces_are() {
+    for size in [1, 7, 4096] {
+        for (speaks, text) in [
+            (Speaks::AnthropicMessages, ANTHROPIC),
+            (Speaks::OpenAiChat, CHAT),
+            (Speaks::GoogleGenerate, GOOGLE),
+        ] {
+            let tap = tapped(speaks, "text/event-stream; charset=utf-8", text, size);
+            assert_eq!(counts(tap.usage()), (7, 5, 9), "{speaks:?} in pieces of {size}");
+            assert!(tap.is_complete(), "{speaks:?}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_in_one_piece_is_counted_in_every_dialect() {
+    let answers = [
+        (
+            Speaks::AnthropicMessages,
+            r#"{"type":"message","model":"x","content":[],"usage":{"input_tokens":7,"cache_read_input_tokens":5,"output_tokens":9}}"#,
+        ),
+        (
+            Speaks::OpenAiChat,
+            r#"{"model":"x","choices":[{"message":{"content":"hi"}}],"usage":{"prompt_tokens":12,"completion_tokens":9,"prompt_tokens_details":{"cached_tokens":5}}}"#,
+        ),
+        (
+            Speaks::OpenAiResponses,
+            r#"{"id":"r","status":"completed","model":"x","output":[],"usage":{"input_tokens":12,"input_tokens_details":{"cached_tokens":5},"output_tokens":9}}"#,
+        ),
+        (
+            Speaks::GoogleGenerate,
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"hi"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":12,"cachedContentTokenCount":5,"candidatesTokenCount":9}}"#,
+        ),
+    ];
+    for (speaks, text) in answers {
+        let tap = tapped(speaks, "application/json", text, 10);
+        assert_eq!(counts(tap.usage()), (7, 5, 9), "{speaks:?}");
+        assert!(tap.is_complete(), "{speaks:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_is_cut_is_not_complete_and_says_how_much_came() {
+    let cut = &ANTHROPIC[..ANTHROPIC.find("event: message_delta").unwrap()];
+    let tap = tapped(Speaks::AnthropicMessages, "text/event-stream", cut, 64);
+    assert!(!tap.is_complete());
+    assert_eq!(counts(tap.usage()), (7, 5, 1));
+    assert_eq!(tap.said(), 8);
+    let noise = tapped(Speaks::OpenAiChat, "text/event-stream", "{\"what\":1}\n\nmore\n", 4);
+    assert!(!noise.is_complete() && noise.said() > 0);
+}
+
+#[test]
+fn only_what_is_counted_or_free_passes() {
+    let ask = |path: &str| wish("POST", path);
+    assert_eq!(
+        ask("/v1/messages?beta=true"),
+        Some((Api::Anthropic, Wish::Ask(Speaks::AnthropicMessages)))
+    );
+    assert_eq!(ask("/v1/responses"), Some((Api::OpenAi, Wish::Ask(Speaks::OpenAiResponses))));
+    assert_eq!(
+        ask("/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse"),
+        Some((Api::Google, Wish::Ask(Speaks::GoogleGenerate)))
+    );
+    assert_eq!(ask("/v1/messages/count_tokens"), Some((Api::Anthropic, Wish::Free)));
+    for path in
+        ["/v1/messages/batches", "/v1/files", "/v1/organizations", "/v1beta/models/x:embed", "/"]
+    {
+        assert_eq!(ask(path), None, "{path}");
+    }
+    assert_eq!(wish("DELETE", "/v1/messages"), None);
+}
+
+#[test]
+fn addresses_keys_and_models_are_those_of_the_provider() {
+    let to = |api: Api, address: &str, path: &str| api.target(address, path);
+    assert_eq!(to(Api::OpenAi, "http://h:1/v1/", "/v1/responses"), "http://h:1/v1/responses");
+    assert_eq!(to(Api::Anthropic, "http://h:1", "/v1/messages"), "http://h:1/v1/messages");
+    assert_eq!(
+        without_key("/v1beta/models/x:countTokens?key=abc&alt=sse"),
+        "/v1beta/models/x:countTokens?alt=sse"
+    );
+    assert_eq!(without_key("/a?key=abc"), "/a");
+    assert_eq!(model(Speaks::GoogleGenerate, "/v1beta/models/g-1:generateContent?x", b""), "g-1");
+    assert_eq!(model(Speaks::OpenAiChat, "/v1/chat/completions", br#"{"model":"m"}"#), "m");
+    assert_eq!(model(Speaks::OpenAiChat, "/v1/chat/completions", b"nothing"), "");
+    for api in Api::ALL {
+        let (status, body) = api.refusal(400, "no \"turn\"");
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(
+            (status, body["error"]["message"].as_str()),
+            (400, Some("drivetrain: no \"turn\""))
+        );
+    }
+}
