@@ -36,6 +36,8 @@ mod rollback;
 mod sandbox;
 mod schema;
 mod scripts;
+mod serve_acp;
+mod serve_mcp;
 mod shelf;
 mod signals;
 mod stream;

@@ -172,7 +172,8 @@ pub(super) fn read_workflow(
     }
     if resolver.is_outermost()
         && mentions_facts(&resolved)
-        && let (Some(fields), facts @ Value::Object(_)) = (resolved.as_object_mut(), resolver.facts())
+        && let (Some(fields), facts @ Value::Object(_)) =
+            (resolved.as_object_mut(), resolver.facts())
     {
         fields.insert("facts".to_owned(), facts);
     }
@@ -362,7 +363,9 @@ mod tests {
     #[test]
     fn facts_are_frozen_where_they_are_mentioned() {
         let file = |when: &str| {
-            format!("[workflow]\n[[workflow.steps]]\nname = \"a\"\ntool = \"shell\"\nwhen = \"{when}\"\nparameters = {{ command = \"x\" }}\n")
+            format!(
+                "[workflow]\n[[workflow.steps]]\nname = \"a\"\ntool = \"shell\"\nwhen = \"{when}\"\nparameters = {{ command = \"x\" }}\n"
+            )
         };
         let known = Known(Value::Null);
         let with = parse(&file("facts.has_tests"), "w.toml", &known).unwrap();
@@ -384,6 +387,24 @@ mod tests {
         let value = json!({ "workflow": { "steps": steps, "limts": {} } });
         let errors = parse(text, "w.rhai", &Known(value)).unwrap_err();
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        insta::assert_snapshot!(errors.join("\n"), @"");
+        insta::assert_snapshot!(errors.join("\n"), @r#"
+        error: limts: unknown key "limts" in [workflow]
+         --> w.rhai:2:4
+          |
+        2 | fn steps(context) { … }
+          |    ^^^^^
+          = help: did you mean "limits"?
+        error: steps[2].name: there are two steps named "a"
+         --> w.rhai:2:4
+          |
+        2 | fn steps(context) { … }
+          |    ^^^^^
+        error: steps[1].on_error: "abort" must be one of fail, skip, retry, goto
+         --> w.rhai:2:4
+          |
+        2 | fn steps(context) { … }
+          |    ^^^^^
+          = help: did you mean "fail"?
+        "#);
     }
 }

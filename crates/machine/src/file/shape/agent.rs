@@ -85,6 +85,10 @@ pub(crate) static PROGRAM: Table = Table::new(
             "What it is known to do otherwise than its protocol says.",
         ),
         may("idle", Kind::Span, "How long it may be silent."),
-        may("gateway", Kind::Flag, "Whether its models are asked in its place; by default where it has a key."),
+        may(
+            "gateway",
+            Kind::Flag,
+            "Whether its models are asked in its place; by default where it has a key.",
+        ),
     ]],
 );
