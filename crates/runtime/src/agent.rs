@@ -16,6 +16,8 @@ use machine::id::{EffectId, TaskId};
 use machine::policy::sandbox::SandboxSpec;
 use machine::task::Workspace;
 
+pub use wire::agent::{acp_server, acp_told};
+
 use crate::inbox::Inbox;
 use crate::model::Traffic;
 use crate::process::Cancel;

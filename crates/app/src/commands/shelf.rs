@@ -223,9 +223,16 @@ pub(crate) fn check(
         let errors: Vec<Value> = shown.iter().map(error_json).collect();
         output::json(&json!({
             "v": 1, "kind": kind.word(), "checked": checked, "ok": shown.is_empty(), "errors": errors,
+            "printed": library.printed(),
         }));
-    } else if shown.is_empty() {
-        output::lines(&view::shelf::checked(kind, checked));
+    } else {
+        // Scripts reach no terminal; whoever checks one wants to see what it says.
+        let said = library.printed();
+        let printed = said.iter().map(|line| format!("printed  {}", view::text::visible(line)));
+        output::lines(&printed.map(view::Line::plain).collect::<Vec<_>>());
+        if shown.is_empty() {
+            output::lines(&view::shelf::checked(kind, checked));
+        }
     }
     match shown.is_empty() {
         true => Ok(0),

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::program::{Program, fails, says};
-use crate::stage::{OPEN, Stage};
+use crate::stage::{KEY, OPEN, Stage};
 
 /// Holds once the edit was made.
 const CHECK: &str = "grep -q 'hello driver' hello.txt";
@@ -220,6 +220,26 @@ pub(crate) fn a_budget_that_is_spent_in_the_middle_of_a_turn_ends_it(program: &P
     let ran = stage.run(&["--max-tokens", "200"]);
     assert_eq!(ran.code, 11, "{}", stage.story(&ran));
     assert!(stage.has("one.txt") && !stage.has("four.txt"), "{}", stage.story(&ran));
+}
+
+pub(crate) fn its_key_is_kept_from_it_and_what_it_asks_is_counted_to_the_token(program: &Program) {
+    let replies = [(program.shell)("env > seen.txt; touch begun.txt; sleep 2"), says("All done.")];
+    let stage = Stage::new(program, OPEN, &replies);
+    let task = stage.start(&["--check", "test -s seen.txt"]);
+    stage.until_made("begun.txt");
+    let processes = stage.agents();
+    assert!(!processes.is_empty());
+    for (number, command) in processes {
+        let variables = std::fs::read(format!("/proc/{number}/environ")).unwrap_or_default();
+        let variables = String::from_utf8_lossy(&variables);
+        assert!(!variables.contains(KEY), "{command} has the key");
+    }
+    let seen = std::fs::read_to_string(stage.worktree().join("seen.txt")).unwrap();
+    let ran = stage.ended(task);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    assert!(!seen.contains(KEY), "{seen}");
+    let spend = &stage.place.show(&stage.place.id())["spend"];
+    assert_eq!(spend["tokens"], stage.counted(), "{spend}");
 }
 
 pub(crate) fn done_without_a_deed_is_not_verified(program: &Program) {

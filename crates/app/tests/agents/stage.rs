@@ -22,6 +22,9 @@ const BOXED: &str = "DRIVETRAIN_AGENTS_BOXED";
 /// What counts where a scenario says nothing else: everything that is asked is done.
 pub(crate) const OPEN: &str = "[[rule]]\ntool = \"*\"\ndecide = \"allow\"\n";
 
+/// What stands for the provider's key.
+pub(crate) const KEY: &str = "no-key-at-all";
+
 /// How long a thing may take to be gone.
 const GONE: Duration = Duration::from_secs(15);
 
@@ -45,7 +48,7 @@ impl Stage {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{count}", std::process::id());
-        let place = TestEnvironment::new().with_variable(program.key, "no-key-at-all");
+        let place = TestEnvironment::new().with_variable(program.key, KEY);
         let stage = Stage { place, server, mark };
         stage.place.write("hello.txt", "hello world\nsecond line\n");
         stage.place.write(".drivetrain/policy.toml", policy);
@@ -133,6 +136,17 @@ impl Stage {
         all.filter(|request| request["turn"].is_u64())
             .map(|request| request["body"].to_string())
             .collect()
+    }
+
+    /// What all its answers counted, as the script has it: each turn 120 tokens, each thing beside the conversation 2.
+    pub(crate) fn counted(&self) -> u64 {
+        let asked = self.server.requests();
+        let count = |request: &Value| match (&request["dialect"], &request["turn"]) {
+            (Value::Null, _) => 0,
+            (_, Value::Null) => 2,
+            _ => 120,
+        };
+        asked["requests"].as_array().unwrap().iter().map(count).sum()
     }
 
     /// What the model was asked last.

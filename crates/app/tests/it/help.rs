@@ -46,6 +46,24 @@ const COMMANDS: &[&str] = &[
     "policy check",
     "policy explain",
     "policy test",
+    "workflow",
+    "workflow list",
+    "workflow show",
+    "workflow check",
+    "workflow run",
+    "workflow graph",
+    "workflow new",
+    "prompt",
+    "prompt list",
+    "prompt show",
+    "prompt check",
+    "prompt new",
+    "agent",
+    "agent list",
+    "agent show",
+    "agent check",
+    "agent run",
+    "agent new",
     "import",
     "journal",
     "completions",
@@ -54,6 +72,7 @@ const COMMANDS: &[&str] = &[
     "agents",
     "models",
     "mcp",
+    "acp",
     "fake",
     "journal verify",
     "journal export",
@@ -120,6 +139,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       models       List the providers of models, and whether a key is there
       mcp          Let another program dispatch tasks and look after them: an MCP server on standard
                    input and output
+      acp          Be the agent of an editor: the Agent Client Protocol on standard input and output
       fake         Serve something that stands in for a model, to test automation without one
       help         Print this message or the help of the given subcommand(s)
 
@@ -215,6 +235,12 @@ fn every_command_describes_itself_with_an_example() {
           --agent <NAME>
               Let this coding agent work: claude, codex, gemini, opencode or one of your own; --model is
               then its model
+
+          --gateway
+              Ask the agent's models in its place, so that it never has the key; usual where it uses one
+
+          --no-gateway
+              Give the agent its key and let it ask its models by itself
 
           --unattended
               Ask nobody: what a person would have to decide is refused or waits, as the policy says

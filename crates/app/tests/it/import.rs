@@ -92,3 +92,18 @@ fn what_is_wrong_is_shown_at_its_place() {
     let ran = place.run(&["import", "gone.md"]);
     assert!(ran.err.contains("cannot read gone.md: there is no such file"), "{}", ran.err);
 }
+
+#[test]
+fn what_was_imported_is_a_workflow_that_can_be_checked_and_drawn() {
+    let place = TestEnvironment::new();
+    place.write(
+        "recipe.yaml",
+        "title: Say hello\nprompt: say hello to {{ who }}\ninstructions: be kind\n\
+         parameters:\n  - { key: who, input_type: string, requirement: required, description: whom }\n\
+         retry:\n  checks: [{ type: shell, command: test -f hello }]\n",
+    );
+    place.ok(&["import", "recipe.yaml"]);
+    place.ok(&["workflow", "check", "say-hello"]);
+    let drawn = place.ok(&["workflow", "graph", "say-hello"]);
+    assert!(drawn.contains("□ work  [model]  say hello to {{ inputs.who }}"), "{drawn}");
+}

@@ -387,6 +387,24 @@ mod tests {
         let value = json!({ "workflow": { "steps": steps, "limts": {} } });
         let errors = parse(text, "w.rhai", &Known(value)).unwrap_err();
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        insta::assert_snapshot!(errors.join("\n"), @"");
+        insta::assert_snapshot!(errors.join("\n"), @r#"
+        error: limts: unknown key "limts" in [workflow]
+         --> w.rhai:2:4
+          |
+        2 | fn steps(context) { … }
+          |    ^^^^^
+          = help: did you mean "limits"?
+        error: steps[2].name: there are two steps named "a"
+         --> w.rhai:2:4
+          |
+        2 | fn steps(context) { … }
+          |    ^^^^^
+        error: steps[1].on_error: "abort" must be one of fail, skip, retry, goto
+         --> w.rhai:2:4
+          |
+        2 | fn steps(context) { … }
+          |    ^^^^^
+          = help: did you mean "fail"?
+        "#);
     }
 }

@@ -77,7 +77,8 @@ pub(crate) fn model_config(model: Option<&str>, temperature: &Value, tools: &Val
 /// work in it. `llm` is the table of the workflow around it.
 pub(crate) fn driver_of(step: &Map<String, Value>, llm: &Value) -> Option<(String, Value)> {
     let text = |key: &str| step.get(key).and_then(Value::as_str);
-    let resolved = step.get("driver_config");
+    // Anything else than a table has been told.
+    let resolved = step.get("driver_config").filter(|config| config.is_object());
     if let Some(agent) = text("agent") {
         let mut config = resolved.cloned().unwrap_or_else(|| json!({ "agent": agent }));
         if let (None, Some(model)) = (config.get("program"), text("model")) {
@@ -301,6 +302,9 @@ impl Reader<'_, '_> {
         }
         if let Some(tools) = at.get("tools") {
             self.tools(&tools);
+        }
+        if let Some(config) = at.get("driver_config").filter(|config| !config.value.is_object()) {
+            config.wrong(self.problems, "a table");
         }
         at.get("model")
             .filter(|_| kind == "llm")
