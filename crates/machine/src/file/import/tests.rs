@@ -47,7 +47,8 @@ impl Lookup for Made<'_> {
     fn find(&self, kind: Kind, name: &str) -> Result<Found, NotFound> {
         let path = format!("{}/{name}.toml", kind.folder());
         let file = self.0.files.iter().find(|file| file.path == path);
-        let file = file.ok_or_else(|| NotFound { known: Vec::new(), why: "it was not made".to_owned() })?;
+        let file =
+            file.ok_or_else(|| NotFound { known: Vec::new(), why: "it was not made".to_owned() })?;
         Ok(Found { text: file.text.clone(), file: path, origin: Origin::Project })
     }
 }
