@@ -172,7 +172,8 @@ pub(super) fn read_workflow(
     }
     if resolver.is_outermost()
         && mentions_facts(&resolved)
-        && let (Some(fields), facts @ Value::Object(_)) = (resolved.as_object_mut(), resolver.facts())
+        && let (Some(fields), facts @ Value::Object(_)) =
+            (resolved.as_object_mut(), resolver.facts())
     {
         fields.insert("facts".to_owned(), facts);
     }
@@ -362,7 +363,9 @@ mod tests {
     #[test]
     fn facts_are_frozen_where_they_are_mentioned() {
         let file = |when: &str| {
-            format!("[workflow]\n[[workflow.steps]]\nname = \"a\"\ntool = \"shell\"\nwhen = \"{when}\"\nparameters = {{ command = \"x\" }}\n")
+            format!(
+                "[workflow]\n[[workflow.steps]]\nname = \"a\"\ntool = \"shell\"\nwhen = \"{when}\"\nparameters = {{ command = \"x\" }}\n"
+            )
         };
         let known = Known(Value::Null);
         let with = parse(&file("facts.has_tests"), "w.toml", &known).unwrap();

@@ -72,9 +72,19 @@ struct Made {
 impl Made {
     fn key(&mut self, key: &str, at: &Cursor<'_>, source: &Source<'_>, remarks: &mut Remarks) {
         match key {
-            "tracker" => remarks.at(source, at, "tracker: no tracker is asked; give an issue with --input issue=…"),
-            "polling" => remarks.at(source, at, "polling: nothing is polled; start a task for each issue"),
-            "workspace" => remarks.at(source, at, "workspace: each task has a worktree of its own; the folder is not carried"),
+            "tracker" => remarks.at(
+                source,
+                at,
+                "tracker: no tracker is asked; give an issue with --input issue=…",
+            ),
+            "polling" => {
+                remarks.at(source, at, "polling: nothing is polled; start a task for each issue")
+            }
+            "workspace" => remarks.at(
+                source,
+                at,
+                "workspace: each task has a worktree of its own; the folder is not carried",
+            ),
             "hooks" => self.hooks(at, source, remarks),
             "agent" => {
                 for (key, given) in at.entries() {

@@ -72,7 +72,9 @@ impl Recipe {
             "description" => self.description = said(),
             "version" => self.version = said(),
             "prompt" => (self.prompt, self.prompt_line) = (said(), source.line(at)),
-            "instructions" => (self.instructions, self.instructions_line) = (said(), source.line(at)),
+            "instructions" => {
+                (self.instructions, self.instructions_line) = (said(), source.line(at))
+            }
             "parameters" => self.parameters(at, source, remarks),
             "extensions" => self.extensions(at, source, remarks),
             "settings" => self.settings(at, source, remarks),
@@ -83,9 +85,12 @@ impl Recipe {
             },
             "sub_recipes" => {
                 for (index, sub) in items(at).into_iter().enumerate() {
-                    let name = sub.get("name").and_then(|name| name.value.as_str().map(str::to_owned));
+                    let name =
+                        sub.get("name").and_then(|name| name.value.as_str().map(str::to_owned));
                     let name = name.unwrap_or_else(|| index.to_string());
-                    let text = format!("sub_recipes: {name}: import its file too, then call it by a step with workflow = \"@workflows/…\"");
+                    let text = format!(
+                        "sub_recipes: {name}: import its file too, then call it by a step with workflow = \"@workflows/…\""
+                    );
                     remarks.at(source, &sub, text);
                 }
             }
@@ -96,26 +101,43 @@ impl Recipe {
 
     fn parameters(&mut self, at: &Cursor<'_>, source: &Source<'_>, remarks: &mut Remarks) {
         for parameter in items(at) {
-            let word = |key: &str| parameter.get(key).and_then(|at| at.value.as_str()).unwrap_or_default().to_owned();
+            let word = |key: &str| {
+                parameter.get(key).and_then(|at| at.value.as_str()).unwrap_or_default().to_owned()
+            };
             let name = word("key");
             if !is_identifier(&name) {
                 remarks.at(source, &parameter, "parameters: a key that is no plain name; left out");
                 continue;
             }
-            let mut input = Input { name: name.clone(), kind: "string", description: word("description"), ..Input::default() };
+            let mut input = Input {
+                name: name.clone(),
+                kind: "string",
+                description: word("description"),
+                ..Input::default()
+            };
             // Whatever its type, a template of goose is given a text, and its conditions compare with texts.
             match word("input_type").as_str() {
                 "string" | "select" | "" => {}
                 "boolean" => input.choices = vec!["true".to_owned(), "false".to_owned()],
                 "file" => {
-                    let text = format!("parameters: {name}: what goose reads from the file is not put in its place; the input is the path, and a model with tools can look");
+                    let text = format!(
+                        "parameters: {name}: what goose reads from the file is not put in its place; the input is the path, and a model with tools can look"
+                    );
                     remarks.at(source, &parameter, text);
                 }
                 kind @ ("number" | "date") => {
-                    remarks.at(source, &parameter, format!("parameters: {name}: a {kind} is a text here, and not checked"));
+                    remarks.at(
+                        source,
+                        &parameter,
+                        format!("parameters: {name}: a {kind} is a text here, and not checked"),
+                    );
                 }
                 other => {
-                    remarks.at(source, &parameter, format!("parameters: {name}: the type {other} is not known; taken as text"));
+                    remarks.at(
+                        source,
+                        &parameter,
+                        format!("parameters: {name}: the type {other} is not known; taken as text"),
+                    );
                 }
             }
             for choice in parameter.get("options").iter().flat_map(items) {
@@ -124,7 +146,11 @@ impl Recipe {
             if let Some(default) = parameter.get("default") {
                 match default.value {
                     Value::Array(_) | Value::Object(_) => {
-                        remarks.at(source, &default, format!("parameters: {name}: the default is no text and is left out"));
+                        remarks.at(
+                            source,
+                            &default,
+                            format!("parameters: {name}: the default is no text and is left out"),
+                        );
                     }
                     Value::String(text) => input.default = Some(Value::String(text.clone())),
                     other => input.default = Some(Value::String(other.to_string())),
@@ -133,7 +159,13 @@ impl Recipe {
                 input.default = Some(Value::String(String::new()));
             }
             if word("requirement") == "user_prompt" {
-                remarks.at(source, &parameter, format!("parameters: {name}: nobody is asked for it; give it with --input {name}=…"));
+                remarks.at(
+                    source,
+                    &parameter,
+                    format!(
+                        "parameters: {name}: nobody is asked for it; give it with --input {name}=…"
+                    ),
+                );
             }
             self.inputs.push(input);
         }
@@ -141,16 +173,23 @@ impl Recipe {
 
     fn extensions(&mut self, at: &Cursor<'_>, source: &Source<'_>, remarks: &mut Remarks) {
         for extension in items(at) {
-            let word = |key: &str| extension.get(key).and_then(|at| at.value.as_str()).unwrap_or_default();
+            let word =
+                |key: &str| extension.get(key).and_then(|at| at.value.as_str()).unwrap_or_default();
             match (word("type"), word("name")) {
                 ("builtin" | "platform" | "", "developer") => self.tools.extend(DEVELOPER),
                 (kind @ ("stdio" | "sse" | "streamable_http"), name) => {
-                    let text = format!("extensions: {name}: no program or address is taken over from a recipe; if you trust this {kind} server, add it to .drivetrain/mcp.toml");
+                    let text = format!(
+                        "extensions: {name}: no program or address is taken over from a recipe; if you trust this {kind} server, add it to .drivetrain/mcp.toml"
+                    );
                     remarks.at(source, &extension, text);
                 }
                 (kind, name) => {
                     let kind = if kind.is_empty() { "extension" } else { kind };
-                    remarks.at(source, &extension, format!("extensions: {name}: there is no such {kind} here; left out"));
+                    remarks.at(
+                        source,
+                        &extension,
+                        format!("extensions: {name}: there is no such {kind} here; left out"),
+                    );
                 }
             }
         }
@@ -159,11 +198,21 @@ impl Recipe {
     fn settings(&mut self, at: &Cursor<'_>, source: &Source<'_>, remarks: &mut Remarks) {
         for (key, given) in at.entries() {
             match key {
-                "goose_provider" => self.provider = given.value.as_str().unwrap_or_default().to_owned(),
+                "goose_provider" => {
+                    self.provider = given.value.as_str().unwrap_or_default().to_owned()
+                }
                 "goose_model" => self.model = given.value.as_str().unwrap_or_default().to_owned(),
-                "temperature" if given.value.is_number() => self.temperature = Some(given.value.clone()),
-                "max_turns" if given.value.as_u64().is_some_and(|most| most > 0) => self.max_turns = given.value.as_u64(),
-                _ => remarks.at(source, &given, format!("settings: {key}: has no meaning here and is left out")),
+                "temperature" if given.value.is_number() => {
+                    self.temperature = Some(given.value.clone())
+                }
+                "max_turns" if given.value.as_u64().is_some_and(|most| most > 0) => {
+                    self.max_turns = given.value.as_u64()
+                }
+                _ => remarks.at(
+                    source,
+                    &given,
+                    format!("settings: {key}: has no meaning here and is left out"),
+                ),
             }
         }
     }
@@ -171,7 +220,9 @@ impl Recipe {
     fn retry(&mut self, at: &Cursor<'_>, source: &Source<'_>, remarks: &mut Remarks) {
         for (key, given) in at.entries() {
             if key != "checks" {
-                let text = format!("retry: {key}: not carried; the checks are criteria here, and what follows a failed one is said by [recovery] of a task");
+                let text = format!(
+                    "retry: {key}: not carried; the checks are criteria here, and what follows a failed one is said by [recovery] of a task"
+                );
                 remarks.at(source, &given, text);
                 continue;
             }
@@ -182,13 +233,19 @@ impl Recipe {
                         remarks.at(source, &check, "retry: a criterion is frozen when the task is made and takes no inputs; write this command out");
                     }
                     Some(command) => self.checks.push(command.to_owned()),
-                    None => remarks.at(source, &check, "retry: a check without a command; left out"),
+                    None => {
+                        remarks.at(source, &check, "retry: a check without a command; left out")
+                    }
                 }
             }
         }
     }
 
-    fn files(mut self, name: &str, remarks: &mut Remarks) -> Result<Vec<NewFile>, Vec<SourceError>> {
+    fn files(
+        mut self,
+        name: &str,
+        remarks: &mut Remarks,
+    ) -> Result<Vec<NewFile>, Vec<SourceError>> {
         if self.prompt.trim().is_empty() {
             self.prompt = std::mem::take(&mut self.instructions);
             self.prompt_line = self.instructions_line;
@@ -206,7 +263,10 @@ impl Recipe {
         for made in &files {
             prompt::parse(&made.text, &made.path)?;
         }
-        files.push(NewFile { path: format!("workflows/{name}.toml"), text: self.workflow(name, system.as_deref()) });
+        files.push(NewFile {
+            path: format!("workflows/{name}.toml"),
+            text: self.workflow(name, system.as_deref()),
+        });
         Ok(files)
     }
 
@@ -214,7 +274,8 @@ impl Recipe {
     /// plain text, and that is said.
     fn template(&self, said: &str, line: usize, remarks: &mut Remarks) -> (String, Vec<Input>) {
         let (text, used) = with_inputs(said, &self.inputs, line, "recipe", remarks);
-        let inputs = self.inputs.iter().filter(|input| used.contains(&input.name)).cloned().collect();
+        let inputs =
+            self.inputs.iter().filter(|input| used.contains(&input.name)).cloned().collect();
         (text, inputs)
     }
 
@@ -248,12 +309,20 @@ impl Recipe {
         }
         for command in &self.checks {
             let command = write::text(command.trim_end());
-            lines.push_str(&format!("\n[[workflow.acceptance]]\nkind = \"shell\"\ncommand = {command}\n"));
+            lines.push_str(&format!(
+                "\n[[workflow.acceptance]]\nkind = \"shell\"\ncommand = {command}\n"
+            ));
         }
-        lines.push_str(&format!("\n[[workflow.steps]]\nname = \"work\"\ntype = \"llm\"\nprompt = \"@prompts/{name}\"\n"));
+        lines.push_str(&format!(
+            "\n[[workflow.steps]]\nname = \"work\"\ntype = \"llm\"\nprompt = \"@prompts/{name}\"\n"
+        ));
         if !self.tools.is_empty() {
             let mut tools: Vec<String> = Vec::new();
-            self.tools.iter().map(|tool| write::text(tool)).for_each(|tool| if !tools.contains(&tool) { tools.push(tool) });
+            self.tools.iter().map(|tool| write::text(tool)).for_each(|tool| {
+                if !tools.contains(&tool) {
+                    tools.push(tool)
+                }
+            });
             lines.push_str(&format!("tools = [{}]\n", tools.join(", ")));
         }
         if let Some(schema) = self.schema.as_ref().and_then(write::value) {
@@ -274,7 +343,10 @@ pub(super) fn with_inputs(
     let template = match Template::parse(said) {
         Ok(template) => template,
         Err(wrong) => {
-            let text = format!("the template cannot be read here ({}); it is kept as plain text, nothing in it is filled in", wrong.message);
+            let text = format!(
+                "the template cannot be read here ({}); it is kept as plain text, nothing in it is filled in",
+                wrong.message
+            );
             remarks.line(line, text);
             return (literal(said), Vec::new());
         }
@@ -287,7 +359,9 @@ pub(super) fn with_inputs(
     for one in uses {
         let Some(first) = one.path.first() else { continue };
         let Some(input) = inputs.iter().find(|input| input.name == *first) else {
-            let unknown = format!("{first}: no parameter of the {what}; its place is kept as plain text with the whole template");
+            let unknown = format!(
+                "{first}: no parameter of the {what}; its place is kept as plain text with the whole template"
+            );
             remarks.line(line, unknown);
             return (literal(said), Vec::new());
         };
@@ -304,7 +378,13 @@ pub(super) fn with_inputs(
     match Template::parse(&text) {
         Ok(_) => (text, used),
         Err(wrong) => {
-            remarks.line(line, format!("the template cannot be carried ({}); it is kept as plain text", wrong.message));
+            remarks.line(
+                line,
+                format!(
+                    "the template cannot be carried ({}); it is kept as plain text",
+                    wrong.message
+                ),
+            );
             (literal(said), Vec::new())
         }
     }
@@ -334,7 +414,10 @@ fn has_template(text: &str) -> bool {
 
 fn is_identifier(name: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    !name.is_empty() && name.len() <= 60 && name.chars().all(is_word) && !name.starts_with(|c: char| c.is_ascii_digit())
+    !name.is_empty()
+        && name.len() <= 60
+        && name.chars().all(is_word)
+        && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
 fn items<'v>(at: &Cursor<'v>) -> Vec<Cursor<'v>> {

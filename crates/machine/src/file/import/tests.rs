@@ -8,11 +8,14 @@ use crate::file::prompt;
 fn shown(text: &str, file: &str) -> String {
     let imported = match import(text, file) {
         Ok(imported) => imported,
-        Err(errors) => return errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+        Err(errors) => {
+            return errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        }
     };
     check(&imported);
     let files = imported.files.iter().map(|file| format!("== {}\n{}", file.path, file.text));
-    let remarks = imported.remarks.iter().map(|remark| format!("-- line {}: {}", remark.line, remark.text));
+    let remarks =
+        imported.remarks.iter().map(|remark| format!("-- line {}: {}", remark.line, remark.text));
     files.chain(remarks).collect::<Vec<_>>().join("\n")
 }
 
@@ -21,11 +24,17 @@ fn check(imported: &Imported) {
     for file in &imported.files {
         let (folder, name) = file.path.split_once('/').unwrap();
         assert!(["prompts", "workflows"].contains(&folder), "{}", file.path);
-        assert!(!name.contains('/') && !name.starts_with('.') && name.ends_with(".toml"), "{}", file.path);
+        assert!(
+            !name.contains('/') && !name.starts_with('.') && name.ends_with(".toml"),
+            "{}",
+            file.path
+        );
         if folder == "prompts" {
-            prompt::parse(&file.text, &file.path).unwrap_or_else(|errors| panic!("{}\n{}", errors[0], file.text));
+            prompt::parse(&file.text, &file.path)
+                .unwrap_or_else(|errors| panic!("{}\n{}", errors[0], file.text));
         } else {
-            toml::from_str::<toml::Table>(&file.text).unwrap_or_else(|error| panic!("{error}\n{}", file.text));
+            toml::from_str::<toml::Table>(&file.text)
+                .unwrap_or_else(|error| panic!("{error}\n{}", file.text));
         }
     }
 }
@@ -383,7 +392,16 @@ fn wrong_files_are_errors_with_their_place() {
 
 #[test]
 fn hostile_files_stay_in_their_folder_and_end() {
-    for name in ["../../etc/passwd", "/etc/passwd", "..", ".git/hooks/pre-commit", "a\u{202e}b", "CON", "x/../../y", ""] {
+    for name in [
+        "../../etc/passwd",
+        "/etc/passwd",
+        "..",
+        ".git/hooks/pre-commit",
+        "a\u{202e}b",
+        "CON",
+        "x/../../y",
+        "",
+    ] {
         let name = serde_json::Value::from(name);
         let text = format!("title: {name}\nprompt: do it\n");
         check(&import(&text, "a.yaml").unwrap());

@@ -11,7 +11,11 @@ pub(crate) static TOP: Table = Table::new(
     "file",
     "an agent's file",
     "A coding agent by its command.",
-    &[&[must("agent", Kind::Table(&PROGRAM), "The agent.")]],
+    &[&[must(
+        "agent",
+        Kind::Either(&[Kind::Table(&PROGRAM), Kind::Table(&COMPOSED)]),
+        "The agent.",
+    )]],
 );
 
 /// The protocols.
@@ -42,6 +46,63 @@ pub(crate) static PROGRAM: Table = Table::new(
             "What it is known to do otherwise than its protocol says.",
         ),
         may("idle", Kind::Span, "How long it may be silent."),
-        may("gateway", Kind::Flag, "Whether its models are asked in its place; by default where it has a key."),
+        may(
+            "gateway",
+            Kind::Flag,
+            "Whether its models are asked in its place; by default where it has a key.",
+        ),
+    ]],
+);
+
+/// `[agent]` that is made of parts.
+pub(crate) static COMPOSED: Table = Table {
+    needs: &[&["workflow", "driver", "model", "program"]],
+    ..Table::new(
+        "composed_agent",
+        "[agent]",
+        "An agent made of parts: who works, with which words and which tools.",
+        &[&[
+            must("name", Kind::Name, "What it is called."),
+            may("description", Kind::Text, "What it is for, for a person."),
+            may("workflow", Kind::Text, "The workflow that works: @workflows/NAME."),
+            may("driver", Kind::Known(super::policy::drivers), "The driver that works."),
+            may(
+                "model",
+                Kind::Text,
+                "The model that works, PROVIDER/NAME; or that of the program.",
+            ),
+            may("program", Kind::Name, "The coding agent that works: claude, codex, …"),
+            may("prompt", Kind::Text, "What it is told first; @prompts/NAME takes a file."),
+            may("tools", Kind::Table(&TOOLS), "Which tools it may use."),
+            may("context", Kind::Table(&CONTEXT), "What it is shown, and what it must look at."),
+        ]],
+    )
+};
+
+/// `[agent.tools]`.
+pub(crate) static TOOLS: Table = Table::new(
+    "agent_tools",
+    "[agent.tools]",
+    "Which tools an agent may use.",
+    &[&[may("enabled", TEXTS, "These and no others."), may("disabled", TEXTS, "All but these.")]],
+);
+
+/// `[agent.context]`.
+pub(crate) static CONTEXT: Table = Table::new(
+    "agent_context",
+    "[agent.context]",
+    "What an agent is shown, and what it must look at.",
+    &[&[
+        may(
+            "include_diagnostics",
+            Kind::Flag,
+            "Whether it is shown what the project's checks say.",
+        ),
+        may("include_memory", Kind::Flag, "Whether it is shown what earlier tasks noted."),
+        may(
+            "peek_first",
+            Kind::Flag,
+            "Whether an edit of a file is refused until the file was looked at.",
+        ),
     ]],
 );
