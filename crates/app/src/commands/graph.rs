@@ -30,7 +30,9 @@ pub(crate) fn run(args: &GraphArgs, json: bool) -> Result<u8, CommandError> {
         })?;
     }
     match (&args.output, json) {
-        (_, true) => output::json(&json!({ "v": 1, "name": workflow.name, "outline": outline, "output": args.output })),
+        (_, true) => output::json(
+            &json!({ "v": 1, "name": workflow.name, "outline": outline, "output": args.output }),
+        ),
         (Some(file), false) => {
             let path = view::text::visible(&file.to_string_lossy());
             output::lines(&[Line::new(Tone::Good, format!("written  {path}"))]);

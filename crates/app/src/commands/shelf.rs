@@ -67,6 +67,8 @@ pub(crate) fn list(kind: Kind, read: Reader<'_>, json: bool) -> Result<u8, Comma
         rows.push(Row { name: used.name.clone(), description, is_wrong, layers });
     }
     if kind == Kind::Agent {
+        // A file cannot stand in for one that needs none.
+        rows.retain(|row| machine::agent::AgentProgram::built_in(&row.name).is_none());
         rows.extend(machine::agent::AgentProgram::BUILT_IN.map(|name| Row {
             name: name.to_owned(),
             description: "needs no file".to_owned(),
@@ -79,7 +81,6 @@ pub(crate) fn list(kind: Kind, read: Reader<'_>, json: bool) -> Result<u8, Comma
             }],
         }));
         rows.sort_by(|left, right| left.name.cmp(&right.name));
-        rows.dedup_by(|later, former| later.name == former.name);
     }
     if json {
         let items: Vec<Value> = rows
@@ -223,9 +224,16 @@ pub(crate) fn check(
         let errors: Vec<Value> = shown.iter().map(error_json).collect();
         output::json(&json!({
             "v": 1, "kind": kind.word(), "checked": checked, "ok": shown.is_empty(), "errors": errors,
+            "printed": library.printed(),
         }));
-    } else if shown.is_empty() {
-        output::lines(&view::shelf::checked(kind, checked));
+    } else {
+        // Scripts reach no terminal; whoever checks one wants to see what it says.
+        let said = library.printed();
+        let printed = said.iter().map(|line| format!("printed  {}", view::text::visible(line)));
+        output::lines(&printed.map(view::Line::plain).collect::<Vec<_>>());
+        if shown.is_empty() {
+            output::lines(&view::shelf::checked(kind, checked));
+        }
     }
     match shown.is_empty() {
         true => Ok(0),

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::environment::TestEnvironment;
 
-const COMMAND: &str = "---\ndescription: Fix an issue\nmodel: opus\n---\nFix $1, then say !`date`.\n";
+const COMMAND: &str =
+    "---\ndescription: Fix an issue\nmodel: opus\n---\nFix $1, then say !`date`.\n";
 
 #[test]
 fn a_command_becomes_a_prompt_and_what_is_lost_is_said() {
@@ -43,7 +44,11 @@ fn nothing_is_written_over_and_nothing_beside_what_is_there() {
     place.write(".drivetrain/workflows/say-hello.toml", "mine");
     let ran = place.run(&["import", "recipe.yaml"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
-    assert!(ran.err.contains("say-hello.toml is there already and is not written over"), "{}", ran.err);
+    assert!(
+        ran.err.contains("say-hello.toml is there already and is not written over"),
+        "{}",
+        ran.err
+    );
     assert_eq!(place.read(".drivetrain/workflows/say-hello.toml"), "mine");
     assert!(!place.folder().join(".drivetrain/prompts/say-hello.toml").exists());
 }
@@ -63,7 +68,10 @@ fn a_link_does_not_lead_out_of_the_folder() {
 #[test]
 fn another_folder_takes_it_and_json_says_the_same() {
     let place = TestEnvironment::new();
-    place.write("skills/pdf/SKILL.md", "---\nname: ../../etc/passwd\nlicense: MIT\n---\nFill it in.\n");
+    place.write(
+        "skills/pdf/SKILL.md",
+        "---\nname: ../../etc/passwd\nlicense: MIT\n---\nFill it in.\n",
+    );
     let said = place.ok(&["import", "skills/pdf/SKILL.md", "--to", "mine", "--json"]);
     let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(said["kind"], "a skill");
@@ -83,4 +91,19 @@ fn what_is_wrong_is_shown_at_its_place() {
     assert!(ran.err.contains("nothing is known about files of this name"), "{}", ran.err);
     let ran = place.run(&["import", "gone.md"]);
     assert!(ran.err.contains("cannot read gone.md: there is no such file"), "{}", ran.err);
+}
+
+#[test]
+fn what_was_imported_is_a_workflow_that_can_be_checked_and_drawn() {
+    let place = TestEnvironment::new();
+    place.write(
+        "recipe.yaml",
+        "title: Say hello\nprompt: say hello to {{ who }}\ninstructions: be kind\n\
+         parameters:\n  - { key: who, input_type: string, requirement: required, description: whom }\n\
+         retry:\n  checks: [{ type: shell, command: test -f hello }]\n",
+    );
+    place.ok(&["import", "recipe.yaml"]);
+    place.ok(&["workflow", "check", "say-hello"]);
+    let drawn = place.ok(&["workflow", "graph", "say-hello"]);
+    assert!(drawn.contains("□ work  [model]  say hello to {{ inputs.who }}"), "{drawn}");
 }

@@ -1,4 +1,4 @@
-//! Workflows that are scripts, through the program: found by name, told facts, run once.
+//! Workflows that are scripts, through the program: found by name, told facts, run once. And how workflows are drawn.
 
 use crate::environment::TestEnvironment;
 
@@ -45,7 +45,10 @@ fn what_a_script_gave_is_frozen() {
 #[test]
 fn a_mistake_is_shown_in_the_script() {
     let place = TestEnvironment::new();
-    place.write(".drivetrain/workflows/w.rhai", "fn steps(context) {\n    context.facts.has_test\n}\n");
+    place.write(
+        ".drivetrain/workflows/w.rhai",
+        "fn steps(context) {\n    context.facts.has_test\n}\n",
+    );
     let ran = place.run(&["run", "g", "--workflow", "w", "--in-place"]);
     assert_eq!(ran.code, 2);
     insta::assert_snapshot!(ran.err.trim_end(), @r#"
@@ -66,4 +69,62 @@ fn a_mistake_is_shown_in_the_script() {
       |    ^^^^^
       = help: did you mean "on_error"?
     "#);
+}
+
+#[test]
+fn check_shows_what_a_script_prints_and_inputs_reach_it() {
+    let place = TestEnvironment::new();
+    let script = "fn workflow() { #{ name: \"w\", inputs: #{ times: #{ type: \"integer\", default: 1 } } } }\n\
+        fn steps(context) {\n    print(`${context.inputs.times} times`);\n    let steps = [];\n    \
+        for n in 0..context.inputs.times {\n        \
+        steps.push(#{ name: `s${n}`, tool: \"shell\", parameters: #{ command: `echo ${n} >> seen` } });\n    }\n    steps\n}\n";
+    place.write(".drivetrain/workflows/w.rhai", script);
+    let said = place.ok(&["workflow", "check", "w"]);
+    assert!(said.contains("printed  1 times"), "{said}");
+    place.ok(&["workflow", "run", "w", "--input", "times=3", "--in-place"]);
+    assert_eq!(place.read("seen"), "0\n1\n2\n");
+    let ran = place.run(&["workflow", "run", "w", "--input", "times=many", "--in-place"]);
+    assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+}
+
+#[test]
+fn a_workflow_is_drawn() {
+    let place = TestEnvironment::new();
+    place.write(
+        ".drivetrain/workflows/w.toml",
+        "[workflow]\nname = \"w\"\n[[workflow.steps]]\nname = \"a\"\ntool = \"shell\"\nparameters = { command = \"make\" }\n\
+         on_error = \"retry\"\nmax_retries = 2\n[[workflow.steps]]\nname = \"b\"\nask = \"go on?\"\n",
+    );
+    place.write(
+        "m.toml",
+        "[machine]\ninitial = \"go\"\n[machine.states.go]\naction = { tool = \"shell\", parameters = { command = \"true\" } }\n\
+         transitions = [{ to = \"end\" }]\n[machine.states.end]\nterminal = true\n",
+    );
+    insta::assert_snapshot!(place.ok(&["workflow", "graph", "w"]), @"
+    w
+
+    ○ start
+        → a
+    □ a  [tool]  shell: make
+        ↺ a  (retry: if it fails ≤ 2)
+        → b
+    ☺ b  [person]  go on?
+        → end
+    ● end
+    ");
+    insta::assert_snapshot!(place.ok(&["workflow", "graph", "m.toml", "--format", "mermaid"]), @r#"
+    flowchart TD
+        n0(["start"])
+        n1(["end"])
+        n2["go<br/>tool<br/>shell: true"]
+        n0 --> n2
+        n2 --> n1
+    "#);
+    place.ok(&["workflow", "graph", "w", "--format", "svg", "--output", "w.svg"]);
+    assert!(place.read("w.svg").starts_with("<svg "));
+    let said: serde_json::Value =
+        serde_json::from_str(&place.ok(&["workflow", "graph", "w", "--json"])).unwrap();
+    assert_eq!(said["outline"]["edges"].as_array().unwrap().len(), 4);
+    let ran = place.run(&["workflow", "graph", "nobody"]);
+    assert_eq!(ran.code, 2);
 }

@@ -44,6 +44,15 @@ pub struct Workflow {
     pub driver: DriverSpec,
 }
 
+/// Says which model the steps ask that name none, in the configuration of a workflow that names none either.
+pub fn default_model(config: &mut Value, model: &str) {
+    let Value::Object(fields) = config else { return };
+    let llm = fields.entry("llm").or_insert_with(|| json!({}));
+    if let Value::Object(llm) = llm {
+        llm.entry("model").or_insert_with(|| json!(model));
+    }
+}
+
 impl Workflow {
     /// Gives it values for its inputs, as a person typed them. The error names the input that is wrong or missing.
     pub fn give(&mut self, typed: &BTreeMap<String, String>) -> Result<(), String> {
@@ -387,6 +396,24 @@ mod tests {
         let value = json!({ "workflow": { "steps": steps, "limts": {} } });
         let errors = parse(text, "w.rhai", &Known(value)).unwrap_err();
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        insta::assert_snapshot!(errors.join("\n"), @"");
+        insta::assert_snapshot!(errors.join("\n"), @r#"
+        error: limts: unknown key "limts" in [workflow]
+         --> w.rhai:2:4
+          |
+        2 | fn steps(context) { … }
+          |    ^^^^^
+          = help: did you mean "limits"?
+        error: steps[2].name: there are two steps named "a"
+         --> w.rhai:2:4
+          |
+        2 | fn steps(context) { … }
+          |    ^^^^^
+        error: steps[1].on_error: "abort" must be one of fail, skip, retry, goto
+         --> w.rhai:2:4
+          |
+        2 | fn steps(context) { … }
+          |    ^^^^^
+          = help: did you mean "fail"?
+        "#);
     }
 }

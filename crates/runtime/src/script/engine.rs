@@ -76,7 +76,7 @@ fn limit(engine: &mut Engine) {
     engine.disable_symbol("curry");
     let started = Instant::now();
     engine.on_progress(move |operations| {
-        let late = operations % 64 == 0 && started.elapsed() > DEADLINE;
+        let late = operations.is_multiple_of(64) && started.elapsed() > DEADLINE;
         late.then(|| Dynamic::from("deadline"))
     });
 }

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use super::{Imported, import};
-use crate::file::prompt;
+use crate::file::lookup::{Found, Kind, Lookup, NotFound, Origin};
+use crate::file::{prompt, workflow};
 
 fn shown(text: &str, file: &str) -> String {
     let imported = match import(text, file) {
@@ -33,9 +34,22 @@ fn check(imported: &Imported) {
             prompt::parse(&file.text, &file.path)
                 .unwrap_or_else(|errors| panic!("{}\n{}", errors[0], file.text));
         } else {
-            toml::from_str::<toml::Table>(&file.text)
-                .unwrap_or_else(|error| panic!("{error}\n{}", file.text));
+            workflow::parse(&file.text, &file.path, &Made(imported))
+                .unwrap_or_else(|errors| panic!("{}\n{}", errors[0], file.text));
         }
+    }
+}
+
+/// Finds what was made together.
+struct Made<'i>(&'i Imported);
+
+impl Lookup for Made<'_> {
+    fn find(&self, kind: Kind, name: &str) -> Result<Found, NotFound> {
+        let path = format!("{}/{name}.toml", kind.folder());
+        let file = self.0.files.iter().find(|file| file.path == path);
+        let file =
+            file.ok_or_else(|| NotFound { known: Vec::new(), why: "it was not made".to_owned() })?;
+        Ok(Found { text: file.text.clone(), file: path, origin: Origin::Project })
     }
 }
 
@@ -210,7 +224,41 @@ fn a_recipe_of_the_desktop_program_and_one_in_json_are_read() {
 #[test]
 fn a_command_becomes_a_prompt() {
     let text = "---\ndescription: Fix an issue\nallowed-tools: Bash(git add:*), Read\nargument-hint: [number] [priority]\nmodel: opus\n---\n\nFix issue $1 with $ARGUMENTS[1] now: $ARGUMENTS.\n\nState: !`git status`\nSee @src/lib.rs and mail me@example.com; it costs $100, or $1.50.\nA template {{ stays }} and {% so %} {# does #} this {brace}.\n";
-    insta::assert_snapshot!(shown(text, ".claude/commands/fix-issue.md"), @"");
+    insta::assert_snapshot!(shown(text, ".claude/commands/fix-issue.md"), @r#"
+    == prompts/fix-issue.toml
+    [meta]
+    name = "fix-issue"
+    description = "Fix an issue"
+
+    [prompt]
+    text = """
+    Fix issue {{ inputs.argument_1 }} with {{ inputs.argument_2 }} now: {{ inputs.arguments }}.
+
+    State: !`git status`
+    See @src/lib.rs and mail me@example.com; it costs $100, or $1.50.
+    A template {{ "{{" }} stays }} and {{ "{%" }} so %} {{ "{#" }} does #} this {brace}.
+    """
+
+    [prompt.inputs.arguments]
+    type = "string"
+    description = "[number] [priority]"
+    default = ""
+
+    [prompt.inputs.argument_1]
+    type = "string"
+    description = "[number] [priority]"
+    default = ""
+
+    [prompt.inputs.argument_2]
+    type = "string"
+    description = "[number] [priority]"
+    default = ""
+
+    -- line 3: allowed-tools: a prompt has no tools of its own; name them in the step or agent that uses it (tools = […]), or in a policy
+    -- line 5: model: a prompt has no model of its own; give it to the step (model = …) or to the run (--model)
+    -- line 10: !`command`: nothing is run when a prompt is made; put a shell step before it and name its text
+    -- line 11: @file: no file is put in its place; the words stay, and a model with tools can look
+    "#);
 }
 
 #[test]
