@@ -4,6 +4,7 @@
 mod agents;
 mod apply;
 mod approvals;
+mod builtins;
 mod chat;
 mod code_tools;
 mod commands;
@@ -45,4 +46,5 @@ mod stuck;
 mod traffic;
 mod trust;
 mod verify;
+mod workflow;
 mod worktrees;
