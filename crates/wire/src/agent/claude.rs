@@ -535,7 +535,7 @@ fn facts(version: &str, mode: &str, hook_blocks: bool) -> AgentFacts {
     let number = super::table::Version::find(version).map(|version| version.to_string());
     AgentFacts {
         version: number.unwrap_or_else(|| version.to_owned()),
-        can: release.can.clone(),
+        can: release.can,
         modes,
         support: CLAUDE.support(version),
         limits,
