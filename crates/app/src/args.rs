@@ -22,7 +22,7 @@ pub(crate) use import::ImportArgs;
 pub(crate) use queue::{QueueAddArgs, QueueCmd, QueueRunArgs};
 pub(crate) use race::{Named, RaceArgs};
 pub(crate) use schema::SchemaArgs;
-pub(crate) use serve::McpArgs;
+pub(crate) use serve::{AcpArgs, McpArgs};
 pub(crate) use shelf::{
     AgentCmd, AgentRunArgs, NewArgs, PromptCmd, WorkArgs, WorkflowCmd, WorkflowRunArgs,
 };
@@ -571,6 +571,19 @@ EXAMPLES:
   drivetrain mcp --agent codex --parent 7k3
   claude mcp add drivetrain -- drivetrain mcp --agent codex --max-usd 2")]
     Mcp(McpArgs),
+
+    /// Be the agent of an editor: the Agent Client Protocol on standard input and output
+    ///
+    /// A session is a task like any other, journaled and limited. The first prompt is its goal; with --model the next ones
+    /// go on with the conversation, with --agent they begin the next task once one has ended. What the policy does not
+    /// allow is asked about in the editor. A session can be loaded again after any crash: its id is the task's.
+    #[command(after_long_help = "\
+EXAMPLES:
+  drivetrain acp --model anthropic/NAME --in-place
+  drivetrain acp --agent claude --check 'cargo test' --max-usd 2
+  drivetrain acp --model script/replies.toml
+      For tests: plays a script")]
+    Acp(AcpArgs),
 
     /// Connect a worker to its gate: an MCP server on standard input and output
     ///

@@ -1,5 +1,6 @@
 //! The commands, one file each; short ones of the same kind share one.
 
+pub(crate) mod acp;
 pub(crate) mod agent;
 pub(crate) mod agents;
 pub(crate) mod apply;

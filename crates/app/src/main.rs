@@ -118,6 +118,7 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
         Cmd::Drivers => commands::catalogue::drivers(json),
         Cmd::Agents => commands::agents::run(json),
         Cmd::Models => commands::models::run(json),
+        Cmd::Acp(args) => commands::acp::run(args),
         Cmd::Mcp(args) => commands::mcp::run(args.clone()),
         Cmd::Gate { .. } => commands::gate::run(),
         Cmd::Fake(FakeCmd::Model(args)) => commands::fake::model(args, json),

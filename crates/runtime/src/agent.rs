@@ -16,6 +16,8 @@ use machine::id::{EffectId, TaskId};
 use machine::policy::sandbox::SandboxSpec;
 use machine::task::Workspace;
 
+pub use wire::agent::{acp_server, acp_told};
+
 use crate::inbox::Inbox;
 use crate::model::Traffic;
 use crate::process::Cancel;
@@ -128,12 +130,13 @@ impl Agents {
     }
 }
 
-/// What lies in a workspace, but for what git and drivetrain put there.
+/// What lies in a workspace, but for names with a dot in front: git's own, and those that a sandbox hides behind empty
+/// files while a process runs, come and go by themselves.
 fn entries(workspace: &Workspace) -> BTreeSet<OsString> {
     let Some(path) = &workspace.path else { return BTreeSet::new() };
     let listed = std::fs::read_dir(path).into_iter().flatten().flatten();
     let names = listed.map(|entry| entry.file_name());
-    names.filter(|name| name != ".git" && name != ".drivetrain").collect()
+    names.filter(|name| !name.as_encoded_bytes().starts_with(b".")).collect()
 }
 
 /// Whether nothing of a workspace is left of what lay there.

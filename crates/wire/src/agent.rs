@@ -3,6 +3,7 @@
 
 pub mod acp;
 pub mod acp_server;
+pub mod acp_told;
 mod answer;
 pub mod claude;
 pub mod codex;

@@ -3,7 +3,7 @@
 use clap::Args;
 use machine::time::Span;
 
-use super::{WallArgs, money};
+use super::{CheckArgs, Limits, PlaceArgs, WallArgs, money};
 
 /// Arguments of `mcp`.
 #[derive(Debug, Clone, Args)]
@@ -55,6 +55,30 @@ pub(crate) struct McpArgs {
     /// A command that must succeed before any task counts as done (repeatable)
     #[arg(long, value_name = "COMMAND", help_heading = "Checks")]
     pub(crate) check: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) walls: WallArgs,
+}
+
+/// Arguments of `acp`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AcpArgs {
+    /// The model to talk to; script/FILE plays a script, without a network or a key
+    #[arg(long, value_name = "PROVIDER/NAME", required_unless_present = "agent")]
+    pub(crate) model: Option<String>,
+
+    /// Let this coding agent work: claude, codex, gemini, opencode or one of your own; --model is then its model
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) check: CheckArgs,
+
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
 
     #[command(flatten)]
     pub(crate) walls: WallArgs,

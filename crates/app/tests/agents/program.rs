@@ -10,9 +10,7 @@ pub(crate) struct Program {
     pub(crate) protocol: &'static str,
     /// The variable that holds its key.
     pub(crate) key: &'static str,
-    /// Where its model is, as arguments of its own.
-    pub(crate) arguments: fn(&str) -> Vec<String>,
-    /// Where its model is, as variables.
+    /// Where its model is, as variables of its file.
     pub(crate) variables: fn(&str) -> Vec<(&'static str, String)>,
     /// A reply that runs a command line.
     pub(crate) shell: fn(&str) -> String,
@@ -22,6 +20,8 @@ pub(crate) struct Program {
     pub(crate) edit: fn() -> String,
     /// It can be told something in the middle of a turn.
     pub(crate) steers: bool,
+    /// How often its model must fail until it says so: more often than it asks again by itself, a little.
+    pub(crate) tries: u32,
     /// The model, as it names it.
     pub(crate) model: &'static str,
 }
@@ -30,7 +30,6 @@ pub(crate) const CLAUDE: Program = Program {
     variable: "DRIVETRAIN_CLAUDE",
     protocol: "claude",
     key: "ANTHROPIC_API_KEY",
-    arguments: |_| Vec::new(),
     variables: |url| {
         vec![("ANTHROPIC_BASE_URL", url.to_owned()), ("CLAUDE_CODE_MAX_RETRIES", "1".to_owned())]
     },
@@ -44,6 +43,7 @@ pub(crate) const CLAUDE: Program = Program {
     },
     edit: claude_edit,
     steers: true,
+    tries: 3,
     model: "claude-sonnet-4-5",
 };
 
@@ -51,8 +51,8 @@ pub(crate) const CODEX: Program = Program {
     variable: "DRIVETRAIN_CODEX",
     protocol: "codex",
     key: "OPENAI_API_KEY",
-    arguments: |_| Vec::new(),
     variables: |url| vec![("OPENAI_BASE_URL", format!("{url}/v1"))],
+    tries: 10,
     shell: |command| call("exec_command", &format!("{{ cmd = {} }}", quoted(command))),
     background: |command| {
         let input = format!("{{ cmd = {}, yield_time_ms = 500 }}", quoted(command));
@@ -71,7 +71,6 @@ pub(crate) const ACP: Program = Program {
     variable: "DRIVETRAIN_ACP",
     protocol: "acp",
     key: "ANTHROPIC_API_KEY",
-    arguments: |_| Vec::new(),
     variables: |url| {
         let mut variables = (CLAUDE.variables)(url);
         variables.push(("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()));
@@ -82,19 +81,18 @@ pub(crate) const ACP: Program = Program {
     background: CLAUDE.background,
     edit: claude_edit,
     steers: false,
+    tries: 3,
     model: "",
 };
 
 impl Program {
     /// The command that starts it.
-    pub(crate) fn command(&self, url: &str) -> Vec<String> {
+    pub(crate) fn command(&self) -> Vec<String> {
         let program = std::env::var(self.variable).unwrap_or_else(|_| {
             panic!("{} is not set: run this through scripts/agents", self.variable)
         });
         let is_script = Path::new(&program).extension().is_some_and(|extension| extension == "js");
-        let mut words = if is_script { vec!["node".to_owned(), program] } else { vec![program] };
-        words.extend((self.arguments)(url));
-        words
+        if is_script { vec!["node".to_owned(), program] } else { vec![program] }
     }
 }
 
@@ -106,7 +104,7 @@ fn bash(command: &str) -> String {
 fn claude_edit() -> String {
     let read = call("Read", "{ file_path = \"hello.txt\" }");
     let input = "{ file_path = \"hello.txt\", old_string = \"hello world\", new_string = \"hello driver\" }";
-    read + call("Edit", input).as_str()
+    [read, call("Edit", input)].concat()
 }
 
 /// A reply with one call.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::program::{Program, fails, says};
-use crate::stage::{OPEN, Stage};
+use crate::stage::{KEY, OPEN, Stage};
 
 /// Holds once the edit was made.
 const CHECK: &str = "grep -q 'hello driver' hello.txt";
@@ -56,7 +56,8 @@ pub(crate) fn what_is_asked_is_done_once_another_process_approves(program: &Prog
 }
 
 pub(crate) fn what_a_verdict_says_is_the_next_prompt_and_the_fix_is_verified(program: &Program) {
-    let check = format!("{CHECK} || {{ echo the driver is not greeted; exit 1; }}");
+    // What it prints does not stand in the command itself, which the first prompt names.
+    let check = format!("{CHECK} || {{ echo 'the driver' 'is not greeted'; exit 1; }}");
     let replies = [
         (program.shell)("touch other.txt"),
         says("All done."),
@@ -117,8 +118,7 @@ pub(crate) fn a_word_in_the_middle_of_a_turn_reaches_the_model(program: &Program
 
 pub(crate) fn a_model_that_has_no_time_is_asked_again(program: &Program) {
     for how in ["status = 429\nretry_after = \"1s\"", "status = 500", "error = \"overloaded\""] {
-        // More often than the program itself asks again, fewer than would take long.
-        let replies = [fails(how, 12), (program.edit)(), says("All done.")];
+        let replies = [fails(how, program.tries), (program.edit)(), says("All done.")];
         let stage = Stage::new(program, OPEN, &replies);
         let ran = stage.run(&["--check", CHECK]);
         assert_eq!(ran.code, 0, "{how}: {}", stage.story(&ran));
@@ -161,7 +161,7 @@ pub(crate) fn killed_in_the_middle_it_is_resumed_and_told_to_look_again(program:
     let stage = Stage::new(program, OPEN, &replies);
     let task = stage.start(&["--check", CHECK]);
     stage.until_made("begun.txt");
-    stage.kill_agent(program);
+    stage.kill_agent();
     let ran = stage.ended(task);
     assert_eq!(ran.code, 0, "{}", stage.story(&ran));
     let ends = stage.events("agent_ended");
@@ -222,12 +222,34 @@ pub(crate) fn a_budget_that_is_spent_in_the_middle_of_a_turn_ends_it(program: &P
     assert!(stage.has("one.txt") && !stage.has("four.txt"), "{}", stage.story(&ran));
 }
 
+pub(crate) fn its_key_is_kept_from_it_and_what_it_asks_is_counted_to_the_token(program: &Program) {
+    let replies = [(program.shell)("env > seen.txt; touch begun.txt; sleep 2"), says("All done.")];
+    let stage = Stage::new(program, OPEN, &replies);
+    let task = stage.start(&["--check", "test -s seen.txt"]);
+    stage.until_made("begun.txt");
+    let processes = stage.agents();
+    assert!(!processes.is_empty());
+    for (number, command) in processes {
+        let variables = std::fs::read(format!("/proc/{number}/environ")).unwrap_or_default();
+        let variables = String::from_utf8_lossy(&variables);
+        assert!(!variables.contains(KEY), "{command} has the key");
+    }
+    let seen = std::fs::read_to_string(stage.worktree().join("seen.txt")).unwrap();
+    let ran = stage.ended(task);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    assert!(!seen.contains(KEY), "{seen}");
+    let spend = &stage.place.show(&stage.place.id())["spend"];
+    assert_eq!(spend["tokens"], stage.counted(), "{spend}");
+}
+
 pub(crate) fn done_without_a_deed_is_not_verified(program: &Program) {
     let replies = [fails("text = \"All done.\"\nusage = { input = 1, output = 1 }", 9)];
     let stage = Stage::new(program, OPEN, &replies);
     let ran = stage.run(&["--check", "true", "--max-turns", "3"]);
-    assert_ne!(ran.code, 0, "{}", stage.story(&ran));
     assert!(!ran.out.contains("verified: "), "{}", ran.out);
+    assert!(ran.out.contains("so nothing is proven"), "{}", stage.story(&ran));
+    let ran = Stage::new(program, OPEN, &replies).run(&["--check", CHECK, "--max-turns", "2"]);
+    assert_ne!(ran.code, 0, "{}", stage.story(&ran));
 }
 
 pub(crate) fn cancelled_in_the_middle_of_a_tool_nothing_is_left(program: &Program) {

@@ -84,10 +84,14 @@ fn a_program_of_a_projects_file_is_not_started_before_the_file_is_trusted() {
     assert!(named(&listed, "bad")["problem"].as_str().unwrap().contains("nam"));
     assert_eq!(named(&listed, "claude")["source"], "built_in", "a file cannot take its name");
     assert!(!environment.folder().join("started").exists());
-    environment.trust();
+    let own = environment.home().parent().unwrap().join(".config/drivetrain/agents");
+    std::fs::create_dir_all(&own).unwrap();
+    let file = format!("[agent]\nname = \"ours\"\ncommand = [{tool:?}]\n");
+    std::fs::write(own.join("ours.toml"), file).unwrap();
     let listed = agents(&environment, "/usr/bin:/bin");
-    assert_eq!(named(&listed, "mine")["version"], "1.2.3");
-    assert_eq!(named(&listed, "mine")["support"], "unknown");
+    let ours = named(&listed, "ours");
+    assert_eq!((&ours["source"], &ours["version"]), (&"user".into(), &"1.2.3".into()), "{ours}");
+    assert_eq!(ours["support"], "unknown");
 }
 
 #[test]

@@ -46,6 +46,24 @@ const COMMANDS: &[&str] = &[
     "policy check",
     "policy explain",
     "policy test",
+    "workflow",
+    "workflow list",
+    "workflow show",
+    "workflow check",
+    "workflow run",
+    "workflow graph",
+    "workflow new",
+    "prompt",
+    "prompt list",
+    "prompt show",
+    "prompt check",
+    "prompt new",
+    "agent",
+    "agent list",
+    "agent show",
+    "agent check",
+    "agent run",
+    "agent new",
     "import",
     "journal",
     "completions",
@@ -54,6 +72,7 @@ const COMMANDS: &[&str] = &[
     "agents",
     "models",
     "mcp",
+    "acp",
     "fake",
     "journal verify",
     "journal export",
@@ -111,6 +130,9 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       sandbox      Try the sandbox by hand, or see what it shows
       trust        Look at the project's files that can act, and say that you trust them
       policy       Say what tasks may do here, and why
+      workflow     Workflows as files: list, read, check, run and begin them
+      prompt       Prompts as files: list, read, check and begin them
+      agent        Agents as files: list, read, check, run and begin them
       import       Turn files of other programs into prompts and workflows
       journal      Check, mend or export the journal
       completions  Print a completion script for a shell
@@ -120,6 +142,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       models       List the providers of models, and whether a key is there
       mcp          Let another program dispatch tasks and look after them: an MCP server on standard
                    input and output
+      acp          Be the agent of an editor: the Agent Client Protocol on standard input and output
       fake         Serve something that stands in for a model, to test automation without one
       help         Print this message or the help of the given subcommand(s)
 
@@ -158,6 +181,8 @@ fn the_main_help_names_commands_exit_codes_and_files() {
     FILES:
       .drivetrain/policy.toml        what tasks may do without asking
       .drivetrain/workflows/*.toml   workflows by name
+      .drivetrain/prompts/*          texts for models by name: .txt, .md, .toml
+      .drivetrain/agents/*.toml      agents by name
       .drivetrain/drivers/*.toml     drivers that are programs of their own
       .drivetrain/models.toml        providers of models
       .drivetrain/mcp.toml           servers of tools, as .mcp.json; see `drivetrain trust`
@@ -215,6 +240,12 @@ fn every_command_describes_itself_with_an_example() {
           --agent <NAME>
               Let this coding agent work: claude, codex, gemini, opencode or one of your own; --model is
               then its model
+
+          --gateway
+              Ask the agent's models in its place, so that it never has the key; usual where it uses one
+
+          --no-gateway
+              Give the agent its key and let it ask its models by itself
 
           --unattended
               Ask nobody: what a person would have to decide is refused or waits, as the policy says

@@ -290,12 +290,14 @@ tool = "llm.analyze"
        |
     13 | [[workflow.steps]]
        | ^^^^^^^^^^^^^^^^^^
+       = help: add prompt = …
 
     error: there are two steps named "test"
       --> w.toml:14:8
        |
     14 | name = "test"
        |        ^^^^^^
+       = help: give each a name of its own
     "#);
 }
 
@@ -372,6 +374,7 @@ fn a_machine_is_checked_as_a_whole() {
       |
     7 | [machine.states.c]
       |                 ^
+      = help: remove it, or add a transition to it
     "#);
 }
 

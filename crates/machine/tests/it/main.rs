@@ -4,6 +4,7 @@
 
 mod agents;
 mod checkpoints;
+mod children;
 mod decisions;
 mod edge_cases;
 mod gate;

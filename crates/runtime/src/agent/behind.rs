@@ -38,7 +38,7 @@ impl Behind {
         let folder = match turn.sandbox.level {
             Level::Off => None,
             Level::Full | Level::Reduced if open => None,
-            Level::Full | Level::Reduced => Some((own_folder()?, own_port()?)),
+            Level::Full | Level::Reduced => Some((own_folder(setting)?, own_port()?)),
         };
         let listen = match &folder {
             Some((folder, port)) => Listen::Folder(folder, *port),
@@ -120,10 +120,11 @@ fn upstreams(program: &AgentProgram) -> (KeyFound, Vec<Upstream>) {
     (found, upstreams)
 }
 
-/// A folder for the socket, under a name that nobody can foresee; it is made with the gateway.
-fn own_folder() -> Result<PathBuf, String> {
-    let name = u64::from_le_bytes(random()?);
-    Ok(std::env::temp_dir().join(format!("drivetrain-gateway-{name:016x}")))
+/// A folder for the socket, beside the marks of processes: whoever forgets a dead owner forgets both. It is made with the
+/// gateway.
+fn own_folder(setting: &Setting) -> Result<PathBuf, String> {
+    let name = format!("gateway-{:016x}", u64::from_le_bytes(random()?));
+    Ok(setting.marks.clone().unwrap_or_else(std::env::temp_dir).join(name))
 }
 
 /// A port of the agent's own loopback. Nothing else is there when it starts, so any will do.

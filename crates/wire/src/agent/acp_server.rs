@@ -17,6 +17,9 @@ const INVALID_PARAMS: i64 = -32602;
 /// ACP's code for something that is not there.
 const NOT_FOUND: i64 = -32002;
 
+/// The one mode there is: a task's policy decides what is asked about, not the editor.
+const MODE: &str = "default";
+
 /// More questions at once than this are answered with a no.
 const MOST_ASKS: usize = 256;
 
@@ -130,7 +133,7 @@ pub enum EditorUpdate {
         id: String,
         /// What it is, for a person.
         title: String,
-        /// What kind of call, in the protocol's words: `read`, `edit`, `execute`, `fetch`, `think` or `other`.
+        /// What kind of call, in the protocol's words: `read`, `edit`, `search`, `execute`, `fetch` or `other`.
         kind: &'static str,
         /// Its parameters.
         input: Value,
@@ -143,7 +146,20 @@ pub enum EditorUpdate {
         ok: bool,
         /// What came of it.
         text: String,
+        /// What it changed, where that is known.
+        diffs: Vec<Diff>,
     },
+}
+
+/// A change of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diff {
+    /// The file, absolute.
+    pub path: String,
+    /// What stood there; nothing for a file that is written whole.
+    pub old: Option<String>,
+    /// What stands there now.
+    pub new: String,
 }
 
 /// How far a part of a plan is.
@@ -252,6 +268,11 @@ impl AcpServer {
         }
         let session = params["sessionId"].as_str().unwrap_or_default().to_owned();
         let folder = params["cwd"].as_str().filter(|folder| folder.starts_with('/'));
+        let servers = params["mcpServers"].as_array().is_some_and(|servers| !servers.is_empty());
+        if servers && matches!(method, "session/new" | "session/load") {
+            let reason = "mcpServers must be empty: only servers that drivetrain's own files declare are started";
+            return self.peer.refuse(reply, &id, INVALID_PARAMS, reason);
+        }
         match (method, folder) {
             ("session/new" | "session/load", None) => {
                 self.peer.refuse(reply, &id, INVALID_PARAMS, "cwd must be an absolute path");
@@ -265,6 +286,13 @@ impl AcpServer {
                 let (key, folder) = (self.key(), folder.to_owned());
                 self.opening.insert(key.clone(), (id, Some(session.clone())));
                 out.push(EditorEvent::Load { key, session, folder });
+            }
+            ("session/set_mode", _) if params["modeId"] == MODE => {
+                self.peer.answer(reply, &id, &json!({}));
+            }
+            ("session/set_mode", _) => {
+                let reason = format!("there is no mode {}: expected {MODE:?}", params["modeId"]);
+                self.peer.refuse(reply, &id, INVALID_PARAMS, &reason);
             }
             ("session/prompt", _) => self.on_prompt(id, session, &params["prompt"], reply, out),
             _ => {
@@ -327,7 +355,9 @@ impl AcpServer {
             EditorOrder::Opened { key, session } => {
                 let (id, loaded) = self.opened(&key)?;
                 let session = loaded.unwrap_or(session);
-                self.peer.answer(&mut out, &id, &json!({ "sessionId": session }));
+                let modes = json!({ "currentModeId": MODE, "availableModes": [{ "id": MODE, "name": "Ask",
+                    "description": "What the policy does not allow is asked about" }] });
+                self.peer.answer(&mut out, &id, &json!({ "sessionId": session, "modes": modes }));
                 self.sessions.insert(session, None);
             }
             EditorOrder::NotOpened { key, reason } => {
@@ -433,11 +463,16 @@ fn shown(update: EditorUpdate) -> Value {
             "rawInput": input,
             "status": "pending",
         }),
-        EditorUpdate::CallEnded { id, ok, text } => json!({
-            "sessionUpdate": "tool_call_update",
-            "toolCallId": id,
-            "status": if ok { "completed" } else { "failed" },
-            "content": [{ "type": "content", "content": { "type": "text", "text": text } }],
-        }),
+        EditorUpdate::CallEnded { id, ok, text, diffs } => {
+            let diff = |diff: Diff| json!({ "type": "diff", "path": diff.path, "oldText": diff.old, "newText": diff.new });
+            let mut content: Vec<Value> = diffs.into_iter().map(diff).collect();
+            content.push(json!({ "type": "content", "content": { "type": "text", "text": text } }));
+            json!({
+                "sessionUpdate": "tool_call_update",
+                "toolCallId": id,
+                "status": if ok { "completed" } else { "failed" },
+                "content": content,
+            })
+        }
     }
 }

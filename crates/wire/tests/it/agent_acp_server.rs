@@ -122,7 +122,12 @@ fn a_prompt_with_a_plan_calls_and_a_question_ends_as_it_is_told() {
         let key = format!("q{n}");
         assert_eq!(pair.asked.last(), Some(&EditorEvent::Answered { key, may, always: false }));
     }
-    pair.update(EditorUpdate::CallEnded { id: "c".into(), ok: true, text: "gone".to_owned() });
+    pair.update(EditorUpdate::CallEnded {
+        id: "c".into(),
+        ok: true,
+        text: "gone".to_owned(),
+        diffs: Vec::new(),
+    });
     let ended = pair.heard.iter().any(
         |event| matches!(event, AgentEvent::ToolEnded { ok: true, text, .. } if text == "gone"),
     );

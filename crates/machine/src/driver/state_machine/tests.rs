@@ -231,16 +231,24 @@ fn max_steps_counts_calls() {
 fn a_wrong_machine_is_refused_with_the_reason() {
     let end = json!({"terminal": true});
     insta::assert_snapshot!(wrong(json!({"initial": "zzz", "states": {"a": end}})), @r#"initial: there is no state "zzz""#);
-    insta::assert_snapshot!(wrong(json!({"initial": "a", "states": {"a": end, "b": end}})), @r#"states.b: state "b" cannot be reached from "a""#);
+    insta::assert_snapshot!(wrong(json!({"initial": "a", "states": {"a": end, "b": end}})), @r#"
+    states.b: state "b" cannot be reached from "a"; remove it, or add a transition to it
+    "#);
     insta::assert_snapshot!(wrong(json!({"initial": "a", "states": {"a": {}}})), @r#"states.a: state "a" has neither action nor transitions and is not terminal; add transitions, or terminal = true"#);
     insta::assert_snapshot!(wrong(json!({"initial": "a", "states": {"a": {"action": call("x")}}})), @r#"states.a: state "a" has no transitions: it could never be left; add transitions, or terminal = true"#);
-    insta::assert_snapshot!(wrong(json!({"initial": "a", "states": {"a": {"transitions": [{"to": "a"}]}}})), @r#"states.a: no way leads from state "a" to a terminal state"#);
+    insta::assert_snapshot!(wrong(json!({"initial": "a", "states": {"a": {"transitions": [{"to": "a"}]}}})), @r#"
+    states.a: no way leads from state "a" to a terminal state; add a transition, or terminal = true
+    "#);
     insta::assert_snapshot!(
         wrong(json!({"initial": "a", "states": {"a": {"transitions": [{"to": "b", "when": {"has_errors": true}}]}, "b": end}})),
         @r#"states.a.transitions[0].when.has_errors: unknown condition "has_errors"; expected ok, error, status, exit, contains, empty, count, and, or, not"#);
     insta::assert_snapshot!(
-        wrong(json!({"initial": "a", "states": {"a": {"transitions": [{"to": "b"}, {"to": "b"}]}, "b": end}})), @"states.a.transitions[1]: this transition is never taken: the one before it has no condition");
-    insta::assert_snapshot!(wrong(json!({"states": [{"name": "a", "terminal": true}, {"name": "a", "terminal": true}]})), @r#"states[1]: there are two states named "a""#);
+        wrong(json!({"initial": "a", "states": {"a": {"transitions": [{"to": "b"}, {"to": "b"}]}, "b": end}})), @"
+        states.a.transitions[1]: this transition is never taken: the one before it has no condition; put it first, or give the other a condition
+        ");
+    insta::assert_snapshot!(wrong(json!({"states": [{"name": "a", "terminal": true}, {"name": "a", "terminal": true}]})), @r#"
+    states[1]: there are two states named "a"; give each a name of its own
+    "#);
     insta::assert_snapshot!(wrong(json!({"initial": "a", "states": {"a": {"terminal": true, "action": call("x")}}})), @r#"states.a.action: the terminal state "a" does nothing itself; put it in on_entry"#);
     let deep = (0..20).fold(json!({"initial": "a", "states": {"a": end}}), |inner, _| {
         json!({"initial": "a", "states": {"a": {"machine": inner, "transitions": [{"to": "z"}]}, "z": end}})

@@ -288,7 +288,9 @@ fn a_wrong_configuration_names_the_key() {
     let wrong = |config: Value| WorkflowKind.create(&config, &Registry::default()).unwrap_err();
     insta::assert_snapshot!(wrong(json!({"steps": [{"name": "a", "tool": "shel"}]})), @r#"steps[0].tool: there is no tool "shel"; did you mean "shell"?"#);
     insta::assert_snapshot!(wrong(json!({"workflow": "count"})), @r#"the workflow "count" has not been looked up"#);
-    insta::assert_snapshot!(wrong(json!({"steps": [step("a", json!({"on_error": {"action": "goto", "target": "b"}}))]})), @r#"steps[0].on_error.target: there is no step "b""#);
+    insta::assert_snapshot!(wrong(json!({"steps": [step("a", json!({"on_error": {"action": "goto", "target": "b"}}))]})), @r#"
+    steps[0].on_error.target: there is no step "b"; there are a
+    "#);
     assert!(wrong(json!(null)).contains("expected a table"));
     assert!(wrong(json!({})).contains("\"steps\" is missing"));
     let saved = json!({"at": 5});

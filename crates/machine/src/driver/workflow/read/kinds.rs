@@ -77,7 +77,8 @@ pub(crate) fn model_config(model: Option<&str>, temperature: &Value, tools: &Val
 /// work in it. `llm` is the table of the workflow around it.
 pub(crate) fn driver_of(step: &Map<String, Value>, llm: &Value) -> Option<(String, Value)> {
     let text = |key: &str| step.get(key).and_then(Value::as_str);
-    let resolved = step.get("driver_config");
+    // Anything else than a table has been told.
+    let resolved = step.get("driver_config").filter(|config| config.is_object());
     if let Some(agent) = text("agent") {
         let mut config = resolved.cloned().unwrap_or_else(|| json!({ "agent": agent }));
         if let (None, Some(model)) = (config.get("program"), text("model")) {
@@ -302,9 +303,16 @@ impl Reader<'_, '_> {
         if let Some(tools) = at.get("tools") {
             self.tools(&tools);
         }
-        at.get("model")
-            .filter(|_| kind == "llm")
-            .and_then(|model| read_model(&model, self.problems));
+        if let Some(config) = at.get("driver_config").filter(|config| !config.value.is_object()) {
+            config.wrong(self.problems, "a table");
+        }
+        if let Some(model) = at.get("model") {
+            // An agent has names of its own for its models.
+            match kind {
+                "llm" => drop(read_model(&model, self.problems)),
+                _ => drop(model.text(self.problems)),
+            }
+        }
         at.get("temperature").and_then(|number| number.number(self.problems));
         let schema = at.get("schema").map(|schema| Schema::read(&schema, self.problems));
         let llm = self.settings.llm.clone();

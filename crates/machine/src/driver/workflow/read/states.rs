@@ -164,6 +164,9 @@ impl Reader<'_, '_> {
         let prompt = at.need(self.problems, "prompt");
         let prompt = prompt.and_then(|prompt| self.filled(&prompt, names));
         at.get("model").and_then(|model| read_model(&model, self.problems));
+        if let Some(config) = at.get("driver_config").filter(|config| !config.value.is_object()) {
+            config.wrong(self.problems, "a table");
+        }
         let (_, config) = chooser_of(at.value, &self.settings.llm);
         if self.settings.complete && config.get("model").is_none() {
             self.problems.push_key(at, "it is not said which model", None);

@@ -1,0 +1,154 @@
+//! Workflows through the real binary: every kind of step, killed in the middle and taken up again.
+
+use serde_json::Value;
+
+use crate::environment::TestEnvironment;
+
+/// Elements, branches, a nested workflow and a model, each leaving one line a step. The slow one waits for a file.
+const TASK: &str = r#"
+[task]
+goal = "all of it"
+
+[workflow]
+name = "all"
+
+[workflow.llm]
+model = "script/replies.toml"
+
+[workflow.outputs]
+said = "steps.ask.text"
+count = "steps.each.results | length"
+
+[[workflow.steps]]
+name = "list"
+tool = "shell"
+parameters = { command = "printf 'a\nb\nc\n'" }
+
+[[workflow.steps]]
+name = "each"
+foreach = "steps.list.text | lines"
+as = "file"
+steps = [
+  { name = "first", tool = "write", parameters = { path = "first-{{ file }}", content = "{{ loop.index }}\n" } },
+  { name = "slow", tool = "read", parameters = { path = "first-{{ file }}" } },
+  { name = "log", tool = "shell", parameters = { command = "echo each-{{ file }} >> log; test {{ file }} != STOP || { touch waits; while [ ! -e go ]; do sleep 0.05; done; }" } },
+]
+
+[[workflow.steps]]
+name = "both"
+[workflow.steps.parallel]
+x = [{ name = "x1", tool = "shell", parameters = { command = "echo x1 >> log" } }, { name = "x2", tool = "shell", parameters = { command = "echo x2 >> log" } }]
+y = [{ name = "y1", tool = "shell", parameters = { command = "echo y1 >> log; test y != STOP || { touch waits; while [ ! -e go ]; do sleep 0.05; done; }" } }]
+
+[[workflow.steps]]
+name = "call"
+inputs = { word = "steps.list.text | lines | first" }
+[workflow.steps.workflow]
+inputs = { word = { type = "string" } }
+steps = [
+  { name = "n1", tool = "shell", parameters = { command = "echo nested-{{ inputs.word }} >> log" } },
+  { name = "n2", tool = "shell", parameters = { command = "echo n2 >> log; test n != STOP || { touch waits; while [ ! -e go ]; do sleep 0.05; done; }" } },
+]
+
+[[workflow.steps]]
+name = "ask"
+prompt = "What of {{ goal }}?"
+
+[[workflow.steps]]
+name = "last"
+tool = "shell"
+parameters = { command = "echo {{ steps.ask.text }} >> log" }
+"#;
+
+const WANTED: [&str; 9] =
+    ["each-a", "each-b", "each-c", "x1", "x2", "y1", "nested-a", "n2", "fine"];
+
+fn place(stop: &str) -> TestEnvironment {
+    let place = TestEnvironment::new();
+    place.write("replies.toml", "[[reply]]\nmatch = \"What of all of it\"\ntext = \"fine\"\n");
+    place.write("task.toml", &TASK.replace("STOP", stop));
+    place
+}
+
+fn lines(place: &TestEnvironment) -> Vec<String> {
+    let mut lines: Vec<String> = place.read("log").lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+fn wanted() -> Vec<String> {
+    let mut wanted: Vec<String> = WANTED.iter().map(|line| (*line).to_owned()).collect();
+    wanted.sort();
+    wanted
+}
+
+#[test]
+fn every_kind_of_step_runs_and_the_last_event_has_the_outputs() {
+    let place = place("nothing");
+    let ran = place.run(&["run", "task.toml", "--json"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(lines(&place), wanted());
+    let last: Value = serde_json::from_str(ran.out.lines().last().unwrap()).unwrap();
+    assert_eq!(last["outputs"]["said"], "fine", "{last}");
+    assert_eq!(last["outputs"]["count"], 3);
+}
+
+/// Killed while an element, a branch or a nested step is under way: what ran is not run again but the one call in
+/// doubt, of which a person says that it was done.
+#[test]
+fn killed_in_the_middle_of_a_loop_a_branch_or_a_nested_workflow_it_goes_on_from_there() {
+    for stop in ["b", "y", "n"] {
+        let place = place(stop);
+        let running = place.start(&["run", "task.toml", "--json"]);
+        let id = running.id.clone();
+        place.until_file("waits");
+        let ended = |label: &str| {
+            let ends = |event: &Value| event["type"] == "tool_ended" && event["label"] == label;
+            place.events(&id).iter().any(ends).then_some(())
+        };
+        if stop == "y" {
+            place.until(|| ended("x2"));
+        }
+        running.signal("KILL");
+        running.wait();
+        place.write("go", "");
+        let resumed = place.run(&["resume", &id]);
+        assert_eq!(resumed.code, 13, "{stop}: {}{}", resumed.out, resumed.err);
+        place.ok(&["resolve", &id, "--did"]);
+        let ended = place.run(&["resume", &id]);
+        assert_eq!(ended.code, 0, "{stop}: {}{}", ended.out, ended.err);
+        assert_eq!(lines(&place), wanted(), "{stop}: nothing is lost, and nothing is done twice");
+    }
+}
+
+#[test]
+fn a_person_with_a_declared_end_is_waited_for_and_then_it_is_no() {
+    let place = TestEnvironment::new();
+    place.write(
+        "task.toml",
+        "[task]\ngoal = \"g\"\n[workflow]\n[[workflow.steps]]\nname = \"sure\"\napprove = \"Go?\"\ntimeout = \"200ms\"\n\
+         on_timeout = \"deny\"\non_error = \"skip\"\n[[workflow.steps]]\nname = \"b\"\ntool = \"shell\"\n\
+         parameters = { command = \"echo {{ steps.sure.status }} > out\" }\n",
+    );
+    let ran = place.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(place.read("out"), "denied\n");
+}
+
+#[test]
+fn a_person_without_one_is_waited_for_durably() {
+    let place = TestEnvironment::new();
+    place.write(
+        "task.toml",
+        "[task]\ngoal = \"g\"\n[workflow]\n[[workflow.steps]]\nname = \"which\"\nask = \"Which?\"\nchoices = [\"a\", \"b\"]\n\
+         [[workflow.steps]]\nname = \"b\"\ntool = \"shell\"\nparameters = { command = \"echo {{ steps.which.text }} > out\" }\n",
+    );
+    let ran = place.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("Which? (a / b)"), "{}", ran.out);
+    let told = place.run(&["tell", &place.id(), "b"]);
+    assert_eq!(told.code, 0, "{}{}", told.out, told.err);
+    let ended = place.run(&["resume", &place.id()]);
+    assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
+    assert_eq!(place.read("out"), "b\n");
+}

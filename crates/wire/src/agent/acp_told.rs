@@ -1,0 +1,202 @@
+//! What a task does, as an editor is told it: events of the loop become updates, questions and ends of turns.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use machine::Event;
+use machine::event::EventKind;
+use machine::id::CallId;
+use machine::policy::call_hash::CallHash;
+use machine::stream::StreamEvent;
+use machine::task::Outcome;
+use machine::tool::Status;
+use serde_json::Value;
+
+use super::acp_server::{Diff, EditorEnd, EditorUpdate, Progress};
+
+/// One thing that follows from an event.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Told {
+    /// Something to show.
+    Update(EditorUpdate),
+    /// May this call run? It was shown before.
+    Ask {
+        /// The call.
+        call: CallId,
+        /// What it is, for a person.
+        title: String,
+        /// Its parameters.
+        input: Arc<Value>,
+        /// What is shown, as the answer must name it.
+        hash: CallHash,
+    },
+    /// A question that the next prompt answers.
+    Question(CallId),
+    /// The turn has ended.
+    Ended(EditorEnd),
+}
+
+/// What was told so far of one task.
+#[derive(Debug, Default)]
+pub struct Telling {
+    /// Calls that were shown and have not ended.
+    shown: BTreeMap<CallId, Arc<Value>>,
+    /// Whether the words of the answer under way were told as they came.
+    streamed: bool,
+    /// The checks and how they came out.
+    checks: Vec<(String, Progress)>,
+    /// The folder that it works in.
+    folder: String,
+}
+
+impl Telling {
+    /// What is told of what a model is just saying.
+    pub fn stream(&mut self, event: &StreamEvent) -> Option<EditorUpdate> {
+        match event {
+            StreamEvent::TextDelta { text, .. } => {
+                self.streamed = true;
+                Some(EditorUpdate::Said(text.to_string()))
+            }
+            StreamEvent::ThinkingDelta { text, .. } => {
+                Some(EditorUpdate::Thought(text.to_string()))
+            }
+            _ => None,
+        }
+    }
+
+    /// What is told of an event.
+    pub fn hear(&mut self, event: &Event) -> Vec<Told> {
+        let said = |text: &str| Told::Update(EditorUpdate::Said(text.to_owned()));
+        match &event.kind {
+            EventKind::WorkspaceOpened { workspace } => {
+                self.folder = workspace.path.clone().unwrap_or_default();
+                Vec::new()
+            }
+            EventKind::ModelReplied { text, .. } => {
+                let known = std::mem::take(&mut self.streamed);
+                if known || text.is_empty() { Vec::new() } else { vec![said(text)] }
+            }
+            EventKind::ModelFailed { kind, message, again_in: Some(_) } => {
+                self.streamed = false;
+                let text = format!("the model failed ({kind}) and is asked again: {message}");
+                vec![Told::Update(EditorUpdate::Thought(text))]
+            }
+            EventKind::AgentSaid { text } => vec![said(text)],
+            EventKind::ApprovalRequested { call, tool, input, reason, hash, .. } => {
+                let mut told = self.show(*call, tool, "", input);
+                let title = match reason.as_str() {
+                    "" => title(tool, "", input),
+                    reason => format!("{} ({reason})", title(tool, "", input)),
+                };
+                told.push(Told::Ask { call: *call, title, input: Arc::clone(input), hash: *hash });
+                told
+            }
+            EventKind::ToolStarted { call, tool, label, input, .. } => {
+                self.show(*call, tool, label, input)
+            }
+            EventKind::ToolEnded { call, result, .. } => {
+                let Some(input) = self.shown.remove(call) else { return Vec::new() };
+                let ok = result.status == Status::Ok;
+                let diffs = if ok { diffs(&input, &self.folder) } else { Vec::new() };
+                let (id, text) = (call.to_string(), result.text.clone());
+                vec![Told::Update(EditorUpdate::CallEnded { id, ok, text, diffs })]
+            }
+            EventKind::CriterionChecked { result } => {
+                let progress = if result.passed { Progress::Done } else { Progress::Pending };
+                match self.checks.iter_mut().find(|(known, _)| *known == result.title) {
+                    Some((_, known)) => *known = progress,
+                    None => self.checks.push((result.title.clone(), progress)),
+                }
+                vec![Told::Update(EditorUpdate::Plan(self.checks.clone()))]
+            }
+            EventKind::QuestionAsked { call, question, choices } => {
+                let choices: String =
+                    choices.iter().map(|choice| format!("\n- {choice}")).collect();
+                vec![
+                    said(&format!("{question}{choices}")),
+                    Told::Question(*call),
+                    Told::Ended(EditorEnd::Done),
+                ]
+            }
+            EventKind::Escalated { reason, .. } => vec![said(reason), Told::Ended(EditorEnd::Done)],
+            EventKind::CallInDoubt { call, tool, .. } => {
+                let words = format!(
+                    "nobody knows whether {call} ({tool}) ran: drivetrain resolve {} says what became of it",
+                    event.task
+                );
+                vec![said(&words), Told::Ended(EditorEnd::Done)]
+            }
+            EventKind::DecisionAwaited { .. } => vec![Told::Ended(EditorEnd::Done)],
+            EventKind::TaskFinished { outcome, reason, .. } => {
+                vec![Told::Ended(end(*outcome, reason))]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn show(&mut self, call: CallId, tool: &str, label: &str, input: &Arc<Value>) -> Vec<Told> {
+        if self.shown.insert(call, Arc::clone(input)).is_some() {
+            return Vec::new();
+        }
+        vec![Told::Update(EditorUpdate::Call {
+            id: call.to_string(),
+            title: title(tool, label, input),
+            kind: kind(tool),
+            input: (**input).clone(),
+        })]
+    }
+}
+
+/// What a person said, for a session that is loaded.
+pub fn said_by_person(event: &Event) -> Option<&str> {
+    match &event.kind {
+        EventKind::TaskStarted { goal, .. } => Some(goal),
+        EventKind::Told { line } => Some(line),
+        EventKind::NoteQueued { note } if !note.text.is_empty() => Some(&note.text),
+        _ => None,
+    }
+}
+
+fn end(outcome: Outcome, reason: &str) -> EditorEnd {
+    match outcome {
+        Outcome::Verified | Outcome::Completed => EditorEnd::Done,
+        Outcome::Cancelled => EditorEnd::Cancelled,
+        Outcome::BudgetExhausted => EditorEnd::Limit,
+        Outcome::Failed | Outcome::Stuck | Outcome::Waiting => EditorEnd::Failed(reason.to_owned()),
+    }
+}
+
+fn title(tool: &str, label: &str, input: &Value) -> String {
+    let words = ["command", "path", "pattern", "url", "question"];
+    let what = words.iter().find_map(|word| input[word].as_str());
+    match what {
+        Some(what) => format!("{tool} {}", what.lines().next().unwrap_or_default()),
+        None if label.is_empty() => tool.to_owned(),
+        None => label.to_owned(),
+    }
+}
+
+/// The protocol's word for what a tool does.
+fn kind(tool: &str) -> &'static str {
+    match tool {
+        "read" | "view" | "skeleton" => "read",
+        "write" | "edit" | "patch" => "edit",
+        "grep" | "glob" => "search",
+        "shell" | "validate" | "validator.run" => "execute",
+        "fetch" => "fetch",
+        _ => "other",
+    }
+}
+
+/// What a call changed, where its parameters say so.
+fn diffs(input: &Value, folder: &str) -> Vec<Diff> {
+    let raw = input.get("input").unwrap_or(input);
+    let text = |names: [&str; 2]| names.into_iter().find_map(|name| raw[name].as_str());
+    let Some(path) = text(["path", "file_path"]) else { return Vec::new() };
+    let path = super::peer::from_folder(folder, path);
+    if let (Some(old), Some(new)) = (text(["old", "old_string"]), text(["new", "new_string"])) {
+        return vec![Diff { path, old: Some(old.to_owned()), new: new.to_owned() }];
+    }
+    let new = raw["content"].as_str();
+    new.map(|new| Diff { path, old: None, new: new.to_owned() }).into_iter().collect()
+}
