@@ -73,10 +73,12 @@ fn inputs(declared: &Value, typed: &[(String, String)]) -> Map<String, Value> {
     let declared = declared.as_object().into_iter().flatten();
     let values = declared.map(|(name, about)| {
         let kind = about["type"].as_str().unwrap_or("string");
-        let given = typed.iter().find(|(other, _)| other == name).map(|(_, text)| match kind {
-            "string" => Value::String(text.clone()),
-            _ => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone())),
-        });
+        // What does not fit its type is refused when the workflow is given its inputs, with better words.
+        let given =
+            typed.iter().find(|(other, _)| other == name).and_then(|(_, text)| match kind {
+                "string" => Some(Value::String(text.clone())),
+                _ => serde_json::from_str(text).ok(),
+            });
         let default = about.get("default").filter(|default| !default.is_null()).cloned();
         (name.clone(), given.or(default).unwrap_or_else(|| empty(kind)))
     });
@@ -110,7 +112,11 @@ mod tests {
     #[test]
     fn inputs_are_what_was_typed_or_their_default_or_empty() {
         let declared = json!({ "a": { "type": "integer" }, "b": { "type": "boolean", "default": true }, "c": { "type": "string" }, "d": { "type": "list" } });
-        let typed = [("a".to_owned(), "3".to_owned()), ("c".to_owned(), "4".to_owned())];
+        let typed = [
+            ("a".to_owned(), "3".to_owned()),
+            ("c".to_owned(), "4".to_owned()),
+            ("b".to_owned(), "maybe".to_owned()),
+        ];
         let given = inputs(&declared, &typed);
         assert_eq!(Value::Object(given), json!({ "a": 3, "b": true, "c": "4", "d": [] }));
     }

@@ -220,7 +220,7 @@ fn bombs_end_soon_with_a_clear_error() {
         (format!("fn steps(context) {{ {strings} }}"), ""),
         (format!("fn steps(context) {{ let s = {long}; [] }}"), ""),
         (format!("fn steps(context) {{ [{}] }}", "[".repeat(400)), ""),
-        (format!("fn steps(context) {{ {} [] }}", "let v = 1; ".repeat(100)), ""),
+        (format!("fn steps(context) {{ {} [] }}", (0..100).map(|n| format!("let v{n} = 1; ")).collect::<String>()), "more than 64 variables"),
         (format!("{} fn steps(context) {{ [] }}", (0..400).map(|n| format!("fn f{n}() {{ 1 }} ")).collect::<String>()), ""),
         ("/*".repeat(100_000), ""),
         ("x".repeat(300 << 10), "bytes"),
