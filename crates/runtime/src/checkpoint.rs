@@ -5,6 +5,7 @@
 //! (what git does not keep: empty folders and unusual modes). What git ignores is neither kept nor touched.
 
 mod adopt;
+mod behind;
 mod beside;
 mod compare;
 mod extra;
@@ -452,7 +453,12 @@ impl<'s> Store<'s> {
             except.push(path);
             add.push(except);
         }
-        complete(&git, add)?;
+        if let Err(incomplete) = complete(&git, add.clone()) {
+            if !behind::forget(&git, folder)? {
+                return Err(incomplete);
+            }
+            complete(&git, add)?;
+        }
         let (mut listing, nested) = listed(&git)?;
         if nested.is_empty() {
             listing.tree = written(&git)?;

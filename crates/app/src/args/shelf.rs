@@ -128,6 +128,10 @@ pub(crate) struct WorkflowRunArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) goal: Option<String>,
 
+    /// The model of steps that name none, where [workflow.llm] names none either
+    #[arg(long, value_name = "PROVIDER/NAME")]
+    pub(crate) model: Option<String>,
+
     #[command(flatten)]
     pub(crate) with: WorkArgs,
 }

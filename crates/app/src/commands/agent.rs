@@ -9,24 +9,52 @@ use machine::file::lookup::Kind;
 use machine::task::DriverSpec;
 use runtime::library::Library;
 use serde_json::json;
+use view::{Line, Tone};
 
 use super::shelf::{self, Part, Read};
 use super::{prepare, workflow};
 use crate::args::{AgentCmd, AgentRunArgs};
 use crate::error::CommandError;
-use crate::locate;
+use crate::{locate, output};
 
 /// Runs the command.
 pub(crate) fn run(command: &AgentCmd, json: bool) -> Result<u8, CommandError> {
     match command {
         AgentCmd::List => shelf::list(Kind::Agent, &read, json),
-        AgentCmd::Show(args) => shelf::show(Kind::Agent, &args.name, &read, json),
+        AgentCmd::Show(args) => match AgentProgram::built_in(&args.name) {
+            Some(program) => show_program(&program, json),
+            None => shelf::show(Kind::Agent, &args.name, &read, json),
+        },
         AgentCmd::Check(args) => shelf::check(Kind::Agent, &args.names, &read, json),
         AgentCmd::Run(args) => start(args, json),
         AgentCmd::New(args) => {
             shelf::begin(Kind::Agent, args, "toml", include_str!("shelf/agent.toml"), json)
         }
     }
+}
+
+/// Shows an agent that needs no file.
+fn show_program(program: &AgentProgram, json: bool) -> Result<u8, CommandError> {
+    if json {
+        output::json(&json!({
+            "v": 1,
+            "kind": "agent",
+            "name": program.name,
+            "origin": "built-in",
+            "overrides": [],
+            "program": program.command,
+            "keys": program.keys,
+            "hosts": program.hosts,
+        }));
+        return Ok(0);
+    }
+    let words = program.command.join(" ");
+    output::lines(&[
+        Line::new(Tone::Strong, format!("agent {}", program.name)),
+        Line::plain("from         built-in, needs no file"),
+        Line::plain(format!("program      {words}")),
+    ]);
+    Ok(0)
 }
 
 /// What an agent's file says of itself, and what it is made of.

@@ -67,6 +67,8 @@ pub(crate) fn list(kind: Kind, read: Reader<'_>, json: bool) -> Result<u8, Comma
         rows.push(Row { name: used.name.clone(), description, is_wrong, layers });
     }
     if kind == Kind::Agent {
+        // A file cannot stand in for one that needs none.
+        rows.retain(|row| machine::agent::AgentProgram::built_in(&row.name).is_none());
         rows.extend(machine::agent::AgentProgram::BUILT_IN.map(|name| Row {
             name: name.to_owned(),
             description: "needs no file".to_owned(),
@@ -79,7 +81,6 @@ pub(crate) fn list(kind: Kind, read: Reader<'_>, json: bool) -> Result<u8, Comma
             }],
         }));
         rows.sort_by(|left, right| left.name.cmp(&right.name));
-        rows.dedup_by(|later, former| later.name == former.name);
     }
     if json {
         let items: Vec<Value> = rows

@@ -89,6 +89,10 @@ fn start(args: &WorkflowRunArgs, json: bool) -> Result<u8, CommandError> {
     let driver = DriverSpec { name: "workflow".to_owned(), config };
     let mut task = prepare::from_goal(&goal, driver)?;
     library.resolve_task(&mut task, &folder, &registry)?;
+    if let Some(model) = &args.model {
+        prepare::check_model(model, &folder, &library)?;
+        machine::file::workflow::default_model(&mut task.driver.config, model);
+    }
     let options = shelf::options(&args.with, &home, json);
     let spec = prepare::complete(task, options, &library, folder)?;
     shelf::drive(&home, registry, &args.with, spec, json)

@@ -52,6 +52,7 @@ pub(crate) const CODEX: Program = Program {
     protocol: "codex",
     key: "OPENAI_API_KEY",
     variables: |url| vec![("OPENAI_BASE_URL", format!("{url}/v1"))],
+    tries: 10,
     shell: |command| call("exec_command", &format!("{{ cmd = {} }}", quoted(command))),
     background: |command| {
         let input = format!("{{ cmd = {}, yield_time_ms = 500 }}", quoted(command));

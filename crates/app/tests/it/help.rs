@@ -130,6 +130,9 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       sandbox      Try the sandbox by hand, or see what it shows
       trust        Look at the project's files that can act, and say that you trust them
       policy       Say what tasks may do here, and why
+      workflow     Workflows as files: list, read, check, run and begin them
+      prompt       Prompts as files: list, read, check and begin them
+      agent        Agents as files: list, read, check, run and begin them
       import       Turn files of other programs into prompts and workflows
       journal      Check, mend or export the journal
       completions  Print a completion script for a shell
@@ -178,6 +181,8 @@ fn the_main_help_names_commands_exit_codes_and_files() {
     FILES:
       .drivetrain/policy.toml        what tasks may do without asking
       .drivetrain/workflows/*.toml   workflows by name
+      .drivetrain/prompts/*          texts for models by name: .txt, .md, .toml
+      .drivetrain/agents/*.toml      agents by name
       .drivetrain/drivers/*.toml     drivers that are programs of their own
       .drivetrain/models.toml        providers of models
       .drivetrain/mcp.toml           servers of tools, as .mcp.json; see `drivetrain trust`

@@ -4,6 +4,7 @@
 mod agents;
 mod apply;
 mod approvals;
+mod builtins;
 mod chat;
 mod code_tools;
 mod commands;

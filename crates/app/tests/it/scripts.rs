@@ -74,7 +74,7 @@ fn a_mistake_is_shown_in_the_script() {
 #[test]
 fn check_shows_what_a_script_prints_and_inputs_reach_it() {
     let place = TestEnvironment::new();
-    let script = "fn workflow() { #{ name: \"w\", inputs: #{ times: #{ type: \"integer\", default: 1 } } } }\n\
+    let script = "fn workflow() { #{ name: \"w\", inputs: #{ times: #{ type: \"integer\", \"default\": 1 } } } }\n\
         fn steps(context) {\n    print(`${context.inputs.times} times`);\n    let steps = [];\n    \
         for n in 0..context.inputs.times {\n        \
         steps.push(#{ name: `s${n}`, tool: \"shell\", parameters: #{ command: `echo ${n} >> seen` } });\n    }\n    steps\n}\n";

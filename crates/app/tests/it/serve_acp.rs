@@ -231,10 +231,10 @@ fn own_agent(place: &TestEnvironment) {
     );
 }
 
-fn run_own(place: &TestEnvironment, profile: &str) -> (i32, String) {
+fn run_own(place: &TestEnvironment, profile: &str, turns: &str) -> (i32, String) {
     let check = "test $(wc -l < a.txt) -eq 2";
     let begin = ["run", "two lines", "--agent", "own", "--in-place", "--no-sandbox"];
-    let how = ["--unattended", "--profile", profile, "--check", check, "--max-turns", "4"];
+    let how = ["--unattended", "--profile", profile, "--check", check, "--max-turns", turns];
     let ran = place.run(&[&begin[..], &how].concat());
     (ran.code, format!("{}{}", ran.out, ran.err))
 }
@@ -243,7 +243,7 @@ fn run_own(place: &TestEnvironment, profile: &str) -> (i32, String) {
 fn drivetrain_drives_drivetrain_and_the_outer_gate_decides() {
     let place = TestEnvironment::new();
     own_agent(&place);
-    let (code, said) = run_own(&place, "read-only");
+    let (code, said) = run_own(&place, "read-only", "1");
     assert_ne!(code, 0, "nobody allowed it to write: {said}");
     assert_eq!(place.read("a.txt"), "");
     let events = place.events(&place.id());
@@ -251,7 +251,7 @@ fn drivetrain_drives_drivetrain_and_the_outer_gate_decides() {
     assert_eq!(events.iter().find(denied).unwrap()["tool"], "write", "{said}");
     let place = TestEnvironment::new();
     own_agent(&place);
-    let (code, said) = run_own(&place, "dev");
+    let (code, said) = run_own(&place, "dev", "4");
     assert_eq!(code, 0, "{said}");
     assert_eq!(place.read("a.txt"), "one\ntwo\n");
 }

@@ -144,9 +144,14 @@ fn a_projects_workflow_with_the_name_of_another_waits_for_trust() {
     assert_eq!(place.read("out.txt"), "own\n1\n");
 }
 
-/// The system prompt of the first question to a model.
+/// The newest task.
+fn last(place: &TestEnvironment) -> String {
+    place.tasks()[0]["id"].as_str().unwrap().to_owned()
+}
+
+/// All that is recorded of the newest task.
 fn asked(place: &TestEnvironment) -> String {
-    place.ok(&["journal", "export", &place.id()])
+    place.ok(&["journal", "export", &last(place)])
 }
 
 fn agent(place: &TestEnvironment, lines: &str, replies: &str) -> i32 {
@@ -179,7 +184,7 @@ text = "done"
 "#;
 
 fn results(place: &TestEnvironment) -> Vec<(String, String)> {
-    let events = place.events(&place.id());
+    let events = place.events(&last(place));
     let ended = events.iter().filter(|event| event["type"] == "tool_ended");
     ended
         .map(|event| {
@@ -237,12 +242,12 @@ fn an_agent_is_told_its_prompt_the_notes_and_what_the_checks_say() {
     {
         assert!(record.contains(said), "{said}");
     }
-    let events = place.events(&place.id());
+    let events = place.events(&last(&place));
     assert_eq!(count(&events, "tool_ended"), 1, "the checks ran once");
     agent(&place, "", silent);
     let record = asked(&place);
     assert!(!record.contains("make is slow") && !record.contains("own checks say"));
-    assert_eq!(count(&place.events(&place.id()), "tool_ended"), 0);
+    assert_eq!(count(&place.events(&last(&place)), "tool_ended"), 0);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::check::{Cursor, Problems, suggest};
 use super::lookup::{Kind, Lookup};
+use super::shape::agent as shape;
 use super::source::Source;
 use super::{Format, SourceError, prompt, reference};
 use crate::driver::composite;
@@ -48,9 +49,6 @@ pub enum Worker {
     Driver(String),
 }
 
-const KEYS: [&str; 9] =
-    ["name", "description", "workflow", "driver", "model", "program", "prompt", "tools", "context"];
-
 /// Whether an agent's file is made of parts rather than a command.
 pub fn is_composed(text: &str, file: &str) -> bool {
     let Ok(source) = Source::read(file, text, Format::of(file)) else { return false };
@@ -66,7 +64,7 @@ pub fn parse(text: &str, file: &str, lookup: &dyn Lookup) -> Result<Composed, Ve
     let source = Source::read(file, text, Format::of(file))?;
     let mut problems = Problems::default();
     let top = Cursor::top(&source.value);
-    top.table(&mut problems, "an agent's file", &["agent"]);
+    top.keys(&mut problems, &shape::TOP);
     let mut others = Vec::new();
     let read = top
         .need(&mut problems, "agent")
@@ -87,7 +85,7 @@ fn read_agent(
     problems: &mut Problems,
     others: &mut Vec<SourceError>,
 ) -> Option<Composed> {
-    if !at.table(problems, "[agent]", &KEYS) {
+    if !at.keys(problems, &shape::COMPOSED) {
         return None;
     }
     let name = at.need(problems, "name").and_then(|name| name.name(problems)).map(str::to_owned);
@@ -100,7 +98,7 @@ fn read_agent(
     };
     let mut charter = Charter { agent: name.clone().unwrap_or_default(), ..Charter::default() };
     if let Some(tools) = at.get("tools") {
-        tools.table(problems, "[agent.tools]", &["enabled", "disabled"]);
+        tools.keys(problems, &shape::TOOLS);
         charter.enabled = tools.get("enabled").map(|list| read_tools(&list, problems));
         charter.disabled =
             tools.get("disabled").map(|list| read_tools(&list, problems)).unwrap_or_default();
@@ -111,8 +109,7 @@ fn read_agent(
         given.flag(problems)
     };
     if let Some(context) = &context {
-        const FLAGS: [&str; 3] = ["include_diagnostics", "include_memory", "peek_first"];
-        context.table(problems, "[agent.context]", &FLAGS);
+        context.keys(problems, &shape::CONTEXT);
     }
     let include_diagnostics = flag("include_diagnostics", problems).unwrap_or(false);
     let include_memory = flag("include_memory", problems).unwrap_or(false);

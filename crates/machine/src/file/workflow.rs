@@ -44,6 +44,15 @@ pub struct Workflow {
     pub driver: DriverSpec,
 }
 
+/// Says which model the steps ask that name none, in the configuration of a workflow that names none either.
+pub fn default_model(config: &mut Value, model: &str) {
+    let Value::Object(fields) = config else { return };
+    let llm = fields.entry("llm").or_insert_with(|| json!({}));
+    if let Value::Object(llm) = llm {
+        llm.entry("model").or_insert_with(|| json!(model));
+    }
+}
+
 impl Workflow {
     /// Gives it values for its inputs, as a person typed them. The error names the input that is wrong or missing.
     pub fn give(&mut self, typed: &BTreeMap<String, String>) -> Result<(), String> {

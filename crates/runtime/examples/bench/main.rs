@@ -22,6 +22,7 @@
 
 mod checkpoint;
 mod gate;
+mod library;
 mod model_path;
 mod sandbox;
 
@@ -74,6 +75,7 @@ fn main() {
             let (files, changed) = (number(1, 10_000), number(2, 10));
             print(checkpoint::keeps(folder.path(), files, changed, number(3, 20)));
         }
+        "library" => print(library::loads(folder.path(), number(1, 500))),
         "start" => print(start(folder.path(), number(1, 100_000))),
         _ => all(folder.path()),
     }
@@ -87,6 +89,7 @@ fn all(folder: &Path) {
     };
     print(pure_step(200_000));
     print(gate::decisions(20_000));
+    print(library::loads(&fresh("library"), 500));
     let mut table = Vec::new();
     for (tasks, steps) in [(1, 20_000), (100, 200_000), (1_000, 500_000)] {
         // Raw before and after: the disk may change its mood in between.

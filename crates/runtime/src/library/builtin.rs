@@ -34,8 +34,22 @@ macro_rules! texts {
 }
 
 static ALL: &[BuiltIn] = &texts! {
+    Prompt "adapt-to-update" "prompts/adapt-to-update.toml";
+    Prompt "fix-issue" "prompts/fix-issue.toml";
+    Prompt "refactor" "prompts/refactor.toml";
     Prompt "repair-engine" "prompts/repair-engine.toml";
+    Prompt "reproduce-issue" "prompts/reproduce-issue.toml";
+    Prompt "review" "prompts/review.toml";
     Prompt "terse" "prompts/terse.txt";
+    Prompt "triage" "prompts/triage.toml";
+    Prompt "write-tests" "prompts/write-tests.toml";
+    Workflow "fix-issue" "workflows/fix-issue.toml";
+    Workflow "refactor-safely" "workflows/refactor-safely.toml";
+    Workflow "review" "workflows/review.toml";
+    Workflow "triage-failing-test" "workflows/triage-failing-test.toml";
+    Workflow "update-dependency" "workflows/update-dependency.toml";
+    Workflow "validate-fix" "workflows/validate-fix.toml";
+    Workflow "write-tests" "workflows/write-tests.toml";
 };
 
 /// Those of a kind.

@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    const SCRIPT: &str = "fn workflow() { #{ inputs: #{ times: #{ type: \"integer\", default: 2 } } } }\n\
+    const SCRIPT: &str = "fn workflow() { #{ inputs: #{ times: #{ type: \"integer\", \"default\": 2 } } } }\n\
         fn steps(context) {\n    let steps = [];\n    for n in 0..context.inputs.times {\n        \
         steps.push(#{ name: `s${n}`, tool: \"shell\", parameters: #{ command: context.goal } });\n    }\n    \
         print(context.facts.main_language);\n    steps\n}\n";

@@ -5,6 +5,7 @@ use machine::task::DriverSpec;
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::layout::{self, Rect, Wanted};
 use super::{Format, draw};
 
 fn example() -> Outline {
@@ -95,7 +96,46 @@ fn a_workflow_as_mermaid() {
 
 #[test]
 fn a_workflow_as_a_picture() {
-    insta::assert_snapshot!("picture", draw(&example(), Format::Svg));
+    let outline = example();
+    let svg = draw(&outline, Format::Svg);
+    assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" width="), "{svg}");
+    assert!(svg.contains("<title>fix &amp; check</title>"), "{svg}");
+    assert!(svg.contains("approve: ship it &lt;b&gt;now&lt;/b&gt;</text>"), "{svg}");
+    // Repair, retry, back to the check, the next element and the goto.
+    assert_eq!(svg.matches("stroke-dasharray").count(), 5, "{svg}");
+    assert_eq!(svg.matches("marker-end").count(), outline.edges.len());
+    check_geometry(&outline);
+}
+
+/// No two boxes meet, and no line runs through a box.
+fn check_geometry(outline: &Outline) {
+    let nodes = outline.nodes.iter().map(|node| vec![node.path.clone(), node.detail.clone()]);
+    let labels = outline.edges.iter().map(|edge| edge.label.clone());
+    let wanted = Wanted { nodes: nodes.collect(), labels: labels.collect() };
+    let layout = layout::place(outline, &wanted, 0.0);
+    let meets = |x: (f64, f64), y: (f64, f64), rect: &Rect| {
+        x.0 < rect.x + rect.width - 0.5
+            && x.1 > rect.x + 0.5
+            && y.0 < rect.y + rect.height - 0.5
+            && y.1 > rect.y + 0.5
+    };
+    for (at, rect) in layout.boxes.iter().enumerate() {
+        assert!(rect.x >= 0.0 && rect.x + rect.width <= layout.width, "{rect:?}");
+        assert!(rect.y >= 0.0 && rect.y + rect.height <= layout.height, "{rect:?}");
+        for other in &layout.boxes[at + 1..] {
+            let (x, y) = ((rect.x, rect.x + rect.width), (rect.y, rect.y + rect.height));
+            assert!(!meets(x, y, other), "{rect:?} meets {other:?}");
+        }
+    }
+    for route in &layout.routes {
+        for ends in route.points.windows(2) {
+            let x = (ends[0].0.min(ends[1].0), ends[0].0.max(ends[1].0));
+            let y = (ends[0].1.min(ends[1].1), ends[0].1.max(ends[1].1));
+            let hit = layout.boxes.iter().find(|rect| meets(x, y, rect));
+            assert!(hit.is_none(), "{:?} runs through {hit:?}", route.points);
+            assert!(x.0 >= 0.0 && x.1 <= layout.width && y.1 <= layout.height);
+        }
+    }
 }
 
 #[test]
@@ -185,7 +225,7 @@ proptest! {
             prop_assert_eq!(line.matches('"').count(), 2);
         }
         for line in mermaid.lines().skip(1 + nodes) {
-            prop_assert!(line.matches('"').count() % 2 == 0 && line.matches('"').count() <= 2);
+            prop_assert!(matches!(line.matches('"').count(), 0 | 2));
         }
 
         let svg = draw(&outline, Format::Svg);
@@ -196,5 +236,6 @@ proptest! {
         prop_assert!(!svg.contains("NaN") && !svg.contains("inf"));
         prop_assert!(svg.chars().all(|c| c == '\n' || !c.is_control()));
         prop_assert_eq!(&svg, &draw(&outline, Format::Svg));
+        check_geometry(&outline);
     }
 }

@@ -10,8 +10,51 @@ pub(super) static FILE: Kind = Kind::Table(&TOP);
 pub(crate) static TOP: Table = Table::new(
     "file",
     "an agent's file",
-    "A coding agent by its command.",
-    &[&[must("agent", Kind::Table(&PROGRAM), "The agent.")]],
+    "An agent: a program by its command, or one that is made of parts.",
+    &[&[must("agent", Kind::Either(&FORMS), "The agent.")]],
+);
+
+static FORMS: [Kind; 2] = [Kind::Table(&PROGRAM), Kind::Table(&COMPOSED)];
+
+/// `[agent]` of one that is made of parts.
+pub(crate) static COMPOSED: Table = Table::new(
+    "composed_agent",
+    "[agent]",
+    "An agent that is made of parts: who does the work, with which prompt and tools.",
+    &[&[
+        must("name", Kind::Name, "What it is called; the name of the file."),
+        may("description", Kind::Text, "For a person."),
+        may("workflow", Kind::Like("^@workflows/"), "The workflow that does the work."),
+        may("driver", Kind::Text, "The driver that does the work, if it is no other of these."),
+        may("model", Kind::Text, "The model that does the work, or that of the program."),
+        may("program", Kind::Name, "The coding agent that does the work, such as \"claude\"."),
+        may("prompt", Kind::Text, "What it is told beside the goal: a text, or @prompts/NAME."),
+        may("tools", Kind::Table(&TOOLS), "The tools that it has."),
+        may("context", Kind::Table(&CONTEXT), "What it is told at the start, and held to."),
+    ]],
+);
+
+/// `[agent.tools]`.
+pub(crate) static TOOLS: Table = Table::new(
+    "agent_tools",
+    "[agent.tools]",
+    "The tools that an agent has.",
+    &[&[
+        may("enabled", TEXTS, "The tools that it has; all if it is not said."),
+        may("disabled", TEXTS, "Tools that it does not have."),
+    ]],
+);
+
+/// `[agent.context]`.
+pub(crate) static CONTEXT: Table = Table::new(
+    "agent_context",
+    "[agent.context]",
+    "What an agent is told at the start, and held to.",
+    &[&[
+        may("include_diagnostics", Kind::Flag, "It is told what the project's own checks say."),
+        may("include_memory", Kind::Flag, "It is told what earlier tasks noted."),
+        may("peek_first", Kind::Flag, "It changes a file only after it looked at it."),
+    ]],
 );
 
 /// The protocols.

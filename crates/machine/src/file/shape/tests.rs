@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::{FileKind, schema};
 use crate::file::tests::shelf::Shelf;
-use crate::file::{Format, agent, mcp, plugin, policy, prompt, task, validators, workflow};
+use crate::file::{
+    Format, agent, composed, mcp, plugin, policy, prompt, task, validators, workflow,
+};
 
 #[path = "../../../tests/support/fit.rs"]
 mod fit;
@@ -23,6 +25,9 @@ fn refusal(kind: FileKind, value: &Value) -> Option<Vec<String>> {
         FileKind::Workflow => workflow::parse(&text, "w.yaml", &Shelf).map(drop),
         FileKind::Prompt => prompt::parse(&as_toml(value), "p.toml").map(drop),
         FileKind::Policy => policy::parse(&text, "p.yaml").map(drop),
+        FileKind::Agent if composed::is_composed(&text, "a.yaml") => {
+            composed::parse(&text, "a.yaml", &Shelf).map(drop)
+        }
         FileKind::Agent => agent::parse(&text, "a.yaml").map(drop),
         FileKind::Servers => mcp::parse(&text, "m.yaml").map(drop),
         FileKind::Driver => plugin::parse(&text, "d.yaml").map(drop),

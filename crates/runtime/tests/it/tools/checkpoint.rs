@@ -314,6 +314,26 @@ fn going_back_gives_the_exact_tree_and_undoing_it_too() {
 }
 
 #[test]
+fn a_folder_that_became_a_link_to_itself_is_kept_as_that() {
+    let all = folder();
+    let root = all.path().join("root");
+    fs::create_dir_all(root.join("deep/er")).unwrap();
+    fs::write(root.join("deep/er/file"), "first").unwrap();
+    let cancel = Cancel::new();
+    let store = Store::open("t", &all.path().join("state"), &cancel).unwrap();
+    let first = store.keep(&root, "first").unwrap();
+    let then = snapshot(&root);
+    fs::remove_dir_all(root.join("deep")).unwrap();
+    std::os::unix::fs::symlink("deep", root.join("deep")).unwrap();
+    let second = store.keep(&root, "second").unwrap();
+    let now = snapshot(&root);
+    store.restore(&root, &first).unwrap();
+    assert_eq!(snapshot(&root), then);
+    store.restore(&root, &second).unwrap();
+    assert_eq!(snapshot(&root), now);
+}
+
+#[test]
 fn what_is_ignored_stays_and_what_changed_is_named() {
     let all = folder();
     let root = all.path().join("root");

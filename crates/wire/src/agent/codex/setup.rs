@@ -108,6 +108,9 @@ pub fn start(launch: &Launch<'_>) -> Result<Started, String> {
         (None, None) => None,
     };
     let mut env = environment(home);
+    // Where its model is stands in its configuration; the variable would be a second opinion.
+    let own = program.env.iter().filter(|(name, _)| *name != "OPENAI_BASE_URL");
+    env.extend(own.map(|(name, value)| (name.clone(), value.clone())));
     env.extend(gateway.map(|_| (NO_KEY.to_owned(), "none".to_owned())));
     let opening = match session {
         // Codex chooses the id itself.

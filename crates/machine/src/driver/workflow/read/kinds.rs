@@ -306,9 +306,13 @@ impl Reader<'_, '_> {
         if let Some(config) = at.get("driver_config").filter(|config| !config.value.is_object()) {
             config.wrong(self.problems, "a table");
         }
-        at.get("model")
-            .filter(|_| kind == "llm")
-            .and_then(|model| read_model(&model, self.problems));
+        if let Some(model) = at.get("model") {
+            // An agent has names of its own for its models.
+            match kind {
+                "llm" => drop(read_model(&model, self.problems)),
+                _ => drop(model.text(self.problems)),
+            }
+        }
         at.get("temperature").and_then(|number| number.number(self.problems));
         let schema = at.get("schema").map(|schema| Schema::read(&schema, self.problems));
         let llm = self.settings.llm.clone();

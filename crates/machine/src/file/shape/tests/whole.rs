@@ -421,7 +421,8 @@ decide = "ask"
 "#,
 ];
 
-const AGENTS: [&str; 1] = [r#"
+const AGENTS: [&str; 5] = [
+    r#"
 [agent]
 name = "zed-claude"
 protocol = "acp"
@@ -436,7 +437,26 @@ model_flag = "--model"
 asking_modes = ["default", "plan"]
 quirks = ["stale_after_cancel", "outlives_input"]
 idle = "5m"
-"#];
+gateway = true
+"#,
+    r#"
+[agent]
+name = "careful"
+description = "looks first"
+model = "script/x"
+prompt = "Be brief."
+[agent.tools]
+enabled = ["read", "edit"]
+disabled = ["shell"]
+[agent.context]
+include_diagnostics = true
+include_memory = true
+peek_first = true
+"#,
+    "[agent]\nname = \"x\"\nprogram = \"claude\"\n",
+    "[agent]\nname = \"x\"\ndriver = \"user\"\n",
+    "[agent]\nname = \"x\"\nworkflow = \"@workflows/test\"\n",
+];
 
 const SERVERS: [&str; 1] = [r#"
 [server.files]
