@@ -146,7 +146,7 @@ fn a_person_without_one_is_waited_for_durably() {
     let ran = place.run(&["run", "task.toml"]);
     assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
     assert!(ran.out.contains("Which? (a / b)"), "{}", ran.out);
-    let told = place.run(&["tell", &place.id(), "b"]);
+    let told = place.run(&["answer", &place.id(), "b"]);
     assert_eq!(told.code, 0, "{}{}", told.out, told.err);
     let ended = place.run(&["resume", &place.id()]);
     assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);

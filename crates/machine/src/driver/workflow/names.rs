@@ -83,6 +83,11 @@ impl<'n> Names<'n> {
         std::iter::successors(Some(self), |names| names.outer)
     }
 
+    /// Whether a step can be seen from here.
+    pub(super) fn has_step(&self, name: &str) -> bool {
+        self.levels().any(|level| level.steps.contains_key(name))
+    }
+
     /// The names of all steps that can be seen from here.
     pub(super) fn step_names(&self) -> impl Iterator<Item = &'n str> {
         self.levels().flat_map(|level| level.steps.keys().copied())
@@ -132,11 +137,9 @@ impl<'n> Names<'n> {
                     self.inputs.iter().map(|input| input.name.as_str()).collect();
                 one_of("input", &known)
             }
-            "visits" => one_of("step", &self.step_names().collect::<Vec<_>>()),
-            "steps" => {
-                let known: Vec<&str> = self.step_names().collect();
-                one_of("step", &known).or_else(|| self.wrong_field(path, second))
-            }
+            "steps" if self.has_step(second) => self.wrong_field(path, second),
+            "visits" if self.has_step(second) => None,
+            "steps" | "visits" => one_of("step", &self.step_names().collect::<Vec<_>>()),
             "result" => wrong_field_of("the result", second),
             "task" => one_of("fact of the task", &["turns"]),
             "loop" if roots.contains(&"loop") => one_of("fact of the loop", &LOOP_FIELDS),

@@ -237,7 +237,7 @@ impl Reader<'_, '_> {
     fn source(&mut self, at: &Cursor<'_>, names: &Names<'_>) -> Option<String> {
         let from = at.get("input_from")?;
         let name = from.text(self.problems)?;
-        if !names.step_names().any(|known| known == name) {
+        if !names.has_step(name) {
             let hint = suggest(name, names.step_names()).or_else(|| listed(names.step_names()));
             self.problems.push(&from, format!("there is no step {name:?}"), hint);
             return None;
@@ -333,7 +333,7 @@ impl Reader<'_, '_> {
         };
         let (driver, config) = driver_of(at.value.as_object()?, &llm)?;
         if kind == "llm" && self.settings.complete && config.get("model").is_none() {
-            let hint = "add model = \"PROVIDER/NAME\" to the step or to [workflow.llm], or run it with --model";
+            let hint = "add model = \"PROVIDER/NAME\" to the step or to [workflow.llm]";
             self.problems.push_key(at, "it is not said which model", Some(hint.to_owned()));
         }
         Some(Work::Driver(Box::new(DriverWork { driver, config, prompt, system, input, schema })))
