@@ -53,10 +53,8 @@ pub enum Worker {
 pub fn is_composed(text: &str, file: &str) -> bool {
     let Ok(source) = Source::read(file, text, Format::of(file)) else { return false };
     let agent = &source.value["agent"];
-    ["workflow", "driver", "program", "prompt", "tools", "context", "description"]
-        .iter()
-        .any(|key| agent.get(*key).is_some())
-        || (agent.get("command").is_none() && agent.get("model").is_some())
+    let parts = ["workflow", "driver", "model", "program", "prompt", "tools", "context"];
+    agent.get("command").is_none() && parts.iter().any(|key| agent.get(*key).is_some())
 }
 
 /// Reads an agent's file that is made of parts. What it refers to is looked up.
