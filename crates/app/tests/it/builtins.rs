@@ -47,7 +47,13 @@ fn run(place: &TestEnvironment, name: &str, inputs: &[&str], script: &[String]) 
     (ran.code, last)
 }
 
-fn ends(place: &TestEnvironment, name: &str, inputs: &[&str], script: &[String], code: i32) -> Value {
+fn ends(
+    place: &TestEnvironment,
+    name: &str,
+    inputs: &[&str],
+    script: &[String],
+    code: i32,
+) -> Value {
     let (ended, last) = run(place, name, inputs, script);
     assert_eq!(ended, code, "{name}: {last:#}");
     last
@@ -136,7 +142,11 @@ fn refactor_safely_keeps_the_tests_green_and_untouched() {
     let test = format!("test={TEST}");
     let script = [writes("double.sh", "expr \"$1\" + \"$1\"\n"), says("Simpler.")];
     let last = ends(&project(), "refactor-safely", &[&test], &script, 0);
-    assert_eq!(last["outcome"]["outcome"].as_str().or(last["outcome"].as_str()), Some("verified"), "{last:#}");
+    assert_eq!(
+        last["outcome"]["outcome"].as_str().or(last["outcome"].as_str()),
+        Some("verified"),
+        "{last:#}"
+    );
     let breaks: Vec<String> =
         (0..5).flat_map(|_| [writes("double.sh", BROKEN), says("Simpler.")]).collect();
     let (code, last) = run(&project(), "refactor-safely", &[&test], &breaks);
