@@ -111,7 +111,7 @@ fn every_key_of_every_kind_fits_and_no_part_may_be_of_another_type() {
             assert_eq!(schema.misfit(&whole), None, "{text}");
             let mut parts = Vec::new();
             ways(&whole, "", &mut parts);
-            for way in parts {
+            for way in parts.into_iter().filter(|way| !is_guard(way)) {
                 for other in &others {
                     let mut changed = whole.clone();
                     *changed.pointer_mut(&way).unwrap() = other.clone();
@@ -131,6 +131,11 @@ fn every_key_of_every_kind_fits_and_no_part_may_be_of_another_type() {
             }
         }
     }
+}
+
+/// The conditions of a machine nest, and what they hold is left to the reader.
+fn is_guard(way: &str) -> bool {
+    way.starts_with("/machine/") && way.contains("/when")
 }
 
 fn table_keys(whole: &Value, way: &str) -> Vec<String> {
@@ -190,7 +195,7 @@ proptest! {
         let mut whole = value(text);
         let mut parts = Vec::new();
         ways(&whole, "", &mut parts);
-        parts.retain(|way| whole.pointer(way).unwrap().is_object());
+        parts.retain(|way| whole.pointer(way).unwrap().is_object() && !is_guard(way));
         let way = &parts[part.index(parts.len())];
         whole.pointer_mut(way).unwrap().as_object_mut().unwrap().insert(key, held);
         FITS.with(|fits| {

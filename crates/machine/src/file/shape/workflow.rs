@@ -64,18 +64,21 @@ static STATE_FORMS: [Kind; 3] =
     [Kind::Some(&step::STATE), Kind::Some(&machine::LISTED), Kind::Named(&machine::LISTED)];
 
 /// A workflow as a driver's configuration, and as the table of a step that calls it.
-pub(crate) static CONFIG: Table = Table::new(
-    "workflow_config",
-    "the workflow's configuration",
-    "A workflow whose references have been looked up.",
-    &[&BODY, &CONFIG_KEYS],
-);
+pub(crate) static CONFIG: Table = Table {
+    needs: &[&["steps", "states"]],
+    ..Table::new(
+        "workflow_config",
+        "the workflow's configuration",
+        "A workflow whose references have been looked up.",
+        &[&BODY, &CONFIG_KEYS],
+    )
+};
 
 const CONFIG_KEYS: [Key; 7] = [
     may("name", Kind::Name, "What it is called."),
     may("max_steps", super::COUNT, "How many steps may be carried out."),
     may("timeout", Kind::Span, "How long it may take."),
-    may("given", Kind::Fields, "What its inputs are."),
+    may("given", Kind::Any, "What its inputs are."),
     may("facts", Kind::Any, "What is known of the project."),
     may("prompts", Kind::Any, "Which prompts it was made of."),
     may("files", Kind::Any, "Which files it was made of."),
