@@ -9,8 +9,8 @@ use crate::stage::{KEY, OPEN, Stage};
 const CHECK: &str = "grep -q 'hello driver' hello.txt";
 /// What an agent is told after its process, or ours, was lost.
 const LOOK_AGAIN: &str = "Look at the state of the files, and go on.";
-/// A command that is in the middle for long.
-const SLOW: &str = "touch begun.txt; sleep 300; touch late.txt";
+/// A command that is in the middle for long. Programs end what it waits for first, so each part needs the one before.
+const SLOW: &str = "touch begun.txt && sleep 300 && touch late.txt";
 
 pub(crate) fn an_edit_is_made_and_verified(program: &Program) {
     let stage = Stage::new(program, OPEN, &[(program.edit)(), says("All done.")]);
@@ -195,11 +195,7 @@ pub(crate) fn drivetrain_killed_in_the_middle_leaves_nothing_and_goes_on_once(pr
 }
 
 pub(crate) fn what_runs_in_its_background_ends_with_its_claim(program: &Program) {
-    let replies = [
-        (program.background)("touch begun.txt; sleep 300; touch late.txt"),
-        (program.edit)(),
-        says("All done."),
-    ];
+    let replies = [(program.background)(SLOW), (program.edit)(), says("All done.")];
     let stage = Stage::new(program, OPEN, &replies);
     let begun = Instant::now();
     let ran = stage.run(&["--check", CHECK]);
