@@ -6,6 +6,7 @@ mod checkpoints;
 mod decisions;
 mod edge_cases;
 mod gate;
+mod gateway;
 mod hosts;
 mod judges;
 mod laws;

@@ -48,7 +48,8 @@ fn a_request_reaches_a_named_host_and_no_other() {
 fn each_request_of_a_kept_connection_is_judged_anew() {
     let (good, other) = (Server::answering(HELLO), Server::answering(HELLO));
     let rig = Rig::new(&[format!("private:good.example:{}", good.port)]);
-    let twice = get("good.example", good.port).repeat(2) + &get("other.example", other.port);
+    let twice =
+        get("good.example", good.port).repeat(2) + get("other.example", other.port).as_str();
     let answer = rig.ask(twice.as_bytes());
     assert_eq!(answer.matches("HTTP/1.1 200").count(), 2, "{answer}");
     assert_eq!(answer.matches("HTTP/1.1 403").count(), 1, "{answer}");

@@ -84,7 +84,7 @@ fn curl_uploads_a_large_file_and_waits_for_a_word_first() {
     let output = curl.args(["--data-binary", &data, &url]).output().unwrap();
     assert_eq!(text(&output), "hello\n");
     let heard = server.heard();
-    assert!(heard.ends_with(&("\r\n\r\n".to_owned() + &"x".repeat(SIZE) + "\nend\n")));
+    assert!(heard.ends_with(&format!("\r\n\r\n{}\nend\n", "x".repeat(SIZE))));
 }
 
 #[test]

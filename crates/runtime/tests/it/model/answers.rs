@@ -60,7 +60,9 @@ fn chat(text: &str) -> String {
         format!("data: {}\n\n", serde_json::json!({"id": "c1", "model": "m", "choices": [choice]}))
     };
     let said = text.chars().map(|c| chunk(serde_json::json!({"content": c.to_string()}), None));
-    said.collect::<String>() + &chunk(serde_json::json!({}), Some("stop")) + "data: [DONE]\n\n"
+    said.collect::<String>()
+        + chunk(serde_json::json!({}), Some("stop")).as_str()
+        + "data: [DONE]\n\n"
 }
 
 #[test]

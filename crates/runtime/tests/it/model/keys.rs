@@ -132,9 +132,12 @@ fn entry(name: &str, url: &str, rest: &str) -> String {
 
 #[test]
 fn a_project_can_add_servers_that_need_no_key_of_anybody() {
-    let text = entry("local", "http://127.0.0.1:8080/v1", "short_tool_ids = true")
-        + &entry("near", "http://[::1]:1/v1/", "key_env = \"DRIVETRAIN_NEAR_KEY\"")
-        + &entry("open", "https://models.example/v1", "");
+    let text = [
+        entry("local", "http://127.0.0.1:8080/v1", "short_tool_ids = true"),
+        entry("near", "http://[::1]:1/v1/", "key_env = \"DRIVETRAIN_NEAR_KEY\""),
+        entry("open", "https://models.example/v1", ""),
+    ]
+    .concat();
     let providers = project(&text).unwrap();
     let local = providers.find("local").unwrap();
     assert!(local.vendor.short_tool_ids);

@@ -51,7 +51,7 @@ fn repository() -> (TempDir, PathBuf, PathBuf) {
 /// What must not change: status, branch, index and files of the user.
 fn snapshot(top: &Path) -> (String, String, Vec<u8>, String) {
     let status = git(top, &["status", "--porcelain"]);
-    let head = git(top, &["rev-parse", "HEAD"]) + &git(top, &["symbolic-ref", "HEAD"]);
+    let head = git(top, &["rev-parse", "HEAD"]) + git(top, &["symbolic-ref", "HEAD"]).as_str();
     (
         status,
         head,
