@@ -8,6 +8,7 @@ mod children;
 mod decisions;
 mod edge_cases;
 mod gate;
+mod gateway;
 mod hosts;
 mod judges;
 mod laws;

@@ -43,8 +43,8 @@ fn installed_with(real: &Path, home: Option<&Path>) -> PathBuf {
     let packages = real.ancestors().filter(|above| above.ends_with("node_modules")).last();
     let folder = if real.is_dir() { Some(real) } else { real.parent() };
     let beside = folder.filter(|folder| folder.ends_with("bin")).and_then(Path::parent);
-    let candidates = packages.into_iter().chain(beside).chain(folder);
-    candidates.into_iter().find(|folder| is_shown(folder)).unwrap_or(real).to_owned()
+    let mut candidates = packages.into_iter().chain(beside).chain(folder);
+    candidates.find(|folder| is_shown(folder)).unwrap_or(real).to_owned()
 }
 
 #[cfg(test)]

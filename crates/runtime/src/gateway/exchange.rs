@@ -219,7 +219,7 @@ async fn send(shared: &Shared, onward: &Onward<'_>, body: Vec<u8>) -> Result<Res
     key.set_sensitive(true);
     headers.insert(HeaderName::from_static(name), key);
     let sent = client.request(method, url).headers(headers).body(body).send().await;
-    sent.map_err(|error| crate::http::reason(error))
+    sent.map_err(crate::http::reason)
 }
 
 async fn next_chunk(response: &mut Response) -> Result<Option<Vec<u8>>, String> {
