@@ -127,7 +127,7 @@ fn everything_that_is_wrong_is_said_with_its_place() {
             "model = \"a/b\"\n[agent.tools]\nenabled = [\"read\"]\ndisabled = [\"read\"]",
             "disabled too",
         ),
-        ("model = \"a/b\"\n[agent.context]\npeek = true", "did you mean \"peek_first\"?"),
+        ("model = \"a/b\"\n[agent.context]\npeek_frst = true", "did you mean \"peek_first\"?"),
         ("model = \"a/b\"\n[agent.context]\npeek_first = \"yes\"", "expected true or false"),
         ("model = \"a/b\"\ntemperature = 1", "unknown key \"temperature\""),
     ] {
