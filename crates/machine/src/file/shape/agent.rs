@@ -17,22 +17,25 @@ pub(crate) static TOP: Table = Table::new(
 static FORMS: [Kind; 2] = [Kind::Table(&PROGRAM), Kind::Table(&COMPOSED)];
 
 /// `[agent]` of one that is made of parts.
-pub(crate) static COMPOSED: Table = Table::new(
-    "composed_agent",
-    "[agent]",
-    "An agent that is made of parts: who does the work, with which prompt and tools.",
-    &[&[
-        must("name", Kind::Name, "What it is called; the name of the file."),
-        may("description", Kind::Text, "For a person."),
-        may("workflow", Kind::Like("^@workflows/"), "The workflow that does the work."),
-        may("driver", Kind::Text, "The driver that does the work, if it is no other of these."),
-        may("model", Kind::Text, "The model that does the work, or that of the program."),
-        may("program", Kind::Name, "The coding agent that does the work, such as \"claude\"."),
-        may("prompt", Kind::Text, "What it is told beside the goal: a text, or @prompts/NAME."),
-        may("tools", Kind::Table(&TOOLS), "The tools that it has."),
-        may("context", Kind::Table(&CONTEXT), "What it is told at the start, and held to."),
-    ]],
-);
+pub(crate) static COMPOSED: Table = Table {
+    needs: &[&["workflow", "driver", "model", "program"]],
+    ..Table::new(
+        "composed_agent",
+        "[agent]",
+        "An agent that is made of parts: who does the work, with which prompt and tools.",
+        &[&[
+            must("name", Kind::Name, "What it is called; the name of the file."),
+            may("description", Kind::Text, "For a person."),
+            may("workflow", Kind::Like("^@workflows/"), "The workflow that does the work."),
+            may("driver", Kind::Text, "The driver that does the work, if it is no other of these."),
+            may("model", Kind::Text, "The model that does the work, or that of the program."),
+            may("program", Kind::Name, "The coding agent that does the work, such as \"claude\"."),
+            may("prompt", Kind::Text, "What it is told beside the goal: a text, or @prompts/NAME."),
+            may("tools", Kind::Table(&TOOLS), "The tools that it has."),
+            may("context", Kind::Table(&CONTEXT), "What it is told at the start, and held to."),
+        ]],
+    )
+};
 
 /// `[agent.tools]`.
 pub(crate) static TOOLS: Table = Table::new(

@@ -175,7 +175,7 @@ custom = { name = "plugin:x", config = 3 }
     "goal = \"x\"\n[machine]\ninitial = \"a\"\n[machine.states.a]\nterminal = true\n",
 ];
 
-const WORKFLOWS: [&str; 4] = [
+const WORKFLOWS: [&str; 3] = [
     r#"
 [workflow]
 name = "w"
@@ -352,8 +352,6 @@ transitions = [{ to = "end" }]
 terminal = true
 outcome = "failed"
 "#,
-    "[[workflow.states]]\nname = \"a\"\naction = { tool = \"shell\", parameters = { command = \"make\" } }\n\
-     transitions = [{ to = \"b\" }]\n[[workflow.states]]\nname = \"b\"\nterminal = true\n",
 ];
 
 const PROMPTS: [&str; 1] = [r#"
