@@ -83,6 +83,9 @@ pub enum Listen<'a> {
     Folder(&'a Path, u16),
 }
 
+/// What a model costs, by its name.
+pub type PriceOf = Box<dyn Fn(&str) -> Option<Price> + Send + Sync>;
+
 /// What a gateway works with.
 pub struct Options {
     /// Whom it can ask.
@@ -90,7 +93,7 @@ pub struct Options {
     /// Whether what passes is written down.
     pub traffic: Traffic,
     /// What `PROVIDER/NAME` costs.
-    pub price: Box<dyn Fn(&str) -> Option<Price> + Send + Sync>,
+    pub price: PriceOf,
     /// What it takes on.
     pub limits: Limits,
 }
