@@ -30,6 +30,9 @@ pub(crate) struct Place {
     pub(crate) program: AgentProgram,
 }
 
+/// What is answered to a question.
+type Answers = Box<dyn FnMut(&AgentAsk) -> Option<Answer>>;
+
 /// One process of the agent.
 pub(crate) struct Driven {
     pub(crate) codec: Box<dyn AgentCodec>,
@@ -44,7 +47,7 @@ pub(crate) struct Driven {
     /// Questions that were asked, in order.
     pub(crate) asked: Vec<AgentAsk>,
     /// How questions are answered; left open if there is no answer.
-    pub(crate) answer: Box<dyn FnMut(&AgentAsk) -> Option<Answer>>,
+    pub(crate) answer: Answers,
     /// Changes what is written at once in answer to what was read.
     pub(crate) filter: fn(Vec<u8>) -> Vec<u8>,
 }
