@@ -453,10 +453,9 @@ impl<'s> Store<'s> {
             except.push(path);
             add.push(except);
         }
-        if let Err(incomplete) = complete(&git, add.clone()) {
-            if !behind::forget(&git, folder)? {
-                return Err(incomplete);
-            }
+        if complete(&git, add.clone()).is_err() {
+            // What is left to complain about then is meant.
+            behind::forget(&git, folder)?;
             complete(&git, add)?;
         }
         let (mut listing, nested) = listed(&git)?;

@@ -19,6 +19,9 @@ pub struct QueueFile {
     folder: PathBuf,
 }
 
+/// How often in a row somebody may just be looking who works on the queue.
+const MAX_LOOKS: u32 = 1000;
+
 /// Says, as long as it lives, that this process works on the queue. The kernel lets go of it for a dead one.
 #[derive(Debug)]
 pub struct Runner {
@@ -72,8 +75,13 @@ impl QueueFile {
     pub fn work(&self) -> Result<Result<Runner, u32>, String> {
         self.create()?;
         let mut lock = open_lock(&self.runner_path())?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Ok(Err(self.runner().unwrap_or(0)));
+        // Whoever only looks holds the lock for a moment, and is no reason to give up.
+        let mut looks = 0;
+        while flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            match self.runner() {
+                None if looks < MAX_LOOKS => looks += 1,
+                works => return Ok(Err(works.unwrap_or(0))),
+            }
         }
         let written = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
         written.map_err(|error| format!("cannot write the queue's lock: {error}"))?;

@@ -212,7 +212,8 @@ pub(crate) fn check(
         }
     }
     wrong.extend(unreadable);
-    wrong.extend(twice(&items));
+    let looked = |item: &&Item| names.is_empty() || wanted.contains(&&item.name);
+    wrong.extend(twice(&items.iter().filter(looked).collect::<Vec<_>>()));
     // One that is used by several is read by each of them.
     let mut shown: Vec<SourceError> = Vec::new();
     for error in wrong {
@@ -243,7 +244,7 @@ pub(crate) fn check(
 }
 
 /// Two files of one name in one folder: only their endings say which is taken.
-fn twice(items: &[Item]) -> Vec<SourceError> {
+fn twice(items: &[&Item]) -> Vec<SourceError> {
     let mut wrong = Vec::new();
     for pair in items.windows(2) {
         let folder = |item: &Item| item.path.as_deref().and_then(Path::parent).map(Path::to_owned);

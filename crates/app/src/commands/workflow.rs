@@ -75,6 +75,10 @@ fn start(args: &WorkflowRunArgs, json: bool) -> Result<u8, CommandError> {
     if let Some(goal) = &args.goal {
         library.tell_goal(goal);
     }
+    if let Some(model) = &args.model {
+        prepare::check_model(model, &folder, &library)?;
+        library.tell_model(model);
+    }
     let mut workflow = library.workflow(&args.name, &folder)?;
     give(&mut workflow, &typed)?;
     let goal = match (&args.goal, workflow.description.trim()) {
@@ -89,10 +93,6 @@ fn start(args: &WorkflowRunArgs, json: bool) -> Result<u8, CommandError> {
     let driver = DriverSpec { name: "workflow".to_owned(), config };
     let mut task = prepare::from_goal(&goal, driver)?;
     library.resolve_task(&mut task, &folder, &registry)?;
-    if let Some(model) = &args.model {
-        prepare::check_model(model, &folder, &library)?;
-        machine::file::workflow::default_model(&mut task.driver.config, model);
-    }
     let options = shelf::options(&args.with, &home, json);
     let spec = prepare::complete(task, options, &library, folder)?;
     shelf::drive(&home, registry, &args.with, spec, json)

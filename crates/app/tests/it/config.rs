@@ -28,6 +28,7 @@ fn a_wrong_task_file_is_shown_with_its_line() {
       |
     1 | [task
       |      ^
+      = help: add the bracket that closes it
     ");
     environment.write(
         "task.yaml",
@@ -91,6 +92,7 @@ fn a_goal_needs_somebody_who_decides() {
     "#);
     insta::assert_snapshot!(refused(&environment, &["run", "tidy up", "--workflow", "tidy"]), @r#"
     error: there is no workflow "tidy"
+      hint: there is fix-issue, refactor-safely, review, triage-failing-test, update-dependency, validate-fix, write-tests
       hint: there is no .drivetrain folder: drivetrain init makes one for a workflow
     "#);
     insta::assert_snapshot!(refused(&environment, &["run", "tidy up", "--driver", "external:mine"]), @r#"

@@ -127,6 +127,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       fork         Begin a new task with the files of any checkpoint of an old one
       worktrees    List the worktrees of tasks, and take away those that nobody needs
       init         Write a commented .drivetrain/ for this project; nothing is overwritten
+      schema       Print the JSON Schema of a kind of file, so that an editor completes and checks it
       doctor       Say what is missing on this machine and how to mend it
       sandbox      Try the sandbox by hand, or see what it shows
       trust        Look at the project's files that can act, and say that you trust them

@@ -279,14 +279,11 @@ fn one_process_works_on_it_and_takes_what_is_added_until_it_is_stopped() {
     let id = task(&place, "a", ["echo a > a", "true"], &["test -e a"]);
     let watching = Background::start(&place, &["queue", "run", "--watch", "--json"]);
     let pid = watching.0.as_ref().unwrap().id();
-    place.until(|| place.ok(&["queue", "show"]).contains("works on the queue").then_some(()));
+    let works = format!("process {pid} works on the queue");
+    place.until(|| place.ok(&["queue", "show"]).contains(&works).then_some(()));
     let second = place.run(&["queue", "run"]);
     assert_eq!(second.code, 2);
-    assert!(
-        second.err.contains(&format!("process {pid} works on the queue already")),
-        "{}",
-        second.err
-    );
+    assert!(second.err.contains(&format!("{works} already")), "{}", second.err);
     place.ok(&["queue", "add", &id]);
     place.until(|| (place.read("a") == "a\n").then_some(()));
     place.until(|| place.ok(&["queue", "show", &id]).contains("is in main, as").then_some(()));

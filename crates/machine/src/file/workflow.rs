@@ -408,6 +408,7 @@ mod tests {
           |
         2 | fn steps(context) { … }
           |    ^^^^^
+          = help: give each a name of its own
         error: steps[1].on_error: "abort" must be one of fail, skip, retry, goto
          --> w.rhai:2:4
           |

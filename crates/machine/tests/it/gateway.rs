@@ -64,7 +64,7 @@ fn a_price_that_the_gateway_does_not_know_is_the_agents_to_name() {
     let (mut rig, turn) = at_work(Budget::default());
     assert_eq!(asks(&mut rig, turn, 1), Some(Ok(())));
     said(&mut rig, turn, passed(1, 100, None));
-    assert_eq!(rig.state.data().spend.unpriced, 1);
+    assert_eq!(rig.state.data().spend.unpriced, 0, "this agent names it at the end of its turn");
     said(&mut rig, turn, spent(100, 0.6, true));
     let spend = &rig.state.data().spend;
     assert_eq!((spend.tokens, spend.usd, spend.unpriced), (100, 0.6, 0));

@@ -52,21 +52,21 @@ mod tests {
     use super::*;
 
     fn shown(real: &str) -> String {
-        let home = Path::new("/home/ada");
+        let home = Path::new("/users/me");
         installed_with(Path::new(real), Some(home)).display().to_string()
     }
 
     #[test]
     fn a_program_is_shown_with_what_it_was_installed_with_and_never_a_whole_home() {
-        let script = "/home/ada/.npm/lib/node_modules/@vendor/agent/node_modules/x/cli.js";
-        assert_eq!(shown(script), "/home/ada/.npm/lib/node_modules");
-        assert_eq!(shown("/home/ada/tools/agent/bin/agent"), "/home/ada/tools/agent");
+        let script = "/users/me/.npm/lib/node_modules/@vendor/agent/node_modules/x/cli.js";
+        assert_eq!(shown(script), "/users/me/.npm/lib/node_modules");
+        assert_eq!(shown("/users/me/tools/agent/bin/agent"), "/users/me/tools/agent");
         assert_eq!(
-            shown("/home/ada/.local/share/agent/versions/2.1"),
-            "/home/ada/.local/share/agent/versions"
+            shown("/users/me/.local/share/agent/versions/2.1"),
+            "/users/me/.local/share/agent/versions"
         );
-        assert_eq!(shown("/home/ada/bin/agent"), "/home/ada/bin");
-        assert_eq!(shown("/home/ada/agent"), "/home/ada/agent");
+        assert_eq!(shown("/users/me/bin/agent"), "/users/me/bin");
+        assert_eq!(shown("/users/me/agent"), "/users/me/agent");
         assert_eq!(shown("/home/agent"), "/home/agent");
         assert_eq!(shown("/agent"), "/agent");
     }

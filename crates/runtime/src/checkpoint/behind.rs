@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use crate::git::Git;
 
-/// Takes out of the index what stands behind a link. True if there was something.
-pub(super) fn forget(git: &Git, folder: &Path) -> Result<bool, String> {
+/// Takes out of the index what stands behind a link.
+pub(super) fn forget(git: &Git, folder: &Path) -> Result<(), String> {
     let printed = git.output(["ls-files", "-z"].map(OsString::from).to_vec(), None)?;
     let mut links = BTreeMap::new();
     let mut behind = Vec::new();
@@ -23,11 +23,10 @@ pub(super) fn forget(git: &Git, folder: &Path) -> Result<bool, String> {
         }
     }
     if behind.is_empty() {
-        return Ok(false);
+        return Ok(());
     }
     let remove = ["update-index", "--force-remove", "-z", "--stdin"].map(OsString::from);
-    git.output(remove.to_vec(), Some(behind))?;
-    Ok(true)
+    git.output(remove.to_vec(), Some(behind)).map(drop)
 }
 
 fn is_link(folder: &Path, path: &Path, known: &mut BTreeMap<PathBuf, bool>) -> bool {

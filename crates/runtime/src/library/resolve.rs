@@ -25,7 +25,11 @@ impl Library {
             let found = self.take(Kind::Workflow, reference)?;
             (found.text, found.file)
         };
-        self.read_workflow(&text, &file)
+        let mut workflow = self.read_workflow(&text, &file)?;
+        if let Some(model) = &self.told.borrow().model {
+            file::workflow::default_model(&mut workflow.driver.config, model);
+        }
+        Ok(workflow)
     }
 
     /// Reads the text of a workflow; what it refers to is looked up here.

@@ -17,6 +17,8 @@ pub(super) struct Told {
     goal: String,
     /// As they were typed.
     inputs: Vec<(String, String)>,
+    /// The model of workflows that name none.
+    pub(super) model: Option<String>,
     facts: Option<Value>,
     printed: Vec<String>,
 }
@@ -30,6 +32,11 @@ impl Library {
     /// Tells scripts what was given for their inputs, as it was typed.
     pub fn tell_inputs(&self, inputs: impl IntoIterator<Item = (String, String)>) {
         self.told.borrow_mut().inputs = inputs.into_iter().collect();
+    }
+
+    /// Says which model the steps of a workflow ask that names none.
+    pub fn tell_model(&self, model: &str) {
+        self.told.borrow_mut().model = Some(model.to_owned());
     }
 
     /// What scripts printed while they ran, in order; asked for by `workflow check`.

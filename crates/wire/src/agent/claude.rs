@@ -183,7 +183,8 @@ impl ClaudeCodec {
             self.failure = error.map(str::to_owned).or(self.failure.take());
             return;
         }
-        if !self.is_begun {
+        // Its helpers may go on when its own turn has ended.
+        if !self.is_begun && parent.is_empty() {
             out.push(broke(AgentFault::Protocol, "it speaks, and no turn has begun"));
         }
         for block in message["message"]["content"].as_array().into_iter().flatten() {

@@ -435,6 +435,7 @@ fn wrong_files_are_errors_with_their_place() {
       |
     1 | ---
       | ^
+      = help: write what the model is told
     ");
 }
 

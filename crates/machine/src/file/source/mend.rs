@@ -1,7 +1,8 @@
 //! What to do about a text that is no TOML or YAML, or holds what plain data cannot.
 
 /// Parts of messages, and what helps.
-const KNOWN: [(&str, &str); 24] = [
+const KNOWN: [(&str, &str); 25] = [
+    ("mapping values are not allowed", "a value with \": \" or a bracket in it needs quotes"),
     ("must be quoted", "put text in quotes"),
     ("basic string", "close the text with a quote; \"\"\" begins one of several lines"),
     ("literal string", "close the text with a quote; ''' begins one of several lines"),
