@@ -249,8 +249,8 @@ fn twice(items: &[&Item]) -> Vec<SourceError> {
     for pair in items.windows(2) {
         let folder = |item: &Item| item.path.as_deref().and_then(Path::parent).map(Path::to_owned);
         if pair[0].name == pair[1].name
-            && folder(&pair[0]).is_some()
-            && folder(&pair[0]) == folder(&pair[1])
+            && folder(pair[0]).is_some()
+            && folder(pair[0]) == folder(pair[1])
         {
             let message = format!("{} has the same name and is taken in its place", pair[0].file);
             wrong.push(machine::file::whole(&pair[1].file, "", message));

@@ -1,8 +1,8 @@
 //! The driver `workflow`: steps in a row or states with transitions, as a file wrote them down.
 //!
 //! Its configuration is what [`crate::file::workflow`] makes of a `[workflow]`: `{"name", "steps" or "states", "inputs",
-//! "given", "outputs", "llm", "facts", "max_steps", …}`, with every reference replaced by what it names. [`definition`]
-//! holds it once it is read, [`frame`] the place in it, and [`run`] moves from one place to the next. After the last step
+//! "given", "outputs", "llm", "facts", "max_steps", …}`, with every reference replaced by what it names. `definition`
+//! holds it once it is read, `frame` the place in it, and `run` moves from one place to the next. After the last step
 //! it claims. A failed verdict ends it: what it does was decided when it was written.
 //!
 //! Whatever fails, it ends: every retry, goto and transition is counted. What it remembers is a place, those counters,
