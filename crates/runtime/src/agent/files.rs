@@ -67,7 +67,7 @@ mod tests {
         );
         assert_eq!(shown("/users/me/bin/agent"), "/users/me/bin");
         assert_eq!(shown("/users/me/agent"), "/users/me/agent");
-        assert_eq!(shown("/home/agent"), "/home/agent");
+        assert_eq!(shown("/users/agent"), "/users/agent");
         assert_eq!(shown("/agent"), "/agent");
     }
 }
