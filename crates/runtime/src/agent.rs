@@ -77,6 +77,8 @@ impl Agents {
         let key = (turn.task.clone(), turn.call.path.clone());
         let slot = Arc::clone(lock(&self.slots).entry(key).or_default());
         let mut slot = lock(&slot);
+        // Looked at before it starts: a program need not wait for what it is told.
+        let before = entries(&turn.workspace);
         let fits = |process: &Arc<Process>| process.can_go_on(&turn.call);
         let process = match slot.process.take().filter(fits) {
             Some(process) => process,
@@ -88,7 +90,6 @@ impl Agents {
         };
         let at_work = (turn.task.clone(), turn.effect);
         lock(&self.at_work).insert(at_work.clone(), Arc::clone(&process));
-        let before = entries(&turn.workspace);
         let ended = process.turn(turn, inbox, cancel);
         lock(&self.at_work).remove(&at_work);
         let ended =
