@@ -326,9 +326,15 @@ impl<'s> Store<'s> {
         asked.extend_from_slice(&extra);
         asked.extend_from_slice(b"\nget-mark :1\ndone\n");
         let import = ["fast-import", "--quiet"].map(OsString::from).to_vec();
+        self.unlock();
         let printed = git.output(import, Some(asked))?;
         let commit = String::from_utf8_lossy(&printed.out).trim_end().to_owned();
         checked(&commit).map(str::to_owned)
+    }
+
+    /// Only this task's owner gives names here, so a lock can only be left from a killed git.
+    fn unlock(&self) {
+        let _ = fs::remove_file(with_end(&self.path.join(CHECKPOINTS), ".lock"));
     }
 
     /// The last checkpoint. The store is ours alone and its names are never packed.

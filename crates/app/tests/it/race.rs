@@ -279,7 +279,8 @@ fn killed_at_any_moment_exactly_one_wins_and_every_other_one_has_ended() {
         let ids = racers(&place);
         let ran = place.run(&["resume", "--all", "--quiet"]);
         assert_eq!(ran.code, 0, "after {millis} ms: {}{}", ran.out, ran.err);
-        assert_eq!(place.show(&ids[0])["outcome"], "verified");
+        let winner = place.show(&ids[0]);
+        assert_eq!(winner["outcome"], "verified", "after {millis} ms: {winner}");
         let loser = place.show(&ids[1]);
         assert_eq!(loser["outcome"], "cancelled", "after {millis} ms: {loser}");
         assert_eq!(cancels(&place, &ids[1]), 1);

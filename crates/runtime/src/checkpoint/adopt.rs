@@ -37,6 +37,7 @@ impl Store<'_> {
         let top = format!("100644 blob {extra}\textra\n040000 tree {tree}\tfiles\n");
         let top = print(&["mktree"], Some(top.into_bytes()))?;
         let name = print(&["commit-tree", &top, "-m", "of another repository"], None)?;
+        self.unlock();
         print(&["update-ref", CHECKPOINTS, &name], None)?;
         Ok(Checkpoint { name, tree: tree.to_owned() })
     }

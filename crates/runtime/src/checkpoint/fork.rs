@@ -19,6 +19,7 @@ impl Store<'_> {
         link_all(&source, &target)
             .map_err(|error| format!("cannot take over {}: {error}", source.display()))?;
         let git = self.git(&self.path, &self.index())?;
+        self.unlock();
         git.run(["update-ref".into(), CHECKPOINTS.into(), commit.into()]).map(drop)
     }
 

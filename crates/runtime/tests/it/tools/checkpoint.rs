@@ -314,6 +314,35 @@ fn going_back_gives_the_exact_tree_and_undoing_it_too() {
 }
 
 #[test]
+fn locks_that_a_killed_git_left_hold_nobody_up() {
+    let all = folder();
+    let root = all.path().join("root");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("file"), "first").unwrap();
+    let cancel = Cancel::new();
+    let state = all.path().join("state");
+    let store = Store::open("t", &state, &cancel).unwrap();
+    let first = store.keep(&root, "first").unwrap();
+    let mut folders = vec![state];
+    let mut locks = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if entry.file_name() == "index" || entry.file_name() == "checkpoints" {
+                fs::write(path.with_extension("lock"), "").unwrap();
+                locks += 1;
+            }
+        }
+    }
+    assert!(locks >= 2, "the index and the name: {locks}");
+    fs::write(root.join("file"), "second").unwrap();
+    let second = store.keep(&root, "second").unwrap();
+    assert_ne!(first, second);
+}
+
+#[test]
 fn a_folder_that_became_a_link_to_itself_is_kept_as_that() {
     let all = folder();
     let root = all.path().join("root");
