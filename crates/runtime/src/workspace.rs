@@ -4,10 +4,11 @@ pub(crate) mod setup;
 pub mod upkeep;
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use machine::task::{ForkedFrom, Workspace, WorkspaceKind, WorkspaceSpec};
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::Store;
@@ -237,6 +238,15 @@ enum Branch {
     Unknown,
 }
 
+/// Waits until nobody else makes a worktree: git reads those of others, and stumbles over one that is half made.
+fn alone(state_home: &Path) -> Result<File, String> {
+    let path = state_home.join("worktrees.lock");
+    let wrong = |error: std::io::Error| format!("cannot use {}: {error}", path.display());
+    let lock = File::options().create(true).append(true).open(&path).map_err(wrong)?;
+    flock(&lock, FlockOperation::LockExclusive).map_err(|error| wrong(error.into()))?;
+    Ok(lock)
+}
+
 /// Finds the worktree of an earlier call, and completes or repairs it.
 fn reopen(
     task: &str,
@@ -301,7 +311,10 @@ fn complete(
             arguments.extend(["-b".into(), branch.clone().into(), path.clone().into()]);
             arguments.push(record.base.clone().into());
         }
-        repository.git(arguments).map_err(|reason| {
+        let alone = alone(state_home)?;
+        let made = repository.git(arguments);
+        drop(alone);
+        made.map_err(|reason| {
             format!(
                 "cannot make a worktree at {}: {reason}; set kind = \"in_place\" under [workspace] to work \
                  without one",

@@ -90,7 +90,7 @@ scenarios!(
         a_key_that_is_wrong_ends_it,
         killed_in_the_middle_it_is_resumed_and_told_to_look_again,
         drivetrain_killed_in_the_middle_leaves_nothing_and_goes_on_once,
-        what_runs_in_its_background_ends_with_its_claim,
+        // Not what runs in its background: the adapter ends a prompt only once that has ended, and is silent meanwhile.
         a_budget_that_is_spent_in_the_middle_of_a_turn_ends_it,
         its_key_is_kept_from_it_and_what_it_asks_is_counted_to_the_token,
         done_without_a_deed_is_not_verified,

@@ -34,9 +34,10 @@ pub(crate) fn what_the_policy_denies_is_not_done_and_the_agent_hears_why(program
     assert!(!stage.has("forbidden.txt"));
     let denied = stage.events("tool_ended");
     assert_eq!(denied[0]["result"]["status"], "denied", "{denied:?}");
-    // Codex cannot be told the reason of a refusal, only that there is one.
+    // Codex and agents of the protocol cannot be told the reason of a refusal, only that there is one.
     let heard = stage.asked_last();
-    assert!(heard.contains("nobody touches that") || heard.contains("reject"), "{heard}");
+    let told = ["nobody touches that", "reject", "refused permission"];
+    assert!(told.iter().any(|words| heard.contains(words)), "not told of the refusal");
 }
 
 pub(crate) fn what_is_asked_is_done_once_another_process_approves(program: &Program) {
