@@ -832,22 +832,7 @@ pub(crate) struct RunArgs {
     pub(crate) no_gateway: bool,
 
     #[command(flatten)]
-    pub(crate) check: CheckArgs,
-
-    #[command(flatten)]
-    pub(crate) limits: Limits,
-
-    #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-
-    #[command(flatten)]
-    pub(crate) walls: WallArgs,
-
-    #[command(flatten)]
-    pub(crate) traffic: TrafficArgs,
-
-    #[command(flatten)]
-    pub(crate) screen: ScreenArgs,
+    pub(crate) with: WorkArgs,
 }
 
 /// Arguments of `chat`.

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use machine::agent::{AgentCall, AgentOrder, AgentProtocol, AgentTurn};
+use machine::agent::{AgentCall, AgentOrder, AgentTurn};
 use machine::id::{EffectId, TaskId};
 use machine::policy::sandbox::SandboxSpec;
 use machine::task::Workspace;
@@ -94,9 +94,7 @@ impl Agents {
         lock(&self.at_work).remove(&at_work);
         let ended =
             if is_lost(&turn.workspace, &before) { Ok(process.lose_folder()) } else { ended };
-        // An agent of the protocol that was stopped may answer everything after it with the end of what was stopped, for as
-        // long as it lives: the conversation goes on in another process.
-        if cancel.is_triggered() && turn.call.program.protocol == AgentProtocol::Acp {
+        if cancel.is_triggered() && !turn.call.program.protocol.outlives_a_stop() {
             process.finish();
         } else if process.is_alive() {
             slot.process = Some(process);

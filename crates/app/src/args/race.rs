@@ -3,7 +3,9 @@
 use clap::{Args, ValueEnum};
 use machine::contest::Pick;
 
-use super::{CheckArgs, Limits, PlaceArgs, RunArgs, ScreenArgs, TrafficArgs, WallArgs, money};
+use super::{
+    CheckArgs, Limits, PlaceArgs, RunArgs, ScreenArgs, TrafficArgs, WallArgs, WorkArgs, money,
+};
 
 /// Arguments of `race`.
 #[derive(Debug, Args)]
@@ -113,12 +115,14 @@ impl RaceArgs {
             agent: named.agent,
             gateway: false,
             no_gateway: false,
-            check: self.check.clone(),
-            limits,
-            place: PlaceArgs { worktree: true, ..self.place.clone() },
-            walls: self.walls.clone(),
-            traffic: self.traffic.clone(),
-            screen: self.screen.clone(),
+            with: WorkArgs {
+                check: self.check.clone(),
+                limits,
+                place: PlaceArgs { worktree: true, ..self.place.clone() },
+                walls: self.walls.clone(),
+                traffic: self.traffic.clone(),
+                screen: self.screen.clone(),
+            },
         }
     }
 }

@@ -149,7 +149,7 @@ fn start(args: &AgentRunArgs, json: bool) -> Result<u8, CommandError> {
             .instruct(&mut task.driver, &args.goal, notes.as_deref())
             .map_err(runtime::library::LibraryError::Wrong)?;
     }
-    let options = shelf::options(&args.with, &home, json);
+    let options = prepare::options(&args.with, &home, json);
     let mut spec = prepare::complete(task, options, &library, folder)?;
     if let Some(agent) = agent {
         spec.policy.charter = agent.charter;

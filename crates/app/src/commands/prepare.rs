@@ -12,8 +12,9 @@ use runtime::library::Library;
 use serde_json::json;
 
 use super::{checks, settle, trust};
-use crate::args::{CheckArgs, Limits, PlaceArgs, WallArgs};
+use crate::args::{CheckArgs, Limits, PlaceArgs, WallArgs, WorkArgs};
 use crate::error::{CommandError, Kind, near};
+use crate::output;
 
 /// What the command line says beside the task itself.
 #[derive(Debug, Clone, Copy)]
@@ -239,4 +240,18 @@ fn check_workspace(workspace: &WorkspaceSpec, folder: &Path) -> Result<(), Comma
             .hint("run git init and make a commit, or work in the folder itself with --in-place"));
     }
     Ok(())
+}
+
+/// What the command line says beside the task itself.
+pub(crate) fn options<'a>(with: &'a WorkArgs, home: &'a Home, json: bool) -> Options<'a> {
+    let attended = output::is_terminal() && !json && !with.screen.unattended;
+    Options {
+        check: &with.check,
+        limits: &with.limits,
+        place: &with.place,
+        walls: &with.walls,
+        home,
+        json,
+        attended,
+    }
 }

@@ -12,19 +12,19 @@ use runtime::library::{self, Library};
 use runtime::station::new_task_id;
 use serde_json::json;
 
-use super::prepare::{self, Options};
+use super::prepare;
 use crate::args::RunArgs;
 use crate::error::{CommandError, Kind, near};
 use crate::foreground::{self, Part, Watching};
-use crate::{locate, output, traffic};
+use crate::{locate, traffic};
 
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs, json: bool) -> Result<u8, CommandError> {
     let home = locate::home()?;
     let registry = Arc::new(Registry::builtin());
     let spec = task_of(args, &home, &registry, json)?;
-    let traffic = traffic::open(&args.traffic)?;
-    let watching = Watching::new(&args.screen, json, Part::in_driver(&spec.driver))?;
+    let traffic = traffic::open(&args.with.traffic)?;
+    let watching = Watching::new(&args.with.screen, json, Part::in_driver(&spec.driver))?;
     foreground::drive(&home, registry, watching, move |station| {
         station.supervisor.performer().carry(traffic);
         let id = new_task_id();
@@ -78,9 +78,7 @@ pub(crate) fn task_of(
         }
         (false, None) => return Err(no_driver(&args.task, registry)),
     };
-    let (check, limits, place, walls) = (&args.check, &args.limits, &args.place, &args.walls);
-    let attended = output::is_terminal() && !json && !args.screen.unattended;
-    let options = Options { check, limits, place, walls, home, json, attended };
+    let options = prepare::options(&args.with, home, json);
     prepare::complete(task, options, &library, folder)
 }
 

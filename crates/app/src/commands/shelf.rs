@@ -16,7 +16,7 @@ use runtime::trust;
 use serde_json::{Value, json};
 use view::shelf::{Layer, Row};
 
-use super::prepare::{self, Options};
+use super::prepare;
 use crate::args::{NewArgs, WorkArgs};
 use crate::error::CommandError;
 use crate::foreground::{self, Part as Watched, Watching};
@@ -323,20 +323,6 @@ fn own_folder() -> Result<PathBuf, CommandError> {
             "your own folder is not known: neither XDG_CONFIG_HOME nor HOME is set",
         )
     })
-}
-
-/// What the command line says beside the task itself.
-pub(crate) fn options<'a>(with: &'a WorkArgs, home: &'a Home, json: bool) -> Options<'a> {
-    let attended = output::is_terminal() && !json && !with.screen.unattended;
-    Options {
-        check: &with.check,
-        limits: &with.limits,
-        place: &with.place,
-        walls: &with.walls,
-        home,
-        json,
-        attended,
-    }
 }
 
 /// Drives a task in the foreground.

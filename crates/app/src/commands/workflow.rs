@@ -93,7 +93,7 @@ fn start(args: &WorkflowRunArgs, json: bool) -> Result<u8, CommandError> {
     let driver = DriverSpec { name: "workflow".to_owned(), config };
     let mut task = prepare::from_goal(&goal, driver)?;
     library.resolve_task(&mut task, &folder, &registry)?;
-    let options = shelf::options(&args.with, &home, json);
+    let options = prepare::options(&args.with, &home, json);
     let spec = prepare::complete(task, options, &library, folder)?;
     shelf::drive(&home, registry, &args.with, spec, json)
 }

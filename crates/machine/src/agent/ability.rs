@@ -124,6 +124,15 @@ impl AgentProtocol {
         }
     }
 
+    /// Whether a process can be asked again once a turn of it was stopped. An agent of the protocol may answer everything
+    /// after that with the end of what was stopped, for as long as it lives: its conversation goes on in another process.
+    pub const fn outlives_a_stop(self) -> bool {
+        match self {
+            AgentProtocol::Claude | AgentProtocol::Codex => true,
+            AgentProtocol::Acp => false,
+        }
+    }
+
     /// The cells that only the running agent knows.
     pub const fn says_itself(self) -> &'static [&'static str] {
         match self {

@@ -107,6 +107,7 @@ pub(crate) fn read_machine(
                     Some(NAME_RULE.to_owned()),
                 );
             }
+            entry.get("name").and_then(|given| given.name(problems));
             named.push((name.to_owned(), entry));
         }
     } else {

@@ -291,6 +291,7 @@ fn a_wrong_configuration_names_the_key() {
     insta::assert_snapshot!(wrong(json!({"steps": [step("a", json!({"on_error": {"action": "goto", "target": "b"}}))]})), @r#"
     steps[0].on_error.target: there is no step "b"; there are a
     "#);
+    insta::assert_snapshot!(wrong(json!({"steps": [{"name": "a", "tol": "shell"}]})), @r#"steps[0].tol: unknown key "tol" in a step; did you mean "tool"?"#);
     assert!(wrong(json!(null)).contains("expected a table"));
     assert!(wrong(json!({})).contains("\"steps\" is missing"));
     let saved = json!({"at": 5});

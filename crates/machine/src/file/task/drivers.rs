@@ -64,6 +64,7 @@ fn check_agent(at: &Cursor<'_>, problems: &mut Problems) {
 fn check_workflow(at: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) {
     at.keys(problems, &workflow_shape::DRIVER_CONFIG);
     at.get("name").and_then(|name| name.name(problems));
+    at.get("initial").and_then(|initial| initial.name(problems));
     at.get("max_steps").and_then(|most| most.whole(problems));
     match (at.get("workflow"), at.get("steps")) {
         (Some(given), None) => check_reference(&given, known, problems),
@@ -83,6 +84,7 @@ fn check_workflow(at: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) {
 fn check_machine(at: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) {
     at.keys(problems, &workflow_shape::machine::DRIVER_CONFIG);
     at.get("name").and_then(|name| name.name(problems));
+    at.get("initial").and_then(|initial| initial.name(problems));
     at.get("max_steps").and_then(|most| most.whole(problems));
     let given: Vec<Cursor<'_>> =
         ["workflow", "machine", "states"].iter().filter_map(|key| at.get(key)).collect();

@@ -123,6 +123,23 @@ pub(crate) fn chooser_of(choose: &Value, llm: &Value) -> (&'static str, Value) {
 }
 
 impl Reader<'_, '_> {
+    /// Whether a key that no step has looks like one that would tell what the step does; it is told then.
+    fn is_misspelt(&mut self, at: &Cursor<'_>) -> bool {
+        let forms = || TELLING.iter().filter_map(|(_, kind)| shape::of(kind));
+        let is_known = |key: &str| forms().any(|forms| forms.step.names().any(|name| name == key));
+        for (key, entry) in at.entries().filter(|(key, _)| !is_known(key)) {
+            if let Some(hint) = suggest(key, TELLING.iter().map(|(key, _)| *key)) {
+                self.problems.push_key(
+                    &entry,
+                    format!("unknown key {key:?} in a step"),
+                    Some(hint),
+                );
+                return true;
+            }
+        }
+        false
+    }
+
     /// What a step does.
     pub(super) fn work(
         &mut self,
@@ -160,6 +177,7 @@ impl Reader<'_, '_> {
             (None, None) if TELLING.iter().any(|(key, _)| at.value.get(key).is_some()) => {
                 return None;
             }
+            (None, None) if self.is_misspelt(at) => return None,
             (None, None) => {
                 let hint =
                     "add tool, prompt, agent, ask, approve, workflow, foreach, parallel or driver";
