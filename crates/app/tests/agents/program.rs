@@ -22,6 +22,8 @@ pub(crate) struct Program {
     pub(crate) edit: fn() -> String,
     /// It can be told something in the middle of a turn.
     pub(crate) steers: bool,
+    /// A conversation in which it used tools goes on in another process; otherwise it begins afresh, with what counts.
+    pub(crate) resumes: bool,
     /// How often its model must fail until it says so: more often than it asks again by itself, a little.
     pub(crate) tries: u32,
     /// The model, as it names it.
@@ -46,6 +48,7 @@ pub(crate) const CLAUDE: Program = Program {
     },
     edit: claude_edit,
     steers: true,
+    resumes: true,
     tries: 3,
     model: "claude-sonnet-4-5",
 };
@@ -68,6 +71,7 @@ pub(crate) const CODEX: Program = Program {
         call("exec_command", &format!("{{ cmd = {} }}", quoted(patch)))
     },
     steers: true,
+    resumes: true,
     model: "scripted-1",
 };
 
@@ -86,6 +90,7 @@ pub(crate) const ACP: Program = Program {
     background: CLAUDE.background,
     edit: claude_edit,
     steers: false,
+    resumes: true,
     tries: 3,
     model: "",
 };
@@ -110,6 +115,8 @@ pub(crate) const GEMINI: Program = Program {
         [call("read_file", "{ file_path = \"hello.txt\" }"), call("replace", input)].concat()
     },
     steers: false,
+    // After a load it sends what its tools gave a second time, which its provider refuses.
+    resumes: false,
     tries: 3,
     model: "",
 };
@@ -130,6 +137,7 @@ pub(crate) const OPENCODE: Program = Program {
         [call("read", "{ filePath = \"hello.txt\" }"), call("edit", input)].concat()
     },
     steers: false,
+    resumes: true,
     tries: 3,
     model: "anthropic/claude-sonnet-4-5",
 };
