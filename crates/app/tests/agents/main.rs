@@ -8,6 +8,8 @@
 #[path = "../it/environment.rs"]
 #[allow(dead_code, reason = "the same place serves another suite, which uses the rest")]
 mod environment;
+#[path = "../support/leaks.rs"]
+mod leaks;
 mod program;
 mod scenarios;
 mod stage;

@@ -22,6 +22,9 @@ mod help;
 mod hostile;
 mod hostile_worker;
 mod import;
+mod keys;
+#[path = "../support/leaks.rs"]
+mod leaks;
 mod mcp;
 mod model;
 mod network;
