@@ -157,6 +157,7 @@ impl Step<'_> {
                 delivered: false,
                 began: None,
                 request: None,
+                asker: None,
                 agent: None,
             });
         }

@@ -130,6 +130,7 @@ impl Story {
             | EventKind::DecisionAwaited { .. }
             | EventKind::Told { .. }
             | EventKind::TimerAwaited { .. }
+            | EventKind::OrderFailed { .. }
             | EventKind::NoteQueued { .. }
             | EventKind::NoteDelivered { .. }
             | EventKind::Paused

@@ -32,6 +32,8 @@ pub(crate) struct Stage {
     pub(crate) place: TestEnvironment,
     server: Arc<Fake>,
     mark: String,
+    /// The variable that holds its key.
+    key: &'static str,
 }
 
 impl Stage {
@@ -49,7 +51,7 @@ impl Stage {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{count}", std::process::id());
         let place = TestEnvironment::new().with_variable(program.key, KEY);
-        let stage = Stage { place, server, mark };
+        let stage = Stage { place, server, mark, key: program.key };
         stage.place.write("hello.txt", "hello world\nsecond line\n");
         stage.place.write(".drivetrain/policy.toml", policy);
         stage.place.write(".drivetrain/agents/tried.toml", &stage.file(program));
@@ -93,6 +95,26 @@ impl Stage {
     /// Runs the task to its end.
     pub(crate) fn run(&self, more: &[&str]) -> Ran {
         let ran = self.place.run(&self.words(more));
+        self.await_nobody();
+        ran
+    }
+
+    /// Runs a workflow to its end.
+    pub(crate) fn run_workflow(&self, name: &str, more: &[&str]) -> Ran {
+        let mut words = vec!["run", "greet", "--workflow", name];
+        if std::env::var_os(BOXED).is_none() {
+            words.push("--no-sandbox");
+        }
+        words.extend(more);
+        let ran = self.place.run(&words);
+        self.await_nobody();
+        ran
+    }
+
+    /// Runs the task to its end, in an environment that has no key.
+    pub(crate) fn run_without_key(&self, more: &[&str]) -> Ran {
+        let mut command = self.place.command(&self.words(more));
+        let ran = self.place.ran(command.env_remove(self.key).output().unwrap());
         self.await_nobody();
         ran
     }
