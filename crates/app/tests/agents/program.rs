@@ -20,6 +20,8 @@ pub(crate) struct Program {
     pub(crate) background: fn(&str) -> String,
     /// A reply that turns `hello world` in `hello.txt` into `hello driver`.
     pub(crate) edit: fn() -> String,
+    /// A reply that calls a tool of drivetrain's own; none if it is offered none.
+    pub(crate) own: Option<fn(&str, &str) -> String>,
     /// It can be told something in the middle of a turn.
     pub(crate) steers: bool,
     /// How often its model must fail until it says so: more often than it asks again by itself, a little.
@@ -45,6 +47,7 @@ pub(crate) const CLAUDE: Program = Program {
         call("Bash", &input)
     },
     edit: claude_edit,
+    own: Some(|tool, input| call(&format!("mcp__drivetrain__{tool}"), input)),
     steers: true,
     tries: 3,
     model: "claude-sonnet-4-5",
@@ -67,6 +70,7 @@ pub(crate) const CODEX: Program = Program {
                      second line\n*** End Patch\nEOF";
         call("exec_command", &format!("{{ cmd = {} }}", quoted(patch)))
     },
+    own: None,
     steers: true,
     model: "scripted-1",
 };
@@ -85,6 +89,7 @@ pub(crate) const ACP: Program = Program {
     shell: bash,
     background: CLAUDE.background,
     edit: claude_edit,
+    own: None,
     steers: false,
     tries: 3,
     model: "",

@@ -29,6 +29,7 @@ mod mcp;
 mod model;
 mod network;
 mod outcomes;
+mod own_tools;
 mod policy;
 mod pty;
 mod queue;
