@@ -288,6 +288,13 @@ pub enum EventKind {
         /// Why.
         reason: String,
     },
+    /// An agent did not take an order; a note that it was to hear is queued again.
+    OrderFailed {
+        /// The order in one word, such as `steer`.
+        order: String,
+        /// Why, as the agent says.
+        reason: String,
+    },
     /// A note was queued for the driver.
     NoteQueued {
         /// The note.

@@ -161,6 +161,7 @@ impl Step<'_> {
                 delivered: false,
                 began: None,
                 request: None,
+                asker: None,
                 agent: None,
             });
         }

@@ -131,6 +131,7 @@ impl Story {
             | EventKind::DecisionAwaited { .. }
             | EventKind::Told { .. }
             | EventKind::TimerAwaited { .. }
+            | EventKind::OrderFailed { .. }
             | EventKind::NoteQueued { .. }
             | EventKind::NoteDelivered { .. }
             | EventKind::Paused

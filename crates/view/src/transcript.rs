@@ -171,6 +171,9 @@ impl Transcript {
                 let left = spend::duration(until.since(event.time).0);
                 one(Tone::Faint, format!("waits {left}: {}", text::visible(reason)))
             }
+            EventKind::OrderFailed { order, reason } => {
+                prefixed(Tone::Ask, "", &format!("the agent did not take {order}: {reason}"))
+            }
             EventKind::NoteQueued { note } => one(Tone::Strong, note_line(note)),
             EventKind::NoteDelivered { note } => {
                 inner(format!("the driver was told: {}", text::visible(&note.text)))

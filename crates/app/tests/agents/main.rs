@@ -11,6 +11,8 @@ mod editor_scenarios;
 #[path = "../it/environment.rs"]
 #[allow(dead_code, reason = "the same place serves another suite, which uses the rest")]
 mod environment;
+#[path = "../support/leaks.rs"]
+mod leaks;
 mod program;
 mod scenarios;
 mod stage;
@@ -58,6 +60,12 @@ scenarios!(
         its_key_is_kept_from_it_and_what_it_asks_is_counted_to_the_token,
         done_without_a_deed_is_not_verified,
         cancelled_in_the_middle_of_a_tool_nothing_is_left,
+        a_step_of_a_workflow_is_its_work_between_a_tool_and_a_check,
+        what_was_recorded_replays_to_the_same_end_without_a_model_and_a_key,
+        tools_of_ours_are_called_over_its_own_pipe,
+        what_the_policy_denies_of_our_tools_is_answered_with_the_reason,
+        an_interrupt_stops_a_tool_of_ours,
+        drivetrain_killed_in_a_call_of_ours_goes_on_and_makes_it_once,
     ],
     [
         an_editor_sees_words_calls_and_the_plan,
@@ -89,6 +97,8 @@ scenarios!(
         its_key_is_kept_from_it_and_what_it_asks_is_counted_to_the_token,
         done_without_a_deed_is_not_verified,
         cancelled_in_the_middle_of_a_tool_nothing_is_left,
+        a_step_of_a_workflow_is_its_work_between_a_tool_and_a_check,
+        what_was_recorded_replays_to_the_same_end_without_a_model_and_a_key,
     ],
     [an_editor_sees_words_calls_and_the_plan]
 );
@@ -113,6 +123,8 @@ scenarios!(
         its_key_is_kept_from_it_and_what_it_asks_is_counted_to_the_token,
         done_without_a_deed_is_not_verified,
         cancelled_in_the_middle_of_a_tool_nothing_is_left,
+        a_step_of_a_workflow_is_its_work_between_a_tool_and_a_check,
+        what_was_recorded_replays_to_the_same_end_without_a_model_and_a_key,
     ],
     [an_editor_sees_words_calls_and_the_plan]
 );

@@ -20,6 +20,8 @@ pub(crate) struct Program {
     pub(crate) background: fn(&str) -> String,
     /// A reply that turns `hello world` in `hello.txt` into `hello driver`.
     pub(crate) edit: fn() -> String,
+    /// A reply that calls a tool of drivetrain's own; none if it is offered none.
+    pub(crate) own: Option<fn(&str, &str) -> String>,
     /// It can be told something in the middle of a turn.
     pub(crate) steers: bool,
     /// A conversation in which it used tools goes on in another process; otherwise it begins afresh, with what counts.
@@ -47,6 +49,7 @@ pub(crate) const CLAUDE: Program = Program {
         call("Bash", &input)
     },
     edit: claude_edit,
+    own: Some(|tool, input| call(&format!("mcp__drivetrain__{tool}"), input)),
     steers: true,
     resumes: true,
     tries: 3,
@@ -70,6 +73,7 @@ pub(crate) const CODEX: Program = Program {
                      second line\n*** End Patch\nEOF";
         call("exec_command", &format!("{{ cmd = {} }}", quoted(patch)))
     },
+    own: None,
     steers: true,
     resumes: true,
     model: "scripted-1",
@@ -89,6 +93,7 @@ pub(crate) const ACP: Program = Program {
     shell: bash,
     background: CLAUDE.background,
     edit: claude_edit,
+    own: None,
     steers: false,
     resumes: true,
     tries: 3,

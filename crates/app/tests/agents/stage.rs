@@ -36,6 +36,8 @@ pub(crate) struct Stage {
     mark: String,
     /// What it is called, and its model where the command line says that.
     named: Vec<String>,
+    /// The variable that holds its key.
+    key: &'static str,
 }
 
 impl Stage {
@@ -66,7 +68,7 @@ impl Stage {
                 named.extend(["--model".to_owned(), program.model.to_owned()]);
             }
         }
-        let stage = Stage { place, server, mark, named };
+        let stage = Stage { place, server, mark, named, key: program.key };
         stage.place.write("hello.txt", "hello world\nsecond line\n");
         stage.place.write(".drivetrain/policy.toml", policy);
         if program.built_in.is_none() {
@@ -125,6 +127,26 @@ impl Stage {
         }
         words.extend(more);
         Editor::of(&self.place, &words)
+    }
+
+    /// Runs a workflow to its end.
+    pub(crate) fn run_workflow(&self, name: &str, more: &[&str]) -> Ran {
+        let mut words = vec!["run", "greet", "--workflow", name];
+        if std::env::var_os(BOXED).is_none() {
+            words.push("--no-sandbox");
+        }
+        words.extend(more);
+        let ran = self.place.run(&words);
+        self.await_nobody();
+        ran
+    }
+
+    /// Runs the task to its end, in an environment that has no key.
+    pub(crate) fn run_without_key(&self, more: &[&str]) -> Ran {
+        let mut command = self.place.command(&self.words(more));
+        let ran = self.place.ran(command.env_remove(self.key).output().unwrap());
+        self.await_nobody();
+        ran
     }
 
     /// Starts the task in the background.
