@@ -134,6 +134,7 @@ impl Step<'_> {
         }
         self.state.data.paused = true;
         self.event(|| EventKind::Paused);
+        self.hand_on(|| Command::Pause);
     }
 
     pub(crate) fn on_resume(&mut self) {
@@ -145,6 +146,7 @@ impl Step<'_> {
         }
         self.state.data.paused = false;
         self.event(|| EventKind::Resumed);
+        self.hand_on(|| Command::Resume);
         self.renew_deadline();
     }
 
@@ -162,6 +164,9 @@ impl Step<'_> {
     pub(crate) fn on_interrupt(&mut self, note: String) {
         if self.is_finished() {
             return self.reject(self.ended());
+        }
+        if self.hand_on(|| Command::Interrupt { note: note.clone() }) {
+            return self.tell_passed_on(Note { kind: NoteKind::Interrupt, text: note });
         }
         self.stop(|pending| {
             !matches!(
@@ -195,15 +200,16 @@ impl Step<'_> {
         if self.is_finished() {
             return self.reject(self.ended());
         }
+        if self.hand_on(|| Command::Steer { text: text.clone() }) {
+            return self.tell_passed_on(Note { kind: NoteKind::Steer, text });
+        }
         // A worker can think again about what it has not begun; a step the operator wrote stands.
         self.end_calls(Status::Skipped, "the operator steered before it began", |call| {
             matches!(call.status, CallStatus::Queued { repeated: false, .. })
                 && call.action.author == crate::policy::permission::Author::Worker
         });
         if self.steer_agent(&text) {
-            let note = Note { kind: NoteKind::Steer, text };
-            self.event(|| EventKind::NoteQueued { note: note.clone() });
-            return self.event(|| EventKind::NoteDelivered { note });
+            return self.tell_passed_on(Note { kind: NoteKind::Steer, text });
         }
         self.queue_note(Note { kind: NoteKind::Steer, text });
     }
@@ -215,6 +221,12 @@ impl Step<'_> {
         let note = Note { kind: NoteKind::FollowUp, text };
         self.state.data.follow_ups.push_back(note.clone());
         self.event(|| EventKind::NoteQueued { note });
+    }
+
+    /// Somebody else has the note already.
+    fn tell_passed_on(&mut self, note: Note) {
+        self.event(|| EventKind::NoteQueued { note: note.clone() });
+        self.event(|| EventKind::NoteDelivered { note });
     }
 
     fn queue_note(&mut self, note: Note) {
@@ -271,6 +283,7 @@ impl Step<'_> {
                 | Phase::Escalated { .. }
         ) {
             self.close_requests("somebody else decides");
+            self.cancel_children("somebody else decides in the task that began it");
             self.stop(|pending| !matches!(pending, Pending::Deadline));
             self.state.data.phase = Phase::Ready;
         }
@@ -329,6 +342,9 @@ impl Step<'_> {
         reason: String,
         cause: Option<Cause>,
     ) {
+        if outcome != Outcome::BudgetExhausted {
+            self.cancel_children("the task that began it has ended");
+        }
         self.stop(|_| true);
         self.forget_deciders();
         if outcome != Outcome::BudgetExhausted {

@@ -43,6 +43,7 @@ mod shelf;
 mod signals;
 mod stream;
 mod stuck;
+mod task_steps;
 mod traffic;
 mod trust;
 mod verify;

@@ -302,7 +302,7 @@ impl Driver for Agent {
                     self.memory.looked.push(opening::told(look, result));
                 }
             }
-            Fact::Told(_) | Fact::Consulted(_) | Fact::Replied(_) => {}
+            Fact::Told(_) | Fact::Consulted(_) | Fact::Replied(_) | Fact::ChildEnded(_) => {}
         }
     }
 

@@ -78,7 +78,8 @@ impl Server {
         spec.budget = child::allot(&own, &committed, &spec.budget).map_err(refused)?;
         match &self.parent {
             None => {
-                spec.dispatch = Some(Dispatch { parent: None, depth: 1, key: wish.key.clone() })
+                spec.dispatch =
+                    Some(Dispatch { parent: None, depth: 1, key: wish.key.clone(), within: None })
             }
             Some(parent) => {
                 let task = glance(&records, parent)?;
@@ -87,7 +88,7 @@ impl Server {
                 spec.budget =
                     child::allot(&data.budget, &data.committed(), &spec.budget).map_err(refused)?;
                 let (parent, key) = (Some(parent.clone()), wish.key.clone());
-                spec.dispatch = Some(Dispatch { parent, depth: depth(&task), key });
+                spec.dispatch = Some(Dispatch { parent, depth: depth(&task), key, within: None });
             }
         }
         for check in &wish.checks {
@@ -241,9 +242,9 @@ impl Server {
                 _ => None,
             };
             let (budget, charged) = (data.budget.clone(), Charge::of(&data.spend));
-            open.insert(id.clone(), Child { goal: String::new(), budget, charged, ended });
+            open.insert(id.clone(), Child { charged, ended, ..Child::new(String::new(), budget) });
         }
-        Ok(child::committed(&spent, &open))
+        Ok(child::committed(&spent, open.values()))
     }
 
     /// Whose keys these are: those of a task, or those of a folder.
