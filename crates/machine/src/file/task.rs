@@ -3,7 +3,7 @@
 //! A workflow or a machine may stand in the file itself, as `[workflow]` or `[machine]` or inside
 //! `driver_config`; or `driver_config.workflow` names one, which [`TaskFile::resolve`] puts in its place.
 
-pub(super) mod criteria;
+pub(crate) mod criteria;
 mod drivers;
 
 use std::cell::RefCell;
@@ -96,7 +96,7 @@ impl TaskFile {
 }
 
 /// Takes the smaller limit where both have one.
-pub(super) fn tighten(budget: &mut Budget, by: &Budget) {
+pub(crate) fn tighten(budget: &mut Budget, by: &Budget) {
     fn smaller<T: PartialOrd>(mine: Option<T>, other: Option<T>) -> Option<T> {
         match (mine, other) {
             (Some(mine), Some(other)) => Some(if other < mine { other } else { mine }),
@@ -369,7 +369,7 @@ fn check_driver<'v>(
     None
 }
 
-pub(super) fn read_budget(at: &Cursor<'_>, problems: &mut Problems) -> Budget {
+pub(crate) fn read_budget(at: &Cursor<'_>, problems: &mut Problems) -> Budget {
     at.keys(problems, &shape::BUDGET);
     let mut whole = |key: &str| at.get(key).and_then(|number| number.whole(problems));
     Budget {
