@@ -390,6 +390,11 @@ pub enum EventKind {
         /// The same in tokens.
         tokens: u64,
     },
+    /// It makes no move until one of these has reported: what is left of its budget is set aside for them.
+    ChildrenAwaited {
+        /// The children that have not ended.
+        children: Vec<TaskId>,
+    },
     /// The driver says that it is finished.
     Claimed {
         /// In its words.

@@ -98,6 +98,7 @@ impl Step<'_> {
         self.state.data.pending.clear();
         self.state.data.unpaid.clear();
         self.charge_lost_requests();
+        self.state.data.held_asks.clear();
         self.return_notes();
         self.state.data.tools_open = false;
         self.lose_requests();

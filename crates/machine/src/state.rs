@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::acceptance::judge::Judging;
 use crate::activity::request::Requests;
 use crate::cause::Cause;
-use crate::child::{self, Child};
+use crate::child::{self, Child, HeldAsk};
 use crate::contest::Proof;
 use crate::driver::{
     Action, Consultation, Decision, Driver, DriverSlot, Fact, Note, Registry, SavedDriver,
@@ -83,6 +83,12 @@ pub struct Data {
     /// Tasks that it dispatched.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub children: BTreeMap<TaskId, Child>,
+    /// Whether it makes no move because what it has left is set aside for them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_children: bool,
+    /// Requests of agents that wait at their gateway for the same reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_asks: Vec<HeldAsk>,
     /// The name of the checkpoint that the workspace certainly still equals, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unchanged_since: Option<String>,
@@ -517,6 +523,8 @@ impl State {
                 rebase: None,
                 integrated: None,
                 children: BTreeMap::new(),
+                awaits_children: false,
+                held_asks: Vec::new(),
                 unchanged_since: None,
                 last_kept: None,
                 turn_kept: false,

@@ -21,8 +21,12 @@ impl Step<'_> {
             let forbidden =
                 self.state.data.budget.forbids(&self.state.data.committed(), Purchase::Time);
             if !forbidden.is_empty() && !matches!(self.state.data.phase, Phase::New) {
+                if self.awaits_children() {
+                    return;
+                }
                 return self.exhaust(forbidden);
             }
+            self.go_on_after_children();
             if self.look_back() {
                 continue;
             }

@@ -202,6 +202,11 @@ impl Gateway {
         door.waiting.clear();
     }
 
+    /// Whether a request waits for a word.
+    pub fn waits(&self) -> bool {
+        !self.shared.door().waiting.is_empty()
+    }
+
     /// Says whether a request may be sent.
     pub fn answer(&self, request: u64, may: Result<(), String>) {
         if let Some(waiting) = self.shared.door().waiting.remove(&request) {

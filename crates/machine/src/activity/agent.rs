@@ -9,6 +9,7 @@ use crate::agent::{
     AgentAsk, AgentCall, AgentEnd, AgentFault, AgentMeans, AgentNews, AgentOrder, AgentTurn,
     CONTINUE, FailedOrder, offer,
 };
+use crate::child::HeldAsk;
 use crate::driver::{Action, AgentHeard, Consultation, Fact, Note, NoteKind};
 use crate::effect::Effect;
 use crate::event::EventKind;
@@ -98,6 +99,7 @@ impl Step<'_> {
             AgentNews::WouldAsk { request, bytes } => self.on_agent_would_ask(id, request, bytes),
             // It may outlast its turn, and is paid for all the same; once.
             AgentNews::Passed { request, usage, .. } => {
+                self.state.data.held_asks.retain(|held| held.request != request);
                 if self.state.data.asked.remove(&request).is_some() {
                     if usage.total() > 0 {
                         self.state.data.ledger.count(usage.nanodollars.map(dollars));
@@ -162,7 +164,11 @@ impl Step<'_> {
     }
 
     /// A request waits at the gateway, whoever it belongs to.
-    fn on_agent_would_ask(&mut self, turn: EffectId, request: u64, bytes: u64) {
+    pub(crate) fn on_agent_would_ask(&mut self, turn: EffectId, request: u64, bytes: u64) {
+        let at_work = self.state.data.pending.get(&turn) == Some(&Pending::Agent);
+        if at_work && self.holds_back() {
+            return self.state.data.held_asks.push(HeldAsk { turn, request, bytes });
+        }
         let data = &mut self.state.data;
         let under_way = match data.pending.get(&turn) {
             Some(Pending::Agent) => Turn::UnderWay,

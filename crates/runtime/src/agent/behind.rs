@@ -96,6 +96,11 @@ impl Behind {
         self.gateway.close();
     }
 
+    /// Whether a request waits for our word.
+    pub(super) fn waits(&self) -> bool {
+        self.gateway.waits()
+    }
+
     /// Says whether a request may be sent.
     pub(super) fn answer(&self, request: u64, may: Result<(), String>) {
         self.gateway.answer(request, may);

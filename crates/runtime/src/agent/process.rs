@@ -123,8 +123,8 @@ impl Process {
                 return Ok(self.broken(&gone));
             }
             // Its time does not run while it waits for us.
-            let owes = !hearing.owed.is_empty();
-            let silent = if owes { Duration::ZERO } else { hearing.heard.elapsed() };
+            let waits = !hearing.owed.is_empty() || self.behind.as_ref().is_some_and(Behind::waits);
+            let silent = if waits { Duration::ZERO } else { hearing.heard.elapsed() };
             let is_late = stopped.is_some_and(|at| at.elapsed() >= INTERRUPT_GRACE);
             if is_late || silent >= idle {
                 let why = match stopped {
@@ -178,6 +178,7 @@ impl Process {
     /// Says whether a request to a model may be sent.
     pub(super) fn let_ask(&self, request: u64, may: Result<(), String>) {
         if let Some(behind) = &self.behind {
+            lock(&self.hearing).heard = Instant::now();
             behind.answer(request, may);
         }
     }

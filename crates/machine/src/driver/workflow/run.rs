@@ -29,6 +29,12 @@ const MAX_ELEMENTS: usize = 10_000;
 /// How often a model may be told that its answer does not fit.
 const MAX_MISFITS: u32 = 2;
 
+#[cfg(test)]
+thread_local! {
+    /// How often this thread looked at a row, for tests.
+    pub(super) static LOOKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// One decision in the making.
 pub(super) struct Run<'r> {
     pub(super) world: World<'r>,
@@ -113,6 +119,8 @@ impl Run<'_> {
         outer: &Scope<'_>,
         address: &mut Address,
     ) -> Option<Result<(), End>> {
+        #[cfg(test)]
+        LOOKS.with(|looks| looks.set(looks.get() + 1));
         loop {
             let Some(step) = row.steps.get(frame.at) else { return Some(Ok(())) };
             let begins = frame.step.stage == Stage::Next;
