@@ -119,6 +119,7 @@ pub(crate) const GEMINI: Program = Program {
                      old_string = \"hello world\", new_string = \"hello driver\" }";
         [call("read_file", "{ file_path = \"hello.txt\" }"), call("replace", input)].concat()
     },
+    own: None,
     steers: false,
     // After a load it sends what its tools gave a second time, which its provider refuses.
     resumes: false,
@@ -141,6 +142,7 @@ pub(crate) const OPENCODE: Program = Program {
         let input = "{ filePath = \"hello.txt\", oldString = \"hello world\", newString = \"hello driver\" }";
         [call("read", "{ filePath = \"hello.txt\" }"), call("edit", input)].concat()
     },
+    own: None,
     steers: false,
     resumes: true,
     tries: 3,
