@@ -30,7 +30,7 @@ use view::why::{self, Subject};
 use view::{Line, Tone};
 
 use crate::args::ScreenArgs;
-use crate::commands::receipt;
+use crate::commands::{children, receipt};
 use crate::error::CommandError;
 use crate::locate::Records;
 use crate::prompt::reader::{Reader, Shown};
@@ -155,6 +155,7 @@ pub(crate) fn drive(
     let mut watcher = Watcher {
         watching,
         many: tasks.len() > 1,
+        tasks: tasks.clone(),
         screen: screen.clone(),
         seen: Arc::clone(&seen),
         news: watching.attended().then_some(sender),
@@ -199,7 +200,15 @@ pub(crate) fn drive(
     }
     ran?;
     let seen = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
-    conclude(&station, &registry, watching, &tasks, seen)
+    let code = conclude(&station, &registry, watching, &tasks, seen);
+    let left = station.supervisor.outcomes().keys().filter(|task| !tasks.contains(task));
+    let children: Vec<TaskId> = left.cloned().collect();
+    drop(station);
+    for child in children {
+        // One that outlived its parent's wait has not been charged.
+        children::report(&child)?;
+    }
+    code
 }
 
 /// What is left to tell when the run is over.
@@ -290,6 +299,8 @@ fn summary(
 struct Watcher {
     watching: Watching,
     many: bool,
+    /// Those that are driven for their own sake; others are children that their steps begin.
+    tasks: Vec<TaskId>,
     screen: Screen,
     seen: Arc<Mutex<Seen>>,
     news: Option<Sender<News>>,
@@ -372,6 +383,9 @@ impl Watcher {
             self.live.remove(&event.task);
             let story =
                 self.transcripts.remove(&event.task).map(|t| t.story().clone()).unwrap_or_default();
+            if !self.tasks.contains(&event.task) {
+                return;
+            }
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             seen.ends.insert(event.task.clone(), (*outcome, reason.clone(), story));
         }
@@ -401,7 +415,7 @@ impl Watcher {
     /// What the summary or the prompt says as well.
     fn is_repeated(&self, event: &Event) -> bool {
         match &event.kind {
-            EventKind::TaskFinished { .. } => true,
+            EventKind::TaskFinished { .. } => self.tasks.contains(&event.task),
             EventKind::Told { .. } => self.watching.person == Person::AtTerminal,
             // In a chat the prompt is there all the time.
             EventKind::DecisionAwaited { prompt } if self.watching.part == Part::Talks => {
@@ -417,7 +431,7 @@ impl Watcher {
     }
 
     fn show(&self, task: &TaskId, mut lines: Vec<Line>) {
-        if self.many {
+        if self.many || !self.tasks.contains(task) {
             lines.iter_mut().for_each(|line| line.text = format!("{task} {}", line.text));
         }
         self.screen.lines(lines);

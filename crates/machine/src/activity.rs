@@ -4,6 +4,7 @@ mod acceptance;
 mod agent;
 pub(crate) mod approval;
 mod checkpoint;
+mod child;
 mod consult;
 mod decider;
 mod gate;

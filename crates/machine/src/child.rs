@@ -1,7 +1,7 @@
 //! Tasks that are dispatched by others. What a child may spend is set aside at its parent before it begins, and what it
 //! spent is charged there; what it may do is never more than what its parent may.
 
-use std::collections::BTreeMap;
+pub mod step;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -33,6 +33,9 @@ pub struct Dispatch {
     /// What its dispatcher calls this one dispatch: the same key is the same task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// The place of its parent, if a step of it began the task: it works right there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<Workspace>,
 }
 
 /// A child, as its parent knows it.
@@ -48,6 +51,12 @@ pub struct Child {
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Outcome>,
+    /// The step that began it; none if it was dispatched from outside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// What it waits for a person for, if it was put down for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
 }
 
 /// What a child spent that counts at its parent.
@@ -101,6 +110,13 @@ pub struct ChildReport {
     pub never_began: bool,
 }
 
+impl Child {
+    /// One that has spent nothing.
+    pub fn new(goal: String, budget: Budget) -> Child {
+        Child { goal, budget, charged: Charge::default(), ended: None, step: None, waits: None }
+    }
+}
+
 impl Charge {
     /// What of a task's spend is charged.
     pub fn of(spend: &Spend) -> Charge {
@@ -126,9 +142,9 @@ impl Charge {
 }
 
 /// What is spent together with what is set aside for children that have not ended.
-pub fn committed(spend: &Spend, children: &BTreeMap<TaskId, Child>) -> Spend {
+pub fn committed<'c>(spend: &Spend, children: impl IntoIterator<Item = &'c Child>) -> Spend {
     let mut spend = spend.clone();
-    for child in children.values().filter(|child| child.ended.is_none()) {
+    for child in children.into_iter().filter(|child| child.ended.is_none()) {
         if let Some(usd) = child.budget.max_usd {
             spend.usd += (usd - child.charged.usd).max(0.0);
         }
@@ -254,7 +270,8 @@ impl Step<'_> {
         if data.children.contains_key(&order.child) {
             return self.reject(format!("the child {} is there already", order.child));
         }
-        if data.children.len() >= MOST_CHILDREN {
+        let dispatched = data.children.values().filter(|child| child.step.is_none()).count();
+        if dispatched >= MOST_CHILDREN {
             return self.reject(format!("a task dispatches at most {MOST_CHILDREN} others"));
         }
         match allot(&data.budget, &data.committed(), &order.budget) {
@@ -265,29 +282,40 @@ impl Step<'_> {
             Ok(_) => {}
         }
         let ChildOrder { child, goal, budget, .. } = order;
-        let made = Child { goal: goal.clone(), budget, charged: Charge::default(), ended: None };
+        let made = Child::new(goal.clone(), budget);
         self.state.data.children.insert(child.clone(), made);
         self.event(|| EventKind::ChildDispatched { child, goal });
     }
 
     pub(crate) fn on_child_report(&mut self, report: ChildReport) {
         let ChildReport { child, charge, ended, never_began } = report;
-        let Some(known) = self.state.data.children.get_mut(&child) else {
+        if !self.state.data.children.contains_key(&child) {
             return self.reject(format!("{child} is no child of this task"));
-        };
+        }
         if never_began {
             return self.forget_child(child);
-        }
-        if known.ended.is_some() && known.ended == ended && known.charged == charge {
-            return;
         }
         if !charge.usd.is_finite() {
             return self.reject("what a child spent must be a number");
         }
+        self.charge_child(&child, charge, ended);
+    }
+
+    /// Counts what a child spent since it was last told, once.
+    pub(crate) fn charge_child(&mut self, child: &TaskId, charge: Charge, ended: Option<Outcome>) {
+        let Some(known) = self.state.data.children.get_mut(child) else { return };
+        let is_told = known.charged == charge && known.ended == ended;
+        if is_told && ended.is_some() || !charge.usd.is_finite() {
+            return;
+        }
         let more = charge.since(&known.charged);
         known.charged = charge;
         known.ended = ended;
+        if ended.is_some() {
+            known.waits = None;
+        }
         self.state.data.spend = more.on(std::mem::take(&mut self.state.data.spend));
+        let child = child.clone();
         self.event(|| EventKind::ChildReported {
             child,
             outcome: ended,

@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::agent::{AgentCall, AgentTurn};
+use crate::child::step::{ChildEnd, TaskOrder};
 use crate::id::CallId;
 use crate::message::{ModelCall, ModelFailure, Reply};
 use crate::policy::permission::Author;
@@ -70,6 +71,8 @@ pub enum Consultation {
     Model(ModelCall),
     /// A coding agent, for a turn.
     Agent(Box<AgentCall>),
+    /// A task of its own, to its end.
+    Task(Box<TaskOrder>),
 }
 
 /// What a driver can wait for.
@@ -146,6 +149,8 @@ pub enum Fact<'a> {
     AgentTook(AgentHeard<'a>),
     /// The agent's turn ended, or there is no agent (the error says why).
     AgentEnded(Result<&'a AgentTurn, &'a str>),
+    /// The task that was asked for ended, or could not begin.
+    ChildEnded(&'a ChildEnd),
 }
 
 /// What an agent has certainly heard.

@@ -6,17 +6,18 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::agent::{AgentCall, AgentOrder};
-use crate::id::{CallId, EffectId};
+use crate::id::{CallId, EffectId, TaskId};
+use crate::input::Command;
 use crate::message::ModelCall;
 use crate::policy::permission::Approval;
 use crate::policy::sandbox::SandboxSpec;
 use crate::server::{ServerCall, ServerSpec, ToolOffer};
-use crate::task::{Criterion, ForkedFrom, Workspace, WorkspaceSpec};
+use crate::task::{Criterion, ForkedFrom, TaskSpec, Workspace, WorkspaceSpec};
 use crate::time::{Span, Timestamp};
 use crate::tool::{EffectClass, ToolResult};
 use crate::verdict::Checkpoint;
 
-/// One piece of work. All but `Cancel`, `AnswerRequest`, `TellAgent` and `LetAsk` are answered by exactly one signal that carries the id.
+/// One piece of work. All but `Cancel`, `AnswerRequest`, `TellAgent`, `LetAsk` and `TellChild` are answered by exactly one signal that carries the id.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Make or find the task's workspace. Idempotent: the same task gets the same one.
@@ -166,6 +167,27 @@ pub enum Effect {
         /// The walls around what they run.
         sandbox: SandboxSpec,
     },
+    /// Take up the child of a step, or begin it, and drive it to its end beside its parent. Idempotent: a child that has
+    /// ended is only told of.
+    DriveChild {
+        /// Answered by `ChildLeft`.
+        id: EffectId,
+        /// The child.
+        child: TaskId,
+        /// How it starts, if it has not.
+        spec: Box<TaskSpec>,
+        /// Whether a person is there to answer.
+        attended: bool,
+    },
+    /// Give a child of a step a command. Has no answer itself; one that does not fit it any more is refused there.
+    TellChild {
+        /// Of its own.
+        id: EffectId,
+        /// The child.
+        child: TaskId,
+        /// What it is told: to cancel reaches it also where nobody drives it.
+        command: Box<Command>,
+    },
     /// Report back at a moment.
     SetTimer {
         /// Answered by `TimerFired`.
@@ -228,6 +250,8 @@ impl Effect {
             | Effect::Checkpoint { id, .. }
             | Effect::Restore { id, .. }
             | Effect::Verify { id, .. }
+            | Effect::DriveChild { id, .. }
+            | Effect::TellChild { id, .. }
             | Effect::SetTimer { id, .. } => *id,
             Effect::Cancel { target } => *target,
         }

@@ -4,16 +4,31 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 /// A task's id: lowercase letters and digits, made by the runtime.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TaskId(pub String);
 
+/// Letters and digits that cannot be mistaken for one another.
+pub const TASK_LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
 impl TaskId {
     /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The id of a task that is asked for with a key: the same for the same words, so that it can be made only once.
+    pub fn keyed(scope: &str, key: &str) -> TaskId {
+        let mut hash = Sha256::new();
+        hash.update((scope.len() as u64).to_le_bytes());
+        hash.update(scope);
+        hash.update(key);
+        let bytes = hash.finalize();
+        let letters = bytes.iter().take(12).map(|byte| TASK_LETTERS[usize::from(byte % 32)]);
+        TaskId(letters.map(char::from).collect())
     }
 }
 

@@ -136,6 +136,7 @@ impl Step<'_> {
         }
         self.state.data.paused = true;
         self.event(|| EventKind::Paused);
+        self.hand_on(|| Command::Pause);
     }
 
     pub(crate) fn on_resume(&mut self) {
@@ -147,6 +148,7 @@ impl Step<'_> {
         }
         self.state.data.paused = false;
         self.event(|| EventKind::Resumed);
+        self.hand_on(|| Command::Resume);
         self.renew_deadline();
     }
 
@@ -164,6 +166,9 @@ impl Step<'_> {
     pub(crate) fn on_interrupt(&mut self, note: String) {
         if self.is_finished() {
             return self.reject(self.ended());
+        }
+        if self.hand_on(|| Command::Interrupt { note: note.clone() }) {
+            return self.tell_passed_on(Note { kind: NoteKind::Interrupt, text: note });
         }
         self.stop(|pending| {
             !matches!(
@@ -197,6 +202,9 @@ impl Step<'_> {
         if self.is_finished() {
             return self.reject(self.ended());
         }
+        if self.hand_on(|| Command::Steer { text: text.clone() }) {
+            return self.tell_passed_on(Note { kind: NoteKind::Steer, text });
+        }
         // A worker can think again about what it has not begun; a step the operator wrote stands.
         self.end_calls(Status::Skipped, "the operator steered before it began", |call| {
             matches!(call.status, CallStatus::Queued { repeated: false, .. })
@@ -214,6 +222,12 @@ impl Step<'_> {
         let note = Note { kind: NoteKind::FollowUp, text };
         self.state.data.follow_ups.push_back(note.clone());
         self.event(|| EventKind::NoteQueued { note });
+    }
+
+    /// Somebody else has the note already.
+    pub(crate) fn tell_passed_on(&mut self, note: Note) {
+        self.event(|| EventKind::NoteQueued { note: note.clone() });
+        self.event(|| EventKind::NoteDelivered { note });
     }
 
     pub(crate) fn queue_note(&mut self, note: Note) {
@@ -270,6 +284,7 @@ impl Step<'_> {
                 | Phase::Escalated { .. }
         ) {
             self.close_requests("somebody else decides");
+            self.cancel_children("somebody else decides in the task that began it");
             self.stop(|pending| !matches!(pending, Pending::Deadline));
             self.state.data.phase = Phase::Ready;
         }
@@ -331,6 +346,7 @@ impl Step<'_> {
         // Nobody is asked any more who could be told; a larger budget lets the driver go on.
         if outcome != Outcome::BudgetExhausted {
             self.state.data.steered.clear();
+            self.cancel_children("the task that began it has ended");
         }
         self.stop(|_| true);
         self.forget_deciders();

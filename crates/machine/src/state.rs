@@ -273,6 +273,8 @@ pub enum Pending {
     Model,
     /// A turn of a coding agent.
     Agent,
+    /// The child of a step.
+    Child,
     /// Waiting before a model is asked again.
     Retry,
     /// Keeping the workspace's state.
@@ -467,6 +469,13 @@ pub enum Ask {
         /// What is expected.
         prompt: String,
     },
+    /// What the child of a step asks: the answer is given to that one.
+    Child {
+        /// The child.
+        child: TaskId,
+        /// What it asks.
+        reason: String,
+    },
 }
 
 /// A state at rest.
@@ -483,7 +492,7 @@ pub struct SavedState {
 impl Data {
     /// What is spent, together with what is set aside for the tasks that it dispatched.
     pub fn committed(&self) -> Spend {
-        child::committed(&self.spend, &self.children)
+        child::committed(&self.spend, self.children.values())
     }
 }
 
@@ -640,14 +649,53 @@ impl State {
         if let Phase::Escalated { cause, reason } = &self.data.phase {
             asks.push(Ask::Escalation { cause: cause.clone(), reason: reason.clone() });
         }
+        if let Some((child, reason)) = self.child_asks() {
+            asks.push(Ask::Child { child, reason: reason.to_owned() });
+        }
         asks
     }
 
-    /// Whether the process that drives the task should let go of it: it ended, or nobody is there and it waits for
-    /// a person or for a moment that is far away.
+    /// What the child of a step asks that the task waits for.
+    fn child_asks(&self) -> Option<(TaskId, &str)> {
+        let (id, child) = self.data.awaited_child()?;
+        Some((id, child.waits.as_deref()?))
+    }
+
+    /// Whether the child that the task waits for was put down: the task can do nothing before somebody takes it up.
+    fn child_rests(&self) -> bool {
+        self.data.awaited_child().is_some() && !self.data.drives_child()
+    }
+
+    /// What it handed over beside the work itself, if it ended well.
+    pub fn outputs(&self) -> Option<Value> {
+        let Phase::Finished { outcome: Outcome::Completed | Outcome::Verified, .. } =
+            self.data.phase
+        else {
+            return None;
+        };
+        self.driver.live.outputs(&self.situation())
+    }
+
+    /// What a driver may look at.
+    pub(crate) fn situation(&self) -> Situation<'_> {
+        Situation {
+            goal: &self.data.spec.goal,
+            criteria: &self.data.spec.acceptance,
+            now: self.data.clock,
+            turns: self.data.spend.turns,
+            path: &[],
+            tools: &self.data.tools,
+        }
+    }
+
+    /// Whether the process that drives the task should let go of it: it ended, the child that it waits for was put down,
+    /// or nobody is there and it waits for a person or for a moment that is far away.
     pub fn wants_release(&self) -> bool {
         if matches!(self.data.phase, Phase::Finished { .. }) {
             return !self.data.pending.values().any(|pending| *pending == Pending::Restore);
+        }
+        if self.data.attachment.is_some() && self.child_rests() {
+            return true;
         }
         let unattended = self.data.attachment.as_ref().is_some_and(|by| !by.attended);
         let timed = |pending: &Pending| matches!(pending, Pending::DeciderTimer(_));
@@ -671,6 +719,12 @@ impl State {
     pub fn release_reason(&self) -> String {
         if let Phase::Escalated { reason, .. } = &self.data.phase {
             return format!("a person is asked what to do: {reason}");
+        }
+        if let Some((child, reason)) = self.child_asks() {
+            return format!("task {child}, which a step of it began, waits for a person: {reason}");
+        }
+        if let Some((child, _)) = self.data.awaited_child() {
+            return format!("task {child}, which a step of it began, was put down");
         }
         match self.rests_until(self.data.clock) {
             Some(at) => {
@@ -712,6 +766,7 @@ impl State {
 
     fn asks_somebody(&self) -> bool {
         matches!(self.data.phase, Phase::Waiting(Wait::Person { .. }) | Phase::Escalated { .. })
+            || self.child_asks().is_some()
             || self.data.calls.iter().any(|call| match call.status {
                 CallStatus::AwaitingApproval { .. }
                 | CallStatus::AwaitingAnswer

@@ -161,6 +161,7 @@ impl Step<'_> {
                     self.on_agent_ended(ended);
                 }
             }
+            Signal::ChildLeft(id, end) => self.on_child_left(id, &end),
             Signal::Checkpointed(id, made) => {
                 if self.take(id, Pending::Checkpoint) {
                     self.on_checkpointed(made);
@@ -237,6 +238,14 @@ impl Step<'_> {
                 was
             {
                 self.state.data.unpaid.insert(target);
+            }
+            if was == Some(Pending::Child) {
+                // It is put down and not ended: whoever waited for it may ask for it again.
+                if let Some((child, _)) = self.state.data.awaited_child() {
+                    let reason = "the task that waits for it was stopped".to_owned();
+                    self.tell_child(child, Command::Detach { reason });
+                }
+                continue;
             }
             self.output.effects.push(Effect::Cancel { target });
             if was == Some(Pending::Agent) {

@@ -18,8 +18,7 @@ impl Step<'_> {
     pub(crate) fn advance(&mut self) {
         let mut decisions = 0;
         while self.may_move() {
-            let forbidden =
-                self.state.data.budget.forbids(&self.state.data.committed(), Purchase::Time);
+            let forbidden = self.state.data.budget.forbids(&self.counted(), Purchase::Time);
             if !forbidden.is_empty() && !matches!(self.state.data.phase, Phase::New) {
                 if self.awaits_children() {
                     return;
@@ -54,7 +53,7 @@ impl Step<'_> {
                     self.state.data.phase = Phase::Ready;
                 }
                 Phase::Ready if self.state.data.workspace.is_none() => {
-                    return self.open_workspace();
+                    self.open_workspace();
                 }
                 Phase::Ready if self.state.data.rebase.is_some() => return self.begin_rebase(),
                 Phase::Ready if self.wants_base() => return self.keep_base(),

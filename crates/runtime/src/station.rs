@@ -5,8 +5,7 @@ use std::sync::Arc;
 use journal::sqlite::SqliteJournal;
 use journal::{Journal, JournalError};
 use machine::driver::Registry;
-use machine::id::TaskId;
-use sha2::{Digest, Sha256};
+use machine::id::{TASK_LETTERS, TaskId};
 
 use crate::clock::SystemClock;
 use crate::control::Control;
@@ -74,18 +73,9 @@ impl Station {
     }
 }
 
-/// Letters and digits that cannot be mistaken for one another.
-const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-
-/// The id of a task that was asked for with a key: the same for the same words, so that it can be made only once.
+/// The id of a task that was asked for with a key: see [`TaskId::keyed`].
 pub fn keyed_task_id(scope: &str, key: &str) -> TaskId {
-    let mut hash = Sha256::new();
-    hash.update((scope.len() as u64).to_le_bytes());
-    hash.update(scope);
-    hash.update(key);
-    let letters = hash.finalize();
-    let letters = letters.iter().take(12);
-    TaskId(letters.map(|byte| char::from(ALPHABET[usize::from(byte % 32)])).collect())
+    TaskId::keyed(scope, key)
 }
 
 /// A new task's id: 12 random characters, so that a short prefix is nearly always enough.
@@ -93,5 +83,5 @@ pub fn new_task_id() -> TaskId {
     let mut bytes = [0u8; 12];
     // The system's source of randomness does not fail on the kernels that have the other calls we need.
     getrandom::fill(&mut bytes).expect("the system gives random bytes");
-    TaskId(bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte % 32)])).collect())
+    TaskId(bytes.iter().map(|byte| char::from(TASK_LETTERS[usize::from(byte % 32)])).collect())
 }

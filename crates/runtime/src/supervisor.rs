@@ -2,7 +2,9 @@
 //!
 //! One thread owns all states and is the journal's writer. While a commit waits for the disk, inputs gather
 //! in the inbox and become the next batch: that is the group commit. Nothing is acknowledged, stepped or
-//! performed before its record is on disk.
+//! performed before its record is on disk. Children that steps begin are driven here, beside their parents (`children`).
+
+mod children;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -10,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use journal::{Entry, Journal, JournalError};
+use machine::child::step::ChildEnd;
 use machine::driver::{DriverSlot, Registry};
 use machine::event::EventKind;
 use machine::id::{EffectId, TaskId};
@@ -128,6 +131,10 @@ pub struct Supervisor<P> {
     stalled: Option<String>,
     stops: u32,
     drain_deadline: Option<Timestamp>,
+    /// The parents of children that are driven here for them, and the effect that waits.
+    awaited: BTreeMap<TaskId, (TaskId, EffectId)>,
+    /// Commands for children that nobody drives, given once the batch is through.
+    errands: Vec<(TaskId, Command)>,
 }
 
 impl<P: Perform> Supervisor<P> {
@@ -155,6 +162,8 @@ impl<P: Perform> Supervisor<P> {
             stalled: None,
             stops: 0,
             drain_deadline: None,
+            awaited: BTreeMap::new(),
+            errands: Vec::new(),
         }
     }
 
@@ -271,6 +280,7 @@ impl<P: Perform> Supervisor<P> {
         }
         self.turn(deliveries)?;
         self.hosts.remove(id);
+        self.run_errands()?;
         // On a full disk the command is refused, so it must not be tried again behind the sender's back.
         self.backlog.retain(|delivery| delivery.task != *id);
         if let Some(group) = &mut self.held {
@@ -390,6 +400,7 @@ impl<P: Perform> Supervisor<P> {
         if !all.is_empty() {
             self.turn(all)?;
         }
+        self.run_errands()?;
         self.drain()
     }
 
@@ -580,6 +591,11 @@ impl<P: Perform> Supervisor<P> {
             match effect {
                 Effect::Cancel { target } => self.perform.cancel(&task, target),
                 Effect::SetTimer { id, at } => self.timers.push(Reverse((at, task, id))),
+                Effect::DriveChild { id, child, spec, attended } => {
+                    let waits = (task, id);
+                    self.drive_child(waits, child, *spec, attended);
+                }
+                Effect::TellChild { child, command, .. } => self.tell_child(child, *command),
                 effect
                     if !cancelled.is_empty()
                         && cancelled.contains(&(task.clone(), effect.id())) => {}
@@ -602,6 +618,11 @@ impl<P: Perform> Supervisor<P> {
                     }
                 };
                 let id = host.state.id().clone();
+                if let Some((parent, effect)) = self.awaited.remove(&id) {
+                    let end = Box::new(host.state.child_end());
+                    let left = Signal::ChildLeft(effect, end);
+                    self.backlog.push(delivery(&parent, left.into()));
+                }
                 self.outcomes.insert(id.clone(), outcome);
                 self.perform.release(&id);
                 leaving.push(id);
@@ -649,6 +670,10 @@ impl<P: Perform> Supervisor<P> {
     fn lose(&mut self, id: &TaskId, reason: &str) {
         self.hosts.remove(id);
         self.perform.release(id);
+        if let Some((parent, effect)) = self.awaited.remove(id) {
+            let end = Box::new(ChildEnd::put_down(id.clone(), reason.to_owned()));
+            self.backlog.push(delivery(&parent, Signal::ChildLeft(effect, end).into()));
+        }
         self.notify(&Notice::Lost(id, reason));
     }
 

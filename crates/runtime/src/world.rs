@@ -451,8 +451,11 @@ impl Perform for World {
                     move |reason| Signal::Verified(id, Err(reason)).into(),
                 );
             }
-            // The supervisor keeps timers and turns cancels into calls of `cancel`.
-            Effect::SetTimer { .. } | Effect::Cancel { .. } => {}
+            // The supervisor keeps timers, drives children and turns cancels into calls of `cancel`.
+            Effect::SetTimer { .. }
+            | Effect::DriveChild { .. }
+            | Effect::TellChild { .. }
+            | Effect::Cancel { .. } => {}
         }
     }
 

@@ -94,6 +94,9 @@ pub fn shown(ask: &Ask, amount: Amount) -> Vec<Line> {
             lines
         }
         Ask::Decision { prompt } => indented("? ", prompt),
+        Ask::Child { child, reason } => {
+            indented(&format!("? task {child}, which a step of it began, asks: "), reason)
+        }
     }
 }
 
@@ -136,6 +139,10 @@ pub fn answers(task: &TaskId, driver: &str, ask: &Ask) -> Vec<Next> {
             ),
             Next::new(format!("drivetrain answer {task} 'give up'"), "end it"),
         ],
+        Ask::Child { child, .. } => vec![Next::new(
+            format!("drivetrain why {child}"),
+            "what that task asks, and how to answer it",
+        )],
         Ask::Decision { .. } if driver == "llm" => vec![
             Next::new(format!("drivetrain chat --resume {task}"), "go on talking"),
             Next::new(format!("drivetrain answer {task} TEXT"), "say one thing to the model"),

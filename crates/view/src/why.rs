@@ -236,6 +236,11 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
         Phase::Consulting { request: Consultation::Agent(call) } => {
             Some(format!("the agent {} is at work", text::visible(&call.program.name)))
         }
+        Phase::Consulting { request: Consultation::Task(order) } => {
+            let (child, step) = (order.id(&data.id), text::visible(&order.step));
+            let goal = text::short(&order.goal, 60);
+            Some(format!("task {child} of step {step:?} is at work: {goal}"))
+        }
         Phase::Checkpointing { .. } => {
             Some("its work is being kept before the claim is checked".to_owned())
         }

@@ -199,6 +199,6 @@ fn call_of(ask: &Ask) -> Option<CallId> {
         Ask::Approval { call, .. } | Ask::Question { call, .. } | Ask::InDoubt { call, .. } => {
             Some(*call)
         }
-        Ask::Escalation { .. } | Ask::Decision { .. } => None,
+        Ask::Escalation { .. } | Ask::Decision { .. } | Ask::Child { .. } => None,
     }
 }

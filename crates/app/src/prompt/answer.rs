@@ -27,6 +27,7 @@ pub(crate) fn question(ask: &Ask) -> String {
         Ask::InDoubt { call, .. } => format!("{call} did it run? [did/did not/retry] "),
         Ask::Escalation { .. } => "go on? [go on/give up/advice] ".to_owned(),
         Ask::Decision { .. } => "next> ".to_owned(),
+        Ask::Child { child, .. } => format!("{child} asks> "),
     }
 }
 
@@ -94,6 +95,9 @@ pub(crate) fn answer(ask: &Ask, line: &str) -> Result<Command, Unclear> {
         }
         Ask::Decision { .. } | Ask::Escalation { .. } => {
             Ok(Command::Tell { line: line.to_owned() })
+        }
+        Ask::Child { child, .. } => {
+            Err(Unclear::Expected(format!("an answer to task {child} itself")))
         }
     }
 }

@@ -325,7 +325,10 @@ impl Chat<'_> {
                     return self.say(words, attended);
                 }
                 Ask::Question { call, .. } => self.give(Command::Answer { call, text: words }),
-                Ask::InDoubt { .. } | Ask::Escalation { .. } | Ask::Decision { .. } => {
+                Ask::InDoubt { .. }
+                | Ask::Escalation { .. }
+                | Ask::Decision { .. }
+                | Ask::Child { .. } => {
                     return None;
                 }
             },

@@ -50,6 +50,7 @@ mod signals;
 mod strange_shelf;
 mod stream;
 mod stuck;
+mod task_steps;
 mod traffic;
 mod trust;
 mod verify;

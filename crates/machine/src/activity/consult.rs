@@ -33,6 +33,7 @@ impl Step<'_> {
             }
             Consultation::Model(call) => self.call_model(call.clone()),
             Consultation::Agent(call) => self.ask_agent_once_kept((**call).clone()),
+            Consultation::Task(order) => return self.begin_child((**order).clone()),
         }
         self.state.data.phase = Phase::Consulting { request };
     }

@@ -227,7 +227,7 @@ impl Step<'_> {
         self.start_calls();
         let data = &self.state.data;
         // A limit that a refusal or a failure has just reached is seen before anything else begins.
-        let reached = !data.budget.forbids(&data.committed(), Purchase::Time).is_empty();
+        let reached = !data.budget.forbids(&self.counted(), Purchase::Time).is_empty();
         if reached || !matches!(data.phase, Phase::Consulting { .. }) {
             return true;
         }

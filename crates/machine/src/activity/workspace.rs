@@ -8,6 +8,11 @@ use crate::task::{Criterion, Outcome, Workspace, WorkspaceKind};
 
 impl Step<'_> {
     pub(crate) fn open_workspace(&mut self) {
+        let dispatch = self.state.data.spec.dispatch.as_ref();
+        if let Some(within) = dispatch.and_then(|dispatch| dispatch.within.clone()) {
+            // Its parent has opened it, made it ready and waits.
+            return self.on_workspace_opened(Ok(within));
+        }
         let id = self.expect(Pending::Workspace);
         let spec = &self.state.data.spec;
         self.output.effects.push(Effect::OpenWorkspace {

@@ -312,7 +312,7 @@ impl Driver for Agent {
                     )),
                 }
             }
-            Fact::Told(_) | Fact::Consulted(_) | Fact::Replied(_) => {}
+            Fact::Told(_) | Fact::Consulted(_) | Fact::Replied(_) | Fact::ChildEnded(_) => {}
         }
     }
 

@@ -150,6 +150,9 @@ where
         }
         walked.map_err(|why| join("choose", &why))?;
     }
+    if let Some(Value::Object(task)) = fields.get_mut("task") {
+        walk_task(task, llm, left, visit).map_err(|why| join("task", &why))?;
+    }
     for key in ["steps", "on_entry", "on_exit"] {
         if let Some(Value::Array(inner)) = fields.get_mut(key) {
             walk_steps(inner, llm, left, visit).map_err(|why| join_item(key, &why))?;
@@ -164,6 +167,33 @@ where
     }
     match fields.get_mut("workflow") {
         Some(flow) if flow.is_object() => {
+            walk_flow(flow, llm, left, visit).map_err(|why| join("workflow", &why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The driver of a step's own task.
+fn walk_task<F>(
+    task: &mut Map<String, Value>,
+    llm: &Value,
+    left: usize,
+    visit: &mut F,
+) -> Result<(), String>
+where
+    F: FnMut(&str, &mut Value) -> Result<(), String>,
+{
+    if let Some((name, config)) = super::workflow::task_driver_of(task, llm) {
+        let mut visited = config.clone();
+        let walked = walk(&name, &mut visited, left, visit);
+        if visited != config {
+            task.insert("driver_config".to_owned(), visited);
+        }
+        return walked.map_err(|why| join("driver_config", &why));
+    }
+    match task.get_mut("workflow") {
+        Some(flow) if flow.is_object() => {
+            visit("workflow", flow)?;
             walk_flow(flow, llm, left, visit).map_err(|why| join("workflow", &why))
         }
         _ => Ok(()),
@@ -515,6 +545,7 @@ impl Memory {
             | Fact::Replied(_)
             | Fact::AgentTook(_)
             | Fact::AgentEnded(_)
+            | Fact::ChildEnded(_)
             | Fact::Retry(_) => {}
         }
     }

@@ -259,6 +259,7 @@ impl Driver for StateMachine {
             | Fact::Replied(_)
             | Fact::AgentTook(_)
             | Fact::AgentEnded(_)
+            | Fact::ChildEnded(_)
             | Fact::Retry(_) => {}
         }
     }

@@ -340,7 +340,11 @@ impl Driver for User {
             Fact::VerdictFailed(results) => self.news.push(refused(results)),
             // A person is told, never consulted.
             Fact::Retry(retry) => self.news.push(retry.why.clone()),
-            Fact::Consulted(_) | Fact::Replied(_) | Fact::AgentTook(_) | Fact::AgentEnded(_) => {}
+            Fact::Consulted(_)
+            | Fact::Replied(_)
+            | Fact::AgentTook(_)
+            | Fact::AgentEnded(_)
+            | Fact::ChildEnded(_) => {}
         }
     }
 

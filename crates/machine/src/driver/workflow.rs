@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Decision, Driver, DriverKind, Fact, Registry, Situation, Wait};
+use crate::child::step::ChildEnd;
 use crate::task::CriterionResult;
 use crate::tool::Status;
 
@@ -36,7 +37,7 @@ use child::{SavedStepChild, StepChild};
 use definition::{Body, Definition};
 pub use definition::{Input, InputKind};
 use frame::{Address, Came, FlowFrame, RowFrame, StepFrame};
-pub(crate) use read::{chooser_of, driver_of};
+pub(crate) use read::{chooser_of, driver_of, task_driver_of};
 use run::{Round, Run};
 use scope::World;
 
@@ -135,6 +136,12 @@ struct Memory {
     /// What came and has not been looked at, by the way to whom it is for.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", with = "pairs")]
     came: BTreeMap<Address, Came>,
+    /// How many tasks of their own steps have asked for.
+    #[serde(skip_serializing_if = "is_default")]
+    tasks: u64,
+    /// The end of one of them that has not been looked at, with the way to whom it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    child_end: Option<(Address, ChildEnd)>,
     /// Whose question was put last.
     #[serde(skip_serializing_if = "Option::is_none")]
     asked: Option<Address>,
@@ -255,7 +262,9 @@ impl Driver for Workflow {
             return end.decision();
         }
         let definition = Arc::clone(&self.definition);
-        let Memory { flow, carried_out, passed_over, conversations, came, .. } = &mut self.memory;
+        let Memory {
+            flow, carried_out, passed_over, conversations, came, tasks, child_end, ..
+        } = &mut self.memory;
         let mut run = Run {
             world: world(&definition, situation),
             situation,
@@ -264,6 +273,8 @@ impl Driver for Workflow {
             passed_over,
             conversations,
             came,
+            tasks,
+            child_end,
             children: &mut self.children,
             limits: Vec::new(),
             deadlines: Vec::new(),
@@ -353,6 +364,16 @@ impl Driver for Workflow {
                 let child = self.memory.asked.as_ref().and_then(|at| self.children.get_mut(at));
                 if let Some(child) = child {
                     child.observe(situation, fact);
+                }
+            }
+            Fact::ChildEnded(end) => {
+                let Some(address) = self.memory.asked.take() else { return };
+                match self.children.get_mut(&address) {
+                    Some(child) => {
+                        self.memory.asked = Some(address);
+                        child.observe(situation, fact);
+                    }
+                    None => self.memory.child_end = Some((address, ChildEnd::clone(end))),
                 }
             }
             // What it does was decided when it was written; a worker inside of it takes advice.

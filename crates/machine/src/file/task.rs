@@ -3,7 +3,7 @@
 //! A workflow or a machine may stand in the file itself, as `[workflow]` or `[machine]` or inside
 //! `driver_config`; or `driver_config.workflow` names one, which [`TaskFile::resolve`] puts in its place.
 
-pub(super) mod criteria;
+pub(crate) mod criteria;
 mod drivers;
 
 use std::cell::RefCell;
@@ -96,7 +96,7 @@ impl TaskFile {
 }
 
 /// Takes the smaller limit where both have one.
-pub(super) fn tighten(budget: &mut Budget, by: &Budget) {
+pub(crate) fn tighten(budget: &mut Budget, by: &Budget) {
     fn smaller<T: PartialOrd>(mine: Option<T>, other: Option<T>) -> Option<T> {
         match (mine, other) {
             (Some(mine), Some(other)) => Some(if other < mine { other } else { mine }),
@@ -151,7 +151,22 @@ pub fn parse_with(
     let known = Known { registry, resolver: &resolver };
     let task = read_file(&Cursor::top(&source.value), known, &mut problems);
     match task {
-        Some(task) if problems.is_empty() => Ok(task),
+        Some(mut task) if problems.is_empty() => {
+            // The first workflow of a composite has it for all of them.
+            let noted = composite::visit(
+                &task.driver.name,
+                &mut task.driver.config,
+                &mut |name, config| {
+                    if name == "workflow" {
+                        resolver.borrow_mut().note_in(config);
+                    }
+                    Ok(())
+                },
+            );
+            // A tree that is too deep is refused when its driver is made.
+            drop(noted);
+            Ok(task)
+        }
         _ => {
             let mut errors = source.errors(problems);
             errors.append(&mut resolver.borrow_mut().errors());
@@ -369,7 +384,7 @@ fn check_driver<'v>(
     None
 }
 
-pub(super) fn read_budget(at: &Cursor<'_>, problems: &mut Problems) -> Budget {
+pub(crate) fn read_budget(at: &Cursor<'_>, problems: &mut Problems) -> Budget {
     at.keys(problems, &shape::BUDGET);
     let mut whole = |key: &str| at.get(key).and_then(|number| number.whole(problems));
     Budget {

@@ -2,6 +2,7 @@
 
 mod corpus;
 mod criteria;
+mod keys;
 mod mistakes;
 mod policy;
 pub(super) mod shelf;

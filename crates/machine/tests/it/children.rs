@@ -158,7 +158,7 @@ fn children_are_limited_in_number_and_in_depth() {
     rig.command(order("one-more", None));
     assert!(rig.refusal().contains("at most"), "{}", rig.refusal());
     let mut deep = spec(json!({ "turns": [[read("a")]] }));
-    deep.dispatch = Some(Dispatch { parent: None, depth: 3, key: None });
+    deep.dispatch = Some(Dispatch { parent: None, depth: 3, key: None, within: None });
     let mut rig = Rig::started(deep);
     rig.command(order("c", None));
     assert!(rig.refusal().contains("deep"), "{}", rig.refusal());

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use machine::agent::{AgentAsk, AgentEnd, AgentMeans, AgentNews, AgentTurn};
+use machine::child::step::ChildEnd;
 use machine::child::{Charge, ChildOrder, ChildReport, allot};
 use machine::driver::external::PluginSpec;
 use machine::effect::Effect;
@@ -148,6 +149,12 @@ fn driver(seed: u16, script: Value) -> DriverSpec {
         "end": { "terminal": true },
     } });
     let workflow = json!({ "driver": "workflow", "config": steps });
+    let part =
+        json!({ "goal": "part of {{ goal }}", "driver": "scripted", "budget": { "max_turns": 3 } });
+    let tasks = json!({ "name": "t", "steps": [
+        { "name": "a", "task": part, "on_error": "retry", "max_retries": 2, "backoff": "5ms" },
+        { "name": "b", "foreach": "[1, 2]", "steps": [{ "name": "c", "task": part, "on_error": "skip" }] },
+    ] });
     let protocol = ["claude", "acp"][usize::from(seed / 31 % 2)];
     let agent = json!({ "program": {
         "name": "x", "protocol": protocol, "command": ["x"], "operator": "k",
@@ -171,6 +178,8 @@ fn driver(seed: u16, script: Value) -> DriverSpec {
             "race",
             json!({ "drivers": [{ "driver": "llm", "config": { "model": "a/b" } }, child] }),
         ),
+        13 | 14 => ("workflow", tasks),
+        15 => ("race", json!({ "drivers": [{ "driver": "workflow", "config": tasks }, child] })),
         26..=28 => ("agent", agent),
         29 => ("race", json!({ "drivers": [{ "driver": "agent", "config": agent }, child] })),
         _ => ("scripted", script),
@@ -222,6 +231,7 @@ fn report(state: &State, seed: u16) -> Input {
         Pending::Decider(_) => Signal::ModelReplied(id, Box::new(judged(seed / 2))).into(),
         Pending::Model => Signal::ModelReplied(id, Box::new(replied(seed))).into(),
         Pending::Agent => agent(id, seed),
+        Pending::Child => Signal::ChildLeft(id, Box::new(left(state, seed))).into(),
         Pending::Checkpoint => Signal::Checkpointed(
             id,
             Ok(Checkpoint { name: "abc".to_owned(), tree: "tree".to_owned() }),
@@ -298,6 +308,24 @@ fn agent(id: machine::id::EffectId, seed: u16) -> Input {
             ended(Ok(turn(AgentEnd::Model { kind, status: Some(429), again: true, after })))
         }
         _ => ended(Ok(turn(AgentEnd::Done))),
+    }
+}
+
+/// How a process leaves the child of a step: any way there is, or another one's.
+fn left(state: &State, seed: u16) -> ChildEnd {
+    let child = state.data().awaited_child().map(|(id, _)| id);
+    let child = child.filter(|_| !seed.is_multiple_of(13));
+    let child = child.unwrap_or_else(|| TaskId("stranger".to_owned()));
+    let charge = Charge { usd: 0.1 * f64::from(seed % 5), tokens: 10, unpriced: 0 };
+    let end = ChildEnd { charge, ..ChildEnd::put_down(child, "words".to_owned()) };
+    let ended = |outcome| ChildEnd { ended: Some(outcome), ..end.clone() };
+    match seed / 5 % 7 {
+        0 | 1 => ended(Outcome::Completed),
+        2 => ended(Outcome::Verified),
+        3 => ended(Outcome::Failed),
+        4 => ended(Outcome::BudgetExhausted),
+        5 => ChildEnd { asks: true, ..end },
+        _ => end,
     }
 }
 

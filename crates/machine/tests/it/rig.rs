@@ -162,6 +162,8 @@ fn name(effect: &Effect) -> &'static str {
         Effect::LetAsk { .. } => "let ask",
         Effect::Restore { .. } => "restore",
         Effect::Verify { .. } => "verify",
+        Effect::DriveChild { .. } => "drive_child",
+        Effect::TellChild { .. } => "tell_child",
         Effect::SetTimer { .. } => "set_timer",
         Effect::Cancel { .. } => "cancel",
     }

@@ -7,6 +7,7 @@ mod audit;
 mod bug;
 mod disk;
 mod journal;
+mod language;
 mod people;
 mod planted;
 mod random;
@@ -32,6 +33,9 @@ const SEEDS: u64 = 1_000;
 
 /// Small scenarios that every test run crashes at each of their points.
 const SMALL: u64 = 24;
+
+/// Workflows that every test run crashes at each of their points.
+const WORKFLOWS: u64 = 60;
 
 /// The first seed; seeds count up from here.
 const FIRST: u64 = 1;
@@ -91,6 +95,47 @@ fn a_crash_at_every_point_of_small_tasks_keeps_every_promise() {
         }
     }
     report("crash runs", runs, began, &tally);
+}
+
+/// Workflows of every kind of step, each crashed at every point: in a step, a loop, a branch, an element, a nested workflow,
+/// and a task of its own.
+#[test]
+fn a_crash_at_every_point_of_any_workflow_keeps_every_promise() {
+    let began = Instant::now();
+    let mut tally = Tally::default();
+    let mut runs = 0;
+    let scale = number("DRIVETRAIN_SEEDS").unwrap_or(SEEDS).div_ceil(SEEDS);
+    let only = number("DRIVETRAIN_SEED");
+    for seed in only.map_or(FIRST..FIRST + WORKFLOWS * scale, |seed| seed..seed + 1) {
+        for point in 1.. {
+            let plan = Plan { scenario: Scenario::language(seed), ..small(seed, point) };
+            let ended = run(&plan);
+            judge(&format!("crash at point {point} of workflow {seed}: "), &ended, &plan);
+            runs += 1;
+            tally.add(&ended.tally);
+            if ended.tally.crashes == 0 {
+                break;
+            }
+        }
+    }
+    report("crash runs of workflows", runs, began, &tally);
+}
+
+/// The same workflows with everything else that can befall a task.
+#[test]
+fn any_workflow_keeps_every_promise_whatever_befalls_it() {
+    let began = Instant::now();
+    let mut tally = Tally::default();
+    let only = number("DRIVETRAIN_SEED");
+    let count = number("DRIVETRAIN_SEEDS").unwrap_or(SEEDS);
+    let seeds = only.map_or(FIRST..FIRST + count, |seed| seed..seed + 1);
+    for seed in seeds.clone() {
+        let plan = Plan { scenario: Scenario::large_language(seed), ..large(seed, None) };
+        let ended = run(&plan);
+        judge("workflow ", &ended, &plan);
+        tally.add(&ended.tally);
+    }
+    report("workflows", seeds.end - seeds.start, began, &tally);
 }
 
 #[test]

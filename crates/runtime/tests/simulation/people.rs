@@ -105,7 +105,9 @@ impl People {
                 );
             }
         }
-        for (id, task) in &audit.tasks {
+        // What a child is told may come from its parent.
+        let started = |task: &&TaskAudit| task.state.data().spec.dispatch.is_none();
+        for (id, task) in audit.tasks.iter().filter(|(_, task)| started(task)) {
             for (key, (recorded, taken)) in &task.recorded {
                 let place = (id.clone(), key.clone());
                 let Some(sent) = self.sent.get(&place).copied() else { continue };
@@ -200,6 +202,14 @@ impl People {
             Ask::Escalation { .. } => {
                 let line = *random.pick(&["go on", "give up", "try another way"]);
                 Command::Tell { line: line.to_owned() }
+            }
+            // The child itself is asked.
+            Ask::Child { .. } => Command::FollowUp { text: self.text() },
+            Ask::Decision { prompt } if prompt.contains("(yes / no)") => {
+                Command::Tell { line: (*random.pick(&["yes", "no", "perhaps"])).to_owned() }
+            }
+            Ask::Decision { prompt } if prompt.contains("(left / right)") => {
+                Command::Tell { line: (*random.pick(&["left", "right", "up"])).to_owned() }
             }
             Ask::Decision { .. } => {
                 let line = *random.pick(&["done", "done", "shell make", "read notes", "what?"]);

@@ -11,6 +11,7 @@ use machine::task::{Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpe
 use machine::time::Span;
 use serde_json::{Value, json};
 
+use crate::language;
 use crate::planted::PATIENCE;
 use crate::random::Random;
 
@@ -92,6 +93,25 @@ impl Scenario {
         scenario
     }
 
+    /// One workflow of every kind of step, short enough to be crashed at each of its points.
+    pub(crate) fn language(seed: u64) -> Scenario {
+        let mut random = Random::new(seed, 6);
+        let mut task = plan(1, 2, &mut random);
+        task.spec.budget = Budget::default();
+        task.spec.driver = workflow_of(language::flow(&mut random, 2));
+        Scenario { people: random.below(3), horizon: 900, ..Scenario::quiet(vec![task]) }
+    }
+
+    /// A large scenario whose tasks are such workflows.
+    pub(crate) fn large_language(seed: u64) -> Scenario {
+        let mut scenario = Scenario::large(seed);
+        let mut random = Random::new(seed, 7);
+        for task in &mut scenario.tasks {
+            task.spec.driver = workflow_of(language::flow(&mut random, 2));
+        }
+        scenario
+    }
+
     /// Only these tasks; nothing befalls them.
     pub(crate) fn quiet(tasks: Vec<Plan>) -> Scenario {
         Scenario {
@@ -106,6 +126,10 @@ impl Scenario {
             in_step: false,
         }
     }
+}
+
+fn workflow_of(config: Value) -> DriverSpec {
+    DriverSpec { name: "workflow".to_owned(), config }
 }
 
 /// Gives every third task a server of tools.

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use machine::child::step::ChildEnd;
 use machine::driver::Registry;
 use machine::effect::Effect;
 use machine::id::{EffectId, TaskId};
@@ -273,6 +274,11 @@ impl Rig {
             )
             .into(),
             Pending::Agent => Signal::AgentEnded(id, Err("no".to_owned())).into(),
+            Pending::Child => {
+                let nobody = TaskId("nobody".to_owned());
+                let end = ChildEnd::failed(nobody, "no".to_owned());
+                Signal::ChildLeft(id, Box::new(end)).into()
+            }
             Pending::Restore => Signal::Restored(id, Err("no".to_owned())).into(),
             Pending::Verify => Signal::Verified(id, Ok(Verdict::of(vec![criterion]))).into(),
             Pending::Consult | Pending::Decider(_) => {

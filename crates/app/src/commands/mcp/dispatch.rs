@@ -80,12 +80,13 @@ impl Server {
             ..Budget::default()
         };
         let spent = counted.values().fold(Spend::default(), |spent, child| child.charged.on(spent));
-        let committed = child::committed(&spent, &counted);
+        let committed = child::committed(&spent, counted.values());
         spec.budget =
             child::allot(&own, &committed, &spec.budget).map_err(|why| self.spent(why))?;
         match &self.parent {
             None => {
-                spec.dispatch = Some(Dispatch { parent: None, depth: 1, key: wish.key.clone() })
+                spec.dispatch =
+                    Some(Dispatch { parent: None, depth: 1, key: wish.key.clone(), within: None })
             }
             Some(parent) => {
                 let task = glance(&records, parent)?;
@@ -94,7 +95,7 @@ impl Server {
                 spec.budget =
                     child::allot(&data.budget, &data.committed(), &spec.budget).map_err(refused)?;
                 let (parent, key) = (Some(parent.clone()), wish.key.clone());
-                spec.dispatch = Some(Dispatch { parent, depth: depth(&task), key });
+                spec.dispatch = Some(Dispatch { parent, depth: depth(&task), key, within: None });
             }
         }
         for check in &wish.checks {
@@ -258,7 +259,7 @@ impl Server {
                 _ => None,
             };
             let (budget, charged) = (data.budget.clone(), Charge::of(&data.spend));
-            let child = Child { goal: String::new(), budget, charged, ended };
+            let child = Child { charged, ended, ..Child::new(String::new(), budget) };
             counted.insert(TaskId(row.id), child);
         }
         Ok(counted)

@@ -217,9 +217,11 @@ impl Driver for Race {
             Fact::Told(_) => {
                 self.first(|standing| matches!(standing, Standing::Waits(Wait::Person { .. })))
             }
-            Fact::Consulted(_) | Fact::Replied(_) | Fact::AgentTook(_) | Fact::AgentEnded(_) => {
-                self.first(|standing| *standing == Standing::Asked)
-            }
+            Fact::Consulted(_)
+            | Fact::Replied(_)
+            | Fact::AgentTook(_)
+            | Fact::AgentEnded(_)
+            | Fact::ChildEnded(_) => self.first(|standing| *standing == Standing::Asked),
             Fact::VerdictFailed(_) if self.claimant.is_some() => {
                 self.claimant.take().into_iter().collect()
             }
@@ -244,7 +246,8 @@ impl Driver for Race {
                 Standing::Busy => child.ready(),
                 Standing::Waits(_) => true,
                 Standing::Asked => {
-                    matches!(fact, Fact::Consulted(_) | Fact::Replied(_) | Fact::AgentEnded(_))
+                    let is_end = matches!(fact, Fact::AgentEnded(_) | Fact::ChildEnded(_));
+                    is_end || matches!(fact, Fact::Consulted(_) | Fact::Replied(_))
                 }
                 Standing::Ready
                 | Standing::Acts(_)

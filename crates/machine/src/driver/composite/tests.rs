@@ -97,7 +97,9 @@ impl Driver for Script {
             Fact::Told(line) => format!("told {line}"),
             Fact::Note(note) => format!("note {}", note.text),
             Fact::VerdictFailed(_) => "refused".to_owned(),
-            Fact::Replied(_) | Fact::AgentTook(_) | Fact::AgentEnded(_) => "reply".to_owned(),
+            Fact::Replied(_) | Fact::AgentTook(_) | Fact::AgentEnded(_) | Fact::ChildEnded(_) => {
+                "reply".to_owned()
+            }
             Fact::Retry(retry) => format!("retry {}", retry.why),
             Fact::Consulted(answer) => format!("answer {}", answer.unwrap()),
         });
@@ -241,7 +243,9 @@ impl World {
                     self.transcript.push(format!("ask {prompt}"));
                     self.tell(&Fact::Told("yes"));
                 }
-                Decision::Consult(Consultation::Model(_) | Consultation::Agent(_)) => {
+                Decision::Consult(
+                    Consultation::Model(_) | Consultation::Agent(_) | Consultation::Task(_),
+                ) => {
                     panic!("no child asks a model or an agent")
                 }
                 Decision::Consult(Consultation::Plugin(request)) => {

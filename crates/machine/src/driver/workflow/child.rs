@@ -204,7 +204,8 @@ impl StepChild {
             // What it wanted to ask may be another question now.
             Standing::Asks(_) => matches!(fact, Fact::Note(_)),
             Standing::Asked => {
-                matches!(fact, Fact::Consulted(_) | Fact::Replied(_) | Fact::AgentEnded(_))
+                let is_end = matches!(fact, Fact::AgentEnded(_) | Fact::ChildEnded(_));
+                is_end || matches!(fact, Fact::Consulted(_) | Fact::Replied(_))
             }
             Standing::Ready | Standing::Ended(_) => false,
         };

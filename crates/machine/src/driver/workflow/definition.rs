@@ -7,6 +7,8 @@ use serde_json::{Map, Value};
 
 use super::call::Call;
 use super::schema::Schema;
+use crate::policy::budget::Budget;
+use crate::task::{Criterion, DriverSpec};
 use crate::template::{Expression, Template};
 use crate::time::Span;
 
@@ -304,12 +306,14 @@ pub(super) enum Work {
     Parallel(Box<Parallel>),
     /// Runs a row of steps.
     Row(Box<Row>),
+    /// Has a task of its own done.
+    Task(Box<TaskWork>),
 }
 
 impl Work {
     /// Whether it counts toward `max_steps` by itself.
     pub(super) fn is_leaf(&self) -> bool {
-        matches!(self, Work::Tool(_) | Work::Driver(_) | Work::Person(_))
+        matches!(self, Work::Tool(_) | Work::Driver(_) | Work::Person(_) | Work::Task(_))
     }
 }
 
@@ -382,6 +386,22 @@ pub(super) struct FlowWork {
 pub(super) enum Given {
     Literal(Value),
     Formula(Formula),
+}
+
+/// A task of its own.
+#[derive(Debug)]
+pub(super) struct TaskWork {
+    /// What it is to achieve.
+    pub(super) goal: Filled,
+    /// Who decides in it.
+    pub(super) driver: DriverSpec,
+    /// What its workflow takes and is given, if it is one.
+    pub(super) takes: Vec<Input>,
+    pub(super) given: Vec<(String, Given)>,
+    /// What it may spend.
+    pub(super) budget: Budget,
+    /// What decides whether it is done.
+    pub(super) acceptance: Vec<Criterion>,
 }
 
 /// Steps for each element of a list.

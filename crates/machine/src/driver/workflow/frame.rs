@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::definition::{Body, Flow, Row, State, States, Step, Work};
+use crate::child::step::TaskOrder;
 use crate::time::Timestamp;
 use crate::tool::Status;
 
@@ -97,6 +98,8 @@ pub(super) enum Stage {
     Each(Box<EachFrame>),
     Parallel(Vec<Branch>),
     Row(Box<RowFrame>),
+    /// The task that it asked for is under way.
+    Task(Box<TaskOrder>),
 }
 
 /// The place in a foreach.
@@ -230,6 +233,7 @@ impl StepFrame {
                         .all(|(frame, (_, row))| frame.row.fits(row))
             }
             (Stage::Row(frame), Work::Row(row)) => frame.fits(row),
+            (Stage::Task(_), Work::Task(_)) => true,
             _ => false,
         }
     }

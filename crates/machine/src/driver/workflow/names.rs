@@ -7,18 +7,29 @@ use serde_json::Value;
 
 use super::definition::{Filled, Formula, Input, InputKind};
 use crate::file::check::{Cursor, Problems, suggest};
-use crate::template::{Comparison, Expression, Kind, Template, Use};
+use crate::task::Outcome;
+use crate::template::{Comparison, Expression, Kind, Template, TemplateError, Use};
 
 /// What can be asked of a step.
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 13] = [
     "status", "ok", "failed", "skipped", "exit", "text", "value", "outputs", "results", "branches",
-    "attempts",
+    "attempts", "outcome", "id",
 ];
 /// What can be asked of the place in a foreach.
 const LOOP_FIELDS: [&str; 5] = ["index", "index0", "first", "last", "length"];
 /// The words for the end of a step.
 const STATUSES: [&str; 9] =
     ["ok", "error", "denied", "skipped", "aborted", "timed_out", "in_doubt", "failed", "not_run"];
+
+/// How a task of its own can end.
+const OUTCOMES: [Outcome; 6] = [
+    Outcome::Verified,
+    Outcome::Completed,
+    Outcome::Failed,
+    Outcome::BudgetExhausted,
+    Outcome::Cancelled,
+    Outcome::Stuck,
+];
 
 /// The names at one place.
 #[derive(Debug, Clone, Default)]
@@ -182,7 +193,7 @@ impl<'n> Names<'n> {
             }
             ["steps", _, field] | ["result", field] => match *field {
                 "ok" | "failed" | "skipped" => Kind::Boolean,
-                "status" | "text" => Kind::Text,
+                "status" | "text" | "outcome" | "id" => Kind::Text,
                 "attempts" => Kind::Number,
                 "results" => Kind::List,
                 "outputs" | "branches" => Kind::Table,
@@ -208,6 +219,10 @@ impl<'n> Names<'n> {
         let known: Vec<String> = match words.as_slice() {
             ["steps", _, "status"] | ["result", "status"] => {
                 STATUSES.iter().map(|word| (*word).to_owned()).collect()
+            }
+            ["steps", _, "outcome"] | ["result", "outcome"] => {
+                let ends = OUTCOMES.iter().map(|outcome| outcome.word());
+                ends.chain([""]).map(str::to_owned).collect()
             }
             ["inputs", name] => {
                 let input = self.inputs.iter().find(|input| input.name == *name)?;
@@ -279,18 +294,7 @@ pub(super) fn formula(
     mentions: &mut Mentions,
     problems: &mut Problems,
 ) -> Option<Formula> {
-    let text = at.text(problems)?;
-    let expression = match Expression::parse(text) {
-        Ok(expression) => expression,
-        Err(error) => {
-            let bytes = (error.start, error.end);
-            let hint = "write something such as steps.NAME.ok, or inputs.NAME == 'x'".to_owned();
-            problems.push_within(at, bytes, format!("not an expression: {error}"), Some(hint));
-            return None;
-        }
-    };
-    check(at, names, expression.uses(), expression.comparisons(), problems);
-    mentions.note(expression.uses());
+    let expression: Expression = parsed(at, names, mentions, problems)?;
     let names = expression.names();
     Some(Formula { expression, names })
 }
@@ -338,26 +342,66 @@ pub(super) fn filled(
     mentions: &mut Mentions,
     problems: &mut Problems,
 ) -> Option<Filled> {
-    let text = at.text(problems)?;
-    let template = match Template::parse(text) {
-        Ok(template) => template,
-        Err(error) => {
-            let hint = "{{ and {% begin something to fill in; for the characters themselves write \
-                        {% raw %}…{% endraw %}";
-            let bytes = (error.start, error.end);
-            problems.push_within(
-                at,
-                bytes,
-                format!("not a template: {error}"),
-                Some(hint.to_owned()),
-            );
-            return None;
-        }
-    };
-    check(at, names, template.uses(), template.comparisons(), problems);
-    mentions.note(template.uses());
+    let template: Template = parsed(at, names, mentions, problems)?;
     let names = template.names();
     Some(Filled { template, names })
+}
+
+/// A text in the language of templates: what is told of one that is none, and what it mentions.
+trait Written: Sized {
+    const WHAT: &'static str;
+    const HINT: &'static str;
+    fn read(text: &str) -> Result<Self, TemplateError>;
+    fn mentioned(&self) -> (&[Use], &[Comparison]);
+}
+
+impl Written for Expression {
+    const WHAT: &'static str = "an expression";
+    const HINT: &'static str = "write something such as steps.NAME.ok, or inputs.NAME == 'x'";
+
+    fn read(text: &str) -> Result<Expression, TemplateError> {
+        Expression::parse(text)
+    }
+
+    fn mentioned(&self) -> (&[Use], &[Comparison]) {
+        (self.uses(), self.comparisons())
+    }
+}
+
+impl Written for Template {
+    const WHAT: &'static str = "a template";
+    const HINT: &'static str = "{{ and {% begin something to fill in; for the characters themselves write \
+                                {% raw %}…{% endraw %}";
+
+    fn read(text: &str) -> Result<Template, TemplateError> {
+        Template::parse(text)
+    }
+
+    fn mentioned(&self) -> (&[Use], &[Comparison]) {
+        (self.uses(), self.comparisons())
+    }
+}
+
+/// Reads such a text, tells what is wrong with it, and notes what it mentions.
+fn parsed<W: Written>(
+    at: &Cursor<'_>,
+    names: &Names<'_>,
+    mentions: &mut Mentions,
+    problems: &mut Problems,
+) -> Option<W> {
+    match W::read(at.text(problems)?) {
+        Ok(written) => {
+            let (uses, comparisons) = written.mentioned();
+            check(at, names, uses, comparisons, problems);
+            mentions.note(uses);
+            Some(written)
+        }
+        Err(error) => {
+            let message = format!("not {}: {error}", W::WHAT);
+            problems.push_within(at, (error.start, error.end), message, Some(W::HINT.to_owned()));
+            None
+        }
+    }
 }
 
 fn check(

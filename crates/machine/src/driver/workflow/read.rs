@@ -2,8 +2,10 @@
 
 mod kinds;
 mod states;
+mod task;
 
 pub(crate) use kinds::{chooser_of, driver_of};
+pub(crate) use task::task_driver_of;
 
 use std::collections::BTreeMap;
 
@@ -222,7 +224,12 @@ fn mark_step(step: &mut Step, mentions: &Mentions) {
             mark(row, mentions);
         }
         // A workflow that is called has names of its own.
-        Work::Nothing | Work::Tool(_) | Work::Driver(_) | Work::Person(_) | Work::Flow(_) => {}
+        Work::Nothing
+        | Work::Tool(_)
+        | Work::Driver(_)
+        | Work::Person(_)
+        | Work::Flow(_)
+        | Work::Task(_) => {}
     }
 }
 
@@ -245,7 +252,7 @@ fn step_forks(step: &Step) -> bool {
         Work::Each(each) => each.width > 1 || row_forks(&each.row),
         Work::Flow(work) => forks(&work.flow.body),
         Work::Row(row) => row_forks(row),
-        Work::Nothing | Work::Tool(_) | Work::Driver(_) | Work::Person(_) => false,
+        Work::Nothing | Work::Tool(_) | Work::Driver(_) | Work::Person(_) | Work::Task(_) => false,
     }
 }
 

@@ -74,7 +74,7 @@ impl Ended {
 
 fn blank() -> Value {
     json!({ "status": "not_run", "ok": false, "failed": false, "skipped": false, "exit": null, "text": "",
-            "value": null, "outputs": {}, "results": [], "branches": {}, "attempts": 0 })
+            "value": null, "outputs": {}, "results": [], "branches": {}, "attempts": 0, "outcome": "", "id": "" })
 }
 
 /// A step that has not run yet.

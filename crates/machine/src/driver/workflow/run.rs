@@ -3,6 +3,7 @@
 
 mod groups;
 mod states;
+mod task;
 
 pub(super) use groups::outputs;
 
@@ -18,6 +19,7 @@ use super::definition::*;
 use super::frame::{Address, Branch, Came, EachFrame, FlowFrame, RowFrame, Stage, StepFrame};
 use super::result::{self, Ended};
 use super::scope::{Layer, Scope, World};
+use crate::child::step::ChildEnd;
 use crate::driver::{Action, Consultation, Registry, Situation, Wait};
 use crate::time::{Span, Timestamp};
 use crate::tool;
@@ -48,6 +50,10 @@ pub(super) struct Run<'r> {
     pub(super) conversations: &'r mut u32,
     /// What came and has not been looked at.
     pub(super) came: &'r mut BTreeMap<Address, Came>,
+    /// How many tasks of their own steps have asked for.
+    pub(super) tasks: &'r mut u64,
+    /// The end of one of them that has not been looked at.
+    pub(super) child_end: &'r mut Option<(Address, ChildEnd)>,
     /// The drivers at work.
     pub(super) children: &'r mut BTreeMap<Address, StepChild>,
     /// The limits of the workflows around the step: the most steps, and how many there were at the beginning.
@@ -225,6 +231,7 @@ impl Run<'_> {
                 }
                 Stage::Driver => self.driver(step, frame.until, address)?,
                 Stage::Person(prompt) => self.person(step, prompt, frame.until, address)?,
+                Stage::Task(order) => self.task(step, order, frame.until, address)?,
                 Stage::Flow(_) | Stage::Each(_) | Stage::Parallel(_) | Stage::Row(_) => {
                     self.deadlines.extend(frame.until);
                     let ended = self.group(step, &mut frame.stage, scope, address);
@@ -311,6 +318,7 @@ impl Run<'_> {
                 Ok(Stage::Parallel(vec![Branch::default(); work.branches.len()]))
             }
             Work::Row(_) => Ok(Stage::Row(Box::default())),
+            Work::Task(work) => self.begin_task(step, work, frame.until, scope).map_err(wrong),
         })
     }
 
@@ -475,19 +483,24 @@ impl Run<'_> {
     }
 
     fn begin_flow(&mut self, work: &FlowWork, scope: &Scope<'_>) -> Result<Stage, String> {
-        let mut given = serde_json::Map::new();
-        for (name, value) in &work.given {
-            let value = match value {
-                Given::Literal(value) => value.clone(),
-                Given::Formula(formula) => {
-                    scope.value(formula).map_err(|why| format!("input {name:?}: {why}"))?
-                }
-            };
-            given.insert(name.clone(), value);
-        }
-        let inputs = bind(&work.flow.inputs, &given)?;
+        let inputs = given(&work.flow.inputs, &work.given, scope)?;
         Ok(Stage::Flow(Box::new(FlowFrame::new(&work.flow, inputs, *self.carried_out))))
     }
+}
+
+/// The values of a workflow's inputs.
+fn given(inputs: &[Input], given: &[(String, Given)], scope: &Scope<'_>) -> Result<Value, String> {
+    let mut values = serde_json::Map::new();
+    for (name, value) in given {
+        let value = match value {
+            Given::Literal(value) => value.clone(),
+            Given::Formula(formula) => {
+                scope.value(formula).map_err(|why| format!("input {name:?}: {why}"))?
+            }
+        };
+        values.insert(name.clone(), value);
+    }
+    bind(inputs, &values)
 }
 
 fn begin_each(each: &Each, scope: &Scope<'_>) -> Result<Stage, String> {

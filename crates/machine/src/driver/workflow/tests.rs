@@ -1,6 +1,7 @@
 //! Workflows as scripts: results in, decisions out. The rig serves the state machine's tests too.
 
-mod language;
+pub(crate) mod language;
+mod tasks;
 mod work;
 
 use proptest::prelude::*;

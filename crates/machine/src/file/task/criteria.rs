@@ -12,11 +12,11 @@ use crate::time::Span;
 
 /// A criterion as written.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::file) struct Written {
+pub(crate) struct Written {
     /// The criterion; the rubric of a judge is empty if it is in a file.
-    pub(in crate::file) criterion: Criterion,
+    pub(crate) criterion: Criterion,
     /// The file that holds a judge's rubric.
-    pub(in crate::file) rubric_file: Option<String>,
+    pub(crate) rubric_file: Option<String>,
 }
 
 impl From<Criterion> for Written {
@@ -26,7 +26,7 @@ impl From<Criterion> for Written {
 }
 
 /// Reads one criterion.
-pub(in crate::file) fn read(at: &Cursor<'_>, problems: &mut Problems) -> Option<Written> {
+pub(crate) fn read(at: &Cursor<'_>, problems: &mut Problems) -> Option<Written> {
     if !at.value.is_object() {
         let hint = "write kind = \"shell\" and command = \"…\"".to_owned();
         problems.push(at, "expected a criterion, a table", Some(hint));

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use super::Workflow;
 use crate::file::SourceError;
 use crate::file::check::{Cursor, Problems};
 use crate::file::lookup::{Given, Kind, Lookup};
 use crate::file::prompt;
 use crate::file::reference::{self, Reference};
+use crate::task::{Criterion, CustomCheck};
 
 /// How deep workflows may call each other.
 const MAX_DEPTH: usize = 16;
@@ -49,6 +51,16 @@ impl<'l> Resolver<'l> {
         std::mem::take(&mut self.errors)
     }
 
+    /// Writes what was used into the configuration of a workflow, so that the journal has it.
+    pub(in crate::file) fn note_in(&mut self, config: &mut Value) {
+        let Value::Object(config) = config else { return };
+        for (key, used) in [("prompts", &mut self.prompts), ("files", &mut self.files)] {
+            if !used.is_empty() {
+                config.insert(key.to_owned(), std::mem::take(used).into_values().collect());
+            }
+        }
+    }
+
     /// What a script gives.
     pub(super) fn script(&self, text: &str, file: &str) -> Result<Given, Vec<SourceError>> {
         self.lookup.script(text, file)
@@ -85,6 +97,8 @@ impl<'l> Resolver<'l> {
                         let value =
                             if matches!(key, "inputs" | "outputs" | "schema" | "driver_config") {
                                 entry.value.clone()
+                            } else if key == "task" && !is_parameter && entry.value.is_object() {
+                                self.task(&entry, problems)
                             } else {
                                 self.value(
                                     &entry,
@@ -113,6 +127,38 @@ impl<'l> Resolver<'l> {
             Value::String(text) if key == "workflow" => self.called(at, text, problems),
             other => other.clone(),
         }
+    }
+
+    /// A step's own task: its workflow brings limits and criteria, which count there as in any task.
+    fn task(&mut self, at: &Cursor<'_>, problems: &mut Problems) -> Value {
+        let mut fields = Map::new();
+        for (key, entry) in at.entries() {
+            let value = match (key, entry.value) {
+                ("goal", Value::String(text)) => self.text(&entry, text, problems),
+                ("workflow", Value::String(text)) => match self.found(&entry, text, problems) {
+                    Some(found) => {
+                        let is_plugin = |criterion: &Criterion| {
+                            matches!(criterion, Criterion::Custom(CustomCheck::Plugin { .. }))
+                        };
+                        if !found.rubric_files.is_empty() || found.acceptance.iter().any(is_plugin)
+                        {
+                            let hint = "call the workflow as a step, or write the rubric into it";
+                            let message =
+                                "the task of a step has no criterion that is looked up in a file";
+                            problems.push(&entry, message, Some(hint.to_owned()));
+                        }
+                        let brought =
+                            json!({ "budget": found.budget, "acceptance": found.acceptance });
+                        fields.insert("brought".to_owned(), brought);
+                        bare(found)
+                    }
+                    None => Value::Null,
+                },
+                _ => self.value(&entry, key, false, problems),
+            };
+            fields.insert(key.to_owned(), value);
+        }
+        Value::Object(fields)
     }
 
     fn read(
@@ -185,12 +231,23 @@ impl<'l> Resolver<'l> {
 
     /// The workflow that a step calls.
     fn called(&mut self, at: &Cursor<'_>, text: &str, problems: &mut Problems) -> Value {
-        let Some(reference) = self.read(at, text, problems) else { return Value::Null };
+        let Some(found) = self.found(at, text, problems) else { return Value::Null };
+        let time = found.budget.max_time;
+        let mut config = bare(found);
+        if let (Value::Object(fields), Some(time)) = (&mut config, time) {
+            fields.insert("timeout".to_owned(), json!(time.to_string()));
+        }
+        config
+    }
+
+    /// The workflow of a name, with nothing left to look up.
+    fn found(&mut self, at: &Cursor<'_>, text: &str, problems: &mut Problems) -> Option<Workflow> {
+        let reference = self.read(at, text, problems)?;
         let Some(reference) = reference.filter(|found| found.kind == Kind::Workflow) else {
             let hint =
                 Some(format!("write \"@workflows/{}\"", text.trim_start_matches("@prompts/")));
             problems.push(at, "a step calls a workflow by its name", hint);
-            return Value::Null;
+            return None;
         };
         let name = reference.name;
         if let Some(from) = self.stack.iter().position(|open| *open == name) {
@@ -204,7 +261,7 @@ impl<'l> Resolver<'l> {
                     "a workflow cannot be a part of itself: take one of these calls out".to_owned(),
                 ),
             );
-            return Value::Null;
+            return None;
         }
         if self.stack.len() > MAX_DEPTH {
             problems.push(
@@ -212,13 +269,13 @@ impl<'l> Resolver<'l> {
                 format!("workflows may be nested at most {MAX_DEPTH} deep"),
                 Some("take some of the levels out".to_owned()),
             );
-            return Value::Null;
+            return None;
         }
         let found = match self.lookup.find(Kind::Workflow, &name) {
             Ok(found) => found,
             Err(missing) => {
                 problems.push(at, missing.why.clone(), missing.hint(&name));
-                return Value::Null;
+                return None;
             }
         };
         self.stack.push(name.clone());
@@ -228,30 +285,32 @@ impl<'l> Resolver<'l> {
             Ok(workflow) => workflow,
             Err(errors) => {
                 self.blame(at, problems, errors);
-                return Value::Null;
+                return None;
             }
         };
         if workflow.driver.name != "workflow" {
             let hint =
                 Some("write its states as [[workflow.states]] with the keys of steps".to_owned());
             problems.push(at, format!("{name:?} is a [machine], which a step cannot call"), hint);
-            return Value::Null;
+            return None;
         }
         self.files.insert(
             found.file.clone(),
             json!({ "name": name, "file": found.file, "version": workflow.version,
                     "sha256": sha256(&found.text) }),
         );
-        let mut config = workflow.driver.config;
-        if let Value::Object(fields) = &mut config {
-            fields.remove("prompts");
-            fields.remove("files");
-            if let Some(time) = workflow.budget.max_time {
-                fields.insert("timeout".to_owned(), json!(time.to_string()));
-            }
-        }
-        config
+        Some(workflow)
     }
+}
+
+/// The configuration of a workflow that is a part of another.
+fn bare(workflow: Workflow) -> Value {
+    let mut config = workflow.driver.config;
+    if let Value::Object(fields) = &mut config {
+        fields.remove("prompts");
+        fields.remove("files");
+    }
+    config
 }
 
 fn kind_word(kind: crate::template::Kind, default: &Value) -> &'static str {

@@ -38,25 +38,28 @@ impl Run {
     pub(super) fn check_fold(&mut self, index: usize) {
         let process = &mut self.processes[index];
         let mut world = lock(&self.world);
-        for plan in &self.scenario.tasks {
-            let Some(host) = process.supervisor.host(&plan.id) else { continue };
-            let Some(task) = world.audit.tasks.get(&plan.id) else { continue };
+        let mut wrong = None;
+        for (id, task) in &world.audit.tasks {
+            let Some(host) = process.supervisor.host(id) else { continue };
             if host.numbered != host.last {
                 // Stepped, but kept back until the disk has space: nothing of it is out yet.
                 continue;
             }
-            let compared = process.compared.insert(plan.id.clone(), host.last);
+            let compared = process.compared.insert(id.clone(), host.last);
             let unchanged = compared == Some(host.last) && host.last == task.records;
             if task.owner != process.owner || unchanged {
                 continue;
             }
             if host.last != task.records || host.state.save() != task.saved() {
-                let what = format!(
-                    "process {} has {} after {} records, the disk says {} records",
-                    process.number, plan.id, host.last, task.records
-                );
-                return world.fail(Check::Fold, what);
+                wrong = Some(format!(
+                    "process {} has {id} after {} records, the disk says {} records",
+                    process.number, host.last, task.records
+                ));
+                break;
             }
+        }
+        if let Some(what) = wrong {
+            world.fail(Check::Fold, what);
         }
     }
 

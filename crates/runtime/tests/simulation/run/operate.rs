@@ -16,7 +16,11 @@ use crate::world::{Happening, lock};
 
 impl Run {
     pub(super) fn person(&mut self) {
-        let task = self.random.pick(&self.scenario.tasks).id.clone();
+        let children = self.children();
+        let task = match self.random.one_in(3) {
+            true if !children.is_empty() => self.random.pick(&children).clone(),
+            _ => self.random.pick(&self.scenario.tasks).id.clone(),
+        };
         let command = {
             let world = lock(&self.world);
             let Some(found) = world.audit.tasks.get(&task) else { return };
@@ -129,18 +133,38 @@ impl Run {
             };
             return self.fail(Check::ComesToAnEnd, format!("still open: {}", open.join("; ")));
         }
+        for child in self.children() {
+            self.answer(&child);
+        }
         for plan in self.scenario.tasks.clone() {
             self.settle(&plan.id);
         }
     }
 
+    /// The tasks that steps of others began.
+    fn children(&self) -> Vec<TaskId> {
+        let world = lock(&self.world);
+        let all = world.audit.tasks.keys();
+        all.filter(|id| !self.scenario.tasks.iter().any(|plan| plan.id == **id)).cloned().collect()
+    }
+
     pub(super) fn settle(&mut self, task: &TaskId) {
+        let known = lock(&self.world).audit.tasks.get(task).map(|found| found.outcome().is_some());
+        match known {
+            None => self.plan_recovery(0),
+            Some(true) => {}
+            Some(false) => {
+                self.answer(task);
+                self.take_up(task);
+            }
+        }
+    }
+
+    /// Answers everything that a task asks. Whoever waits for it takes it up.
+    fn answer(&mut self, task: &TaskId) {
         let commands = {
             let world = lock(&self.world);
-            let Some(found) = world.audit.tasks.get(task) else {
-                drop(world);
-                return self.plan_recovery(0);
-            };
+            let Some(found) = world.audit.tasks.get(task) else { return };
             if found.outcome().is_some() {
                 return;
             }
@@ -162,7 +186,6 @@ impl Run {
         for command in commands {
             self.send(task, command);
         }
-        self.take_up(task);
     }
 
     pub(super) fn is_over(&self) -> bool {

@@ -168,7 +168,8 @@ impl Run {
 
     pub(super) fn held(&self, index: usize) -> BTreeSet<TaskId> {
         let supervisor = &self.processes[index].supervisor;
-        let ids = self.scenario.tasks.iter().map(|task| &task.id);
+        let world = lock(&self.world);
+        let ids = world.audit.tasks.keys();
         ids.filter(|id| supervisor.host(id).is_some()).cloned().collect()
     }
 

@@ -298,8 +298,10 @@ impl World {
             Effect::Verify { id, criteria, .. } => {
                 Signal::Verified(id, Ok(Verdict::of(self.verdict(task, id, &criteria)))).into()
             }
-            // The supervisor keeps timers and turns cancels into calls; nobody asks through a gate.
+            // The supervisor keeps timers, drives children and turns cancels into calls; nobody asks through a gate.
             Effect::SetTimer { id, .. }
+            | Effect::DriveChild { id, .. }
+            | Effect::TellChild { id, .. }
             | Effect::AnswerRequest { id, .. }
             | Effect::TellAgent { id, .. }
             | Effect::LetAsk { id, .. }
@@ -370,6 +372,8 @@ fn name(effect: &Effect) -> String {
         Effect::Checkpoint { .. } => "checkpoint".to_owned(),
         Effect::Restore { .. } => "restore".to_owned(),
         Effect::Verify { .. } => "verify".to_owned(),
+        Effect::DriveChild { .. } => "drive a child".to_owned(),
+        Effect::TellChild { .. } => "tell a child".to_owned(),
         Effect::SetTimer { .. } => "timer".to_owned(),
         Effect::Cancel { .. } => "cancel".to_owned(),
     }

@@ -14,8 +14,8 @@ use crate::file::shape::workflow::step as shape;
 use crate::tool::{self, ParameterKind};
 
 /// The words for `type`.
-pub(super) const TYPES: [&str; 8] =
-    ["tool", "llm", "agent", "person", "workflow", "foreach", "parallel", "driver"];
+pub(super) const TYPES: [&str; 9] =
+    ["tool", "llm", "agent", "person", "workflow", "foreach", "parallel", "driver", "task"];
 
 /// More at once are a mistake.
 const MAX_WIDTH: u64 = shape::MAX_WIDTH;
@@ -25,7 +25,8 @@ pub(super) const STATE_KEYS: [&str; 6] =
     ["on_entry", "on_exit", "transitions", "choose", "terminal", "outcome"];
 
 /// The keys that tell a kind.
-const TELLING: [(&str, &str); 9] = [
+const TELLING: [(&str, &str); 10] = [
+    ("task", "task"),
     ("foreach", "foreach"),
     ("parallel", "parallel"),
     ("workflow", "workflow"),
@@ -92,7 +93,7 @@ pub(crate) fn driver_of(step: &Map<String, Value>, llm: &Value) -> Option<(Strin
     let is_model = text("type") == Some("llm")
         || text("tool").map_or(step.contains_key("prompt"), |tool| tool.starts_with("llm."));
     if !is_model
-        || ["foreach", "parallel", "workflow", "ask", "approve"]
+        || ["foreach", "parallel", "workflow", "ask", "approve", "task"]
             .iter()
             .any(|key| step.contains_key(*key))
     {
@@ -153,11 +154,6 @@ impl Reader<'_, '_> {
             at.wrong(self.problems, "a table");
             return None;
         }
-        if let Some(task) = at.get("task") {
-            let hint = Some("use agent, workflow or driver".to_owned());
-            self.problems.push_key(&task, "not supported yet: child tasks as steps", hint);
-            return None;
-        }
         let said = match at.get("type") {
             Some(word) if word.value == "hybrid" => {
                 let hint = Some("write a tool step and an llm step".to_owned());
@@ -179,8 +175,7 @@ impl Reader<'_, '_> {
             }
             (None, None) if self.is_misspelt(at) => return None,
             (None, None) => {
-                let hint =
-                    "add tool, prompt, agent, ask, approve, workflow, foreach, parallel or driver";
+                let hint = "add tool, prompt, agent, ask, approve, workflow, foreach, parallel, driver or task";
                 self.problems.push_key(at, "the step does nothing", Some(hint.to_owned()));
                 return None;
             }
@@ -200,6 +195,7 @@ impl Reader<'_, '_> {
             "workflow" => self.nested(at, names, depth),
             "foreach" => self.each(at, names, depth),
             "parallel" => self.parallel(at, names, depth),
+            "task" => self.task(at, names, depth),
             "steps" => {
                 let steps = at.get("steps")?;
                 Some(Work::Row(Box::new(self.inner_row(&steps, names, depth + 1))))
@@ -357,7 +353,7 @@ impl Reader<'_, '_> {
         Some(Work::Driver(Box::new(DriverWork { driver, config, prompt, system, input, schema })))
     }
 
-    fn driver_name(&mut self, at: &Cursor<'_>) -> Option<()> {
+    pub(super) fn driver_name(&mut self, at: &Cursor<'_>) -> Option<()> {
         let given = at.need(self.problems, "driver")?;
         let name = given.text(self.problems)?;
         let registry = crate::driver::Registry::builtin();
@@ -444,6 +440,17 @@ impl Reader<'_, '_> {
         }
         let settings = Settings { depth: depth + 1, ..self.settings.clone() };
         let flow = flow(&table, &settings, self.problems)?;
+        let given = self.inputs_of(at, &flow, names);
+        Some(Work::Flow(Box::new(FlowWork { flow, given })))
+    }
+
+    /// What a step gives to the inputs of the workflow that it runs.
+    pub(super) fn inputs_of(
+        &mut self,
+        at: &Cursor<'_>,
+        flow: &Flow,
+        names: &Names<'_>,
+    ) -> Vec<(String, Given)> {
         let mut given = Vec::new();
         if let Some(values) = at.get("inputs") {
             if !values.value.is_object() {
@@ -476,7 +483,7 @@ impl Reader<'_, '_> {
                 self.problems.push_key(at, message, Some(hint));
             }
         }
-        Some(Work::Flow(Box::new(FlowWork { flow, given })))
+        given
     }
 
     /// An expression that gives an input; a plain text there is a common slip.

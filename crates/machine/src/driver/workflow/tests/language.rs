@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, VecDeque};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::child::step::{ChildEnd, TaskOrder};
 use crate::driver::workflow::WorkflowKind;
 use crate::driver::workflow::tests::result;
 use crate::driver::{
     Action, Consultation, Decision, Driver, DriverKind, Fact, Registry, Situation, Wait,
 };
-use crate::id::CallId;
+use crate::id::{CallId, TaskId};
 use crate::message::{Block, Message, Part, Reply, Role, StopReason, Usage};
+use crate::task::Criterion;
 use crate::time::Timestamp;
 
 /// Plays a workflow: results by the label of the step, answers of models and people in order. With `reload` it is
@@ -24,6 +26,7 @@ struct Play {
     results: BTreeMap<String, VecDeque<String>>,
     answers: VecDeque<String>,
     told: VecDeque<String>,
+    tasks: VecDeque<String>,
     /// Whether actions end in the reverse order.
     reversed: bool,
     log: String,
@@ -40,6 +43,7 @@ impl Play {
             results: BTreeMap::new(),
             answers: VecDeque::new(),
             told: VecDeque::new(),
+            tasks: VecDeque::new(),
             reversed: false,
             log: String::new(),
         }
@@ -138,7 +142,18 @@ impl Play {
                     self.observe(&Fact::Replied(Ok(&reply(&answer))));
                     continue;
                 }
-                Decision::Consult(other) => panic!("{other:?}"),
+                Decision::Consult(Consultation::Task(order)) => {
+                    assert!(under_way.is_empty(), "a task begins when nothing is under way");
+                    self.note(format!("task {}", in_short(&order)));
+                    let Some(end) = self.tasks.pop_front() else { return };
+                    let id = order.id(&TaskId("p".to_owned()));
+                    self.observe(&Fact::ChildEnded(&child_end(id, &end)));
+                    continue;
+                }
+                Decision::Consult(Consultation::Agent(call)) => {
+                    return self.note(format!("agent {call:?}"));
+                }
+                Decision::Consult(other @ Consultation::Plugin(_)) => panic!("{other:?}"),
                 Decision::Claim { summary } => {
                     let situation = self.situation();
                     let outputs = self.driver.outputs(&situation).map(|value| format!(" {value}"));
@@ -189,9 +204,30 @@ fn reply(text: &str) -> Reply {
     }
 }
 
-/// What happens, with and without reloads, which must be the same. `script` has lines `LABEL: RESULT`, `model: TEXT`
-/// and `person: LINE` (`…` for nobody).
-fn play(config: &Value, script: &[&str]) -> String {
+/// A task that a step asks for, in a line.
+fn in_short(order: &TaskOrder) -> String {
+    let TaskOrder { number, goal, driver, budget, acceptance, .. } = order;
+    let checks: Vec<String> = acceptance.iter().map(Criterion::title).collect();
+    let budget = serde_json::to_value(budget).unwrap();
+    format!(
+        "{number} {goal:?} by {} {} {budget} [{}]",
+        driver.name,
+        driver.config,
+        checks.join(", ")
+    )
+}
+
+/// The end of a task: `OUTCOME WORDS`, with `{…}` for its outputs.
+fn child_end(child: TaskId, end: &str) -> ChildEnd {
+    let (outcome, text) = end.split_once(' ').unwrap_or((end, ""));
+    let ended = Some(serde_json::from_value(json!(outcome)).unwrap());
+    let outputs = serde_json::from_str(text).ok();
+    ChildEnd { ended, outputs, ..ChildEnd::put_down(child, text.to_owned()) }
+}
+
+/// What happens, with and without reloads, which must be the same. `script` has lines `LABEL: RESULT`, `model: TEXT`,
+/// `task: OUTCOME WORDS` and `person: LINE` (`…` for nobody).
+pub(crate) fn play(config: &Value, script: &[&str]) -> String {
     let logs = [false, true].map(|reload| {
         let mut play = Play::new(config, reload);
         for line in script {
@@ -199,6 +235,7 @@ fn play(config: &Value, script: &[&str]) -> String {
             match who {
                 "model" => play.answers.push_back(what.to_owned()),
                 "person" => play.told.push_back(what.to_owned()),
+                "task" => play.tasks.push_back(what.to_owned()),
                 label => {
                     play.results.entry(label.to_owned()).or_default().push_back(what.to_owned())
                 }
@@ -211,13 +248,13 @@ fn play(config: &Value, script: &[&str]) -> String {
     logs[0].clone()
 }
 
-fn sh(name: &str, command: &str, rest: Value) -> Value {
+pub(super) fn sh(name: &str, command: &str, rest: Value) -> Value {
     let mut step = json!({"name": name, "tool": "shell", "parameters": {"command": command}});
     step.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
     step
 }
 
-fn steps(list: &[Value]) -> Value {
+pub(super) fn steps(list: &[Value]) -> Value {
     json!({"name": "w", "steps": list})
 }
 

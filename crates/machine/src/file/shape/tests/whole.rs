@@ -276,6 +276,20 @@ driver = "user"
 driver_config = {}
 prompt = "x"
 input_from = "test"
+[[workflow.steps]]
+name = "task"
+type = "task"
+[workflow.steps.task]
+goal = "g"
+model = "script/x"
+driver_config = {}
+checks = ["make"]
+acceptance = [{ kind = "shell", command = "make" }]
+budget = { max_turns = 3 }
+brought = {}
+[[workflow.steps]]
+name = "inner"
+task = { goal = "g", workflow = { steps = [{ name = "x", prompt = "x" }] }, inputs = {} }
 "#,
     r#"
 [workflow]
@@ -325,6 +339,10 @@ transitions = [{ to = "other" }]
 [[workflow.states]]
 name = "other"
 driver = "user"
+transitions = [{ to = "task" }]
+[[workflow.states]]
+name = "task"
+task = { goal = "g", agent = "claude" }
 transitions = [{ to = "end" }]
 [[workflow.states]]
 name = "end"

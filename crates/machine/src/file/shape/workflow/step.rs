@@ -1,5 +1,6 @@
 //! Steps and states: every step has some keys, every kind of step has more, and a state is a step with transitions.
 
+use super::super::task::{BUDGET, criteria};
 use super::super::{COUNT, Key, Kind, MODEL, TEXTS, Table, may, must};
 use super::{CALL, CONFIG, EXPRESSION};
 
@@ -19,6 +20,7 @@ pub(super) static STEP: Kind = Kind::Either(&[
     Kind::Table(&EACH.step),
     Kind::Table(&PARALLEL.step),
     Kind::Table(&DRIVER.step),
+    Kind::Table(&TASK.step),
 ]);
 
 /// A state of any kind.
@@ -34,6 +36,7 @@ pub(super) static STATE: Kind = Kind::Either(&[
     Kind::Table(&EACH.state),
     Kind::Table(&PARALLEL.state),
     Kind::Table(&DRIVER.state),
+    Kind::Table(&TASK.state),
 ]);
 
 /// A kind of step, in a row and as a state.
@@ -308,6 +311,50 @@ pub(crate) static DRIVER: Forms = forms!(
     ]]
 );
 
+/// Has a task of its own done.
+pub(crate) static TASK: Forms = forms!(
+    "task",
+    "task",
+    "Has a task of its own done.",
+    [&[must("task", Kind::Table(&TASK_TABLE), "The task, in the same files.")]]
+);
+
+/// `task` of a step.
+pub(crate) static TASK_TABLE: Table = Table::new(
+    "step_task",
+    "a task",
+    "A task of its own: with its own journal, budget, driver and verdict.",
+    &[&[
+        must(
+            "goal",
+            Kind::Words,
+            "What is to be achieved, a template; @prompts/NAME takes a file.",
+        ),
+        may("agent", Kind::Name, "The agent that works: claude, codex, or a file below agents/."),
+        may("model", Kind::Text, "The model that works, PROVIDER/NAME; or the agent's."),
+        may(
+            "driver",
+            Kind::Known(crate::file::shape::policy::drivers),
+            "The driver that decides; external:NAME for a program.",
+        ),
+        may("driver_config", Kind::Fields, "What that driver takes."),
+        may(
+            "workflow",
+            Kind::Either(&[Kind::Like("^@workflows/"), Kind::Table(&CONFIG)]),
+            "@workflows/NAME: a workflow is followed.",
+        ),
+        may(
+            "inputs",
+            Kind::Fields,
+            "The inputs of that workflow: texts are expressions, anything else is meant as it is.",
+        ),
+        may("checks", Kind::List(&Kind::Words), "Commands that must succeed."),
+        may("acceptance", Kind::List(&criteria::CRITERION), "What proves that it is done."),
+        may("budget", Kind::Table(&BUDGET), "Limits; at most what the whole task has left."),
+        may("brought", Kind::Any, "What its workflow brings, once that is looked up."),
+    ]],
+);
+
 /// A state that does nothing itself.
 pub(crate) static JUNCTION: Table =
     Table::new("state", "a state", "A state that does nothing itself.", &[COMMON, &OF_A_STATE]);
@@ -331,6 +378,7 @@ pub(crate) fn of(kind: &str) -> Option<&'static Forms> {
         "foreach" => &EACH,
         "parallel" => &PARALLEL,
         "driver" => &DRIVER,
+        "task" => &TASK,
         _ => return None,
     })
 }

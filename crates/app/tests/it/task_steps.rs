@@ -1,0 +1,247 @@
+//! Tasks as steps, through the real binary: what the end is worth, money, people, cancelling, and a kill in the middle.
+
+use serde_json::Value;
+
+use crate::environment::TestEnvironment;
+use crate::model::SCRIPT;
+
+/// Waits for the file `go`, having said so.
+const HOLD: &str = "touch waits; while [ ! -e go ]; do sleep 0.05; done";
+
+fn place(workflow: &str) -> TestEnvironment {
+    let place = TestEnvironment::new();
+    place.write("replies.toml", SCRIPT);
+    place.write("task.toml", &format!("[task]\ngoal = \"all of it\"\n[workflow]\n{workflow}"));
+    place
+}
+
+/// A step with a task, and one that tells what came of it.
+fn steps(task: &str, more: &str) -> String {
+    format!(
+        "[[workflow.steps]]\nname = \"part\"\n{more}\n[workflow.steps.task]\n{task}\n\
+         [[workflow.steps]]\nname = \"tell\"\ntool = \"shell\"\n\
+         parameters = {{ command = \"echo {{{{ steps.part.outcome }}}} {{{{ steps.part.id }}}} {{{{ steps.part.attempts }}}} > told\" }}\n"
+    )
+}
+
+/// A task that is a workflow of one command.
+fn shell(command: &str) -> String {
+    format!(
+        "goal = \"a part\"\nworkflow = {{ steps = [{{ name = \"work\", tool = \"shell\", \
+         parameters = {{ command = {} }} }}] }}",
+        Value::from(command)
+    )
+}
+
+/// The tasks that steps began, oldest first.
+fn children(place: &TestEnvironment, parent: &str) -> Vec<Value> {
+    let mut tasks = place.tasks();
+    tasks.retain(|task| task["id"] != parent);
+    tasks.reverse();
+    tasks
+}
+
+fn parent(place: &TestEnvironment) -> String {
+    let tasks = place.tasks();
+    let found = tasks.iter().find(|task| task["goal"] == "all of it").unwrap();
+    found["id"].as_str().unwrap().to_owned()
+}
+
+fn id(task: &Value) -> String {
+    task["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_step_has_a_task_done_and_sees_its_verdict() {
+    let order = "goal = \"two lines\"\nmodel = \"script/replies.toml\"\nchecks = [\"test $(wc -l < a.txt) -eq 2\"]";
+    let place = place(&steps(order, ""));
+    let ran = place.run(&["run", "task.toml", "--json"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let parent = parent(&place);
+    let children = children(&place, &parent);
+    assert_eq!(children.len(), 1);
+    let child = id(&children[0]);
+    assert_eq!(place.read("told"), format!("verified {child} 1\n"));
+    assert_eq!(place.read("a.txt"), "one\ntwo\n");
+    let last: Value = serde_json::from_str(ran.out.lines().last().unwrap()).unwrap();
+    assert_eq!(last["task"], Value::from(parent.clone()), "the task around it is told of last");
+    assert_eq!(place.show(&child)["dispatch"]["parent"], Value::from(parent.clone()));
+    assert_eq!(place.show(&child)["spend"]["tokens"], 535);
+    assert_eq!(place.show(&parent)["spend"]["tokens"], 535, "charged to the task around it");
+}
+
+#[test]
+fn in_a_worktree_the_change_of_the_child_is_the_change_of_the_whole() {
+    let order = "goal = \"two lines\"\nmodel = \"script/replies.toml\"\nchecks = [\"test $(wc -l < a.txt) -eq 2\"]";
+    let place = place(&steps(order, ""));
+    place.git(&["init", "--quiet"]);
+    place.commit_all("all");
+    let ran = place.run(&["run", "task.toml", "--check", "grep -q two a.txt"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let parent = parent(&place);
+    let children = children(&place, &parent);
+    assert_eq!(children[0]["outcome"], "verified", "{}", children[0]);
+    assert_eq!(place.show(&parent)["outcome"], "verified");
+    assert_eq!(place.show(&parent)["workspace"], children[0]["workspace"]);
+    assert_eq!(place.read("a.txt"), "", "the project itself is untouched");
+    place.ok(&["apply", &parent, "--no-commit"]);
+    assert_eq!(place.read("a.txt"), "one\ntwo\n");
+}
+
+#[test]
+fn a_task_that_fails_is_the_failure_of_the_step_and_a_retry_is_another_task() {
+    let more = "on_error = \"retry\"\nmax_retries = 2\non_exhausted = \"skip\"";
+    let place = place(&steps(&shell("echo x >> tries; test $(wc -l < tries) -eq 2"), more));
+    let ran = place.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let parent = parent(&place);
+    let children = children(&place, &parent);
+    let outcomes: Vec<&Value> = children.iter().map(|child| &child["outcome"]).collect();
+    assert_eq!(outcomes, ["failed", "completed"]);
+    assert_eq!(place.read("told"), format!("completed {} 2\n", id(&children[1])));
+    let place = self::place(&steps(&shell("exit 3"), ""));
+    let ran = place.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 10, "{}{}", ran.out, ran.err);
+    let why = place.ok(&["why", &self::parent(&place)]);
+    assert!(why.contains("step \"part\" (task ") && why.contains("failed: failed"), "{why}");
+}
+
+#[test]
+fn what_a_task_may_spend_is_at_most_what_is_left() {
+    let order =
+        "goal = \"two lines\"\nmodel = \"script/replies.toml\"\nbudget = { max_tokens = 900 }";
+    let place = place(&steps(order, "on_error = \"skip\""));
+    let ran = place.run(&["run", "task.toml", "--max-tokens", "130"]);
+    assert_eq!(ran.code, 11, "{}{}", ran.out, ran.err);
+    let parent = parent(&place);
+    let child = &children(&place, &parent)[0];
+    let shown = place.show(&id(child));
+    assert_eq!(shown["budget"]["max_tokens"], 130, "{shown}");
+    assert_eq!(shown["outcome"], "budget_exhausted");
+    assert_eq!(shown["spend"]["tokens"], place.show(&parent)["spend"]["tokens"]);
+}
+
+#[test]
+fn killed_while_its_task_works_there_is_one_task_and_it_goes_on() {
+    let work = format!("echo began >> log; {HOLD}; echo ended >> log");
+    let place = place(&steps(&shell(&work), ""));
+    let running = place.start(&["run", "task.toml"]);
+    place.until_file("waits");
+    running.signal("KILL");
+    running.wait();
+    place.write("go", "");
+    let parent = parent(&place);
+    let resumed = place.run(&["resume", &parent]);
+    assert_eq!(resumed.code, 13, "{}{}", resumed.out, resumed.err);
+    let child = id(&children(&place, &parent)[0]);
+    let why = place.ok(&["why", &parent]);
+    assert!(why.contains(&format!("task {child}, which a step of it began, asks")), "{why}");
+    assert!(why.contains(&format!("drivetrain why {child}")), "{why}");
+    place.ok(&["resolve", &child, "--did"]);
+    let ended = place.run(&["resume", &parent]);
+    assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
+    assert_eq!(children(&place, &parent).len(), 1, "there is one, and it was resumed");
+    assert_eq!(place.read("log"), "began\n");
+    assert_eq!(place.read("told"), format!("completed {child} 1\n"));
+    let made = |event: &&Value| event["type"] == "child_dispatched";
+    assert_eq!(place.events(&parent).iter().filter(made).count(), 1);
+}
+
+#[test]
+fn killed_after_its_task_ended_the_task_is_not_begun_again() {
+    let flow = format!(
+        "{}[[workflow.steps]]\nname = \"hold\"\ntool = \"shell\"\nparameters = {{ command = {} }}\n",
+        steps(&shell("echo x >> log"), ""),
+        Value::from(HOLD)
+    );
+    let place = place(&flow);
+    let running = place.start(&["run", "task.toml"]);
+    place.until_file("waits");
+    running.signal("KILL");
+    running.wait();
+    place.write("go", "");
+    let parent = parent(&place);
+    assert_eq!(place.run(&["resume", &parent]).code, 13);
+    place.ok(&["resolve", &parent, "--did"]);
+    assert_eq!(place.run(&["resume", &parent]).code, 0);
+    assert_eq!(place.read("log"), "x\n");
+    assert_eq!(children(&place, &parent).len(), 1);
+}
+
+#[test]
+fn whoever_cancels_the_task_cancels_its_child_driven_or_not() {
+    let place = place(&steps(&shell(HOLD), ""));
+    let running = place.start(&["run", "task.toml"]);
+    place.until_file("waits");
+    let parent = parent(&place);
+    place.ok(&["cancel", &parent]);
+    assert_eq!(running.wait().code, 12);
+    let child = &children(&place, &parent)[0];
+    assert_eq!(child["outcome"], "cancelled", "{child}");
+
+    let place = self::place(&steps(&shell(HOLD), ""));
+    let running = place.start(&["run", "task.toml"]);
+    place.until_file("waits");
+    running.signal("KILL");
+    running.wait();
+    let parent = self::parent(&place);
+    place.ok(&["cancel", &parent]);
+    let child = &children(&place, &parent)[0];
+    assert_eq!(child["outcome"], "cancelled", "{child}");
+    let refused = place.run(&["resume", &id(child)]);
+    assert_eq!(refused.code, 2, "{}{}", refused.out, refused.err);
+}
+
+#[test]
+fn a_child_that_asks_makes_its_parent_wait_and_goes_on_with_the_answer() {
+    let order = "goal = \"a part\"\nworkflow = { steps = [{ name = \"which\", ask = \"Which?\", choices = [\"a\", \"b\"] }, \
+                 { name = \"work\", tool = \"shell\", parameters = { command = \"echo {{ steps.which.text }} > out\" } }] }";
+    let place = place(&steps(order, ""));
+    let ran = place.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    let parent = parent(&place);
+    let child = id(&children(&place, &parent)[0]);
+    assert!(ran.out.contains(&child) && ran.out.contains("Which?"), "{}", ran.out);
+    place.ok(&["answer", &child, "b"]);
+    let ended = place.run(&["resume", &parent]);
+    assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
+    assert_eq!(place.read("out"), "b\n");
+}
+
+#[test]
+fn a_signal_puts_both_down_and_resume_takes_both_up() {
+    let place = place(&steps(&shell(HOLD), ""));
+    let running = place.start(&["run", "task.toml"]);
+    place.until_file("waits");
+    running.signal("TERM");
+    let parent = parent(&place);
+    place.until_draining(&parent);
+    place.write("go", "");
+    let ran = running.wait();
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    let ended = place.run(&["resume", &parent]);
+    assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
+    let children = children(&place, &parent);
+    assert_eq!((children.len(), &children[0]["outcome"]), (1, &Value::from("completed")));
+}
+
+#[test]
+fn what_is_said_to_the_task_is_passed_on_to_its_child() {
+    let place = place(&steps(&shell(HOLD), ""));
+    let running = place.start(&["run", "task.toml"]);
+    place.until_file("waits");
+    let parent = parent(&place);
+    let child = id(&children(&place, &parent)[0]);
+    let tells = |what: &str| {
+        let told = |event: &Value| event["type"] == what;
+        place.until(|| place.events(&child).iter().any(told).then_some(()));
+    };
+    place.ok(&["pause", &parent]);
+    tells("paused");
+    place.ok(&["resume", &parent]);
+    tells("resumed");
+    place.ok(&["steer", &parent, "mind the gap"]);
+    tells("note_queued");
+    place.write("go", "");
+    assert_eq!(running.wait().code, 0);
+}

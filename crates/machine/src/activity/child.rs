@@ -1,0 +1,119 @@
+//! The child that a step begins: set aside, driven by whoever drives its parent, charged when it leaves. What people say
+//! to the parent meanwhile is passed on to it.
+
+use crate::child::step::{ChildEnd, TaskOrder};
+use crate::child::{self, Child};
+use crate::driver::{Consultation, Fact};
+use crate::effect::Effect;
+use crate::event::EventKind;
+use crate::id::{EffectId, TaskId};
+use crate::input::Command;
+use crate::policy::budget::Spend;
+use crate::state::{Pending, Phase};
+use crate::step::Step;
+
+impl Step<'_> {
+    /// Sets aside what a child may spend and has it driven; one that is known goes on. A child that cannot begin is a
+    /// failed one.
+    pub(crate) fn begin_child(&mut self, order: TaskOrder) {
+        let data = &self.state.data;
+        let child = order.id(&data.id);
+        let known = data.children.get(&child);
+        let is_known = known.is_some();
+        let allotted = match known {
+            Some(known) => Ok(known.budget.clone()),
+            None => order.allotted(data),
+        };
+        let budget = match allotted {
+            Ok(budget) => budget,
+            Err(text) => {
+                return self.tell_child_ended(&ChildEnd::failed(child, text));
+            }
+        };
+        let spec = order.spec(data, budget.clone());
+        let attended = data.attachment.as_ref().is_some_and(|attachment| attachment.attended);
+        if is_known {
+            if let Some(known) = self.state.data.children.get_mut(&child) {
+                known.waits = None;
+            }
+        } else {
+            let made =
+                Child { step: Some(order.step.clone()), ..Child::new(order.goal.clone(), budget) };
+            self.state.data.children.insert(child.clone(), made);
+            let (child, goal) = (child.clone(), order.goal.clone());
+            self.event(|| EventKind::ChildDispatched { child, goal });
+        }
+        // It works in the same files.
+        self.note_change();
+        self.state.data.turn_kept = false;
+        let id = self.expect(Pending::Child);
+        let spec = Box::new(spec);
+        self.output.effects.push(Effect::DriveChild { id, child, spec, attended });
+        self.state.data.phase = Phase::Consulting { request: Consultation::Task(Box::new(order)) };
+    }
+
+    /// A process has left the child.
+    pub(crate) fn on_child_left(&mut self, id: EffectId, end: &ChildEnd) {
+        let is_awaited = self.state.data.pending.get(&id) == Some(&Pending::Child);
+        if !self.state.data.children.contains_key(&end.child) {
+            return self.drop_signal();
+        }
+        self.charge_child(&end.child, end.charge, end.ended);
+        if !is_awaited {
+            return self.drop_signal();
+        }
+        self.state.data.pending.remove(&id);
+        self.note_change();
+        if end.ended.is_some() {
+            return self.tell_child_ended(end);
+        }
+        // It rests, and so does its parent: whoever takes the parent up takes up the child.
+        if let Some(child) = self.state.data.children.get_mut(&end.child) {
+            child.waits = end.asks.then(|| end.text.clone());
+        }
+    }
+
+    fn tell_child_ended(&mut self, end: &ChildEnd) {
+        self.state.data.phase = Phase::Ready;
+        let (driver, situation) = self.driver();
+        driver.observe(&situation, &Fact::ChildEnded(end));
+    }
+
+    /// Passes on what somebody says; false if no child is being driven.
+    pub(crate) fn hand_on(&mut self, command: impl FnOnce() -> Command) -> bool {
+        let data = &self.state.data;
+        let Some((child, _)) = data.awaited_child().filter(|_| data.drives_child()) else {
+            return false;
+        };
+        self.tell_child(child, command());
+        true
+    }
+
+    pub(crate) fn tell_child(&mut self, child: TaskId, command: Command) {
+        self.state.data.last_effect += 1;
+        let id = EffectId(self.state.data.last_effect);
+        let command = Box::new(command);
+        self.output.effects.push(Effect::TellChild { id, child, command });
+    }
+
+    /// Nobody waits for the child any more, and nobody will again: it is cancelled, driven or not.
+    pub(crate) fn cancel_children(&mut self, why: &str) {
+        let open = self.state.data.children.iter();
+        let open = open.filter(|(_, child)| child.step.is_some() && child.ended.is_none());
+        let open: Vec<TaskId> = open.map(|(id, _)| id.clone()).collect();
+        self.state.data.pending.retain(|_, pending| *pending != Pending::Child);
+        for child in open {
+            let reason = format!("{why} ({})", self.state.data.id);
+            self.tell_child(child, Command::Cancel { reason });
+        }
+    }
+
+    /// What counts toward the limits. What is set aside for a child that is waited for is that child's to spend: its
+    /// parent does nothing meanwhile.
+    pub(crate) fn counted(&self) -> Spend {
+        let data = &self.state.data;
+        let Some((awaited, _)) = data.awaited_child() else { return data.committed() };
+        let others = data.children.iter().filter(|(id, _)| **id != awaited);
+        child::committed(&data.spend, others.map(|(_, child)| child))
+    }
+}

@@ -1,0 +1,99 @@
+//! Children that steps of a task begin: taken up or begun for their parent, told what it is told, and told of when they
+//! leave. What follows from any of that is decided in the machine.
+
+use journal::JournalError;
+use machine::child::step::ChildEnd;
+use machine::id::{EffectId, TaskId};
+use machine::input::{Command, Signal};
+use machine::state::Standing;
+use machine::task::TaskSpec;
+
+use super::{Supervisor, SupervisorError, delivery};
+use crate::perform::Perform;
+
+impl<P: Perform> Supervisor<P> {
+    /// Sees to it that the child is driven here. The parent hears when it has left.
+    pub(super) fn drive_child(
+        &mut self,
+        waits: (TaskId, EffectId),
+        child: TaskId,
+        spec: TaskSpec,
+        attended: bool,
+    ) {
+        if self.hosts.get(&child).is_some() {
+            self.awaited.insert(child, waits);
+            return;
+        }
+        let left = match self.journal.task(child.as_str()) {
+            Err(JournalError::UnknownTask(_)) => match self.begin(child.clone(), spec, attended) {
+                Ok(()) => None,
+                Err(error) => Some(ChildEnd::failed(child.clone(), error.to_string())),
+            },
+            Ok(_) => self.take_up(&child, attended),
+            Err(error) => Some(ChildEnd::put_down(child.clone(), error.to_string())),
+        };
+        match left {
+            Some(end) => {
+                let (parent, effect) = waits;
+                let left = Signal::ChildLeft(effect, Box::new(end));
+                self.backlog.push(delivery(&parent, left.into()));
+            }
+            None => drop(self.awaited.insert(child, waits)),
+        }
+    }
+
+    /// Takes up a child that was begun; how it left, if it is not to be driven.
+    fn take_up(&mut self, child: &TaskId, attended: bool) -> Option<ChildEnd> {
+        let why = match self.resume(child, attended) {
+            Ok(()) => return None,
+            // Refused also because it has ended: what is on record says which.
+            Err(why) => why.to_string(),
+        };
+        let put_down = |why: String| Some(ChildEnd::put_down(child.clone(), why));
+        let loaded = match self.journal.load(child.as_str()) {
+            Ok(loaded) => loaded,
+            Err(error) => return put_down(error.to_string()),
+        };
+        let registry = std::sync::Arc::clone(&self.registry);
+        match crate::host::Host::fold(child, &loaded, registry, true, drop) {
+            Ok(host) if matches!(host.state.standing(), Standing::Finished { .. }) => {
+                Some(host.state.child_end())
+            }
+            Ok(_) => put_down(why),
+            Err(error) => put_down(error.to_string()),
+        }
+    }
+
+    /// Gives a child a command. One that is driven here takes it with the next batch.
+    pub(super) fn tell_child(&mut self, child: TaskId, command: Command) {
+        let is_here = self.hosts.get(&child).is_some();
+        match command {
+            Command::Detach { .. } if is_here => {
+                self.awaited.remove(&child);
+                // The work is stopped before the record says so.
+                self.perform.release(&child);
+                self.backlog.push(delivery(&child, command.into()));
+            }
+            command if is_here => self.backlog.push(delivery(&child, command.into())),
+            Command::Cancel { .. } => self.errands.push((child, command)),
+            // Whoever rests has nothing to be stopped, held or told.
+            _ => {}
+        }
+    }
+
+    /// Gives commands to children that nobody drives here.
+    pub(super) fn run_errands(&mut self) -> Result<(), SupervisorError> {
+        if self.stalled.is_some() {
+            return Ok(());
+        }
+        for (child, command) in std::mem::take(&mut self.errands) {
+            match self.command_at_rest(&child, command) {
+                // It may have ended by itself, or never begun.
+                Ok(()) | Err(SupervisorError::Refused(_)) => {}
+                Err(SupervisorError::Journal(JournalError::UnknownTask(_))) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
