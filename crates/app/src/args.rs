@@ -815,8 +815,9 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME|PATH")]
     pub(crate) workflow: Option<String>,
 
-    /// Let this model decide; script/FILE plays a script, without a network or a key
-    #[arg(long, value_name = "PROVIDER/NAME", conflicts_with = "workflow")]
+    /// Let this model decide; script/FILE plays a script, without a network or a key. With --workflow: the model of steps
+    /// that name none, where [workflow.llm] names none either
+    #[arg(long, value_name = "PROVIDER/NAME")]
     pub(crate) model: Option<String>,
 
     /// Let this coding agent work: claude, codex, gemini, opencode or one of your own; --model is then its model

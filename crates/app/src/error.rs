@@ -159,8 +159,11 @@ impl From<LibraryError> for CommandError {
     fn from(error: LibraryError) -> CommandError {
         let message = error.to_string();
         let mut shown = CommandError::new(Kind::Configuration, message);
-        if matches!(error, LibraryError::Untrusted(_)) {
+        if matches!(error, LibraryError::Untrusted(_) | LibraryError::Changed(_)) {
             shown = shown.hint("drivetrain trust shows it and asks");
+        }
+        if matches!(error, LibraryError::Changed(_)) {
+            shown = shown.hint("--trust of a command that runs something takes it as it is, once");
         }
         if let LibraryError::Unknown { kind, name, known, folders } = error {
             match near(&name, known.iter().map(String::as_str)) {

@@ -2,6 +2,7 @@
 //! same for all of them; the bytes of each are in `wire::agent`.
 
 pub mod ability;
+pub mod offer;
 mod program;
 mod walls;
 
@@ -135,6 +136,10 @@ pub enum AgentNews {
         /// What came of it; the beginning, if it is long.
         text: String,
     },
+    /// It calls a tool that drivetrain offers, and waits for the result.
+    Calls(AgentRequest),
+    /// It did not take an order.
+    OrderFailed(FailedOrder),
     /// What its models cost since it last said so.
     Spent {
         /// Tokens.
@@ -201,14 +206,7 @@ pub enum AgentEvent {
         text: String,
     },
     /// It calls a tool that drivetrain offers. It waits for [`AgentOrder::ToolResult`].
-    Calls {
-        /// What the result is sent with.
-        key: String,
-        /// The tool.
-        tool: String,
-        /// Its parameters.
-        input: Arc<Value>,
-    },
+    Calls(AgentRequest),
     /// It says that it is finished, and waits for [`AgentOrder::MayStop`] before its turn ends.
     WouldStop {
         /// What it asked with.
@@ -242,12 +240,7 @@ pub enum AgentEvent {
     /// A turn ended.
     TurnEnded(AgentTurn),
     /// It refused an order that it had been sent, or the order came too late for it.
-    OrderFailed {
-        /// The order in one word, such as `steer`.
-        order: String,
-        /// Why, as the agent says.
-        reason: String,
-    },
+    OrderFailed(FailedOrder),
     /// It broke the rules of its protocol in a way that cannot be passed over: nothing that it says counts from here on.
     Broke {
         /// How.
@@ -316,6 +309,32 @@ pub struct AgentAsk {
     pub means: AgentMeans,
     /// The helper of the agent that calls, as the agent names it; nothing for the agent itself.
     pub helper: Option<Arc<str>>,
+}
+
+/// A call of a tool that drivetrain offers to an agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentRequest {
+    /// What the result is sent with.
+    pub key: String,
+    /// The agent's id of the call; empty if it does not say.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub id: Arc<str>,
+    /// The tool, as drivetrain names it.
+    pub tool: String,
+    /// Its parameters.
+    pub input: Arc<Value>,
+}
+
+/// An order that an agent did not take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedOrder {
+    /// The order in one word, such as `steer`.
+    pub order: String,
+    /// Why, as the agent says.
+    pub reason: String,
+    /// The words that it was to be told, as they were sent; none if it was no order of words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub words: Option<String>,
 }
 
 /// What a call of an agent's own tool does, as far as the gate can judge it.

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::event::EventKind;
-use crate::id::TaskId;
-use crate::policy::budget::{Budget, Spend};
+use crate::id::{EffectId, TaskId};
+use crate::policy::budget::{Budget, Purchase, Spend};
 use crate::policy::permission::{Author, Decide, Question, judge};
 use crate::policy::sandbox::Level;
 use crate::step::Step;
@@ -84,6 +84,17 @@ pub struct ChildOrder {
     pub depth: u32,
 }
 
+/// A request of an agent to its model that waits until children have reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldAsk {
+    /// The agent's turn.
+    pub turn: EffectId,
+    /// The number of the request.
+    pub request: u64,
+    /// The size of its body, in bytes.
+    pub bytes: u64,
+}
+
 /// What became of a child.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChildReport {
@@ -94,6 +105,9 @@ pub struct ChildReport {
     /// How it ended; nothing while it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Outcome>,
+    /// There is no such task, and nobody is about to make it: whoever set aside for it did not come to begin it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never_began: bool,
 }
 
 impl Child {
@@ -107,6 +121,14 @@ impl Charge {
     /// What of a task's spend is charged.
     pub fn of(spend: &Spend) -> Charge {
         Charge { usd: spend.usd, tokens: spend.tokens, unpriced: spend.unpriced }
+    }
+
+    /// The spend with this on top.
+    pub fn on(&self, mut spend: Spend) -> Spend {
+        spend.usd += self.usd;
+        spend.tokens = spend.tokens.saturating_add(self.tokens);
+        spend.unpriced = spend.unpriced.saturating_add(self.unpriced);
+        spend
     }
 
     /// What came on top since; what shrank counts as nothing.
@@ -266,9 +288,12 @@ impl Step<'_> {
     }
 
     pub(crate) fn on_child_report(&mut self, report: ChildReport) {
-        let ChildReport { child, charge, ended } = report;
+        let ChildReport { child, charge, ended, never_began } = report;
         if !self.state.data.children.contains_key(&child) {
             return self.reject(format!("{child} is no child of this task"));
+        }
+        if never_began {
+            return self.forget_child(child);
         }
         if !charge.usd.is_finite() {
             return self.reject("what a child spent must be a number");
@@ -289,10 +314,7 @@ impl Step<'_> {
         if ended.is_some() {
             known.waits = None;
         }
-        let spend = &mut self.state.data.spend;
-        spend.usd += more.usd;
-        spend.tokens = spend.tokens.saturating_add(more.tokens);
-        spend.unpriced = spend.unpriced.saturating_add(more.unpriced);
+        self.state.data.spend = more.on(std::mem::take(&mut self.state.data.spend));
         let child = child.clone();
         self.event(|| EventKind::ChildReported {
             child,
@@ -300,6 +322,59 @@ impl Step<'_> {
             usd: charge.usd,
             tokens: charge.tokens,
         });
+    }
+}
+
+impl Step<'_> {
+    /// What was set aside for a child that never began is free again, and so is its id.
+    fn forget_child(&mut self, child: TaskId) {
+        let known = self.state.data.children.get(&child);
+        if !known.is_some_and(|known| known.ended.is_none() && known.charged == Charge::default()) {
+            return self.reject(format!("the child {child} has begun"));
+        }
+        self.state.data.children.remove(&child);
+        let outcome = Some(Outcome::Cancelled);
+        self.event(|| EventKind::ChildReported { child, outcome, usd: 0.0, tokens: 0 });
+    }
+
+    /// Whether a limit is reached only because of what is set aside for children: what they do not spend is free again
+    /// when they report.
+    pub(crate) fn holds_back(&self) -> bool {
+        let data = &self.state.data;
+        let forbids = |spend: &Spend| !data.budget.forbids(spend, Purchase::Time).is_empty();
+        !forbids(&data.spend) && forbids(&data.committed())
+    }
+
+    /// Nothing new begins while that is so. It ends with the report of a child, or of the time: a child that has ended
+    /// sets nothing aside, so nobody is waited for who cannot report.
+    pub(crate) fn awaits_children(&mut self) -> bool {
+        if !self.holds_back() {
+            return false;
+        }
+        if !std::mem::replace(&mut self.state.data.awaits_children, true) {
+            let open = self.state.data.children.iter().filter(|(_, child)| child.ended.is_none());
+            let children = open.map(|(id, _)| id.clone()).collect();
+            self.event(|| EventKind::ChildrenAwaited { children });
+        }
+        true
+    }
+
+    /// One that cannot move does not wait for children that have reported, nor does one that has ended.
+    pub(crate) fn forget_waiting(&mut self) {
+        if self.state.data.awaits_children && (self.is_finished() || !self.holds_back()) {
+            self.state.data.awaits_children = false;
+        }
+        if self.is_finished() {
+            self.state.data.held_asks.clear();
+        }
+    }
+
+    /// There is something left again: whoever waited goes on.
+    pub(crate) fn go_on_after_children(&mut self) {
+        self.state.data.awaits_children = false;
+        for HeldAsk { turn, request, bytes } in std::mem::take(&mut self.state.data.held_asks) {
+            self.on_agent_would_ask(turn, request, bytes);
+        }
     }
 }
 

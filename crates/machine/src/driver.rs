@@ -145,12 +145,21 @@ pub enum Fact<'a> {
     Replied(Result<&'a Reply, &'a ModelFailure>),
     /// The loop has it try again after a failure, of which it has been told.
     Retry(&'a Retry),
-    /// The agent was told what it was asked, in the conversation of this id, where that is known.
-    AgentTook(Option<&'a str>),
+    /// The agent has heard something.
+    AgentTook(AgentHeard<'a>),
     /// The agent's turn ended, or there is no agent (the error says why).
     AgentEnded(Result<&'a AgentTurn, &'a str>),
     /// The task that was asked for ended, or could not begin.
     ChildEnded(&'a ChildEnd),
+}
+
+/// What an agent has certainly heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AgentHeard<'a> {
+    /// What it was asked, in the conversation of this id, where that is known.
+    Prompt(Option<&'a str>),
+    /// A note of the operator, beside what it was asked.
+    Note(&'a Note),
 }
 
 /// How a driver is to try again.

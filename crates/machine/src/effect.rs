@@ -96,6 +96,8 @@ pub enum Effect {
         id: EffectId,
         /// What it is asked.
         call: AgentCall,
+        /// The tools of drivetrain's own that it may call meanwhile.
+        tools: Vec<ToolOffer>,
         /// Where it works.
         workspace: Workspace,
         /// The walls around it.

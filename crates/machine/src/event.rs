@@ -288,6 +288,13 @@ pub enum EventKind {
         /// Why.
         reason: String,
     },
+    /// An agent did not take an order; a note that it was to hear is queued again.
+    OrderFailed {
+        /// The order in one word, such as `steer`.
+        order: String,
+        /// Why, as the agent says.
+        reason: String,
+    },
     /// A note was queued for the driver.
     NoteQueued {
         /// The note.
@@ -382,6 +389,11 @@ pub enum EventKind {
         usd: f64,
         /// The same in tokens.
         tokens: u64,
+    },
+    /// It makes no move until one of these has reported: what is left of its budget is set aside for them.
+    ChildrenAwaited {
+        /// The children that have not ended.
+        children: Vec<TaskId>,
     },
     /// The driver says that it is finished.
     Claimed {

@@ -125,6 +125,15 @@ pub fn whole(file: &str, text: &str, message: String) -> SourceError {
     source::error_at(file, text, 0..0, message, None)
 }
 
+/// A mistake in what a file says, shown where it first says so; at the beginning if it is written otherwise there.
+pub fn at_part(file: &str, text: &str, part: &str, message: String) -> SourceError {
+    let place = match text.find(part) {
+        Some(start) if !part.is_empty() => start..start + part.len(),
+        _ => 0..0,
+    };
+    source::error_at(file, text, place, message, None)
+}
+
 /// "Did you mean", if one of the known names is near to the given one.
 pub fn suggestion<'c>(given: &str, known: impl Iterator<Item = &'c str>) -> Option<String> {
     check::suggest(given, known)

@@ -98,6 +98,8 @@ impl Step<'_> {
         self.state.data.pending.clear();
         self.state.data.unpaid.clear();
         self.charge_lost_requests();
+        self.state.data.held_asks.clear();
+        self.return_notes();
         self.state.data.tools_open = false;
         self.lose_requests();
         self.forget_deciders();
@@ -208,10 +210,9 @@ impl Step<'_> {
             matches!(call.status, CallStatus::Queued { repeated: false, .. })
                 && call.action.author == crate::policy::permission::Author::Worker
         });
-        if self.steer_agent(&text) {
-            return self.tell_passed_on(Note { kind: NoteKind::Steer, text });
+        if !self.steer_agent(&text) {
+            self.queue_note(Note { kind: NoteKind::Steer, text });
         }
-        self.queue_note(Note { kind: NoteKind::Steer, text });
     }
 
     pub(crate) fn on_follow_up(&mut self, text: String) {
@@ -229,7 +230,7 @@ impl Step<'_> {
         self.event(|| EventKind::NoteDelivered { note });
     }
 
-    fn queue_note(&mut self, note: Note) {
+    pub(crate) fn queue_note(&mut self, note: Note) {
         self.state.data.notes.push_back(note.clone());
         self.event(|| EventKind::NoteQueued { note });
     }
@@ -342,8 +343,10 @@ impl Step<'_> {
         reason: String,
         cause: Option<Cause>,
     ) {
+        // Nobody is asked any more who could be told; a larger budget lets the driver go on.
         if outcome != Outcome::BudgetExhausted {
             self.cancel_children("the task that began it has ended");
+            self.state.data.steered.clear();
         }
         self.stop(|_| true);
         self.forget_deciders();

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -280,4 +281,22 @@ pub struct Reply {
     pub stop: StopReason,
     /// What it cost.
     pub usage: Usage,
+}
+
+impl Reply {
+    /// The answer of a model that was asked for one JSON object and nothing else. One that was cut off, calls a tool, or says
+    /// anything beside or instead of the object is none; `expected` says what was asked for.
+    pub(crate) fn one_object<T: DeserializeOwned>(&self, expected: &str) -> Result<T, String> {
+        if self.stop != StopReason::EndTurn {
+            return Err("its answer is not whole".to_owned());
+        }
+        if self.message.blocks.iter().any(|block| matches!(block.part, Part::ToolUse { .. })) {
+            return Err("it asked for a tool instead of answering".to_owned());
+        }
+        let text = self.message.text();
+        // A list of the right length would do for serde.
+        let object = Some(text.trim()).filter(|text| text.starts_with('{'));
+        let read = object.and_then(|text| serde_json::from_str(text).ok());
+        read.ok_or_else(|| format!("its answer is not {expected}"))
+    }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::acceptance::judge::Judging;
 use crate::activity::request::Requests;
 use crate::cause::Cause;
-use crate::child::{self, Child};
+use crate::child::{self, Child, HeldAsk};
 use crate::contest::Proof;
 use crate::driver::{
     Action, Consultation, Decision, Driver, DriverSlot, Fact, Note, Registry, SavedDriver,
@@ -83,6 +83,12 @@ pub struct Data {
     /// Tasks that it dispatched.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub children: BTreeMap<TaskId, Child>,
+    /// Whether it makes no move because what it has left is set aside for them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_children: bool,
+    /// Requests of agents that wait at their gateway for the same reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_asks: Vec<HeldAsk>,
     /// The name of the checkpoint that the workspace certainly still equals, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unchanged_since: Option<String>,
@@ -112,6 +118,9 @@ pub struct Data {
     pub pending: BTreeMap<EffectId, Pending>,
     /// Notes for the driver, before its next decision.
     pub notes: VecDeque<Note>,
+    /// Notes that an agent was told in its turn. Only a turn that ends well is certain to have heard them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steered: Vec<Steered>,
     /// Notes for the driver, once it would be finished.
     pub follow_ups: VecDeque<Note>,
     /// Who decides after the open turn, if that was changed.
@@ -300,15 +309,18 @@ pub struct Call {
     /// When its last attempt began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Timestamp>,
-    /// The key of the worker that asked for it through the gate and waits for its result.
+    /// The key of the worker that asked for it from outside and waits for its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+    /// That worker, if it is an agent in the middle of a turn; otherwise the answer goes through the gate's socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asker: Option<AgentSide>,
     /// The agent that performs it itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentSide>,
 }
 
-/// What an agent calls a call of its own.
+/// What an agent calls a call that it asked about, or asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentSide {
     /// What the answer is sent with.
@@ -317,6 +329,15 @@ pub struct AgentSide {
     pub id: String,
     /// The turn it belongs to.
     pub turn: EffectId,
+}
+
+/// A note that an agent was told in the middle of a turn, or with a question that it was asked again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Steered {
+    /// The note.
+    pub note: Note,
+    /// The words that were sent.
+    pub words: String,
 }
 
 /// How far a call came.
@@ -511,6 +532,8 @@ impl State {
                 rebase: None,
                 integrated: None,
                 children: BTreeMap::new(),
+                awaits_children: false,
+                held_asks: Vec::new(),
                 unchanged_since: None,
                 last_kept: None,
                 turn_kept: false,
@@ -522,6 +545,7 @@ impl State {
                 requests: Requests::default(),
                 pending: BTreeMap::new(),
                 notes: VecDeque::new(),
+                steered: Vec::new(),
                 follow_ups: VecDeque::new(),
                 successor: None,
                 streak: Streak::default(),

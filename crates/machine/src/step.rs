@@ -34,6 +34,7 @@ pub fn step(state: &mut State, stamped: Stamped<Input>) -> Output {
         Input::Command(command) => step.on_command(command),
     }
     step.advance();
+    step.forget_waiting();
     step.output
 }
 

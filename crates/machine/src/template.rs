@@ -9,6 +9,7 @@
 //! that feed on themselves: a name can be given to a part of what came in, not to a text that was put together. That is
 //! why the size of everything is bounded by the size of the text and of the values, beside the fuel that bounds time.
 
+mod compiled;
 mod syntax;
 #[cfg(test)]
 mod tests;
@@ -21,12 +22,17 @@ use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior};
 use serde_json::Value;
 
+use compiled::Compiled;
+#[cfg(test)]
+pub(crate) use compiled::count;
 pub use syntax::{Comparison, Kind, Use};
 
 /// Longer texts are no prompts.
 const MAX_SOURCE: usize = 1 << 20;
 /// What a template may give, in bytes.
 const MAX_OUTPUT: usize = 4 << 20;
+/// What a template is called in its own environment.
+const NAME: &str = "<string>";
 /// Instructions of one evaluation: a loop over some ten thousand elements.
 const FUEL: u64 = 1_000_000;
 
@@ -54,13 +60,15 @@ impl std::error::Error for TemplateError {}
 pub struct Template {
     text: String,
     facts: syntax::Facts,
+    /// The language with this one template in it.
+    compiled: Compiled<Environment<'static>>,
 }
 
 impl Template {
     /// Reads a template.
     pub fn parse(text: &str) -> Result<Template, TemplateError> {
         let facts = syntax::template(text)?;
-        Ok(Template { text: text.to_owned(), facts })
+        Ok(Template { text: text.to_owned(), facts, compiled: Compiled::default() })
     }
 
     /// The text as it was written.
@@ -94,15 +102,18 @@ impl Template {
             return Ok(self.text.clone());
         }
         let context = minijinja::Value::from(Serde(values));
-        let template = environment()
-            .template_from_str(&self.text)
-            .map_err(|error| explain(&error, &self.text))?;
         let mut output = Bounded { text: Vec::new(), is_full: false };
-        let rendered = template.render_captured_to(context, &mut output).map(|_| ());
+        let rendered = self.compiled.with(
+            || {
+                let mut own = environment().clone();
+                own.add_template_owned(NAME, self.text.clone()).map(|()| own)
+            },
+            |own| own.get_template(NAME)?.render_captured_to(context, &mut output).map(drop),
+        );
         if output.is_full {
             return Err(format!("the text is longer than {MAX_OUTPUT} bytes"));
         }
-        rendered.map_err(|error| explain(&error, &self.text))?;
+        rendered.flatten().map_err(|error| explain(&error, &self.text))?;
         String::from_utf8(output.text).map_err(|_| "the template gave no text".to_owned())
     }
 }
@@ -112,13 +123,14 @@ impl Template {
 pub struct Expression {
     text: String,
     facts: syntax::Facts,
+    compiled: Compiled<minijinja::Expression<'static, 'static>>,
 }
 
 impl Expression {
     /// Reads an expression.
     pub fn parse(text: &str) -> Result<Expression, TemplateError> {
         let facts = syntax::expression(text)?;
-        Ok(Expression { text: text.to_owned(), facts })
+        Ok(Expression { text: text.to_owned(), facts, compiled: Compiled::default() })
     }
 
     /// The text as it was written.
@@ -155,10 +167,11 @@ impl Expression {
     /// Its value. A value that is not defined is an error.
     pub fn value(&self, values: &Value) -> Result<Value, String> {
         let context = minijinja::Value::from(Serde(values));
-        let expression = environment()
-            .compile_expression(&self.text)
-            .map_err(|error| explain(&error, &self.text))?;
-        let value = expression.eval(context).map_err(|error| explain(&error, &self.text))?;
+        let value = self.compiled.with(
+            || environment().compile_expression_owned(self.text.clone()),
+            |expression| expression.eval(context),
+        );
+        let value = value.flatten().map_err(|error| explain(&error, &self.text))?;
         if value.is_undefined() {
             return Err(format!("{} has no value", quoted(&self.text)));
         }

@@ -20,8 +20,12 @@ impl Step<'_> {
         while self.may_move() {
             let forbidden = self.state.data.budget.forbids(&self.counted(), Purchase::Time);
             if !forbidden.is_empty() && !matches!(self.state.data.phase, Phase::New) {
+                if self.awaits_children() {
+                    return;
+                }
                 return self.exhaust(forbidden);
             }
+            self.go_on_after_children();
             if self.look_back() {
                 continue;
             }
@@ -156,6 +160,7 @@ impl Step<'_> {
                 delivered: false,
                 began: None,
                 request: None,
+                asker: None,
                 agent: None,
             });
         }

@@ -11,9 +11,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use machine::agent::{AgentCall, AgentOrder, AgentTurn};
+use machine::agent::{AgentCall, AgentOrder, AgentTurn, FailedOrder};
 use machine::id::{EffectId, TaskId};
 use machine::policy::sandbox::SandboxSpec;
+use machine::server::ToolOffer;
 use machine::task::Workspace;
 
 pub use wire::agent::{acp_server, acp_told};
@@ -52,6 +53,8 @@ pub struct Turn {
     pub call: AgentCall,
     /// Where it works.
     pub workspace: Workspace,
+    /// The tools of drivetrain's own that it may call.
+    pub tools: Vec<ToolOffer>,
     /// The walls around it.
     pub sandbox: SandboxSpec,
     /// The folder the task was started in.
@@ -102,11 +105,22 @@ impl Agents {
         ended
     }
 
-    /// Tells the agent whose turn this is; one that is gone misses it.
-    pub fn tell(&self, task: &TaskId, turn: EffectId, order: AgentOrder) {
+    /// Tells the agent whose turn this is; one that is gone misses it. Words that it did not get are given back.
+    pub fn tell(
+        &self,
+        task: &TaskId,
+        turn: EffectId,
+        order: AgentOrder,
+    ) -> Result<(), FailedOrder> {
         let process = lock(&self.at_work).get(&(task.clone(), turn)).cloned();
-        if let Some(process) = process {
-            process.tell(order);
+        match (process, order) {
+            (Some(process), order) => process.tell(order),
+            (None, AgentOrder::Steer { text }) => Err(FailedOrder {
+                order: "steer".to_owned(),
+                reason: "its turn has ended".to_owned(),
+                words: Some(text),
+            }),
+            (None, _) => Ok(()),
         }
     }
 

@@ -6,6 +6,7 @@
 //! One gateway serves one agent's process. It has a thread with a loop of its own: connections are few, and what passes
 //! must not wait for anything else of this program.
 
+mod answer;
 mod connection;
 mod exchange;
 
@@ -90,7 +91,9 @@ pub type PriceOf = Box<dyn Fn(&str) -> Option<Price> + Send + Sync>;
 pub struct Options {
     /// Whom it can ask.
     pub upstreams: Vec<Upstream>,
-    /// Whether what passes is written down.
+    /// The task whose agent asks: what is replayed is replayed to each task from its beginning.
+    pub task: String,
+    /// Whether what passes is written down, or was.
     pub traffic: Traffic,
     /// What `PROVIDER/NAME` costs.
     pub price: PriceOf,
@@ -197,6 +200,11 @@ impl Gateway {
         door.hear = None;
         // Whoever waits for a word that cannot come any more is refused.
         door.waiting.clear();
+    }
+
+    /// Whether a request waits for a word.
+    pub fn waits(&self) -> bool {
+        !self.shared.door().waiting.is_empty()
     }
 
     /// Says whether a request may be sent.

@@ -13,6 +13,7 @@ pub mod checkpoint;
 pub mod clock;
 pub mod control;
 pub mod detect;
+pub mod dispatching;
 pub mod egress;
 pub mod facts;
 pub mod fake;

@@ -28,7 +28,7 @@ use machine::task::{FileRole, FileStanding, ProjectFile};
 
 use crate::acting;
 use crate::home::Home;
-use crate::trust::{self, Seen};
+use crate::trust::{self, Seen, TrustState};
 
 pub use resolve::check;
 pub use shelf::Item;
@@ -74,6 +74,9 @@ pub enum LibraryError {
     /// The file would act without being named, and the user does not trust it as it is.
     #[error("{} is not trusted as it is", .0.display())]
     Untrusted(PathBuf),
+    /// The file was named, and it is not what the user trusted.
+    #[error("{} has changed since it was trusted", .0.display())]
+    Changed(PathBuf),
 }
 
 /// A file that was found by its name.
@@ -95,6 +98,10 @@ pub struct Library {
     named: RefCell<Vec<ProjectFile>>,
     /// What scripts are told.
     told: RefCell<scripts::Told>,
+    /// The file that was refused last because it has changed.
+    changed: RefCell<Option<PathBuf>>,
+    /// Whether files are only looked at, so that nobody's word lets a script run.
+    looks: bool,
 }
 
 impl Library {
@@ -119,9 +126,21 @@ impl Library {
         self
     }
 
+    /// The same, for whoever only looks at what there is: a project's script that nobody trusts is not run, though a file
+    /// names it.
+    pub fn that_looks(mut self) -> Library {
+        self.looks = true;
+        self
+    }
+
     /// The project's files that were read because somebody named them, as they were then.
     pub fn named_files(&self) -> Vec<ProjectFile> {
         self.named.borrow().clone()
+    }
+
+    /// The file that was named and refused because it has changed since it was trusted, told once.
+    pub fn changed(&self) -> Option<PathBuf> {
+        self.changed.borrow_mut().take()
     }
 
     /// Looks in the project of `folder` as well, after the others of its kind and before the user's own.
@@ -145,6 +164,7 @@ impl Library {
     fn read_named(&self, path: &Path, role: FileRole) -> Result<(String, String), LibraryError> {
         let (text, shown, seen) = read(path)?;
         if !self.is_own(path) {
+            self.unchanged(path, &seen)?;
             self.note(acting::recorded(&seen, role, FileStanding::Named));
         }
         Ok((text, shown))
@@ -176,6 +196,19 @@ impl Library {
         match trust::read_file(path, MAX_FILE).map_err(unreadable)? {
             Some((seen, _)) => Ok(self.is_own(path) || self.believes(&seen)?),
             None => Ok(false),
+        }
+    }
+
+    /// Refuses what the user trusted with another content: whoever names a file means what was looked at.
+    fn unchanged(&self, path: &Path, seen: &Seen) -> Result<(), LibraryError> {
+        let Some((home, folder)) = &self.judge else { return Ok(()) };
+        let files = std::slice::from_ref(seen);
+        match trust::state(home, folder, files).map_err(LibraryError::Wrong)? {
+            TrustState::Untrusted { changed, .. } if !changed.is_empty() => {
+                *self.changed.borrow_mut() = Some(path.to_owned());
+                Err(LibraryError::Changed(path.to_owned()))
+            }
+            TrustState::Trusted | TrustState::Untrusted { .. } => Ok(()),
         }
     }
 

@@ -288,7 +288,11 @@ fn attend(
         // A zombie's handle stays readable, so it is watched only while the command runs.
         let handle = if exited { None } else { handle.as_ref() };
         pipes.wait(watched, handle, wake, !exited);
+        let was_held = pipes.held;
         pipes.read_ready();
+        if was_held && !pipes.held {
+            launched.tree.hold_first();
+        }
         pipes.write_ready();
     }
 }

@@ -5,6 +5,8 @@
 //! only in a variable that is meant for it. The user's own file may do all of that.
 
 mod facts;
+#[cfg(test)]
+mod shape;
 
 use std::collections::BTreeMap;
 use std::fmt;

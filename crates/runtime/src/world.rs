@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use journal::blob::Blobs;
+use machine::agent::AgentNews;
 use machine::effect::{Effect, ToolCall, Worker};
 use machine::id::{EffectId, TaskId};
 use machine::input::{Input, Signal};
@@ -352,13 +353,14 @@ impl Perform for World {
                     move |message| no_reply(id, message),
                 );
             }
-            Effect::AskAgent { id, call, workspace, sandbox, folder } => {
+            Effect::AskAgent { id, call, tools, workspace, sandbox, folder } => {
                 let (agents, inbox) = (Arc::clone(&self.agents), self.inbox.clone());
                 let turn = Turn {
                     task: task.clone(),
                     effect: id,
                     call,
                     workspace,
+                    tools,
                     sandbox,
                     folder: folder.into(),
                 };
@@ -372,7 +374,12 @@ impl Perform for World {
                     move |reason| Signal::AgentEnded(id, Err(reason)).into(),
                 );
             }
-            Effect::TellAgent { turn, order, .. } => self.agents.tell(task, turn, order),
+            Effect::TellAgent { turn, order, .. } => {
+                if let Err(failed) = self.agents.tell(task, turn, order) {
+                    let said = Signal::AgentSaid(turn, AgentNews::OrderFailed(failed));
+                    self.inbox.signal(task.clone(), said.into());
+                }
+            }
             Effect::LetAsk { turn, request, may, .. } => {
                 self.agents.let_ask(task, turn, request, may);
             }

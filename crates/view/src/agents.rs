@@ -81,9 +81,19 @@ fn about(row: &Row, width: usize) -> Vec<Line> {
 
 /// What can be done with each, a line an agent.
 fn table(rows: &[Row], width: usize) -> Vec<Line> {
-    const HEAD: [&str; 9] =
-        ["resume", "fork", "steer", "interrupt", "pause", "gate", "usage", "cost", "compaction"];
-    let head: Vec<String> = HEAD.iter().map(|word| format!("{word:9}")).collect();
+    const HEAD: [&str; 10] = [
+        "resume",
+        "fork",
+        "steer",
+        "interrupt",
+        "pause",
+        "gate",
+        "usage",
+        "cost",
+        "compaction",
+        "tools",
+    ];
+    let head: Vec<String> = HEAD.iter().map(|word| format!("{word:10}")).collect();
     let mut lines =
         vec![Line::new(Tone::Strong, format!("{:width$}  {}", "", head.join(" ").trim_end()))];
     for row in rows {
@@ -103,8 +113,9 @@ fn table(rows: &[Row], width: usize) -> Vec<Line> {
             cell("usage", can.usage),
             cell("cost", can.cost),
             cell("compact", can.compact),
+            cell("tools", can.tools),
         ];
-        let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:9}")).collect();
+        let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:10}")).collect();
         let line = format!("{:width$}  {}", text::visible(&row.name), cells.join(" ").trim_end());
         lines.push(Line::plain(line));
     }

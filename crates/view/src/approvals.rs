@@ -147,13 +147,24 @@ pub fn answers(task: &TaskId, driver: &str, ask: &Ask) -> Vec<Next> {
             Next::new(format!("drivetrain chat --resume {task}"), "go on talking"),
             Next::new(format!("drivetrain answer {task} TEXT"), "say one thing to the model"),
         ],
-        Ask::Decision { .. } => {
+        Ask::Decision { .. } if driver == "user" => {
             vec![Next::new(
                 format!("drivetrain answer {task} 'shell ls'"),
                 "decide the next move (or: help, done)",
             )]
         }
+        Ask::Decision { prompt } => {
+            let answer = offered(prompt)
+                .map_or_else(|| "TEXT".to_owned(), |first| text::quoted(&text::visible(first)));
+            vec![Next::new(format!("drivetrain answer {task} {answer}"), "answer it")]
+        }
     }
+}
+
+/// The first of the answers that a question names at its end, as `Ship it? (yes / no)` does.
+fn offered(prompt: &str) -> Option<&str> {
+    let (_, named) = prompt.trim_end().strip_suffix(')')?.rsplit_once('(')?;
+    Some(named.split_once(" / ")?.0).filter(|first| !first.is_empty() && !first.contains('\n'))
 }
 
 /// May this call run?

@@ -106,6 +106,7 @@ impl Story {
             EventKind::Progress { .. } => self.progress = Some(event.clone()),
             EventKind::ChildDispatched { .. }
             | EventKind::ChildReported { .. }
+            | EventKind::ChildrenAwaited { .. }
             | EventKind::TaskStarted { .. }
             | EventKind::FilesJudged { .. }
             | EventKind::ToolsOpened { .. }
@@ -130,6 +131,7 @@ impl Story {
             | EventKind::DecisionAwaited { .. }
             | EventKind::Told { .. }
             | EventKind::TimerAwaited { .. }
+            | EventKind::OrderFailed { .. }
             | EventKind::NoteQueued { .. }
             | EventKind::NoteDelivered { .. }
             | EventKind::Paused

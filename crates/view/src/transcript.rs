@@ -3,7 +3,7 @@
 use machine::agent::AgentEnd;
 use machine::driver::{Note, NoteKind};
 use machine::event::{Event, EventKind};
-use machine::id::CallId;
+use machine::id::{CallId, TaskId};
 use machine::policy::grant::Scope;
 use machine::policy::permission::Decide;
 use machine::policy::sandbox::Level;
@@ -171,6 +171,9 @@ impl Transcript {
                 let left = spend::duration(until.since(event.time).0);
                 one(Tone::Faint, format!("waits {left}: {}", text::visible(reason)))
             }
+            EventKind::OrderFailed { order, reason } => {
+                prefixed(Tone::Ask, "", &format!("the agent did not take {order}: {reason}"))
+            }
             EventKind::NoteQueued { note } => one(Tone::Strong, note_line(note)),
             EventKind::NoteDelivered { note } => {
                 inner(format!("the driver was told: {}", text::visible(&note.text)))
@@ -235,6 +238,14 @@ impl Transcript {
             EventKind::ChildReported { child, outcome, usd, .. } => {
                 let how = outcome.map_or("goes on", Outcome::word);
                 one(Tone::Faint, format!("task {child} {how}, ${usd:.4} spent"))
+            }
+            EventKind::ChildrenAwaited { children } => {
+                let named: Vec<&str> = children.iter().map(TaskId::as_str).collect();
+                let words = format!(
+                    "waits for {}: all that is left of its budget is set aside there",
+                    named.join(", ")
+                );
+                one(Tone::Ask, words)
             }
             EventKind::Claimed { summary } if summary.is_empty() || *summary == self.said => {
                 one(Tone::Plain, "claims to be finished".to_owned())

@@ -167,8 +167,24 @@ fn working(subject: &Subject<'_>) -> Vec<Line> {
             )]
         }
     };
+    lines.extend(children(subject.data));
     lines.extend(under_way(subject));
     lines
+}
+
+/// The tasks that it waits for with all that it has left.
+fn children(data: &Data) -> Option<Line> {
+    let open = data.children.iter().filter(|(_, child)| child.ended.is_none());
+    let named: Vec<&str> = open.map(|(id, _)| id.as_str()).collect();
+    data.awaits_children.then(|| {
+        Line::new(
+            Tone::Ask,
+            format!(
+                "  All that is left of its budget is set aside for {}; it goes on when that has reported.",
+                named.join(", ")
+            ),
+        )
+    })
 }
 
 fn under_way(subject: &Subject<'_>) -> Vec<Line> {

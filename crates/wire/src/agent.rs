@@ -14,6 +14,7 @@ pub mod played;
 pub mod table;
 
 use machine::agent::{AgentEvent, AgentOrder, AgentProgram, AgentProtocol};
+use machine::server::ToolOffer;
 
 /// The two directions of one agent's pipe, as a pure machine. Whoever performs writes what it gives and feeds it what
 /// it reads; everything that is said during a conversation is remembered here.
@@ -49,6 +50,8 @@ pub struct Launch<'a> {
     pub seed: u128,
     /// Where its models are asked in place of their providers: an address that begins with `http`.
     pub gateway: Option<&'a str>,
+    /// The tools of drivetrain's own that it may call.
+    pub tools: &'a [ToolOffer],
 }
 
 /// A conversation to begin or to go on with.

@@ -82,6 +82,24 @@ fn generate(how: &Value) -> Option<Vec<u8>> {
             let head = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","x":""#;
             format!("{head}{}\"}}\n", "a".repeat(size))
         }
+        "toml-nest" => format!("a = {}{}\n", "[".repeat(n), "]".repeat(n)),
+        "toml-dotted" => format!("{} = 1\n", vec!["a"; n].join(".")),
+        "toml-steps" => {
+            let step =
+                |i| format!("[[workflow.steps]]\nname = \"s{i}\"\ntool = \"x\"\ntype = \"tool\"\n");
+            format!("[workflow]\nname = \"w\"\n{}", (0..n).map(step).collect::<String>())
+        }
+        "toml-string" => {
+            let size = usize::try_from(how["mb"].as_u64()?).ok()? << 20;
+            format!("a = \"{}\"\n", "x".repeat(size))
+        }
+        "yaml-flow-nest" => format!("a: {}{}\n", "[".repeat(n), "]".repeat(n)),
+        "yaml-block-nest" => (0..n).map(|i| format!("{}a:\n", " ".repeat(i))).collect(),
+        "yaml-aliases" => format!("a: &a [x, x, x]\nb: [{}]\n", vec!["*a"; n].join(",")),
+        "yaml-alias-chain" => {
+            let link = |i: usize| format!("k{i}: &k{i} [*k{}]\n", i - 1);
+            format!("k0: &k0 v\n{}", (1..n).map(link).collect::<String>())
+        }
         _ => return None,
     };
     Some(made.into_bytes())

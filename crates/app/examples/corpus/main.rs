@@ -8,6 +8,7 @@
 mod acceptance;
 mod agents;
 mod case;
+mod config;
 mod effect;
 mod gate;
 mod injection;
@@ -42,7 +43,7 @@ pub(crate) enum Verdict {
 
 /// The kinds of cases that are known, by the name of their file, and who runs one.
 type Runner = fn(&Case, &Rig) -> Verdict;
-const KINDS: [(&str, Runner); 8] = [
+const KINDS: [(&str, Runner); 9] = [
     ("shell", shell::run),
     ("shell-benign", shell::run),
     ("paths", paths::run),
@@ -51,6 +52,7 @@ const KINDS: [(&str, Runner); 8] = [
     ("injection", injection::run),
     ("acceptance", acceptance::run),
     ("agent-cli", agents::run),
+    ("config", config::run),
 ];
 
 fn main() -> ExitCode {

@@ -21,8 +21,13 @@ pub(crate) struct McpArgs {
     pub(crate) parent: Option<String>,
 
     /// How many tasks may be dispatched
-    #[arg(long, value_name = "N", default_value_t = 8, help_heading = "Budget")]
+    #[arg(long, value_name = "N", default_value_t = 32, help_heading = "Budget")]
     pub(crate) max_tasks: u64,
+
+    /// For how long a task that was dispatched in this folder counts toward --max-tasks, --max-usd and --max-tokens,
+    /// whichever server dispatched it. Children of --parent count always
+    #[arg(long, value_name = "SPAN", default_value = "1d", value_parser = Span::parse, help_heading = "Budget")]
+    pub(crate) per: Span,
 
     /// Money for all tasks together, in US dollars
     #[arg(long, value_name = "USD", value_parser = money, help_heading = "Budget")]

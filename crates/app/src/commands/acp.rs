@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use journal::{Journal, Loaded};
-use machine::driver::Registry;
-use machine::id::{EffectId, TaskId};
-use machine::state::Standing;
-use machine::task::{DriverSpec, TaskSpec};
+use machine::driver::{Registry, agent};
+use machine::id::{CallId, EffectId, TaskId};
+use machine::state::{Ask, Standing};
+use machine::task::{Criterion, DriverSpec, TaskSpec};
 use machine::{Command, Signal};
 use runtime::agent::acp_server::{AcpServer, EditorEnd, EditorEvent, EditorOrder, EditorUpdate};
 use runtime::agent::acp_told::{Telling, Told, said_by_person};
@@ -30,7 +30,7 @@ use super::prepare::{self, Options};
 use super::settle::{self, Change};
 use crate::args::AcpArgs;
 use crate::error::{CommandError, Kind};
-use crate::locate::{self, Records};
+use crate::locate::{self, Records, Task};
 use crate::{foreground, output};
 use session::{Session, Sessions};
 
@@ -139,9 +139,8 @@ impl Desk<'_> {
         match event {
             EditorEvent::Open { key, folder } => match self.spec("a session", Path::new(&folder)) {
                 Ok(_) => {
-                    let (task, session) = (new_task_id(), Session::new(folder.into()));
-                    let id = task.0.clone();
-                    lock(&self.sessions).insert(id.clone(), Session { task, ..session });
+                    let id = new_task_id().0;
+                    lock(&self.sessions).insert(id.clone(), Session::new(folder.into()));
                     self.pipe.tell(EditorOrder::Opened { key, session: id });
                 }
                 Err(error) => {
@@ -177,16 +176,31 @@ impl Desk<'_> {
     fn load(&self, name: &str, folder: PathBuf) -> Result<(), CommandError> {
         let records = Records::open()?;
         let unknown = || CommandError::usage(format!("there is no session {name:?}"));
-        let row = records.journal.task(name).map_err(|_| unknown())?;
-        let task = records.glance(&row)?;
-        if let Some(pid) = task.driven_by.filter(|pid| *pid != std::process::id()) {
-            let words = format!("task {name} is driven by process {pid}");
-            return Err(CommandError::new(Kind::Refused, words));
+        records.journal.task(name).map_err(|_| unknown())?;
+        let mut session = Session::new(folder);
+        loop {
+            let id = session::task_of(name, session.tasks + 1);
+            if session.tasks > 0 && records.journal.task(id.as_str()).is_err() {
+                break;
+            }
+            not_elsewhere(&records, &id)?;
+            (session.telling, session.question) = self.retell(&records, name, &id)?;
+            (session.task, session.tasks) = (id, session.tasks + 1);
         }
-        let id = TaskId(name.to_owned());
-        let loaded = Loaded { snapshot: None, records: records.journal.records(name, 0)? };
+        lock(&self.sessions).insert(name.to_owned(), session);
+        Ok(())
+    }
+
+    /// Tells what happened to one task of a session; the question that the next prompt answers, if there is one.
+    fn retell(
+        &self,
+        records: &Records,
+        name: &str,
+        id: &TaskId,
+    ) -> Result<(Telling, Option<CallId>), CommandError> {
+        let loaded = Loaded { snapshot: None, records: records.journal.records(id.as_str(), 0)? };
         let mut telling = Telling::default();
-        Host::fold(&id, &loaded, Arc::clone(&records.registry), false, |output| {
+        let folded = Host::fold(id, &loaded, Arc::clone(&records.registry), false, |output| {
             for event in &output.events {
                 if let Some(text) = said_by_person(event) {
                     self.pipe.update(name, EditorUpdate::Asked(text.to_owned()));
@@ -199,34 +213,47 @@ impl Desk<'_> {
             }
         })
         .map_err(|error| CommandError::environment(error.to_string()))?;
-        let session = Session { task: id, begun: true, ..Session::new(folder) };
-        lock(&self.sessions).insert(name.to_owned(), session);
-        Ok(())
+        let question = asks(&folded.state.standing()).into_iter().find_map(|ask| match ask {
+            Ask::Question { call, .. } => Some(call),
+            _ => None,
+        });
+        Ok((telling, question))
     }
 
     /// A prompt begins the session's task, or goes on with it; one that has ended is followed by another.
     fn prompt(&mut self, name: &str, text: String) -> Result<(), CommandError> {
         let known = lock(&self.sessions).get(name).map(|session| {
-            (session.task.clone(), session.folder.clone(), session.begun, session.question)
+            (session.task.clone(), session.folder.clone(), session.tasks, session.question)
         });
-        let Some((task, folder, begun, question)) = known else {
+        let Some((task, folder, tasks, question)) = known else {
             return Err(CommandError::usage(format!("there is no session {name:?}")));
         };
-        if !begun {
-            return self.begin(name, task, &text, &folder);
+        if tasks == 0 {
+            return self.begin(name, 1, &text, &folder);
         }
         if self.station.supervisor.host(&task).is_none() {
-            let records = Records::open()?;
-            let found = records.glance(&records.journal.task(task.as_str())?)?;
+            let found = not_elsewhere(&Records::open()?, &task)?;
             if let Standing::Finished { .. } = found.state.standing() {
-                return self.begin(name, new_task_id(), &text, &folder);
+                return self.begin(name, tasks + 1, &text, &folder);
             }
             settle::go_on(found.state.data(), Change::Refused, true)?;
             prepare::require_sandbox(&found.state.data().spec.sandbox)?;
+            if found.state.driver_name() == agent::KIND {
+                // What it was doing when its process went is over: the prompt is what it is told first, not later.
+                let note = Command::Interrupt { note: text };
+                self.station.supervisor.command_at_rest(&task, note)?;
+                self.station.supervisor.resume(&task, true)?;
+                return self.cycle(Some(Duration::ZERO));
+            }
             self.quietly(name, |desk| {
                 desk.station.supervisor.resume(&task, true)?;
                 desk.cycle(Some(Duration::ZERO))
             })?;
+            let standing = self.station.supervisor.host(&task).map(|host| host.state.standing());
+            if let Some(session) = lock(&self.sessions).get_mut(name) {
+                let asks = standing.as_ref().map(asks).unwrap_or_default();
+                session::ask_again(asks, name, session, &self.pipe);
+            }
         }
         if let Some(call) = question {
             if let Some(session) = lock(&self.sessions).get_mut(name) {
@@ -252,15 +279,19 @@ impl Desk<'_> {
     fn begin(
         &mut self,
         name: &str,
-        task: TaskId,
+        number: u64,
         text: &str,
         folder: &Path,
     ) -> Result<(), CommandError> {
         let spec = self.spec(text, folder)?;
-        if let Some(session) = lock(&self.sessions).get_mut(name) {
-            *session =
-                Session { task: task.clone(), begun: true, ..Session::new(folder.to_owned()) };
+        let task = session::task_of(name, number);
+        let mut session =
+            Session { task: task.clone(), tasks: number, ..Session::new(folder.to_owned()) };
+        let checks = spec.acceptance.iter().map(Criterion::title).collect();
+        if let Some(plan) = session.telling.plan(checks) {
+            self.pipe.update(name, plan);
         }
+        lock(&self.sessions).insert(name.to_owned(), session);
         self.station.supervisor.begin(task, spec, true)?;
         self.cycle(Some(Duration::ZERO))
     }
@@ -348,6 +379,26 @@ impl Desk<'_> {
             attended: false,
         };
         prepare::complete(task, options, &library, folder.to_owned())
+    }
+}
+
+/// The task as it stands, unless another process drives it.
+fn not_elsewhere(records: &Records, id: &TaskId) -> Result<Task, CommandError> {
+    let task = records.glance(&records.journal.task(id.as_str())?)?;
+    match task.driven_by.filter(|pid| *pid != std::process::id()) {
+        Some(pid) => {
+            let words = format!("task {id} is driven by process {pid}");
+            Err(CommandError::new(Kind::Refused, words))
+        }
+        None => Ok(task),
+    }
+}
+
+/// What a person is asked.
+fn asks(standing: &Standing) -> Vec<Ask> {
+    match standing {
+        Standing::AwaitingPerson { asks } => asks.clone(),
+        Standing::Working | Standing::Paused | Standing::Finished { .. } => Vec::new(),
     }
 }
 

@@ -1,18 +1,20 @@
 //! `drivetrain agent`: who does the work, by name.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use machine::agent::AgentProgram;
 use machine::driver::Registry;
-use machine::file::composed::{self, Worker};
+use machine::file::composed::{self, Composed, Worker};
 use machine::file::lookup::Kind;
+use machine::file::task::TaskFile;
 use machine::task::DriverSpec;
 use runtime::library::Library;
 use serde_json::json;
 use view::{Line, Tone};
 
 use super::shelf::{self, Part, Read};
-use super::{prepare, workflow};
+use super::{prepare, settle, workflow};
 use crate::args::{AgentCmd, AgentRunArgs};
 use crate::error::CommandError;
 use crate::{locate, output};
@@ -112,6 +114,24 @@ fn start(args: &AgentRunArgs, json: bool) -> Result<u8, CommandError> {
     let folder = prepare::folder()?;
     let registry = Arc::new(Registry::builtin());
     let library = Library::of(&folder).judged_by(&home, &folder);
+    let options = prepare::options(&args.with, &home, json);
+    let made =
+        settle::named(&library, &folder, &options, || made_of(args, &library, &folder, &registry));
+    let (agent, task) = made?;
+    let mut spec = prepare::complete(task, options, &library, folder)?;
+    if let Some(agent) = agent {
+        spec.policy.charter = agent.charter;
+    }
+    shelf::drive(&home, registry, &args.with, spec, json)
+}
+
+/// The agent, if it is made of parts, and the task that it gets.
+fn made_of(
+    args: &AgentRunArgs,
+    library: &Library,
+    folder: &Path,
+    registry: &Registry,
+) -> Result<(Option<Composed>, TaskFile), CommandError> {
     let agent = match AgentProgram::built_in(&args.name) {
         Some(_) => None,
         None => library.composed(&args.name)?,
@@ -124,7 +144,7 @@ fn start(args: &AgentRunArgs, json: bool) -> Result<u8, CommandError> {
         let typed = workflow::typed(&args.input)?;
         library.tell_inputs(typed.clone());
         library.tell_goal(&args.goal);
-        let mut found = library.workflow(name, &folder)?;
+        let mut found = library.workflow(name, folder)?;
         workflow::give(&mut found, &typed)?;
         if let Some(given) = found.driver.config.get("given").cloned() {
             driver.config["given"] = given;
@@ -136,23 +156,18 @@ fn start(args: &AgentRunArgs, json: bool) -> Result<u8, CommandError> {
         Worker::Model(model) => Some(model),
         _ => None,
     }) {
-        prepare::check_model(model, &folder, &library)?;
+        prepare::check_model(model, folder, library)?;
     }
     let mut task = prepare::from_goal(&args.goal, driver)?;
-    library.resolve_task(&mut task, &folder, &registry)?;
+    library.resolve_task(&mut task, folder, registry)?;
     if let Some(agent) = &agent {
         let notes = match agent.include_memory {
-            true => library.notes(&folder)?,
+            true => library.notes(folder)?,
             false => None,
         };
         agent
             .instruct(&mut task.driver, &args.goal, notes.as_deref())
             .map_err(runtime::library::LibraryError::Wrong)?;
     }
-    let options = prepare::options(&args.with, &home, json);
-    let mut spec = prepare::complete(task, options, &library, folder)?;
-    if let Some(agent) = agent {
-        spec.policy.charter = agent.charter;
-    }
-    shelf::drive(&home, registry, &args.with, spec, json)
+    Ok((agent, task))
 }

@@ -1,10 +1,14 @@
 //! What tasks that were dispatched owe to the task that dispatched them.
 
+use std::collections::BTreeSet;
+
 use journal::Journal;
 use machine::Command;
 use machine::child::{Charge, ChildReport};
 use machine::id::TaskId;
 use machine::state::Standing;
+use runtime::dispatching::Dispatching;
+use runtime::home::Home;
 
 use crate::error::CommandError;
 use crate::locate::{Records, Task};
@@ -21,7 +25,8 @@ pub(crate) fn report(id: &TaskId) -> Result<(), CommandError> {
         Standing::Finished { outcome, .. } => Some(outcome),
         _ => None,
     };
-    let report = ChildReport { child: id.clone(), charge: Charge::of(&data.spend), ended };
+    let charge = Charge::of(&data.spend);
+    let report = ChildReport { child: id.clone(), charge, ended, never_began: false };
     let row = records.journal.task(parent.as_str())?;
     let known = records.glance(&row)?;
     let known = known.state.data().children.get(id);
@@ -29,6 +34,46 @@ pub(crate) fn report(id: &TaskId) -> Result<(), CommandError> {
         return Ok(());
     }
     records.give(&parent, Command::ChildReport(report)).map(drop)
+}
+
+/// Gives back what was set aside for children that never began: whoever dispatched them was killed before they were in
+/// the journal.
+pub(crate) fn give_back(home: &Home, parent: &TaskId) -> Result<(), CommandError> {
+    let _lock = dispatching(home, &scope(parent))?;
+    give_back_under_lock(parent)
+}
+
+/// The same for somebody who dispatches for this parent, and so knows that nobody else is about to.
+pub(crate) fn give_back_under_lock(parent: &TaskId) -> Result<(), CommandError> {
+    let records = Records::open()?;
+    let task = records.glance(&records.journal.task(parent.as_str())?)?;
+    let open = task.state.data().children.iter().filter(|(_, child)| child.ended.is_none());
+    let known: BTreeSet<String> =
+        records.journal.list(usize::MAX, None)?.into_iter().map(|row| row.id).collect();
+    let lost = open.map(|(id, _)| id.clone()).filter(|id| !known.contains(id.as_str()));
+    for child in lost.collect::<Vec<_>>() {
+        never_began(parent, child)?;
+    }
+    Ok(())
+}
+
+/// Tells a parent that a child that it set aside for is not there and will not be.
+pub(crate) fn never_began(parent: &TaskId, child: TaskId) -> Result<(), CommandError> {
+    let report = ChildReport { child, charge: Charge::default(), ended: None, never_began: true };
+    Records::open()?.give(parent, Command::ChildReport(report)).map(drop)
+}
+
+/// Waits until nobody else dispatches from there.
+pub(crate) fn dispatching(home: &Home, scope: &str) -> Result<Dispatching, CommandError> {
+    Dispatching::begin(home, scope).map_err(|error| {
+        let folder = home.root().join("dispatched");
+        CommandError::environment(format!("cannot lock {}: {error}", folder.display()))
+    })
+}
+
+/// From where the children of a task are dispatched.
+pub(crate) fn scope(parent: &TaskId) -> String {
+    format!("task {parent}")
 }
 
 /// The task that a task is counted to.

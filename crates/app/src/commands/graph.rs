@@ -11,12 +11,13 @@ use view::{Line, Tone};
 use super::prepare;
 use crate::args::{GraphArgs, GraphFormat};
 use crate::error::CommandError;
-use crate::output;
+use crate::{locate, output};
 
 /// Runs the command.
 pub(crate) fn run(args: &GraphArgs, json: bool) -> Result<u8, CommandError> {
     let folder = prepare::folder()?;
-    let workflow = Library::of(&folder).workflow(&args.name, &folder)?;
+    let home = locate::home()?;
+    let workflow = Library::of(&folder).judged_by(&home, &folder).workflow(&args.name, &folder)?;
     let outline = outline::of(&workflow.driver);
     let format = match args.format {
         GraphFormat::Text => Format::Text,

@@ -4,7 +4,6 @@
 mod dispatch;
 
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use journal::{Journal, Loaded};
@@ -55,8 +54,6 @@ struct Server {
     home: Home,
     folder: PathBuf,
     parent: Option<TaskId>,
-    /// What was dispatched by this process; one dispatch at a time.
-    dispatched: Mutex<Vec<TaskId>>,
 }
 
 impl Server {
@@ -66,8 +63,11 @@ impl Server {
             Some(prefix) => Some(Records::open()?.find(prefix)?),
             None => None,
         };
-        let server = Server { args, home, folder, parent, dispatched: Mutex::default() };
+        let server = Server { args, home, folder, parent };
         server.check()?;
+        if let Some(parent) = &server.parent {
+            children::give_back(&server.home, parent)?;
+        }
         Ok(server)
     }
 

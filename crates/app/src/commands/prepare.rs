@@ -76,6 +76,9 @@ pub(crate) fn complete(
     library.check_scripts(&everyone, &folder)?;
     let mut files = settle::files(&everyone, &folder, &options)?;
     options.limits.replace(&mut task.budget);
+    for driver in [&task.driver].into_iter().chain(task.recovery.drivers.values()) {
+        task.budget.bound(driver);
+    }
     let max_usd = task.budget.max_usd;
     for driver in task.recovery.drivers.values_mut().chain([&mut task.driver]) {
         library.instruct(driver, &folder)?;

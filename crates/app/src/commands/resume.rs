@@ -51,6 +51,9 @@ fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> 
     }
     settle::go_on(task.state.data(), changes(args), json)?;
     prepare::require_sandbox(&task.state.data().spec.sandbox)?;
+    if task.state.data().children.values().any(|child| child.ended.is_none()) {
+        children::give_back(&records.home, &id)?;
+    }
     let traffic = traffic::open(&args.traffic)?;
     let watching = Watching::new(&args.screen, json, part_in(&task))?;
     let Records { home, journal, registry } = records;

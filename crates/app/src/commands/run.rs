@@ -12,7 +12,7 @@ use runtime::library::{self, Library};
 use runtime::station::new_task_id;
 use serde_json::json;
 
-use super::prepare;
+use super::{prepare, settle};
 use crate::args::RunArgs;
 use crate::error::{CommandError, Kind, near};
 use crate::foreground::{self, Part, Watching};
@@ -63,22 +63,24 @@ pub(crate) fn task_of(
         agent: args.agent.as_deref(),
         gateway: (args.gateway || args.no_gateway).then_some(args.gateway),
     };
-    let task = match (is_file, driver_of(who, registry, &library)?) {
-        (true, None) => library.task(path, registry)?,
-        (true, Some(driver)) => {
-            let mut task = library.task(path, registry)?;
-            task.driver = driver;
-            library.resolve_task(&mut task, &folder, registry)?;
-            task
-        }
-        (false, Some(driver)) => {
-            let mut task = prepare::from_goal(&args.task, driver)?;
-            library.resolve_task(&mut task, &folder, registry)?;
-            task
-        }
-        (false, None) => return Err(no_driver(&args.task, registry)),
-    };
     let options = prepare::options(&args.with, home, json);
+    let task = settle::named(&library, &folder, &options, || {
+        Ok(match (is_file, driver_of(who, registry, &library)?) {
+            (true, None) => library.task(path, registry)?,
+            (true, Some(driver)) => {
+                let mut task = library.task(path, registry)?;
+                task.driver = driver;
+                library.resolve_task(&mut task, &folder, registry)?;
+                task
+            }
+            (false, Some(driver)) => {
+                let mut task = prepare::from_goal(&args.task, driver)?;
+                library.resolve_task(&mut task, &folder, registry)?;
+                task
+            }
+            (false, None) => return Err(no_driver(&args.task, registry)),
+        })
+    })?;
     prepare::complete(task, options, &library, folder)
 }
 
@@ -104,6 +106,10 @@ pub(crate) fn driver_of(
     library: &Library,
 ) -> Result<Option<DriverSpec>, CommandError> {
     if let Some(workflow) = args.workflow {
+        if let Some(model) = args.model {
+            prepare::check_model(model, &prepare::folder()?, library)?;
+            library.tell_model(model);
+        }
         return Ok(Some(DriverSpec {
             name: "workflow".to_owned(),
             config: json!({ "workflow": workflow }),

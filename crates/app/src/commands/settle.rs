@@ -82,6 +82,41 @@ pub(crate) fn files(
     Ok(files)
 }
 
+/// What is made of files that are named. One that has changed since it was trusted is shown and asked about; with
+/// `--trust` the project's files count as they are.
+pub(crate) fn named<T>(
+    library: &Library,
+    folder: &Path,
+    options: &Options<'_>,
+    make: impl Fn() -> Result<T, CommandError>,
+) -> Result<T, CommandError> {
+    if options.place.trust {
+        // Those that act without being named are settled with the task, and recorded as such.
+        let is_named = |file: &Acting| {
+            let named = [FileRole::Workflow, FileRole::Prompt, FileRole::Plugin, FileRole::Program];
+            named.contains(&file.role)
+        };
+        let files = acting::all(folder)?.into_iter().filter(is_named);
+        files.for_each(|file| trust::grant(file.seen));
+    }
+    loop {
+        let made = make();
+        let Some(path) = library.changed().filter(|_| options.attended && made.is_err()) else {
+            return made;
+        };
+        let changed =
+            |file: &Acting| Some(&file.seen.path) == std::fs::canonicalize(&path).ok().as_ref();
+        let Some(file) = acting::all(folder)?.into_iter().find(changed) else { return made };
+        let seen = file.seen.clone();
+        match asked(&[(file, true)])? {
+            Answer::Yes => trust::trust(options.home, folder, &[seen], locate::now())
+                .map_err(CommandError::environment)?,
+            Answer::Once => trust::grant(seen),
+            Answer::No => return made,
+        }
+    }
+}
+
 /// Lets the files count that the task was begun with, as they were then, and says which have changed. A program that has
 /// changed would be run as it is now: that takes somebody's word.
 pub(crate) fn go_on(data: &Data, change: Change, json: bool) -> Result<(), CommandError> {

@@ -46,6 +46,19 @@ pub(crate) struct About {
     pub(crate) parts: Vec<(String, String, String)>,
 }
 
+impl About {
+    /// What is known of a file that was not read.
+    fn of_name(name: &str) -> About {
+        About {
+            name: name.to_owned(),
+            description: String::new(),
+            version: String::new(),
+            more: json!({}),
+            parts: Vec::new(),
+        }
+    }
+}
+
 /// What reading gives.
 pub(crate) type Read = Result<About, Vec<SourceError>>;
 
@@ -53,15 +66,17 @@ type Reader<'r> = &'r dyn Fn(&Part<'_>) -> Read;
 
 /// Lists everything of a kind.
 pub(crate) fn list(kind: Kind, read: Reader<'_>, json: bool) -> Result<u8, CommandError> {
-    let library = here()?;
+    let library = here()?.that_looks();
     let items = library.items(kind)?;
     let mut rows = Vec::new();
     for group in items.chunk_by(|left, right| left.name == right.name) {
         let Some(used) = Item::chosen(group) else { continue };
-        let about = look(&library, kind, used, read);
+        // What nobody trusts is told by its name alone.
+        let about = used.is_trusted.then(|| look(&library, kind, used, read));
         let (description, is_wrong) = match &about {
-            Ok(about) => (about.description.clone(), false),
-            Err(_) => (String::new(), true),
+            Some(Ok(about)) => (about.description.clone(), false),
+            Some(Err(_)) => (String::new(), true),
+            None => (String::new(), false),
         };
         let layers = group.iter().map(|item| layer(item, item == used)).collect();
         rows.push(Row { name: used.name.clone(), description, is_wrong, layers });
@@ -90,7 +105,8 @@ pub(crate) fn list(kind: Kind, read: Reader<'_>, json: bool) -> Result<u8, Comma
                 json!({
                     "name": row.name,
                     "description": row.description,
-                    "ok": !row.is_wrong,
+                    "ok": used.filter(|layer| layer.is_trusted).map(|_| !row.is_wrong),
+                    "trusted": used.map(|layer| layer.is_trusted),
                     "origin": used.map(|layer| layer.origin.word()),
                     "file": used.map(|layer| layer.file.as_str()),
                     "overrides": others(&row.layers),
@@ -111,14 +127,18 @@ pub(crate) fn show(
     read: Reader<'_>,
     json: bool,
 ) -> Result<u8, CommandError> {
-    let library = here()?;
+    let library = here()?.that_looks();
     let items = library.items(kind)?;
     let group: Vec<Item> = items.iter().filter(|item| item.name == name).cloned().collect();
     let Some(used) = Item::chosen(&group) else {
         return Err(unknown(kind, name, &items, &library));
     };
     let text = library.look(kind, used)?;
-    let about = read(&Part { library: &library, text: &text, file: &used.file });
+    // What nobody trusts is shown as it is written, for whoever wants to know whether to trust it.
+    let about = match used.is_trusted {
+        true => read(&Part { library: &library, text: &text, file: &used.file }),
+        false => Ok(About::of_name(name)),
+    };
     let layers: Vec<Layer> = group.iter().map(|item| layer(item, item == used)).collect();
     if json {
         let mut shown = json!({
@@ -167,7 +187,11 @@ pub(crate) fn check(
     read: Reader<'_>,
     json: bool,
 ) -> Result<u8, CommandError> {
-    let library = here()?;
+    // Whoever names a file lets it be read with all that it does; whoever names none only looks.
+    let library = match names.is_empty() {
+        true => here()?.that_looks(),
+        false => here()?,
+    };
     let items = library.items(kind)?;
     let (mut checked, mut wrong): (usize, Vec<SourceError>) = (0, Vec::new());
     let mut one = |text: &str, file: &str, name: Option<&str>| {

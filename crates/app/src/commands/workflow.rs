@@ -10,8 +10,8 @@ use machine::task::DriverSpec;
 use runtime::library::{Library, LibraryError};
 use serde_json::json;
 
-use super::prepare;
 use super::shelf::{self, Part, Read};
+use super::{prepare, settle};
 use crate::args::{WorkflowCmd, WorkflowRunArgs};
 use crate::error::{CommandError, Kind as ErrorKind};
 use crate::locate;
@@ -79,21 +79,24 @@ fn start(args: &WorkflowRunArgs, json: bool) -> Result<u8, CommandError> {
         prepare::check_model(model, &folder, &library)?;
         library.tell_model(model);
     }
-    let mut workflow = library.workflow(&args.name, &folder)?;
-    give(&mut workflow, &typed)?;
-    let goal = match (&args.goal, workflow.description.trim()) {
-        (Some(goal), _) => goal.clone(),
-        (None, "") => format!("run the workflow {}", workflow.name),
-        (None, said) => said.to_owned(),
-    };
-    let mut config = json!({ "workflow": args.name });
-    if let Some(given) = workflow.driver.config.get("given") {
-        config["given"] = given.clone();
-    }
-    let driver = DriverSpec { name: "workflow".to_owned(), config };
-    let mut task = prepare::from_goal(&goal, driver)?;
-    library.resolve_task(&mut task, &folder, &registry)?;
     let options = prepare::options(&args.with, &home, json);
+    let task = settle::named(&library, &folder, &options, || {
+        let mut workflow = library.workflow(&args.name, &folder)?;
+        give(&mut workflow, &typed)?;
+        let goal = match (&args.goal, workflow.description.trim()) {
+            (Some(goal), _) => goal.clone(),
+            (None, "") => format!("run the workflow {}", workflow.name),
+            (None, said) => said.to_owned(),
+        };
+        let mut config = json!({ "workflow": args.name });
+        if let Some(given) = workflow.driver.config.get("given") {
+            config["given"] = given.clone();
+        }
+        let driver = DriverSpec { name: "workflow".to_owned(), config };
+        let mut task = prepare::from_goal(&goal, driver)?;
+        library.resolve_task(&mut task, &folder, &registry)?;
+        Ok(task)
+    })?;
     let spec = prepare::complete(task, options, &library, folder)?;
     shelf::drive(&home, registry, &args.with, spec, json)
 }

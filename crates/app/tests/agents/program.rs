@@ -1,16 +1,18 @@
 //! The programs that are driven, and how a scripted model uses their tools.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// One program.
 pub(crate) struct Program {
     /// The variable that names it: a script for node if it ends in `.js`.
     pub(crate) variable: &'static str,
+    /// The name of an agent that needs no file; others are described by one.
+    pub(crate) built_in: Option<&'static str>,
     /// The protocol, as its file says.
     pub(crate) protocol: &'static str,
     /// The variable that holds its key.
     pub(crate) key: &'static str,
-    /// Where its model is, as variables of its file.
+    /// Where its model is, as variables of its file; of drivetrain itself for an agent that has none.
     pub(crate) variables: fn(&str) -> Vec<(&'static str, String)>,
     /// A reply that runs a command line.
     pub(crate) shell: fn(&str) -> String,
@@ -18,6 +20,8 @@ pub(crate) struct Program {
     pub(crate) background: fn(&str) -> String,
     /// A reply that turns `hello world` in `hello.txt` into `hello driver`.
     pub(crate) edit: fn() -> String,
+    /// A reply that calls a tool of drivetrain's own; none if it is offered none.
+    pub(crate) own: Option<fn(&str, &str) -> String>,
     /// It can be told something in the middle of a turn.
     pub(crate) steers: bool,
     /// How often its model must fail until it says so: more often than it asks again by itself, a little.
@@ -28,6 +32,7 @@ pub(crate) struct Program {
 
 pub(crate) const CLAUDE: Program = Program {
     variable: "DRIVETRAIN_CLAUDE",
+    built_in: None,
     protocol: "claude",
     key: "ANTHROPIC_API_KEY",
     variables: |url| {
@@ -42,6 +47,7 @@ pub(crate) const CLAUDE: Program = Program {
         call("Bash", &input)
     },
     edit: claude_edit,
+    own: Some(|tool, input| call(&format!("mcp__drivetrain__{tool}"), input)),
     steers: true,
     tries: 3,
     model: "claude-sonnet-4-5",
@@ -49,6 +55,7 @@ pub(crate) const CLAUDE: Program = Program {
 
 pub(crate) const CODEX: Program = Program {
     variable: "DRIVETRAIN_CODEX",
+    built_in: None,
     protocol: "codex",
     key: "OPENAI_API_KEY",
     variables: |url| vec![("OPENAI_BASE_URL", format!("{url}/v1"))],
@@ -63,12 +70,14 @@ pub(crate) const CODEX: Program = Program {
                      second line\n*** End Patch\nEOF";
         call("exec_command", &format!("{{ cmd = {} }}", quoted(patch)))
     },
+    own: None,
     steers: true,
     model: "scripted-1",
 };
 
 pub(crate) const ACP: Program = Program {
     variable: "DRIVETRAIN_ACP",
+    built_in: None,
     protocol: "acp",
     key: "ANTHROPIC_API_KEY",
     variables: |url| {
@@ -80,17 +89,80 @@ pub(crate) const ACP: Program = Program {
     shell: bash,
     background: CLAUDE.background,
     edit: claude_edit,
+    own: None,
     steers: false,
     tries: 3,
     model: "",
 };
 
+pub(crate) const GEMINI: Program = Program {
+    variable: "DRIVETRAIN_GEMINI",
+    built_in: Some("gemini"),
+    protocol: "acp",
+    key: "GEMINI_API_KEY",
+    variables: |url| vec![("GOOGLE_GEMINI_BASE_URL", url.to_owned())],
+    shell: |command| {
+        let input = format!("{{ command = {}, description = \"run it\" }}", quoted(command));
+        call("run_shell_command", &input)
+    },
+    background: |command| {
+        let input = format!("{{ command = {}, is_background = true }}", quoted(command));
+        call("run_shell_command", &input)
+    },
+    edit: || {
+        let input = "{ file_path = \"hello.txt\", instruction = \"greet the driver\", \
+                     old_string = \"hello world\", new_string = \"hello driver\" }";
+        [call("read_file", "{ file_path = \"hello.txt\" }"), call("replace", input)].concat()
+    },
+    steers: false,
+    tries: 3,
+    model: "",
+};
+
+pub(crate) const OPENCODE: Program = Program {
+    variable: "DRIVETRAIN_OPENCODE",
+    built_in: Some("opencode"),
+    protocol: "acp",
+    key: "ANTHROPIC_API_KEY",
+    variables: |url| vec![("ANTHROPIC_BASE_URL", url.to_owned())],
+    shell: |command| {
+        let input = format!("{{ command = {}, description = \"run it\" }}", quoted(command));
+        call("bash", &input)
+    },
+    background: |command| call("bash", &format!("{{ command = {} }}", quoted(command))),
+    edit: || {
+        let input = "{ filePath = \"hello.txt\", oldString = \"hello world\", newString = \"hello driver\" }";
+        [call("read", "{ filePath = \"hello.txt\" }"), call("edit", input)].concat()
+    },
+    steers: false,
+    tries: 3,
+    model: "anthropic/claude-sonnet-4-5",
+};
+
 impl Program {
-    /// The command that starts it.
-    pub(crate) fn command(&self) -> Vec<String> {
-        let program = std::env::var(self.variable).unwrap_or_else(|_| {
+    /// Where it is.
+    fn path(&self) -> PathBuf {
+        let path = std::env::var_os(self.variable);
+        let path = path.unwrap_or_else(|| {
             panic!("{} is not set: run this through scripts/agents", self.variable)
         });
+        PathBuf::from(path)
+    }
+
+    /// The folder in which it is found by its name, for an agent that needs no file.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        let (name, path) = (self.built_in?, self.path());
+        let beside = path.parent().unwrap().to_owned();
+        if beside.join(name).exists() {
+            return Some(beside);
+        }
+        let modules = path.ancestors().find(|at| at.ends_with("node_modules")).unwrap();
+        Some(modules.join(".bin"))
+    }
+
+    /// The command that starts it.
+    pub(crate) fn command(&self) -> Vec<String> {
+        let program = self.path().into_os_string().into_string().unwrap();
         let is_script = Path::new(&program).extension().is_some_and(|extension| extension == "js");
         if is_script { vec!["node".to_owned(), program] } else { vec![program] }
     }

@@ -260,3 +260,186 @@ pub(crate) fn cancelled_in_the_middle_of_a_tool_nothing_is_left(program: &Progra
     assert_eq!(ran.code, 12, "{}", stage.story(&ran));
     assert!(!stage.has("late.txt"));
 }
+
+/// A stage with something to look at.
+fn with_source(program: &Program, policy: &str, replies: &[String]) -> Stage {
+    let stage = Stage::new(program, policy, replies);
+    stage.place.write("src/lib.rs", "pub fn add_one(n: u32) -> u32 {\n    n + 1\n}\n");
+    stage.place.write(
+        ".drivetrain/validators.toml",
+        "[[check]]\nname = \"slow\"\ncommand = \"echo once >> begun.txt; sleep 300\"\n",
+    );
+    stage.place.commit_all("source");
+    stage.place.trust();
+    stage
+}
+
+pub(crate) fn tools_of_ours_are_called_over_its_own_pipe(program: &Program) {
+    let own = program.own.unwrap();
+    let write = "{ action = \"write\", name = \"seen\", text = \"a note of an agent\" }";
+    let replies = [
+        own("memory", write),
+        own("memory", "{ action = \"read\", name = \"seen\" }"),
+        own("view", "{ symbol = \"add_one\" }"),
+        own("nothing", "{}"),
+        (program.edit)(),
+        says("All done."),
+    ];
+    let stage = with_source(program, OPEN, &replies);
+    let ran = stage.run(&["--check", CHECK]);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    let asked = stage.asked();
+    assert!(asked[0].contains("mcp__drivetrain__validator_run"), "it is offered: {}", asked[0]);
+    assert!(asked[2].contains("a note of an agent"), "{}", asked[2]);
+    assert!(asked[3].contains("n + 1"), "{}", asked[3]);
+    assert!(asked[4].contains("mcp__drivetrain__nothing"), "{}", asked[4]);
+    // Each is a call like any other: judged, journaled, in the transcript.
+    let started = stage.events("tool_started");
+    let ours: Vec<&str> = started
+        .iter()
+        .filter_map(|event| event["tool"].as_str())
+        .filter(|tool| ["memory", "view"].contains(tool))
+        .collect();
+    assert_eq!(ours, ["memory", "memory", "view"], "{}", stage.story(&ran));
+    assert!(ran.out.contains("add_one"), "{}", ran.out);
+    let journal = stage.place.ok(&["journal", "export", &stage.place.id()]);
+    let at = |words: &str| journal.find(words).unwrap_or_else(|| panic!("{words}: {journal}"));
+    assert!(at("\"calls\"") < at("n + 1"), "asked before it is done");
+    assert_eq!(stage.events("agent_asked").len(), 1, "in one turn");
+}
+
+pub(crate) fn what_the_policy_denies_of_our_tools_is_answered_with_the_reason(program: &Program) {
+    let own = program.own.unwrap();
+    let policy = format!(
+        "[[rule]]\ntool = \"memory\"\ndecide = \"deny\"\nreason = \"nobody notes that\"\n{OPEN}"
+    );
+    let write = "{ action = \"write\", name = \"seen\", text = \"x\" }";
+    let replies = [own("memory", write), (program.edit)(), says("All done.")];
+    let stage = with_source(program, &policy, &replies);
+    let ran = stage.run(&["--check", CHECK]);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    assert!(stage.asked()[1].contains("nobody notes that"), "{}", stage.asked()[1]);
+    let ended = stage.events("tool_ended");
+    assert_eq!(ended[0]["result"]["status"], "denied", "{ended:?}");
+}
+
+pub(crate) fn an_interrupt_stops_a_tool_of_ours(program: &Program) {
+    let own = program.own.unwrap();
+    let replies = [own("validator_run", "{}"), says("I take the left one."), says("Yes.")];
+    let stage = with_source(program, OPEN, &replies);
+    let task = stage.start(&[]);
+    stage.until_made("begun.txt");
+    let begun = Instant::now();
+    stage.place.ok(&["interrupt", &task.id, "take the left door"]);
+    let ran = stage.ended(task);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    let ended = stage.events("tool_ended");
+    assert_eq!(ended[0]["result"]["status"], "aborted", "{ended:?}");
+    assert!(stage.asked_last().contains("I stopped you. take the left door"));
+}
+
+pub(crate) fn drivetrain_killed_in_a_call_of_ours_goes_on_and_makes_it_once(program: &Program) {
+    let own = program.own.unwrap();
+    let replies = [own("validator_run", "{}"), (program.edit)(), says("Done after all.")];
+    let stage = with_source(program, OPEN, &replies);
+    let task = stage.start(&["--check", CHECK]);
+    stage.until_made("begun.txt");
+    let id = task.id.clone();
+    task.signal("KILL");
+    task.wait();
+    stage.await_nobody();
+    // Nobody can know how far the checks came: a person says.
+    let ran = stage.place.run(&["resume", &id]);
+    assert_eq!(ran.code, 13, "{}", stage.story(&ran));
+    stage.place.ok(&["resolve", &id, "c1", "--did-not"]);
+    let ran = stage.place.run(&["resume", &id]);
+    stage.await_nobody();
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    let heard = stage.asked_last();
+    assert!(heard.contains("Of the call of validator.run that was under way"), "{heard}");
+    let made = std::fs::read_to_string(stage.worktree().join("begun.txt")).unwrap();
+    assert_eq!(made, "once\n");
+}
+
+/// A workflow in which the agent's work stands between a tool and a check.
+const WORKFLOW: &str = r#"
+[workflow]
+name = "between"
+
+[[workflow.steps]]
+name = "before"
+tool = "shell"
+parameters = { command = "echo 'prepared by' 'a step' | tee prepared.txt" }
+
+[[workflow.steps]]
+name = "work"
+agent = "tried"
+prompt = "Say hello to the driver. {{ steps.before.text }}"
+
+[[workflow.steps]]
+name = "after"
+tool = "shell"
+parameters = { command = "grep 'hello driver' hello.txt && echo {{ steps.work.text | tojson }} >> prepared.txt" }
+"#;
+
+pub(crate) fn a_step_of_a_workflow_is_its_work_between_a_tool_and_a_check(program: &Program) {
+    let stage = Stage::new(program, OPEN, &[(program.edit)(), says("The driver is greeted.")]);
+    stage.place.write(".drivetrain/workflows/between.toml", WORKFLOW);
+    stage.place.commit_all("workflow");
+    stage.place.trust();
+    let check = format!("{CHECK} && grep -q 'The driver is greeted' prepared.txt");
+    let ran = stage.run_workflow("between", &["--check", &check]);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    assert!(ran.out.contains("verified"), "{}", ran.out);
+    let asked = stage.asked();
+    assert!(asked[0].contains("Say hello to the driver. prepared by a step"), "{}", asked[0]);
+    assert_eq!(stage.events("agent_asked").len(), 1, "{}", stage.story(&ran));
+    // Its own calls went through the gate between the calls of the steps.
+    let labels: Vec<String> = stage
+        .events("tool_started")
+        .iter()
+        .filter_map(|event| event["label"].as_str().map(str::to_owned))
+        .collect();
+    assert_eq!(labels.first().map(String::as_str), Some("before"), "{labels:?}");
+    assert_eq!(labels.last().map(String::as_str), Some("after"), "{labels:?}");
+    assert!(labels.iter().any(|label| label.starts_with("tried ")), "{labels:?}");
+}
+
+pub(crate) fn what_was_recorded_replays_to_the_same_end_without_a_model_and_a_key(
+    program: &Program,
+) {
+    let replies = [
+        (program.shell)("echo one > one.txt"),
+        (program.edit)(),
+        says("All done."),
+        // Should it be asked a second time, it would say something else.
+        says("This was never recorded."),
+    ];
+    let stage = Stage::new(program, OPEN, &replies);
+    let tapes = stage.place.home().join("tapes").display().to_string();
+    let ran = stage.run(&["--check", CHECK, "--record", &tapes]);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    let (first, asked) = (stage.place.id(), stage.asked().len());
+    let kept: String = std::fs::read_dir(&tapes)
+        .unwrap()
+        .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
+        .collect();
+    assert!(!kept.contains(KEY), "no key is written down");
+
+    let ran = stage.run_without_key(&["--check", CHECK, "--replay", &tapes]);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    assert!(ran.out.contains("verified: All done."), "{}", ran.out);
+    assert_eq!(stage.asked().len(), asked, "nobody was asked");
+    let tasks = stage.place.tasks();
+    let id = |task: &serde_json::Value| task["id"].as_str().unwrap_or_default().to_owned();
+    let second = tasks.iter().map(id).find(|id| *id != first).unwrap();
+    let tokens = |id: &str| stage.place.show(id)["spend"]["tokens"].clone();
+    assert_eq!(tokens(&second), tokens(&first), "it counts as it did");
+
+    // Another goal leads to the same questions by their form, but not for ever.
+    let ran = stage.run_without_key(&["--check", "false", "--max-turns", "3", "--replay", &tapes]);
+    assert_ne!(ran.code, 0, "{}", stage.story(&ran));
+    assert!(ran.out.contains("replay_missing"), "{}", stage.story(&ran));
+    assert_eq!(stage.asked().len(), asked, "nobody was asked");
+}

@@ -10,6 +10,7 @@ use runtime::fake::{Fake, Limits};
 use serde_json::Value;
 use wire::model::script::Script;
 
+use crate::editor::Editor;
 use crate::environment::{Background, Ran, TestEnvironment};
 use crate::program::Program;
 
@@ -31,7 +32,12 @@ const GONE: Duration = Duration::from_secs(15);
 pub(crate) struct Stage {
     pub(crate) place: TestEnvironment,
     server: Arc<Fake>,
+    /// What every process of the program has among its variables.
     mark: String,
+    /// What it is called, and its model where the command line says that.
+    named: Vec<String>,
+    /// The variable that holds its key.
+    key: &'static str,
 }
 
 impl Stage {
@@ -47,12 +53,27 @@ impl Stage {
         std::thread::spawn(move || serving.serve());
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let mark = format!("{}-{count}", std::process::id());
-        let place = TestEnvironment::new().with_variable(program.key, KEY);
-        let stage = Stage { place, server, mark };
+        let mut place = TestEnvironment::new().with_variable(program.key, KEY);
+        let mut named = vec!["--agent".to_owned(), program.built_in.unwrap_or("tried").to_owned()];
+        let mut mark = format!("{MARK}={}-{count}", std::process::id());
+        if let Some(folder) = program.folder() {
+            for (name, value) in (program.variables)(&server.url()) {
+                place = place.with_variable(name, &value);
+            }
+            let path = std::env::var("PATH").unwrap();
+            place = place.with_variable("PATH", &format!("{}:{path}", folder.display()));
+            // It gets no other variable, but its home is in that of drivetrain.
+            mark = format!("HOME={}/", place.home().display());
+            if !program.model.is_empty() {
+                named.extend(["--model".to_owned(), program.model.to_owned()]);
+            }
+        }
+        let stage = Stage { place, server, mark, named, key: program.key };
         stage.place.write("hello.txt", "hello world\nsecond line\n");
         stage.place.write(".drivetrain/policy.toml", policy);
-        stage.place.write(".drivetrain/agents/tried.toml", &stage.file(program));
+        if program.built_in.is_none() {
+            stage.place.write(".drivetrain/agents/tried.toml", &stage.file(program));
+        }
         stage.place.git(&["init", "--quiet"]);
         stage.place.commit_all("one");
         stage.place.trust();
@@ -65,7 +86,7 @@ impl Stage {
         let quoted = |text: &str| Value::from(text).to_string();
         let command: Vec<String> = program.command().iter().map(|word| quoted(word)).collect();
         let mut variables = (program.variables)(&url);
-        variables.push((MARK, self.mark.clone()));
+        variables.push((MARK, self.mark[MARK.len() + 1..].to_owned()));
         let variables: Vec<String> =
             variables.iter().map(|(name, value)| format!("{name} = {}", quoted(value))).collect();
         let mut file = format!(
@@ -81,8 +102,9 @@ impl Stage {
         file
     }
 
-    fn words<'a>(&self, more: &[&'a str]) -> Vec<&'a str> {
-        let mut words = vec!["run", "say hello to the driver", "--agent", "tried"];
+    fn words<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        let mut words = vec!["run", "say hello to the driver"];
+        words.extend(self.named.iter().map(String::as_str));
         if std::env::var_os(BOXED).is_none() {
             words.push("--no-sandbox");
         }
@@ -93,6 +115,36 @@ impl Stage {
     /// Runs the task to its end.
     pub(crate) fn run(&self, more: &[&str]) -> Ran {
         let ran = self.place.run(&self.words(more));
+        self.await_nobody();
+        ran
+    }
+
+    /// An editor whose prompts the program works on.
+    pub(crate) fn editor(&self, more: &[&str]) -> Editor {
+        let mut words: Vec<&str> = self.named.iter().map(String::as_str).collect();
+        if std::env::var_os(BOXED).is_none() {
+            words.push("--no-sandbox");
+        }
+        words.extend(more);
+        Editor::of(&self.place, &words)
+    }
+
+    /// Runs a workflow to its end.
+    pub(crate) fn run_workflow(&self, name: &str, more: &[&str]) -> Ran {
+        let mut words = vec!["run", "greet", "--workflow", name];
+        if std::env::var_os(BOXED).is_none() {
+            words.push("--no-sandbox");
+        }
+        words.extend(more);
+        let ran = self.place.run(&words);
+        self.await_nobody();
+        ran
+    }
+
+    /// Runs the task to its end, in an environment that has no key.
+    pub(crate) fn run_without_key(&self, more: &[&str]) -> Ran {
+        let mut command = self.place.command(&self.words(more));
+        let ran = self.place.ran(command.env_remove(self.key).output().unwrap());
         self.await_nobody();
         ran
     }
@@ -161,13 +213,16 @@ impl Stage {
 
     /// The processes with the mark.
     pub(crate) fn agents(&self) -> Vec<(u32, String)> {
-        let wanted = format!("{MARK}={}", self.mark);
         let listed = std::fs::read_dir("/proc").unwrap().flatten();
         let numbers = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         numbers
             .filter(|number| {
                 let all = std::fs::read(format!("/proc/{number}/environ")).unwrap_or_default();
-                all.split(|byte| *byte == 0).any(|pair| pair == wanted.as_bytes())
+                let whole = self.mark.starts_with(MARK);
+                all.split(|byte| *byte == 0).any(|pair| {
+                    pair.starts_with(self.mark.as_bytes())
+                        && (!whole || pair.len() == self.mark.len())
+                })
             })
             .map(|number| {
                 let command = std::fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();

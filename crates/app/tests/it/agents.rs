@@ -48,6 +48,7 @@ fn what_is_installed_is_told_with_its_version_and_whether_that_was_tried() {
     assert!(claude["installed"].as_str().unwrap().ends_with("/bin/claude"));
     assert_eq!(claude["can"]["gate"], "hook");
     assert_eq!(claude["can"]["pause"], "call");
+    assert_eq!(claude["can"]["tools"], true, "it is offered tools of drivetrain's own");
     let asked = std::fs::read_to_string(environment.home().join("bin/asked")).unwrap();
     assert_eq!(asked, "--version\n", "nothing else was asked of it");
     assert_eq!(named(&agents, "codex")["support"], "newer");
@@ -58,6 +59,7 @@ fn what_is_installed_is_told_with_its_version_and_whether_that_was_tried() {
     let opencode = named(&agents, "opencode");
     assert_eq!((&opencode["installed"], &opencode["support"]), (&Value::Null, &Value::Null));
     assert_eq!(opencode["can"]["steer"], false);
+    assert_eq!(opencode["can"]["tools"], false);
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::leaks::{self, Mark};
+
 /// How long anything here may take, on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -14,7 +16,19 @@ pub(crate) struct TestEnvironment {
     root: tempfile::TempDir,
     /// Variables of the commands beside the usual ones.
     variables: Vec<(String, String)>,
+    /// The user's key at every provider; must not be found in anything that a test leaves behind.
+    key: Mark,
 }
+
+/// Where providers' keys are looked for.
+const KEYS: [&str; 6] = [
+    "ANTHROPIC_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "MISTRAL_API_KEY",
+    "OPENAI_API_KEY",
+    "OPENROUTER_API_KEY",
+];
 
 /// What a command printed and how it ended.
 pub(crate) struct Ran {
@@ -25,8 +39,8 @@ pub(crate) struct Ran {
 
 impl TestEnvironment {
     pub(crate) fn new() -> TestEnvironment {
-        let environment =
-            TestEnvironment { root: tempfile::tempdir().unwrap(), variables: Vec::new() };
+        let (root, key) = (tempfile::tempdir().unwrap(), Mark::new("key"));
+        let environment = TestEnvironment { root, variables: Vec::new(), key };
         std::fs::create_dir(environment.folder()).unwrap();
         environment
     }
@@ -36,6 +50,11 @@ impl TestEnvironment {
     pub(crate) fn with_variable(mut self, name: &str, value: &str) -> TestEnvironment {
         self.variables.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// The user's key at every provider.
+    pub(crate) fn key(&self) -> &str {
+        &self.key.text
     }
 
     /// The folder commands are run in.
@@ -104,6 +123,7 @@ impl TestEnvironment {
             .env("HOME", self.root.path())
             .env("DRIVETRAIN_HOME", self.home())
             .env("TZ", "UTC")
+            .envs(KEYS.map(|name| (name, &self.key.text)))
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null());
         command
@@ -227,10 +247,29 @@ impl TestEnvironment {
     }
 
     pub(crate) fn ran(&self, output: Output) -> Ran {
+        let leaks = [&output.stdout, &output.stderr].map(|said| self.key.is_in(said));
+        assert_eq!(leaks, [false, false], "the user's key was printed");
         Ran {
             code: output.status.code().unwrap_or(-1),
             out: String::from_utf8(output.stdout).unwrap(),
             err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Drop for TestEnvironment {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let files = leaks::files(self.root.path());
+        for path in &files {
+            let read = std::fs::read(path).unwrap_or_default();
+            assert!(!self.key.is_in(&read), "the user's key is in {}", path.display());
+        }
+        for repository in leaks::repositories(&files) {
+            let held = self.key.is_in(&leaks::objects(repository));
+            assert!(!held, "the user's key is in {}", repository.display());
         }
     }
 }

@@ -1,116 +1,22 @@
 //! `drivetrain acp`: an editor's agent, spoken to as an editor does, and by drivetrain itself.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-
 use serde_json::{Value, json};
 
+use crate::editor::{Editor, prompt};
 use crate::environment::TestEnvironment;
 use crate::model::SCRIPT;
 
-/// An editor that answers every question in one way.
-struct Editor {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-    last: u64,
-    answer: &'static str,
-    /// What was told since the last prompt.
-    updates: Vec<Value>,
-    asked: Vec<Value>,
-}
-
-impl Editor {
-    fn start(place: &TestEnvironment, args: &[&str]) -> Editor {
-        let mut line = vec!["acp", "--model", "script/replies.toml", "--in-place"];
-        line.extend(args);
-        let mut child =
-            place.command(&line).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        let (updates, asked) = (Vec::new(), Vec::new());
-        let mut editor =
-            Editor { child, stdin, stdout, last: 0, answer: "reject_once", updates, asked };
-        let said =
-            editor.ask("initialize", json!({ "protocolVersion": 1, "clientCapabilities": {} }));
-        assert_eq!(said["result"]["agentCapabilities"]["loadSession"], true, "{said}");
-        editor
-    }
-
-    fn send(&mut self, message: &Value) {
-        let stdin = self.stdin.as_mut().unwrap();
-        writeln!(stdin, "{message}").unwrap();
-        stdin.flush().unwrap();
-    }
-
-    fn begin(&mut self, method: &str, params: Value) -> u64 {
-        self.last += 1;
-        let id = self.last;
-        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
-        id
-    }
-
-    fn ask(&mut self, method: &str, params: Value) -> Value {
-        let id = self.begin(method, params);
-        self.await_answer(id)
-    }
-
-    fn await_answer(&mut self, id: u64) -> Value {
-        loop {
-            let mut line = String::new();
-            assert_ne!(self.stdout.read_line(&mut line).unwrap(), 0, "it is gone");
-            let said: Value = serde_json::from_str(&line).unwrap();
-            match said["method"].as_str() {
-                Some("session/update") => self.updates.push(said["params"]["update"].clone()),
-                Some("session/request_permission") => {
-                    self.asked.push(said["params"].clone());
-                    let outcome = json!({ "outcome": "selected", "optionId": self.answer });
-                    let result = json!({ "outcome": outcome });
-                    self.send(&json!({ "jsonrpc": "2.0", "id": said["id"], "result": result }));
-                }
-                _ if said["id"] == id => return said,
-                _ => panic!("unexpected: {said}"),
-            }
-        }
-    }
-
-    fn open(&mut self, place: &TestEnvironment) -> String {
-        let said = self.ask("session/new", json!({ "cwd": place.folder(), "mcpServers": [] }));
-        said["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{said}")).to_owned()
-    }
-
-    fn prompt(&mut self, session: &str, text: &str) -> Value {
-        self.updates.clear();
-        self.asked.clear();
-        self.ask("session/prompt", prompt(session, text))
-    }
-
-    /// The words of the agent since the last prompt.
-    fn words(&self, kind: &str) -> String {
-        let chunks = self.updates.iter().filter(|update| update["sessionUpdate"] == kind);
-        chunks.filter_map(|update| update["content"]["text"].as_str()).collect()
-    }
-
-    fn of_kind(&self, kind: &str) -> Vec<&Value> {
-        self.updates.iter().filter(|update| update["sessionUpdate"] == kind).collect()
-    }
-}
-
-fn prompt(session: &str, text: &str) -> Value {
-    json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] })
-}
-
-impl Drop for Editor {
-    fn drop(&mut self) {
-        self.stdin = None;
-        let _ = self.child.wait();
-    }
+/// The editor of somebody who talks to a scripted model.
+fn start(place: &TestEnvironment, args: &[&str]) -> Editor {
+    let line = ["--model", "script/replies.toml", "--in-place"];
+    Editor::of(place, &[&line[..], args].concat())
 }
 
 #[test]
 fn prompts_are_a_conversation_with_words_calls_and_diffs() {
     let place = TestEnvironment::new();
     place.write("replies.toml", SCRIPT);
-    let mut editor = Editor::start(&place, &[]);
+    let mut editor = start(&place, &[]);
     let session = editor.open(&place);
     let ended = editor.prompt(&session, "write one line");
     assert_eq!(ended["result"]["stopReason"], "end_turn", "{ended}");
@@ -135,7 +41,7 @@ fn what_the_policy_does_not_allow_is_asked_in_the_editor() {
     for (answer, written) in [("reject_once", ""), ("allow_once", "one\n")] {
         let place = TestEnvironment::new();
         place.write("replies.toml", SCRIPT);
-        let mut editor = Editor::start(&place, &["--profile", "read-only"]);
+        let mut editor = start(&place, &["--profile", "read-only"]);
         editor.answer = answer;
         let session = editor.open(&place);
         let ended = editor.prompt(&session, "write one line");
@@ -154,7 +60,7 @@ fn a_cancelled_prompt_ends_at_once_and_the_next_one_goes_on() {
     let place = TestEnvironment::new();
     let slow = "[[reply]]\ndelay = \"60s\"\ntext = \"too late\"\n[[reply]]\ntext = \"here I am\"\n";
     place.write("replies.toml", slow);
-    let mut editor = Editor::start(&place, &[]);
+    let mut editor = start(&place, &[]);
     let session = editor.open(&place);
     let id = editor.begin("session/prompt", prompt(&session, "wait for me"));
     place.until(|| {
@@ -172,12 +78,12 @@ fn a_cancelled_prompt_ends_at_once_and_the_next_one_goes_on() {
 fn a_session_is_loaded_from_the_journal_after_a_kill() {
     let place = TestEnvironment::new();
     place.write("replies.toml", SCRIPT);
-    let mut editor = Editor::start(&place, &[]);
+    let mut editor = start(&place, &[]);
     let session = editor.open(&place);
     editor.prompt(&session, "write one line");
     editor.child.kill().unwrap();
     editor.child.wait().unwrap();
-    let mut again = Editor::start(&place, &[]);
+    let mut again = start(&place, &[]);
     let folder = place.folder();
     let params = json!({ "sessionId": session, "cwd": folder, "mcpServers": [] });
     let loaded = again.ask("session/load", params);
@@ -197,7 +103,7 @@ fn a_session_is_loaded_from_the_journal_after_a_kill() {
 fn what_cannot_be_served_is_said() {
     let place = TestEnvironment::new();
     place.write("replies.toml", SCRIPT);
-    let mut editor = Editor::start(&place, &[]);
+    let mut editor = start(&place, &[]);
     let server = json!([{ "name": "x", "command": "x", "args": [], "env": [] }]);
     let said = editor.ask("session/new", json!({ "cwd": place.folder(), "mcpServers": server }));
     assert!(said["error"]["message"].as_str().unwrap().contains("mcpServers"), "{said}");
@@ -254,4 +160,73 @@ fn drivetrain_drives_drivetrain_and_the_outer_gate_decides() {
     let (code, said) = run_own(&place, "dev", "4");
     assert_eq!(code, 0, "{said}");
     assert_eq!(place.read("a.txt"), "one\ntwo\n");
+}
+
+#[test]
+fn a_script_that_is_over_is_a_failure_of_the_model_for_whoever_prompts() {
+    let place = TestEnvironment::new();
+    place.write("replies.toml", "[[reply]]\ntext = \"only this\"\n");
+    let mut editor = start(&place, &[]);
+    let session = editor.open(&place);
+    assert_eq!(editor.prompt(&session, "say it")["result"]["stopReason"], "end_turn");
+    let ended = editor.prompt(&session, "say more");
+    let words = ended["error"]["message"].as_str().unwrap_or_default();
+    assert!(words.contains("its 1 replies are used up"), "{ended}");
+    assert_eq!(ended["error"]["data"]["errorKind"], "invalid_request", "{ended}");
+}
+
+#[test]
+fn a_model_that_fails_within_is_a_typed_end_of_the_turn_outside_and_soon() {
+    let place = TestEnvironment::new();
+    own_agent(&place);
+    place.write("replies.toml", "[[reply]]\ntext = \"only this\"\n");
+    let begun = std::time::Instant::now();
+    let (code, said) = run_own(&place, "dev", "4");
+    assert_ne!(code, 0, "{said}");
+    assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
+    let events = place.events(&place.id());
+    let failed = |event: &&Value| !event["end"]["model"].is_null();
+    let ended = events.iter().find(failed).unwrap_or_else(|| panic!("{said}"));
+    assert_eq!(ended["end"]["model"]["kind"], "client", "{ended}");
+    assert!(said.contains("replies are used up"), "{said}");
+}
+
+#[test]
+fn a_limit_of_steps_and_a_refusal_are_reasons_of_their_own() {
+    let place = TestEnvironment::new();
+    let look = |n: u32| {
+        let input = format!("{{ pattern = \"{n}*\" }}");
+        format!("[[reply]]\ntool_calls = [{{ tool = \"glob\", input = {input} }}]\n")
+    };
+    let looks: String = (0..10).map(look).collect();
+    let refuses = "[[reply]]\ntext = \"No.\"\nstop = \"refusal\"\n";
+    place.write("replies.toml", &format!("{looks}{refuses}"));
+    let mut editor = start(&place, &[]);
+    let session = editor.open(&place);
+    let ended = editor.prompt(&session, "go round");
+    assert_eq!(ended["result"]["stopReason"], "max_turn_requests", "{ended}");
+    assert!(editor.words("agent_message_chunk").contains("max_steps = 10"), "{:?}", editor.updates);
+    let ended = editor.prompt(&session, "now the bad thing");
+    assert_eq!(ended["result"]["stopReason"], "refusal", "{ended}");
+}
+
+#[test]
+fn what_was_asked_before_a_kill_is_asked_again_with_the_next_prompt() {
+    let place = TestEnvironment::new();
+    place.write("replies.toml", SCRIPT);
+    let profile = ["--profile", "read-only"];
+    let mut editor = start(&place, &profile);
+    let session = editor.open(&place);
+    editor.begin("session/prompt", prompt(&session, "write one line"));
+    place.until(|| place.ok(&["approvals", "--json"]).contains("a.txt").then_some(()));
+    editor.child.kill().unwrap();
+    editor.child.wait().unwrap();
+    let mut again = start(&place, &profile);
+    again.answer = "allow_once";
+    let params = json!({ "sessionId": session, "cwd": place.folder(), "mcpServers": [] });
+    assert!(again.ask("session/load", params)["error"].is_null());
+    let ended = again.prompt(&session, "well?");
+    assert_eq!(ended["result"]["stopReason"], "end_turn", "{ended} {:?}", again.updates);
+    assert_eq!(again.asked.len(), 1, "{:?}", again.updates);
+    assert_eq!(place.read("a.txt"), "one\n");
 }

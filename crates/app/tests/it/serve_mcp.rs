@@ -1,8 +1,17 @@
 //! `drivetrain mcp`: another program dispatches tasks over the Model Context Protocol.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::Arc;
 
+use machine::Command;
+use machine::child::ChildOrder;
+use machine::driver::Registry;
+use machine::id::TaskId;
+use machine::policy::budget::Budget;
+use runtime::home::Home;
+use runtime::station::{Station, keyed_task_id};
 use serde_json::{Value, json};
 
 use crate::environment::TestEnvironment;
@@ -20,10 +29,14 @@ struct Client {
 
 impl Client {
     fn start(place: &TestEnvironment, args: &[&str]) -> Client {
-        let mut line = vec!["mcp"];
-        line.extend(args);
-        let mut child =
-            place.command(&line).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        Client::within(place, args, &place.folder())
+    }
+
+    /// The same for a server that is started in another folder.
+    fn within(place: &TestEnvironment, args: &[&str], folder: &Path) -> Client {
+        let mut command = place.command(&[&["mcp"], args].concat());
+        command.current_dir(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let mut client = Client { child, stdin, stdout, last: 0, notes: Vec::new() };
         let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
@@ -221,4 +234,175 @@ fn what_cannot_be_served_is_said_before_anything_starts() {
         assert!(ran.err.contains(words), "{args:?}: {}", ran.err);
         assert_eq!(ran.out, "");
     }
+}
+
+#[test]
+fn the_limits_count_what_other_servers_dispatched_in_the_folder_and_forget_it_in_time() {
+    let place = TestEnvironment::new();
+    model(&place, SCRIPT);
+    let limits = ["--max-tasks", "2", "--max-tokens", "600"];
+    let args = [&WORKER[..], &limits].concat();
+    let first = {
+        let mut client = Client::start(&place, &args);
+        let first = client.json("dispatch", json!({ "goal": "two lines" }));
+        client.json("wait", json!({ "id": first["id"], "seconds": 60 }));
+        first["id"].as_str().unwrap().to_owned()
+    };
+    let spent = place.show(&first)["spend"]["tokens"].as_u64().unwrap();
+    let mut again = Client::start(&place, &args);
+    let second = again.json("dispatch", json!({ "goal": "two more" }));
+    assert_eq!(second["budget"]["max_tokens"], 600 - spent, "a restart gives nothing again");
+    again.json("wait", json!({ "id": second["id"], "seconds": 60 }));
+    drop(again);
+    let mut third = Client::start(&place, &args);
+    let refused = third.call("dispatch", json!({ "goal": "three" })).unwrap_err();
+    assert!(refused.contains("--max-tasks") && refused.contains("--per"), "{refused}");
+    drop(third);
+    let brief = [&args[..], &["--per", "1ms"]].concat();
+    let mut later = Client::start(&place, &brief);
+    let fourth = later.json("dispatch", json!({ "goal": "four" }));
+    assert_eq!(fourth["budget"]["max_tokens"], 600, "what is older does not count");
+    later.json("wait", json!({ "id": fourth["id"], "seconds": 60 }));
+    drop(later);
+    let elsewhere = place.folder().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    place.write("elsewhere/replies.toml", SCRIPT);
+    let mut other = Client::within(&place, &args, &elsewhere);
+    let fifth = other.json("dispatch", json!({ "goal": "five" }));
+    assert_eq!(fifth["budget"]["max_tokens"], 600, "another folder has limits of its own");
+    other.json("wait", json!({ "id": fifth["id"], "seconds": 60 }));
+}
+
+#[test]
+fn servers_at_once_never_give_more_than_there_is() {
+    let place = TestEnvironment::new();
+    model(&place, SCRIPT);
+    let args = [&WORKER[..], &["--max-tasks", "3"]].concat();
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::start(&place, &args)).collect();
+    let taken: Vec<bool> = std::thread::scope(|scope| {
+        let asks: Vec<_> = clients
+            .iter_mut()
+            .map(|client| scope.spawn(|| client.call("dispatch", json!({ "goal": "one" })).is_ok()))
+            .collect();
+        asks.into_iter().map(|ask| ask.join().unwrap()).collect()
+    });
+    assert_eq!(taken.iter().filter(|taken| **taken).count(), 3, "{taken:?}");
+    assert_eq!(place.tasks().len(), 3);
+    for task in place.tasks() {
+        let id = task["id"].as_str().unwrap().to_owned();
+        place.until(|| (place.show(&id)["phase"] == "finished").then_some(()));
+    }
+}
+
+/// As a server leaves it that is killed between the two records: the parent has set aside, and there is no child.
+fn set_aside(place: &TestEnvironment, parent: &str, child: &TaskId, tokens: u64) {
+    let mut station =
+        Station::open(&Home::at(place.home()), Arc::new(Registry::builtin())).unwrap();
+    let budget = Budget { max_tokens: Some(tokens), ..Budget::default() };
+    let order = ChildOrder { child: child.clone(), goal: "lost".to_owned(), budget, depth: 1 };
+    let parent = TaskId(parent.to_owned());
+    station.supervisor.command_at_rest(&parent, Command::Dispatch(order)).unwrap();
+}
+
+#[test]
+fn what_a_killed_server_set_aside_is_given_back_by_whoever_comes_next() {
+    let place = TestEnvironment::new();
+    model(&place, SCRIPT);
+    let begin = ["run", "the parent", "--driver", "user", "--unattended", "--in-place"];
+    place.run(&[&begin[..], &["--max-tokens", "600"]].concat());
+    let parent = place.id();
+    let args = [&WORKER[..], &["--parent", &parent]].concat();
+    let mut client = Client::start(&place, &args);
+    let lost = keyed_task_id(&format!("task {parent}"), "a");
+    set_aside(&place, &parent, &lost, 600);
+    assert_eq!(place.show(&parent)["children"].as_object().unwrap().len(), 1);
+    let child = client.json("dispatch", json!({ "goal": "one line", "key": "a" }));
+    assert_eq!(child["id"], lost.as_str(), "the key stands for the same id");
+    assert_eq!((&child["existed"], &child["budget"]["max_tokens"]), (&json!(false), &json!(600)));
+    client.json("wait", json!({ "id": lost, "seconds": 60 }));
+    let left = 600 - place.show(&parent)["spend"]["tokens"].as_u64().unwrap();
+    drop(client);
+    set_aside(&place, &parent, &TaskId("nobody".to_owned()), left);
+    Client::start(&place, &args);
+    let known = place.show(&parent)["children"].clone();
+    assert!(known.get("nobody").is_none() && known.get(lost.as_str()).is_some(), "{known}");
+    set_aside(&place, &parent, &TaskId("nobody".to_owned()), left);
+    place.run(&["resume", &parent, "--unattended"]);
+    assert!(place.show(&parent)["children"].get("nobody").is_none(), "a resume does it too");
+}
+
+#[test]
+fn a_parent_that_gives_on_all_it_has_goes_on_when_its_child_has_ended() {
+    let place = TestEnvironment::new();
+    model(&place, SCRIPT);
+    // It reads a file that is not there until its child was dispatched, and a second one after that.
+    let wait = "while ! test -e go.txt; do sleep 0.05; done";
+    place.steps("parent.toml", &[wait, "touch done.txt"], "[budget]\nmax_tokens = 600\n");
+    let parent = place.start(&["run", "parent.toml", "--unattended", "--no-sandbox"]);
+    let id = parent.id.clone();
+    model(&place, &format!("[[reply]]\nstatus = 529\nretry_after = \"1s\"\n{SCRIPT}"));
+    let mut client = Client::start(&place, &[&WORKER[..], &["--parent", &id]].concat());
+    let child = client.json("dispatch", json!({ "goal": "one line" }));
+    assert_eq!(child["budget"]["max_tokens"], 600);
+    place.write("go.txt", "");
+    place.until(|| place.types(&id).contains(&"children_awaited".to_owned()).then_some(()));
+    let why = place.ok(&["why", &id]);
+    assert!(why.contains("All that is left of its budget is set aside"), "{why}");
+    // Nobody looks at the child here: its own process reports.
+    let ran = parent.wait();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(place.folder().join("done.txt").exists());
+    let child = place.show(child["id"].as_str().unwrap());
+    assert_eq!(place.show(&id)["spend"]["tokens"], child["spend"]["tokens"], "{child}");
+}
+
+#[test]
+fn our_own_client_of_other_servers_uses_this_one() {
+    let place = TestEnvironment::new();
+    model(&place, SCRIPT);
+    let inner = place.home().join("inner");
+    let server = json!({
+        "command": env!("CARGO_BIN_EXE_drivetrain"),
+        "args": ["mcp", "--model", "script/replies.toml", "--trust", "--no-sandbox"],
+        "env": { "DRIVETRAIN_HOME": inner, "HOME": place.home() },
+        "write": [place.home()],
+    });
+    place.write(".mcp.json", &json!({ "mcpServers": { "own": server } }).to_string());
+    let rule = "[[rule]]\ntool = \"mcp__own__*\"\ndecide = \"allow\"\n";
+    place.write(".drivetrain/policy.toml", rule);
+    let id = keyed_task_id(&format!("folder {}", place.folder().display()), "k");
+    place.write(
+        "outer.toml",
+        "[[reply]]\ntool_calls = [{ tool = \"mcp__own__dispatch\", input = { goal = \"two lines\", key = \"k\" } }]\n\
+         [[reply]]\ntool_calls = [{ tool = \"mcp__own__wait\", input = { id = \"ID\", seconds = 60 } }]\n\
+         [[reply]]\ntool_calls = [{ tool = \"mcp__own__dispatch\", input = { goal = 7 } }]\n\
+         [[reply]]\ntext = \"Done.\"\n"
+            .replace("ID", id.as_str())
+            .as_str(),
+    );
+    place.trust();
+    let ran = place.run(&[
+        "run",
+        "dispatch it",
+        "--model",
+        "script/outer.toml",
+        "--in-place",
+        "--no-sandbox",
+    ]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let events = place.events(&place.id());
+    let opened = events.iter().find(|event| event["type"] == "tools_opened").unwrap();
+    assert_eq!(opened["tools"].as_array().unwrap().len(), 6, "{opened}");
+    let results: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["type"] == "tool_ended")
+        .map(|event| &event["result"])
+        .collect();
+    let said = |at: usize| -> Value {
+        let text = results[at]["text"].as_str().unwrap();
+        serde_json::from_str(text).unwrap_or_else(|_| panic!("{results:?}"))
+    };
+    assert_eq!(said(0)["id"], id.as_str(), "{results:?}");
+    assert_eq!(said(1)["outcome"], "completed", "{results:?}");
+    assert_eq!(results[2]["status"], "error", "{results:?}");
 }

@@ -277,3 +277,89 @@ fn an_agent_may_be_a_workflow() {
         program.err
     );
 }
+
+#[test]
+fn a_workflow_in_a_task_file_refers_to_prompts_and_facts_like_any_other() {
+    let place = TestEnvironment::new();
+    place.write("replies.toml", "[[reply]]\ntext = \"fine\"\n");
+    place.write("src/lib.rs", "#[test]\nfn a() {}\n");
+    place.write(".drivetrain/prompts/ask.txt", "Is {{ goal }} done?\n");
+    place.write(
+        ".drivetrain/workflows/goal.rhai",
+        "fn steps(context) { [#{ name: \"a\", tool: \"shell\", parameters: #{ command: `echo ${context.goal} >> out.txt` } }] }\n",
+    );
+    let task = "[task]\ngoal = \"the work\"\n[workspace]\nkind = \"in_place\"\n[workflow]\nname = \"w\"\n\
+        [workflow.llm]\nmodel = \"script/replies.toml\"\n[[workflow.steps]]\nname = \"ask\"\nprompt = \"@prompts/ask\"\n\
+        [[workflow.steps]]\nname = \"tell\"\ntool = \"shell\"\nwhen = \"facts.has_tests\"\n\
+        parameters = { command = \"echo {{ facts.main_language }} >> out.txt\" }\n\
+        [[workflow.steps]]\nname = \"call\"\nworkflow = \"@workflows/goal\"\n";
+    place.write("task.toml", task);
+    let ran = place.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(place.read("out.txt"), "rust\nthe work\n");
+    let record = asked(&place);
+    assert!(record.contains("Is the work done?"), "the prompt was looked up");
+    let hash = runtime::trust::hash(b"Is {{ goal }} done?\n");
+    assert!(record.contains(&hash), "and its hash is in the journal");
+    place.write("task.toml", &task.replace("@prompts/ask", "@prompts/aks"));
+    let wrong = place.run(&["run", "task.toml"]);
+    assert!(wrong.code == 2 && wrong.err.contains("did you mean \"ask\"?"), "{}", wrong.err);
+    place.write("task.toml", &task.replace("facts.has_tests", "facts.has_test"));
+    let wrong = place.run(&["run", "task.toml"]);
+    assert!(wrong.code == 2 && wrong.err.contains("has_tests"), "{}", wrong.err);
+}
+
+#[test]
+fn a_model_beside_a_workflow_is_that_of_the_steps_that_name_none() {
+    let place = TestEnvironment::new();
+    for name in ["named", "table", "step"] {
+        place.write(
+            &format!("{name}.toml"),
+            &format!("[[reply]]\ntext = \"{name}\"\nrepeat = true\n"),
+        );
+    }
+    let step = |more: &str, table: &str| {
+        format!(
+            "[workflow]\n{table}[[workflow.steps]]\nname = \"ask\"\nprompt = \"who?\"\n{more}\
+             [[workflow.steps]]\nname = \"tell\"\ntool = \"shell\"\nparameters = {{ command = \"echo {{{{ steps.ask.text }}}} >> out.txt\" }}\n"
+        )
+    };
+    let table = "[workflow.llm]\nmodel = \"script/table.toml\"\n";
+    place.write(".drivetrain/workflows/a.toml", &step("", ""));
+    place.write(".drivetrain/workflows/b.toml", &step("", table));
+    place.write(".drivetrain/workflows/c.toml", &step("model = \"script/step.toml\"\n", table));
+    for name in ["a", "b", "c"] {
+        let run =
+            ["run", "do it", "--workflow", name, "--model", "script/named.toml", "--in-place"];
+        let ran = place.run(&run);
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    }
+    assert_eq!(place.read("out.txt"), "named\ntable\nstep\n");
+    let none = place.run(&["run", "do it", "--workflow", "a", "--in-place"]);
+    assert!(none.code == 2 && none.err.contains("model"), "{}", none.err);
+    let wrong = place.run(&["run", "do it", "--workflow", "a", "--model", "nobody"]);
+    assert!(wrong.code == 2 && wrong.err.contains("expected PROVIDER/NAME"), "{}", wrong.err);
+}
+
+#[test]
+fn a_question_to_a_person_says_how_it_is_answered() {
+    let place = TestEnvironment::new();
+    let asks = |lines: &str| {
+        place.write(
+            ".drivetrain/workflows/w.toml",
+            &format!("[workflow]\n[[workflow.steps]]\nname = \"a\"\n{lines}\n"),
+        );
+        let ran = place.run(&["workflow", "run", "w", "--in-place", "--unattended"]);
+        assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+        place.ok(&["why", &last(&place)])
+    };
+    for (lines, answer) in [
+        ("approve = \"Ship it?\"", "yes"),
+        ("ask = \"Which?\"\nchoices = [\"the left one\", \"b\"]", "'the left one'"),
+        ("ask = \"What else?\"", "TEXT"),
+    ] {
+        let said = asks(lines);
+        let wanted = format!("drivetrain answer {} {answer}", last(&place));
+        assert!(said.contains(&wanted) && !said.contains("shell ls"), "{wanted}: {said}");
+    }
+}

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "../support/leaks.rs"]
+mod leaks;
 mod place;
 mod search;
 
@@ -44,7 +46,7 @@ fn workflows(place: &Place) {
         place.run(&[&["run", "task.toml"], more].concat());
     }
     // What prints a key: the halves are no mark, together they are.
-    let (left, right) = place.anthropic.split_at(20);
+    let (left, right) = place.anthropic.text.split_at(20);
     let prints = format!(
         "printf '%s%s\\\\n' {left} {right}; printf '%s%s' {left} {right} | base64 -w0; printf '%s%s' x{left} {right} | base64 -w0 >&2; exit 3"
     );

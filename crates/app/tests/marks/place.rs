@@ -10,26 +10,23 @@ use runtime::fake::{Fake, Limits};
 use serde_json::Value;
 use wire::model::script::Script;
 
+use super::leaks::Mark;
+
 /// How long a command may take.
 const PATIENCE: &str = "60";
 
 pub(crate) struct Place {
     root: tempfile::TempDir,
     /// Keys in variables: of a built-in provider, of another, of the user's own, of a server.
-    pub(crate) anthropic: String,
-    openai: String,
-    own: String,
-    server: String,
+    pub(crate) anthropic: Mark,
+    openai: Mark,
+    own: Mark,
+    server: Mark,
     /// A key that a command prints from a file, and a file of the user's that is nobody's business.
-    file: String,
-    outside: String,
+    file: Mark,
+    outside: Mark,
     outputs: RefCell<Vec<(String, Vec<u8>)>>,
     searched: Cell<usize>,
-}
-
-fn mark(name: &str) -> String {
-    let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap();
-    format!("mk-{name}-{}", random.trim().replace('-', ""))
 }
 
 /// The interpreter itself: what is on the PATH may be a wrapper that starts others with the server's variables.
@@ -56,12 +53,12 @@ impl Place {
         }
         let place = Place {
             root,
-            anthropic: mark("anthropic"),
-            openai: mark("openai"),
-            own: mark("own"),
-            server: mark("server"),
-            file: mark("file"),
-            outside: mark("outside"),
+            anthropic: Mark::new("anthropic"),
+            openai: Mark::new("openai"),
+            own: Mark::new("own"),
+            server: Mark::new("server"),
+            file: Mark::new("file"),
+            outside: Mark::new("outside"),
             outputs: RefCell::default(),
             searched: Cell::new(0),
         };
@@ -89,7 +86,7 @@ impl Place {
             "[[reply]]\nstatus = 500\nbody = \"key {0} is odd\"\n[[reply]]\ntext = \"Your key is {0}.\"\n\
              tool_calls = [{{ tool = \"say\", input = {{ text = \"{0}\" }} }}]\n\
              [[reply]]\nstatus = 401\nbody = \"key {0} is wrong\"\nrepeat = true\n",
-            self.own
+            self.own.text
         );
         let url = serve(works);
         let provider = |name: &str, url: &str, key: &str| {
@@ -98,8 +95,8 @@ impl Place {
             )
         };
         let secret = self.path("user/key.txt");
-        std::fs::write(&secret, &self.file).unwrap();
-        std::fs::write(self.path("outside/secret.txt"), &self.outside).unwrap();
+        std::fs::write(&secret, &self.file.text).unwrap();
+        std::fs::write(self.path("outside/secret.txt"), &self.outside.text).unwrap();
         let by_command = format!("key_command = [\"cat\", \"{}\"]", secret.display());
         let own = "key_env = \"MINE\"";
         let models = [
@@ -171,7 +168,7 @@ impl Place {
     }
 
     /// What must not be found, by name.
-    pub(crate) fn marks(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn marks(&self) -> Vec<(&'static str, Mark)> {
         vec![
             ("anthropic", self.anthropic.clone()),
             ("openai", self.openai.clone()),
@@ -193,10 +190,10 @@ impl Place {
             .env("HOME", self.path("user"))
             .env("DRIVETRAIN_HOME", self.path("home"))
             .env("RUST_BACKTRACE", "full")
-            .env("ANTHROPIC_API_KEY", &self.anthropic)
-            .env("OPENAI_API_KEY", &self.openai)
-            .env("MINE", &self.own)
-            .env("MCP_TOKEN", &self.server)
+            .env("ANTHROPIC_API_KEY", &self.anthropic.text)
+            .env("OPENAI_API_KEY", &self.openai.text)
+            .env("MINE", &self.own.text)
+            .env("MCP_TOKEN", &self.server.text)
             .stdin(Stdio::null());
         command
     }

@@ -1,55 +1,18 @@
 //! Looks for marks: in files, in git's objects, in outputs, and in what processes are given while they run.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::leaks::{self, Mark};
 use super::place::Place;
 
-type Marks = Vec<(&'static str, String)>;
-
-/// The mark as it is, and in the clothes that tools dress it in.
-fn holds(bytes: &[u8], mark: &str) -> bool {
-    let hex: String = mark.bytes().map(|byte| format!("{byte:02x}")).collect();
-    let has = |form: &[u8]| memchr(bytes, form[0]).any(|at| bytes[at..].starts_with(form));
-    // The middle of its base64, wherever it begins.
-    let base64 = [mark, &format!("x{mark}"), &format!("xy{mark}")].map(|text| {
-        let encoded = base64(text.as_bytes());
-        encoded[8..encoded.len() - 8].to_owned()
-    });
-    has(mark.as_bytes()) || has(hex.as_bytes()) || base64.iter().any(|form| has(form.as_bytes()))
-}
-
-fn memchr(bytes: &[u8], first: u8) -> impl Iterator<Item = usize> + '_ {
-    bytes.iter().enumerate().filter(move |(_, byte)| **byte == first).map(|(at, _)| at)
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let group = |three: &[u8]| {
-        let sum = (0..3).fold(0u32, |sum, n| sum << 8 | u32::from(*three.get(n).unwrap_or(&0)));
-        [18, 12, 6, 0].map(|shift| char::from(LETTERS[(sum >> shift & 63) as usize]))
-    };
-    bytes.chunks(3).flat_map(group).collect()
-}
+type Marks = Vec<(&'static str, Mark)>;
 
 fn in_bytes(what: &str, bytes: &[u8], marks: &Marks) -> Vec<String> {
-    let found = marks.iter().filter(|(_, mark)| holds(bytes, mark));
+    let found = marks.iter().filter(|(_, mark)| mark.is_in(bytes));
     found.map(|(name, _)| format!("{name}: {what}")).collect()
-}
-
-fn walk(folder: &Path, into: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let kind = entry.file_type().unwrap();
-        if kind.is_dir() {
-            walk(&entry.path(), into);
-        } else if kind.is_file() {
-            into.push(entry.path());
-        }
-    }
 }
 
 /// Every file that was left behind: state, workspaces, recordings, logs.
@@ -57,7 +20,7 @@ pub(crate) fn files(place: &Place) -> Vec<String> {
     let mut found = Vec::new();
     let mut paths = Vec::new();
     for folder in ["home", "project", "recorded", "recorded2", "outside"] {
-        walk(&place.path(folder), &mut paths);
+        paths.extend(leaks::files(&place.path(folder)));
     }
     paths.retain(|path| !path.ends_with("outside/secret.txt"));
     let named = |part: &str| paths.iter().any(|path| path.to_string_lossy().contains(part));
@@ -83,21 +46,12 @@ pub(crate) fn files(place: &Place) -> Vec<String> {
 
 /// Every object of every repository, unpacked.
 pub(crate) fn objects(place: &Place) -> Vec<String> {
-    let mut paths = Vec::new();
-    walk(&place.path("home"), &mut paths);
-    walk(&place.path("project"), &mut paths);
-    let heads = paths.iter().filter(|path| path.ends_with("HEAD"));
-    let repositories =
-        heads.filter_map(|head| head.parent()).filter(|folder| folder.join("objects").is_dir());
+    let mut paths = leaks::files(&place.path("home"));
+    paths.extend(leaks::files(&place.path("project")));
     let (mut found, mut count) = (Vec::new(), 0);
-    for repository in repositories {
-        let read = Command::new("git")
-            .arg("--git-dir")
-            .arg(repository)
-            .args(["cat-file", "--batch-all-objects", "--batch", "--unordered"])
-            .output()
-            .unwrap();
-        found.extend(in_bytes(&repository.to_string_lossy(), &read.stdout, &place.marks()));
+    for repository in leaks::repositories(&paths) {
+        let read = leaks::objects(repository);
+        found.extend(in_bytes(&repository.to_string_lossy(), &read, &place.marks()));
         count += 1;
     }
     assert!(count >= 2, "{count} repositories: checkpoints must be among them");
@@ -148,11 +102,8 @@ fn look(marks: &Marks, found: &mut Vec<String>) {
         let folder = entry.path();
         let Ok(arguments) = std::fs::read(folder.join("cmdline")) else { continue };
         let shown = String::from_utf8_lossy(&arguments).replace('\0', " ");
-        let has = |bytes: &[u8], mark: &str| {
-            bytes.windows(mark.len()).any(|part| part == mark.as_bytes())
-        };
         for (name, mark) in marks {
-            if has(&arguments, mark) {
+            if mark.is_in(&arguments) {
                 found.push(format!("{name}: arguments of {shown}"));
             }
         }
@@ -169,7 +120,7 @@ fn look(marks: &Marks, found: &mut Vec<String>) {
         }
         for (mark_name, mark) in marks.iter().filter(|_| !handed && !name.is_empty()) {
             let is_server = *mark_name == "server" && shown.contains("mcp_server.py");
-            if has(&variables, mark) && !is_server {
+            if mark.is_in(&variables) && !is_server {
                 found.push(format!("{mark_name}: variables of {shown}"));
             }
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::message::{Message, ModelCall, Part, Reply, StopReason, conversation};
+use crate::message::{Message, ModelCall, Reply, conversation};
 use crate::policy::call_hash::CallHash;
 use crate::task::CriterionResult;
 use crate::time::{Span, Timestamp};
@@ -147,14 +147,7 @@ fn check(result: &CriterionResult) -> serde_json::Value {
 
 /// What a model's answer means. One that was cut off, calls a tool or says anything beside the object is no verdict.
 pub fn read_reply(reply: &Reply) -> Result<Opinion, String> {
-    if reply.stop != StopReason::EndTurn {
-        return Err("its answer is not whole".to_owned());
-    }
-    if reply.message.blocks.iter().any(|block| matches!(block.part, Part::ToolUse { .. })) {
-        return Err("it asked for a tool instead of answering".to_owned());
-    }
-    let answer: Answer = serde_json::from_str(reply.message.text().trim())
-        .map_err(|_| "its answer is not one object with pass and reason".to_owned())?;
+    let answer: Answer = reply.one_object("one object with pass and reason")?;
     Ok(Opinion { pass: answer.pass, reason: answer.reason.chars().take(MAX_REASON).collect() })
 }
 
@@ -169,7 +162,7 @@ struct Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Block, Role, Usage};
+    use crate::message::{Block, Part, Role, StopReason, Usage};
     use crate::verdict::{Touch, Touched};
 
     fn said(text: &str) -> Reply {
@@ -202,6 +195,7 @@ mod tests {
             r#"Here it is: {"pass":true,"reason":"x"}"#,
             "```json\n{\"pass\":true,\"reason\":\"x\"}\n```",
             r#"[{"pass":true,"reason":"x"}]"#,
+            r#"[true,"x"]"#,
             "null",
         ] {
             assert!(read_reply(&said(wrong)).is_err(), "{wrong}");

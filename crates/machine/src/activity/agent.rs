@@ -7,18 +7,21 @@ use serde_json::{Value, json};
 
 use crate::agent::{
     AgentAsk, AgentCall, AgentEnd, AgentFault, AgentMeans, AgentNews, AgentOrder, AgentTurn,
-    CONTINUE,
+    CONTINUE, FailedOrder, offer,
 };
-use crate::driver::{Action, Consultation, Fact};
+use crate::child::HeldAsk;
+use crate::driver::{Action, AgentHeard, Consultation, Fact, Note, NoteKind};
 use crate::effect::Effect;
 use crate::event::EventKind;
 use crate::id::{CallId, EffectId};
+use crate::input::Withdrawal;
 use crate::message::{ModelFailure, Retry, Usage};
 use crate::policy::budget::Purchase;
 use crate::policy::gateway::{self, Turn};
 use crate::policy::permission::{Approval, Author};
 use crate::policy::price::dollars;
-use crate::state::{AgentSide, Call, CallStatus, Pending, Phase};
+use crate::request::agent_key;
+use crate::state::{AgentSide, Call, CallStatus, Pending, Phase, Steered};
 use crate::step::Step;
 use crate::tool::{EffectClass, Status, ToolResult};
 
@@ -37,9 +40,11 @@ impl Step<'_> {
         self.note_change();
         let id = self.expect(Pending::Agent);
         let (agent, conversation) = (call.program.name.clone(), call.conversation);
+        let tools = offer::to(&call.program, &self.state.data.spec.policy.charter);
         self.output.effects.push(Effect::AskAgent {
             id,
             call,
+            tools,
             workspace: self.workspace(),
             sandbox: self.state.data.spec.sandbox.clone(),
             folder: self.state.data.spec.folder.clone(),
@@ -66,6 +71,13 @@ impl Step<'_> {
         if call.taken {
             CONTINUE.clone_into(&mut call.prompt);
         }
+        // Nobody decides what it is asked this time, so what waits for a decision is said with it.
+        for note in std::mem::take(&mut self.state.data.notes) {
+            let words = call.program.operator_says(&note.text);
+            call.prompt.push_str(&format!("\n\n{words}"));
+            self.state.data.steered.push(Steered { note: note.clone(), words });
+            self.event(|| EventKind::NoteDelivered { note });
+        }
         self.consult(Consultation::Agent(Box::new(call)));
     }
 
@@ -87,6 +99,7 @@ impl Step<'_> {
             AgentNews::WouldAsk { request, bytes } => self.on_agent_would_ask(id, request, bytes),
             // It may outlast its turn, and is paid for all the same; once.
             AgentNews::Passed { request, usage, .. } => {
+                self.state.data.held_asks.retain(|held| held.request != request);
                 if self.state.data.asked.remove(&request).is_some() {
                     if usage.total() > 0 {
                         self.state.data.ledger.count(usage.nanodollars.map(dollars));
@@ -103,14 +116,26 @@ impl Step<'_> {
                 self.tell_agent(id, AgentOrder::Answer { key: ask.key, may: Err(why) });
                 self.drop_signal();
             }
+            AgentNews::Calls(request) if at_work => self.on_agent_calls(id, request),
+            AgentNews::Calls(request) => {
+                let result = Err("nobody asked for this turn any more".to_owned());
+                self.tell_agent(id, AgentOrder::ToolResult { key: request.key, result });
+                self.drop_signal();
+            }
+            AgentNews::OrderFailed(failed) => self.on_order_failed(failed),
             _ if !at_work => self.drop_signal(),
             AgentNews::Taken { session } => self.on_agent_took(session),
             AgentNews::Said { text } => self.event(|| EventKind::AgentSaid { text }),
-            AgentNews::Withdrawn { key } => self.end_agent_calls(
-                Status::Skipped,
-                "the agent wants no answer any more",
-                |call, side| side.key == key && !matches!(call.status, CallStatus::Running { .. }),
-            ),
+            AgentNews::Withdrawn { key } => {
+                self.on_withdrawn(&agent_key(id, &key), Withdrawal::Cancelled);
+                self.end_agent_calls(
+                    Status::Skipped,
+                    "the agent wants no answer any more",
+                    |call, side| {
+                        side.key == key && !matches!(call.status, CallStatus::Running { .. })
+                    },
+                );
+            }
             AgentNews::ToolEnded { id: ended, ok, text } => {
                 let calls = &self.state.data.calls;
                 let mine = |call: &&Call| {
@@ -134,11 +159,16 @@ impl Step<'_> {
             }
         }
         let (driver, situation) = self.driver();
-        driver.observe(&situation, &Fact::AgentTook(session.as_deref()));
+        let heard = AgentHeard::Prompt(session.as_deref());
+        driver.observe(&situation, &Fact::AgentTook(heard));
     }
 
     /// A request waits at the gateway, whoever it belongs to.
-    fn on_agent_would_ask(&mut self, turn: EffectId, request: u64, bytes: u64) {
+    pub(crate) fn on_agent_would_ask(&mut self, turn: EffectId, request: u64, bytes: u64) {
+        let at_work = self.state.data.pending.get(&turn) == Some(&Pending::Agent);
+        if at_work && self.holds_back() {
+            return self.state.data.held_asks.push(HeldAsk { turn, request, bytes });
+        }
         let data = &mut self.state.data;
         let under_way = match data.pending.get(&turn) {
             Some(Pending::Agent) => Turn::UnderWay,
@@ -212,6 +242,7 @@ impl Step<'_> {
             delivered: false,
             began: None,
             request: None,
+            asker: None,
             agent: Some(AgentSide { key: ask.key, id: ask.id.to_string(), turn }),
         });
     }
@@ -263,7 +294,7 @@ impl Step<'_> {
         self.end_agent_calls(Status::Skipped, why, |_, _| true);
     }
 
-    fn tell_agent(&mut self, turn: EffectId, order: AgentOrder) {
+    pub(crate) fn tell_agent(&mut self, turn: EffectId, order: AgentOrder) {
         self.state.data.last_effect += 1;
         let id = EffectId(self.state.data.last_effect);
         self.output.effects.push(Effect::TellAgent { id, turn, order });
@@ -280,9 +311,46 @@ impl Step<'_> {
         if !call.program.can().steer || !call.taken {
             return false;
         }
-        let text = call.program.operator_says(text);
-        self.tell_agent(turn, AgentOrder::Steer { text });
+        let words = call.program.operator_says(text);
+        let note = Note { kind: NoteKind::Steer, text: text.to_owned() };
+        self.state.data.steered.push(Steered { note: note.clone(), words: words.clone() });
+        self.tell_agent(turn, AgentOrder::Steer { text: words });
+        self.event(|| EventKind::NoteQueued { note: note.clone() });
+        self.event(|| EventKind::NoteDelivered { note });
         true
+    }
+
+    /// The agent did not take an order. Words that it was to hear in its turn are said with what it is asked next.
+    fn on_order_failed(&mut self, failed: FailedOrder) {
+        if self.is_finished() {
+            return self.drop_signal();
+        }
+        let FailedOrder { order, reason, words } = failed;
+        self.event(|| EventKind::OrderFailed { order, reason });
+        let Some(words) = words else { return };
+        let steered = &mut self.state.data.steered;
+        let note = match steered.iter().position(|steered| steered.words == words) {
+            Some(at) => steered.remove(at).note,
+            // Its turn ended meanwhile, and what it was told was taken for heard.
+            None => Note { kind: NoteKind::Steer, text: unmarked(&words).to_owned() },
+        };
+        self.queue_note(note);
+    }
+
+    /// A turn did not end well, so nobody knows what it heard beside its prompt: that is said again.
+    pub(crate) fn return_notes(&mut self) {
+        for steered in std::mem::take(&mut self.state.data.steered) {
+            self.queue_note(steered.note);
+        }
+    }
+
+    /// A turn ended well: it has heard everything that it was told.
+    fn settle_notes(&mut self) {
+        for steered in std::mem::take(&mut self.state.data.steered) {
+            let (driver, situation) = self.driver();
+            let heard = AgentHeard::Note(&steered.note);
+            driver.observe(&situation, &Fact::AgentTook(heard));
+        }
     }
 
     /// A turn that somebody stopped has ended for everybody who looks on.
@@ -291,10 +359,15 @@ impl Step<'_> {
         let end = Some(AgentEnd::Interrupted);
         self.event(|| EventKind::AgentEnded { end, text: String::new() });
         self.event(|| EventKind::TurnEnded { turn });
+        self.return_notes();
     }
 
     pub(crate) fn on_agent_ended(&mut self, ended: Result<AgentTurn, String>) {
-        self.close_agent_calls("the agent's turn ended before it did");
+        self.close_requests("the agent's turn ended before it did");
+        match &ended {
+            Ok(AgentTurn { end: AgentEnd::Done, .. }) => self.settle_notes(),
+            _ => self.return_notes(),
+        }
         let turn = self.state.data.spend.turns;
         let (end, text) = match &ended {
             Ok(turn) => (Some(turn.end.clone()), turn.text.clone()),
@@ -324,6 +397,11 @@ impl Step<'_> {
             self.roll_back(kept);
         }
     }
+}
+
+/// What the operator said, without the mark in front.
+fn unmarked(words: &str) -> &str {
+    words.split_once("] ").filter(|(mark, _)| mark.starts_with('[')).map_or(words, |(_, said)| said)
 }
 
 /// A failure of the agent's model that may be gone later.

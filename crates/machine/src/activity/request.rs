@@ -1,5 +1,5 @@
-//! Calls that a worker asks for through the gate socket, while it decides outside. Each is journaled, judged and
-//! run as any other call of a worker; its one result goes back as an answer.
+//! Calls that a worker asks for while it decides outside: a plugin through the gate socket, an agent through its own pipe.
+//! Each is journaled, judged and run as any other call of a worker; its one result goes back as an answer.
 //!
 //! A key stands for one call: asked again it gives the same answer, and with another call it is refused. Nobody
 //! answers for a worker that is gone: what it asked for and had not begun does not begin any more.
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::agent::{AgentOrder, AgentRequest, offer};
 use crate::driver::{Action, Consultation};
 use crate::effect::Effect;
 use crate::event::EventKind;
@@ -17,7 +18,7 @@ use crate::id::{CallId, EffectId};
 use crate::input::Withdrawal;
 use crate::policy::budget::Purchase;
 use crate::policy::permission::Author;
-use crate::state::{Call, CallStatus, Pending, Phase};
+use crate::state::{AgentSide, Call, CallStatus, Pending, Phase};
 use crate::step::Step;
 use crate::tool::{EffectClass, Status, ToolResult};
 
@@ -90,8 +91,31 @@ impl Requests {
     }
 }
 
+/// Where a call that a worker asks for belongs.
+struct Place {
+    path: Vec<u32>,
+    label: String,
+}
+
 impl Step<'_> {
     pub(crate) fn on_requested(&mut self, key: String, tool: String, input: Arc<Value>) {
+        self.take_request(key, None, tool, input);
+    }
+
+    /// An agent calls a tool that it is offered, in the middle of its turn.
+    pub(crate) fn on_agent_calls(&mut self, turn: EffectId, request: AgentRequest) {
+        let AgentRequest { key, id, tool, input } = request;
+        let side = AgentSide { key, id: id.to_string(), turn };
+        self.take_request(agent_key(turn, &side.key), Some(side), tool, input);
+    }
+
+    fn take_request(
+        &mut self,
+        key: String,
+        asker: Option<AgentSide>,
+        tool: String,
+        input: Arc<Value>,
+    ) {
         let digest = digest(&tool, &input);
         if let Some(known) = self.state.data.requests.find(&key) {
             let answer = match &known.answer {
@@ -105,13 +129,13 @@ impl Step<'_> {
                     "the call of the key {key:?} was answered before, and the answer is kept no longer"
                 )),
             };
-            return self.answer(key, digest, answer);
+            return self.answer(key, digest, asker, answer);
         }
-        let path = match self.driver_at_work() {
-            Ok(path) => path,
+        let place = match self.worker_at_work(asker.as_ref(), &tool) {
+            Ok(place) => place,
             Err(reason) => {
                 self.event(|| EventKind::Rejected { reason: reason.clone() });
-                return self.answer(key, digest, Err(reason));
+                return self.answer(key, digest, asker, Err(reason));
             }
         };
         let class = self.class_of(&tool);
@@ -122,9 +146,9 @@ impl Step<'_> {
             action: Action {
                 tool,
                 input,
-                label: String::new(),
-                tool_use: String::new(),
-                path,
+                label: place.label,
+                tool_use: asker.as_ref().map(|side| side.id.clone()).unwrap_or_default(),
+                path: place.path,
                 author: Author::Worker,
                 timeout: None,
             },
@@ -133,6 +157,7 @@ impl Step<'_> {
             delivered: false,
             began: None,
             request: Some(key.clone()),
+            asker,
             agent: None,
         });
         data.requests.add(key, digest);
@@ -151,9 +176,8 @@ impl Step<'_> {
         });
     }
 
-    /// Where in the tree of drivers the one stands that decides outside at this moment; the error says why nobody
-    /// may ask for a call.
-    fn driver_at_work(&self) -> Result<Vec<u32>, String> {
+    /// Where the call of a worker belongs that decides outside at this moment; the error says why it may not ask for one.
+    fn worker_at_work(&self, asker: Option<&AgentSide>, tool: &str) -> Result<Place, String> {
         let data = &self.state.data;
         if self.is_finished() {
             return Err(self.ended());
@@ -165,21 +189,35 @@ impl Step<'_> {
             }
             Some(_) => {}
         }
-        let consulted = data.pending.values().any(|pending| *pending == Pending::Consult);
-        let Phase::Consulting { request: Consultation::Plugin(question) } = &data.phase else {
+        let is_under_way = match asker {
+            Some(side) => data.pending.get(&side.turn) == Some(&Pending::Agent),
+            None => data.pending.values().any(|pending| *pending == Pending::Consult),
+        };
+        let place = match (&data.phase, asker) {
+            _ if !is_under_way => None,
+            (Phase::Consulting { request: Consultation::Plugin(question) }, None) => {
+                let path = Vec::deserialize(&question["path"]).unwrap_or_default();
+                Some(Place { path, label: String::new() })
+            }
+            (Phase::Consulting { request: Consultation::Agent(call) }, Some(_)) => {
+                let offered = offer::to(&call.program, &data.spec.policy.charter);
+                if !offered.iter().any(|offer| offer.tool == tool) {
+                    return Err(format!("the tool {tool:?} is not offered to the agent"));
+                }
+                let label = format!("{} {tool}", call.program.name);
+                Some(Place { path: call.path.clone(), label })
+            }
+            _ => None,
+        };
+        let Some(place) = place else {
             return Err(
                 "the driver is not at work: tools are there only while it decides".to_owned()
             );
         };
-        if !consulted {
-            return Err(
-                "the driver is not at work: tools are there only while it decides".to_owned()
-            );
-        }
         if data.calls.iter().filter(|call| call.request.is_some()).count() >= MOST_OPEN {
             return Err(format!("{MOST_OPEN} calls are under way already: wait for one to end"));
         }
-        Ok(Vec::deserialize(&question["path"]).unwrap_or_default())
+        Ok(place)
     }
 
     /// Starts what was asked for and may be. While nobody is consulted, calls whose end a crash hid hold the driver
@@ -209,9 +247,10 @@ impl Step<'_> {
         true
     }
 
-    /// The driver's work outside is over: whatever it asked for and has not ended is stopped or skipped.
+    /// The driver's work outside is over: whatever it asked for, or asked about, and has not ended is stopped or skipped.
     pub(crate) fn close_requests(&mut self, why: &str) {
         self.end_requests(why, |call| call.request.is_some());
+        self.close_agent_calls(why);
     }
 
     /// Nobody performs the effects any more and whoever asked is gone. An unsafe call that ran is in doubt, as any;
@@ -222,13 +261,14 @@ impl Step<'_> {
             let running = matches!(call.status, CallStatus::Running { .. });
             if running && call.class == EffectClass::Unsafe {
                 lost.extend(call.request.take());
+                call.asker = None;
             }
         }
         for key in lost {
             self.state.data.requests.settle(&key, Given::Gone);
         }
-        self.close_requests("the process that ran it is gone");
         self.close_agent_calls("the agent that ran it is gone");
+        self.close_requests("the process that ran it is gone");
     }
 
     fn end_requests(&mut self, why: &str, which: impl Fn(&Call) -> bool) {
@@ -249,14 +289,39 @@ impl Step<'_> {
         if let (Some(key), CallStatus::Done(result)) = (call.request, call.status) {
             let digest = digest(&call.action.tool, &call.action.input);
             self.state.data.requests.settle(&key, Given::Answer(result.clone()));
-            self.answer(key, digest, Ok(result));
+            self.answer(key, digest, call.asker, Ok(result));
         }
     }
 
-    fn answer(&mut self, key: String, digest: u64, answer: Result<ToolResult, String>) {
+    fn answer(
+        &mut self,
+        key: String,
+        digest: u64,
+        asker: Option<AgentSide>,
+        answer: Result<ToolResult, String>,
+    ) {
+        if let Some(side) = asker {
+            let order = AgentOrder::ToolResult { key: side.key, result: told(answer) };
+            return self.tell_agent(side.turn, order);
+        }
         self.state.data.last_effect += 1;
         let id = EffectId(self.state.data.last_effect);
         self.output.effects.push(Effect::AnswerRequest { id, key, digest, answer });
+    }
+}
+
+/// What a key of an agent is remembered by: a later process of it may count from the beginning again.
+pub(crate) fn agent_key(turn: EffectId, key: &str) -> String {
+    format!("agent {} {key}", turn.0)
+}
+
+/// A call's answer, as an agent is told it.
+fn told(answer: Result<ToolResult, String>) -> Result<String, String> {
+    let result = answer?;
+    match result.status {
+        Status::Ok => Ok(result.text),
+        status if result.text.is_empty() => Err(status.word().to_owned()),
+        _ => Err(result.text),
     }
 }
 

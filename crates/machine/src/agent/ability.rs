@@ -30,6 +30,9 @@ pub struct AgentAbilities {
     pub cost: bool,
     /// Its conversation can be made shorter on demand.
     pub compact: bool,
+    /// It can be offered tools of drivetrain's own ([`super::offer`]).
+    #[serde(default)]
+    pub tools: bool,
 }
 
 /// How much of what an agent does goes through the gate.
@@ -103,6 +106,7 @@ const fn row(gate: GateDepth) -> AgentAbilities {
         usage: true,
         cost: true,
         compact: true,
+        tools: false,
     }
 }
 
@@ -110,7 +114,7 @@ impl AgentProtocol {
     /// What can be done with every agent that speaks this.
     pub const fn can(self) -> AgentAbilities {
         match self {
-            AgentProtocol::Claude => row(GateDepth::Hook),
+            AgentProtocol::Claude => AgentAbilities { tools: true, ..row(GateDepth::Hook) },
             AgentProtocol::Codex => AgentAbilities { cost: false, ..row(GateDepth::Ask) },
             AgentProtocol::Acp => AgentAbilities {
                 resume: false,

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::opening::{self, Look};
-use super::{Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry};
+use super::{
+    AgentHeard, Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry,
+};
 use super::{Retry, SavedDriver, Situation};
 use crate::agent::{AgentCall, AgentEnd, AgentFault, AgentProgram, AgentTurn, CONTINUE};
 use crate::task::CriterionResult;
@@ -282,12 +284,15 @@ impl Driver for Agent {
 
     fn observe(&mut self, _: &Situation<'_>, fact: &Fact<'_>) {
         match fact {
-            Fact::AgentTook(session) => {
+            Fact::AgentTook(AgentHeard::Prompt(session)) => {
                 self.memory.begun = true;
                 self.memory.unheard.clear();
                 if let Some(session) = session {
                     self.memory.session = Some((*session).to_owned());
                 }
+            }
+            Fact::AgentTook(AgentHeard::Note(note)) => {
+                self.memory.notes.push(self.config.program.operator_says(&note.text));
             }
             Fact::AgentEnded(Ok(turn)) => self.on_ended(turn),
             Fact::AgentEnded(Err(why)) => {
@@ -297,9 +302,14 @@ impl Driver for Agent {
             Fact::Note(note) => self.on_note(note),
             Fact::VerdictFailed(results) => self.on_verdict_failed(results),
             Fact::Retry(retry) => self.on_retry(retry),
-            Fact::Result { result, .. } => {
-                if let Some(look) = self.config.first.get(self.memory.looked.len()) {
-                    self.memory.looked.push(opening::told(look, result));
+            Fact::Result { action, result, .. } => {
+                match self.config.first.get(self.memory.looked.len()) {
+                    Some(look) => self.memory.looked.push(opening::told(look, result)),
+                    // A crash hid what became of a call that it had asked for, and a person has said.
+                    None => self.memory.unsaid.push(format!(
+                        "{CONTINUE} Of the call of {} that was under way this is known: {}",
+                        action.tool, result.text
+                    )),
                 }
             }
             Fact::Told(_) | Fact::Consulted(_) | Fact::Replied(_) | Fact::ChildEnded(_) => {}

@@ -54,6 +54,9 @@ pub const COMPACT: &str = "/compact";
 /// What a person is asked for between two turns of a chat.
 pub const YOUR_TURN: &str = "your turn";
 
+/// How the reason begins for which a chat waits when a limit of its own is reached.
+pub const LIMIT_REACHED: &str = "max_steps = ";
+
 /// Why a chat waits after a person stopped the model without a word.
 const STOPPED: &str = "stopped";
 
@@ -279,7 +282,7 @@ impl Llm {
 
     fn ask(&mut self, situation: &Situation<'_>) -> Decision {
         if self.max_steps.is_some_and(|most| self.memory.steps >= most) {
-            let reason = format!("max_steps = {} is reached", self.memory.steps);
+            let reason = format!("{LIMIT_REACHED}{} is reached", self.memory.steps);
             return self.stop(reason);
         }
         let messages = Arc::make_mut(&mut self.memory.messages);

@@ -8,6 +8,7 @@
 pub(crate) mod agent;
 mod json;
 pub(crate) mod mcp;
+pub(crate) mod models;
 pub(crate) mod plugin;
 pub(crate) mod policy;
 pub(crate) mod prompt;
@@ -39,11 +40,13 @@ pub enum FileKind {
     Driver,
     /// `validators.toml`: a project's own checks.
     Validators,
+    /// `models.toml`: where models are, and what is known of them.
+    Models,
 }
 
 impl FileKind {
     /// All of them.
-    pub const ALL: [FileKind; 8] = [
+    pub const ALL: [FileKind; 9] = [
         FileKind::Task,
         FileKind::Workflow,
         FileKind::Prompt,
@@ -52,6 +55,7 @@ impl FileKind {
         FileKind::Servers,
         FileKind::Driver,
         FileKind::Validators,
+        FileKind::Models,
     ];
 
     /// The word for it on a command line and in the name of its schema's file.
@@ -65,6 +69,7 @@ impl FileKind {
             FileKind::Servers => "mcp",
             FileKind::Driver => "driver",
             FileKind::Validators => "validators",
+            FileKind::Models => "models",
         }
     }
 
@@ -79,6 +84,7 @@ impl FileKind {
             FileKind::Servers => ".drivetrain/mcp.toml",
             FileKind::Driver => ".drivetrain/drivers/*.toml",
             FileKind::Validators => ".drivetrain/validators.toml",
+            FileKind::Models => ".drivetrain/models.toml",
         }
     }
 
@@ -98,6 +104,7 @@ impl FileKind {
             FileKind::Servers => &mcp::FILE,
             FileKind::Driver => &plugin::FILE,
             FileKind::Validators => &validators::FILE,
+            FileKind::Models => &models::FILE,
         }
     }
 }

@@ -115,6 +115,13 @@ pub(crate) fn tighten(budget: &mut Budget, by: &Budget) {
     };
 }
 
+/// The goal of a task file, if it has one that can be read; mistakes are left to [`parse_with`].
+pub fn goal(text: &str, file: &str, format: Format) -> Option<String> {
+    let source = Source::read(file, text, format).ok()?;
+    let goal = source.value.pointer("/task/goal").or_else(|| source.value.get("goal"))?;
+    goal.as_str().map(str::to_owned)
+}
+
 /// Reads a task file for the drivers that come with drivetrain.
 pub fn parse(text: &str, file: &str, format: Format) -> Result<TaskFile, Vec<SourceError>> {
     parse_for(text, file, format, &Registry::builtin())

@@ -4,7 +4,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::driver::composite;
+use crate::task::DriverSpec;
 use crate::time::Span;
+
+/// The turns of a task that nobody set a limit to, if a worker decides the next move: more than any work that gets
+/// somewhere, and far less than a circle can cost.
+pub const WORKER_TURNS: u64 = 1_000;
+
+/// The same, if a workflow decides and a worker carries out steps of it. Every way in a workflow has a limit of its own; its
+/// steps may be many.
+pub const WORKFLOW_TURNS: u64 = 100_000;
 
 /// Limits. Absent means none; zero means that nothing of it is allowed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -93,6 +103,28 @@ pub enum Purchase {
 }
 
 impl Budget {
+    /// Sets a limit of turns where nobody set any that a task without an end would reach. Where a person decides each move,
+    /// and where all of it is written down, there is an end without one.
+    pub fn bound(&mut self, driver: &DriverSpec) {
+        let Budget { max_turns, max_time, max_tokens, max_usd, .. } = self;
+        if max_turns.is_some() || max_time.is_some() || max_tokens.is_some() || max_usd.is_some() {
+            return;
+        }
+        let (mut is_work, mut talks) = (false, false);
+        let mut config = driver.config.clone();
+        // A tree that is too deep is refused elsewhere.
+        let _ = composite::visit(&driver.name, &mut config, &mut |name, config| {
+            talks |= name == "user" || config["chat"] == true;
+            is_work |= name == "llm" || name == "agent" || name.starts_with("external:");
+            Ok(())
+        });
+        *max_turns = match driver.name.as_str() {
+            _ if !is_work || talks => None,
+            "workflow" => Some(WORKFLOW_TURNS),
+            _ => Some(WORKER_TURNS),
+        };
+    }
+
     /// Every axis that forbids the purchase; all are reported, not only the first.
     ///
     /// The axes of state (time, tokens, money, denies, errors, overflows) forbid everything once reached.
@@ -216,6 +248,32 @@ mod tests {
         assert_eq!(none.forbids(&Spend::default(), Purchase::ToolCall)[0].axis, "max_tool_calls");
         let much = Spend { turns: u64::MAX, millis: u64::MAX, usd: 1e9, ..Spend::default() };
         assert!(Budget::default().forbids(&much, Purchase::Turn).is_empty());
+    }
+
+    #[test]
+    fn a_worker_without_any_limit_gets_one_and_nobody_else_does() {
+        let bound = |budget: &Budget, name: &str, config: serde_json::Value| {
+            let mut budget = budget.clone();
+            budget.bound(&DriverSpec { name: name.to_owned(), config });
+            budget.max_turns
+        };
+        let none = Budget::default();
+        let ask =
+            serde_json::json!({ "steps": [{ "name": "a", "prompt": "x", "model": "script/x" }] });
+        let call = serde_json::json!({ "steps": [{ "name": "a", "tool": "shell" }] });
+        let model = || serde_json::json!({ "model": "script/x" });
+        assert_eq!(bound(&none, "llm", model()), Some(WORKER_TURNS));
+        assert_eq!(
+            bound(&none, "agent", serde_json::json!({ "agent": "claude" })),
+            Some(WORKER_TURNS)
+        );
+        assert_eq!(bound(&none, "external:mine", serde_json::json!({})), Some(WORKER_TURNS));
+        assert_eq!(bound(&none, "workflow", ask), Some(WORKFLOW_TURNS));
+        assert_eq!(bound(&none, "workflow", call), None);
+        assert_eq!(bound(&none, "user", serde_json::json!({})), None);
+        assert_eq!(bound(&none, "llm", serde_json::json!({ "chat": true })), None);
+        let paid = Budget { max_usd: Some(1.0), ..Budget::default() };
+        assert_eq!(bound(&paid, "llm", model()), None, "what ends it was said");
     }
 
     #[test]

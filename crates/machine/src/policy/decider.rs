@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::driver::external::PluginSpec;
-use crate::message::{Message, ModelCall, Part, Reply, StopReason, conversation};
+use crate::message::{Message, ModelCall, Reply, conversation};
 use crate::policy::call_hash::CallHash;
 use crate::policy::permission::Judgement;
 use crate::time::Span;
@@ -147,27 +147,18 @@ pub fn question(model: &str, rubric: &str, asked: &Asked<'_>) -> ModelCall {
 
 /// What a model's answer means. One that was cut off, calls a tool or says anything beside the object is a no.
 pub fn read_reply(reply: &Reply) -> Verdict {
-    if reply.stop != StopReason::EndTurn {
-        return Verdict::Deny("its answer is not whole".to_owned());
-    }
-    if reply.message.blocks.iter().any(|block| matches!(block.part, Part::ToolUse { .. })) {
-        return Verdict::Deny("it asked for a tool instead of answering".to_owned());
-    }
-    match serde_json::from_str::<Answer>(reply.message.text().trim()) {
-        Ok(answer) => answer.verdict(),
-        Err(_) => Verdict::Deny(NO_ANSWER.to_owned()),
-    }
+    reply.one_object::<Answer>(EXPECTED).map_or_else(Verdict::Deny, Answer::verdict)
 }
 
 /// What a program's answer means: exactly `decision` and `reason`, or it is a no.
 pub fn read_answer(answer: &Value) -> Verdict {
     match Answer::deserialize(answer) {
-        Ok(answer) => answer.verdict(),
-        Err(_) => Verdict::Deny(NO_ANSWER.to_owned()),
+        Ok(read) if answer.is_object() => read.verdict(),
+        Ok(_) | Err(_) => Verdict::Deny(format!("its answer is not {EXPECTED}")),
     }
 }
 
-const NO_ANSWER: &str = "its answer is not one object with a decision and a reason";
+const EXPECTED: &str = "one object with a decision and a reason";
 
 /// The one shape of an answer.
 #[derive(Deserialize)]
@@ -201,7 +192,7 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Block, Role, Usage};
+    use crate::message::{Block, Part, Role, StopReason, Usage};
     use crate::policy::permission::{Decide, Layer};
 
     fn said(text: &str) -> Reply {
@@ -243,6 +234,7 @@ mod tests {
             r#"{"decision":true}"#,
             r#"{"reason":"allow"}"#,
             r#"[{"decision":"allow"}]"#,
+            r#"["allow","a list would do for serde"]"#,
             "null",
         ] {
             assert_eq!(check(wrong), "deny", "{wrong}");

@@ -27,6 +27,23 @@ pub fn is_used(wish: Option<bool>, key: KeyFound) -> Result<bool, String> {
     }
 }
 
+/// Whether what an agent asks can be answered from a recording. Only a gateway can do that; the error says why there is
+/// none.
+pub fn may_replay(wish: Option<bool>, key: KeyFound) -> Result<(), String> {
+    match (wish, key) {
+        (Some(false), _) => Err(
+            "without its gateway an agent asks by itself, and nothing can be replayed: say --replay without --no-gateway"
+                .to_owned(),
+        ),
+        (None | Some(true), KeyFound::Yes | KeyFound::Unset) => Ok(()),
+        (None | Some(true), KeyFound::Unknown) => Err(
+            "what this agent asks cannot be replayed: its file names none of the keys ANTHROPIC_API_KEY, OPENAI_API_KEY, \
+             GEMINI_API_KEY, so nobody knows whom it asks"
+                .to_owned(),
+        ),
+    }
+}
+
 /// What is known of an agent's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyFound {

@@ -4,15 +4,20 @@
 use std::sync::Arc;
 
 use machine::agent::ability::remark;
-use machine::agent::{AgentAsk, AgentMeans, AgentNews, AgentOrder, AgentProgram};
+use machine::agent::{
+    AgentAsk, AgentEnd, AgentFault, AgentMeans, AgentNews, AgentOrder, AgentProgram, AgentRequest,
+    AgentTurn, FailedOrder,
+};
 use machine::effect::Effect;
 use machine::id::EffectId;
-use machine::input::{Command, Signal};
-use machine::policy::permission::Profile;
+use machine::input::{Command, Resolution, Signal};
+use machine::policy::permission::{Decide, Profile, Rule};
+use machine::state::{CallStatus, Standing};
 use machine::task::{DriverSpec, TaskSpec};
+use machine::tool::{Status, ToolResult};
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, spec};
+use crate::rig::{Rig, call, spec};
 
 fn task(agent: &str, mode: Option<&str>) -> TaskSpec {
     let program = AgentProgram {
@@ -45,6 +50,43 @@ impl Rig {
             helper: None,
         };
         self.input(Signal::AgentSaid(turn, AgentNews::Asks(ask)).into())
+    }
+
+    /// The agent calls a tool of ours.
+    fn agent_calls(&mut self, turn: EffectId, key: &str, tool: &str, input: Value) -> &mut Rig {
+        let request = AgentRequest {
+            key: key.to_owned(),
+            id: Arc::from("toolu_7"),
+            tool: tool.to_owned(),
+            input: Arc::new(input),
+        };
+        self.input(Signal::AgentSaid(turn, AgentNews::Calls(request)).into())
+    }
+
+    fn agent_ends(&mut self, turn: EffectId, end: AgentEnd) -> &mut Rig {
+        let text = String::new();
+        let ended = AgentTurn { end, text, ordered: true, refused: 0, background: 0, queued: 0 };
+        self.input(Signal::AgentEnded(turn, Ok(ended)).into())
+    }
+
+    /// The results that the agent was given by the last input: key, then what came of it.
+    fn results(&self) -> Vec<String> {
+        let orders = self.orders().into_iter();
+        let result = |order: &AgentOrder| match order {
+            AgentOrder::ToolResult { key, result: Ok(text) } => Some(format!("{key}: {text}")),
+            AgentOrder::ToolResult { key, result: Err(why) } => Some(format!("{key} no: {why}")),
+            _ => None,
+        };
+        orders.filter_map(result).collect()
+    }
+
+    /// What the agent is asked by the last input.
+    fn prompt(&self) -> String {
+        let asked = self.last.effects.iter().find_map(|effect| match effect {
+            Effect::AskAgent { call, .. } => Some(call.prompt.clone()),
+            _ => None,
+        });
+        asked.unwrap_or_else(|| panic!("{:?}", self.last.effects))
     }
 
     /// What the agent was told by the last input.
@@ -134,4 +176,220 @@ fn nothing_is_remarked_where_no_agent_is_at_work() {
     let rig = Rig::started(spec(json!({ "turns": [] })));
     assert_eq!(rig.remark(&steer()), "");
     assert_eq!(rig.remark(&Command::Pause), "");
+}
+
+fn view() -> Value {
+    json!({ "symbol": "push" })
+}
+
+fn checks(task: &mut TaskSpec) {
+    let rule = Rule { tool: "validator.run".to_owned(), decide: Decide::Allow, ..Rule::default() };
+    task.policy.rules.push(rule);
+}
+
+/// The same with the project's checks allowed.
+fn checking() -> (Rig, EffectId) {
+    let mut task = task("claude", None);
+    checks(&mut task);
+    let mut rig = Rig::started(task);
+    let turn = rig.effect("agent");
+    rig.input(Signal::AgentSaid(turn, AgentNews::Taken { session: Some("s".to_owned()) }).into());
+    (rig, turn)
+}
+
+#[test]
+fn an_agent_that_can_be_is_offered_our_tools() {
+    let offered = |agent: &str| {
+        let rig = Rig::started(task(agent, None));
+        let tools = rig.last.effects.iter().find_map(|effect| match effect {
+            Effect::AskAgent { tools, .. } => Some(tools.clone()),
+            _ => None,
+        });
+        tools.unwrap().into_iter().map(|offer| offer.tool).collect::<Vec<_>>()
+    };
+    assert_eq!(offered("claude"), ["memory", "skeleton", "validator.run", "view"]);
+    assert_eq!(offered("codex"), [] as [&str; 0]);
+}
+
+#[test]
+fn a_call_of_our_tool_is_judged_run_and_answered_in_the_turn() {
+    let (mut rig, turn) = at_work("claude", None);
+    rig.agent_calls(turn, "m1", "view", view());
+    assert_eq!(rig.told(), "[run_tool#3] tool_started c1");
+    assert_eq!(rig.decisions(), "c1 allow by profile dev");
+    let Some(Effect::RunTool { call: run, .. }) = rig.last.effects.first() else { panic!() };
+    assert_eq!((run.tool.as_str(), &*run.input), ("view", &view()));
+    rig.ended(3, ToolResult::ok("fn push"));
+    assert_eq!(rig.told(), "[tell agent#4] tool_ended c1 ok");
+    assert_eq!(rig.results(), ["m1: fn push"]);
+    assert_eq!(rig.state.data().spend.tool_calls, 1);
+    assert!(rig.state.data().calls.is_empty());
+    rig.agent_ends(turn, AgentEnd::Done);
+    assert!(rig.told().contains("claimed"), "{}", rig.told());
+}
+
+#[test]
+fn calls_at_once_run_at_once_and_each_has_its_own_answer() {
+    let (mut rig, turn) = at_work("claude", None);
+    for key in ["m1", "m2", "m3"] {
+        rig.agent_calls(turn, key, "view", json!({ "symbol": key }));
+    }
+    rig.ended(5, ToolResult::ok("three")).ended(3, ToolResult::ended(Status::Error, "one"));
+    assert_eq!(rig.results(), ["m1 no: one"]);
+    rig.ended(4, ToolResult::ok("two"));
+    assert_eq!(rig.results(), ["m2: two"]);
+    // Asked again with the same key it is the same call.
+    rig.agent_calls(turn, "m2", "view", json!({ "symbol": "m2" }));
+    assert_eq!((rig.results(), rig.state.data().spend.tool_calls), (vec!["m2: two".to_owned()], 3));
+}
+
+#[test]
+fn what_is_denied_unknown_or_wrong_is_answered_with_the_reason() {
+    let mut task = task("claude", None);
+    let rule = Rule {
+        tool: "memory".to_owned(),
+        decide: Decide::Deny,
+        reason: "no notes here".to_owned(),
+        ..Rule::default()
+    };
+    task.policy.rules.push(rule);
+    let mut rig = Rig::started(task);
+    let turn = rig.effect("agent");
+    rig.agent_calls(turn, "m1", "memory", json!({ "action": "list" }));
+    assert!(rig.results()[0].contains("no notes here"), "{:?}", rig.results());
+    assert!(rig.told().contains("tool_ended c1 denied"), "{}", rig.told());
+    // Not ours to give, though we have it.
+    rig.agent_calls(turn, "m2", "shell", json!({ "command": "ls" }));
+    assert_eq!(rig.results(), ["m2 no: the tool \"shell\" is not offered to the agent"]);
+    rig.agent_calls(turn, "m3", "view", json!({ "name": "x" }));
+    assert!(rig.results()[0].contains("no parameter \"name\""), "{:?}", rig.results());
+    assert_eq!(rig.state.data().spend.tool_calls, 0);
+}
+
+#[test]
+fn nothing_of_ours_runs_for_a_turn_that_is_over_or_for_an_agent_that_is_offered_nothing() {
+    let (mut rig, turn) = at_work("codex", None);
+    rig.agent_calls(turn, "m1", "view", view());
+    assert_eq!(rig.results(), ["m1 no: the tool \"view\" is not offered to the agent"]);
+    let (mut rig, turn) = at_work("claude", None);
+    rig.agent_ends(turn, AgentEnd::Done).agent_calls(turn, "m1", "view", view());
+    assert_eq!(rig.results(), ["m1 no: nobody asked for this turn any more"]);
+    // A worker of another kind cannot ask in its place.
+    let (mut rig, _) = at_work("claude", None);
+    let asks =
+        Signal::Requested { key: "k".to_owned(), tool: "view".to_owned(), input: view().into() };
+    rig.input(asks.into());
+    assert!(rig.told().starts_with("[answer_request#"), "{}", rig.told());
+}
+
+#[test]
+fn what_the_agent_takes_back_or_a_person_stops_is_stopped() {
+    let (mut rig, turn) = at_work("claude", None);
+    rig.agent_calls(turn, "m1", "view", view());
+    rig.input(Signal::AgentSaid(turn, AgentNews::Withdrawn { key: "m1".to_owned() }).into());
+    assert!(rig.told().contains("[cancel#3"), "{}", rig.told());
+    assert!(rig.told().contains("tool_ended c1 aborted"), "{}", rig.told());
+    let (mut rig, turn) = at_work("claude", None);
+    rig.agent_calls(turn, "m1", "view", view());
+    rig.command(Command::Interrupt { note: "stop".to_owned() });
+    let cancelled = |target: EffectId| rig.last.effects.contains(&Effect::Cancel { target });
+    assert!(cancelled(turn) && cancelled(EffectId(3)), "{}", rig.told());
+    assert_eq!(rig.results(), ["m1 no: interrupted by the operator"]);
+    assert_eq!(rig.prompt(), "[operator 0123] I stopped you. stop");
+}
+
+#[test]
+fn a_turn_that_ends_before_a_call_of_ours_stops_it() {
+    let (mut rig, turn) = at_work("claude", None);
+    rig.agent_calls(turn, "m1", "view", view());
+    rig.agent_ends(turn, AgentEnd::Broken(AgentFault::Killed));
+    assert!(rig.told().contains("cancel#3"), "{}", rig.told());
+    assert!(rig.told().contains("tool_ended c1 aborted"), "{}", rig.told());
+    assert!(rig.state.data().calls.is_empty());
+}
+
+#[test]
+fn a_pause_holds_a_call_of_ours_too() {
+    let (mut rig, turn) = at_work("claude", None);
+    rig.command(Command::Pause).agent_calls(turn, "m1", "view", view());
+    assert_eq!(rig.told(), "[] ");
+    rig.command(Command::Resume);
+    assert!(rig.told().contains("tool_started c1"), "{}", rig.told());
+}
+
+#[test]
+fn after_a_crash_a_call_of_ours_is_not_made_again_and_an_unsafe_one_is_in_doubt() {
+    let (mut rig, turn) = at_work("claude", None);
+    rig.agent_calls(turn, "m1", "view", view());
+    rig.input(Signal::OwnerLost.into()).attach(false);
+    assert!(rig.state.data().calls.is_empty());
+    assert!(!rig.told().contains("run_tool"), "{}", rig.told());
+    assert!(rig.prompt().starts_with("Your work was interrupted"), "{}", rig.prompt());
+
+    let (mut rig, turn) = checking();
+    rig.agent_calls(turn, "m1", "validator.run", json!({}));
+    assert!(rig.told().contains("tool_started c1"), "{}", rig.told());
+    rig.input(Signal::OwnerLost.into());
+    assert!(rig.told().contains("call_in_doubt c1"), "{}", rig.told());
+    rig.attach(false);
+    assert_eq!(rig.state.data().calls[0].status, CallStatus::InDoubt);
+    assert!(matches!(rig.state.standing(), Standing::AwaitingPerson { .. }));
+    assert_eq!(rig.told(), "[] attached", "the agent is not asked while a call is in doubt");
+    rig.command(Command::Resolve { call: call(1), how: Resolution::Did });
+    let prompt = rig.prompt();
+    assert!(prompt.contains("Of the call of validator.run that was under way"), "{prompt}");
+    assert!(prompt.contains("a person says that it ran to its end"), "{prompt}");
+}
+
+fn not_taken(turn: EffectId, words: &str) -> Signal {
+    let failed = FailedOrder {
+        order: "steer".to_owned(),
+        reason: "no active turn".to_owned(),
+        words: Some(words.to_owned()),
+    };
+    Signal::AgentSaid(turn, AgentNews::OrderFailed(failed))
+}
+
+#[test]
+fn a_note_that_an_agent_did_not_take_is_told_and_is_its_next_prompt() {
+    let (mut rig, turn) = at_work("codex", None);
+    rig.command(steer()).input(not_taken(turn, "[operator 0123] smaller").into());
+    assert_eq!(rig.told(), "[] order_failed, note_queued");
+    rig.agent_ends(turn, AgentEnd::Done);
+    assert_eq!(rig.prompt(), "[operator 0123] smaller", "it is not finished before it has it");
+    // Said when its turn had ended already, and taken for heard.
+    let (mut rig, turn) = at_work("codex", None);
+    rig.command(steer()).command(Command::Pause).agent_ends(turn, AgentEnd::Done);
+    rig.input(not_taken(turn, "[operator 0123] smaller").into()).command(Command::Resume);
+    assert_eq!(rig.prompt(), "[operator 0123] smaller");
+}
+
+#[test]
+fn what_an_agent_was_told_in_a_turn_that_breaks_off_is_told_again() {
+    let (mut rig, turn) = at_work("claude", None);
+    rig.command(steer()).agent_ends(turn, AgentEnd::Broken(AgentFault::Killed));
+    assert!(rig.prompt().contains("[operator 0123] smaller"), "{}", rig.prompt());
+    let (mut rig, turn) = at_work("claude", None);
+    rig.command(steer()).input(Signal::OwnerLost.into()).attach(false);
+    assert!(rig.prompt().starts_with("Your work was interrupted"), "{}", rig.prompt());
+    assert!(rig.prompt().ends_with("[operator 0123] smaller"), "{}", rig.prompt());
+    let turn = EffectId(turn.0 + 2);
+    let again = rig.effect("agent");
+    assert!(again >= turn, "{again:?}");
+    // A turn that ends well has heard it.
+    rig.agent_ends(again, AgentEnd::Done);
+    assert!(rig.told().contains("claimed"), "{}", rig.told());
+}
+
+#[test]
+fn an_order_that_is_not_words_and_fails_is_told_and_nothing_else() {
+    let (mut rig, turn) = at_work("codex", None);
+    let failed = FailedOrder {
+        order: "interrupt".to_owned(),
+        reason: "no active turn".to_owned(),
+        words: None,
+    };
+    rig.input(Signal::AgentSaid(turn, AgentNews::OrderFailed(failed)).into());
+    assert_eq!(rig.told(), "[] order_failed");
+    assert!(rig.state.data().notes.is_empty());
 }

@@ -1,11 +1,16 @@
 //! A task and the tasks that it dispatches: what is set aside, what is charged, and what is refused.
 
+use machine::agent::{AgentNews, AgentProgram};
 use machine::child::{Charge, ChildOrder, ChildReport, Dispatch, MOST_CHILDREN, may_check, narrow};
+use machine::effect::Effect;
 use machine::id::TaskId;
-use machine::input::Command;
+use machine::input::{Command, Signal};
+use machine::message::Usage;
 use machine::policy::budget::Budget;
 use machine::policy::permission::Profile;
-use machine::task::{Outcome, TaskSpec, Workspace, WorkspaceKind};
+use machine::task::{DriverSpec, Outcome, TaskSpec, Workspace, WorkspaceKind};
+use machine::time::Span;
+use machine::tool::{Status, ToolResult};
 use serde_json::json;
 
 use crate::rig::{Rig, read, spec};
@@ -27,7 +32,13 @@ fn order(child: &str, usd: Option<f64>) -> Command {
 
 fn report(child: &str, usd: f64, ended: Option<Outcome>) -> Command {
     let charge = Charge { usd, tokens: 10, unpriced: 0 };
-    Command::ChildReport(ChildReport { child: TaskId(child.to_owned()), charge, ended })
+    let (child, never_began) = (TaskId(child.to_owned()), false);
+    Command::ChildReport(ChildReport { child, charge, ended, never_began })
+}
+
+fn never_began(child: &str) -> Command {
+    let (child, charge) = (TaskId(child.to_owned()), Charge::default());
+    Command::ChildReport(ChildReport { child, charge, ended: None, never_began: true })
 }
 
 impl Rig {
@@ -61,10 +72,80 @@ fn what_a_child_may_spend_is_set_aside_and_what_it_spent_is_charged() {
 }
 
 #[test]
-fn a_parent_that_sets_aside_all_it_has_is_at_its_limit() {
+fn a_parent_that_sets_aside_all_it_has_waits_until_its_child_reports() {
     let mut rig = Rig::started(limited(5.0));
+    let reading = rig.effect("run_tool");
     rig.command(order("c1", Some(5.0)));
+    assert_eq!(rig.told(), "[] child_dispatched, children_awaited");
+    rig.ended(reading.0, ToolResult::ended(Status::Ok, "a"));
+    assert!(rig.last.effects.is_empty(), "what ran has ended, and nothing begins: {}", rig.told());
+    rig.command(report("c1", 1.0, None));
+    assert!(rig.state.data().awaits_children, "the rest is still set aside");
+    rig.command(report("c1", 2.0, Some(Outcome::Verified)));
+    assert!(!rig.state.data().awaits_children);
+    rig.effect("run_tool");
+    rig.command(order("c2", Some(3.0)));
+    rig.command(report("c2", 3.0, Some(Outcome::Failed)));
+    let told = rig.told();
+    assert!(told.contains("task_finished budget_exhausted"), "nothing is free again: {told}");
+}
+
+#[test]
+fn a_parent_that_waits_ends_with_its_time_and_can_be_cancelled() {
+    let mut task = limited(5.0);
+    task.budget.max_time = Some(Span(50));
+    let mut rig = Rig::started(task.clone());
+    let reading = rig.effect("run_tool");
+    rig.command(order("c1", Some(5.0)));
+    rig.now += 100;
+    rig.ended(reading.0, ToolResult::ended(Status::Ok, "a"));
     assert!(rig.told().contains("task_finished budget_exhausted"), "{}", rig.told());
+    let mut rig = Rig::started(task);
+    rig.command(order("c1", Some(5.0)));
+    rig.command(Command::Cancel { reason: String::new() });
+    assert!(rig.told().contains("task_finished cancelled"), "{}", rig.told());
+}
+
+#[test]
+fn an_agent_that_gave_on_all_it_had_asks_its_model_once_its_child_has_reported() {
+    let program = AgentProgram::built_in("claude").unwrap();
+    let mut task = limited(5.0);
+    task.driver = DriverSpec { name: "agent".to_owned(), config: json!({ "program": program }) };
+    let mut rig = Rig::started(task);
+    let turn = rig.effect("agent");
+    rig.command(order("c1", Some(5.0)));
+    for request in [7, 8] {
+        let news = AgentNews::WouldAsk { request, bytes: 400 };
+        rig.input(Signal::AgentSaid(turn, news).into());
+        assert!(rig.last.effects.is_empty(), "{}", rig.told());
+    }
+    // It gave this one up.
+    let (model, usage) = ("m".to_owned(), Usage::default());
+    rig.input(Signal::AgentSaid(turn, AgentNews::Passed { request: 8, model, usage }).into());
+    rig.command(report("c1", 1.0, Some(Outcome::Verified)));
+    let lets: Vec<_> = (rig.last.effects.iter())
+        .filter_map(|effect| match effect {
+            Effect::LetAsk { request, may, .. } => Some((*request, may.is_ok())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(lets, [(7, true)]);
+}
+
+#[test]
+fn what_was_set_aside_for_a_child_that_never_began_is_free_again_and_so_is_its_id() {
+    let mut rig = Rig::started(limited(5.0));
+    rig.command(order("c1", Some(3.0)));
+    rig.command(never_began("c1"));
+    assert_eq!(rig.refusal(), "");
+    assert!(rig.state.data().children.is_empty() && rig.state.data().committed().usd == 0.0);
+    rig.command(order("c1", Some(2.0)));
+    assert_eq!(rig.refusal(), "");
+    rig.command(report("c1", 1.0, None));
+    rig.command(never_began("c1"));
+    assert!(rig.refusal().contains("has begun"), "{}", rig.refusal());
+    rig.command(never_began("stranger"));
+    assert!(rig.refusal().contains("no child"), "{}", rig.refusal());
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use machine::agent::{AgentAsk, AgentEnd, AgentMeans, AgentNews, AgentTurn};
-use machine::child::Charge;
 use machine::child::step::ChildEnd;
+use machine::child::{Charge, ChildOrder, ChildReport, allot};
 use machine::driver::external::PluginSpec;
 use machine::effect::Effect;
 use machine::event::EventKind;
@@ -77,7 +77,7 @@ fn task(seed: u16) -> TaskSpec {
             max_consecutive_denies: Some(1),
             ..Budget::default()
         },
-        _ => Budget::default(),
+        _ => Budget { max_usd: Some(2.0), ..Budget::default() },
     };
     task
 }
@@ -404,7 +404,8 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
     let text = || format!("text {seed}");
     let call = CallId(u64::from(seed % 6) + state.data().last_call.saturating_sub(4));
     let how = [Resolution::Did, Resolution::DidNot, Resolution::Retry][usize::from(seed % 3)];
-    match kind % 36 {
+    match kind % 38 {
+        36 | 37 => child(state, seed),
         0 => Command::Start(Box::new(task(seed))).into(),
         1 => Command::Pause.into(),
         2 => Command::Resume.into(),
@@ -450,6 +451,23 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         .into(),
         _ => report(state, seed),
     }
+}
+
+/// A child is dispatched, often with all that is left, or one reports.
+fn child(state: &State, seed: u16) -> Input {
+    let child = TaskId(format!("c{}", seed / 4 % 4));
+    if seed.is_multiple_of(2) {
+        let wish = [Some(f64::from(seed / 16 % 3) + 0.5), None][usize::from(seed / 2 % 2)];
+        let wish = Budget { max_usd: wish, ..Budget::default() };
+        let data = state.data();
+        let budget = allot(&data.budget, &data.committed(), &wish).unwrap_or(wish);
+        let (goal, depth) = ("part".to_owned(), 1);
+        return Command::Dispatch(ChildOrder { child, goal, budget, depth }).into();
+    }
+    let charge = Charge { usd: f64::from(seed / 16 % 5) / 2.0, tokens: 7, unpriced: 0 };
+    let ended = (!seed.is_multiple_of(3)).then_some(Outcome::Completed);
+    let never_began = seed.is_multiple_of(7);
+    Command::ChildReport(ChildReport { child, charge, ended, never_began }).into()
 }
 
 /// A change that did not hold where it was to go; now and then nothing is said to have failed, or where to go on.
@@ -660,6 +678,30 @@ fn check_laws(first: u16, seeds: &[Seed]) {
         assert!(step(&mut quiet, Stamped { time: Timestamp(*time), input }).events.is_empty());
     }
     assert_eq!(quiet.save(), live.save(), "a quiet fold differs only in what is heard");
+    nobody_is_waited_for_in_vain(live, now);
+}
+
+/// A task that waits for its children has some that have not ended, and waits no longer once all have reported.
+fn nobody_is_waited_for_in_vain(mut state: State, now: i64) {
+    let open: Vec<TaskId> = (state.data().children.iter())
+        .filter(|(_, child)| child.ended.is_none())
+        .map(|(id, _)| id.clone())
+        .collect();
+    assert!(!state.data().awaits_children || !open.is_empty(), "nobody is left to report");
+    for child in open {
+        let charge = state.data().children[&child].charged;
+        let ended = Some(Outcome::Cancelled);
+        let report = ChildReport { child, charge, ended, never_began: false };
+        step(
+            &mut state,
+            Stamped { time: Timestamp(now), input: Command::ChildReport(report).into() },
+        );
+    }
+    let moves = state.data().attachment.as_ref().is_some_and(|by| !by.draining);
+    if moves && !state.data().paused {
+        assert!(!state.data().awaits_children, "it waits for nobody");
+        assert!(state.data().held_asks.is_empty(), "a request waits for nobody");
+    }
 }
 
 proptest! {

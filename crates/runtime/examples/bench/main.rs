@@ -6,6 +6,8 @@
 //!   bench w3r STEPS snapshot|log  resume of a task with that many steps behind it
 //!   bench step [STEPS]            one `step`, early and late in a long history
 //!   bench gate [COUNT]            one decision of the gate: lines of 1, 10 and 60 commands, fifty rules
+//!   bench library [FILES]         loading workflow files: found, judged, read and checked
+//!   bench workflow [STEPS ELEMENTS]  a row of steps and a foreach, beside the plain durable loop
 //!   bench parked TASKS            memory of tasks that wait, driven and put down
 //!   bench start TASKS             opening a journal that holds that many finished tasks
 //!   bench sandbox COUNT           a command's start behind the walls, beside a plain one
@@ -25,6 +27,7 @@ mod gate;
 mod library;
 mod model_path;
 mod sandbox;
+mod workflow;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -75,6 +78,11 @@ fn main() {
             let (files, changed) = (number(1, 10_000), number(2, 10));
             print(checkpoint::keeps(folder.path(), files, changed, number(3, 20)));
         }
+        "workflow" => {
+            workflow::rates(folder.path(), number(1, 10_000), number(2, 1_000))
+                .into_iter()
+                .for_each(print);
+        }
         "library" => print(library::loads(folder.path(), number(1, 500))),
         "start" => print(start(folder.path(), number(1, 100_000))),
         _ => all(folder.path()),
@@ -109,6 +117,7 @@ fn all(folder: &Path) {
             print(line);
         }
     }
+    workflow::rates(&fresh("workflow"), 10_000, 1_000).into_iter().for_each(print);
     print(resume(&fresh("resume-log"), 10_000, false));
     print(resume(&fresh("resume-snapshot"), 10_000, true));
     print(parked(&fresh("parked"), 10_000));

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use machine::agent::AgentProgram;
 use machine::input::Signal;
-use machine::policy::gateway::{KeyFound, is_used};
+use machine::policy::gateway::{KeyFound, is_used, may_replay};
 use machine::policy::sandbox::{Level, Network};
 use wire::gateway::Api;
 
@@ -16,6 +16,7 @@ use super::process::Setting;
 use crate::gateway::{Gateway, Limits, Listen, Options, Upstream};
 use crate::home::Home;
 use crate::inbox::Inbox;
+use crate::model::Traffic;
 use crate::providers::{Environment, Providers, Secret};
 
 /// A gateway, and how its agent comes there.
@@ -30,8 +31,11 @@ impl Behind {
     /// Makes a gateway for the program of a turn, if it is to have one.
     pub(super) fn start(turn: &Turn, setting: &Setting) -> Result<Option<Behind>, String> {
         let program = &turn.call.program;
-        let (found, upstreams) = upstreams(program);
-        if !is_used(program.gateway, found)? {
+        let replays = matches!(setting.traffic, Traffic::Replay(_));
+        let (found, upstreams) = upstreams(program, replays);
+        if replays {
+            may_replay(program.gateway, found)?;
+        } else if !is_used(program.gateway, found)? {
             return Ok(None);
         }
         let open = program.needs(&turn.sandbox, true).network == Network::Open;
@@ -48,6 +52,7 @@ impl Behind {
         let providers = Providers::of(&turn.folder, &environment);
         let options = Options {
             upstreams,
+            task: turn.task.as_str().to_owned(),
             traffic: setting.traffic.clone(),
             // Without the files that name prices, none is known.
             price: Box::new(move |model| providers.as_ref().ok()?.facts(model).price),
@@ -91,21 +96,27 @@ impl Behind {
         self.gateway.close();
     }
 
+    /// Whether a request waits for our word.
+    pub(super) fn waits(&self) -> bool {
+        self.gateway.waits()
+    }
+
     /// Says whether a request may be sent.
     pub(super) fn answer(&self, request: u64, may: Result<(), String>) {
         self.gateway.answer(request, may);
     }
 }
 
-/// The providers that an agent has keys for, as its variables say.
-fn upstreams(program: &AgentProgram) -> (KeyFound, Vec<Upstream>) {
+/// The providers that an agent has keys for, as its variables say; where nobody is asked, all that it names keys of.
+fn upstreams(program: &AgentProgram, replays: bool) -> (KeyFound, Vec<Upstream>) {
     let named = |api: &Api| program.keys.iter().any(|key| key == api.key_variable());
     let known: Vec<Api> = Api::ALL.into_iter().filter(named).collect();
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let upstreams: Vec<Upstream> = known
         .iter()
         .filter_map(|api| {
-            let key = Secret::new(&set(api.key_variable())?);
+            let key = set(api.key_variable()).or(replays.then(|| "none".to_owned()))?;
+            let key = Secret::new(&key);
             let own = program.env.get(api.address_variable()).cloned();
             let address = own.or_else(|| set(api.address_variable()));
             let address = address.unwrap_or_else(|| api.address().to_owned());

@@ -1,6 +1,7 @@
 //! A fake coding agent: plays a script (`wire::agent::played`) on its standard input and output, in the words of Claude
 //! Code, and does what no program should. For tests of what happens then.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
-use wire::agent::played::{Played, Step, answer, call, question};
+use wire::agent::played::{Played, Step, answer, call, question, request, result, words};
 
 /// What it says of its version: one that was tried.
 const VERSION: &str = "2.1.112 (Claude Code)";
@@ -26,6 +27,8 @@ enum Heard {
     Prompt,
     /// The answer to a question: whether it may.
     Answer(bool),
+    /// The answer to a call: what it was asked with, and what came of it.
+    Result(String, Value),
     /// Reads nothing more: whoever holds the other end of this is never done.
     End,
 }
@@ -38,6 +41,8 @@ struct Player {
     deaf: Sender<()>,
     out: Out,
     calls: u64,
+    /// Calls that have no result: what they were asked with, and their tool.
+    open: BTreeMap<String, String>,
 }
 
 /// Plays the script as a program that was started with these arguments. Ends as the script says.
@@ -67,11 +72,11 @@ pub fn play(script: &Path, arguments: &[String]) -> io::Result<u8> {
     let out: Out = Arc::new(Mutex::new(Some(fs::File::from(rustix::io::dup(io::stdout())?))));
     let replies = Arc::clone(&out);
     std::thread::spawn(move || listen(&sender, &hears, &replies));
-    let mut player = Player { heard, deaf, out, calls: 0 };
+    let mut player = Player { heard, deaf, out, calls: 0, open: BTreeMap::new() };
     for prompt in 0.. {
         match player.heard.recv() {
             Ok(Heard::Prompt) => {}
-            Ok(Heard::Answer(_)) => continue,
+            Ok(Heard::Answer(_) | Heard::Result(..)) => continue,
             Ok(Heard::End) | Err(_) => break,
         }
         if let Some(code) = player.perform(played.after(prompt, resumes))? {
@@ -103,7 +108,12 @@ fn listen(sender: &Sender<Heard>, deaf: &Receiver<()>, replies: &Out) {
                 continue;
             }
             Some("control_response") => {
-                Heard::Answer(message["response"]["response"]["behavior"] == "allow")
+                let response = &message["response"];
+                let key = response["request_id"].as_str().unwrap_or_default().to_owned();
+                match response["response"].get("mcp_response") {
+                    Some(came) => Heard::Result(key, came.clone()),
+                    None => Heard::Answer(response["response"]["behavior"] == "allow"),
+                }
             }
             Some("user") => Heard::Prompt,
             _ => continue,
@@ -188,6 +198,17 @@ impl Player {
                 self.say(&format!("{made}\n{ended}\n"))?;
             }
             Step::Ask(line) => self.ask(line)?,
+            Step::Call { tool, input, waits } => {
+                self.calls += 1;
+                let (key, id) = (format!("call-{}", self.calls), format!("toolu-{}", self.calls));
+                let [made, asked] = request(&key, &id, self.calls, tool, input);
+                self.open.insert(key, tool.clone());
+                self.say(&format!("{made}\n{asked}\n"))?;
+                if *waits {
+                    self.await_calls()?;
+                }
+            }
+            Step::AwaitCalls => self.await_calls()?,
             Step::Write(path) => {
                 let path = PathBuf::from(path);
                 // What is refused is what some scripts are about.
@@ -234,7 +255,7 @@ impl Player {
         let may = loop {
             match self.heard.recv_timeout(Duration::from_secs(600)) {
                 Ok(Heard::Answer(may)) => break may,
-                Ok(Heard::Prompt) => {}
+                Ok(Heard::Prompt | Heard::Result(..)) => {}
                 Ok(Heard::End)
                 | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     break false;
@@ -244,6 +265,27 @@ impl Player {
         if may {
             run(line, Stdio::null)?;
             self.say(&format!("{ended}\n"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Player {
+    /// Waits until every call has its result, and notes each in the order in which they come.
+    fn await_calls(&mut self) -> io::Result<()> {
+        while !self.open.is_empty() {
+            match self.heard.recv_timeout(Duration::from_secs(600)) {
+                Ok(Heard::Result(key, came)) => {
+                    let Some(tool) = self.open.remove(&key) else { continue };
+                    let mut noted =
+                        fs::File::options().append(true).create(true).open("called.txt")?;
+                    writeln!(noted, "{tool}: {}", words(&came))?;
+                    self.say(&format!("{}\n", result(&key.replace("call", "toolu"), &came)))?;
+                }
+                Ok(Heard::Prompt | Heard::Answer(_)) => {}
+                Ok(Heard::End)
+                | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+            }
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use wire::gateway::{Api, KEY_FIELDS, Speaks, Tap, Wish, model, wish, without_key
 use wire::model::recording::{Cover, Question};
 use wire::proxy::head::{Form, Request, Wish as Asked};
 
+use super::answer::Answer;
 use super::connection::{Connection, Missing, Socket};
 use super::{Hear, Shared, Upstream};
 use crate::http::{Finished, TransportError};
@@ -73,9 +74,9 @@ async fn next(connection: &mut Connection, shared: &Shared) -> bool {
         let told = format!("this agent has no key for {}: set {}", api.name(), api.key_variable());
         return refuse(connection, api, 400, &told, request.keeps).await;
     };
-    if matches!(shared.options.traffic, Traffic::Replay(_)) {
-        let told = "what an agent asks cannot be replayed: run without --replay";
-        return refuse(connection, api, 400, told, request.keeps).await;
+    if matches!((&shared.options.traffic, wish), (Traffic::Replay(_), Wish::Free)) {
+        let told = format!("{method} {path} is not recorded, so it is not replayed");
+        return refuse(connection, api, 404, &told, request.keeps).await;
     }
     let bytes = body.len() as u64;
     let asked = network::first(connection.gone(), shared.ask(bytes)).await;
@@ -127,34 +128,39 @@ async fn carry(
 ) -> bool {
     let idle = shared.options.limits.idle;
     let mut notes = Notes::begin(shared, &onward, &body);
-    let sent = send(shared, &onward, body);
+    let sent = answered(shared, &onward, body);
     let sent = network::first(connection.gone(), within(idle, sent)).await;
-    let mut response = match sent {
+    let mut answer = match sent {
         None => return false,
-        Some(Ok(response)) => response,
+        Some(Ok(answer)) => answer,
         Some(Err(reason)) => {
             meter.tell();
-            let told = format!("{} cannot be reached: {reason}", onward.api.name());
+            // What is missing in a recording is missing the next time too.
+            let (status, told) = match &shared.options.traffic {
+                Traffic::Replay(_) => (400, format!("replay_missing: {reason}")),
+                Traffic::Live | Traffic::Record(_) => {
+                    (502, format!("{} cannot be reached: {reason}", onward.api.name()))
+                }
+            };
             notes.end(shared, Err(TransportError::Unreachable { origin: String::new(), reason }));
-            return refuse(connection, onward.api, 502, &told, onward.request.keeps).await;
+            return refuse(connection, onward.api, status, &told, onward.request.keeps).await;
         }
     };
-    let status = response.status().as_u16();
+    let status = answer.status;
     meter.began = onward.speaks.is_some() && status == 200;
-    let kind = response.headers().get("content-type").and_then(|value| value.to_str().ok());
+    let kind = answer.headers.get("content-type").and_then(|value| value.to_str().ok());
     if let (Some(speaks), true) = (onward.speaks, meter.began) {
         meter.tap = Some(Tap::new(speaks, kind.unwrap_or_default()));
     }
     let bodiless = onward.method == "HEAD" || status == 204 || status == 304;
     let chunked = !bodiless && onward.request.chunks;
     let keeps = onward.request.keeps && (chunked || bodiless);
-    let headers = response.headers().clone();
+    let headers = answer.headers.clone();
     if connection.write(&answer_head(status, &headers, chunked, keeps)).await.is_err() {
         return false;
     }
     loop {
-        let chunk =
-            network::first(connection.gone(), within(idle, next_chunk(&mut response))).await;
+        let chunk = network::first(connection.gone(), within(idle, answer.next_chunk())).await;
         let chunk = match chunk {
             // The agent does not listen any more: dropping the answer ends it for its provider too.
             None => return false,
@@ -197,6 +203,17 @@ async fn within<T>(
     tokio::time::timeout(limit, future).await.map_err(late)?
 }
 
+/// The answer of the provider, or the one that was recorded.
+async fn answered(shared: &Shared, onward: &Onward<'_>, body: Vec<u8>) -> Result<Answer, String> {
+    match (&shared.options.traffic, onward.speaks) {
+        (Traffic::Replay(recording), Some(speaks)) => {
+            let question = question(shared, onward, speaks, &body).0;
+            recording.agent_answer(&shared.options.task, &question).and_then(Answer::recorded)
+        }
+        _ => send(shared, onward, body).await.map(Answer::live),
+    }
+}
+
 async fn send(shared: &Shared, onward: &Onward<'_>, body: Vec<u8>) -> Result<Response, String> {
     let Onward { api, upstream, method, path, request, .. } = onward;
     let url = api.target(&upstream.address, path);
@@ -220,11 +237,6 @@ async fn send(shared: &Shared, onward: &Onward<'_>, body: Vec<u8>) -> Result<Res
     headers.insert(HeaderName::from_static(name), key);
     let sent = client.request(method, url).headers(headers).body(body).send().await;
     sent.map_err(crate::http::reason)
-}
-
-async fn next_chunk(response: &mut Response) -> Result<Option<Vec<u8>>, String> {
-    let chunk = response.chunk().await.map_err(crate::http::reason)?;
-    Ok(chunk.map(|chunk| chunk.to_vec()))
 }
 
 /// Fields of an answer that concern one connection, or that are written anew.
@@ -327,6 +339,32 @@ impl Drop for Meter {
     }
 }
 
+/// The request as a recording has it, and what covers its keys.
+fn question(
+    shared: &Shared,
+    onward: &Onward<'_>,
+    speaks: Speaks,
+    body: &[u8],
+) -> (Question, Cover) {
+    let cover = Cover::new(shared.options.upstreams.iter().map(|known| known.key.reveal()));
+    let text = || String::from_utf8_lossy(body).into();
+    let request = serde_json::from_slice(body).unwrap_or_else(|_| text());
+    let dialect = match speaks {
+        Speaks::AnthropicMessages => "anthropic_messages",
+        Speaks::OpenAiResponses => "openai_responses",
+        Speaks::OpenAiChat => "openai_chat",
+        Speaks::GoogleGenerate => "google_generate",
+    };
+    let question = Question {
+        provider: onward.api.name().to_owned(),
+        dialect: dialect.to_owned(),
+        method: onward.method.to_owned(),
+        path: cover.text(onward.path),
+        request: cover.json(&request),
+    };
+    (question, cover)
+}
+
 /// What is written down of an exchange, where that is wanted.
 struct Notes(Option<(Question, Tape, Cover)>);
 
@@ -335,22 +373,7 @@ impl Notes {
         let (Traffic::Record(_), Some(speaks)) = (&shared.options.traffic, onward.speaks) else {
             return Notes(None);
         };
-        let cover = Cover::new(shared.options.upstreams.iter().map(|known| known.key.reveal()));
-        let text = || String::from_utf8_lossy(body).into();
-        let request = serde_json::from_slice(body).unwrap_or_else(|_| text());
-        let dialect = match speaks {
-            Speaks::AnthropicMessages => "anthropic_messages",
-            Speaks::OpenAiResponses => "openai_responses",
-            Speaks::OpenAiChat => "openai_chat",
-            Speaks::GoogleGenerate => "google_generate",
-        };
-        let question = Question {
-            provider: onward.api.name().to_owned(),
-            dialect: dialect.to_owned(),
-            method: onward.method.to_owned(),
-            path: cover.text(onward.path),
-            request: cover.json(&request),
-        };
+        let (question, cover) = question(shared, onward, speaks, body);
         Notes(Some((question, Tape::start(), cover)))
     }
 

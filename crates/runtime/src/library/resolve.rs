@@ -26,7 +26,9 @@ impl Library {
             (found.text, found.file)
         };
         let mut workflow = self.read_workflow(&text, &file)?;
-        if let Some(model) = &self.told.borrow().model {
+        // A machine asks no model.
+        let told = self.told.borrow();
+        if let Some(model) = told.model.as_ref().filter(|_| workflow.driver.name == "workflow") {
             file::workflow::default_model(&mut workflow.driver.config, model);
         }
         Ok(workflow)
@@ -34,7 +36,9 @@ impl Library {
 
     /// Reads the text of a workflow; what it refers to is looked up here.
     pub fn read_workflow(&self, text: &str, file: &str) -> Result<Workflow, LibraryError> {
-        file::workflow::parse(text, file, self).map_err(LibraryError::Source)
+        let workflow = file::workflow::parse(text, file, self).map_err(LibraryError::Source)?;
+        check_patterns(&workflow.acceptance, text, file)?;
+        Ok(workflow)
     }
 
     /// Reads a plugin by its name.
@@ -60,8 +64,14 @@ impl Library {
     /// Reads a task file and puts in its place whatever it names. Nothing is left to look up afterwards.
     pub fn task(&self, path: &Path, registry: &Registry) -> Result<TaskFile, LibraryError> {
         let (text, shown) = self.read_named(path, FileRole::Task)?;
-        let mut task = file::task::parse_for(&text, &shown, Format::of(&shown), registry)
+        let format = Format::of(&shown);
+        // A script that a workflow in the file calls is run while the file is read.
+        if let Some(goal) = file::task::goal(&text, &shown, format) {
+            self.tell_goal(&goal);
+        }
+        let mut task = file::task::parse_with(&text, &shown, format, registry, self)
             .map_err(LibraryError::Source)?;
+        check_patterns(&task.acceptance, &text, &shown)?;
         let base = path.parent().unwrap_or(Path::new("."));
         self.resolve_task(&mut task, base, registry)?;
         Ok(task)
@@ -172,22 +182,39 @@ pub fn check(
     machine::driver::DriverSlot::create(&driver.name, &driver.config, registry).map_err(
         |reason| wrong(format!("the driver {:?} cannot be used: {reason}", driver.name)),
     )?;
-    for criterion in acceptance {
-        let pattern = match criterion {
-            Criterion::Shell { stdout, .. } => stdout,
-            Criterion::File { pattern, .. } => pattern,
-            Criterion::Custom(_) | Criterion::Judge { .. } | Criterion::Protect { .. } => continue,
-        };
-        if let Some(pattern) = pattern {
-            regex::Regex::new(pattern).map_err(|error| {
-                wrong(format!(
-                    "the criterion {:?} has a pattern that is not a regular expression: {error}",
-                    criterion.title()
-                ))
-            })?;
-        }
+    match wrong_pattern(acceptance) {
+        Some((_, why)) => Err(wrong(why)),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// The same for what a file says, with the place in it.
+fn check_patterns(acceptance: &[Criterion], text: &str, file: &str) -> Result<(), LibraryError> {
+    match wrong_pattern(acceptance) {
+        Some((pattern, why)) => {
+            Err(LibraryError::Source(vec![file::at_part(file, text, pattern, why)]))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The first pattern that cannot be searched for, and why.
+fn wrong_pattern(acceptance: &[Criterion]) -> Option<(&str, String)> {
+    acceptance.iter().find_map(|criterion| {
+        let pattern = match criterion {
+            Criterion::Shell { stdout, .. } => stdout.as_deref()?,
+            Criterion::File { pattern, .. } => pattern.as_deref()?,
+            Criterion::Custom(_) | Criterion::Judge { .. } | Criterion::Protect { .. } => {
+                return None;
+            }
+        };
+        let error = regex::Regex::new(pattern).err()?;
+        let title = criterion.title();
+        let why = format!(
+            "the criterion {title:?} has a pattern that is not a regular expression: {error}"
+        );
+        Some((pattern, why))
+    })
 }
 
 fn spec_of(plugin: Plugin, path: &Path) -> PluginSpec {

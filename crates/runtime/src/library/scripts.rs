@@ -1,6 +1,7 @@
 //! Workflows that are scripts: what they are told, and that each is run once for what was told.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use machine::file::SourceError;
 use machine::file::lookup::Given;
@@ -8,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::Library;
 use crate::script::{self, Context};
+use crate::trust::{self, Seen};
 
 /// What scripts are told beside the facts, and what they printed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -59,6 +61,7 @@ impl Library {
 
     /// Runs the script of a workflow.
     pub(super) fn run_script(&self, text: &str, file: &str) -> Result<Given, Vec<SourceError>> {
+        self.may_run(text, file)?;
         let head = script::head(text, file).map_err(|error| vec![error])?;
         let facts = self.project_facts();
         let (goal, typed) = {
@@ -70,6 +73,27 @@ impl Library {
         let made = script::make(text, file, &context).map_err(|error| vec![error])?;
         self.told.borrow_mut().printed.extend(made.printed);
         Ok(Given { value: made.file, place: made.place })
+    }
+}
+
+impl Library {
+    /// Whoever only looks runs no script of a project that the user does not trust as it is.
+    fn may_run(&self, text: &str, file: &str) -> Result<(), Vec<SourceError>> {
+        let path = Path::new(file);
+        let Ok(real) = fs::canonicalize(path) else { return Ok(()) };
+        if !self.looks || self.is_own(path) {
+            return Ok(());
+        }
+        let wrong = |message: String| vec![machine::file::whole(file, text, message)];
+        let seen = Seen { path: real, sha256: trust::hash(text.as_bytes()) };
+        match self.believes(&seen) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(wrong(
+                "the script is not trusted, so it is not run: drivetrain trust shows it and asks"
+                    .to_owned(),
+            )),
+            Err(error) => Err(wrong(error.to_string())),
+        }
     }
 }
 
@@ -105,8 +129,6 @@ fn empty(kind: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use serde_json::json;
 
     use super::*;

@@ -93,6 +93,7 @@ impl Library {
         }
         // Nobody else has the name: it counts by the word of whoever named it.
         if let Some((found, seen)) = nearest {
+            self.unchanged(Path::new(&found.file), &seen)?;
             return Ok(self.use_it(kind, found, &seen));
         }
         Err(LibraryError::Unknown {
@@ -254,7 +255,8 @@ impl Lookup for Library {
                 LibraryError::Source(_)
                 | LibraryError::Unreadable { .. }
                 | LibraryError::Wrong(_)
-                | LibraryError::Untrusted(_) => Vec::new(),
+                | LibraryError::Untrusted(_)
+                | LibraryError::Changed(_) => Vec::new(),
             };
             NotFound { known, why }
         })

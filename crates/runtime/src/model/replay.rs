@@ -1,13 +1,13 @@
 //! `--replay`: answers from recorded exchanges, without a network and without a key. A question is answered by what
 //! was recorded for the same question, several of them in their order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use wire::model::recording::{End, Exchange, Question};
+use wire::model::recording::{End, Exchange, Question, Response};
 
 use super::recording::number;
 use crate::http::{Chunk, Finished, TransportError};
@@ -29,6 +29,8 @@ pub struct Recording {
     /// How often each task has asked each question. Lost with the process: a task that is resumed begins with the
     /// first of equal ones again, so a fault that was recorded may come once more, and the answer after it.
     asked: Mutex<BTreeMap<(String, String), usize>>,
+    /// What each task's agents were answered with already. Lost with the process, as the numbers above.
+    given: Mutex<BTreeMap<String, BTreeSet<usize>>>,
 }
 
 impl Recording {
@@ -64,7 +66,13 @@ impl Recording {
         for (place, (_, exchange)) in exchanges.iter().enumerate() {
             places.entry(exchange.question.canonical()).or_default().push(place);
         }
-        Ok(Recording { folder: folder.to_owned(), exchanges, places, asked: Mutex::default() })
+        Ok(Recording {
+            folder: folder.to_owned(),
+            exchanges,
+            places,
+            asked: Mutex::default(),
+            given: Mutex::default(),
+        })
     }
 
     /// Gives the recorded answer to `take`, chunk by chunk and at once, and says how it ended. The error says why
@@ -105,6 +113,33 @@ impl Recording {
                 Err(TransportError::TooLong { origin, after: Duration::from_millis(*millis) })
             }
         })
+    }
+
+    /// The recorded answer to a question of an agent: of those of its form that the task had not yet, the one whose
+    /// question has most in common with this one, and of equally near ones the first. The error says why there is none.
+    pub(crate) fn agent_answer(
+        &self,
+        task: &str,
+        question: &Question,
+    ) -> Result<&Response, String> {
+        let form = question.form();
+        // Each change is one insert.
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let given = given.entry(task.to_owned()).or_default();
+        let left = self.exchanges.iter().enumerate().filter(|(place, (_, exchange))| {
+            !given.contains(place) && exchange.question.form() == form
+        });
+        let nearest =
+            left.rev().max_by_key(|(_, (_, exchange))| question.likeness(&exchange.question));
+        let Some((place, (_, exchange))) = nearest else {
+            let folder = self.folder.display();
+            return Err(format!(
+                "{folder} has no answer left to a question of this form: {}",
+                self.near(question)
+            ));
+        };
+        given.insert(place);
+        Ok(&exchange.response)
     }
 
     /// The next exchange of this task with this question.

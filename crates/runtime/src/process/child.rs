@@ -314,6 +314,7 @@ fn let_go(stdin: &OwnedFd, stdout: &OwnedFd, launched: &Launched) -> bool {
     while Instant::now() < until && !launched.tree.leader_exited() {
         match rustix::io::read(stdout, &mut word[..]) {
             Ok(1) if word[0] == READY => {
+                launched.tree.hold_first();
                 return rustix::io::write(stdin, GO).is_ok();
             }
             Err(Errno::AGAIN | Errno::INTR) => {

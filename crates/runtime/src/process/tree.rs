@@ -8,17 +8,21 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
+use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open,
     pidfd_send_signal, waitid,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Cancel, ProcessSpec, Streams, find_program};
+use super::{Cancel, ProcessSpec, Streams, find_program, timeout_until};
 use crate::sandbox::{Held, Sandbox};
 
 /// The variable that marks every process of a command.
@@ -144,12 +148,29 @@ pub(super) struct Tree {
     leader_start: u64,
     namespaced: bool,
     stamp: String,
+    /// The first process of the namespace: all others of it are gone when it is.
+    first: OnceLock<OwnedFd>,
 }
 
 impl Tree {
     pub(super) fn new(leader: Pid, namespaced: bool, stamp: String) -> Tree {
         let leader_start = read_stat(leader.as_raw_pid()).map_or(0, |process| process.start);
-        Tree { leader, leader_start, namespaced, stamp }
+        Tree { leader, leader_start, namespaced, stamp, first: OnceLock::new() }
+    }
+
+    /// Takes hold of the namespace's first process; to be called when its guard has spoken and waits for the word to go.
+    /// Where the kernel does not say which one it is, the end of the namespace is found by looking at every process.
+    pub(super) fn hold_first(&self) {
+        let leader = self.leader.as_raw_pid();
+        let listed = fs::read_to_string(format!("/proc/{leader}/task/{leader}/children"));
+        let Ok(listed) = listed else { return };
+        let mut children = listed.split_whitespace().filter_map(|pid| pid.parse().ok());
+        let (Some(only), None) = (children.next(), children.next()) else { return };
+        let handle = Pid::from_raw(only).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        // The guard waits behind it, so this number was nobody else's meanwhile.
+        if let Some(handle) = handle {
+            let _ = self.first.set(handle);
+        }
     }
 
     /// Whether the leader has ended; it stays a zombie, so its number is not used again.
@@ -187,6 +208,19 @@ impl Tree {
 
     /// Ends everything and returns when nothing of it runs any more.
     pub(super) fn kill(&self) {
+        if let Some(first) = self.first.get() {
+            let _ = pidfd_send_signal(first, Signal::KILL);
+            let until = Instant::now() + Duration::from_secs(1);
+            let is_gone = ends(first, until);
+            // Bubblewrap reports how the command ended before it ends itself.
+            while !self.leader_exited() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let _ = kill_process_group(self.leader, Signal::KILL);
+            if is_gone {
+                return;
+            }
+        }
         if self.namespaced && !self.leader_exited() {
             // The namespace's first process takes all others with it, and bubblewrap reports after that.
             let all = snapshot();
@@ -208,6 +242,19 @@ impl Tree {
             read_environments: !self.namespaced,
         };
         marks.kill_all();
+    }
+}
+
+/// Waits until a process has ended; says whether it has.
+fn ends(process: &OwnedFd, until: Instant) -> bool {
+    loop {
+        let mut watched = [PollFd::new(process, PollFlags::IN)];
+        match poll(&mut watched, timeout_until([Some(until)]).as_ref()) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
     }
 }
 
@@ -299,8 +346,10 @@ fn snapshot() -> Vec<Process> {
 
 /// Reads /proc/PID/stat; the command name in it may hold anything, so fields are counted from its end.
 fn read_stat(pid: i32) -> Option<Process> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
+    // One read has it all; a command has to look at every process of the machine.
+    let mut held = [0u8; 1024];
+    let length = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut held).ok()?;
+    let stat = String::from_utf8_lossy(&held[..length]);
     let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
     Some(Process {
         pid,

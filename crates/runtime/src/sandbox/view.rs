@@ -76,10 +76,10 @@ const STARTS: [&str; 20] = [
 ];
 
 /// Folders that hold other people's files, sockets or what nobody else shall see.
-const HIDDEN: [&str; 7] = ["/home", "/root", "/run", "/tmp", "/var/run", "/var/tmp", "/lost+found"];
+const HIDDEN: [&str; 6] = ["/home", "/root", "/run", "/tmp", "/var/run", "/var/tmp"];
 
 /// Files that only root can read: nobody misses them, and a runtime of root would show them.
-const SECRETS: [&str; 8] = [
+const SECRETS: [&str; 9] = [
     "/etc/shadow",
     "/etc/shadow-",
     "/etc/gshadow",
@@ -87,6 +87,7 @@ const SECRETS: [&str; 8] = [
     "/etc/sudoers",
     "/etc/ssl/private",
     "/etc/wireguard",
+    "/lost+found",
     "/var/spool/cron",
 ];
 
@@ -190,7 +191,12 @@ impl View {
             self.private.push(path.clone());
             self.write.push(path);
         }
-        for path in SECRETS.iter().map(Path::new).filter(|path| path.exists()) {
+        // What the runtime itself cannot read is closed by the kernel as it is: each mount has its price at every start.
+        let is_open = |path: &&Path| {
+            let may = |how| rustix::fs::access(*path, how).is_ok();
+            may(rustix::fs::Access::READ_OK) || may(rustix::fs::Access::EXEC_OK)
+        };
+        for path in SECRETS.iter().map(Path::new).filter(is_open) {
             let closed = if path.is_dir() { Mount::Hide } else { Mount::Close };
             self.mounts.push(closed(path.to_owned()));
         }

@@ -45,7 +45,8 @@ impl Rig {
             let price: Price = serde_json::from_str(r#"{"input":1.0,"output":2.0}"#).unwrap();
             (model == "anthropic/priced").then_some(price)
         };
-        let options = Options { upstreams, traffic, price: Box::new(price), limits };
+        let task = "t1".to_owned();
+        let options = Options { upstreams, task, traffic, price: Box::new(price), limits };
         let gateway = Arc::new(Gateway::start(Listen::Loopback, options).unwrap());
         let (news, told) = channel();
         Rig { gateway, told, news: Mutex::new(news), may }

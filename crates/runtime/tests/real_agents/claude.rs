@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use machine::agent::{AgentEnd, AgentEvent, AgentMeans, AgentOrder, AgentSupport, GateDepth};
+use machine::agent::{
+    AgentEnd, AgentEvent, AgentMeans, AgentOrder, AgentRequest, AgentSupport, GateDepth,
+};
 use serde_json::json;
 use wire::agent::claude::{ClaudeOptions, Session};
 use wire::agent::table::Version;
@@ -268,9 +270,10 @@ fn a_tool_of_ours_is_called_over_the_same_pipe() {
     ]));
     let mut agent = rig.start();
     agent.prompt("report");
-    let called = agent.until("call", |event| matches!(event, AgentEvent::Calls { .. }));
-    let AgentEvent::Calls { key, tool, input } = called else { unreachable!() };
+    let called = agent.until("call", |event| matches!(event, AgentEvent::Calls(_)));
+    let AgentEvent::Calls(AgentRequest { key, id, tool, input }) = called else { unreachable!() };
     assert_eq!((tool.as_str(), input), ("report", Arc::new(json!({ "status": "half" }))));
+    assert!(id.starts_with("toolu"), "{id:?} is the model's id of the call");
     agent.order(AgentOrder::ToolResult { key, result: Ok("noted half".to_owned()) });
     assert_eq!(agent.turn_end().end, AgentEnd::Done);
     assert!(rig.place.requests()[1]["body"].to_string().contains("noted half"));

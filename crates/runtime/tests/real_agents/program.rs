@@ -144,6 +144,7 @@ impl Place {
             version: "",
             seed: 0,
             gateway: Some(&gateway),
+            tools: &[],
         };
         let mut agent = self.spawn_started(start(&launch).unwrap());
         agent.open();

@@ -24,7 +24,7 @@ mod updates;
 
 use std::collections::BTreeMap;
 
-use machine::agent::{AgentEnd, AgentEvent, AgentOrder, AgentQuirks, AgentTurn};
+use machine::agent::{AgentEnd, AgentEvent, AgentOrder, AgentQuirks, AgentTurn, FailedOrder};
 use serde_json::{Value, json};
 
 use super::AgentCodec;
@@ -223,7 +223,8 @@ impl AcpCodec {
             }
             (Sent::Model, Err(error)) => {
                 let (order, reason) = ("set_model".to_owned(), error.message);
-                out.push(AgentEvent::OrderFailed { order, reason });
+                let failed = FailedOrder { order, reason, words: None };
+                out.push(AgentEvent::OrderFailed(failed));
             }
             (Sent::RestoreMode, Err(error)) => {
                 let text = format!("it went into another mode and stays there: {}", error.message);

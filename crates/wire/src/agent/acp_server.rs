@@ -14,6 +14,9 @@ use crate::jsonrpc::{Incoming, METHOD_NOT_FOUND};
 /// JSON-RPC's code for parameters that cannot be used.
 const INVALID_PARAMS: i64 = -32602;
 
+/// JSON-RPC's code for something that went wrong on this side.
+const INTERNAL_ERROR: i64 = -32603;
+
 /// ACP's code for something that is not there.
 const NOT_FOUND: i64 = -32002;
 
@@ -184,6 +187,13 @@ pub enum EditorEnd {
     Refused,
     /// A limit was reached.
     Limit,
+    /// Its model could not be had.
+    Model {
+        /// The kind in one word, as for models that drivetrain asks itself.
+        kind: String,
+        /// What is wrong.
+        why: String,
+    },
     /// It failed.
     Failed(String),
 }
@@ -404,7 +414,11 @@ impl AcpServer {
             EditorEnd::Cancelled => "cancelled",
             EditorEnd::Refused => "refusal",
             EditorEnd::Limit => "max_turn_requests",
-            EditorEnd::Failed(why) => return self.peer.refuse(out, id, -32603, &why),
+            EditorEnd::Failed(why) => return self.peer.refuse(out, id, INTERNAL_ERROR, &why),
+            EditorEnd::Model { kind, why } => {
+                let data = json!({ "errorKind": error_kind(&kind) });
+                return self.peer.refuse_with(out, id, INTERNAL_ERROR, &why, &data);
+            }
         };
         self.peer.answer(out, id, &json!({ "stopReason": reason }));
     }
@@ -416,6 +430,21 @@ impl AcpServer {
     fn key(&mut self) -> String {
         self.last_key += 1;
         format!("editor-{}", self.last_key)
+    }
+}
+
+/// The word for a failure of a model that clients of other agents know already. Those that have none are told as what
+/// will be the same the next time.
+fn error_kind(kind: &str) -> &'static str {
+    match kind {
+        "rate_limited" => "rate_limit",
+        "overloaded" | "circuit_open" => "overloaded",
+        "auth" => "authentication_failed",
+        "quota" => "billing_error",
+        "config" => "model_not_found",
+        "server" | "transport" | "stream_truncated" | "idle_timeout" | "total_timeout"
+        | "empty_completion" => "server_error",
+        _ => "invalid_request",
     }
 }
 

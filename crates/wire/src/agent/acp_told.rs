@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use machine::Event;
+use machine::driver::llm;
 use machine::event::EventKind;
-use machine::id::CallId;
+use machine::id::{CallId, TaskId};
+use machine::message::StopReason;
 use machine::policy::call_hash::CallHash;
 use machine::stream::StreamEvent;
 use machine::task::Outcome;
@@ -45,11 +47,19 @@ pub struct Telling {
     streamed: bool,
     /// The checks and how they came out.
     checks: Vec<(String, Progress)>,
+    /// Why the turn cannot have gone well, if its end does not say so itself.
+    spoilt: Option<EditorEnd>,
     /// The folder that it works in.
     folder: String,
 }
 
 impl Telling {
+    /// Knows the checks of a task that begins, and gives the plan that they are.
+    pub fn plan(&mut self, checks: Vec<String>) -> Option<EditorUpdate> {
+        self.checks = checks.into_iter().map(|title| (title, Progress::Pending)).collect();
+        (!self.checks.is_empty()).then(|| EditorUpdate::Plan(self.checks.clone()))
+    }
+
     /// What is told of what a model is just saying.
     pub fn stream(&mut self, event: &StreamEvent) -> Option<EditorUpdate> {
         match event {
@@ -72,24 +82,32 @@ impl Telling {
                 self.folder = workspace.path.clone().unwrap_or_default();
                 Vec::new()
             }
-            EventKind::ModelReplied { text, .. } => {
+            EventKind::ModelReplied { text, stop, .. } => {
                 let known = std::mem::take(&mut self.streamed);
+                self.spoilt = (*stop == StopReason::Refusal).then_some(EditorEnd::Refused);
                 if known || text.is_empty() { Vec::new() } else { vec![said(text)] }
+            }
+            EventKind::ModelFailed { kind, message, again_in: None } => {
+                self.streamed = false;
+                let (kind, why) = (kind.clone(), format!("the model failed ({kind}): {message}"));
+                self.spoilt = Some(EditorEnd::Model { kind, why });
+                Vec::new()
             }
             EventKind::ModelFailed { kind, message, again_in: Some(_) } => {
                 self.streamed = false;
                 let text = format!("the model failed ({kind}) and is asked again: {message}");
                 vec![Told::Update(EditorUpdate::Thought(text))]
             }
-            EventKind::AgentSaid { text } => vec![said(text)],
+            EventKind::ModelCalled { .. } | EventKind::AgentAsked { .. } => {
+                (self.streamed, self.spoilt) = (false, None);
+                Vec::new()
+            }
+            EventKind::AgentSaid { text } => {
+                let known = std::mem::take(&mut self.streamed);
+                if known { Vec::new() } else { vec![said(text)] }
+            }
             EventKind::ApprovalRequested { call, tool, input, reason, hash, .. } => {
-                let mut told = self.show(*call, tool, "", input);
-                let title = match reason.as_str() {
-                    "" => title(tool, "", input),
-                    reason => format!("{} ({reason})", title(tool, "", input)),
-                };
-                told.push(Told::Ask { call: *call, title, input: Arc::clone(input), hash: *hash });
-                told
+                self.ask(*call, tool, input, reason, *hash)
             }
             EventKind::ToolStarted { call, tool, label, input, .. } => {
                 self.show(*call, tool, label, input)
@@ -119,19 +137,56 @@ impl Telling {
                 ]
             }
             EventKind::Escalated { reason, .. } => vec![said(reason), Told::Ended(EditorEnd::Done)],
-            EventKind::CallInDoubt { call, tool, .. } => {
-                let words = format!(
-                    "nobody knows whether {call} ({tool}) ran: drivetrain resolve {} says what became of it",
-                    event.task
-                );
-                vec![said(&words), Told::Ended(EditorEnd::Done)]
+            EventKind::CallInDoubt { call, tool, .. } => self.doubt(&event.task, *call, tool),
+            EventKind::Claimed { .. } if !self.checks.is_empty() => {
+                self.checks.iter_mut().for_each(|(_, progress)| *progress = Progress::Running);
+                vec![Told::Update(EditorUpdate::Plan(self.checks.clone()))]
             }
-            EventKind::DecisionAwaited { .. } => vec![Told::Ended(EditorEnd::Done)],
+            EventKind::DecisionAwaited { prompt } => match self.spoilt.take() {
+                Some(end) => vec![Told::Ended(end)],
+                None if prompt.starts_with(llm::LIMIT_REACHED) => {
+                    vec![said(prompt), Told::Ended(EditorEnd::Limit)]
+                }
+                None => vec![Told::Ended(EditorEnd::Done)],
+            },
             EventKind::TaskFinished { outcome, reason, .. } => {
-                vec![Told::Ended(end(*outcome, reason))]
+                match (end(*outcome, reason), self.spoilt.take()) {
+                    // The reason to stop has no words of its own.
+                    (EditorEnd::Limit, _) => vec![said(reason), Told::Ended(EditorEnd::Limit)],
+                    (EditorEnd::Failed(why), Some(EditorEnd::Model { kind, .. })) => {
+                        vec![Told::Ended(EditorEnd::Model { kind, why })]
+                    }
+                    (end, _) => vec![Told::Ended(end)],
+                }
             }
             _ => Vec::new(),
         }
+    }
+
+    /// What is told of a call that a person is asked about.
+    pub fn ask(
+        &mut self,
+        call: CallId,
+        tool: &str,
+        input: &Arc<Value>,
+        reason: &str,
+        hash: CallHash,
+    ) -> Vec<Told> {
+        let mut told = self.show(call, tool, "", input);
+        let title = match reason {
+            "" => title(tool, "", input),
+            reason => format!("{} ({reason})", title(tool, "", input)),
+        };
+        told.push(Told::Ask { call, title, input: Arc::clone(input), hash });
+        told
+    }
+
+    /// What is told of a call of which nobody knows whether it ran: the protocol has no question for that.
+    pub fn doubt(&self, task: &TaskId, call: CallId, tool: &str) -> Vec<Told> {
+        let words = format!(
+            "nobody knows whether {call} ({tool}) ran: drivetrain resolve {task} says what became of it"
+        );
+        vec![Told::Update(EditorUpdate::Said(words)), Told::Ended(EditorEnd::Done)]
     }
 
     fn show(&mut self, call: CallId, tool: &str, label: &str, input: &Arc<Value>) -> Vec<Told> {

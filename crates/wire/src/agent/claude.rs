@@ -40,6 +40,11 @@ use voice::{Ending, Heard, Voice};
 /// The name of the server of our own tools, as the program knows it.
 pub const OWN_SERVER: &str = "drivetrain";
 
+/// What the program calls a tool of that server.
+pub fn own_name(tool: &str) -> String {
+    format!("mcp__{OWN_SERVER}__{tool}")
+}
+
 /// How much of a tool's result is told; what follows is left out.
 const LONGEST_RESULT: usize = 64 << 10;
 /// How many things of one kind are remembered: calls whose end has not come, helpers that speak, tasks in the

@@ -21,7 +21,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use machine::agent::{
-    AgentAbilities, AgentEnd, AgentEvent, AgentFacts, AgentOrder, AgentTurn, GateDepth, PausePoint,
+    AgentAbilities, AgentEnd, AgentEvent, AgentFacts, AgentOrder, AgentRequest, AgentTurn,
+    FailedOrder, GateDepth, PausePoint,
 };
 use serde_json::{Value, json};
 
@@ -116,14 +117,17 @@ enum Waiting {
     Result,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Sent {
     Initialize,
     Thread,
     Turn,
     Compact,
-    Steer,
+    /// With these words.
+    Steer(String),
     Interrupt,
+    /// Nobody waits for its answer any more.
+    Late,
 }
 
 impl CodexCodec {
@@ -187,9 +191,11 @@ impl CodexCodec {
                     self.end_turn(AgentEnd::Failed, text, out);
                 }
             }
-            (Sent::Steer, Err(error)) => failed("steer", error, out),
-            (Sent::Interrupt, Err(error)) => failed("interrupt", error, out),
-            (Sent::Compact | Sent::Steer | Sent::Interrupt, Ok(_)) => {}
+            (Sent::Steer(words), Err(error)) => {
+                out.push(failed("steer", error.message, Some(words)));
+            }
+            (Sent::Interrupt, Err(error)) => out.push(failed("interrupt", error.message, None)),
+            (Sent::Compact | Sent::Steer(_) | Sent::Interrupt, Ok(_)) | (Sent::Late, _) => {}
         }
     }
 
@@ -313,7 +319,8 @@ impl CodexCodec {
             let tool = params["tool"].as_str().unwrap_or_default().to_owned();
             let input = Arc::new(params["arguments"].clone());
             self.asks.insert(key.clone(), Ask { id, form: Waiting::Result });
-            out.push(AgentEvent::Calls { key, tool, input });
+            let call = params["callId"].as_str().unwrap_or_default().into();
+            out.push(AgentEvent::Calls(AgentRequest { key, id: call, tool, input }));
             return;
         }
         let changes = params["itemId"].as_str().and_then(|item| self.turns.changes(item));
@@ -403,9 +410,22 @@ impl CodexCodec {
         for (key, _) in std::mem::take(&mut self.asks) {
             out.push(AgentEvent::Withdrawn { key });
         }
+        self.fail_steers("its turn ended before it took this", out);
         let (ordered, refused) = self.turns.end();
         let turn = AgentTurn { end, text, ordered, refused, background: 0, queued: 0 };
         out.push(AgentEvent::TurnEnded(turn));
+    }
+
+    /// Words that the turn has not taken, it never will: it says so before its end, or not at all.
+    fn fail_steers(&mut self, why: &str, out: &mut Vec<AgentEvent>) {
+        for sent in self.sent.values_mut() {
+            // The answer may come all the same, and means nothing then.
+            if let Sent::Steer(_) = sent
+                && let Sent::Steer(words) = std::mem::replace(sent, Sent::Late)
+            {
+                out.push(failed("steer", why.to_owned(), Some(words)));
+            }
+        }
     }
 
     fn interrupt(&mut self, out: &mut Vec<u8>) {
@@ -494,7 +514,7 @@ impl AgentCodec for CodexCodec {
                     "expectedTurnId": turn,
                     "input": text_input(&text),
                 });
-                self.send(Sent::Steer, "turn/steer", &params, &mut out);
+                self.send(Sent::Steer(text), "turn/steer", &params, &mut out);
             }
             AgentOrder::Answer { may: Ok(Some(_)), .. } => {
                 return Err("codex cannot be given other parameters than it asked with".to_owned());
@@ -546,8 +566,8 @@ impl AgentCodec for CodexCodec {
     }
 }
 
-fn failed(order: &str, error: RpcError, out: &mut Vec<AgentEvent>) {
-    out.push(AgentEvent::OrderFailed { order: order.to_owned(), reason: error.message });
+fn failed(order: &str, reason: String, words: Option<String>) -> AgentEvent {
+    AgentEvent::OrderFailed(FailedOrder { order: order.to_owned(), reason, words })
 }
 
 impl Approval {

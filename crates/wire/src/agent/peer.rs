@@ -98,6 +98,25 @@ impl Peer {
     }
 }
 
+impl Peer {
+    /// Refuses a request, with more for programs beside the words for people.
+    pub(super) fn refuse_with(
+        &self,
+        out: &mut Vec<u8>,
+        id: &Value,
+        code: i64,
+        message: &str,
+        data: &Value,
+    ) {
+        let mut line =
+            json!({ "id": id, "error": { "code": code, "message": message, "data": data } });
+        if self.form == Form::Stated {
+            line["jsonrpc"] = json!("2.0");
+        }
+        write(out, &line.to_string());
+    }
+}
+
 fn write(out: &mut Vec<u8>, line: &str) {
     out.extend_from_slice(line.as_bytes());
     out.push(b'\n');

@@ -3,10 +3,13 @@
 
 use serde_json::{Value, json};
 
+use super::claude::{OWN_SERVER, own_name};
+
 /// What an unknown step is told.
 const KNOWN: &str = "a line of JSON, exit N, signal N, sleep SECONDS, stdout N lines, line SIZE, stderr SIZE, close \
                      stdout, deaf, fork-daemon, setsid-child, ignore SIGTERM, run COMMAND, write PATH, rm -rf PATH, \
-                     tool-without-asking COMMAND, ask COMMAND, permissionMode MODE, connect PATH, next prompt, resumed";
+                     tool-without-asking COMMAND, ask COMMAND, call TOOL INPUT, begin call TOOL INPUT, await calls, \
+                     permissionMode MODE, connect PATH, next prompt, resumed";
 
 /// A script: what is played after each prompt, in order.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -52,6 +55,17 @@ pub enum Step {
     Unasked(String),
     /// Asks whether it may run a command line, and does so if it may.
     Ask(String),
+    /// Calls a tool of whoever drives it, with these parameters; what came of it is noted in `called.txt`.
+    Call {
+        /// The tool, as it is offered.
+        tool: String,
+        /// Its parameters.
+        input: Value,
+        /// Whether the result is waited for.
+        waits: bool,
+    },
+    /// Waits for the results of all calls that have none.
+    AwaitCalls,
     /// Writes a file.
     Write(String),
     /// Removes a folder and all in it; its own is `worktree`.
@@ -121,6 +135,7 @@ fn step(line: &str) -> Option<Step> {
         "fork-daemon" => return Some(Step::Daemon),
         "setsid-child" => return Some(Step::Session),
         "ignore SIGTERM" => return Some(Step::IgnoreTerm),
+        "await calls" => return Some(Step::AwaitCalls),
         _ => {}
     }
     if let Some(count) = rest("stdout").and_then(|rest| rest.strip_suffix(" lines")?.parse().ok()) {
@@ -142,9 +157,18 @@ fn step(line: &str) -> Option<Step> {
         .or_else(|| rest("run").map(Step::Run))
         .or_else(|| rest("tool-without-asking").map(Step::Unasked))
         .or_else(|| rest("ask").map(Step::Ask))
+        .or_else(|| rest("call").and_then(|call| called(&call, true)))
+        .or_else(|| rest("begin call").and_then(|call| called(&call, false)))
         .or_else(|| rest("write").map(Step::Write))
         .or_else(|| rest("rm -rf").map(Step::Remove))
         .or_else(|| rest("connect").map(Step::Connect))
+}
+
+/// `TOOL INPUT`.
+fn called(call: &str, waits: bool) -> Option<Step> {
+    let (tool, input) = call.split_once(' ')?;
+    let input = serde_json::from_str(input.trim()).ok()?;
+    Some(Step::Call { tool: tool.to_owned(), input, waits })
 }
 
 /// `10`, `64KB`, `100MB`, `1GB`.
@@ -190,6 +214,52 @@ pub fn question(key: &str, id: &str, command: &str) -> Value {
     json!({ "type": "control_request", "request_id": key, "request": request })
 }
 
+/// The lines of a call of a tool of whoever drives it: that it is made, and the request.
+pub fn request(key: &str, id: &str, number: u64, tool: &str, input: &Value) -> [Value; 2] {
+    let name = own_name(tool);
+    let made = json!({
+        "type": "assistant",
+        "message": {
+            "id": format!("msg_{id}"),
+            "role": "assistant",
+            "model": "played",
+            "content": [{ "type": "tool_use", "id": id, "name": name, "input": input }],
+        },
+        "parent_tool_use_id": null,
+    });
+    let params =
+        json!({ "name": tool, "arguments": input, "_meta": { "claudecode/toolUseId": id } });
+    let message =
+        json!({ "jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params });
+    let request =
+        json!({ "subtype": "mcp_message", "server_name": OWN_SERVER, "message": message });
+    [made, json!({ "type": "control_request", "request_id": key, "request": request })]
+}
+
+/// What such a call came to, as its model is told.
+pub fn result(id: &str, answer: &Value) -> Value {
+    let is_error = answer["result"]["isError"] != false;
+    json!({
+        "type": "user",
+        "message": {
+            "role": "user",
+            "content": [{
+                "type": "tool_result",
+                "tool_use_id": id,
+                "is_error": is_error,
+                "content": [{ "type": "text", "text": words(answer) }],
+            }],
+        },
+        "parent_tool_use_id": null,
+    })
+}
+
+/// The words of an answer: of the result, or of the error.
+pub fn words(answer: &Value) -> &str {
+    let text = answer["result"]["content"][0]["text"].as_str();
+    text.or_else(|| answer["error"]["message"].as_str()).unwrap_or_default()
+}
+
 /// The answer to a request of whoever drives it.
 pub fn answer(request: &Value) -> Value {
     let response =
@@ -204,7 +274,7 @@ mod tests {
     #[test]
     fn steps_are_read_and_prompts_have_their_own() {
         let text = "# how it goes\n{\"type\":\"x\"}\n{\"type\":\nexit 3\nnext prompt\nstderr 2KB\nstdout 5 lines\n\
-                    sleep 0.5\nresumed\nrm -rf worktree\n";
+                    sleep 0.5\ncall view {\"symbol\":\"x\"}\nawait calls\nresumed\nrm -rf worktree\n";
         let played = Played::parse(text).unwrap_or_default();
         let first = [
             Step::Say("{\"type\":\"x\"}".to_owned()),
@@ -212,7 +282,9 @@ mod tests {
             Step::Exit(3),
         ];
         assert_eq!(played.after(0, false), first);
-        let second = [Step::Stderr(2048), Step::Lines(5), Step::Sleep(500)];
+        let call =
+            Step::Call { tool: "view".to_owned(), input: json!({ "symbol": "x" }), waits: true };
+        let second = [Step::Stderr(2048), Step::Lines(5), Step::Sleep(500), call, Step::AwaitCalls];
         assert_eq!(played.after(1, false), second);
         assert_eq!(played.after(9, false), second, "the last stands for all after it");
         assert_eq!(played.after(0, true), [Step::Remove("worktree".to_owned())]);
@@ -226,7 +298,18 @@ mod tests {
             error.starts_with("line 2: \"explode\" is no step; one of: a line of JSON"),
             "{error}"
         );
-        for wrong in ["exit", "exit x", "stderr lots", "signal", "sleep soon", "stdout 5"] {
+        for wrong in [
+            "exit",
+            "exit x",
+            "stderr lots",
+            "signal",
+            "sleep soon",
+            "stdout 5",
+            "call",
+            "call view",
+            "call view {",
+            "begin call view x",
+        ] {
             assert!(Played::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -194,6 +194,16 @@ impl Question {
         text
     }
 
+    /// The same text for all questions of this form: for an agent, which puts times, ids and the names of its folders into
+    /// what it asks, so that no question of it comes twice. Of the texts only those count that say what a part is (who
+    /// speaks, to which model, of which call).
+    pub fn form(&self) -> String {
+        let path = self.path.split('?').next().unwrap_or_default();
+        let mut text = format!("{} {} {path}\n", self.dialect, self.method);
+        write_form(&self.request, None, &mut text);
+        text
+    }
+
     /// How much of another question is the same: the number of equal values, most of all if it goes the same way.
     pub fn likeness(&self, other: &Question) -> (bool, usize) {
         let same_way = self.dialect == other.dialect && self.path == other.path;
@@ -329,6 +339,36 @@ fn write_sorted(value: &Value, out: &mut String) {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
             out.push_str(&value.to_string());
         }
+    }
+}
+
+/// Keys whose texts say what a part of a question is.
+const TELLING: &[&str] = &["model", "role", "type", "name", "tool_use_id", "call_id"];
+
+fn write_form(value: &Value, key: Option<&str>, out: &mut String) {
+    match value {
+        Value::Object(map) => {
+            let mut keys: Vec<&String> = map.keys().collect();
+            keys.sort();
+            out.push('{');
+            for key in keys {
+                out.push_str(&Value::from(key.as_str()).to_string());
+                out.push(':');
+                write_form(&map[key], Some(key), out);
+                out.push(',');
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for item in items {
+                write_form(item, None, out);
+                out.push(',');
+            }
+            out.push(']');
+        }
+        Value::String(text) if key.is_some_and(|key| TELLING.contains(&key)) => out.push_str(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => out.push('.'),
     }
 }
 

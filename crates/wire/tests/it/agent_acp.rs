@@ -454,7 +454,7 @@ fn all() -> AcpOpen {
 
 fn calls(events: &[AgentEvent]) -> Vec<(String, Value)> {
     let calls = events.iter().filter_map(|event| match event {
-        AgentEvent::Calls { tool, input, .. } => Some((tool.clone(), (**input).clone())),
+        AgentEvent::Calls(call) => Some((call.tool.clone(), (*call.input).clone())),
         _ => None,
     });
     calls.collect()

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use machine::agent::{AgentEvent, AgentOrder};
+use machine::agent::{AgentEvent, AgentOrder, AgentRequest};
 use machine::server::ToolOffer;
 use machine::stream::StreamEvent;
 use machine::tool::EffectClass;
@@ -435,7 +435,7 @@ proptest! {
         for event in &events {
             match event {
                 AgentEvent::Asks(ask) => { open.insert(ask.key.clone()); }
-                AgentEvent::Calls { key, .. } | AgentEvent::WouldStop { key, .. } => { open.insert(key.clone()); }
+                AgentEvent::Calls(AgentRequest { key, .. }) | AgentEvent::WouldStop { key, .. } => { open.insert(key.clone()); }
                 AgentEvent::Withdrawn { key } => { open.remove(key); }
                 _ => {}
             }

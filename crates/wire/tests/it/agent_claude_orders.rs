@@ -1,6 +1,6 @@
 //! What is written to Claude Code: its start, and each order as the captures' own drivers wrote it.
 
-use machine::agent::{AgentEvent, AgentFault, AgentOrder};
+use machine::agent::{AgentEvent, AgentFault, AgentOrder, AgentRequest, FailedOrder};
 use serde_json::{Value, json};
 use wire::agent::AgentCodec;
 use wire::agent::claude::{
@@ -111,8 +111,8 @@ fn an_order_that_is_refused_is_told() {
     let (events, _) =
         tell(&mut codec, &json!({ "type": "control_response", "response": response }));
     let expected =
-        AgentEvent::OrderFailed { order: "set_model".into(), reason: "no such model".into() };
-    assert_eq!(events, [expected]);
+        FailedOrder { order: "set_model".into(), reason: "no such model".into(), words: None };
+    assert_eq!(events, [AgentEvent::OrderFailed(expected)]);
 }
 
 #[test]
@@ -213,12 +213,13 @@ fn our_tools_are_offered_called_and_answered_over_the_same_pipe() {
     let call = json!({ "jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": { "name": "report", "arguments": { "status": "half" } } });
     let (events, reply) = say(call.clone());
     assert_eq!(reply, None, "it waits for the result");
-    let expected = AgentEvent::Calls {
+    let expected = AgentRequest {
         key: "m1".into(),
+        id: "".into(),
         tool: "report".into(),
         input: std::sync::Arc::new(json!({ "status": "half" })),
     };
-    assert_eq!(events, [expected]);
+    assert_eq!(events, [AgentEvent::Calls(expected)]);
     let result = AgentOrder::ToolResult { key: "m1".into(), result: Ok("noted half".into()) };
     let ours = line(&codec.order(result.clone()).unwrap());
     let is_result = |message: &Value| message.to_string().contains("noted half");
@@ -231,6 +232,100 @@ fn our_tools_are_offered_called_and_answered_over_the_same_pipe() {
     );
     assert_eq!(answer["result"]["isError"], false);
     assert!(codec.order(result).is_err(), "once");
+}
+
+/// What a message to our own server is answered with, if that is at once.
+fn served(codec: &mut ClaudeCodec, message: &Value) -> (Vec<AgentEvent>, Option<Value>) {
+    let request =
+        json!({ "subtype": "mcp_message", "server_name": "drivetrain", "message": message });
+    let frame = json!({ "type": "control_request", "request_id": "m1", "request": request });
+    let (events, replies) = tell(codec, &frame);
+    let answer = |reply: &Value| reply["response"]["response"]["mcp_response"].clone();
+    (events, replies.first().map(answer))
+}
+
+#[test]
+fn whatever_our_server_is_sent_has_an_answer_and_only_a_whole_call_is_a_call() {
+    let call = |id: Value, params: Value| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+    let report = || json!({ "name": "report", "arguments": {} });
+    for (message, code) in [
+        (json!(null), -32600),
+        (json!("hello"), -32600),
+        (json!([{ "jsonrpc": "2.0", "id": 1, "method": "ping" }]), -32600),
+        (json!({}), -32600),
+        (json!({ "jsonrpc": "2.0", "id": 1, "method": 7 }), -32600),
+        (json!({ "jsonrpc": "2.0", "method": "tools/call", "params": report() }), -32600),
+        (json!({ "jsonrpc": "2.0", "method": "tools/list" }), -32600),
+        (call(json!(null), report()), -32600),
+        (call(json!({}), report()), -32600),
+        (call(json!(1), json!(null)), -32602),
+        (call(json!(1), json!({ "name": 3 })), -32602),
+        (call(json!(1), json!({ "name": "reports" })), -32602),
+        (call(json!(1), json!({ "name": "report", "arguments": [1] })), -32602),
+        (call(json!(1), json!({ "name": "report", "arguments": "{}" })), -32602),
+        (json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/list" }), -32601),
+    ] {
+        let (events, answer) = served(&mut codec(), &message);
+        assert_eq!(events, [], "{message}");
+        let answer = answer.unwrap_or_else(|| panic!("{message} has no answer"));
+        assert_eq!(answer["error"]["code"], code, "{message}: {answer}");
+    }
+    let unknown = json!({ "name": "reports" });
+    let (_, answer) = served(&mut codec(), &call(json!(1), unknown));
+    let said = answer.unwrap()["error"]["message"].to_string();
+    assert!(said.contains("reports") && said.contains("expected one of report"), "{said}");
+    // A server that is not ours is nobody's to answer, and refused.
+    let request = json!({ "subtype": "mcp_message", "server_name": "other", "message": {} });
+    let frame = json!({ "type": "control_request", "request_id": "m1", "request": request });
+    let (events, replies) = tell(&mut codec(), &frame);
+    assert!(matches!(&events[..], [AgentEvent::Unknown { .. }]), "{events:?}");
+    assert_eq!(replies[0]["response"]["subtype"], "error");
+}
+
+#[test]
+fn calls_at_once_are_told_apart_and_one_that_is_taken_back_has_no_result() {
+    let mut codec = codec();
+    let say = |codec: &mut ClaudeCodec, key: &str, message: Value| {
+        let request =
+            json!({ "subtype": "mcp_message", "server_name": "drivetrain", "message": message });
+        tell(codec, &json!({ "type": "control_request", "request_id": key, "request": request })).0
+    };
+    for number in 1..=3 {
+        let meta = json!({ "claudecode/toolUseId": format!("toolu_{number}") });
+        let params = json!({ "name": "report", "arguments": { "status": number.to_string() }, "_meta": meta });
+        let call =
+            json!({ "jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params });
+        let events = say(&mut codec, &format!("m{number}"), call);
+        let [AgentEvent::Calls(call)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(
+            (call.key.as_str(), &*call.id),
+            (&*format!("m{number}"), &*format!("toolu_{number}"))
+        );
+    }
+    let note = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 2 } });
+    assert_eq!(say(&mut codec, "m4", note), [AgentEvent::Withdrawn { key: "m2".into() }]);
+    let cancel = json!({ "type": "control_cancel_request", "request_id": "m3" });
+    assert_eq!(tell(&mut codec, &cancel).0, [AgentEvent::Withdrawn { key: "m3".into() }]);
+    let mut result = |key: &str| {
+        let result = Err("it was refused".to_owned());
+        codec.order(AgentOrder::ToolResult { key: key.into(), result })
+    };
+    assert!(result("m2").is_err() && result("m3").is_err());
+    let answer = line(&result("m1").unwrap());
+    let answer = &answer["response"]["response"]["mcp_response"];
+    assert_eq!((&answer["id"], &answer["result"]["isError"]), (&json!(1), &json!(true)));
+    assert_eq!(answer["result"]["content"][0]["text"], "it was refused");
+}
+
+#[test]
+fn a_tool_is_called_by_the_name_that_models_take_and_meant_by_ours() {
+    let mut offers = offers();
+    offers[0].tool = "report.status".to_owned();
+    let mut codec = ClaudeCodec::new(&options(), offers, 0);
+    let params = json!({ "name": "report" });
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    let (events, _) = served(&mut codec, &call);
+    assert!(matches!(&events[..], [AgentEvent::Calls(call)] if call.tool == "report.status"));
 }
 
 #[test]

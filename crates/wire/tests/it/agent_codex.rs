@@ -1,6 +1,6 @@
 //! Codex: every capture of its program, whole, in pieces, cut and spoiled; and what it can be told.
 
-use machine::agent::{AgentEnd, AgentEvent, AgentMeans, AgentOrder};
+use machine::agent::{AgentEnd, AgentEvent, AgentMeans, AgentOrder, FailedOrder};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wire::agent::AgentCodec;
@@ -292,8 +292,30 @@ fn a_steer_is_for_the_turn_under_way_and_a_refused_one_is_told() {
     assert_eq!(steer, json!({ "id": 4, "method": "turn/steer", "params": params }));
     let late = json!({ "id": 4, "error": { "code": -32600, "message": "no active turn" } });
     let events = feed(&mut codec, &[late]);
-    let (order, reason) = ("steer".to_owned(), "no active turn".to_owned());
-    assert_eq!(events, [AgentEvent::OrderFailed { order, reason }]);
+    assert_eq!(events, [not_steered("left", "no active turn")]);
+}
+
+fn not_steered(words: &str, reason: &str) -> AgentEvent {
+    let (order, reason) = ("steer".to_owned(), reason.to_owned());
+    AgentEvent::OrderFailed(FailedOrder { order, reason, words: Some(words.to_owned()) })
+}
+
+#[test]
+fn a_steer_that_was_not_answered_when_its_turn_ends_is_told_before_the_end_and_never_again() {
+    let mut codec = ready();
+    told(&mut codec, AgentOrder::Prompt { text: "go".to_owned() });
+    feed(&mut codec, &[json!({ "id": 3, "result": { "turn": { "id": "u" } } })]);
+    told(&mut codec, AgentOrder::Steer { text: "left".to_owned() });
+    let turn = json!({ "id": "u", "status": "completed", "items": [] });
+    let ends = json!({ "method": "turn/completed", "params": { "threadId": "t", "turn": turn } });
+    let events = feed(&mut codec, &[ends]);
+    let failed = events.iter().position(|event| matches!(event, AgentEvent::OrderFailed(_)));
+    let ended = events.iter().position(|event| matches!(event, AgentEvent::TurnEnded(_)));
+    assert!(failed.is_some() && failed < ended, "{events:?}");
+    let wanted = not_steered("left", "its turn ended before it took this");
+    assert_eq!(events[failed.unwrap()], wanted);
+    let late = json!({ "id": 4, "error": { "code": -32600, "message": "no active turn" } });
+    assert_eq!(feed(&mut codec, &[late]), []);
 }
 
 #[test]

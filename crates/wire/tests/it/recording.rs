@@ -139,3 +139,34 @@ fn only_headers_that_matter_are_kept() {
     let names: Vec<String> = kept(&headers).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["retry-after", "x-ratelimit-reset-tokens", "date"]);
 }
+
+#[test]
+fn questions_of_an_agent_have_one_form_whatever_times_ids_and_folders_they_name() {
+    let asks = |folder: &str, call: &str, role: &str| {
+        let used =
+            json!([{ "type": "tool_use", "id": "x", "name": "Read", "input": { "path": folder } }]);
+        let result = json!([{ "type": "tool_result", "tool_use_id": call, "content": folder }]);
+        question(json!({
+            "model": "m",
+            "metadata": { "user_id": folder },
+            "messages": [
+                { "role": "user", "content": format!("work in {folder}") },
+                { "role": "assistant", "content": used },
+                { "role": role, "content": result },
+            ],
+            "max_tokens": folder.len(),
+        }))
+    };
+    let one = asks("/w/1", "toolu_1", "user");
+    assert_eq!(one.form(), asks("/elsewhere/2", "toolu_1", "user").form());
+    assert_ne!(one.form(), asks("/w/1", "toolu_2", "user").form(), "another call");
+    assert_ne!(one.form(), asks("/w/1", "toolu_1", "system").form(), "another speaker");
+    let mut longer = one.clone();
+    let message = json!({ "role": "user", "content": "more" });
+    longer.request["messages"].as_array_mut().unwrap().push(message);
+    assert_ne!(one.form(), longer.form(), "more was said");
+    let elsewhere = Question { path: "/responses".to_owned(), ..one.clone() };
+    assert_ne!(one.form(), elsewhere.form());
+    let again = Question { path: format!("{}?beta=true", one.path), ..one.clone() };
+    assert_eq!(one.form(), again.form());
+}

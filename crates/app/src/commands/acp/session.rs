@@ -9,8 +9,10 @@ use machine::id::{CallId, TaskId};
 use machine::input::Channel;
 use machine::policy::call_hash::CallHash;
 use machine::policy::grant::Scope;
+use machine::state::Ask;
 use runtime::agent::acp_server::EditorOrder;
 use runtime::agent::acp_told::{Telling, Told};
+use runtime::station::keyed_task_id;
 use runtime::supervisor::Notice;
 
 use super::{Named, Pipe, lock};
@@ -22,10 +24,10 @@ pub(super) type Sessions = Arc<Mutex<Named>>;
 pub(super) struct Session {
     /// Its task; the last one, if there were several.
     pub(super) task: TaskId,
+    /// How many tasks it has had.
+    pub(super) tasks: u64,
     /// Where it works.
     pub(super) folder: PathBuf,
-    /// Whether the task is there.
-    pub(super) begun: bool,
     /// Whether ends of turns belong to no prompt.
     pub(super) settling: bool,
     /// The question that the next prompt answers.
@@ -41,8 +43,8 @@ impl Session {
     pub(super) fn new(folder: PathBuf) -> Session {
         Session {
             task: TaskId(String::new()),
+            tasks: 0,
             folder,
-            begun: false,
             settling: false,
             question: None,
             asked: BTreeMap::new(),
@@ -94,6 +96,36 @@ fn tell(told: Told, name: &str, session: &mut Session, pipe: &Pipe) {
         Told::Question(call) => session.question = Some(call),
         Told::Ended(_) if session.settling => {}
         Told::Ended(end) => pipe.tell(EditorOrder::Ended { session: name.to_owned(), end }),
+    }
+}
+
+/// The id of a session's task: the first has the name of the session, and from that name those of all others follow,
+/// so that whoever loads the session finds them.
+pub(super) fn task_of(session: &str, number: u64) -> TaskId {
+    match number {
+        0 | 1 => TaskId(session.to_owned()),
+        number => keyed_task_id(&format!("session {session}"), &number.to_string()),
+    }
+}
+
+/// What a task waits for that its editor does not know of, since it was asked in another process.
+pub(super) fn ask_again(asks: Vec<Ask>, name: &str, session: &mut Session, pipe: &Pipe) {
+    for ask in asks {
+        match ask {
+            Ask::Approval { call, tool, input, reason, hash, .. } => {
+                if !session.asked.values().any(|(known, _)| *known == call) {
+                    for told in session.telling.ask(call, &tool, &input, &reason, hash) {
+                        tell(told, name, session, pipe);
+                    }
+                }
+            }
+            Ask::InDoubt { call, tool, .. } => {
+                for told in session.telling.doubt(&session.task, call, &tool) {
+                    tell(told, name, session, pipe);
+                }
+            }
+            Ask::Question { .. } | Ask::Escalation { .. } | Ask::Decision { .. } => {}
+        }
     }
 }
 

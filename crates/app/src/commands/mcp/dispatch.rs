@@ -2,29 +2,31 @@
 //! left, and with no more permissions than they have.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 
 use journal::Journal;
 use machine::Command;
-use machine::child::{self, Charge, Child, ChildOrder, ChildReport, Dispatch, MOST_DEPTH};
+use machine::child::{self, Charge, Child, ChildOrder, Dispatch, MOST_DEPTH};
 use machine::driver::Registry;
 use machine::id::TaskId;
 use machine::policy::budget::{Budget, Spend};
 use machine::policy::permission::Profile;
 use machine::state::Standing;
-use machine::task::{Outcome, TaskSpec};
+use machine::task::TaskSpec;
 use runtime::library::Library;
 use runtime::process::start_detached;
 use runtime::station::{Station, keyed_task_id, new_task_id};
 use runtime::stdio_server::tasks::Wish;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Server, glance, refused};
 use crate::args::{CheckArgs, Limits, PlaceArgs};
+use crate::commands::children;
 use crate::commands::prepare::{self, Options};
 use crate::commands::run::{Who, driver_of};
 use crate::error::CommandError;
-use crate::locate::{Records, Task};
+use crate::locate::{self, Records, Task};
 
 impl Server {
     /// What can be wrong before anything is asked for is said at the start.
@@ -52,7 +54,10 @@ impl Server {
 
     /// Makes the task, or finds the one that the key stands for, and sees to it that a process drives it.
     pub(super) fn dispatch(&self, wish: &Wish) -> Result<String, CommandError> {
-        let mut dispatched = self.dispatched.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = children::dispatching(&self.home, &self.scope())?;
+        if let Some(parent) = &self.parent {
+            children::give_back_under_lock(parent)?;
+        }
         let id = match &wish.key {
             Some(key) => keyed_task_id(&self.scope(), key),
             None => new_task_id(),
@@ -61,11 +66,11 @@ impl Server {
         if records.journal.task(id.as_str()).is_ok() {
             return self.found(&glance(&records, &id)?, &id, wish);
         }
-        let count = u64::try_from(dispatched.len()).unwrap_or(u64::MAX);
+        let counted = self.counted(&records)?;
+        let count = u64::try_from(counted.len()).unwrap_or(u64::MAX);
         if count >= self.args.max_tasks {
-            return Err(refused(format!(
-                "{} tasks were dispatched here, and no more are allowed (--max-tasks)",
-                self.args.max_tasks
+            return Err(self.spent(format!(
+                "{count} tasks were dispatched here, and no more are allowed (--max-tasks)"
             )));
         }
         let mut spec = self.spec(wish)?;
@@ -74,8 +79,10 @@ impl Server {
             max_tokens: self.args.max_tokens,
             ..Budget::default()
         };
-        let committed = self.committed(&records, &dispatched)?;
-        spec.budget = child::allot(&own, &committed, &spec.budget).map_err(refused)?;
+        let spent = counted.values().fold(Spend::default(), |spent, child| child.charged.on(spent));
+        let committed = child::committed(&spent, counted.values());
+        spec.budget =
+            child::allot(&own, &committed, &spec.budget).map_err(|why| self.spent(why))?;
         match &self.parent {
             None => {
                 spec.dispatch =
@@ -99,8 +106,7 @@ impl Server {
         }
         let budget = spec.budget.clone();
         self.make(&id, spec)?;
-        dispatched.push(id.clone());
-        drop(dispatched);
+        drop(lock);
         let process = self.drive(&id)?;
         let answer = json!({ "id": id, "existed": false, "budget": budget, "process": process });
         Ok(answer.to_string())
@@ -122,11 +128,8 @@ impl Server {
             .map_err(CommandError::from)
             .and_then(|mut station| Ok(station.supervisor.lay_down(id, spec)?));
         if let (Err(_), Some(parent)) = (&made, &self.parent) {
-            let ended = Some(Outcome::Cancelled);
-            let report = ChildReport { child: id.clone(), charge: Charge::default(), ended };
-            // What cannot be given back stays set aside: too little is spent then, never too much.
-            let _ = Records::open()
-                .and_then(|records| records.give(parent, Command::ChildReport(report)));
+            // What cannot be given back now is given back by whoever dispatches next.
+            let _ = children::never_began(parent, id.clone());
         }
         made
     }
@@ -228,29 +231,57 @@ impl Server {
         driver.ok_or_else(|| CommandError::usage(format!("no worker {worker:?}")))
     }
 
-    /// What the tasks of this server have spent, and what is set aside for those that go on.
-    fn committed(&self, records: &Records, dispatched: &[TaskId]) -> Result<Spend, CommandError> {
-        let (mut spent, mut open) = (Spend::default(), BTreeMap::new());
-        for id in dispatched {
-            let task = glance(records, id)?;
+    /// The tasks that count toward the limits of this server, whichever process dispatched them: all children of its
+    /// parent; without one, those that were dispatched in this folder lately, and older ones that are being driven.
+    fn counted(&self, records: &Records) -> Result<BTreeMap<TaskId, Child>, CommandError> {
+        if let Some(parent) = &self.parent {
+            return Ok(glance(records, parent)?.state.data().children.clone());
+        }
+        let since = locate::now().0.saturating_sub_unsigned(self.args.per.0);
+        let mut counted = BTreeMap::new();
+        for row in records.journal.list(usize::MAX, None)? {
+            let is_recent = row.created >= since;
+            let summary = serde_json::from_str::<Value>(&row.summary).unwrap_or_default();
+            let is_other = summary["dispatch"].is_null() && !summary.is_null();
+            if is_other || !(is_recent || row.open) {
+                continue;
+            }
+            // One that cannot be read is named by whoever looks at it.
+            let Ok(task) = records.glance(&row) else { continue };
             let data = task.state.data();
-            spent.usd += data.spend.usd;
-            spent.tokens = spent.tokens.saturating_add(data.spend.tokens);
-            spent.unpriced += data.spend.unpriced;
+            let is_ours = data.spec.dispatch.as_ref().is_some_and(|by| by.parent.is_none())
+                && Path::new(&data.spec.folder) == self.folder;
+            if !is_ours || !(is_recent || task.driven_by.is_some()) {
+                continue;
+            }
             let ended = match task.state.standing() {
                 Standing::Finished { outcome, .. } => Some(outcome),
                 _ => None,
             };
             let (budget, charged) = (data.budget.clone(), Charge::of(&data.spend));
-            open.insert(id.clone(), Child { charged, ended, ..Child::new(String::new(), budget) });
+            let child = Child { charged, ended, ..Child::new(String::new(), budget) };
+            counted.insert(TaskId(row.id), child);
         }
-        Ok(child::committed(&spent, open.values()))
+        Ok(counted)
+    }
+
+    /// A limit of the server is reached.
+    fn spent(&self, why: String) -> CommandError {
+        let error = refused(why);
+        match &self.parent {
+            Some(parent) => error.hint(format!("every child of task {parent} counts")),
+            None => error.hint(format!(
+                "every task that was dispatched in {} within the last {} counts (--per)",
+                self.folder.display(),
+                self.args.per
+            )),
+        }
     }
 
     /// Whose keys these are: those of a task, or those of a folder.
     fn scope(&self) -> String {
         match &self.parent {
-            Some(parent) => format!("task {parent}"),
+            Some(parent) => children::scope(parent),
             None => format!("folder {}", self.folder.display()),
         }
     }

@@ -98,7 +98,7 @@ fn the_first_prompt_holds_project_goal_checks_and_the_operators_mark() {
 fn done_is_a_claim_and_a_failed_verdict_is_the_next_prompt_of_the_same_conversation() {
     let mut rig = Rig::new();
     rig.prompt();
-    rig.tell(&Fact::AgentTook(Some("s1")));
+    rig.tell(&Fact::AgentTook(AgentHeard::Prompt(Some("s1"))));
     rig.ends(AgentEnd::Done, "all done");
     assert_eq!(rig.decide(), Decision::Claim { summary: "all done".to_owned() });
     rig.tell(&Fact::VerdictFailed(&failed("2 tests failed")));
@@ -114,13 +114,13 @@ fn done_is_a_claim_and_a_failed_verdict_is_the_next_prompt_of_the_same_conversat
 fn a_note_is_marked_as_the_operators_and_said_again_until_it_was_heard() {
     let mut rig = Rig::new();
     rig.prompt();
-    rig.tell(&Fact::AgentTook(None));
+    rig.tell(&Fact::AgentTook(AgentHeard::Prompt(None)));
     let note = Note { kind: NoteKind::Interrupt, text: "use tabs".to_owned() };
     rig.tell(&Fact::Note(&note));
     assert_eq!(rig.prompt().prompt, "[operator k7] I stopped you. use tabs");
     // The process died before the agent was told.
     assert_eq!(rig.prompt().prompt, "[operator k7] I stopped you. use tabs");
-    rig.tell(&Fact::AgentTook(None));
+    rig.tell(&Fact::AgentTook(AgentHeard::Prompt(None)));
     assert_eq!(rig.prompt().prompt, CONTINUE);
 }
 
@@ -128,7 +128,7 @@ fn a_note_is_marked_as_the_operators_and_said_again_until_it_was_heard() {
 fn a_conversation_that_is_gone_begins_afresh_with_what_counts() {
     let mut rig = Rig::new();
     rig.prompt();
-    rig.tell(&Fact::AgentTook(Some("s1")));
+    rig.tell(&Fact::AgentTook(AgentHeard::Prompt(Some("s1"))));
     let note = Note { kind: NoteKind::Steer, text: "use tabs".to_owned() };
     rig.tell(&Fact::Note(&note));
     rig.prompt();
@@ -148,7 +148,7 @@ fn a_conversation_that_is_gone_begins_afresh_with_what_counts() {
 fn turns_that_lead_nowhere_end_it_and_a_note_lets_it_go_on() {
     let mut rig = Rig::new();
     rig.prompt();
-    rig.tell(&Fact::AgentTook(Some("s1")));
+    rig.tell(&Fact::AgentTook(AgentHeard::Prompt(Some("s1"))));
     for _ in 0..2 {
         rig.tell(&Fact::AgentEnded(Err("exit code 1")));
         assert_eq!(rig.prompt().prompt, CONTINUE);
@@ -176,7 +176,7 @@ fn what_breaks_is_asked_again_but_not_one_that_is_without_a_gate() {
     {
         let mut rig = Rig::new();
         rig.prompt();
-        rig.tell(&Fact::AgentTook(Some("s1")));
+        rig.tell(&Fact::AgentTook(AgentHeard::Prompt(Some("s1"))));
         for _ in 0..2 {
             rig.ends(AgentEnd::Broken(fault), "it is gone");
             assert_eq!(rig.prompt().prompt, CONTINUE);
@@ -197,7 +197,7 @@ fn what_breaks_is_asked_again_but_not_one_that_is_without_a_gate() {
 fn another_agent_begins_a_conversation_and_the_same_one_goes_on() {
     let mut rig = Rig::new();
     rig.prompt();
-    rig.tell(&Fact::AgentTook(Some("s1")));
+    rig.tell(&Fact::AgentTook(AgentHeard::Prompt(Some("s1"))));
     rig.tell(&Fact::VerdictFailed(&failed("red")));
     let former = SavedDriver {
         name: KIND.to_owned(),
@@ -222,4 +222,17 @@ fn a_configuration_without_a_program_says_what_is_missing() {
     assert_eq!(error, "program: missing; name an agent, such as agent = \"claude\"");
     let empty = json!({ "program": { "name": "x", "protocol": "acp", "command": [] } });
     assert_eq!(AgentKind.create(&empty, &registry).unwrap_err(), "the agent \"x\" has no command");
+}
+
+#[test]
+fn a_note_that_was_heard_in_a_turn_is_not_said_again_but_a_fresh_conversation_has_it() {
+    let mut rig = Rig::new();
+    rig.prompt();
+    rig.tell(&Fact::AgentTook(AgentHeard::Prompt(Some("s1"))));
+    let note = Note { kind: NoteKind::Steer, text: "use tabs".to_owned() };
+    rig.tell(&Fact::AgentTook(AgentHeard::Note(&note)));
+    assert_eq!(rig.prompt().prompt, CONTINUE);
+    rig.ends(AgentEnd::ContextOverflow, "");
+    let prompt = rig.prompt().prompt;
+    assert!(prompt.contains("[operator k7] use tabs"), "{prompt}");
 }

@@ -7,8 +7,6 @@ use crate::file::check::{Cursor, Problems, suggest};
 use crate::file::shape::workflow::machine as shape;
 use crate::tool::{Status, ToolResult};
 
-const KEYS: [&str; 10] =
-    ["ok", "error", "status", "exit", "contains", "empty", "count", "and", "or", "not"];
 const STATUSES: [Status; 7] = [
     Status::Ok,
     Status::Error,
@@ -120,7 +118,7 @@ fn predicate(
         "ok" => unless(at.flag(problems)?, Guard::Ok),
         "error" => unless(!at.flag(problems)?, Guard::Ok),
         "status" => {
-            let word = at.choice(problems, &STATUSES.map(Status::word))?;
+            let word = at.choice(problems, &shape::STATUSES)?;
             Guard::Status(STATUSES.into_iter().find(|status| status.word() == word)?)
         }
         "exit" => Guard::Exit(at.exit(problems)?),
@@ -137,8 +135,9 @@ fn predicate(
         }
         "not" => Guard::Not(Box::new(read(at, scope, problems)?)),
         unknown => {
-            let hint = suggest(unknown, KEYS.into_iter())
-                .or_else(|| Some(format!("expected {}", KEYS.join(", "))));
+            let known: Vec<&str> = shape::CONDITION.names().collect();
+            let hint = suggest(unknown, known.iter().copied())
+                .or_else(|| Some(format!("expected {}", known.join(", "))));
             problems.push_key(at, format!("unknown condition {unknown:?}"), hint);
             return None;
         }

@@ -1,7 +1,7 @@
 //! What is remembered of a workflow under way: a tree of places, as plain data. What is at its default is left out, so
 //! that ten thousand plain steps are remembered in a few bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -112,6 +112,10 @@ pub(super) struct EachFrame {
     /// Those under way.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) running: BTreeMap<usize, RowFrame>,
+    /// Those of them that wait for something else than the result of a tool call, and so are looked at each time; all, if
+    /// it is not known. It follows from the rest, so it is not saved.
+    #[serde(skip)]
+    pub(super) awake: Option<BTreeSet<usize>>,
     /// What came of those that ended, where somebody mentions it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) results: BTreeMap<usize, Value>,

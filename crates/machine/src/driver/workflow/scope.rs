@@ -79,7 +79,7 @@ impl<'s> Scope<'s> {
     }
 
     /// The values of these names. One that has none is left out, which is an error when it is used.
-    fn values(&self, names: &[Vec<String>]) -> Value {
+    pub(super) fn values(&self, names: &[Vec<String>]) -> Value {
         let mut values = Map::new();
         for path in names {
             let Some(root) = path.first() else { continue };
@@ -106,6 +106,21 @@ impl<'s> Scope<'s> {
                     let all = all.map(|name| (name.clone(), json!(self.visits(name))));
                     values.insert("visits".to_owned(), Value::Object(all.collect()));
                 }
+                // One of many inputs or facts does not cost all of them.
+                ("inputs" | "facts", Some(name)) => {
+                    let Some(held) = self.table(root).and_then(|table| table.get(name)) else {
+                        values.entry(root.clone()).or_insert_with(|| json!({}));
+                        continue;
+                    };
+                    let some = values.entry(root.clone()).or_insert_with(|| json!({}));
+                    if some.get(name).is_none() {
+                        some[name.as_str()] = held.clone();
+                    }
+                }
+                ("inputs" | "facts", None) => {
+                    let whole = self.table(root).cloned().unwrap_or_default();
+                    values.insert(root.clone(), whole);
+                }
                 (root, _) => {
                     if let Some(value) = self.root(root) {
                         values.entry(root.to_owned()).or_insert(value);
@@ -116,12 +131,20 @@ impl<'s> Scope<'s> {
         Value::Object(values)
     }
 
+    /// The inputs or the facts of the workflow around.
+    fn table(&self, root: &str) -> Option<&'s Value> {
+        self.layers().find_map(|layer| match layer {
+            Layer::Flow { world, inputs } => {
+                Some(if root == "inputs" { inputs } else { world.facts })
+            }
+            Layer::Steps { .. } | Layer::Element { .. } | Layer::Result(_) => None,
+        })
+    }
+
     fn root(&self, root: &str) -> Option<Value> {
         self.layers().find_map(|layer| match layer {
-            Layer::Flow { world, inputs } => match root {
+            Layer::Flow { world, .. } => match root {
                 "goal" => Some(json!(world.goal)),
-                "inputs" => Some(inputs.clone()),
-                "facts" => Some(world.facts.clone()),
                 "task" => Some(json!({ "turns": world.turns })),
                 _ => None,
             },

@@ -2,6 +2,7 @@
 
 pub(crate) mod language;
 mod tasks;
+mod work;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

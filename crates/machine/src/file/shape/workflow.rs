@@ -61,7 +61,7 @@ static BODY: [Key; 6] = [
 ];
 
 static STATE_FORMS: [Kind; 3] =
-    [Kind::Some(&step::STATE), Kind::Some(&machine::LISTED), Kind::Named(&machine::LISTED)];
+    [Kind::Some(&step::STATE), Kind::Some(&machine::LISTED), Kind::Named(&machine::NAMED)];
 
 /// A workflow as a driver's configuration, and as the table of a step that calls it.
 pub(crate) static CONFIG: Table = Table {

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use machine::agent::AgentEvent;
+use machine::agent::{AgentEvent, AgentRequest};
 use serde_json::{Value, json};
 
 use super::super::codex::join;
@@ -142,7 +142,8 @@ impl Client {
         out: &mut Vec<AgentEvent>,
     ) {
         self.waiting.insert(key.clone(), waiting);
-        out.push(AgentEvent::Calls { key, tool: tool.to_owned(), input: Arc::new(input) });
+        let (tool, input) = (tool.to_owned(), Arc::new(input));
+        out.push(AgentEvent::Calls(AgentRequest { key, id: "".into(), tool, input }));
     }
 
     fn on_terminal(

@@ -171,6 +171,7 @@ impl AcpCodec {
                 usage: row.as_ref().is_some_and(|row| row.usage),
                 cost: row.as_ref().is_some_and(|row| row.cost),
                 compact: false,
+                tools: false,
             },
             modes: self.modes.listed(),
             support: row.map_or(AgentSupport::Unknown, |row| row.support(version)),

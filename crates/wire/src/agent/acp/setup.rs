@@ -107,6 +107,7 @@ mod tests {
             gateway,
             version: "",
             seed: 0,
+            tools: &[],
         })
     }
 
@@ -147,6 +148,7 @@ mod tests {
             gateway,
             version: "",
             seed: 0,
+            tools: &[],
         };
         let error = start(&launch).unwrap_err();
         assert!(error.contains("ANTHROPIC_API_KEY"), "{error}");

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use machine::agent::{AgentAsk, AgentEvent};
+use machine::agent::{AgentAsk, AgentEvent, AgentRequest, FailedOrder};
 use serde_json::{Value, json};
 
-use super::{ClaudeCodec, OWN_SERVER, facts, frame, mcp, means, told};
+use super::{ClaudeCodec, OWN_SERVER, facts, frame, mcp, means, own_name, told};
 
 /// The hooks that are called back, by the names that the program has for them.
 pub(super) const BEFORE_TOOL: &str = "PreToolUse";
@@ -46,7 +46,8 @@ impl Order {
             Order::Interrupt => "interrupt",
             Order::SetModel => "set_model",
         };
-        AgentEvent::OrderFailed { order: order.to_owned(), reason: reason.to_owned() }
+        let (order, reason) = (order.to_owned(), reason.to_owned());
+        AgentEvent::OrderFailed(FailedOrder { order, reason, words: None })
     }
 }
 
@@ -169,10 +170,10 @@ impl ClaudeCodec {
     ) {
         match mcp::hear(message, &self.offers) {
             mcp::Heard::Answer(answer) => reply.extend(frame::answer(key, &answer)),
-            mcp::Heard::Call { id, tool, input } => {
+            mcp::Heard::Call { id, call, tool, input } => {
                 self.open.insert(key.to_owned(), Open::Call(id));
-                let input = Arc::new(input);
-                out.push(AgentEvent::Calls { key: key.to_owned(), tool, input });
+                let (key, input) = (key.to_owned(), Arc::new(input));
+                out.push(AgentEvent::Calls(AgentRequest { key, id: call.into(), tool, input }));
             }
             mcp::Heard::Cancelled { id } => {
                 reply.extend(frame::answer(key, &mcp::noted()));
@@ -248,9 +249,7 @@ impl ClaudeCodec {
 
     /// Whether a tool is one of ours: exactly one of the names under which the program has them.
     fn is_own(&self, tool: &str) -> bool {
-        let name = tool.strip_prefix("mcp__").and_then(|rest| rest.strip_prefix(OWN_SERVER));
-        let name = name.and_then(|rest| rest.strip_prefix("__"));
-        name.is_some_and(|name| self.offers.iter().any(|offer| offer.name == name))
+        self.offers.iter().any(|offer| own_name(&offer.name) == tool)
     }
 }
 

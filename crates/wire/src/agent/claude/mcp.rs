@@ -5,6 +5,7 @@ use machine::server::ToolOffer;
 use serde_json::{Value, json};
 
 use super::OWN_SERVER;
+use crate::gate::code::{INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND};
 
 /// What a message to the server comes to.
 #[derive(Debug, PartialEq)]
@@ -15,7 +16,9 @@ pub(super) enum Heard {
     Call {
         /// What the protocol numbers it with.
         id: Value,
-        /// The tool.
+        /// What the program's model calls it; empty if it does not say.
+        call: String,
+        /// The tool, as drivetrain names it.
         tool: String,
         /// Its parameters.
         input: Value,
@@ -27,15 +30,33 @@ pub(super) enum Heard {
     },
 }
 
-/// Answers a message.
+/// Where a call says which one of its model's it is.
+const TOOL_USE: &str = "claudecode/toolUseId";
+
+/// Answers a message. Whatever it is, it has an answer: the program waits for one.
 pub(super) fn hear(message: &Value, offers: &[ToolOffer]) -> Heard {
-    let id = message["id"].clone();
+    let id = &message["id"];
+    let has_id = id.is_string() || id.is_number();
     let params = &message["params"];
-    match message["method"].as_str().unwrap_or_default() {
+    let method = match message["method"].as_str() {
+        Some(method) if has_id || message.get("id").is_none() => method,
+        _ => {
+            let words = "expected a method, and a number or a text as id";
+            return Heard::Answer(error(id, INVALID_REQUEST, words));
+        }
+    };
+    match method {
+        "notifications/cancelled" => Heard::Cancelled { id: params["requestId"].clone() },
+        // Notes want no answer, but the request that carries them does.
+        _ if !has_id && method.starts_with("notifications/") => Heard::Answer(noted()),
+        _ if !has_id => {
+            let words = format!("expected an id with {method:?}: its answer needs one");
+            Heard::Answer(error(id, INVALID_REQUEST, &words))
+        }
         "initialize" => {
             let asked = params["protocolVersion"].as_str().unwrap_or("2025-11-25");
             Heard::Answer(result(
-                &id,
+                id,
                 &json!({
                     "protocolVersion": asked,
                     "capabilities": { "tools": {} },
@@ -46,25 +67,31 @@ pub(super) fn hear(message: &Value, offers: &[ToolOffer]) -> Heard {
         "tools/list" => {
             let tool = |offer: &ToolOffer| json!({ "name": offer.name, "description": offer.summary, "inputSchema": offer.schema });
             let tools: Vec<Value> = offers.iter().map(tool).collect();
-            Heard::Answer(result(&id, &json!({ "tools": tools })))
+            Heard::Answer(result(id, &json!({ "tools": tools })))
         }
-        "tools/call" => {
-            let name = params["name"].as_str().unwrap_or_default();
-            match offers.iter().find(|offer| offer.name == name) {
-                Some(offer) => Heard::Call {
-                    id,
-                    tool: offer.name.clone(),
-                    input: params.get("arguments").cloned().unwrap_or_else(|| json!({})),
-                },
-                None => Heard::Answer(error(&id, -32602, &format!("no tool is called {name:?}"))),
-            }
+        "tools/call" => call(id, params, offers),
+        "ping" => Heard::Answer(result(id, &json!({}))),
+        method => {
+            let words = format!("no method is called {method:?}");
+            Heard::Answer(error(id, METHOD_NOT_FOUND, &words))
         }
-        "ping" => Heard::Answer(result(&id, &json!({}))),
-        "notifications/cancelled" => Heard::Cancelled { id: params["requestId"].clone() },
-        // Notes want no answer, but the request that carries them does.
-        _ if message.get("id").is_none() => Heard::Answer(noted()),
-        method => Heard::Answer(error(&id, -32601, &format!("no method is called {method:?}"))),
     }
+}
+
+fn call(id: &Value, params: &Value, offers: &[ToolOffer]) -> Heard {
+    let wrong = |words: &str| Heard::Answer(error(id, INVALID_PARAMS, words));
+    let Some(name) = params["name"].as_str() else { return wrong("expected a text as name") };
+    let Some(offer) = offers.iter().find(|offer| offer.name == name) else {
+        let names: Vec<&str> = offers.iter().map(|offer| offer.name.as_str()).collect();
+        return wrong(&format!("no tool is called {name:?}: expected one of {}", names.join(", ")));
+    };
+    let input = match params.get("arguments") {
+        None | Some(Value::Null) => json!({}),
+        Some(input @ Value::Object(_)) => input.clone(),
+        Some(_) => return wrong("expected a table as arguments"),
+    };
+    let call = params["_meta"][TOOL_USE].as_str().unwrap_or_default().to_owned();
+    Heard::Call { id: id.clone(), call, tool: offer.tool.clone(), input }
 }
 
 /// The answer to a note.

@@ -65,6 +65,9 @@ const QUIET: &[&str] = &[
     "DISABLE_TELEMETRY",
 ];
 
+/// How many milliseconds it waits for a tool of ours: a day, since a person may be asked before it runs.
+const TOOL_PATIENCE: &str = "86400000";
+
 /// Everything that its start depends on.
 #[derive(Clone, PartialEq)]
 pub struct ClaudeOptions {
@@ -288,8 +291,11 @@ pub(in super::super) fn launch(launch: &Launch<'_>) -> Started {
         options.key = Some(ClaudeKey::new("drivetrain"));
     }
     let mut argv = launch.program.command.clone();
-    argv.extend(command_line(&options, false));
+    argv.extend(command_line(&options, !launch.tools.is_empty()));
     let mut env = environment(&options, &[]);
+    if !launch.tools.is_empty() {
+        env.push(("MCP_TOOL_TIMEOUT".to_owned(), TOOL_PATIENCE.to_owned()));
+    }
     // What its file says of its provider is for the gateway to know.
     let is_own = |name: &str| {
         launch.gateway.is_some() && ["ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"].contains(&name)
@@ -299,7 +305,7 @@ pub(in super::super) fn launch(launch: &Launch<'_>) -> Started {
         argv,
         env,
         files: vec![("tmp/.keep".to_owned(), String::new())],
-        codec: Box::new(ClaudeCodec::new(&options, Vec::new(), launch.seed)),
+        codec: Box::new(ClaudeCodec::new(&options, launch.tools.to_vec(), launch.seed)),
     }
 }
 

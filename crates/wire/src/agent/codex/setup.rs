@@ -195,6 +195,7 @@ mod tests {
             gateway,
             version: "",
             seed: 0,
+            tools: &[],
         })
     }
 

@@ -42,8 +42,14 @@ impl Run<'_> {
         frame: &mut FlowFrame,
         address: &mut Address,
     ) -> Option<Ended> {
-        let inputs = frame.inputs.clone();
-        Some(match self.flow(&work.flow, frame, &inputs, address)? {
+        // Taken out for as long as the frame is changed: a copy would cost more the more is given.
+        let inputs = std::mem::take(&mut frame.inputs);
+        let ended = self.flow(&work.flow, frame, &inputs, address);
+        if ended.is_none() {
+            frame.inputs = inputs;
+            return None;
+        }
+        Some(match ended? {
             Ok(()) => match outputs(self.world, &work.flow, frame, &inputs) {
                 Ok(outputs) => {
                     let mut ended = Ended::ok("");
@@ -69,6 +75,12 @@ impl Run<'_> {
         address: &mut Address,
     ) -> Option<Ended> {
         let length = frame.items.len();
+        // Of a thousand at once, those that wait for the result of a call are looked at when it came.
+        let awake = frame.awake.take();
+        let mut awake = awake.unwrap_or_else(|| frame.running.keys().copied().collect());
+        let below = self.came.range(address.clone()..);
+        let below = below.take_while(|(of, _)| of.starts_with(address));
+        awake.extend(below.filter_map(|(of, _)| usize::try_from(*of.get(address.len())?).ok()));
         loop {
             let decided = match each.join {
                 Join::All => frame.failure.is_some(),
@@ -76,6 +88,7 @@ impl Run<'_> {
             };
             while !decided && frame.running.len() < each.width && frame.next < length {
                 frame.running.insert(frame.next, RowFrame::default());
+                awake.insert(frame.next);
                 frame.next += 1;
             }
             if frame.running.is_empty() {
@@ -83,23 +96,27 @@ impl Run<'_> {
             }
             let mut ended: Vec<(usize, Result<(), End>)> = Vec::new();
             let EachFrame { items, running, .. } = frame;
-            for (index, row) in running.iter_mut() {
-                let layer = Layer::Element {
-                    name: &each.name,
-                    item: &items[*index],
-                    index: *index,
-                    length,
-                };
+            self.round.busy |= running.len() > awake.len();
+            for index in std::mem::take(&mut awake) {
+                let Some(row) = running.get_mut(&index) else { continue };
+                let layer = Layer::Element { name: &each.name, item: &items[index], index, length };
                 let scope = scope.with(layer);
-                address.push(u32::try_from(*index).unwrap_or(u32::MAX));
+                address.push(u32::try_from(index).unwrap_or(u32::MAX));
                 let end = self.row(&each.row, row, &scope, address);
                 address.pop();
-                ended.extend(end.map(|end| (*index, end)));
+                match end {
+                    Some(end) => ended.push((index, end)),
+                    None if row.step.stage == Stage::Busy => {}
+                    None => {
+                        awake.insert(index);
+                    }
+                }
                 if self.over.is_some() {
                     return None;
                 }
             }
             if ended.is_empty() {
+                frame.awake = Some(awake);
                 return None;
             }
             for (index, end) in ended {

@@ -175,7 +175,7 @@ custom = { name = "plugin:x", config = 3 }
     "goal = \"x\"\n[machine]\ninitial = \"a\"\n[machine.states.a]\nterminal = true\n",
 ];
 
-const WORKFLOWS: [&str; 3] = [
+const WORKFLOWS: [&str; 5] = [
     r#"
 [workflow]
 name = "w"
@@ -358,7 +358,7 @@ initial = "a"
 action = { tool = "shell", parameters = { command = "make" }, timeout = "30s" }
 on_entry = [{ tool = "shell", parameters = { command = "make" }, timeout = "30s", on_error = "skip" }]
 on_exit = [{ tool = "shell", parameters = { command = "make" } }]
-transitions = [{ to = "b", when = "ok", max = 3 }, { to = "c", when = { contains = "x" } }, { to = "b" }]
+transitions = [{ to = "b", when = "ok", max = 3 }, { to = "c", when = { contains = "x" } }, { to = "c", when = { and = ["error", { exit = 3, status = "timed_out", empty = false }], not = { or = [{ ok = true, error = false }, { count = { edge = "a -> b", less_than = 3 } }] } } }, { to = "c", when = { count = { at_least = 2 } } }, { to = "b" }]
 [machine.states.b]
 parallel = [{ name = "unit", tool = "shell", parameters = { command = "make" }, timeout = "30s" }]
 join = "all"
@@ -370,6 +370,10 @@ transitions = [{ to = "end" }]
 terminal = true
 outcome = "failed"
 "#,
+    "[[machine.states]]\nname = \"a\"\naction = { tool = \"shell\", parameters = { command = \"make\" } }\n\
+     transitions = [{ to = \"b\", when = \"ok\" }, { to = \"b\" }]\n[[machine.states]]\nname = \"b\"\nterminal = true\n",
+    "[[workflow.states]]\nname = \"a\"\naction = { tool = \"shell\", parameters = { command = \"make\" } }\n\
+     transitions = [{ to = \"b\" }]\n[[workflow.states]]\nname = \"b\"\nterminal = true\n",
 ];
 
 const PROMPTS: [&str; 1] = [r#"

@@ -64,32 +64,44 @@ static STATES: [Key; 2] = [
 ];
 
 /// States as a list, and as a table by name.
-pub(super) static FORMS: [Kind; 2] = [Kind::Some(&LISTED), Kind::Named(&Kind::Table(&STATE))];
+pub(super) static FORMS: [Kind; 2] = [Kind::Some(&LISTED), Kind::Named(&NAMED)];
 /// A state of a list.
-pub(super) static LISTED: Kind = Kind::Table(&STATE);
+pub(super) static LISTED: Kind = Kind::Table(&LISTED_STATE);
+/// A state of a table, which has its name there.
+pub(super) static NAMED: Kind = Kind::Table(&STATE);
+
+const STATE_HELP: &str = "A state: what is called in it, and where it leads.";
 
 /// A state.
 pub(crate) static STATE: Table = Table::new(
     "machine_state",
     "a state",
-    "A state: what is called in it, and where it leads.",
-    &[&[
-        may("name", Kind::Name, "What it is called, in a list."),
-        may("action", Kind::Table(&ACTION), "The call that it makes."),
-        may("parallel", Kind::Some(&Kind::Table(&BRANCH)), "Calls that are made at once."),
-        may("join", Kind::One(&["all", "any"]), "Whether all must succeed, or one."),
-        may("machine", Kind::Table(&INNER), "A machine of its own."),
-        may("on_entry", Kind::List(&Kind::Table(&HOOK)), "Calls when it is entered."),
-        may("on_exit", Kind::List(&Kind::Table(&HOOK)), "Calls when it is left."),
-        may(
-            "transitions",
-            Kind::List(&Kind::Table(&TRANSITION)),
-            "Where to go; the first that holds is taken.",
-        ),
-        may("terminal", Kind::Flag, "Whether the machine ends here."),
-        may("outcome", Kind::One(&["done", "failed"]), "How it ends here."),
-    ]],
+    STATE_HELP,
+    &[&[may("name", Kind::Name, "What it is called, as its table.")], &STATE_KEYS],
 );
+
+static LISTED_STATE: Table = Table::new(
+    "listed_machine_state",
+    "a state",
+    STATE_HELP,
+    &[&[must("name", Kind::Name, "What it is called.")], &STATE_KEYS],
+);
+
+static STATE_KEYS: [Key; 9] = [
+    may("action", Kind::Table(&ACTION), "The call that it makes."),
+    may("parallel", Kind::Some(&Kind::Table(&BRANCH)), "Calls that are made at once."),
+    may("join", Kind::One(&["all", "any"]), "Whether all must succeed, or one."),
+    may("machine", Kind::Table(&INNER), "A machine of its own."),
+    may("on_entry", Kind::List(&Kind::Table(&HOOK)), "Calls when it is entered."),
+    may("on_exit", Kind::List(&Kind::Table(&HOOK)), "Calls when it is left."),
+    may(
+        "transitions",
+        Kind::List(&Kind::Table(&TRANSITION)),
+        "Where to go; the first that holds is taken.",
+    ),
+    may("terminal", Kind::Flag, "Whether the machine ends here."),
+    may("outcome", Kind::One(&["done", "failed"]), "How it ends here."),
+];
 
 const TIMEOUT: Key = may("timeout", Kind::Span, "How long it may take.");
 
@@ -120,22 +132,52 @@ pub(crate) static TRANSITION: Table = Table::new(
     "A way to another state.",
     &[&[
         must("to", Kind::Text, "The state that it leads to."),
-        may("when", GUARD, "A condition over the result; always if it is not said."),
+        may("when", Kind::Either(&GUARD), "A condition over the result; always if it is not said."),
         may("max", COUNT, "How often it may be taken; 1000 if it is not said."),
     ]],
 );
 
-/// Conditions nest, so what they hold is left to the reader.
-const GUARD: Kind = Kind::Either(&[Kind::Text, Kind::Fields]);
+/// A condition: a word, or a table that may hold others.
+static GUARD: [Kind; 2] = [Kind::One(&["always", "ok", "error"]), Kind::Table(&CONDITION)];
+static NESTED: Kind = Kind::Either(&GUARD);
+
+/// A condition as a table.
+pub(crate) static CONDITION: Table = Table {
+    needs: &[&["ok", "error", "status", "exit", "contains", "empty", "count", "and", "or", "not"]],
+    ..Table::new(
+        "condition",
+        "a condition",
+        "A condition over the result; all that it says must hold.",
+        &[&[
+            may("ok", Kind::Flag, "Whether it was a success."),
+            may("error", Kind::Flag, "Whether it was none."),
+            may("status", Kind::One(&STATUSES), "How the call ended."),
+            may("exit", Kind::Exit, "The exit code."),
+            may("contains", Kind::Text, "A text that the output holds."),
+            may("empty", Kind::Flag, "Whether there is no output."),
+            may("count", Kind::Table(&COUNTED), "How often a transition was taken."),
+            may("and", Kind::Some(&NESTED), "Conditions of which each must hold."),
+            may("or", Kind::Some(&NESTED), "Conditions of which one must hold."),
+            may("not", Kind::Either(&GUARD), "A condition that must not hold."),
+        ]],
+    )
+};
+
+/// The ways in which a call ends.
+pub(crate) const STATUSES: [&str; 7] =
+    ["ok", "error", "denied", "skipped", "aborted", "timed_out", "in_doubt"];
 
 /// `count` of a condition.
-pub(crate) static COUNTED: Table = Table::new(
-    "count",
-    "count",
-    "How often a transition was taken.",
-    &[&[
-        may("edge", Kind::Text, "The transition, as \"from -> to\"."),
-        may("less_than", COUNT, "Fewer times than this."),
-        may("at_least", COUNT, "This often or more."),
-    ]],
-);
+pub(crate) static COUNTED: Table = Table {
+    needs: &[&["less_than", "at_least"]],
+    ..Table::new(
+        "count",
+        "count",
+        "How often a transition was taken.",
+        &[&[
+            may("edge", Kind::Text, "The transition, as \"from -> to\"."),
+            may("less_than", COUNT, "Fewer times than this."),
+            may("at_least", COUNT, "This often or more."),
+        ]],
+    )
+};

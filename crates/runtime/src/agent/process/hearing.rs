@@ -1,0 +1,287 @@
+//! What an agent's process says, and who hears it: a turn's listener while there is one, and nobody else. What must not be
+//! forgotten between turns is kept.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use machine::agent::{
+    AgentCall, AgentEnd, AgentEvent, AgentFault, AgentNews, AgentOrder, AgentProtocol, AgentTurn,
+};
+use machine::id::{EffectId, TaskId};
+use machine::input::Signal;
+use machine::message::Usage;
+use machine::server::ToolOffer;
+use machine::stream::StreamEvent;
+use wire::agent::claude::own_name;
+
+use super::super::Turn;
+use super::gone::Gone;
+use crate::inbox::Inbox;
+use crate::live::Feed;
+
+/// Lines that nobody understands before the process is ended.
+const MALFORMED_LIMIT: u64 = 64;
+/// Messages that nobody knows, in one turn, before the process is ended.
+const UNKNOWN_LIMIT: u64 = 100_000;
+/// How many bytes it may say in one turn.
+const SAID_LIMIT: u64 = 1 << 30;
+/// How many bytes may wait for it to read them.
+const UNREAD_LIMIT: usize = 64 << 20;
+/// Calls that it asked about and that have not ended, as far as they are remembered.
+const ASKED_KEPT: usize = 4096;
+/// How much of what a tool of its own printed goes to the journal, in characters.
+const RESULT_KEPT: usize = 2000;
+
+/// What was heard.
+#[derive(Debug)]
+pub(super) struct Hearing {
+    pub(super) ready: bool,
+    pub(super) session: Option<String>,
+    pub(super) listener: Option<Listener>,
+    /// How the turn ended that was asked for last.
+    pub(super) ended: Option<AgentTurn>,
+    /// Why there is no process any more.
+    pub(super) gone: Option<Gone>,
+    /// What cannot be passed over; whoever reads ends the process.
+    pub(super) broke: Option<Gone>,
+    /// What it waits for us to answer: questions, and calls of tools of ours.
+    pub(super) owed: BTreeSet<String>,
+    /// When it last said anything.
+    pub(super) heard: Instant,
+    /// What it cost while nobody listened.
+    pub(super) unpaid: Vec<(Usage, Option<f64>)>,
+    pub(super) malformed: u64,
+    /// Its models were asked through a gateway, which counts what they cost.
+    pub(super) metered: Arc<AtomicBool>,
+    /// Messages that nobody knows, and bytes, of the turn.
+    pub(super) unknown: u64,
+    pub(super) said: u64,
+    /// Every call of every tool is asked about; those that were.
+    pub(super) asked: Option<BTreeSet<Arc<str>>>,
+    /// Tools of ours, as it names them: they are judged when they are called.
+    pub(super) ours: BTreeSet<String>,
+}
+
+/// Who hears what is said in a turn.
+#[derive(Debug)]
+pub(super) struct Listener {
+    pub(super) task: TaskId,
+    pub(super) effect: EffectId,
+    pub(super) inbox: Inbox,
+    pub(super) feed: Feed,
+    /// Whether it is known that the agent was told what it was asked.
+    pub(super) taken: bool,
+    /// The words of the answer that is under way.
+    pub(super) words: String,
+}
+
+impl Listener {
+    /// Of this turn.
+    pub(super) fn new(turn: &Turn, inbox: &Inbox) -> Listener {
+        Listener {
+            task: turn.task.clone(),
+            effect: turn.effect,
+            inbox: inbox.clone(),
+            feed: inbox.feed(turn.task.clone(), turn.effect),
+            taken: false,
+            words: String::new(),
+        }
+    }
+
+    pub(super) fn tell(&self, news: AgentNews) {
+        self.inbox.signal(self.task.clone(), Signal::AgentSaid(self.effect, news).into());
+    }
+}
+
+impl Hearing {
+    /// Of a process that has said nothing.
+    pub(super) fn new(call: &AgentCall, tools: &[ToolOffer], metered: Arc<AtomicBool>) -> Hearing {
+        let asks_all = call.program.protocol == AgentProtocol::Claude;
+        Hearing {
+            ready: false,
+            session: call.session.clone(),
+            listener: None,
+            ended: None,
+            gone: None,
+            broke: None,
+            owed: BTreeSet::new(),
+            heard: Instant::now(),
+            unpaid: Vec::new(),
+            malformed: 0,
+            metered,
+            unknown: 0,
+            said: 0,
+            asked: asks_all.then(BTreeSet::new),
+            ours: tools.iter().map(|tool| own_name(&tool.name)).collect(),
+        }
+    }
+
+    pub(super) fn take(&mut self, event: AgentEvent, refused: &mut Vec<AgentOrder>) {
+        if let Some(listener) = &mut self.listener
+            && !listener.taken
+            && !matches!(event, AgentEvent::Malformed { .. } | AgentEvent::Unknown { .. })
+        {
+            listener.taken = true;
+            listener.tell(AgentNews::Taken { session: self.session.clone() });
+        }
+        match event {
+            AgentEvent::Ready(_) => self.ready = true,
+            AgentEvent::Session { id } => {
+                if let Some(listener) = &self.listener
+                    && self.session.as_ref() != Some(&id)
+                {
+                    listener.tell(AgentNews::Taken { session: Some(id.clone()) });
+                }
+                self.session = Some(id);
+            }
+            AgentEvent::Stream(event) => {
+                if let Some(listener) = &mut self.listener {
+                    listener.stream(event);
+                }
+            }
+            AgentEvent::Asks(ask) => match &self.listener {
+                Some(listener) => {
+                    if let Some(asked) = &mut self.asked {
+                        asked.insert(Arc::clone(&ask.id));
+                        if asked.len() > ASKED_KEPT {
+                            asked.pop_first();
+                        }
+                    }
+                    self.owed.insert(ask.key.clone());
+                    listener.tell(AgentNews::Asks(ask));
+                }
+                None => refused.push(AgentOrder::Answer {
+                    key: ask.key,
+                    may: Err("nobody asked for this turn".to_owned()),
+                }),
+            },
+            AgentEvent::Withdrawn { key } => {
+                self.owed.remove(&key);
+                if let Some(listener) = &self.listener {
+                    listener.tell(AgentNews::Withdrawn { key });
+                }
+            }
+            AgentEvent::ToolEnded { id, ok, text, tool } => {
+                if ok && !self.was_asked(&id, &tool) {
+                    let tool: String = tool.chars().take(80).collect();
+                    let why = format!("it used the tool {tool:?} without asking");
+                    self.broke.get_or_insert(Gone::new(AgentFault::Policy, why));
+                }
+                if let Some(listener) = &self.listener {
+                    let text = text.chars().take(RESULT_KEPT).collect();
+                    listener.tell(AgentNews::ToolEnded { id, ok, text });
+                }
+            }
+            AgentEvent::Calls(request) => match &self.listener {
+                Some(listener) => {
+                    self.owed.insert(request.key.clone());
+                    listener.tell(AgentNews::Calls(request));
+                }
+                None => refused.push(AgentOrder::ToolResult {
+                    key: request.key,
+                    result: Err("nobody asked for this turn".to_owned()),
+                }),
+            },
+            // One that does not open is never ready.
+            AgentEvent::OrderFailed(failed) if !self.ready => {
+                let why = format!("it refuses {}: {}", failed.order, failed.reason);
+                self.broke.get_or_insert(Gone::new(AgentFault::Protocol, why));
+            }
+            AgentEvent::OrderFailed(failed) => {
+                if let Some(listener) = &self.listener {
+                    listener.tell(AgentNews::OrderFailed(failed));
+                }
+            }
+            // What it claims is checked when nothing of it runs any more: see ARCHITECTURE.md.
+            AgentEvent::WouldStop { key, .. } => {
+                refused.push(AgentOrder::MayStop { key, missing: None });
+            }
+            AgentEvent::Spent { usage, usd } => match &self.listener {
+                Some(listener) => {
+                    let metered = self.metered.load(Ordering::Relaxed);
+                    listener.tell(AgentNews::Spent { usage, usd, metered });
+                }
+                None => self.unpaid.push((usage, usd)),
+            },
+            AgentEvent::TurnEnded(turn) => {
+                // What was said too late for this turn is answered by the next one, which begins by itself.
+                let goes_on = turn.queued > 0 && turn.end == AgentEnd::Done;
+                let counts = self.broke.is_none() && !goes_on;
+                if counts && (turn.ordered || turn.end != AgentEnd::Done) {
+                    self.ended = Some(turn);
+                }
+            }
+            AgentEvent::Broke { fault, why } => {
+                // An end that was said before is none.
+                self.ended = None;
+                self.broke.get_or_insert(Gone::new(fault, why));
+            }
+            AgentEvent::Malformed { .. } => self.malformed += 1,
+            AgentEvent::Unknown { .. } => self.unknown += 1,
+            AgentEvent::Helper { .. }
+            | AgentEvent::Retries { .. }
+            | AgentEvent::Compacted { .. }
+            | AgentEvent::TurnBegan => {}
+        }
+    }
+
+    /// Whether a call that ended had been asked about; true where not everything is.
+    fn was_asked(&mut self, id: &Arc<str>, tool: &str) -> bool {
+        let is_ours = self.ours.contains(tool);
+        self.asked.as_mut().is_none_or(|asked| asked.remove(id) || is_ours)
+    }
+
+    /// Why what it says is of no use any more, if it is not; so many bytes wait for it to read them.
+    pub(super) fn spoilt(&self, unread: usize) -> Option<Gone> {
+        if self.broke.is_some() {
+            return self.broke.clone();
+        }
+        let too_large = |why: String| Some(Gone::new(AgentFault::TooLarge, why));
+        if self.malformed > MALFORMED_LIMIT {
+            Some(Gone::new(AgentFault::Malformed, "it says what nobody understands"))
+        } else if self.unknown > UNKNOWN_LIMIT {
+            too_large(format!("it sent {} messages that nobody knows", self.unknown))
+        } else if self.said > SAID_LIMIT {
+            too_large(format!("it said more than {} MB in one turn", SAID_LIMIT >> 20))
+        } else if unread > UNREAD_LIMIT {
+            too_large(format!("it asks and does not read: {} MB wait for it", unread >> 20))
+        } else {
+            None
+        }
+    }
+
+    /// A turn begins, with this listener.
+    pub(super) fn begin(&mut self, listener: Listener) {
+        let metered = self.metered.load(Ordering::Relaxed);
+        for (usage, usd) in self.unpaid.drain(..) {
+            listener.tell(AgentNews::Spent { usage, usd, metered });
+        }
+        self.listener = Some(listener);
+        self.ended = None;
+        self.owed.clear();
+        self.heard = Instant::now();
+        (self.unknown, self.said) = (0, 0);
+    }
+
+    /// Whether nobody would hear what is said to it: its turn is over, or it is gone.
+    pub(super) fn is_over(&self) -> bool {
+        self.listener.is_none() || self.ended.is_some() || self.gone.is_some()
+    }
+}
+
+impl Listener {
+    fn stream(&mut self, event: StreamEvent) {
+        match &event {
+            StreamEvent::MessageStart { .. } => self.words.clear(),
+            StreamEvent::TextDelta { text, .. } => self.words.push_str(text),
+            StreamEvent::MessageStop if !self.words.trim().is_empty() => {
+                let text = std::mem::take(&mut self.words);
+                self.tell(AgentNews::Said { text });
+            }
+            _ => {}
+        }
+        self.feed.push(&mut vec![event]);
+    }
+}

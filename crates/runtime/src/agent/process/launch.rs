@@ -1,0 +1,233 @@
+//! How an agent's process is started: its folder, its conversation, its walls and its variables.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use machine::agent::{AgentCall, AgentProgram, AgentProtocol};
+use machine::id::TaskId;
+use sha2::{Digest, Sha256};
+use wire::agent::{Launch, Session};
+
+use super::super::behind::Behind;
+use super::super::{Turn, files, lock};
+use super::hearing::Hearing;
+use super::pipe::{self, Link};
+use super::{NotStarted, Process, Setting};
+use crate::process::{Cancel, Child, Containment, ProcessSpec, Streams, run};
+use crate::providers::Secret;
+use crate::sandbox::{Access, Program};
+
+/// How long a program may take until it can be asked.
+const START_LIMIT: Duration = Duration::from_secs(90);
+/// How long a program may take to say its version.
+const VERSION_LIMIT: Duration = Duration::from_secs(20);
+
+impl Process {
+    /// Starts a program and waits until it can be asked.
+    pub(in super::super) fn start(
+        turn: &Turn,
+        setting: &Setting,
+        cancel: &Cancel,
+    ) -> Result<Arc<Process>, NotStarted> {
+        let call = &turn.call;
+        let name = &call.program.name;
+        let failed = |reason: String| NotStarted::Failed(format!("the agent {name}: {reason}"));
+        let home = own_folder(setting, &turn.task, call).map_err(failed)?;
+        let folder = turn.workspace.path.as_deref().map_or(home.as_path(), Path::new);
+        let id = session_id(&turn.task, call);
+        let begun = home.join(format!("conversation-{}", call.conversation));
+        // It may have begun in a process that died before anybody was told.
+        let session = match &call.session {
+            Some(session) => Session::Resume(session),
+            None if begun.exists() => Session::Resume(&id),
+            None => Session::New(&id),
+        };
+        let behind = Behind::start(turn, setting).map_err(failed)?;
+        let (home_text, folder_text) = (text(&home), text(folder));
+        let launch = Launch {
+            program: &call.program,
+            session,
+            folder: &folder_text,
+            home: &home_text,
+            version: &version(&call.program, cancel),
+            seed: seed(),
+            gateway: behind.as_ref().map(Behind::address),
+            tools: &turn.tools,
+        };
+        let started = wire::agent::start(&launch).map_err(failed)?;
+        for (file, content) in &started.files {
+            let path = home.join(file);
+            let written = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+            written
+                .and_then(|()| std::fs::write(&path, content))
+                .map_err(|error| failed(format!("cannot write {}: {error}", path.display())))?;
+        }
+        let spec = spec(turn, setting, &started, folder, &home, behind.as_ref());
+        let mut child = Child::spawn(spec).map_err(|error| failed(error.to_string()))?;
+        let Some((stdin, stdout)) = child.take_pipes() else {
+            return Err(failed("it has no pipes".to_owned()));
+        };
+        let metered = behind.as_ref().map(Behind::used).unwrap_or_default();
+        let (out, unwritten) = channel();
+        let process = Arc::new(Process {
+            program: Arc::clone(&call.program),
+            conversation: call.conversation,
+            link: Mutex::new(Link { codec: started.codec, out: Some(out) }),
+            unread: Arc::default(),
+            child: Mutex::new(child),
+            behind,
+            hearing: Mutex::new(Hearing::new(call, &turn.tools, metered)),
+            news: Condvar::new(),
+        });
+        pipe::attend(&process, stdin, stdout, unwritten)
+            .map_err(|error| failed(error.to_string()))?;
+        process.write(|codec| Ok(codec.open())).map_err(failed)?;
+        process.await_ready(cancel)?;
+        // From here on this conversation can only be resumed.
+        let _ = std::fs::write(&begun, id);
+        Ok(process)
+    }
+
+    fn await_ready(&self, cancel: &Cancel) -> Result<(), NotStarted> {
+        let until = Instant::now() + START_LIMIT;
+        let mut hearing = lock(&self.hearing);
+        loop {
+            if let Some(ended) = hearing.ended.take() {
+                return Err(NotStarted::Ended(ended));
+            }
+            if hearing.ready {
+                return Ok(());
+            }
+            let reason = if let Some(gone) = &hearing.gone {
+                gone.why.clone()
+            } else if cancel.is_triggered() {
+                "it was stopped before it began".to_owned()
+            } else if Instant::now() >= until {
+                format!("it cannot be asked {} s after its start", START_LIMIT.as_secs())
+            } else {
+                hearing = self.wait(hearing);
+                continue;
+            };
+            drop(hearing);
+            lock(&self.child).kill();
+            return Err(NotStarted::Failed(self.report(&reason)));
+        }
+    }
+}
+
+/// A folder of the agent's own, for settings and conversations; nobody else's.
+fn own_folder(setting: &Setting, task: &TaskId, call: &AgentCall) -> Result<PathBuf, String> {
+    let mut name = call.program.name.clone();
+    for step in &call.path {
+        name.push_str(&format!("-{step}"));
+    }
+    let folder = setting.state.join("agents").join(task.as_str()).join(name);
+    let made =
+        std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700)
+            .create(&folder);
+    made.and_then(|()| folder.canonicalize())
+        .map_err(|error| format!("cannot make the folder {}: {error}", folder.display()))
+}
+
+/// The same for the same conversation, so that it is found again after a crash; in the form that agents expect.
+fn session_id(task: &TaskId, call: &AgentCall) -> String {
+    let mut hash = Sha256::new();
+    hash.update(task.as_str());
+    hash.update(call.program.operator.as_bytes());
+    hash.update(call.conversation.to_le_bytes());
+    for step in &call.path {
+        hash.update(step.to_le_bytes());
+    }
+    let mut bytes = [0u8; 16];
+    bytes.copy_from_slice(&hash.finalize()[..16]);
+    // Version 8, made as its maker likes; the variant that everybody uses.
+    bytes[6] = (bytes[6] & 0x0f) | 0x80;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+fn spec(
+    turn: &Turn,
+    setting: &Setting,
+    started: &wire::agent::Started,
+    folder: &Path,
+    home: &Path,
+    behind: Option<&Behind>,
+) -> ProcessSpec {
+    let program = &turn.call.program;
+    let variable = |name: &String| Some((name.clone(), std::env::var(name).ok()?));
+    let mut spec = ProcessSpec::new(started.argv.iter().cloned());
+    spec.cwd = Some(folder.to_owned());
+    spec.env = program.pass.iter().filter_map(variable).collect();
+    let secret = |(name, value): (String, String)| (name, Secret::new(&value));
+    if behind.is_some() {
+        // What stands for its key there is worth nothing anywhere else; its name makes it look like one.
+        spec.secrets = started.env.iter().cloned().map(secret).collect();
+        let others = program.keys.iter().filter(|key| !Behind::holds(key));
+        spec.secrets.extend(others.filter_map(variable).map(secret));
+    } else {
+        spec.env.extend(started.env.iter().cloned());
+        spec.secrets = program.keys.iter().filter_map(variable).map(secret).collect();
+    }
+    spec.mark = turn.task.as_str().to_owned();
+    spec.mark_dir.clone_from(&setting.marks);
+    let needs = program.needs(&turn.sandbox, behind.is_some());
+    let files = files::of(&started.argv, folder);
+    let box_of = Program {
+        task: &turn.sandbox,
+        needs: &needs,
+        workspace: &turn.workspace,
+        folder: None,
+        access: Access::Write,
+        state: Some(&setting.state),
+        name: turn.task.as_str(),
+        gate: None,
+        own: Some(home),
+        gateway: behind.and_then(Behind::in_box),
+        files: &files,
+    };
+    spec.containment = box_of.containment(&Containment::Auto);
+    spec
+}
+
+/// What the program says of its version; asked once for each program. One that does not say is held more strictly.
+fn version(program: &AgentProgram, cancel: &Cancel) -> String {
+    // It says so itself when it is greeted, and may not know the option.
+    if program.protocol == AgentProtocol::Acp {
+        return String::new();
+    }
+    static KNOWN: Mutex<BTreeMap<Vec<String>, String>> = Mutex::new(BTreeMap::new());
+    if let Some(known) = lock(&KNOWN).get(&program.command) {
+        return known.clone();
+    }
+    // All of the command: the first word may only be what runs the program, such as node.
+    let mut spec =
+        ProcessSpec::new(program.command.iter().cloned().chain(["--version".to_owned()]));
+    spec.timeout = Some(VERSION_LIMIT);
+    spec.streams = Streams::Separate;
+    let said = match run(spec, cancel) {
+        Ok(finished) if finished.exit == Some(0) => finished.stdout.text().trim().to_owned(),
+        _ => return String::new(),
+    };
+    lock(&KNOWN).insert(program.command.clone(), said.clone());
+    said
+}
+
+/// Made by chance, for identifiers that must not come twice.
+fn seed() -> u128 {
+    let mut bytes = [0u8; 16];
+    // Without chance there is still the clock: these identifiers are no secret.
+    if getrandom::fill(&mut bytes).is_err() {
+        let now = Instant::now();
+        bytes.copy_from_slice(&Sha256::digest(format!("{now:?}"))[..16]);
+    }
+    u128::from_le_bytes(bytes)
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
