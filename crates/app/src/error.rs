@@ -159,7 +159,7 @@ impl From<LibraryError> for CommandError {
     fn from(error: LibraryError) -> CommandError {
         let message = error.to_string();
         let mut shown = CommandError::new(Kind::Configuration, message);
-        if matches!(error, LibraryError::Untrusted(_) | LibraryError::Changed(_)) {
+        if matches!(error, LibraryError::Untrusted(_)) {
             shown = shown.hint("drivetrain trust shows it and asks");
         }
         if matches!(error, LibraryError::Changed(_)) {

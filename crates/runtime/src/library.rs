@@ -75,7 +75,7 @@ pub enum LibraryError {
     #[error("{} is not trusted as it is", .0.display())]
     Untrusted(PathBuf),
     /// The file was named, and it is not what the user trusted.
-    #[error("{} has changed since it was trusted", .0.display())]
+    #[error("{} has changed since it was trusted: drivetrain trust shows it and asks", .0.display())]
     Changed(PathBuf),
 }
 

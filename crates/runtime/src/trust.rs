@@ -220,7 +220,10 @@ fn read(home: &Home) -> Result<Record, String> {
         Ok(file) => {
             file.take(MAX_RECORD).read_to_end(&mut bytes).map_err(|e| failed(e.to_string()))?;
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        // A home that cannot be made has none either; whoever needs the home says so.
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
             return Ok(Record { v: 1, folders: BTreeMap::new() });
         }
         Err(error) => return Err(failed(error.to_string())),

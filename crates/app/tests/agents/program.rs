@@ -24,6 +24,8 @@ pub(crate) struct Program {
     pub(crate) own: Option<fn(&str, &str) -> String>,
     /// It can be told something in the middle of a turn.
     pub(crate) steers: bool,
+    /// A conversation in which it used tools goes on in another process; otherwise it begins afresh, with what counts.
+    pub(crate) resumes: bool,
     /// How often its model must fail until it says so: more often than it asks again by itself, a little.
     pub(crate) tries: u32,
     /// The model, as it names it.
@@ -49,6 +51,7 @@ pub(crate) const CLAUDE: Program = Program {
     edit: claude_edit,
     own: Some(|tool, input| call(&format!("mcp__drivetrain__{tool}"), input)),
     steers: true,
+    resumes: true,
     tries: 3,
     model: "claude-sonnet-4-5",
 };
@@ -72,6 +75,7 @@ pub(crate) const CODEX: Program = Program {
     },
     own: None,
     steers: true,
+    resumes: true,
     model: "scripted-1",
 };
 
@@ -91,6 +95,7 @@ pub(crate) const ACP: Program = Program {
     edit: claude_edit,
     own: None,
     steers: false,
+    resumes: true,
     tries: 3,
     model: "",
 };
@@ -114,7 +119,10 @@ pub(crate) const GEMINI: Program = Program {
                      old_string = \"hello world\", new_string = \"hello driver\" }";
         [call("read_file", "{ file_path = \"hello.txt\" }"), call("replace", input)].concat()
     },
+    own: None,
     steers: false,
+    // After a load it sends what its tools gave a second time, which its provider refuses.
+    resumes: false,
     tries: 3,
     model: "",
 };
@@ -134,7 +142,9 @@ pub(crate) const OPENCODE: Program = Program {
         let input = "{ filePath = \"hello.txt\", oldString = \"hello world\", newString = \"hello driver\" }";
         [call("read", "{ filePath = \"hello.txt\" }"), call("edit", input)].concat()
     },
+    own: None,
     steers: false,
+    resumes: true,
     tries: 3,
     model: "anthropic/claude-sonnet-4-5",
 };

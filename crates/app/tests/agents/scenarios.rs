@@ -9,6 +9,8 @@ use crate::stage::{KEY, OPEN, Stage};
 const CHECK: &str = "grep -q 'hello driver' hello.txt";
 /// What an agent is told after its process, or ours, was lost.
 const LOOK_AGAIN: &str = "Look at the state of the files, and go on.";
+/// What it is told in a conversation that had to begin afresh.
+const AFRESH: &str = "that conversation is gone";
 /// A command that is in the middle for long. Programs end what it waits for first, so each part needs the one before.
 const SLOW: &str = "touch begun.txt && sleep 300 && touch late.txt";
 
@@ -36,7 +38,7 @@ pub(crate) fn what_the_policy_denies_is_not_done_and_the_agent_hears_why(program
     assert_eq!(denied[0]["result"]["status"], "denied", "{denied:?}");
     // Codex and agents of the protocol cannot be told the reason of a refusal, only that there is one.
     let heard = stage.asked_last();
-    let told = ["nobody touches that", "reject", "refused permission"];
+    let told = ["nobody touches that", "reject", "refused permission", "canceled by the user"];
     assert!(told.iter().any(|words| heard.contains(words)), "not told of the refusal");
 }
 
@@ -72,7 +74,8 @@ pub(crate) fn what_a_verdict_says_is_the_next_prompt_and_the_fix_is_verified(pro
     let asked = stage.asked();
     assert!(!asked[1].contains("the driver is not greeted"));
     assert!(asked[2].contains("the driver is not greeted"), "{}", asked[2]);
-    assert!(asked[2].contains("All done."), "the same conversation goes on: {}", asked[2]);
+    let goes_on = if program.resumes { "All done." } else { AFRESH };
+    assert!(asked[2].contains(goes_on), "{}", asked[2]);
 }
 
 pub(crate) fn an_interrupt_stops_a_tool_and_its_note_is_the_operators(program: &Program) {
@@ -139,7 +142,7 @@ pub(crate) fn a_conversation_that_is_too_long_begins_afresh(program: &Program) {
         .filter_map(|event| event["conversation"].as_u64())
         .collect();
     assert_eq!(conversations, [1, 2], "{}", stage.story(&ran));
-    assert!(stage.asked_last().contains("that conversation is gone"));
+    assert!(stage.asked_last().contains(AFRESH));
 }
 
 /// The adapter tells a conversation that is too long as any other failure.
@@ -168,9 +171,15 @@ pub(crate) fn killed_in_the_middle_it_is_resumed_and_told_to_look_again(program:
     let ends = stage.events("agent_ended");
     assert_eq!(ends[0]["end"]["broken"], "killed", "{ends:?}");
     let heard = stage.asked_last();
-    assert_eq!(heard.matches(LOOK_AGAIN).count(), 1, "{heard}");
-    assert!(heard.contains("say hello to the driver"), "the same conversation: {heard}");
+    assert!(goes_on_once(program, &heard), "{heard}");
     assert!(!stage.has("late.txt"));
+}
+
+/// Whether it was told once to go on with what it knows, or afresh where its conversation may be lost.
+fn goes_on_once(program: &Program, heard: &str) -> bool {
+    let (same, fresh) = (heard.matches(LOOK_AGAIN).count(), heard.matches(AFRESH).count());
+    let once = if program.resumes { (same, fresh) == (1, 0) } else { same + fresh == 1 };
+    once && heard.contains("say hello to the driver")
 }
 
 pub(crate) fn drivetrain_killed_in_the_middle_leaves_nothing_and_goes_on_once(program: &Program) {
@@ -188,8 +197,7 @@ pub(crate) fn drivetrain_killed_in_the_middle_leaves_nothing_and_goes_on_once(pr
     assert_eq!(ran.code, 0, "{}", stage.story(&ran));
     assert!(ran.out.contains("verified: Done after all."), "{}", ran.out);
     let heard = stage.asked_last();
-    assert_eq!(heard.matches(LOOK_AGAIN).count(), 1, "{heard}");
-    assert!(heard.contains("say hello to the driver"), "the same conversation: {heard}");
+    assert!(goes_on_once(program, &heard), "{heard}");
     let replies = if program.protocol == "codex" { 2 } else { 3 };
     assert_eq!(stage.asked().len(), before + replies, "one continuation and no other");
     assert!(!stage.has("late.txt"));

@@ -34,10 +34,10 @@ pub(crate) struct Stage {
     server: Arc<Fake>,
     /// What every process of the program has among its variables.
     mark: String,
-    /// What it is called, and its model where the command line says that.
-    named: Vec<String>,
     /// The variable that holds its key.
     key: &'static str,
+    /// What it is called, and its model where the command line says that.
+    named: Vec<String>,
 }
 
 impl Stage {
@@ -119,16 +119,6 @@ impl Stage {
         ran
     }
 
-    /// An editor whose prompts the program works on.
-    pub(crate) fn editor(&self, more: &[&str]) -> Editor {
-        let mut words: Vec<&str> = self.named.iter().map(String::as_str).collect();
-        if std::env::var_os(BOXED).is_none() {
-            words.push("--no-sandbox");
-        }
-        words.extend(more);
-        Editor::of(&self.place, &words)
-    }
-
     /// Runs a workflow to its end.
     pub(crate) fn run_workflow(&self, name: &str, more: &[&str]) -> Ran {
         let mut words = vec!["run", "greet", "--workflow", name];
@@ -147,6 +137,16 @@ impl Stage {
         let ran = self.place.ran(command.env_remove(self.key).output().unwrap());
         self.await_nobody();
         ran
+    }
+
+    /// An editor whose prompts the program works on.
+    pub(crate) fn editor(&self, more: &[&str]) -> Editor {
+        let mut words: Vec<&str> = self.named.iter().map(String::as_str).collect();
+        if std::env::var_os(BOXED).is_none() {
+            words.push("--no-sandbox");
+        }
+        words.extend(more);
+        Editor::of(&self.place, &words)
     }
 
     /// Starts the task in the background.

@@ -237,7 +237,8 @@ fn every_command_describes_itself_with_an_example() {
               Run this workflow, by name or path
 
           --model <PROVIDER/NAME>
-              Let this model decide; script/FILE plays a script, without a network or a key
+              Let this model decide; script/FILE plays a script, without a network or a key. With
+              --workflow: the model of steps that name none, where [workflow.llm] names none either
 
           --agent <NAME>
               Let this coding agent work: claude, codex, gemini, opencode or one of your own; --model is

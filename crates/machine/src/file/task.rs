@@ -151,7 +151,22 @@ pub fn parse_with(
     let known = Known { registry, resolver: &resolver };
     let task = read_file(&Cursor::top(&source.value), known, &mut problems);
     match task {
-        Some(task) if problems.is_empty() => Ok(task),
+        Some(mut task) if problems.is_empty() => {
+            // The first workflow of a composite has it for all of them.
+            let noted = composite::visit(
+                &task.driver.name,
+                &mut task.driver.config,
+                &mut |name, config| {
+                    if name == "workflow" {
+                        resolver.borrow_mut().note_in(config);
+                    }
+                    Ok(())
+                },
+            );
+            // A tree that is too deep is refused when its driver is made.
+            drop(noted);
+            Ok(task)
+        }
         _ => {
             let mut errors = source.errors(problems);
             errors.append(&mut resolver.borrow_mut().errors());

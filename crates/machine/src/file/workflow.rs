@@ -97,13 +97,7 @@ pub fn parse(text: &str, file: &str, lookup: &dyn Lookup) -> Result<Workflow, Ve
         errors.append(&mut resolver.errors);
         errors
     })?;
-    if let Value::Object(config) = &mut workflow.driver.config {
-        for (key, used) in [("prompts", resolver.prompts), ("files", resolver.files)] {
-            if !used.is_empty() {
-                config.insert(key.to_owned(), used.into_values().collect());
-            }
-        }
-    }
+    resolver.note_in(&mut workflow.driver.config);
     Ok(workflow)
 }
 

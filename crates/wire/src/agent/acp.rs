@@ -90,6 +90,8 @@ pub struct AcpCodec {
     can_compact: bool,
     /// What an order led to, for whoever reads next.
     late: Vec<AgentEvent>,
+    /// Whether it goes on with a conversation of which nobody knows yet whether its provider takes it.
+    unproven: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,6 +143,7 @@ impl AcpCodec {
     /// A codec for a process that was just started.
     pub fn new(open: AcpOpen) -> AcpCodec {
         let cost = (open.opening == Opening::New).then_some(0.0);
+        let unproven = open.opening != Opening::New;
         AcpCodec {
             quirks: open.quirks.clone(),
             open,
@@ -163,6 +166,7 @@ impl AcpCodec {
             after_cancel: false,
             cost,
             can_compact: false,
+            unproven,
             late: Vec::new(),
         }
     }
@@ -290,7 +294,10 @@ impl AcpCodec {
                 out.push(AgentEvent::Compacted { before: None, after: None });
                 (AgentEnd::Done, "")
             }
-            "end_turn" => ends::by_itself(&turn.signs, self.quirks.hides_failures, is_stale),
+            "end_turn" => {
+                self.unproven = false;
+                ends::by_itself(&turn.signs, self.quirks.hides_failures, is_stale)
+            }
             "cancelled" if turn.refused > 0 && !turn.is_cancelled => {
                 (AgentEnd::Interrupted, "it stopped because a call was refused")
             }
@@ -304,7 +311,12 @@ impl AcpCodec {
 
     fn on_prompt_failed(&mut self, error: RpcError, out: &mut Vec<AgentEvent>) {
         let is_cancelled = self.turn.as_ref().is_some_and(|turn| turn.is_cancelled);
-        let end = if is_cancelled { AgentEnd::Interrupted } else { ends::by_error(&error) };
+        let end = match ends::by_error(&error) {
+            _ if is_cancelled => AgentEnd::Interrupted,
+            // What was loaded is not what the provider takes, and would be refused again: it is as good as gone.
+            end if self.unproven && ends::is_offence(&end) => AgentEnd::NoSession,
+            end => end,
+        };
         self.end_turn(end, error.message, out);
     }
 

@@ -601,5 +601,27 @@ fn a_conversation_that_is_not_there_and_a_protocol_of_another_version_have_their
     assert_eq!(kind, "auth");
 }
 
+#[test]
+fn a_loaded_conversation_that_the_provider_does_not_take_is_as_good_as_gone() {
+    let refused =
+        r#"{"error":{"code":400,"message":"function response","status":"INVALID_ARGUMENT"}}"#;
+    let error = |id: u64| json!({ "jsonrpc": "2.0", "id": id, "error": { "code": 500, "message": refused } });
+    let end = |opening: Opening, proven: bool| {
+        let mut codec = ready(AcpOpen { opening, ..open() });
+        let mut id = values(&codec.order(prompt()).unwrap())[0]["id"].as_u64().unwrap();
+        if proven {
+            feed(&mut codec, &[answer(id, json!({ "stopReason": "end_turn" }))]);
+            id = values(&codec.order(prompt()).unwrap())[0]["id"].as_u64().unwrap();
+        }
+        let (events, _) = feed(&mut codec, &[error(id)]);
+        turns(&events)[0].end.clone()
+    };
+    let resumed = || Opening::Resume("s".to_owned());
+    assert_eq!(end(resumed(), false), AgentEnd::NoSession);
+    for end in [end(resumed(), true), end(Opening::New, false)] {
+        assert!(matches!(&end, AgentEnd::Model { kind, .. } if kind == "client"), "{end:?}");
+    }
+}
+
 const UNKNOWN: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"brand/new\"}\nnoise\n\n{}\n";
 codec_laws!(CAPTURES, codec_for, UNKNOWN);

@@ -124,7 +124,10 @@ pub(super) fn ask_again(asks: Vec<Ask>, name: &str, session: &mut Session, pipe:
                     tell(told, name, session, pipe);
                 }
             }
-            Ask::Question { .. } | Ask::Escalation { .. } | Ask::Decision { .. } => {}
+            Ask::Question { .. }
+            | Ask::Escalation { .. }
+            | Ask::Decision { .. }
+            | Ask::Child { .. } => {}
         }
     }
 }

@@ -51,6 +51,16 @@ impl<'l> Resolver<'l> {
         std::mem::take(&mut self.errors)
     }
 
+    /// Writes what was used into the configuration of a workflow, so that the journal has it.
+    pub(in crate::file) fn note_in(&mut self, config: &mut Value) {
+        let Value::Object(config) = config else { return };
+        for (key, used) in [("prompts", &mut self.prompts), ("files", &mut self.files)] {
+            if !used.is_empty() {
+                config.insert(key.to_owned(), std::mem::take(used).into_values().collect());
+            }
+        }
+    }
+
     /// What a script gives.
     pub(super) fn script(&self, text: &str, file: &str) -> Result<Given, Vec<SourceError>> {
         self.lookup.script(text, file)

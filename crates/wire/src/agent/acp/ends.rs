@@ -75,11 +75,22 @@ pub(super) fn by_error(error: &RpcError) -> AgentEnd {
     model(kind, status)
 }
 
-/// The status in a text such as `API Error: 500 boom`.
+/// The status in a text such as `API Error: 500 boom`, or in the answer of the provider itself, which some give as their
+/// text.
 fn status_in(message: &str) -> Option<u16> {
-    let (_, rest) = message.split_once("API Error: ")?;
-    let status = rest.get(..3)?.parse().ok()?;
+    let status = match message.split_once("API Error: ") {
+        Some((_, rest)) => rest.get(..3)?.parse().ok()?,
+        None => {
+            let answer: Value = serde_json::from_str(message).ok()?;
+            u16::try_from(answer["error"]["code"].as_u64()?).ok()?
+        }
+    };
     (400..600).contains(&status).then_some(status)
+}
+
+/// Whether a provider takes offence at what it was asked, and not at who asks or when.
+pub(super) fn is_offence(end: &AgentEnd) -> bool {
+    matches!(end, AgentEnd::Model { kind, .. } if *kind == ErrorKind::Client.word())
 }
 
 /// What a turn cost, as its end says: in the field of the protocol, or in that of Gemini.
@@ -135,6 +146,8 @@ mod tests {
         assert_eq!(error(-32000, "log in", ""), model(ErrorKind::Auth, None));
         assert_eq!(error(-32603, "Prompt is too long", ""), AgentEnd::ContextOverflow);
         assert_eq!(error(-32603, "x", ""), AgentEnd::Failed);
+        let answer = r#"{"error":{"code":401,"message":"no key","status":"UNAUTHENTICATED"}}"#;
+        assert_eq!(error(500, answer, ""), model(ErrorKind::Auth, Some(401)));
     }
 
     #[test]
