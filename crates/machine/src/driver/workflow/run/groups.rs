@@ -96,6 +96,8 @@ impl Run<'_> {
             }
             let mut ended: Vec<(usize, Result<(), End>)> = Vec::new();
             let EachFrame { items, running, .. } = frame;
+            // What came for one that has ended wakes nobody.
+            awake.retain(|index| running.contains_key(index));
             self.round.busy |= running.len() > awake.len();
             for index in std::mem::take(&mut awake) {
                 let Some(row) = running.get_mut(&index) else { continue };
