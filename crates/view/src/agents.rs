@@ -183,11 +183,11 @@ mod tests {
         bad     1:3: no such key
                 second
 
-                resume    fork      steer     interrupt pause     gate      usage     cost      compaction
-        claude  yes       yes       yes       yes       call      hook      yes       yes       yes
-        codex   yes       yes       yes       yes       question  ask       yes       no        yes
-        gemini  no        no        no        yes       question  protocol  no        no        no
-        mine    it says   it says   no        yes       question  protocol  it says   it says   no
+                resume     fork       steer      interrupt  pause      gate       usage      cost       compaction tools
+        claude  yes        yes        yes        yes        call       hook       yes        yes        yes        yes
+        codex   yes        yes        yes        yes        question   ask        yes        no         yes        no
+        gemini  no         no         no         yes        question   protocol   no         no         no         no
+        mine    it says    it says    no         yes        question   protocol   it says    it says    no         no
         it says: the agent itself tells once it runs
         ");
     }
