@@ -146,7 +146,7 @@ pub(crate) const OPENCODE: Program = Program {
     steers: false,
     resumes: true,
     tries: 3,
-    model: "anthropic/claude-sonnet-4-5",
+    model: "",
 };
 
 impl Program {

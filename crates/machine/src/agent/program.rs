@@ -109,8 +109,9 @@ impl AgentProgram {
                     &["generativelanguage.googleapis.com"],
                 )
             },
-            // Without this configuration it asks about nothing.
+            // Without this configuration it asks about nothing, and without a model one of its maker's own service.
             "opencode" => AgentProgram {
+                model: Some("anthropic/claude-sonnet-4-5".to_owned()),
                 env: set(&[
                     (
                         "OPENCODE_CONFIG_CONTENT",

@@ -14,6 +14,7 @@ use crate::program::{Place, call, named, says, talks};
 fn agent(script: &[String]) -> Place {
     let mut program = AgentProgram::built_in("opencode").unwrap();
     program.name = "zed-claude".to_owned();
+    program.model = None;
     program.command = named("DRIVETRAIN_ACP");
     let quiet = [
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
