@@ -345,8 +345,8 @@ impl Step<'_> {
     ) {
         // Nobody is asked any more who could be told; a larger budget lets the driver go on.
         if outcome != Outcome::BudgetExhausted {
-            self.state.data.steered.clear();
             self.cancel_children("the task that began it has ended");
+            self.state.data.steered.clear();
         }
         self.stop(|_| true);
         self.forget_deciders();

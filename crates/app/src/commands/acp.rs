@@ -26,6 +26,7 @@ use runtime::library::Library;
 use runtime::station::{Station, new_task_id};
 use serde_json::json;
 
+use super::children;
 use super::prepare::{self, Options};
 use super::settle::{self, Change};
 use crate::args::AcpArgs;
@@ -125,6 +126,10 @@ impl Desk<'_> {
             while let Ok(event) = events.try_recv() {
                 self.take(event)?;
             }
+        }
+        // A session may be a task that another one dispatched.
+        for session in lock(&self.sessions).values().filter(|session| session.tasks > 0) {
+            let _ = children::report(&session.task);
         }
         Ok(())
     }

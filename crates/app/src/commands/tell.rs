@@ -6,6 +6,7 @@ use machine::id::TaskId;
 use serde_json::{Value, json};
 use view::Line;
 
+use super::children;
 use crate::args::{CancelArgs, InterruptArgs, NoteArgs, RaiseArgs};
 use crate::error::CommandError;
 use crate::locate::Records;
@@ -83,6 +84,10 @@ pub(crate) fn give(
     let driven = task.filter(|task| task.driven_by.is_some());
     let remark = driven.and_then(|task| ability::remark(task.state.data(), &command));
     let process = records.give(id, command)?;
+    if ends && process.is_none() {
+        // Nobody drives it who would say so: whoever waits for it is told here, or when it is looked at.
+        let _ = children::report(id);
+    }
     if json {
         let mut answer = answer(id, name, process);
         if let Some(remark) = remark {

@@ -179,7 +179,7 @@ fn a_script_that_is_over_is_a_failure_of_the_model_for_whoever_prompts() {
 fn a_model_that_fails_within_is_a_typed_end_of_the_turn_outside_and_soon() {
     let place = TestEnvironment::new();
     own_agent(&place);
-    place.write("replies.toml", "[[reply]]\ntext = \"only this\"\n");
+    place.write("replies.toml", "[[reply]]\nmatch = \"never said\"\ntext = \"only this\"\n");
     let begun = std::time::Instant::now();
     let (code, said) = run_own(&place, "dev", "4");
     assert_ne!(code, 0, "{said}");
@@ -188,7 +188,7 @@ fn a_model_that_fails_within_is_a_typed_end_of_the_turn_outside_and_soon() {
     let failed = |event: &&Value| !event["end"]["model"].is_null();
     let ended = events.iter().find(failed).unwrap_or_else(|| panic!("{said}"));
     assert_eq!(ended["end"]["model"]["kind"], "client", "{ended}");
-    assert!(said.contains("replies are used up"), "{said}");
+    assert!(said.contains("no reply that is left in the script matches"), "{said}");
 }
 
 #[test]

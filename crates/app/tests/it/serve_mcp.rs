@@ -357,6 +357,30 @@ fn a_parent_that_gives_on_all_it_has_goes_on_when_its_child_has_ended() {
 }
 
 #[test]
+fn a_child_that_is_cancelled_at_rest_sets_its_parent_free() {
+    let place = TestEnvironment::new();
+    let wait = "while ! test -e go.txt; do sleep 0.05; done";
+    place.steps("parent.toml", &[wait, "touch done.txt"], "[budget]\nmax_tokens = 600\n");
+    let parent = place.start(&["run", "parent.toml", "--unattended", "--no-sandbox"]);
+    let id = parent.id.clone();
+    model(&place, "[[reply]]\ndelay = \"300s\"\ntext = \"late\"\n");
+    let mut client = Client::start(&place, &[&WORKER[..], &["--parent", &id]].concat());
+    let child = client.json("dispatch", json!({ "goal": "take your time" }));
+    let child_id = child["id"].as_str().unwrap().to_owned();
+    place.until(|| place.show(&child_id)["driven_by"].as_u64());
+    let number = child["process"].to_string();
+    let killed = std::process::Command::new("kill").args(["-9", &number]).status();
+    assert!(killed.unwrap().success());
+    place.until(|| place.show(&child_id)["driven_by"].is_null().then_some(()));
+    place.write("go.txt", "");
+    place.until(|| place.types(&id).contains(&"children_awaited".to_owned()).then_some(()));
+    place.ok(&["cancel", &child_id]);
+    let ran = parent.wait();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(place.show(&id)["children"][&child_id]["ended"], "cancelled");
+}
+
+#[test]
 fn our_own_client_of_other_servers_uses_this_one() {
     let place = TestEnvironment::new();
     model(&place, SCRIPT);

@@ -121,6 +121,69 @@ fn killed_in_the_middle_of_a_loop_a_branch_or_a_nested_workflow_it_goes_on_from_
     }
 }
 
+/// Killed in the third round of a loop: the rounds before are not run again, and the counters go on from there.
+#[test]
+fn killed_in_the_middle_of_a_loop_over_its_own_steps_it_goes_on_in_the_same_round() {
+    let place = TestEnvironment::new();
+    place.write(
+        "task.toml",
+        "[task]\ngoal = \"g\"\n[workflow]\n[[workflow.steps]]\nname = \"a\"\ntool = \"shell\"\n\
+         parameters = { command = \"echo a{{ visits.a }} >> log; test {{ visits.a }} != 3 || { touch waits; while [ ! -e go ]; do sleep 0.05; done; }\" }\n\
+         [[workflow.steps]]\nname = \"b\"\ntool = \"shell\"\nwhen = \"visits.a < 5\"\nthen = \"a\"\n\
+         parameters = { command = \"echo b >> log\" }\n",
+    );
+    let running = place.start(&["run", "task.toml"]);
+    let id = running.id.clone();
+    place.until_file("waits");
+    running.signal("KILL");
+    running.wait();
+    place.write("go", "");
+    assert_eq!(place.run(&["resume", &id]).code, 13);
+    place.ok(&["resolve", &id, "--did"]);
+    let ended = place.run(&["resume", &id]);
+    assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
+    assert_eq!(place.read("log"), "a1\nb\na2\nb\na3\nb\na4\nb\na5\n");
+}
+
+/// A workflow with one step, and more in its table.
+fn one_step(more: &str, step: &str) -> String {
+    format!("[task]\ngoal = \"g\"\n[workflow]\n{more}\n[[workflow.steps]]\nname = \"a\"\n{step}\n")
+}
+
+const TOUCH: &str = "tool = \"shell\"\nparameters = { command = \"touch a\" }";
+
+#[test]
+fn the_budget_and_the_criteria_of_a_workflow_count_for_its_task() {
+    for (more, code) in [
+        ("", 0),
+        ("budget = { max_tool_calls = 0 }", 11),
+        ("limits = { token_budget = 1 }", 0),
+        ("acceptance = [{ file = \"a\" }]", 0),
+        ("acceptance = [{ file = \"b\" }]", 10),
+    ] {
+        let place = TestEnvironment::new();
+        place.write("task.toml", &one_step(more, TOUCH));
+        let ran = place.run(&["run", "task.toml"]);
+        assert_eq!(ran.code, code, "{more}: {}{}", ran.out, ran.err);
+        let outcome = &place.show(&place.id())["outcome"];
+        let is_proven = more.contains("\"a\"");
+        assert_eq!(outcome == "verified", is_proven, "{more}: {outcome}");
+    }
+}
+
+#[test]
+fn a_step_leaves_it_to_the_driver_that_it_names() {
+    let place = TestEnvironment::new();
+    place.write("task.toml", &one_step("", "driver = \"user\"\nprompt = \"Look around.\""));
+    let ran = place.run(&["run", "task.toml", "--unattended"]);
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    place.ok(&["answer", &place.id(), "shell touch by-hand"]);
+    assert_eq!(place.run(&["resume", &place.id(), "--unattended"]).code, 13);
+    place.ok(&["answer", &place.id(), "done"]);
+    assert_eq!(place.run(&["resume", &place.id(), "--unattended"]).code, 0);
+    assert!(place.folder().join("by-hand").exists());
+}
+
 #[test]
 fn a_person_with_a_declared_end_is_waited_for_and_then_it_is_no() {
     let place = TestEnvironment::new();

@@ -55,6 +55,7 @@ pub(crate) fn run(plan: &Plan) -> Ended {
     let mut tally = world.tally;
     for task in world.audit.tasks.values() {
         tally.records += task.records;
+        tally.children += u64::from(task.state.data().spec.dispatch.is_some());
         tally.in_doubt += task.events.iter().filter(|event| is_doubt(event)).count() as u64;
     }
     Ended {

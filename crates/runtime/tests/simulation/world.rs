@@ -100,6 +100,8 @@ pub(crate) struct Tally {
     pub(crate) stalled: u64,
     pub(crate) torn: u64,
     pub(crate) records: u64,
+    /// Tasks that steps of others began.
+    pub(crate) children: u64,
 }
 
 impl Tally {
@@ -114,6 +116,7 @@ impl Tally {
         self.stalled += other.stalled;
         self.torn += other.torn;
         self.records += other.records;
+        self.children += other.children;
     }
 }
 

@@ -1,9 +1,15 @@
 //! Reads a workflow: plain data into a [`Flow`], with everything that is wrong, each at its place.
 
+mod failures;
+mod inputs;
 mod kinds;
+mod marks;
+mod person;
 mod states;
 mod task;
+mod tool;
 
+pub(crate) use inputs::inputs;
 pub(crate) use kinds::{chooser_of, driver_of};
 pub(crate) use task::task_driver_of;
 
@@ -15,6 +21,8 @@ use super::definition::*;
 use super::names::{self, Mentions, Names};
 use crate::file::check::{Cursor, Problems, is_name, suggest};
 use crate::file::shape::workflow as shape;
+use failures::find_repairs;
+use marks::{forks, mark, mark_step};
 
 const DEFAULT_RETRIES: u64 = 3;
 const DEFAULT_GOTOS: u64 = 10;
@@ -58,57 +66,6 @@ pub(super) fn definition(config: &Value, plain: bool) -> Result<Definition, Stri
 /// Checks a configuration that stands in a file.
 pub(crate) fn check(at: &Cursor<'_>, problems: &mut Problems) {
     flow(at, &Settings { in_file: true, ..Settings::default() }, problems);
-}
-
-/// Reads the inputs that a workflow declares.
-pub(crate) fn inputs(at: &Cursor<'_>, problems: &mut Problems) -> Vec<Input> {
-    if !at.value.is_object() {
-        at.wrong(problems, "a table of inputs");
-        return Vec::new();
-    }
-    let mut inputs = Vec::new();
-    for (name, entry) in at.entries() {
-        if !is_word(name) {
-            let hint =
-                "it is used as inputs.NAME: letters, digits and _, no digit first".to_owned();
-            problems.push_key(
-                &entry,
-                format!("{name:?} cannot be the name of an input"),
-                Some(hint),
-            );
-        }
-        entry.keys(problems, &shape::INPUT);
-        let word = entry.get("type").and_then(|kind| kind.choice(problems, &InputKind::WORDS));
-        let mut input = Input {
-            name: name.to_owned(),
-            kind: InputKind::of(word.unwrap_or("string")),
-            default: None,
-            choices: Vec::new(),
-            description: entry
-                .get("description")
-                .and_then(|text| text.text(problems))
-                .unwrap_or_default()
-                .to_owned(),
-        };
-        if let Some(choices) = entry.get("choices") {
-            for choice in choices.items(problems) {
-                if let Some(why) = input.refuses(choice.value) {
-                    let hint = "change the choice, or the type".to_owned();
-                    problems.push(&choice, why, Some(hint));
-                }
-            }
-            input.choices = choices.value.as_array().cloned().unwrap_or_default();
-        }
-        if let Some(default) = entry.get("default") {
-            if let Some(why) = input.refuses(default.value) {
-                let hint = "change the default, the type or the choices".to_owned();
-                problems.push(&default, why, Some(hint));
-            }
-            input.default = Some(default.value.clone());
-        }
-        inputs.push(input);
-    }
-    inputs
 }
 
 /// Whether it can stand in an expression.
@@ -194,66 +151,6 @@ pub(crate) fn read_llm(at: &Cursor<'_>, problems: &mut Problems) {
     at.get("model").and_then(|model| kinds::read_model(&model, problems));
     at.get("temperature").and_then(|temperature| temperature.number(problems));
     at.get("system_prompt").and_then(|text| text.text(problems));
-}
-
-/// Notes which results and visits are to be remembered.
-fn mark(row: &mut Row, mentions: &Mentions) {
-    for step in &mut row.steps {
-        mark_step(step, mentions);
-    }
-}
-
-fn mark_step(step: &mut Step, mentions: &Mentions) {
-    // The repair of a check looks at how the check ended.
-    step.keeps |= mentions.keeps(&step.name);
-    step.counted = mentions.counts(&step.name);
-    match &mut step.work {
-        Work::Each(each) => {
-            each.keeps = step.keeps;
-            each.row.keeps_last = step.keeps;
-            mark(&mut each.row, mentions);
-        }
-        Work::Parallel(parallel) => {
-            for (_, row) in &mut parallel.branches {
-                row.keeps_last = step.keeps;
-                mark(row, mentions);
-            }
-        }
-        Work::Row(row) => {
-            row.keeps_last = true;
-            mark(row, mentions);
-        }
-        // A workflow that is called has names of its own.
-        Work::Nothing
-        | Work::Tool(_)
-        | Work::Driver(_)
-        | Work::Person(_)
-        | Work::Flow(_)
-        | Work::Task(_) => {}
-    }
-}
-
-fn forks(body: &Body) -> bool {
-    match body {
-        Body::Row(row) => row_forks(row),
-        Body::States(states) => states.states.iter().any(|state| {
-            row_forks(&state.on_entry) || row_forks(&state.on_exit) || step_forks(&state.step)
-        }),
-    }
-}
-
-fn row_forks(row: &Row) -> bool {
-    row.steps.iter().any(step_forks)
-}
-
-fn step_forks(step: &Step) -> bool {
-    match &step.work {
-        Work::Parallel(_) => true,
-        Work::Each(each) => each.width > 1 || row_forks(&each.row),
-        Work::Flow(work) => forks(&work.flow.body),
-        Work::Row(row) => row_forks(row),
-        Work::Nothing | Work::Tool(_) | Work::Driver(_) | Work::Person(_) | Work::Task(_) => false,
-    }
 }
 
 /// Where a step stands, which decides what it may say.
@@ -423,207 +320,6 @@ impl Reader<'_, '_> {
             keeps: false,
             counted: false,
         })
-    }
-
-    fn failures(
-        &mut self,
-        at: &Cursor<'_>,
-        places: &BTreeMap<&str, usize>,
-        stands: Stands,
-    ) -> (OnError, u64) {
-        let retries = at.get("max_retries").and_then(|most| {
-            let given = most.whole(self.problems)?;
-            if given > MAX_RETRIES {
-                let message = format!("max_retries is at most {MAX_RETRIES}, got {given}");
-                self.problems.push(&most, message, Some("write a smaller number".to_owned()));
-            }
-            Some((most, given))
-        });
-        let mut asked = at.get("on_error").and_then(|answer| self.answer(&answer, places, stands));
-        let escape = at.get("on_exhausted").and_then(|after| {
-            if asked != Some(Answer::Retry) {
-                let message = "on_exhausted needs on_error = \"retry\"";
-                self.problems.push_key(
-                    &after,
-                    message,
-                    Some("add on_error = \"retry\", or leave it out".to_owned()),
-                );
-            }
-            match self.answer(&after, places, stands)? {
-                Answer::Escape(escape) => Some(escape),
-                Answer::Retry => {
-                    let message = "on_exhausted must be fail, skip or a goto";
-                    self.problems.push(
-                        &after,
-                        message,
-                        Some("what follows the last retry cannot be another one".to_owned()),
-                    );
-                    None
-                }
-            }
-        });
-        if let Some((most, _)) = &retries
-            && matches!(asked, None | Some(Answer::Escape(Escape::Fail | Escape::Skip)))
-        {
-            if at.get("on_error").is_none() {
-                // Retries that are asked for without saying what for can mean only one thing.
-                asked = Some(Answer::Retry);
-            } else {
-                let message = "max_retries needs on_error = \"retry\" or a goto";
-                self.problems.push_key(
-                    most,
-                    message,
-                    Some("say what is repeated, or leave it out".to_owned()),
-                );
-            }
-        }
-        let given = retries.map(|(_, given)| given);
-        let on_error = match asked {
-            Some(Answer::Retry) => OnError::Retry {
-                most: given.unwrap_or(DEFAULT_RETRIES),
-                exhausted: escape.unwrap_or(Escape::Fail),
-            },
-            Some(Answer::Escape(escape)) => OnError::Escape(escape),
-            None => OnError::Escape(Escape::Fail),
-        };
-        let max_gotos = match on_error {
-            OnError::Escape(_) => given.unwrap_or(DEFAULT_GOTOS),
-            OnError::Retry { .. } => DEFAULT_GOTOS,
-        };
-        (on_error, max_gotos)
-    }
-
-    /// Reads `"fail"`, `"skip"`, `"retry"` or `{ action = "goto", target = "name" }`.
-    fn answer(
-        &mut self,
-        at: &Cursor<'_>,
-        places: &BTreeMap<&str, usize>,
-        stands: Stands,
-    ) -> Option<Answer> {
-        let word = if at.value.is_object() {
-            at.keys(self.problems, &shape::step::GOTO);
-            at.need(self.problems, "action")?
-        } else {
-            at.clone()
-        };
-        if word.value == "abort" {
-            let hint = Some("did you mean \"fail\"?".to_owned());
-            self.problems.push(&word, "\"abort\" must be one of fail, skip, retry, goto", hint);
-            return None;
-        }
-        let action = word.choice(self.problems, &["fail", "skip", "retry", "goto"])?;
-        let target = at.get("target");
-        if action == "goto" && stands == Stands::AsAState {
-            let hint = Some("write a transition with when = \"not result.ok\"".to_owned());
-            self.problems.push(at, "a state has no goto", hint);
-            return None;
-        }
-        if action == "goto" {
-            let Some(target) = target else {
-                let hint = Some("write { action = \"goto\", target = \"STEP\" }".to_owned());
-                self.problems.push(at, "a goto needs a target", hint);
-                return None;
-            };
-            let name = target.text(self.problems)?;
-            let Some(index) = places.get(name) else {
-                let hint = suggest(name, places.keys().copied())
-                    .or_else(|| listed(places.keys().copied()));
-                self.problems.push(&target, format!("there is no step {name:?}"), hint);
-                return None;
-            };
-            return Some(Answer::Escape(Escape::Goto(*index)));
-        }
-        if let Some(target) = target {
-            self.problems.push_key(
-                &target,
-                format!("{action} has no target"),
-                Some("only a goto has one".to_owned()),
-            );
-        }
-        Some(match action {
-            "retry" => Answer::Retry,
-            "skip" => Answer::Escape(Escape::Skip),
-            _ => Answer::Escape(Escape::Fail),
-        })
-    }
-
-    /// What the end of a person's time leads to; `"deny"` is the step's own business.
-    fn on_timeout(
-        &mut self,
-        at: &Cursor<'_>,
-        places: &BTreeMap<&str, usize>,
-        stands: Stands,
-    ) -> Option<Option<Escape>> {
-        let entry = at.get("on_timeout")?;
-        if at.get("timeout").is_none() {
-            self.problems.push_key(
-                &entry,
-                "on_timeout needs timeout",
-                Some("add timeout = \"1h\", or leave it out".to_owned()),
-            );
-        }
-        if entry.value == "deny" {
-            if at.get("approve").is_none() {
-                let message = "only an approval can be denied";
-                self.problems.push(&entry, message, Some("use \"skip\" or \"fail\"".to_owned()));
-            }
-            return None;
-        }
-        match self.answer(&entry, places, stands)? {
-            Answer::Escape(escape) => Some(Some(escape)),
-            Answer::Retry => {
-                self.problems.push(
-                    &entry,
-                    "on_timeout must be deny, fail, skip or a goto",
-                    Some("what follows cannot be another try".to_owned()),
-                );
-                None
-            }
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
-    Escape(Escape),
-    Retry,
-}
-
-/// Finds the checks: steps whose failure is passed over and whose output another step takes. What takes it, directly or
-/// through each other, is the repair; after the last of it the check is run again.
-fn find_repairs(row: &mut Row, sources: &[Option<String>], items: &[Cursor<'_>]) {
-    let source = |index: usize| -> Option<usize> {
-        sources[index].as_ref().and_then(|name| row.index.get(name)).copied()
-    };
-    let is_check = |index: usize| row.steps[index].on_error == OnError::Escape(Escape::Skip);
-    let mut found: Vec<Option<usize>> = vec![None; row.steps.len()];
-    // Each step follows at most one other, so the way back to a check is a chain, or a ring without one.
-    for (index, slot) in found.iter_mut().enumerate() {
-        let mut at = source(index);
-        for _ in 0..row.steps.len().min(64) {
-            match at {
-                Some(check) if is_check(check) && check < index => {
-                    *slot = Some(check);
-                    break;
-                }
-                Some(other) => at = source(other),
-                None => break,
-            }
-        }
-    }
-    let mut last: BTreeMap<usize, usize> = BTreeMap::new();
-    for (index, check) in found.iter().enumerate() {
-        if let Some(check) = check {
-            last.insert(*check, index);
-            row.steps[*check].keeps = true;
-        }
-        row.steps[index].repairs = *check;
-    }
-    for (check, index) in last {
-        let given = items[index].get("max_retries").and_then(|most| most.value.as_u64());
-        let step = &mut row.steps[index];
-        step.checks_again = Some(check);
-        step.max_gotos = given.unwrap_or(DEFAULT_RETRIES);
     }
 }
 

@@ -33,7 +33,10 @@ const STATE: [&str; 6] = ["on_entry", "on_exit", "transitions", "choose", "termi
 /// Parts of these files whose keys are those of other files, and where their tests are: criteria in `file/tests/criteria.rs`
 /// and `app/tests/it/criteria.rs`, budgets in `policy/budget.rs` and `app/tests/it/outcomes.rs`, the older form of states in
 /// `driver/state_machine/tests.rs`.
-const ELSEWHERE: [&str; 40] = [
+const ELSEWHERE: [&str; 43] = [
+    "condition",
+    "count",
+    "listed_machine",
     "action",
     "branch",
     "hook",

@@ -7,6 +7,7 @@ use std::time::Duration;
 use journal::{Journal as _, JournalError};
 use machine::id::TaskId;
 use machine::input::Command;
+use machine::task::Outcome;
 use runtime::inbox::{Delivery, Inbox};
 use runtime::supervisor::{Notice, Supervisor, SupervisorError};
 
@@ -124,6 +125,7 @@ impl Run {
         // A full disk is tried again once a second; otherwise nobody waits that long without a timer.
         let stalled = process.supervisor.patience() == Some(Duration::from_secs(1));
         let held = self.held(index);
+        let cancelled = self.cancelled_children();
         let commits = {
             let mut world = lock(&self.world);
             world.tally.cycles += 1;
@@ -146,7 +148,9 @@ impl Run {
         let left = held.difference(&self.held(index)).count()
             + self.processes[index].supervisor.outcomes().len().saturating_sub(before);
         let batches = if stalled { 2 } else { 1 };
-        self.check_syncs(index, commits, batches + 2 * left as u64);
+        // A child that nobody drives is claimed, told and put down by itself.
+        let errands = self.cancelled_children() - cancelled;
+        self.check_syncs(index, commits, batches + 2 * left as u64 + 3 * errands);
         self.plan_next(index);
     }
 
@@ -164,6 +168,16 @@ impl Run {
             let millis = patience.as_millis().min(100_000) as i64;
             self.wake(index, millis);
         }
+    }
+
+    /// How many tasks that steps of others began were cancelled.
+    fn cancelled_children(&self) -> u64 {
+        let world = lock(&self.world);
+        let tasks = world.audit.tasks.values();
+        let cancelled = tasks.filter(|task| {
+            task.state.data().spec.dispatch.is_some() && task.outcome() == Some(Outcome::Cancelled)
+        });
+        cancelled.count() as u64
     }
 
     pub(super) fn held(&self, index: usize) -> BTreeSet<TaskId> {

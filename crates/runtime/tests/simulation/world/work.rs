@@ -52,6 +52,8 @@ impl World {
         // Both have limits of their own, and an interrupt waits for them.
         let is_opening = matches!(effect, Effect::OpenWorkspace { .. } | Effect::OpenTools { .. });
         let hangs = !is_opening && !self.finishing && self.chance(30);
+        // An interrupt brings files that are half way between two states to their end, and waits for that.
+        let hangs = hangs && !matches!(effect, Effect::Restore { .. });
         self.note(|| {
             format!("process {process} starts {} #{} of {task}", name(&effect), effect.id().0)
         });

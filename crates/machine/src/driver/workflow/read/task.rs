@@ -31,6 +31,9 @@ pub(crate) fn task_driver_of(task: &Map<String, Value>, llm: &Value) -> Option<(
     Some(("llm".to_owned(), config))
 }
 
+/// Who decides in a task: a driver, what its workflow takes, and what that is given.
+type Decider = (DriverSpec, Vec<Input>, Vec<(String, Given)>);
+
 impl Reader<'_, '_> {
     /// Reads `task = { goal = "…", … }`.
     pub(super) fn task(
@@ -71,7 +74,7 @@ impl Reader<'_, '_> {
         table: &Cursor<'_>,
         names: &Names<'_>,
         depth: usize,
-    ) -> Option<(DriverSpec, Vec<Input>, Vec<(String, Given)>)> {
+    ) -> Option<Decider> {
         let named = ["agent", "driver", "workflow"].into_iter();
         let named: Vec<&str> = named.filter(|key| table.value.get(key).is_some()).collect();
         if let [first, second, ..] = named.as_slice() {
@@ -120,7 +123,7 @@ impl Reader<'_, '_> {
         table: &Cursor<'_>,
         names: &Names<'_>,
         depth: usize,
-    ) -> Option<(DriverSpec, Vec<Input>, Vec<(String, Given)>)> {
+    ) -> Option<Decider> {
         let written = table.get("workflow")?;
         if let Value::String(name) = written.value {
             if self.settings.complete {

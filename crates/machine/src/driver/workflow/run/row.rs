@@ -1,0 +1,159 @@
+//! Rows: one step after the other, and where each leads.
+
+use super::Run;
+use crate::driver::workflow::End;
+use crate::driver::workflow::definition::*;
+use crate::driver::workflow::frame::{Address, RowFrame, Stage};
+use crate::driver::workflow::result::{self, Ended};
+use crate::driver::workflow::scope::{Layer, Scope};
+
+impl Run<'_> {
+    /// A row of steps, to its end or as far as it goes.
+    pub(in crate::driver::workflow) fn row(
+        &mut self,
+        row: &Row,
+        frame: &mut RowFrame,
+        outer: &Scope<'_>,
+        address: &mut Address,
+    ) -> Option<Result<(), End>> {
+        #[cfg(test)]
+        super::LOOKS.with(|looks| looks.set(looks.get() + 1));
+        loop {
+            let Some(step) = row.steps.get(frame.at) else { return Some(Ok(())) };
+            let begins = frame.step.stage == Stage::Next;
+            let is_idle = begins
+                && step.repairs.is_some_and(|check| !result::is_failure(frame.results.get(&check)));
+            if begins && step.counted && !is_idle {
+                *frame.visits.entry(frame.at).or_default() += 1;
+            }
+            let ended = if is_idle {
+                Ended::skipped()
+            } else {
+                let RowFrame { step: inner, results, visits, .. } = frame;
+                let scope = outer.with(Layer::Steps { index: &row.index, results, visits });
+                self.step(step, inner, &scope, address)?
+            };
+            let attempts = std::mem::take(&mut frame.step).retries + 1;
+            let (ok, skipped, stuck) = (ended.ok, ended.is_skipped(), ended.stuck);
+            let timed_out = ended.status == "timed_out";
+            let why = ended.why.clone();
+            if step.keeps || row.keeps_last {
+                let packed = result::packed(ended.value(attempts));
+                if step.keeps {
+                    frame.results.insert(frame.at, packed.clone());
+                }
+                if row.keeps_last && !skipped {
+                    frame.last = Some(packed);
+                }
+            }
+            let escape = if timed_out { step.on_timeout } else { None };
+            let escape = escape.unwrap_or(step.on_error.escape());
+            let left = match (ok, skipped) {
+                (_, true) => row.next(frame),
+                (true, _) => row.succeeded(frame, step),
+                (false, _) => {
+                    if escape != Escape::Fail {
+                        *self.passed_over += 1;
+                    }
+                    row.failed(frame, step, escape, why, stuck)
+                }
+            };
+            if let Err(end) = left {
+                return Some(Err(end));
+            }
+        }
+    }
+}
+
+impl Row {
+    fn next(&self, frame: &mut RowFrame) -> Result<(), End> {
+        frame.at += 1;
+        Ok(())
+    }
+
+    fn name(&self, at: usize) -> &str {
+        self.steps.get(at).map_or("end", |step| step.name.as_str())
+    }
+
+    /// After success: the check that it repaired, where it leads, or the next one.
+    fn succeeded(&self, frame: &mut RowFrame, step: &Step) -> Result<(), End> {
+        if let Some(target) = step.then {
+            let to = match target {
+                Target::Step(to) => to,
+                Target::End => self.steps.len(),
+            };
+            let taken = frame.thens.entry(frame.at).or_default();
+            if *taken >= step.max_visits {
+                return Err(End::stuck(format!(
+                    "the way {} -> {} was taken {} times, which is its limit",
+                    step.name,
+                    self.name(to),
+                    step.max_visits
+                )));
+            }
+            *taken += 1;
+            frame.at = to;
+            return Ok(());
+        }
+        match step.checks_again {
+            Some(check) => self.check_again(frame, step, check, String::new),
+            None => self.next(frame),
+        }
+    }
+
+    fn check_again(
+        &self,
+        frame: &mut RowFrame,
+        step: &Step,
+        check: usize,
+        why: impl FnOnce() -> String,
+    ) -> Result<(), End> {
+        let taken = frame.gotos.entry(frame.at).or_default();
+        if *taken >= step.max_gotos {
+            let why = match why() {
+                why if why.is_empty() => format!("{:?} still fails", self.name(check)),
+                why => format!("the last time, {why}"),
+            };
+            return Err(End::stuck(format!(
+                "the way {} -> {} was taken {} times; {why}",
+                step.name,
+                self.name(check),
+                step.max_gotos
+            )));
+        }
+        *taken += 1;
+        frame.at = check;
+        Ok(())
+    }
+
+    fn failed(
+        &self,
+        frame: &mut RowFrame,
+        step: &Step,
+        escape: Escape,
+        why: String,
+        stuck: bool,
+    ) -> Result<(), End> {
+        match escape {
+            Escape::Fail => Err(End { reason: why, stuck }),
+            Escape::Skip => match step.checks_again {
+                Some(check) => self.check_again(frame, step, check, || why),
+                None => self.next(frame),
+            },
+            Escape::Goto(target) => {
+                let taken = frame.gotos.entry(frame.at).or_default();
+                if *taken >= step.max_gotos {
+                    return Err(End::stuck(format!(
+                        "the goto {} -> {} was taken {} times; the last time, {why}",
+                        step.name,
+                        self.name(target),
+                        step.max_gotos
+                    )));
+                }
+                *taken += 1;
+                frame.at = target;
+                Ok(())
+            }
+        }
+    }
+}
