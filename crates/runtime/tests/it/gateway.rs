@@ -11,7 +11,7 @@ use machine::message::Usage;
 use machine::policy::price::Price;
 use runtime::fake::{self, Fake};
 use runtime::gateway::{Gateway, Limits, Listen, Options, Upstream};
-use runtime::model::{Recorder, Traffic};
+use runtime::model::{Recorder, Recording, Traffic};
 use runtime::providers::Secret;
 use wire::gateway::Api;
 use wire::model::script::Script;
@@ -396,4 +396,49 @@ fn what_passed_is_priced_and_written_down_without_a_key() {
     let heard: Vec<u8> =
         kept.response.chunks.iter().flat_map(|chunk| chunk.data.bytes().unwrap()).collect();
     assert_eq!(heard, answer.body);
+}
+
+/// Nobody is there.
+const NOWHERE: &str = "http://127.0.0.1:1";
+
+#[test]
+fn what_was_written_down_is_answered_again_byte_for_byte_and_counted_and_nobody_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Arc::new(Recorder::open(folder.path()).unwrap());
+    let server = scripted(&format!(
+        "[[reply]]\nstatus = 429\n[[reply]]\ntext = \"after all\"\nusage = {{ input = 3, output = 2 }}\n{REPLY}"
+    ));
+    let live = Rig::with(&server.url(), Ok(()), Limits::default(), Traffic::Record(recorder));
+    let (path, body) = DIALECTS[0];
+    let asks = [(path, body)].into_iter().chain(DIALECTS);
+    let mut heard = Vec::new();
+    for (path, body) in asks.clone() {
+        let answer = live.open().ask(path, body);
+        heard.push((answer.status, answer.text(), live.passed().total()));
+    }
+    assert_eq!(heard[0].0, 429);
+    drop(server);
+
+    let recording = || Traffic::Replay(Arc::new(Recording::load(folder.path()).unwrap()));
+    let rig = Rig::with(NOWHERE, Ok(()), Limits::default(), recording());
+    for ((path, body), heard) in asks.zip(&heard) {
+        // What an agent says is never the same twice.
+        let answer = rig.open().ask(path, &body.replace("hi", "hi again, it is late"));
+        let again = (answer.status, answer.text(), rig.passed().total());
+        assert_eq!(&again, heard, "{path}");
+        assert!(answer.whole);
+    }
+    let more = rig.ask(path, body);
+    assert_eq!(more.status, 400, "{}", more.text());
+    assert!(more.text().contains("replay_missing") && more.text().contains("no answer left"));
+    assert!(more.head.contains("x-should-retry: false"), "{}", more.head);
+    let other = rig.ask("/v1/messages", r#"{"model":"other","messages":[]}"#);
+    assert!(other.text().contains("differs first in"), "{}", other.text());
+    let free = rig.ask("/v1/messages/count_tokens", "{}");
+    assert_eq!(free.status, 404, "{}", free.text());
+
+    // A budget binds as it does when somebody is asked.
+    let spent = Rig::with(NOWHERE, Err("it is spent".into()), Limits::default(), recording());
+    let refused = spent.open().ask(path, body);
+    assert!(refused.status == 400 && refused.text().contains("it is spent"), "{}", refused.text());
 }
