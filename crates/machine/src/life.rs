@@ -225,7 +225,7 @@ impl Step<'_> {
     }
 
     /// Somebody else has the note already.
-    fn tell_passed_on(&mut self, note: Note) {
+    pub(crate) fn tell_passed_on(&mut self, note: Note) {
         self.event(|| EventKind::NoteQueued { note: note.clone() });
         self.event(|| EventKind::NoteDelivered { note });
     }
