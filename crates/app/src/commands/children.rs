@@ -47,7 +47,9 @@ pub(crate) fn give_back(home: &Home, parent: &TaskId) -> Result<(), CommandError
 pub(crate) fn give_back_under_lock(parent: &TaskId) -> Result<(), CommandError> {
     let records = Records::open()?;
     let task = records.glance(&records.journal.task(parent.as_str())?)?;
-    let open = task.state.data().children.iter().filter(|(_, child)| child.ended.is_none());
+    // What a step began is looked after by whoever drives the parent.
+    let open = task.state.data().children.iter();
+    let open = open.filter(|(_, child)| child.ended.is_none() && child.step.is_none());
     let known: BTreeSet<String> =
         records.journal.list(usize::MAX, None)?.into_iter().map(|row| row.id).collect();
     let lost = open.map(|(id, _)| id.clone()).filter(|id| !known.contains(id.as_str()));

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use machine::agent::{AgentAsk, AgentEnd, AgentMeans, AgentNews, AgentTurn};
+use machine::agent::{
+    AgentAsk, AgentEnd, AgentFault, AgentMeans, AgentNews, AgentRequest, AgentTurn, FailedOrder,
+};
 use machine::child::step::ChildEnd;
 use machine::child::{Charge, ChildOrder, ChildReport, allot};
 use machine::driver::external::PluginSpec;
@@ -283,9 +285,9 @@ fn agent(id: machine::id::EffectId, seed: u16) -> Input {
     let usage = Usage { input: Some(u64::from(seed % 50)), output: Some(3), ..Usage::default() };
     let said = |news| Signal::AgentSaid(id, news).into();
     let ended = |ended| Signal::AgentEnded(id, ended).into();
-    match seed % 14 {
+    match seed % 19 {
         0 => said(AgentNews::Taken {
-            session: (seed / 14).is_multiple_of(2).then(|| "s".to_owned()),
+            session: (seed / 19).is_multiple_of(2).then(|| "s".to_owned()),
         }),
         1 => said(AgentNews::Said { text: "words".to_owned() }),
         2..=4 => said(AgentNews::Asks(AgentAsk {
@@ -303,10 +305,27 @@ fn agent(id: machine::id::EffectId, seed: u16) -> Input {
         9 => ended(Ok(turn(AgentEnd::NoSession))),
         10 => ended(Ok(turn(AgentEnd::ContextOverflow))),
         11 => {
-            let after = [None, Some(5), Some(100_000_000)][usize::from(seed / 14 % 3)];
+            let after = [None, Some(5), Some(100_000_000)][usize::from(seed / 19 % 3)];
             let kind = "rate_limited".to_owned();
             ended(Ok(turn(AgentEnd::Model { kind, status: Some(429), again: true, after })))
         }
+        12..=14 => said(AgentNews::Calls(AgentRequest {
+            key: key(),
+            id: key().into(),
+            tool: ["view", "validator.run", "memory", "shell"][usize::from(seed / 40 % 4)]
+                .to_owned(),
+            input: Arc::new(
+                [json!({ "symbol": "x" }), json!({}), json!({ "action": "list" })]
+                    [usize::from(seed / 40 % 3)]
+                .clone(),
+            ),
+        })),
+        15 => said(AgentNews::OrderFailed(FailedOrder {
+            order: "steer".to_owned(),
+            reason: "no".to_owned(),
+            words: (seed / 40).is_multiple_of(2).then(|| "[operator ] words".to_owned()),
+        })),
+        16 => ended(Ok(turn(AgentEnd::Broken(AgentFault::Killed)))),
         _ => ended(Ok(turn(AgentEnd::Done))),
     }
 }

@@ -235,7 +235,8 @@ impl Server {
     /// parent; without one, those that were dispatched in this folder lately, and older ones that are being driven.
     fn counted(&self, records: &Records) -> Result<BTreeMap<TaskId, Child>, CommandError> {
         if let Some(parent) = &self.parent {
-            return Ok(glance(records, parent)?.state.data().children.clone());
+            let children = glance(records, parent)?.state.data().children.clone();
+            return Ok(children.into_iter().filter(|(_, child)| child.step.is_none()).collect());
         }
         let since = locate::now().0.saturating_sub_unsigned(self.args.per.0);
         let mut counted = BTreeMap::new();
