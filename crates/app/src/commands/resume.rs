@@ -42,6 +42,19 @@ fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> 
     {
         return Err(ended(&id, outcome));
     }
+    // It would be taken from a process that is at work on it.
+    if let Some((child, _)) = task.state.data().awaited_child()
+        && let Ok(row) = records.journal.task(child.as_str())
+        && let Some(pid) = records.glance(&row)?.driven_by
+    {
+        return Err(CommandError::new(
+            Kind::Refused,
+            format!("task {child}, which a step of it began, is driven by process {pid}"),
+        )
+        .hint(format!(
+            "resume {id} when that has ended; drivetrain log {child} --follow watches it"
+        )));
+    }
     let races = Races::of([&task])?;
     if let Some(winner) = races.lost_by(&id) {
         return Err(CommandError::new(

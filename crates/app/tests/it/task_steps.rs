@@ -103,7 +103,10 @@ fn a_task_that_fails_is_the_failure_of_the_step_and_a_retry_is_another_task() {
     let ran = place.run(&["run", "task.toml"]);
     assert_eq!(ran.code, 10, "{}{}", ran.out, ran.err);
     let why = place.ok(&["why", &self::parent(&place)]);
-    assert!(why.contains("step \"part\" (task ") && why.contains("failed: failed"), "{why}");
+    assert!(
+        why.contains("step \"part\" (task ") && why.contains(") failed: step \"work\""),
+        "{why}"
+    );
 }
 
 #[test]
@@ -244,4 +247,34 @@ fn what_is_said_to_the_task_is_passed_on_to_its_child() {
     tells("note_queued");
     place.write("go", "");
     assert_eq!(running.wait().code, 0);
+}
+
+#[test]
+fn a_child_that_another_process_drives_is_not_taken_from_it() {
+    let place = place(&steps(&shell("true"), ""));
+    place.write(
+        "task.toml",
+        &place.read("task.toml").replace(
+            "steps = [{",
+            &format!("steps = [{{ name = \"q\", ask = \"Well?\" }}, {{ name = \"hold\", tool = \"shell\", parameters = {{ command = {} }} }}, {{", Value::from(HOLD)),
+        ),
+    );
+    assert_eq!(place.run(&["run", "task.toml"]).code, 13);
+    let parent = parent(&place);
+    let child = id(&children(&place, &parent)[0]);
+    place.ok(&["answer", &child, "go"]);
+    let alone = place.start(&["resume", &child]);
+    place.until_file("waits");
+    let refused = place.run(&["resume", &parent]);
+    assert_eq!(refused.code, 2, "{}{}", refused.out, refused.err);
+    assert!(
+        refused.err.contains(&format!("task {child}, which a step of it began, is driven")),
+        "{}",
+        refused.err
+    );
+    place.write("go", "");
+    assert_eq!(alone.wait().code, 0);
+    let ended = place.run(&["resume", &parent]);
+    assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
+    assert_eq!(place.read("told"), format!("completed {child} 1\n"));
 }

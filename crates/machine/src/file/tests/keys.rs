@@ -36,7 +36,7 @@ const STATE: [&str; 6] = ["on_entry", "on_exit", "transitions", "choose", "termi
 const ELSEWHERE: [&str; 43] = [
     "condition",
     "count",
-    "listed_machine",
+    "listed_machine_state",
     "action",
     "branch",
     "hook",

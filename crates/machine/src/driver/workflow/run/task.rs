@@ -9,6 +9,7 @@ use crate::driver::workflow::definition::*;
 use crate::driver::workflow::frame::{Address, Stage};
 use crate::driver::workflow::result::Ended;
 use crate::driver::workflow::scope::Scope;
+use crate::task::Outcome;
 use crate::time::Timestamp;
 
 impl Run<'_> {
@@ -57,9 +58,12 @@ impl Run<'_> {
         } else {
             let is_late = until.is_some_and(|until| until <= self.now()) || self.is_late();
             let status = if is_late { "timed_out" } else { "failed" };
-            let said = if end.text.is_empty() { String::new() } else { format!(": {}", end.text) };
-            let word = outcome.word();
-            let why = format!("step {:?} (task {}) failed: {word}{said}", step.name, end.child);
+            let said = match (outcome, end.text.as_str()) {
+                (Outcome::Failed, said) => said.to_owned(),
+                (other, "") => other.word().to_owned(),
+                (other, said) => format!("{}: {said}", other.word()),
+            };
+            let why = format!("step {:?} (task {}) failed: {said}", step.name, end.child);
             Ended::failed(status, &end.text, why)
         };
         ended.set("outcome", json!(outcome.word()));
