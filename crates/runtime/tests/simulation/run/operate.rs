@@ -17,9 +17,10 @@ use crate::world::{Happening, lock};
 impl Run {
     pub(super) fn person(&mut self) {
         let children = self.children();
-        let task = match self.random.one_in(3) {
-            true if !children.is_empty() => self.random.pick(&children).clone(),
-            _ => self.random.pick(&self.scenario.tasks).id.clone(),
+        let task = if !children.is_empty() && self.random.one_in(3) {
+            self.random.pick(&children).clone()
+        } else {
+            self.random.pick(&self.scenario.tasks).id.clone()
         };
         let command = {
             let world = lock(&self.world);
