@@ -16,8 +16,6 @@ mod shelf;
 mod told;
 mod walls;
 
-use std::path::PathBuf;
-
 use clap::{Parser, Subcommand};
 
 pub(crate) use checks::CheckArgs;
@@ -38,7 +36,7 @@ pub(crate) use shelf::{
     AgentCmd, AgentRunArgs, NewArgs, PromptCmd, WorkArgs, WorkflowCmd, WorkflowRunArgs,
 };
 pub(crate) use told::{
-    AnswerArgs, ApproveArgs, CallArgs, CancelArgs, DenyArgs, HandOverArgs, InterruptArgs, NoteArgs,
+    AnswerArgs, ApproveArgs, CancelArgs, DenyArgs, HandOverArgs, InterruptArgs, NoteArgs,
     RaiseArgs, Reach, ResolveArgs,
 };
 pub(crate) use walls::{
