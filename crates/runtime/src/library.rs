@@ -20,9 +20,11 @@ mod shelf;
 mod tests;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use machine::file::lookup::Kind;
 use machine::file::{self, SourceError};
 use machine::task::{FileRole, FileStanding, ProjectFile};
 
@@ -102,14 +104,28 @@ pub struct Library {
     changed: RefCell<Option<PathBuf>>,
     /// Whether files are only looked at, so that nobody's word lets a script run.
     looks: bool,
+    /// The user's own folder.
+    own: Option<PathBuf>,
+    /// What was asked of the disk before: many files name the same prompts, and lie in the same project.
+    asked: Asked,
+}
+
+/// Answers of the disk, kept for as long as a library is: that of one command.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Asked {
+    /// Where a name is found.
+    candidates: RefCell<BTreeMap<(Kind, String), Vec<PathBuf>>>,
+    /// Where a folder of a project really is; nothing if it is not there.
+    roots: RefCell<BTreeMap<PathBuf, Option<PathBuf>>>,
 }
 
 impl Library {
     /// The library of a folder: the project's, then the user's own.
     pub fn of(folder: &Path) -> Library {
         let mut folders = project_folders(folder);
-        folders.extend(user_folder());
-        let library = Library { folders, ..Library::default() };
+        let own = user_folder();
+        folders.extend(own.clone());
+        let library = Library { folders, own, ..Library::default() };
         library.told.borrow_mut().folder = Some(folder.to_owned());
         library
     }
@@ -145,7 +161,8 @@ impl Library {
 
     /// Looks in the project of `folder` as well, after the others of its kind and before the user's own.
     pub fn and_of(mut self, folder: &Path) -> Library {
-        let user = user_folder();
+        let user = self.own.clone();
+        self.asked = Asked::default();
         self.folders.retain(|known| Some(known) != user.as_ref());
         for found in project_folders(folder).into_iter().chain(user) {
             if !self.folders.contains(&found) {
@@ -188,7 +205,7 @@ impl Library {
 
     /// Whether a file is the user's own.
     fn is_own(&self, path: &Path) -> bool {
-        user_folder().is_some_and(|own| path.starts_with(own))
+        self.own.as_ref().is_some_and(|own| path.starts_with(own))
     }
 
     fn allows(&self, path: &Path) -> Result<bool, LibraryError> {

@@ -1,5 +1,7 @@
 //! What has a name: workflows, prompts, agents and plugins, nearest first, and which of two of the same name is taken.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -128,6 +130,12 @@ impl Library {
         if !is_name(name) {
             return Vec::new();
         }
+        let mut asked = self.asked.candidates.borrow_mut();
+        let known = asked.entry((kind, name.to_owned()));
+        known.or_insert_with(|| self.look_for(kind, name)).clone()
+    }
+
+    fn look_for(&self, kind: Kind, name: &str) -> Vec<PathBuf> {
         let all = self.folders.iter().flat_map(|root| {
             let folder = root.join(kind.folder());
             kind.endings().iter().map(move |ending| folder.join(format!("{name}.{ending}")))
@@ -206,12 +214,14 @@ impl Library {
         }
         let files: Vec<Seen> = seen.iter().map(|(_, file)| file.clone()).collect();
         let state = trust::state(home, folder, &files).map_err(LibraryError::Wrong)?;
-        let left: Vec<PathBuf> = match state {
-            TrustState::Trusted => Vec::new(),
-            TrustState::Untrusted { new, changed } => [new, changed].concat(),
+        let left: BTreeSet<OsString> = match state {
+            TrustState::Trusted => BTreeSet::new(),
+            TrustState::Untrusted { new, changed } => {
+                new.into_iter().chain(changed).map(PathBuf::into_os_string).collect()
+            }
         };
         for (index, file) in seen {
-            items[index].is_trusted = !left.contains(&file.path);
+            items[index].is_trusted = !left.contains(file.path.as_os_str());
         }
         Ok(())
     }
@@ -219,7 +229,11 @@ impl Library {
     /// A link of a project must not lead out of it: what it names there was never part of the project.
     fn within_project(&self, path: &Path, seen: &Seen) -> Result<(), LibraryError> {
         let project = path.parent().and_then(Path::parent).and_then(Path::parent);
-        let root = project.and_then(|project| fs::canonicalize(project).ok());
+        let root = project.and_then(|project| {
+            let mut roots = self.asked.roots.borrow_mut();
+            let known = roots.entry(project.to_owned());
+            known.or_insert_with(|| fs::canonicalize(project).ok()).clone()
+        });
         match root {
             Some(root) if !self.is_own(path) && !seen.path.starts_with(&root) => {
                 let reason = format!("it leads out of the project, to {}", seen.path.display());
