@@ -18,8 +18,12 @@ mod rig;
 mod shell;
 mod terminal;
 
+use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 
 use case::Case;
 use rig::Rig;
@@ -62,7 +66,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let wanted: Vec<String> = arguments.collect();
-    let mut counts = Counts::default();
+    let mut cases: Vec<(Case, Runner)> = Vec::new();
     for (kind, runner) in KINDS {
         let file = folder.join(format!("{kind}.jsonl"));
         if !file.exists() {
@@ -71,11 +75,42 @@ fn main() -> ExitCode {
         for case in case::load(&file) {
             let named = |word: &String| *word == case.id || word == kind;
             if wanted.is_empty() || wanted.iter().any(named) {
-                counts.take(&case, run_one(&case, runner));
+                cases.push((case, runner));
             }
         }
     }
-    counts.report(&folder)
+    run_all(&cases).report(&folder)
+}
+
+/// Runs as many cases at once as there are processors, each in a place of its own, and tells of them in their order.
+fn run_all(cases: &[(Case, Runner)]) -> Counts {
+    let next = AtomicUsize::new(0);
+    let (sender, ended) = mpsc::channel();
+    let at_once = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let mut counts = Counts::default();
+    std::thread::scope(|scope| {
+        for _ in 0..at_once {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((case, runner)) = cases.get(index) else { return };
+                    let _ = sender.send((index, run_one(case, *runner)));
+                }
+            });
+        }
+        drop(sender);
+        let mut early = BTreeMap::new();
+        let mut told = 0;
+        for (index, verdict) in ended {
+            early.insert(index, verdict);
+            while let Some(verdict) = early.remove(&told) {
+                counts.take(&cases[told].0, verdict);
+                told += 1;
+            }
+        }
+    });
+    counts
 }
 
 fn run_one(case: &Case, runner: Runner) -> Verdict {
