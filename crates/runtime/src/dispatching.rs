@@ -4,8 +4,9 @@
 use std::fs::{self, File};
 use std::io;
 
+use machine::id::TaskId;
+
 use crate::home::Home;
-use crate::station::keyed_task_id;
 
 /// The lock of those who dispatch from one place, for as long as it lives.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ impl Dispatching {
     pub fn begin(home: &Home, scope: &str) -> io::Result<Dispatching> {
         let folder = home.root().join("dispatched");
         fs::create_dir_all(&folder)?;
-        let name = format!("{}.lock", keyed_task_id(scope, "lock"));
+        let name = format!("{}.lock", TaskId::keyed(scope, "lock"));
         let file =
             File::options().create(true).truncate(false).write(true).open(folder.join(name))?;
         file.lock()?;

@@ -73,11 +73,6 @@ impl Station {
     }
 }
 
-/// The id of a task that was asked for with a key: see [`TaskId::keyed`].
-pub fn keyed_task_id(scope: &str, key: &str) -> TaskId {
-    TaskId::keyed(scope, key)
-}
-
 /// A new task's id: 12 random characters, so that a short prefix is nearly always enough.
 pub fn new_task_id() -> TaskId {
     let mut bytes = [0u8; 12];

@@ -11,7 +11,7 @@ use machine::driver::Registry;
 use machine::id::TaskId;
 use machine::policy::budget::Budget;
 use runtime::home::Home;
-use runtime::station::{Station, keyed_task_id};
+use runtime::station::Station;
 use serde_json::{Value, json};
 
 use crate::environment::TestEnvironment;
@@ -313,7 +313,7 @@ fn what_a_killed_server_set_aside_is_given_back_by_whoever_comes_next() {
     let parent = place.id();
     let args = [&WORKER[..], &["--parent", &parent]].concat();
     let mut client = Client::start(&place, &args);
-    let lost = keyed_task_id(&format!("task {parent}"), "a");
+    let lost = TaskId::keyed(&format!("task {parent}"), "a");
     set_aside(&place, &parent, &lost, 600);
     assert_eq!(place.show(&parent)["children"].as_object().unwrap().len(), 1);
     let child = client.json("dispatch", json!({ "goal": "one line", "key": "a" }));
@@ -394,7 +394,7 @@ fn our_own_client_of_other_servers_uses_this_one() {
     place.write(".mcp.json", &json!({ "mcpServers": { "own": server } }).to_string());
     let rule = "[[rule]]\ntool = \"mcp__own__*\"\ndecide = \"allow\"\n";
     place.write(".drivetrain/policy.toml", rule);
-    let id = keyed_task_id(&format!("folder {}", place.folder().display()), "k");
+    let id = TaskId::keyed(&format!("folder {}", place.folder().display()), "k");
     place.write(
         "outer.toml",
         "[[reply]]\ntool_calls = [{ tool = \"mcp__own__dispatch\", input = { goal = \"two lines\", key = \"k\" } }]\n\

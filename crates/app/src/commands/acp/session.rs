@@ -12,7 +12,6 @@ use machine::policy::grant::Scope;
 use machine::state::Ask;
 use runtime::agent::acp_server::EditorOrder;
 use runtime::agent::acp_told::{Telling, Told};
-use runtime::station::keyed_task_id;
 use runtime::supervisor::Notice;
 
 use super::{Named, Pipe, lock};
@@ -104,7 +103,7 @@ fn tell(told: Told, name: &str, session: &mut Session, pipe: &Pipe) {
 pub(super) fn task_of(session: &str, number: u64) -> TaskId {
     match number {
         0 | 1 => TaskId(session.to_owned()),
-        number => keyed_task_id(&format!("session {session}"), &number.to_string()),
+        number => TaskId::keyed(&format!("session {session}"), &number.to_string()),
     }
 }
 

@@ -16,7 +16,7 @@ use machine::state::Standing;
 use machine::task::TaskSpec;
 use runtime::library::Library;
 use runtime::process::start_detached;
-use runtime::station::{Station, keyed_task_id, new_task_id};
+use runtime::station::{Station, new_task_id};
 use runtime::stdio_server::tasks::Wish;
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ impl Server {
             children::give_back_under_lock(parent)?;
         }
         let id = match &wish.key {
-            Some(key) => keyed_task_id(&self.scope(), key),
+            Some(key) => TaskId::keyed(&self.scope(), key),
             None => new_task_id(),
         };
         let records = Records::open()?;
