@@ -20,7 +20,7 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use checks::CheckArgs;
 pub(crate) use drive::{ChatArgs, PlaceArgs, ResumeArgs, RunArgs, ScreenArgs, TrafficArgs};
-pub(crate) use fake::{FakeAgentArgs, FakeCmd, FakeModelArgs};
+pub(crate) use fake::{FakeAcpAgentArgs, FakeAgentArgs, FakeCmd, FakeModelArgs};
 pub(crate) use graph::{GraphArgs, GraphFormat};
 pub(crate) use import::ImportArgs;
 pub(crate) use limits::{Limits, money};

@@ -28,7 +28,9 @@ const CANDIDATES: usize = 8;
 
 /// The home of this environment.
 pub(crate) fn home() -> Result<Home, CommandError> {
-    Home::from_environment().map_err(CommandError::environment)
+    let home = Home::from_environment().map_err(CommandError::environment)?;
+    runtime::sandbox::mark_trials(&home);
+    Ok(home)
 }
 
 /// This moment.
@@ -74,10 +76,7 @@ impl Task {
     pub(crate) fn driver(&self) -> DriverSpec {
         match &self.state.data().successor {
             Some(successor) => successor.clone(),
-            None => {
-                let saved = self.state.save().driver;
-                DriverSpec { name: saved.name, config: (*saved.config).clone() }
-            }
+            None => self.state.driver_spec(),
         }
     }
 

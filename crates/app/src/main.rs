@@ -123,5 +123,6 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
         Cmd::Gate { .. } => commands::gate::run(),
         Cmd::Fake(FakeCmd::Model(args)) => commands::fake::model(args, json),
         Cmd::Fake(FakeCmd::Agent(args)) => commands::fake::agent(args),
+        Cmd::Fake(FakeCmd::AcpAgent(args)) => commands::fake::acp_agent(args),
     }
 }

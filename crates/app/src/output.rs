@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anstyle::{AnsiColor, Style};
@@ -26,14 +27,14 @@ pub(crate) fn lines(lines: &[Line]) {
         }
         // Strips the colours where the output is no terminal or NO_COLOR is set.
         let mut out = anstream::AutoStream::auto(out);
-        out.write_all(text.as_bytes())
+        out.write_all(without_keys(&text).as_bytes())
     });
 }
 
 /// Prints one JSON value in one line.
 pub(crate) fn json(value: &impl Serialize) {
     write(|mut out| {
-        let text = text::json(&serde_json::to_string(value)?);
+        let text = text::json(&without_keys(&serde_json::to_string(value)?));
         writeln!(out, "{text}")
     });
 }
@@ -45,12 +46,20 @@ pub(crate) fn raw(bytes: &[u8]) {
 
 /// Prints to standard error: JSON as one line, anything else in lines whose characters are all visible.
 pub(crate) fn error(text: &str) {
+    let text = without_keys(text);
     let text = match text.starts_with('{') {
-        true => text::json(text),
-        false => text::lines(&quoting_arguments(text)).join("\n"),
+        true => text::json(&text),
+        false => text::lines(&quoting_arguments(&text)).join("\n"),
     };
     // With standard error gone there is nobody left to tell.
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// The text without the keys of this process: a message may quote a file, an argument or an answer that holds one.
+fn without_keys(text: &str) -> String {
+    static LEARNT: Once = Once::new();
+    LEARNT.call_once(runtime::redact::learn_environment);
+    runtime::redact::text(text)
 }
 
 /// A message often quotes what was typed. An argument of several lines must not look like several lines of ours.

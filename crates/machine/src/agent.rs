@@ -2,11 +2,13 @@
 //! same for all of them; the bytes of each are in `wire::agent`.
 
 pub mod ability;
+pub mod client;
 pub mod offer;
 mod program;
 mod walls;
 
 pub use ability::{AgentAbilities, GateDepth, PausePoint};
+pub use client::ClientRequest;
 pub use program::AgentQuirks;
 
 use std::collections::BTreeMap;
@@ -168,6 +170,26 @@ pub enum AgentNews {
     },
 }
 
+impl AgentNews {
+    /// Whether nobody waits for what follows from it, so that it may be written down together with what comes next. What
+    /// must be known after a crash (that a prompt was taken) and what somebody waits for does not wait. What was spent may:
+    /// the next thing that spends is a question of the agent, which comes behind it.
+    pub fn can_wait(&self) -> bool {
+        match self {
+            AgentNews::Said { .. }
+            | AgentNews::ToolEnded { .. }
+            | AgentNews::Spent { .. }
+            | AgentNews::Passed { .. } => true,
+            AgentNews::Taken { .. }
+            | AgentNews::Asks(_)
+            | AgentNews::Withdrawn { .. }
+            | AgentNews::Calls(_)
+            | AgentNews::OrderFailed(_)
+            | AgentNews::WouldAsk { .. } => false,
+        }
+    }
+}
+
 /// Something an agent said. Exhaustive on purpose: a new one must break every performer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentEvent {
@@ -207,6 +229,9 @@ pub enum AgentEvent {
     },
     /// It calls a tool that drivetrain offers. It waits for [`AgentOrder::ToolResult`].
     Calls(AgentRequest),
+    /// It wants a file or a command of us in place of its own. Where it is asked about first, the answer is
+    /// [`AgentOrder::Answer`], as for [`AgentEvent::Asks`]; a yes is followed by the work itself.
+    Wants(Box<ClientRequest>),
     /// It says that it is finished, and waits for [`AgentOrder::MayStop`] before its turn ends.
     WouldStop {
         /// What it asked with.
@@ -337,6 +362,18 @@ pub struct FailedOrder {
     pub words: Option<String>,
 }
 
+impl FailedOrder {
+    /// Words that came too late: nobody would hear them, or they would begin a turn that nobody asked for.
+    pub fn turn_ended(words: String) -> FailedOrder {
+        FailedOrder::unheard(words, "its turn has ended".to_owned())
+    }
+
+    /// Words that it did not get, for this reason.
+    pub fn unheard(words: String, reason: String) -> FailedOrder {
+        FailedOrder { order: "steer".to_owned(), reason, words: Some(words) }
+    }
+}
+
 /// What a call of an agent's own tool does, as far as the gate can judge it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -349,6 +386,8 @@ pub enum AgentMeans {
     Write(Vec<String>),
     /// Fetches from this address.
     Fetch(String),
+    /// What our own tool of this name does with these parameters; performed by us.
+    Ours(String),
     /// Keeps to the agent itself: plans, lists, its own helpers, whose calls are asked about one by one.
     Inner,
     /// Something else.

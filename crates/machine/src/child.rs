@@ -1,6 +1,7 @@
 //! Tasks that are dispatched by others. What a child may spend is set aside at its parent before it begins, and what it
 //! spent is charged there; what it may do is never more than what its parent may.
 
+pub mod minding;
 pub mod step;
 
 use serde::{Deserialize, Serialize};
@@ -57,6 +58,16 @@ pub struct Child {
     /// What it waits for a person for, if it was put down for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<String>,
+    /// How often it was taken up since it last came further, its process being gone.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub taken_up: u32,
+    /// It comes no further, so nobody waits for it; what is set aside for it stays so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub given_up: bool,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// What a child spent that counts at its parent.
@@ -113,7 +124,17 @@ pub struct ChildReport {
 impl Child {
     /// One that has spent nothing.
     pub fn new(goal: String, budget: Budget) -> Child {
-        Child { goal, budget, charged: Charge::default(), ended: None, step: None, waits: None }
+        let charged = Charge::default();
+        Child {
+            goal,
+            budget,
+            charged,
+            ended: None,
+            step: None,
+            waits: None,
+            taken_up: 0,
+            given_up: false,
+        }
     }
 }
 
@@ -311,6 +332,8 @@ impl Step<'_> {
         let more = charge.since(&known.charged);
         known.charged = charge;
         known.ended = ended;
+        // It is heard of: whoever gave it up was wrong.
+        known.given_up = false;
         if ended.is_some() {
             known.waits = None;
         }
@@ -340,13 +363,19 @@ impl Step<'_> {
     /// Whether a limit is reached only because of what is set aside for children: what they do not spend is free again
     /// when they report.
     pub(crate) fn holds_back(&self) -> bool {
+        self.is_set_aside() && self.state.data.children.values().any(|child| child.may_report())
+    }
+
+    /// The same, whether or not any of them will report.
+    pub(crate) fn is_set_aside(&self) -> bool {
         let data = &self.state.data;
         let forbids = |spend: &Spend| !data.budget.forbids(spend, Purchase::Time).is_empty();
         !forbids(&data.spend) && forbids(&data.committed())
     }
 
     /// Nothing new begins while that is so. It ends with the report of a child, or of the time: a child that has ended
-    /// sets nothing aside, so nobody is waited for who cannot report.
+    /// sets nothing aside, and one whose process is gone is taken up again ([`minding`]), so nobody is waited for who
+    /// cannot report.
     pub(crate) fn awaits_children(&mut self) -> bool {
         if !self.holds_back() {
             return false;

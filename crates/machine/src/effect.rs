@@ -188,6 +188,16 @@ pub enum Effect {
         /// What it is told: to cancel reaches it also where nobody drives it.
         command: Box<Command>,
     },
+    /// Have a process of its own take up a child that was dispatched and that nobody drives. Has no answer itself: whoever
+    /// minds the child sees what came of it.
+    TakeUpChild {
+        /// Of its own.
+        id: EffectId,
+        /// The child.
+        child: TaskId,
+        /// The folder that the process begins in.
+        folder: String,
+    },
     /// Report back at a moment.
     SetTimer {
         /// Answered by `TimerFired`.
@@ -252,6 +262,7 @@ impl Effect {
             | Effect::Verify { id, .. }
             | Effect::DriveChild { id, .. }
             | Effect::TellChild { id, .. }
+            | Effect::TakeUpChild { id, .. }
             | Effect::SetTimer { id, .. } => *id,
             Effect::Cancel { target } => *target,
         }

@@ -395,6 +395,13 @@ pub enum EventKind {
         /// The children that have not ended.
         children: Vec<TaskId>,
     },
+    /// A child that is waited for could go on, and nobody drives it: its process is gone.
+    ChildLost {
+        /// The child.
+        child: TaskId,
+        /// It was taken up often enough without coming further; otherwise it is taken up now.
+        given_up: bool,
+    },
     /// The driver says that it is finished.
     Claimed {
         /// In its words.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::agent::{AgentNews, AgentTurn};
+use crate::child::minding::ChildSeen;
 use crate::child::step::ChildEnd;
 use crate::child::{ChildOrder, ChildReport};
 use crate::id::{CallId, EffectId};
@@ -290,6 +291,8 @@ pub enum Signal {
     AgentEnded(EffectId, Result<AgentTurn, String>),
     /// The child of a step ended, or was put down.
     ChildLeft(EffectId, Box<ChildEnd>),
+    /// Children that the task waits for were looked at: these have ended, or nobody drives them.
+    ChildrenSeen(Vec<ChildSeen>),
     /// A checkpoint of the workspace was made, or could not be.
     Checkpointed(EffectId, Result<Checkpoint, String>),
     /// The workspace has the state of a checkpoint, and what it was before is kept as this one; or it could not be.

@@ -18,6 +18,7 @@ pub mod file;
 pub mod id;
 pub mod input;
 mod life;
+pub mod lookalike;
 pub mod message;
 pub mod outline;
 pub mod policy;

@@ -16,15 +16,15 @@ use crate::tool::{EffectClass, Status, ToolResult};
 
 impl Step<'_> {
     pub(crate) fn on_start(&mut self, spec: TaskSpec) {
-        let driver = match DriverSlot::create(
-            &spec.driver.name,
-            &spec.driver.config,
-            &self.state.registry,
-        ) {
+        let DriverSpec { name, config } = &spec.driver;
+        let prepared = self.state.prepared.take();
+        let prepared = prepared.filter(|made| made.name == *name && *made.config == *config);
+        let made =
+            prepared.map_or_else(|| DriverSlot::create(name, config, &self.state.registry), Ok);
+        self.state.driver = match made {
             Ok(driver) => driver,
             Err(reason) => return self.reject(format!("the driver cannot be made: {reason}")),
         };
-        self.state.driver = driver;
         self.event(|| EventKind::TaskStarted {
             goal: spec.goal.clone(),
             driver: spec.driver.name.clone(),

@@ -14,6 +14,7 @@ pub mod protected;
 pub mod recovery;
 pub mod retry;
 pub mod sandbox;
+pub mod script;
 pub mod shortcut;
 pub mod signature;
 pub mod stuck;

@@ -13,7 +13,8 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::driver::composite;
+use crate::agent::AgentProgram;
+use crate::driver::{agent, composite};
 use crate::task::DriverSpec;
 use crate::tool::EffectClass;
 
@@ -222,8 +223,8 @@ pub struct Wanted {
     pub any: bool,
 }
 
-/// Which servers a driver has a use for: all, if a model that is not limited to some decides; else those that it names,
-/// by name or by a tool. A server that nobody can use is not started.
+/// Which servers a driver has a use for: all, if a model that is not limited to some decides, or a coding agent that can be
+/// offered tools; else those that it names, by name or by a tool. A server that nobody can use is not started.
 pub fn wanted(driver: &DriverSpec, available: &[ServerSpec]) -> Wanted {
     let mut named: Vec<Named> = Vec::new();
     let mut config = driver.config.clone();
@@ -242,6 +243,11 @@ pub fn wanted(driver: &DriverSpec, available: &[ServerSpec]) -> Wanted {
                     let offered = tools.into_iter().filter(|tool| is_offered(tool));
                     named.extend(offered.map(Named::Tool));
                 }
+            }
+        } else if name == agent::KIND {
+            let program = AgentProgram::deserialize(&config["program"]);
+            if program.is_ok_and(|program| program.can().tools) {
+                named.push(Named::Every);
             }
         } else {
             called(config, &mut named);

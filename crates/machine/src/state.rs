@@ -1,6 +1,9 @@
 //! Everything a task remembers. Plain data beside the live driver; the whole of it can be saved and loaded
 //! between any two inputs, and nothing is lost by it.
 
+mod call;
+mod standing;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -19,20 +22,19 @@ use crate::driver::{
 use crate::id::{CallId, EffectId, TaskId};
 use crate::input::MACHINE_VERSION;
 use crate::policy::budget::{Budget, Spend};
-use crate::policy::call_hash::CallHash;
 use crate::policy::gateway::Ledger;
 use crate::policy::grant::Grant;
-use crate::policy::permission::Judgement;
 use crate::policy::recovery::Course;
-use crate::policy::retry::LONGEST_SITTING;
 use crate::policy::shortcut::Denial;
 use crate::policy::stuck::Streak;
 use crate::queue::{Integration, Rebase};
 use crate::server::ToolOffer;
 use crate::task::{DriverSpec, Outcome, TaskSpec, Workspace};
 use crate::time::{Span, Timestamp};
-use crate::tool::{EffectClass, Status, ToolResult};
 use crate::verdict::Checkpoint;
+
+pub use call::{AgentSide, Call, CallStatus, DeciderTurn};
+pub use standing::{Ask, Standing};
 
 /// A task's state. Only `step` changes it.
 #[derive(Debug)]
@@ -40,6 +42,8 @@ pub struct State {
     pub(crate) data: Data,
     pub(crate) driver: DriverSlot,
     pub(crate) registry: Arc<Registry>,
+    /// Made before the start, by whoever had to know whether it can be made.
+    pub(crate) prepared: Option<DriverSlot>,
     pub(crate) quiet: bool,
 }
 
@@ -293,44 +297,6 @@ pub enum Pending {
     Deadline,
 }
 
-/// One action of the open turn.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Call {
-    /// Its id.
-    pub id: CallId,
-    /// What was asked.
-    pub action: Action,
-    /// How repeatable it is.
-    pub class: EffectClass,
-    /// How far it came.
-    pub status: CallStatus,
-    /// Whether the driver was told of its end.
-    pub delivered: bool,
-    /// When its last attempt began.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub began: Option<Timestamp>,
-    /// The key of the worker that asked for it from outside and waits for its result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request: Option<String>,
-    /// That worker, if it is an agent in the middle of a turn; otherwise the answer goes through the gate's socket.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asker: Option<AgentSide>,
-    /// The agent that performs it itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<AgentSide>,
-}
-
-/// What an agent calls a call that it asked about, or asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AgentSide {
-    /// What the answer is sent with.
-    pub key: String,
-    /// The call.
-    pub id: String,
-    /// The turn it belongs to.
-    pub turn: EffectId,
-}
-
 /// A note that an agent was told in the middle of a turn, or with a question that it was asked again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Steered {
@@ -338,144 +304,6 @@ pub struct Steered {
     pub note: Note,
     /// The words that were sent.
     pub words: String,
-}
-
-/// How far a call came.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CallStatus {
-    /// Not started.
-    Queued {
-        /// Whether a person has let it pass.
-        approved: bool,
-        /// Whether an earlier attempt may have run.
-        repeated: bool,
-        /// Who let it pass; empty for a person.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        by: String,
-    },
-    /// A person is asked whether it may run.
-    AwaitingApproval {
-        /// Why.
-        reason: String,
-        /// What the gate says of it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        judged: Option<Box<Judgement>>,
-        /// The person's place in the chain of deciders, and when the next one is asked; absent if it is no chain.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        turn: Option<DeciderTurn>,
-    },
-    /// A decider is asked whether it may run, or will be once the task may move.
-    AwaitingDecider {
-        /// What the gate says of it.
-        judged: Box<Judgement>,
-        /// Which decider.
-        turn: DeciderTurn,
-        /// The question; none if it is not under way.
-        effect: Option<EffectId>,
-    },
-    /// It is a question, and a person is asked.
-    AwaitingAnswer,
-    /// It runs.
-    Running {
-        /// The attempt.
-        effect: EffectId,
-    },
-    /// A crash hid whether it ran.
-    InDoubt,
-    /// It ended.
-    Done(ToolResult),
-}
-
-/// A place in the chain of deciders.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeciderTurn {
-    /// The number of the decider, from 0.
-    pub decider: u32,
-    /// When the next one is asked; never if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<Timestamp>,
-}
-
-/// What a task waits for or how it ended, for those who look from outside.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "standing", rename_all = "snake_case")]
-pub enum Standing {
-    /// Effects are under way, or would be if a process drove it.
-    Working,
-    /// Somebody paused it.
-    Paused,
-    /// It cannot go on before a person says something.
-    AwaitingPerson {
-        /// What is asked, one by one.
-        asks: Vec<Ask>,
-    },
-    /// It ended.
-    Finished {
-        /// How.
-        outcome: Outcome,
-        /// Why.
-        reason: String,
-    },
-}
-
-/// One thing a person is asked.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "ask", rename_all = "snake_case")]
-pub enum Ask {
-    /// May this call run?
-    Approval {
-        /// The call.
-        call: CallId,
-        /// The tool.
-        tool: String,
-        /// Its parameters.
-        input: Arc<Value>,
-        /// Why it is asked.
-        reason: String,
-        /// The exact call: what an answer is bound to.
-        hash: CallHash,
-        /// The part of the call that was decisive; empty if that is the whole.
-        #[serde(skip_serializing_if = "String::is_empty")]
-        part: String,
-    },
-    /// What is the answer?
-    Question {
-        /// The call.
-        call: CallId,
-        /// The question.
-        question: String,
-        /// The answers to choose from; any text if empty.
-        choices: Vec<String>,
-    },
-    /// Did this call run?
-    InDoubt {
-        /// The call.
-        call: CallId,
-        /// The tool.
-        tool: String,
-        /// Its parameters.
-        input: Arc<Value>,
-    },
-    /// Is it to go on after a failure?
-    Escalation {
-        /// What failed.
-        cause: Cause,
-        /// What happened.
-        reason: String,
-    },
-    /// What is the next move?
-    Decision {
-        /// What is expected.
-        prompt: String,
-    },
-    /// What the child of a step asks: the answer is given to that one.
-    Child {
-        /// The child.
-        child: TaskId,
-        /// What it asks.
-        reason: String,
-    },
 }
 
 /// A state at rest.
@@ -487,6 +315,10 @@ pub struct SavedState {
     pub data: Data,
     /// The driver.
     pub driver: SavedDriver,
+    /// Whether the driver is configured as the task was started: the configuration is left out here then, since it may be
+    /// most of the state and is in the plain part already.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub as_started: bool,
 }
 
 impl Data {
@@ -576,13 +408,25 @@ impl State {
                 live: Box::new(Unstarted),
             },
             registry,
+            prepared: None,
             quiet: false,
         }
     }
 
+    /// Hands over the driver that a start is about to ask for. A workflow of ten thousand steps is not read twice then; one
+    /// that does not fit the start is not used.
+    pub fn prepare(&mut self, driver: DriverSlot) {
+        self.prepared = Some(driver);
+    }
+
     /// Puts the state to rest.
     pub fn save(&self) -> SavedState {
-        SavedState { version: MACHINE_VERSION, data: self.data.clone(), driver: self.driver.save() }
+        let mut driver = self.driver.save();
+        let as_started = *driver.config == self.data.spec.driver.config;
+        if as_started {
+            driver.config = Arc::new(Value::Null);
+        }
+        SavedState { version: MACHINE_VERSION, data: self.data.clone(), driver, as_started }
     }
 
     /// Wakes a state. The error says which part is not understood.
@@ -600,10 +444,13 @@ impl State {
                 config: Arc::new(Value::Null),
                 live: Box::new(Unstarted),
             }
+        } else if saved.as_started {
+            let config = Arc::new(saved.data.spec.driver.config.clone());
+            DriverSlot::load(&SavedDriver { config, ..saved.driver.clone() }, &registry)?
         } else {
             DriverSlot::load(&saved.driver, &registry)?
         };
-        Ok(State { data: saved.data.clone(), driver, registry, quiet: false })
+        Ok(State { data: saved.data.clone(), driver, registry, prepared: None, quiet: false })
     }
 
     /// Without events nobody listens to, a replay is faster; their numbers are counted all the same.
@@ -626,44 +473,10 @@ impl State {
         &self.driver.name
     }
 
-    /// What the task waits for or how it ended.
-    pub fn standing(&self) -> Standing {
-        if let Phase::Finished { outcome, reason, .. } = &self.data.phase {
-            return Standing::Finished { outcome: *outcome, reason: reason.clone() };
-        }
-        if self.asks_somebody() && (!self.is_busy() || self.is_held_up()) {
-            Standing::AwaitingPerson { asks: self.asks() }
-        } else if self.data.paused {
-            Standing::Paused
-        } else {
-            Standing::Working
-        }
-    }
-
-    /// Everything a person is asked at this moment.
-    pub fn asks(&self) -> Vec<Ask> {
-        let mut asks: Vec<Ask> = self.data.calls.iter().filter_map(Call::ask).collect();
-        if let Phase::Waiting(Wait::Person { prompt, .. }) = &self.data.phase {
-            asks.push(Ask::Decision { prompt: prompt.clone() });
-        }
-        if let Phase::Escalated { cause, reason } = &self.data.phase {
-            asks.push(Ask::Escalation { cause: cause.clone(), reason: reason.clone() });
-        }
-        if let Some((child, reason)) = self.child_asks() {
-            asks.push(Ask::Child { child, reason: reason.to_owned() });
-        }
-        asks
-    }
-
-    /// What the child of a step asks that the task waits for.
-    fn child_asks(&self) -> Option<(TaskId, &str)> {
-        let (id, child) = self.data.awaited_child()?;
-        Some((id, child.waits.as_deref()?))
-    }
-
-    /// Whether the child that the task waits for was put down: the task can do nothing before somebody takes it up.
-    fn child_rests(&self) -> bool {
-        self.data.awaited_child().is_some() && !self.data.drives_child()
+    /// Who decides, as it was configured.
+    pub fn driver_spec(&self) -> DriverSpec {
+        let DriverSlot { name, config, .. } = &self.driver;
+        DriverSpec { name: name.clone(), config: Value::clone(config) }
     }
 
     /// What it handed over beside the work itself, if it ended well.
@@ -685,170 +498,6 @@ impl State {
             turns: self.data.spend.turns,
             path: &[],
             tools: &self.data.tools,
-        }
-    }
-
-    /// Whether the process that drives the task should let go of it: it ended, the child that it waits for was put down,
-    /// or nobody is there and it waits for a person or for a moment that is far away.
-    pub fn wants_release(&self) -> bool {
-        if matches!(self.data.phase, Phase::Finished { .. }) {
-            return !self.data.pending.values().any(|pending| *pending == Pending::Restore);
-        }
-        if self.data.attachment.is_some() && self.child_rests() {
-            return true;
-        }
-        let unattended = self.data.attachment.as_ref().is_some_and(|by| !by.attended);
-        let timed = |pending: &Pending| matches!(pending, Pending::DeciderTimer(_));
-        // A question with an end that is near is waited for: what follows was declared.
-        let ends_soon = match self.data.phase {
-            Phase::Waiting(Wait::Person { until: Some(at), .. }) => {
-                at.since(self.data.clock) <= LONGEST_SITTING
-            }
-            _ => false,
-        };
-        let waits_for_person = || {
-            !self.is_busy()
-                && self.asks_somebody()
-                && !ends_soon
-                && !self.data.pending.values().any(timed)
-        };
-        unattended && (waits_for_person() || self.rests_until(self.data.clock).is_some())
-    }
-
-    /// Why a process lets go of a task that has not ended, for a person.
-    pub fn release_reason(&self) -> String {
-        if let Phase::Escalated { reason, .. } = &self.data.phase {
-            return format!("a person is asked what to do: {reason}");
-        }
-        if let Some((child, reason)) = self.child_asks() {
-            return format!("task {child}, which a step of it began, waits for a person: {reason}");
-        }
-        if let Some((child, _)) = self.data.awaited_child() {
-            return format!("task {child}, which a step of it began, was put down");
-        }
-        match self.rests_until(self.data.clock) {
-            Some(at) => {
-                let seconds = at.since(self.data.clock).0.div_ceil(1000);
-                format!("the model is asked again in {}, once resumed", Span::seconds(seconds))
-            }
-            None => "it waits for a person".to_owned(),
-        }
-    }
-
-    /// The moment before which the task has nothing to do, if it is too far away for a process to wait.
-    pub fn rests_until(&self, now: Timestamp) -> Option<Timestamp> {
-        let waits = |pending: &Pending| matches!(pending, Pending::Deadline | Pending::Retry);
-        self.data
-            .retry_at
-            .filter(|_| matches!(self.data.phase, Phase::Consulting { .. }))
-            // A clock that was set back says nothing about how long it has waited.
-            .filter(|_| now >= self.data.clock)
-            .filter(|at| at.since(now) > LONGEST_SITTING && self.data.pending.values().all(waits))
-    }
-
-    /// Whether effects are outstanding that will make the task move.
-    fn is_busy(&self) -> bool {
-        // The end of a person's time is no work either.
-        let asks = matches!(self.data.phase, Phase::Waiting(Wait::Person { .. }));
-        let waits = |pending: &Pending| match pending {
-            Pending::Deadline | Pending::DeciderTimer(_) => true,
-            Pending::Alarm => asks,
-            _ => false,
-        };
-        !self.data.pending.values().all(waits)
-    }
-
-    /// Whether the decider outside can only wait for a person: all that it asked for does.
-    fn is_held_up(&self) -> bool {
-        matches!(self.data.phase, Phase::Consulting { .. })
-            && !self.data.pending.values().any(|pending| matches!(pending, Pending::Call(_)))
-    }
-
-    fn asks_somebody(&self) -> bool {
-        matches!(self.data.phase, Phase::Waiting(Wait::Person { .. }) | Phase::Escalated { .. })
-            || self.child_asks().is_some()
-            || self.data.calls.iter().any(|call| match call.status {
-                CallStatus::AwaitingApproval { .. }
-                | CallStatus::AwaitingAnswer
-                | CallStatus::InDoubt => true,
-                CallStatus::Queued { .. }
-                | CallStatus::AwaitingDecider { .. }
-                | CallStatus::Running { .. }
-                | CallStatus::Done(_) => false,
-            })
-    }
-
-    /// True once every effect that was started has reported, timers apart.
-    pub fn is_idle(&self) -> bool {
-        let is_timer = |p: &Pending| {
-            matches!(
-                p,
-                Pending::Deadline
-                    | Pending::Alarm
-                    | Pending::Retry
-                    | Pending::DeciderTimer(_)
-                    | Pending::JudgeTimer
-            )
-        };
-        self.data.pending.values().all(is_timer)
-    }
-}
-
-impl Call {
-    /// What a person is asked about this call, if anything.
-    pub fn ask(&self) -> Option<Ask> {
-        match &self.status {
-            CallStatus::AwaitingApproval { reason, judged, .. } => Some(Ask::Approval {
-                call: self.id,
-                tool: self.action.tool.clone(),
-                input: Arc::clone(&self.action.input),
-                reason: reason.clone(),
-                hash: self.hash(),
-                part: judged.as_ref().map(|judged| judged.part.clone()).unwrap_or_default(),
-            }),
-            CallStatus::AwaitingAnswer => {
-                let (question, choices) = self.question();
-                Some(Ask::Question { call: self.id, question, choices })
-            }
-            CallStatus::InDoubt => Some(Ask::InDoubt {
-                call: self.id,
-                tool: self.action.tool.clone(),
-                input: Arc::clone(&self.action.input),
-            }),
-            CallStatus::Queued { .. }
-            | CallStatus::AwaitingDecider { .. }
-            | CallStatus::Running { .. }
-            | CallStatus::Done(_) => None,
-        }
-    }
-
-    /// The hash of exactly this call.
-    pub fn hash(&self) -> CallHash {
-        CallHash::of(&self.action.tool, &self.action.input)
-    }
-
-    /// The question and choices of an `ask` call.
-    pub(crate) fn question(&self) -> (String, Vec<String>) {
-        let question = self.action.input["question"].as_str().unwrap_or_default().to_owned();
-        let choices = self.action.input["choices"]
-            .as_array()
-            .map(|items| items.iter().filter_map(|c| c.as_str().map(str::to_owned)).collect())
-            .unwrap_or_default();
-        (question, choices)
-    }
-
-    /// The call's end, as far as it has one. A call in doubt has that as its result until somebody says more.
-    pub fn result(&self) -> Option<ToolResult> {
-        match &self.status {
-            CallStatus::Done(result) => Some(result.clone()),
-            CallStatus::InDoubt => {
-                Some(ToolResult::ended(Status::InDoubt, "a crash hid whether it ran"))
-            }
-            CallStatus::Queued { .. }
-            | CallStatus::AwaitingApproval { .. }
-            | CallStatus::AwaitingDecider { .. }
-            | CallStatus::AwaitingAnswer
-            | CallStatus::Running { .. } => None,
         }
     }
 }

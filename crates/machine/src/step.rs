@@ -162,6 +162,7 @@ impl Step<'_> {
                 }
             }
             Signal::ChildLeft(id, end) => self.on_child_left(id, &end),
+            Signal::ChildrenSeen(seen) => self.on_children_seen(seen),
             Signal::Checkpointed(id, made) => {
                 if self.take(id, Pending::Checkpoint) {
                     self.on_checkpointed(made);

@@ -102,6 +102,13 @@ pub struct DriverSpec {
     pub config: Value,
 }
 
+impl DriverSpec {
+    /// The criteria of the tasks that steps of its workflows have done.
+    pub fn criteria_of_steps(&self) -> Vec<Criterion> {
+        crate::driver::workflow::criteria_of_steps(&self.config)
+    }
+}
+
 /// One acceptance check, frozen at the start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]

@@ -10,13 +10,14 @@
 //! why the size of everything is bounded by the size of the text and of the values, beside the fuel that bounds time.
 
 mod compiled;
+mod memo;
 mod syntax;
 #[cfg(test)]
 mod tests;
 mod words;
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior};
@@ -58,8 +59,8 @@ impl std::error::Error for TemplateError {}
 /// A text with places that are filled in, such as `Fix {{ inputs.issue }}`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Template {
-    text: String,
-    facts: syntax::Facts,
+    text: Arc<str>,
+    facts: Arc<syntax::Facts>,
     /// The language with this one template in it.
     compiled: Compiled<Environment<'static>>,
 }
@@ -67,8 +68,12 @@ pub struct Template {
 impl Template {
     /// Reads a template.
     pub fn parse(text: &str) -> Result<Template, TemplateError> {
-        let facts = syntax::template(text)?;
-        Ok(Template { text: text.to_owned(), facts, compiled: Compiled::default() })
+        memo::TEMPLATES.with(|known| {
+            memo::read(known, text, || {
+                let facts = Arc::new(syntax::template(text)?);
+                Ok(Template { text: text.into(), facts, compiled: Compiled::default() })
+            })
+        })
     }
 
     /// The text as it was written.
@@ -99,14 +104,14 @@ impl Template {
     /// The text for these values. The error says what is missing or wrong.
     pub fn render(&self, values: &Value) -> Result<String, String> {
         if self.is_plain() {
-            return Ok(self.text.clone());
+            return Ok(self.text.to_string());
         }
         let context = minijinja::Value::from(Serde(values));
         let mut output = Bounded { text: Vec::new(), is_full: false };
         let rendered = self.compiled.with(
             || {
                 let mut own = environment().clone();
-                own.add_template_owned(NAME, self.text.clone()).map(|()| own)
+                own.add_template_owned(NAME, self.text.to_string()).map(|()| own)
             },
             |own| own.get_template(NAME)?.render_captured_to(context, &mut output).map(drop),
         );
@@ -121,16 +126,20 @@ impl Template {
 /// Something that has a value, such as `steps.look.ok and inputs.deep`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expression {
-    text: String,
-    facts: syntax::Facts,
+    text: Arc<str>,
+    facts: Arc<syntax::Facts>,
     compiled: Compiled<minijinja::Expression<'static, 'static>>,
 }
 
 impl Expression {
     /// Reads an expression.
     pub fn parse(text: &str) -> Result<Expression, TemplateError> {
-        let facts = syntax::expression(text)?;
-        Ok(Expression { text: text.to_owned(), facts, compiled: Compiled::default() })
+        memo::EXPRESSIONS.with(|known| {
+            memo::read(known, text, || {
+                let facts = Arc::new(syntax::expression(text)?);
+                Ok(Expression { text: text.into(), facts, compiled: Compiled::default() })
+            })
+        })
     }
 
     /// The text as it was written.
@@ -168,7 +177,7 @@ impl Expression {
     pub fn value(&self, values: &Value) -> Result<Value, String> {
         let context = minijinja::Value::from(Serde(values));
         let value = self.compiled.with(
-            || environment().compile_expression_owned(self.text.clone()),
+            || environment().compile_expression_owned(self.text.to_string()),
             |expression| expression.eval(context),
         );
         let value = value.flatten().map_err(|error| explain(&error, &self.text))?;
@@ -198,7 +207,7 @@ fn environment() -> &'static Environment<'static> {
         let mut environment = Environment::empty();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_fuel(Some(FUEL));
-        environment.set_syntax(syntax::config());
+        environment.set_syntax(syntax::config().clone());
         environment.set_debug(true);
         words::add_to(&mut environment);
         environment

@@ -149,6 +149,8 @@ impl Step<'_> {
     }
 
     fn add_calls(&mut self, actions: Vec<Action>) {
+        // A call is large, and most turns have one: room for four would be wasted by every task that waits.
+        self.state.data.calls.reserve_exact(actions.len());
         for action in actions {
             let class = self.class_of(&action.tool);
             self.state.data.last_call += 1;

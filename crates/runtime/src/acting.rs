@@ -4,14 +4,18 @@
 //! not here, because nothing of them is ever obeyed.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use machine::file;
 use machine::file::lookup::Kind;
+use machine::file::mcp::Reach;
+use machine::policy::script;
 use machine::task::{FileRole, FileStanding, ProjectFile};
 
 use crate::home::Home;
 use crate::library::{ENDINGS, LibraryError, PAGES, project_places};
+use crate::servers::ServerFile;
 use crate::trust::{self, Seen, TrustState};
 
 /// The largest file that can act.
@@ -57,6 +61,54 @@ impl Acting {
     }
 }
 
+impl Acting {
+    /// The project's own programs that it starts, if it declares servers; none of any other file. It is parsed for that:
+    /// only for somebody who trusts it, or is being asked.
+    pub fn programs(&self, folder: &Path) -> Result<Vec<Acting>, LibraryError> {
+        if self.role != FileRole::Servers {
+            return Ok(Vec::new());
+        }
+        // What is wrong in it is said by whoever needs its servers.
+        let file = ServerFile::of_project(self.seen.clone(), self.bytes.clone());
+        let mut found: Vec<Acting> = Vec::new();
+        for server in file.servers().unwrap_or_default() {
+            let Reach::Program { command, .. } = &server.reach else { continue };
+            for program in interpreted(command, folder)? {
+                if !found.iter().any(|known| known.seen.path == program.seen.path) {
+                    found.push(program);
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Files of a folder's project that are run if a command is started there: its program, and scripts among its arguments.
+/// Other files that it names are data to it.
+pub fn interpreted(command: &[String], folder: &Path) -> Result<Vec<Acting>, LibraryError> {
+    let root = trust::root(folder).map_err(LibraryError::Wrong)?;
+    let mut found = Vec::new();
+    for (number, word) in command.iter().enumerate() {
+        // A bare word at the beginning is looked up among the system's programs.
+        let path = folder.join(word);
+        let is_named = number > 0 || word.contains('/');
+        let is_ours = || fs::canonicalize(&path).is_ok_and(|real| real.starts_with(&root));
+        if !is_named || !path.is_file() || !is_ours() {
+            continue;
+        }
+        let mut read = Vec::new();
+        take(&mut read, &path, FileRole::Program, MAX_PROGRAM)?;
+        found.extend(read.into_iter().filter(|file| number == 0 || is_script(file)));
+    }
+    Ok(found)
+}
+
+fn is_script(file: &Acting) -> bool {
+    let ending = file.seen.path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let mode = fs::metadata(&file.seen.path).map_or(0, |found| found.permissions().mode());
+    script::is_script(ending, &file.bytes, mode & 0o111 != 0)
+}
+
 /// A file as a task records it.
 pub fn recorded(seen: &Seen, role: FileRole, standing: FileStanding) -> ProjectFile {
     let path = seen.path.to_string_lossy().into_owned();
@@ -78,9 +130,14 @@ pub fn unnamed(folder: &Path) -> Result<Vec<Acting>, LibraryError> {
 }
 
 /// All files of a folder's project that can act, nearest first; those that have to be named too, and the programs that
-/// plugins and agents start.
+/// servers, plugins and agents start.
 pub fn all(folder: &Path) -> Result<Vec<Acting>, LibraryError> {
-    let mut found = unnamed(folder)?;
+    let mut found = Vec::new();
+    for file in unnamed(folder)? {
+        let programs = file.programs(folder)?;
+        found.push(file);
+        found.extend(programs);
+    }
     let named = [
         ("workflows", FileRole::Workflow, Kind::Workflow.endings()),
         ("prompts", FileRole::Prompt, Kind::Prompt.endings()),

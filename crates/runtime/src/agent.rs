@@ -2,9 +2,11 @@
 //! counts goes to the loop as a signal, and what the loop answers comes back as an order.
 
 mod behind;
+mod client;
 mod files;
 pub mod inventory;
 mod process;
+mod version;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -115,11 +117,7 @@ impl Agents {
         let process = lock(&self.at_work).get(&(task.clone(), turn)).cloned();
         match (process, order) {
             (Some(process), order) => process.tell(order),
-            (None, AgentOrder::Steer { text }) => Err(FailedOrder {
-                order: "steer".to_owned(),
-                reason: "its turn has ended".to_owned(),
-                words: Some(text),
-            }),
+            (None, AgentOrder::Steer { text }) => Err(FailedOrder::turn_ended(text)),
             (None, _) => Ok(()),
         }
     }

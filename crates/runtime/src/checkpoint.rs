@@ -128,6 +128,13 @@ pub struct Restored {
 
 /// Written last, so that where it is the rest is too.
 const ATTRIBUTES: &str = "info/attributes";
+/// An empty repository without a working tree, as `git init` makes it: that would be a process for each task. The
+/// attributes win over those in the workspace: bytes are kept as they are.
+const EMPTY: [(&str, &str); 3] = [
+    ("HEAD", "ref: refs/heads/main\n"),
+    ("config", "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"),
+    (ATTRIBUTES, "* -text !eol -ident -filter !working-tree-encoding\n"),
+];
 const CHECKPOINTS: &str = "refs/heads/checkpoints";
 /// Git knows this tree without having it.
 pub(crate) const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
@@ -176,18 +183,12 @@ impl<'s> Store<'s> {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let beside = with_end(&self.path, &format!(".making-{}-{number}", std::process::id()));
         let wrong = |error: std::io::Error| format!("cannot use {}: {error}", self.path.display());
-        fs::create_dir_all(beside.join("info")).map_err(wrong)?;
-        Git { cancel: Some(self.cancel.clone()), ..Git::default() }.run([
-            "init".into(),
-            "--quiet".into(),
-            "--bare".into(),
-            "--template=".into(),
-            "--ref-format=files".into(),
-            beside.clone().into(),
-        ])?;
-        // These win over attributes in the workspace: bytes are kept as they are.
-        let attributes = "* -text !eol -ident -filter !working-tree-encoding\n";
-        fs::write(beside.join(ATTRIBUTES), attributes).map_err(wrong)?;
+        for folder in ["info", "objects/info", "objects/pack", "refs/heads", "refs/tags"] {
+            fs::create_dir_all(beside.join(folder)).map_err(wrong)?;
+        }
+        for (file, text) in EMPTY {
+            fs::write(beside.join(file), text).map_err(wrong)?;
+        }
         if fs::rename(&beside, &self.path).is_ok() {
             return Ok(());
         }

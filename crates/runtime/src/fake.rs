@@ -4,6 +4,7 @@
 //! waits. All connections play the same script: whoever asks next gets its next reply. Besides the dialects'
 //! own paths there are two for tests, `GET /requests` and `POST /reset`.
 
+pub mod acp_agent;
 pub mod agent;
 mod http;
 

@@ -17,7 +17,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use machine::agent::AgentNews;
 use machine::message::Usage;
@@ -128,6 +128,8 @@ struct Shared {
     door: Mutex<Door>,
     places: Arc<Semaphore>,
     used: Arc<AtomicBool>,
+    /// When something of an answer last came.
+    heard: Mutex<Instant>,
     clients: Mutex<BTreeMap<Api, reqwest::Client>>,
 }
 
@@ -157,6 +159,7 @@ impl Gateway {
             // Numbers of different processes must not meet in one journal.
             door: Mutex::new(Door { last: u64::from_le_bytes(first) >> 1, ..Door::default() }),
             used: Arc::default(),
+            heard: Mutex::new(Instant::now()),
             clients: Mutex::default(),
             token: token.clone(),
         });
@@ -205,6 +208,11 @@ impl Gateway {
     /// Whether a request waits for a word.
     pub fn waits(&self) -> bool {
         !self.shared.door().waiting.is_empty()
+    }
+
+    /// When something of an answer last came, or when the gateway was made.
+    pub fn heard(&self) -> Instant {
+        *self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says whether a request may be sent.
@@ -256,6 +264,11 @@ impl Shared {
             return Ok((request, Arc::clone(&hear)));
         }
         Err(no_turn())
+    }
+
+    /// Something of an answer has come.
+    fn hear(&self) {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     /// Makes a client for a provider, once.

@@ -107,6 +107,11 @@ impl Home {
         self.run().join(format!("{owner}.children"))
     }
 
+    /// Marks of the trials of the sandbox, of all processes: the walls are tried before a process has a number here.
+    pub fn trials(&self) -> PathBuf {
+        self.run().join("trials")
+    }
+
     /// The sockets through which the workers of a process ask, each in a folder of its own.
     pub fn gates(&self, owner: u64) -> PathBuf {
         self.run().join(format!("{owner}.gates"))

@@ -4,16 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use journal::Loaded;
+use machine::cause::Cause;
 use machine::driver::Registry;
 use machine::id::TaskId;
 use machine::input::Stamped;
-use machine::state::{SavedState, Standing, State};
+use machine::policy::budget::{Budget, Spend};
+use machine::state::{Ask, Phase, SavedState, Standing, State};
 use machine::stream::Endings;
+use machine::task::WorkspaceKind;
 use machine::time::Timestamp;
 use machine::{Input, Output, step};
+use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Records between two snapshots: bounds what a resume has to fold.
+/// The fewest records between two snapshots; [`Pace`] says when there are more.
 pub const SNAPSHOT_EVERY: u64 = 1000;
 
 /// A task that this process holds.
@@ -25,10 +29,45 @@ pub struct Host {
     pub last: u64,
     /// The number last given to a record, written or not.
     pub numbered: u64,
-    /// The number of the record its last snapshot includes.
-    pub snapshot: u64,
+    /// How it stands with its snapshots.
+    pub pace: Pace,
     /// What its events add to its live stream.
     pub endings: Endings,
+}
+
+/// When a task's state is worth writing again: after so many records, and not before these are as many bytes as what is
+/// written for them. A state that holds ten thousand steps is as long as all that it does, so writing it each time would
+/// be most of what the disk gets, and reading it costs as much as folding the records that it stands for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// The number of the record that the last snapshot includes.
+    pub at: u64,
+    /// How long the last snapshot is; before the first, how long the record is that says what the task was started with,
+    /// since that is most of what a snapshot holds.
+    size: usize,
+    /// How long the records after it are.
+    since: usize,
+}
+
+impl Pace {
+    /// A record was written or read.
+    pub fn recorded(&mut self, n: u64, bytes: usize) {
+        if n == 1 {
+            self.size = bytes;
+        } else {
+            self.since += bytes;
+        }
+    }
+
+    /// A snapshot that includes record `n` was written or read.
+    pub fn saved(&mut self, n: u64, bytes: usize) {
+        *self = Pace { at: n, size: bytes, since: 0 };
+    }
+
+    /// Whether a snapshot after record `last` is worth its bytes.
+    pub fn is_due(&self, last: u64) -> bool {
+        last >= self.at + SNAPSHOT_EVERY && self.since >= self.size
+    }
 }
 
 /// Why a task cannot be brought back.
@@ -60,7 +99,7 @@ impl Host {
     /// A task before its first record.
     pub fn new(task: TaskId, registry: Arc<Registry>) -> Host {
         let (state, endings) = (State::new(task, registry), Endings::default());
-        Host { state, last: 0, numbered: 0, snapshot: 0, endings }
+        Host { state, last: 0, numbered: 0, pace: Pace::default(), endings }
     }
 
     /// Folds what the journal holds; `each` hears every output on the way.
@@ -78,7 +117,7 @@ impl Host {
                 serde_json::from_slice(&snapshot.body).map_err(|error| wrong(error.to_string()))?;
             host.state = State::load(&saved, registry).map_err(wrong)?;
             host.last = snapshot.n;
-            host.snapshot = snapshot.n;
+            host.pace.saved(snapshot.n, snapshot.body.len());
         }
         host.state.set_quiet(quiet);
         for record in &loaded.records {
@@ -94,15 +133,17 @@ impl Host {
             let input = decode(&record.body).map_err(wrong)?;
             each(step(&mut host.state, Stamped { time: Timestamp(record.time), input }));
             host.last = record.n;
+            host.pace.recorded(record.n, record.body.len());
         }
         host.state.set_quiet(false);
         host.numbered = host.last;
         Ok(host)
     }
 
-    /// What a list shows of the task.
-    pub fn summary(&self) -> Value {
-        summary(&self.state)
+    /// What a list shows of the task, as JSON.
+    pub fn summary(&self) -> String {
+        // Plain data with text keys: encoding it cannot fail.
+        serde_json::to_string(&shown(&self.state)).expect("a summary is always encodable")
     }
 
     /// Whether the task may still go on by itself, so that `resume --all` and `list` look at it.
@@ -181,64 +222,157 @@ pub fn decode(body: &[u8]) -> Result<Input, String> {
     serde_json::from_slice(body).map_err(|error| error.to_string())
 }
 
-/// The stable shape of `show --json` and `list --json`.
+/// The stable shape of `show --json` and `list --json`, fields by name.
+#[derive(Debug, Serialize)]
+struct Summary<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asked_again: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asks: Option<Vec<Ask>>,
+    branch: Option<&'a str>,
+    budget: &'a Budget,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<&'a Cause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    children: Option<Value>,
+    criteria: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dispatch: Option<Value>,
+    driver: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<u8>,
+    goal: &'a str,
+    id: &'a TaskId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    integrated: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'a str>,
+    paused: bool,
+    phase: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    race: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    records: u64,
+    spend: &'a Spend,
+    started: Timestamp,
+    turns: u64,
+    updated: Timestamp,
+    workspace: Option<&'a str>,
+    workspace_kind: Option<WorkspaceKind>,
+}
+/// What a list shows of a task; see [`Host::summary`].
 pub fn summary(state: &State) -> Value {
+    // Plain data with text keys: encoding it cannot fail.
+    serde_json::to_value(shown(state)).expect("a summary is always encodable")
+}
+
+fn shown(state: &State) -> Summary<'_> {
     let data = state.data();
-    let standing = state.standing();
-    let mut row = json!({
-        "id": data.id,
-        "goal": data.spec.goal,
-        "driver": state.driver_name(),
-        "turns": data.spend.turns,
-        "spend": data.spend,
-        "budget": data.budget,
-        "criteria": data.spec.acceptance.len(),
-        "paused": data.paused,
-        "workspace": data.workspace.as_ref().and_then(|w| w.path.clone()),
-        "workspace_kind": data.workspace.as_ref().map(|w| w.kind),
-        "branch": data.workspace.as_ref().and_then(|w| w.branch.clone()),
-        "started": data.started,
-        "updated": data.clock,
-        "records": data.inputs,
-    });
-    if let Some(contest) = &data.spec.contest {
-        row["race"] = json!({
+    let workspace = data.workspace.as_ref();
+    let race = data.spec.contest.as_ref().map(|contest| {
+        json!({
             "race": contest.name(),
             "number": contest.number(&data.id),
             "racers": contest.racers,
             "pick": contest.pick,
-        });
-    }
-    if let Some(dispatch) = &data.spec.dispatch {
-        row["dispatch"] = json!(dispatch);
-    }
-    if !data.children.is_empty() {
-        row["children"] = json!(data.children);
-    }
-    if let Some(integrated) = &data.integrated {
-        row["integrated"] = json!(integrated);
-    }
-    match standing {
+        })
+    });
+    let mut shown = Summary {
+        asked_again: None,
+        asks: None,
+        branch: workspace.and_then(|workspace| workspace.branch.as_deref()),
+        budget: &data.budget,
+        cause: None,
+        children: (!data.children.is_empty()).then(|| json!(data.children)),
+        criteria: data.spec.acceptance.len(),
+        dispatch: data.spec.dispatch.as_ref().map(|dispatch| json!(dispatch)),
+        driver: state.driver_name(),
+        exit_code: None,
+        goal: &data.spec.goal,
+        id: &data.id,
+        integrated: data.integrated.as_ref().map(|integrated| json!(integrated)),
+        outcome: None,
+        paused: data.paused,
+        phase: "",
+        race,
+        reason: None,
+        records: data.inputs,
+        spend: &data.spend,
+        started: data.started,
+        turns: data.spend.turns,
+        updated: data.clock,
+        workspace: workspace.and_then(|workspace| workspace.path.as_deref()),
+        workspace_kind: workspace.map(|workspace| workspace.kind),
+    };
+    match state.standing() {
         Standing::Finished { outcome, reason } => {
-            row["outcome"] = json!(outcome.word());
-            row["phase"] = json!("finished");
-            row["exit_code"] = json!(outcome.exit_code());
-            if let machine::state::Phase::Finished { cause: Some(cause), .. } = &data.phase {
-                row["cause"] = json!(cause);
+            shown.phase = "finished";
+            shown.outcome = Some(outcome.word());
+            shown.exit_code = Some(outcome.exit_code());
+            if let Phase::Finished { cause, .. } = &data.phase {
+                shown.cause = cause.as_ref();
             }
-            row["reason"] = json!(reason);
+            shown.reason = Some(reason);
         }
         Standing::AwaitingPerson { asks } => {
-            row["phase"] = json!("waiting");
-            row["asks"] = json!(asks);
+            shown.phase = "waiting";
+            shown.asks = Some(asks);
         }
-        Standing::Paused => row["phase"] = json!("paused"),
+        Standing::Paused => shown.phase = "paused",
         Standing::Working => {
-            row["phase"] = json!(if data.attachment.is_some() { "working" } else { "idle" });
-            if let Some(at) = data.retry_at {
-                row["asked_again"] = json!(at);
-            }
+            shown.phase = if data.attachment.is_some() { "working" } else { "idle" };
+            shown.asked_again = data.retry_at;
         }
     }
-    row
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is written in snapshots beside so many records of a size, for a state of this size and growth.
+    fn snapshots(records: u64, record: usize, first: usize, grows: usize) -> usize {
+        let (mut pace, mut written) = (Pace::default(), 0);
+        pace.recorded(1, first);
+        for n in 2..=records {
+            pace.recorded(n, record);
+            if pace.is_due(n) {
+                let size = first + grows * n as usize;
+                pace.saved(n, size);
+                written += size;
+            }
+        }
+        written
+    }
+
+    #[test]
+    fn snapshots_are_never_more_than_a_few_times_the_records() {
+        for (first, grows) in [(1_000, 0), (3_000_000, 0), (100, 100), (1_000, 300)] {
+            let written = snapshots(50_000, 300, first, grows);
+            let records = first + 50_000 * 300;
+            assert!(written <= 3 * records, "{first} {grows}: {written} beside {records}");
+            assert!(written > 0, "{first} {grows}: there are some");
+        }
+    }
+
+    #[test]
+    fn a_state_that_stays_small_is_saved_every_thousand_records() {
+        assert_eq!(snapshots(10_000, 300, 1_000, 0), 10 * 1_000);
+    }
+
+    #[test]
+    fn how_far_it_came_is_known_after_a_resume() {
+        let mut pace = Pace::default();
+        pace.saved(5_000, 1_000_000);
+        for n in 5_001..=8_000 {
+            pace.recorded(n, 300);
+        }
+        assert!(!pace.is_due(8_000), "nine hundred thousand bytes for a million");
+        for n in 8_001..=8_400 {
+            pace.recorded(n, 300);
+        }
+        assert!(pace.is_due(8_400));
+    }
 }

@@ -1,14 +1,15 @@
 //! Everything that is ready, as one batch, people first. Commands and signals of all tasks meet here; one
-//! batch is one commit.
+//! batch is one commit. What nobody waits for is held back for a moment, so that it goes with what comes next.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use machine::Input;
+use machine::agent::AgentNews;
 use machine::id::{EffectId, TaskId};
 use machine::stream::StreamEvent;
+use machine::{Input, Signal};
 use tokio::sync::Notify;
 
 use crate::live::{Feed, Streamed};
@@ -16,6 +17,13 @@ use crate::{network, redact};
 
 /// Commands that may wait at once; beyond it a sender is told to come back.
 const MAX_COMMANDS: usize = 4096;
+
+/// How long what nobody waits for may be held back: whoever looks on does not notice, and what a process that is killed
+/// would have written down is not much.
+const HELD_FOR: Duration = Duration::from_millis(50);
+
+/// How many such inputs wait at most: what is held is in memory only.
+const MAX_HELD: usize = 64;
 
 /// One input on its way to a task.
 #[derive(Debug)]
@@ -41,13 +49,14 @@ pub enum Refusal {
 }
 
 /// The queue between those who ask, those who perform, and the supervisor. Clones share it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Inbox {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
+    held_for: Duration,
     queues: Mutex<Queues>,
     ready: Condvar,
     /// The same, for a supervisor that drives the network while it waits.
@@ -56,6 +65,11 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Queues {
+    /// What nobody waits for. It came before everything in the other two: nothing is held once one of them has
+    /// something.
+    held: Vec<Delivery>,
+    /// When the oldest of them has been held back for long enough.
+    held_until: Option<Instant>,
     people: VecDeque<Delivery>,
     signals: VecDeque<Delivery>,
     stops: u32,
@@ -78,7 +92,7 @@ pub(crate) struct Place {
 /// What `take` found.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Commands first, then signals, each in the order they came.
+    /// What was held back, then commands, then signals, each in the order they came.
     pub deliveries: Vec<Delivery>,
     /// How often this process was asked to stop so far.
     pub stops: u32,
@@ -86,7 +100,19 @@ pub struct Batch {
     pub streams: Vec<Streamed>,
 }
 
+impl Default for Inbox {
+    fn default() -> Inbox {
+        Inbox::holding(HELD_FOR)
+    }
+}
+
 impl Inbox {
+    /// One that holds back for so long what nobody waits for.
+    fn holding(held_for: Duration) -> Inbox {
+        let (queues, ready, notified) = (Mutex::default(), Condvar::new(), Notify::new());
+        Inbox { shared: Arc::new(Shared { held_for, queues, ready, notified }) }
+    }
+
     /// Brings a command. Fails if too many wait.
     pub fn command(&self, task: TaskId, input: Input, reply: Option<Reply>) -> Result<(), String> {
         let mut queues = self.lock();
@@ -105,6 +131,33 @@ impl Inbox {
         let mut queues = self.lock();
         queues.signals.push_back(Delivery { task, input, reply: None });
         self.wake(queues);
+    }
+
+    /// The same for a report that nothing follows from at once: it is taken with what comes next, and after a moment in any
+    /// case. What is brought later is never taken before it.
+    pub fn hold(&self, task: TaskId, input: Input) {
+        let input = redact::input(input);
+        let mut queues = self.lock();
+        let delivery = Delivery { task, input, reply: None };
+        if !queues.people.is_empty() || !queues.signals.is_empty() {
+            // The supervisor is on its way.
+            queues.signals.push_back(delivery);
+            return;
+        }
+        queues.held.push(delivery);
+        let held_for = self.shared.held_for;
+        queues.held_until.get_or_insert_with(|| Instant::now() + held_for);
+        // The supervisor learns of the first one, so that it knows how long it may sleep.
+        if queues.held.len() == 1 || queues.held.len() >= MAX_HELD {
+            self.wake(queues);
+        }
+    }
+
+    /// Brings what an agent says in a turn; what nothing follows from is held.
+    pub fn news(&self, task: TaskId, turn: EffectId, news: AgentNews) {
+        let can_wait = news.can_wait();
+        let input = Signal::AgentSaid(turn, news).into();
+        if can_wait { self.hold(task, input) } else { self.signal(task, input) }
     }
 
     /// A line on which a call of a model tells what it is just saying.
@@ -140,58 +193,64 @@ impl Inbox {
         self.wake(queues);
     }
 
-    /// Waits at most `patience` (for ever if `None`) until something is there, and takes all of it.
+    /// Waits at most `patience` (for ever if `None`) until something is there, and takes all of it. What is held back
+    /// stays if nothing but what models say has come meanwhile.
     pub fn take(&self, patience: Option<Duration>, seen_stops: u32) -> Batch {
         let mut queues = self.lock();
-        let empty = |q: &mut Queues| {
-            q.people.is_empty()
-                && q.signals.is_empty()
-                && q.streams.is_empty()
-                && q.stops == seen_stops
-        };
-        if !empty(&mut queues) {
+        if queues.has_come(seen_stops) || patience == Some(Duration::ZERO) {
             // Whoever is always busy must not starve the network.
             drop(queues);
             network::glance();
             queues = self.lock();
         }
         let deadline = patience.map(|patience| Instant::now() + patience);
-        let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        while empty(&mut queues) && left() != Some(Duration::ZERO) {
-            (queues.waiting, queues.driving) = (true, true);
-            drop(queues);
-            let drove = network::idle(&self.shared.notified, left());
-            queues = self.lock();
-            (queues.waiting, queues.driving) = (false, false);
-            if !drove {
-                break;
-            }
+        let is_late = || deadline.is_some_and(|deadline| deadline <= Instant::now());
+        while !queues.has_come(seen_stops) && !is_late() {
+            queues = self.wait(queues, deadline);
         }
-        if empty(&mut queues) {
-            queues.waiting = true;
-            queues = match patience {
-                None => self
-                    .shared
-                    .ready
-                    .wait_while(queues, empty)
-                    .unwrap_or_else(PoisonError::into_inner),
-                Some(patience) => {
-                    self.shared
-                        .ready
-                        .wait_timeout_while(queues, patience, empty)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0
-                }
-            };
-            queues.waiting = false;
+        let is_held = queues.held_until.is_some()
+            && !queues.is_urgent(seen_stops)
+            && !queues.is_due()
+            && !is_late();
+        let count = queues.held.len() + queues.people.len() + queues.signals.len();
+        let mut deliveries: Vec<Delivery> = Vec::with_capacity(count);
+        if !is_held {
+            deliveries.append(&mut queues.held);
+            queues.held_until = None;
         }
-        let mut deliveries: Vec<Delivery> =
-            Vec::with_capacity(queues.people.len() + queues.signals.len());
         deliveries.extend(queues.people.drain(..));
         deliveries.extend(queues.signals.drain(..));
         let streams = std::mem::take(&mut queues.streams);
         queues.taken += 1;
         Batch { deliveries, stops: queues.stops, streams }
+    }
+
+    /// Sleeps until somebody wakes it, `deadline` or the moment at which what is held is due; drives the network if
+    /// there is one.
+    fn wait<'a>(
+        &'a self,
+        mut queues: MutexGuard<'a, Queues>,
+        deadline: Option<Instant>,
+    ) -> MutexGuard<'a, Queues> {
+        let until = deadline.into_iter().chain(queues.held_until).min();
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        queues.waiting = true;
+        queues = if network::is_running() {
+            queues.driving = true;
+            drop(queues);
+            network::idle(&self.shared.notified, left);
+            self.lock()
+        } else {
+            let ready = &self.shared.ready;
+            match left {
+                None => ready.wait(queues).unwrap_or_else(PoisonError::into_inner),
+                Some(left) => {
+                    ready.wait_timeout(queues, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            }
+        };
+        (queues.waiting, queues.driving) = (false, false);
+        queues
     }
 
     fn wake(&self, queues: MutexGuard<'_, Queues>) {
@@ -207,5 +266,106 @@ impl Inbox {
     fn lock(&self) -> MutexGuard<'_, Queues> {
         // A panic elsewhere leaves the queues whole: each change is one push or one drain.
         self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queues {
+    /// Whether there is something to take at once.
+    fn has_come(&self, seen_stops: u32) -> bool {
+        self.is_urgent(seen_stops) || !self.streams.is_empty() || self.is_due()
+    }
+
+    /// Whether somebody waits for what is here.
+    fn is_urgent(&self, seen_stops: u32) -> bool {
+        !self.people.is_empty() || !self.signals.is_empty() || self.stops != seen_stops
+    }
+
+    /// Whether what is held back was held back for long enough.
+    fn is_due(&self) -> bool {
+        self.held.len() >= MAX_HELD || self.held_until.is_some_and(|until| until <= Instant::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(number: u64) -> Input {
+        Signal::TimerFired(EffectId(number)).into()
+    }
+
+    fn task() -> TaskId {
+        TaskId("t".to_owned())
+    }
+
+    fn numbers(batch: &Batch) -> Vec<u64> {
+        let number = |delivery: &Delivery| match &delivery.input {
+            Input::Signal(Signal::TimerFired(id)) => id.0,
+            _ => 0,
+        };
+        batch.deliveries.iter().map(number).collect()
+    }
+
+    fn pause(inbox: &Inbox) {
+        inbox.command(task(), machine::Command::Pause.into(), None).unwrap();
+    }
+
+    #[test]
+    fn what_is_held_goes_with_what_comes_next_and_before_it() {
+        let inbox = patient();
+        inbox.hold(task(), report(1));
+        inbox.hold(task(), report(2));
+        inbox.signal(task(), report(3));
+        inbox.hold(task(), report(4));
+        assert_eq!(numbers(&inbox.take(None, 0)), [1, 2, 3, 4]);
+        inbox.hold(task(), report(5));
+        pause(&inbox);
+        inbox.hold(task(), report(6));
+        assert_eq!(numbers(&inbox.take(None, 0)), [5, 0, 6], "it came before the command");
+    }
+
+    /// Longer than any test takes.
+    fn patient() -> Inbox {
+        Inbox::holding(Duration::from_secs(3600))
+    }
+
+    #[test]
+    fn what_models_say_is_not_kept_waiting_and_takes_nothing_along() {
+        let inbox = patient();
+        inbox.hold(task(), report(1));
+        let mut feed = inbox.feed(task(), EffectId(1));
+        let delta = || StreamEvent::TextDelta { index: 0, text: "x".to_owned() };
+        feed.push(&mut vec![delta()]);
+        let first = inbox.take(None, 0);
+        assert_eq!((first.streams.len(), first.deliveries.len()), (1, 0));
+        feed.push(&mut vec![delta()]);
+        inbox.signal(task(), report(2));
+        assert_eq!(numbers(&inbox.take(None, 0)), [1, 2]);
+    }
+
+    #[test]
+    fn much_of_it_is_not_held_and_whoever_takes_for_another_reason_takes_it_along() {
+        let inbox = patient();
+        for number in 0..MAX_HELD as u64 {
+            inbox.hold(task(), report(number));
+        }
+        assert_eq!(inbox.take(None, 0).deliveries.len(), MAX_HELD);
+        inbox.hold(task(), report(1));
+        assert_eq!(numbers(&inbox.take(Some(Duration::ZERO), 0)), [1]);
+        inbox.hold(task(), report(2));
+        inbox.stop();
+        assert_eq!(numbers(&inbox.take(None, 0)), [2]);
+    }
+
+    #[test]
+    fn what_is_held_comes_by_itself_after_a_moment() {
+        let inbox = Inbox::default();
+        let sleeper = inbox.clone();
+        let slept = std::thread::spawn(move || numbers(&sleeper.take(None, 0)));
+        while !inbox.lock().waiting {
+            std::thread::yield_now();
+        }
+        inbox.hold(task(), report(7));
+        assert_eq!(slept.join().unwrap(), [7]);
     }
 }

@@ -28,6 +28,7 @@ pub mod integrate;
 pub mod library;
 pub mod live;
 pub mod mcp;
+pub mod minding;
 pub mod model;
 mod network;
 pub mod perform;

@@ -115,8 +115,22 @@ pub struct Library {
 struct Asked {
     /// Where a name is found.
     candidates: RefCell<BTreeMap<(Kind, String), Vec<PathBuf>>>,
-    /// Where a folder of a project really is; nothing if it is not there.
-    roots: RefCell<BTreeMap<PathBuf, Option<PathBuf>>>,
+    /// Where a folder really is; nothing if it is not there.
+    folders: RefCell<BTreeMap<PathBuf, Option<PathBuf>>>,
+    /// What was read, by its path: what was judged is what is used, and a prompt is read once for all who name it.
+    read: RefCell<BTreeMap<PathBuf, (String, Seen)>>,
+}
+
+impl Asked {
+    /// Where a folder really is.
+    fn real(&self, folder: &Path) -> Option<PathBuf> {
+        if let Some(known) = self.folders.borrow().get(folder) {
+            return known.clone();
+        }
+        let real = fs::canonicalize(folder).ok();
+        self.folders.borrow_mut().insert(folder.to_owned(), real.clone());
+        real
+    }
 }
 
 impl Library {
@@ -237,6 +251,26 @@ impl Library {
     }
 }
 
+impl Library {
+    /// As [`read`], of a file that has a name: each is read once.
+    fn read_once(&self, path: &Path) -> Result<(String, String, Seen), LibraryError> {
+        let shown = path.to_string_lossy().into_owned();
+        if let Some((text, seen)) = self.asked.read.borrow().get(path) {
+            return Ok((text.clone(), shown, seen.clone()));
+        }
+        let place = path.file_name().zip(path.parent().and_then(|parent| self.asked.real(parent)));
+        let (text, shown, seen) = match place {
+            Some((name, folder)) => {
+                let read = trust::read_within(&folder, name, MAX_FILE);
+                interpreted(path, read)?
+            }
+            None => read(path)?,
+        };
+        self.asked.read.borrow_mut().insert(path.to_owned(), (text.clone(), seen.clone()));
+        Ok((text, shown, seen))
+    }
+}
+
 /// Whether a reference is a file's path rather than a name to look up.
 pub fn is_path(reference: &str) -> bool {
     let ending =
@@ -256,16 +290,30 @@ fn folder_of(path: &Path) -> Option<PathBuf> {
 
 /// A file's text, its name for a person, and what was read.
 fn read(path: &Path) -> Result<(String, String, Seen), LibraryError> {
+    interpreted(path, trust::read_file(path, MAX_FILE))
+}
+
+/// What was read of a file as text, or why there is none.
+fn interpreted(
+    path: &Path,
+    read: Result<Option<(Seen, Vec<u8>)>, String>,
+) -> Result<(String, String, Seen), LibraryError> {
     let failed = |reason: String| LibraryError::Unreadable { path: path.to_owned(), reason };
-    let data = fs::metadata(path).map_err(|error| failed(plain(&error)))?;
-    if !data.is_file() {
-        return Err(failed("it is not a file".to_owned()));
-    }
-    let gone = || failed("there is no such file".to_owned());
-    let (seen, bytes) = trust::read_file(path, MAX_FILE).map_err(failed)?.ok_or_else(gone)?;
+    let Some((seen, bytes)) = read.map_err(failed)? else {
+        return Err(failed(match fs::metadata(path) {
+            Ok(data) if data.is_file() => "it changed while it was read".to_owned(),
+            Ok(_) => "it is not a file".to_owned(),
+            Err(error) => plain(&error),
+        }));
+    };
     let shown = path.to_string_lossy().into_owned();
-    let text = file::decode(&bytes, &shown).map_err(LibraryError::Source)?;
-    Ok((text.to_owned(), shown, seen))
+    // The same bytes as a text, unless they are none.
+    let text =
+        String::from_utf8(bytes).map_err(|wrong| match file::decode(wrong.as_bytes(), &shown) {
+            Err(errors) => LibraryError::Source(errors),
+            Ok(_) => failed("the file is not UTF-8 text".to_owned()),
+        })?;
+    Ok((text, shown, seen))
 }
 
 /// The error without its number, which says nothing to a person.

@@ -1,5 +1,6 @@
 //! What models are just saying, on its way to observers: bounded, joined where nobody has looked yet, and never
 //! journaled. What does not fit is left out as whole deltas, and a mark says so: text is late or missing, never wrong.
+//! It shows no secret that this process knows, also where one comes in pieces.
 
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use machine::id::{EffectId, TaskId};
 use machine::stream::StreamEvent;
 
 use crate::inbox::{Inbox, Place};
+use crate::redact::{self, Redactor};
 
 /// Events of one call that wait at once. Deltas are left out beyond it; beyond four times as many, everything is.
 const MAX_EVENTS: usize = 1024;
@@ -99,16 +101,21 @@ pub struct Feed {
     task: Arc<TaskId>,
     effect: EffectId,
     place: Option<Place>,
+    /// Ends of deltas that may be the beginnings of secrets, one a block at most.
+    held: Vec<StreamEvent>,
 }
 
 impl Feed {
     pub(crate) fn new(inbox: Inbox, task: TaskId, effect: EffectId) -> Feed {
-        Feed { inbox, task: Arc::new(task), effect, place: None }
+        Feed { inbox, task: Arc::new(task), effect, place: None, held: Vec::new() }
     }
 
     /// Passes on what is for observers and takes everything out. The end of an answer is not passed on: it is told
     /// once it is in the journal.
     pub fn push(&mut self, events: &mut Vec<StreamEvent>) {
+        if let Some(redactor) = redact::known().as_ref().filter(|redactor| !redactor.is_empty()) {
+            *events = cover(redactor, &mut self.held, std::mem::take(events));
+        }
         let is_told =
             |event: &StreamEvent| event.is_public() && !matches!(event, StreamEvent::MessageStop);
         if events.iter().any(is_told) {
@@ -117,6 +124,79 @@ impl Feed {
             self.inbox.stream(&mut self.place, begun, told);
         }
         events.clear();
+    }
+}
+
+/// The events without secrets, as far as they can be told by now.
+fn cover(
+    redactor: &Redactor,
+    held: &mut Vec<StreamEvent>,
+    events: Vec<StreamEvent>,
+) -> Vec<StreamEvent> {
+    let mut shown = Vec::with_capacity(events.len());
+    for mut event in events {
+        for mut before in held.extract_if(.., |before| is_over(before, &event)) {
+            if let Some(text) = delta(&mut before) {
+                *text = redactor.text(text).into_owned();
+                shown.push(before);
+            }
+        }
+        if let StreamEvent::Error { message, .. } = &mut event {
+            *message = redactor.text(message).into_owned();
+        }
+        let place = held.iter().position(|before| are_of_one_block(before, &event));
+        let mut before = place.map(|place| held.swap_remove(place));
+        if let Some(text) = delta(&mut event) {
+            let mut rest = before.as_mut().and_then(delta).map(std::mem::take).unwrap_or_default();
+            let told = redactor.piece(&mut rest, text);
+            *text = rest;
+            let waits = (!text.is_empty()).then(|| event.clone());
+            held.extend(waits);
+            if let Some(text) = delta(&mut event) {
+                *text = told;
+            }
+        }
+        if delta(&mut event).is_none_or(|text| !text.is_empty()) {
+            shown.push(event);
+        }
+    }
+    shown
+}
+
+/// Whether nothing comes any more of a delta's block, once that came. Words go on in one block at a time, arguments in many.
+fn is_over(before: &StreamEvent, now: &StreamEvent) -> bool {
+    use StreamEvent as E;
+    match (before, now) {
+        (_, E::Ping | E::Native { .. }) => false,
+        (E::InputJsonDelta { .. }, E::ToolUseStart { .. }) => false,
+        (E::InputJsonDelta { index: at, .. }, E::ToolUseStop { index, .. }) => at == index,
+        (E::InputJsonDelta { .. }, _) if is_delta(now) => false,
+        _ => !are_of_one_block(before, now),
+    }
+}
+
+fn is_delta(event: &StreamEvent) -> bool {
+    use StreamEvent as E;
+    matches!(event, E::TextDelta { .. } | E::ThinkingDelta { .. } | E::InputJsonDelta { .. })
+}
+
+fn are_of_one_block(one: &StreamEvent, other: &StreamEvent) -> bool {
+    use StreamEvent as E;
+    match (one, other) {
+        (E::TextDelta { index: at, .. }, E::TextDelta { index, .. })
+        | (E::ThinkingDelta { index: at, .. }, E::ThinkingDelta { index, .. })
+        | (E::InputJsonDelta { index: at, .. }, E::InputJsonDelta { index, .. }) => at == index,
+        _ => false,
+    }
+}
+
+/// The text of a delta.
+fn delta(event: &mut StreamEvent) -> Option<&mut String> {
+    match event {
+        StreamEvent::TextDelta { text, .. }
+        | StreamEvent::ThinkingDelta { text, .. }
+        | StreamEvent::InputJsonDelta { json: text, .. } => Some(text),
+        _ => None,
     }
 }
 
@@ -183,6 +263,34 @@ mod tests {
         two.push(&mut vec![text(0, "y")]);
         one.push(&mut vec![StreamEvent::Ping]);
         assert_eq!(taken(), [(2, vec![text(0, "y")])]);
+    }
+
+    #[test]
+    fn a_secret_that_comes_in_pieces_is_not_shown() {
+        let mut redactor = Redactor::default();
+        redactor.add("K", "secret-of-this-test");
+        let mut held = Vec::new();
+        let mut shown = |event| cover(&redactor, &mut held, vec![event]);
+        assert_eq!(shown(text(0, "it is secret-of")), [text(0, "it is ")]);
+        assert_eq!(shown(StreamEvent::Ping), [StreamEvent::Ping]);
+        assert_eq!(shown(text(0, "-this-test, s")), [text(0, "[redacted: K], ")]);
+        let start = |index, id: &str| StreamEvent::ToolUseStart {
+            index,
+            id: id.into(),
+            name: "t".to_owned(),
+        };
+        assert_eq!(shown(start(1, "x")), [text(0, "s"), start(1, "x")], "words are over");
+        assert_eq!(shown(json(1, "x", "\"secret-of-")), [json(1, "x", "\"")]);
+        assert_eq!(shown(start(2, "y")), [start(2, "y")], "arguments of two calls come mixed");
+        assert_eq!(shown(json(2, "y", "{}")), [json(2, "y", "{}")]);
+        assert_eq!(shown(json(1, "x", "this-test\" sec")), [json(1, "x", "[redacted: K]\" ")]);
+        let stop = StreamEvent::ToolUseStop { index: 1, id: "x".into() };
+        assert_eq!(shown(stop.clone()), [json(1, "x", "sec"), stop]);
+        assert_eq!(shown(text(3, "secret-of")), []);
+        assert_eq!(
+            shown(StreamEvent::MessageStop),
+            [text(3, "secret-of"), StreamEvent::MessageStop]
+        );
     }
 
     #[test]

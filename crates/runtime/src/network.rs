@@ -15,6 +15,10 @@ use tokio::sync::{Notify, Semaphore};
 /// Descriptors that are left to everything else: the journal, processes, files.
 const RESERVED: u64 = 256;
 
+/// How many futures are looked at before those who wait for the loop and the sockets have their turn: about as many as
+/// tasks begin at once, so that a glance is enough for all of them.
+const LOOKED_AT: u32 = 256;
+
 /// What all calls share once the first was made.
 #[derive(Debug)]
 struct Network {
@@ -39,6 +43,7 @@ fn running() -> Option<&'static Network> {
 fn start() -> Result<Network, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .event_interval(LOOKED_AT)
         .build()
         .map_err(|error| format!("the network cannot be used: {error}"))?;
     let limit = allow_descriptors();
@@ -82,10 +87,15 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> Result<T, String> {
     Ok(network()?.runtime.block_on(future))
 }
 
-/// Waits until `ready` is notified, at most `patience` (for ever if `None`), and drives the loop meanwhile. False,
-/// at once, if there is no loop.
-pub(crate) fn idle(ready: &Notify, patience: Option<Duration>) -> bool {
-    let Some(network) = running() else { return false };
+/// Whether there is a loop to be driven.
+pub(crate) fn is_running() -> bool {
+    running().is_some()
+}
+
+/// Waits until `ready` is notified, at most `patience` (for ever if `None`), and drives the loop meanwhile. Returns at
+/// once if there is no loop.
+pub(crate) fn idle(ready: &Notify, patience: Option<Duration>) {
+    let Some(network) = running() else { return };
     network.runtime.block_on(async {
         match patience {
             None => ready.notified().await,
@@ -95,7 +105,6 @@ pub(crate) fn idle(ready: &Notify, patience: Option<Duration>) -> bool {
             }
         }
     });
-    true
 }
 
 /// Lets what is ready on the loop go on, without waiting.

@@ -17,6 +17,10 @@ pub trait Perform {
     /// A task comes into being here: nothing was done for it before, by anybody.
     fn begun(&mut self, _task: &TaskId) {}
 
+    /// The task waits for these children of others' processes: whoever of them has ended, or is driven by nobody, is told of
+    /// as `ChildrenSeen`. Said anew whenever they are others; none ends it.
+    fn mind(&mut self, _task: &TaskId, _children: Vec<TaskId>) {}
+
     /// Stops all effects of a task and frees what it held. Returns when they have ended.
     fn release(&mut self, task: &TaskId);
 

@@ -5,19 +5,21 @@ mod cancel;
 mod capture;
 mod child;
 mod detached;
+mod start;
 mod tree;
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::providers::Secret;
 
@@ -28,6 +30,7 @@ pub use capture::{Capture, HEAD, KEPT, TAIL};
 pub(crate) use child::write_all;
 pub use child::{Child, Exit, ReadError};
 pub use detached::start_detached;
+use start::Start;
 use tree::Wrapped;
 pub use tree::{Containment, Reaped, namespaces_work, reap_leftovers};
 use tree::{MARK_VARIABLE, MarkFile, Tree};
@@ -180,15 +183,20 @@ pub fn run(spec: ProcessSpec, cancel: &Cancel) -> Result<Finished, SpawnError> {
         }
     };
     let guarded = spec.containment.is_guarded(spec.mark_dir.as_deref());
-    let stdin = if spec.stdin.is_some() || guarded { Stdio::piped() } else { Stdio::null() };
+    let (stdin, input) = if spec.stdin.is_some() || guarded {
+        let (end, input) = pipe().map_err(refused)?;
+        (end, Some(input))
+    } else {
+        (nothing().map_err(refused)?, None)
+    };
     let mut to_write = if guarded { GO.to_vec() } else { Vec::new() };
     to_write.extend_from_slice(spec.stdin.as_deref().unwrap_or_default());
-    let mut launched = launch(&spec, stdin, out_end.into(), error_end.into())?;
+    let launched = launch(&spec, [stdin, out_end, error_end])?;
     let mut pipes = Pipes {
         streams: spec.streams,
         out: Some(out),
         error,
-        input: launched.child.stdin.take().map(OwnedFd::from),
+        input,
         to_write,
         held: guarded,
         output_limit: spec.output_limit,
@@ -202,14 +210,13 @@ pub fn run(spec: ProcessSpec, cancel: &Cancel) -> Result<Finished, SpawnError> {
     let (timed_out, cancelled) = attend(&spec, &launched, &mut pipes, cancel, started);
     launched.tree.kill();
     pipes.read_ready();
-    let status = launched.child.wait();
-    let status = status.as_ref().ok();
+    let exit = start::wait(launched.leader);
     if pipes.held && !timed_out && !cancelled && spec.containment.is_sandbox() {
         return Err(SpawnError::Sandbox { reason: pipes.output.text().trim().to_owned() });
     }
     Ok(Finished {
-        exit: status.and_then(std::process::ExitStatus::code),
-        signal: status.and_then(std::process::ExitStatus::signal),
+        exit: exit.code,
+        signal: exit.signal,
         timed_out,
         cancelled,
         output: pipes.output,
@@ -221,6 +228,7 @@ pub fn run(spec: ProcessSpec, cancel: &Cancel) -> Result<Finished, SpawnError> {
 
 /// Runs a command inside a sandbox at this terminal, until it ends; gives its exit code. For people who try the walls:
 /// what it starts ends with it, and nothing is captured or limited in time.
+#[allow(unsafe_code)]
 pub fn run_here(sandbox: &Sandbox, argv: &[OsString], cwd: &Path) -> Result<u8, SpawnError> {
     let name = argv.first().cloned().unwrap_or_default();
     let refused =
@@ -234,7 +242,12 @@ pub fn run_here(sandbox: &Sandbox, argv: &[OsString], cwd: &Path) -> Result<u8, 
     let mut command = Command::new(&arranged.argv[0]);
     command.args(&arranged.argv[1..]).arg(program).args(&argv[1..]);
     command.env_clear().envs(environment(&[], &stamp)?).envs(arranged.env).current_dir(cwd);
-    prepare_box(&mut command, arranged.open, arranged.join);
+    let (open, join) = (arranged.open, arranged.join);
+    // SAFETY: between fork and exec only async-signal-safe work is allowed. These are direct system calls on numbers
+    // that were counted before; nothing is allocated or freed.
+    unsafe {
+        command.pre_exec(move || start::leave_open(&open, join));
+    }
     let status = command.status().map_err(refused)?;
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     drop(arranged.view);
@@ -416,7 +429,6 @@ impl Pipes {
 
 /// A started command. Dropping the mark file says that nothing of it is left.
 struct Launched {
-    child: std::process::Child,
     leader: Pid,
     tree: Tree,
     _mark: Option<MarkFile>,
@@ -425,12 +437,7 @@ struct Launched {
 }
 
 /// Starts a command: the one place that does.
-fn launch(
-    spec: &ProcessSpec,
-    stdin: Stdio,
-    stdout: Stdio,
-    stderr: Stdio,
-) -> Result<Launched, SpawnError> {
+fn launch(spec: &ProcessSpec, streams: [OwnedFd; 3]) -> Result<Launched, SpawnError> {
     let name = spec.argv.first().cloned().unwrap_or_default();
     let refused =
         |source| SpawnError::System { program: name.clone(), cwd: spec.cwd.clone(), source };
@@ -450,78 +457,20 @@ fn launch(
     environment.extend(env);
     argv.push(program.into());
     argv.extend(spec.argv.iter().skip(1).cloned());
-
-    let mut command = Command::new(&argv[0]);
-    command.args(&argv[1..]).env_clear().envs(environment);
-    command.stdin(stdin).stdout(stdout).stderr(stderr);
-    if let Some(cwd) = &spec.cwd {
-        command.current_dir(cwd);
-    }
-    prepare_box(&mut command, open, join);
-    detach(&mut command);
     let folder = spec.mark_dir.as_deref();
     let mark = folder.map(|folder| MarkFile::create(folder, &stamp, &spec.mark)).transpose();
     // A namespace ends with the runtime; without one, only the mark finds what a dead runtime left.
     let mut mark = if namespaced { mark.unwrap_or(None) } else { mark.map_err(refused)? };
-    let child = command.spawn().map_err(refused)?;
-    let leader = Pid::from_child(&child);
-    let tree = Tree::new(leader, namespaced, stamp);
+    let descriptors = crate::network::descriptors_of_children();
+    let cwd = spec.cwd.clone();
+    let start = Start { argv, environment, cwd, streams, open, join, descriptors };
+    let began = Instant::now();
+    let leader = start.start().map_err(refused)?;
+    let tree = Tree::new(leader, began, namespaced, stamp);
     if let Some(mark) = &mut mark {
         mark.started(&tree);
     }
-    Ok(Launched { child, leader, tree, _mark: mark, _held: held })
-}
-
-/// Gives the command a session of its own (so no terminal), and ends it with the thread that started it.
-#[allow(unsafe_code)]
-fn detach(command: &mut Command) {
-    let parent = rustix::process::getpid();
-    let descriptors = crate::network::descriptors_of_children();
-    let prepare = move || {
-        if let Some(limit) = descriptors {
-            rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?;
-        }
-        rustix::process::setsid()?;
-        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The parent may have died before the line above.
-        if rustix::process::getppid() != Some(parent) {
-            return Err(io::Error::from_raw_os_error(libc::ESRCH));
-        }
-        Ok(())
-    };
-    // SAFETY: between fork and exec only async-signal-safe work is allowed. The closure makes four direct
-    // system calls, allocates nothing and takes no lock.
-    unsafe {
-        command.pre_exec(prepare);
-    }
-}
-
-/// Leaves descriptors open for a command, and has it counted.
-#[allow(unsafe_code)]
-fn prepare_box(command: &mut Command, open: Vec<i32>, join: Option<i32>) {
-    if open.is_empty() && join.is_none() {
-        return;
-    }
-    let prepare = move || {
-        for number in &open {
-            // SAFETY: a flag of a descriptor by its number; this process holds it open until the command has ended.
-            if unsafe { libc::fcntl(*number, libc::F_SETFD, 0) } < 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        if let Some(number) = join {
-            // SAFETY: one byte of a constant is written to a descriptor that is held open.
-            if unsafe { libc::write(number, b"0".as_ptr().cast(), 1) } != 1 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        Ok(())
-    };
-    // SAFETY: between fork and exec only async-signal-safe work is allowed. These are direct system calls on numbers
-    // that were counted before; nothing is allocated or freed.
-    unsafe {
-        command.pre_exec(prepare);
-    }
+    Ok(Launched { leader, tree, _mark: mark, _held: held })
 }
 
 /// Looks a program up: on PATH (absolute folders only, so that no workspace can put itself first) if it has no
@@ -595,6 +544,11 @@ fn new_stamp(mark: &str) -> io::Result<String> {
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
+}
+
+/// What is empty, and takes everything.
+fn nothing() -> io::Result<OwnedFd> {
+    Ok(File::options().read(true).write(true).open("/dev/null")?.into())
 }
 
 fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! The secrets that this process knows, kept out of everything that it writes down.
 //!
 //! What comes from outside (output of tools, answers and errors of models, plugins and servers) passes here before it is a
-//! signal, a blob or an answer on disk. So the journal holds the name of a key in its place, and so does the next prompt.
+//! signal, a blob, an answer on disk or a word on its way to observers. So the journal holds the name of a key in its place, and so does the next prompt.
 
 use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
@@ -9,7 +9,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use machine::Input;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use wire::redact::Redactor;
+pub(crate) use wire::redact::Redactor;
 
 /// One process has one environment.
 static KNOWN: RwLock<Option<Redactor>> = RwLock::new(None);
@@ -21,8 +21,9 @@ const NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDE
 pub fn learn_environment() {
     for (name, value) in std::env::vars() {
         let upper = name.to_uppercase();
-        // A path to a key is no key.
-        if NAMES.iter().any(|word| upper.contains(word)) && !value.starts_with('/') {
+        // A path to a key is no key, and git's are names of settings.
+        let is_none = value.starts_with('/') || upper.starts_with("GIT_CONFIG_KEY_");
+        if NAMES.iter().any(|word| upper.contains(word)) && !is_none {
             learn(&name, &value);
         }
     }
@@ -70,7 +71,8 @@ pub fn text(text: &str) -> String {
     known().as_ref().map_or_else(|| text.to_owned(), |redactor| redactor.text(text).into_owned())
 }
 
-fn known() -> RwLockReadGuard<'static, Option<Redactor>> {
+/// All of them, to look for many times.
+pub(crate) fn known() -> RwLockReadGuard<'static, Option<Redactor>> {
     KNOWN.read().unwrap_or_else(PoisonError::into_inner)
 }
 

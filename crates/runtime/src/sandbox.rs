@@ -28,7 +28,7 @@ use crate::home::Home;
 use crate::process::Containment;
 use filter::Sockets;
 use helper::Orders;
-pub use probe::{Machine, Unavailable, machine, require};
+pub use probe::{Machine, Unavailable, machine, mark_trials, require};
 pub use view::Mount;
 use view::View;
 use way::Way;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use machine::file::{self, mcp};
 use machine::server::ServerSpec;
 
+use crate::acting;
 use crate::home::Home;
 use crate::library::{LibraryError, project_places, user_folder};
 use crate::trust::{self, Seen, TrustState};
@@ -88,6 +89,12 @@ pub fn of(home: &Home, folder: &Path) -> Result<Found, LibraryError> {
             if found.servers.iter().any(|known| known.name == server.name) || server.disabled {
                 continue;
             }
+            if let Some(untrusted) = distrusted_program(home, folder, &server)? {
+                if !found.untrusted.contains(&untrusted) {
+                    found.untrusted.push(untrusted);
+                }
+                continue;
+            }
             found.servers.push(ServerSpec {
                 name: server.name,
                 file: file.seen.path.to_string_lossy().into_owned(),
@@ -128,6 +135,24 @@ pub fn load(
         Some(server) => Ok((server, file)),
         None => Err(format!("{} declares no server {:?} any more", spec.file, spec.name)),
     }
+}
+
+/// The first of the project's own programs that a server is started with and that nobody trusts as it is.
+fn distrusted_program(
+    home: &Home,
+    folder: &Path,
+    server: &mcp::Server,
+) -> Result<Option<Untrusted>, LibraryError> {
+    let mcp::Reach::Program { command, .. } = &server.reach else { return Ok(None) };
+    for program in acting::interpreted(command, folder)? {
+        if let TrustState::Untrusted { changed, .. } =
+            program.state(home, folder).map_err(LibraryError::Wrong)?
+        {
+            let changed = !changed.is_empty();
+            return Ok(Some(Untrusted { path: program.seen.path, changed }));
+        }
+    }
+    Ok(None)
 }
 
 fn distrust(home: &Home, folder: &Path, file: &ServerFile) -> Result<Option<Untrusted>, String> {

@@ -48,6 +48,7 @@ impl Station {
             StationError::Home(format!("cannot {what} in {}: {error}", home.run().display()))
         };
         let presence = Presence::take(home, owner).map_err(|error| failed("make a lock", error))?;
+        process::reap_leftovers(&home.trials());
         for dead in home.dead_owners() {
             process::reap_leftovers(&home.marks(dead));
             home.forget(dead);

@@ -4,6 +4,7 @@
 //! in the inbox and become the next batch: that is the group commit. Nothing is acknowledged, stepped or
 //! performed before its record is on disk. Children that steps begin are driven here, beside their parents (`children`).
 
+mod beginning;
 mod children;
 
 use std::cmp::Reverse;
@@ -25,10 +26,11 @@ use machine::verdict::Checkpoint;
 use machine::{Effect, Event, Input, step};
 
 use crate::clock::Clock;
-use crate::host::{self, FoldError, Host, Hosts, SNAPSHOT_EVERY};
+use crate::host::{self, FoldError, Host, Hosts};
 use crate::inbox::{Batch, Delivery, Inbox, Refusal};
 use crate::live::Streamed;
 use crate::perform::Perform;
+use beginning::Beginning;
 
 /// How long to wait before a full disk is tried again.
 const FULL_DISK_PATIENCE: Duration = Duration::from_secs(1);
@@ -124,7 +126,9 @@ pub struct Supervisor<P> {
     timers: BinaryHeap<Reverse<(Timestamp, TaskId, EffectId)>>,
     /// What the clock said last.
     clock_seen: Timestamp,
-    /// Inputs that go into the next batch before all others: of tasks just begun, or kept while stalled.
+    /// Tasks that were begun and are not in the journal yet.
+    beginning: Beginning,
+    /// Inputs that go into the next batch before all others: of tasks taken up, or kept while stalled.
     backlog: Vec<Delivery>,
     /// A batch that could not be written yet.
     held: Option<Group>,
@@ -133,6 +137,8 @@ pub struct Supervisor<P> {
     drain_deadline: Option<Timestamp>,
     /// The parents of children that are driven here for them, and the effect that waits.
     awaited: BTreeMap<TaskId, (TaskId, EffectId)>,
+    /// Children that are looked after for a task that waits for them.
+    minded: BTreeMap<TaskId, Vec<TaskId>>,
     /// Commands for children that nobody drives, given once the batch is through.
     errands: Vec<(TaskId, Command)>,
 }
@@ -157,12 +163,14 @@ impl<P: Perform> Supervisor<P> {
             outcomes: BTreeMap::new(),
             timers: BinaryHeap::new(),
             clock_seen: Timestamp(i64::MIN),
+            beginning: Beginning::default(),
             backlog: Vec::new(),
             held: None,
             stalled: None,
             stops: 0,
             drain_deadline: None,
             awaited: BTreeMap::new(),
+            minded: BTreeMap::new(),
             errands: Vec::new(),
         }
     }
@@ -212,23 +220,25 @@ impl<P: Perform> Supervisor<P> {
         spec: TaskSpec,
         attended: bool,
     ) -> Result<(), SupervisorError> {
-        DriverSlot::create(&spec.driver.name, &spec.driver.config, &self.registry)
+        let driver = DriverSlot::create(&spec.driver.name, &spec.driver.config, &self.registry)
             .map_err(SupervisorError::Refused)?;
         let attach = Command::Attach { owner: self.journal.owner(), attended };
         let mut host = Host::new(id.clone(), Arc::clone(&self.registry));
+        host.state.prepare(driver);
         host.state.set_quiet(self.observers.is_empty());
         self.hosts.insert(id.clone(), host);
         self.perform.begun(&id);
-        self.backlog.push(delivery(&id, Command::Start(Box::new(spec)).into()));
-        self.backlog.push(delivery(&id, attach.into()));
+        let start = delivery(&id, Command::Start(Box::new(spec)).into());
+        self.beginning.push(&id, [start, delivery(&id, attach.into())]);
         Ok(())
     }
 
     /// Makes a task and lets it rest: it is in the journal when this returns, and whoever resumes it goes on with it.
     pub fn lay_down(&mut self, id: &TaskId, spec: TaskSpec) -> Result<(), SupervisorError> {
-        DriverSlot::create(&spec.driver.name, &spec.driver.config, &self.registry)
+        let driver = DriverSlot::create(&spec.driver.name, &spec.driver.config, &self.registry)
             .map_err(SupervisorError::Refused)?;
-        let host = Host::new(id.clone(), Arc::clone(&self.registry));
+        let mut host = Host::new(id.clone(), Arc::clone(&self.registry));
+        host.state.prepare(driver);
         self.hosts.insert(id.clone(), host);
         self.turn(vec![delivery(id, Command::Start(Box::new(spec)).into())])?;
         if self.hosts.remove(id).is_some() || self.held.take().is_some() {
@@ -250,10 +260,21 @@ impl<P: Perform> Supervisor<P> {
         if let Standing::Finished { outcome, .. } = host.state.standing()
             && !goes_back
         {
+            let left = host.state.left_behind();
             self.hosts.remove(id);
+            self.cancel_left(id, left)?;
             return Err(SupervisorError::Refused(format!(
                 "task {id} has ended: {}",
                 outcome.word()
+            )));
+        }
+        if let Some(parent) = host.state.begun_by().cloned()
+            && self.is_left_by(&parent)
+        {
+            self.hosts.remove(id);
+            self.cancel_left(&parent, vec![id.clone()])?;
+            return Err(SupervisorError::Refused(format!(
+                "task {id} is cancelled: a step of task {parent} began it, which has ended"
             )));
         }
         if host.state.data().paused && host.is_open() {
@@ -272,6 +293,8 @@ impl<P: Perform> Supervisor<P> {
     ) -> Result<(), SupervisorError> {
         let mut inputs = self.take_over(id)?;
         inputs.push(command.into());
+        // Of a task that has ended already; one that ends now tells them itself.
+        let left = self.hosts.get(id).map(|host| host.state.left_behind()).unwrap_or_default();
         let (sender, answer) = std::sync::mpsc::sync_channel(1);
         let mut deliveries: Vec<Delivery> =
             inputs.into_iter().map(|input| delivery(id, input)).collect();
@@ -281,6 +304,7 @@ impl<P: Perform> Supervisor<P> {
         self.turn(deliveries)?;
         self.hosts.remove(id);
         self.run_errands()?;
+        self.cancel_left(id, left)?;
         // On a full disk the command is refused, so it must not be tried again behind the sender's back.
         self.backlog.retain(|delivery| delivery.task != *id);
         if let Some(group) = &mut self.held {
@@ -376,7 +400,7 @@ impl<P: Perform> Supervisor<P> {
         if self.stalled.is_some() {
             return Some(FULL_DISK_PATIENCE);
         }
-        if !self.backlog.is_empty() {
+        if !self.backlog.is_empty() || !self.beginning.is_empty() {
             return Some(Duration::ZERO);
         }
         let next = self.timers.peek().map(|Reverse((at, _, _))| *at);
@@ -397,6 +421,10 @@ impl<P: Perform> Supervisor<P> {
         }
         let mut all = std::mem::take(&mut self.backlog);
         all.append(&mut deliveries);
+        self.beginning.keep_back(&mut all);
+        if self.held.is_none() {
+            all.append(&mut self.beginning.next());
+        }
         if !all.is_empty() {
             self.turn(all)?;
         }
@@ -463,7 +491,7 @@ impl<P: Perform> Supervisor<P> {
         if self.held.is_some() {
             return Ok(());
         }
-        if !self.backlog.is_empty() {
+        if !self.backlog.is_empty() || !self.beginning.is_empty() {
             // What came before could not be written yet; neither can this.
             return Ok(());
         }
@@ -506,7 +534,7 @@ impl<P: Perform> Supervisor<P> {
                 }
                 continue;
             };
-            if host.numbered == host.last && host.last >= host.snapshot + SNAPSHOT_EVERY {
+            if host.numbered == host.last && host.pace.is_due(host.last) {
                 group.snapshots.push((delivery.task.clone(), host.last, save(host)));
             }
             host.numbered += 1;
@@ -545,16 +573,17 @@ impl<P: Perform> Supervisor<P> {
         if self.stalled.take().is_some() {
             self.notify(&Notice::Unstalled);
         }
-        for (task, n, _) in group.snapshots {
+        for (task, n, body) in group.snapshots {
             if let Some((_, host)) = self.hosts.find(&task) {
-                host.snapshot = n;
+                host.pace.saved(n, body.len());
             }
         }
         let mut effects = Vec::with_capacity(group.items.len());
         let mut touched = Vec::with_capacity(group.items.len());
-        for Item { n, slot, delivery, .. } in group.items {
+        for Item { n, slot, delivery, body } in group.items {
             let Some(host) = self.hosts.slot_mut(slot) else { continue };
             host.last = n;
+            host.pace.recorded(n, body.len());
             touched.push(slot);
             let output = step(&mut host.state, Stamped { time: group.time, input: delivery.input });
             for event in &output.events {
@@ -610,6 +639,10 @@ impl<P: Perform> Supervisor<P> {
         let mut unattended = Vec::new();
         for slot in touched {
             let Some(host) = self.hosts.slot_mut(*slot) else { continue };
+            if host.state.data().awaits_children || !self.minded.is_empty() {
+                let (id, children) = (host.state.id().clone(), host.state.minds());
+                mind(&mut self.minded, &mut self.perform, id, children);
+            }
             if host.state.data().attachment.is_none() {
                 let outcome = match host.state.standing() {
                     Standing::Finished { outcome, .. } => outcome,
@@ -643,11 +676,9 @@ impl<P: Perform> Supervisor<P> {
             self.perform.finished(host.state.id());
         }
         // A short task is folded from its records as fast as from a snapshot.
-        let worth = |host: &Host| host.last >= host.snapshot + SNAPSHOT_EVERY;
-        let saved: Vec<(Option<Vec<u8>>, String)> = hosts
-            .iter()
-            .map(|host| (worth(host).then(|| save(host)), host.summary().to_string()))
-            .collect();
+        let worth = |host: &Host| host.pace.is_due(host.last);
+        let saved: Vec<(Option<Vec<u8>>, String)> =
+            hosts.iter().map(|host| (worth(host).then(|| save(host)), host.summary())).collect();
         let mut entries = Vec::with_capacity(2 * hosts.len());
         for (host, (body, summary)) in hosts.iter().zip(&saved) {
             let task = host.state.id().as_str();
@@ -670,6 +701,7 @@ impl<P: Perform> Supervisor<P> {
     fn lose(&mut self, id: &TaskId, reason: &str) {
         self.hosts.remove(id);
         self.perform.release(id);
+        mind(&mut self.minded, &mut self.perform, id.clone(), Vec::new());
         if let Some((parent, effect)) = self.awaited.remove(id) {
             let end = Box::new(ChildEnd::put_down(id.clone(), reason.to_owned()));
             self.backlog.push(delivery(&parent, Signal::ChildLeft(effect, end).into()));
@@ -681,6 +713,24 @@ impl<P: Perform> Supervisor<P> {
         for observer in &mut self.observers {
             observer(notice);
         }
+    }
+}
+
+/// Has other children looked after than before, if they are others.
+fn mind<P: Perform>(
+    minded: &mut BTreeMap<TaskId, Vec<TaskId>>,
+    perform: &mut P,
+    task: TaskId,
+    children: Vec<TaskId>,
+) {
+    if minded.get(&task).map_or(children.is_empty(), |before| *before == children) {
+        return;
+    }
+    perform.mind(&task, children.clone());
+    if children.is_empty() {
+        minded.remove(&task);
+    } else {
+        minded.insert(task, children);
     }
 }
 

@@ -6,6 +6,7 @@
 //! asked about again, and a project elsewhere gets nothing from it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use machine::time::Timestamp;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -109,13 +110,38 @@ pub fn read_file(path: &Path, most: u64) -> Result<Option<(Seen, Vec<u8>)>, Stri
         return Ok(None);
     }
     let real = fs::canonicalize(path).map_err(failed)?;
-    // A pipe put in its place meanwhile must not hold us up.
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
-        .open(&real)
-        .map_err(failed)?;
-    let mut bytes = Vec::new();
+    let file = open(&real, OFlags::empty()).map_err(failed)?;
+    content(file, real, most)
+}
+
+/// The same for a file of a folder whose real path is known, which need not be found out again for each of its files.
+pub fn read_within(
+    folder: &Path,
+    name: &OsStr,
+    most: u64,
+) -> Result<Option<(Seen, Vec<u8>)>, String> {
+    let path = folder.join(name);
+    match open(&path, OFlags::NOFOLLOW) {
+        Ok(file) => content(file, path, most),
+        // A link lies elsewhere; whatever else is wrong is said there.
+        Err(_) => read_file(&path, most),
+    }
+}
+
+/// A pipe put in a file's place must not hold us up.
+fn open(path: &Path, more: OFlags) -> io::Result<File> {
+    let flags = (OFlags::NONBLOCK | more).bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+fn content(file: File, real: PathBuf, most: u64) -> Result<Option<(Seen, Vec<u8>)>, String> {
+    let failed = |error: io::Error| error.to_string();
+    let data = file.metadata().map_err(failed)?;
+    if !data.is_file() {
+        return Ok(None);
+    }
+    let expected = usize::try_from(data.len().min(most)).unwrap_or_default();
+    let mut bytes = Vec::with_capacity(expected + 1);
     file.take(most + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > most {
         return Err(format!("it is larger than {most} bytes"));
@@ -126,7 +152,9 @@ pub fn read_file(path: &Path, most: u64) -> Result<Option<(Seen, Vec<u8>)>, Stri
 
 /// The hash that the record names.
 pub fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let halves = Sha256::digest(bytes).into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    halves.map(|half| char::from(DIGITS[usize::from(half)])).collect()
 }
 
 /// Whether these files of a folder are trusted as they are: by the record of the folder, by that of the repository whose
@@ -141,11 +169,17 @@ pub fn state(home: &Home, folder: &Path, files: &[Seen]) -> Result<TrustState, S
         let (main, trusted) = of_main?;
         trusted.files.get(main.join(file.path.strip_prefix(&root).ok()?).to_str()?)
     };
+    let granted_in_main = |file: &Seen| {
+        let rest = file.path.strip_prefix(&root).ok();
+        main.as_ref().zip(rest).is_some_and(|(main, rest)| {
+            granted(&Seen { path: main.join(rest), sha256: file.sha256.clone() })
+        })
+    };
     let (mut new, mut changed) = (Vec::new(), Vec::new());
     for file in files {
         let own = trusted.and_then(|trusted| trusted.files.get(file.path.to_str()?));
         match own.or_else(|| in_main(file)) {
-            _ if granted(file) => {}
+            _ if granted(file) || granted_in_main(file) => {}
             Some(hash) if *hash == file.sha256 => {}
             Some(_) => changed.push(file.path.clone()),
             None => new.push(file.path.clone()),

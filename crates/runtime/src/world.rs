@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use journal::blob::Blobs;
 use machine::agent::AgentNews;
+use machine::driver::Registry;
 use machine::effect::{Effect, ToolCall, Worker};
 use machine::id::{EffectId, TaskId};
 use machine::input::{Input, Signal};
@@ -28,6 +29,7 @@ use crate::home::Home;
 use crate::http;
 use crate::inbox::Inbox;
 use crate::mcp::Mcp;
+use crate::minding::{self, Minder, Minding};
 use crate::model::{Models, Traffic};
 use crate::network;
 use crate::perform::Perform;
@@ -58,6 +60,8 @@ pub struct World {
     checkouts: PathBuf,
     /// Held by whoever keeps the files of a task or puts them back: one that was stopped may still be ending.
     keeping: BTreeMap<TaskId, Arc<Mutex<()>>>,
+    /// Who looks after children, for each task that waits for some.
+    minders: BTreeMap<TaskId, Minder>,
 }
 
 /// The effects under way. An entry is removed by the thread that performed it, after its report is queued.
@@ -109,6 +113,7 @@ impl World {
             home: home.clone(),
             checkouts,
             keeping: BTreeMap::new(),
+            minders: BTreeMap::new(),
         }
     }
 
@@ -451,11 +456,24 @@ impl Perform for World {
                     move |reason| Signal::Verified(id, Err(reason)).into(),
                 );
             }
+            // One that cannot be started is seen to be driven by nobody.
+            Effect::TakeUpChild { child, folder, .. } => {
+                let _ = minding::drive_apart(&self.home, &child, Path::new(&folder));
+            }
             // The supervisor keeps timers, drives children and turns cancels into calls of `cancel`.
             Effect::SetTimer { .. }
             | Effect::DriveChild { .. }
             | Effect::TellChild { .. }
             | Effect::Cancel { .. } => {}
+        }
+    }
+
+    fn mind(&mut self, task: &TaskId, children: Vec<TaskId>) {
+        self.minders.remove(task);
+        if !children.is_empty() {
+            let minding = Minding::new(self.home.clone(), Arc::new(Registry::builtin()));
+            let minder = minding.keep_on(task.clone(), children, self.inbox.clone());
+            self.minders.insert(task.clone(), minder);
         }
     }
 

@@ -107,6 +107,7 @@ impl Story {
             EventKind::ChildDispatched { .. }
             | EventKind::ChildReported { .. }
             | EventKind::ChildrenAwaited { .. }
+            | EventKind::ChildLost { .. }
             | EventKind::TaskStarted { .. }
             | EventKind::FilesJudged { .. }
             | EventKind::ToolsOpened { .. }

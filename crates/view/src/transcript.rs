@@ -247,6 +247,15 @@ impl Transcript {
                 );
                 one(Tone::Ask, words)
             }
+            EventKind::ChildLost { child, given_up: false } => {
+                one(Tone::Ask, format!("the process of task {child} is gone: it is taken up again"))
+            }
+            EventKind::ChildLost { child, given_up: true } => {
+                let words = format!(
+                    "task {child} comes no further, however often it is taken up: nobody waits for it"
+                );
+                one(Tone::Bad, words)
+            }
             EventKind::Claimed { summary } if summary.is_empty() || *summary == self.said => {
                 one(Tone::Plain, "claims to be finished".to_owned())
             }

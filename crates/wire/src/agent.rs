@@ -13,6 +13,7 @@ mod peer;
 pub mod played;
 pub mod table;
 
+use machine::agent::client::{ClientDone, ClientFailure};
 use machine::agent::{AgentEvent, AgentOrder, AgentProgram, AgentProtocol};
 use machine::server::ToolOffer;
 
@@ -31,6 +32,15 @@ pub trait AgentCodec: std::fmt::Debug + Send {
 
     /// The bytes of an order; the error says what this agent cannot be told, or not now.
     fn order(&mut self, order: AgentOrder) -> Result<Vec<u8>, String>;
+
+    /// The bytes that tell what came of an [`AgentEvent::Wants`]; the error says that nobody waits for it any more.
+    fn served(
+        &mut self,
+        key: &str,
+        _done: Result<ClientDone, ClientFailure>,
+    ) -> Result<Vec<u8>, String> {
+        Err(format!("the agent asks nothing of its client, so it does not wait for {key:?}"))
+    }
 }
 
 /// What an agent's program is started for.

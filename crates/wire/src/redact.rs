@@ -4,6 +4,7 @@
 //! places where it can begin. What is too short to be told from ordinary words is no secret.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use serde_json::Value;
 
@@ -21,6 +22,8 @@ const FOR_URLS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 pub struct Redactor {
     /// What is looked for and what it becomes, the longest first: a value that holds another is covered whole.
     forms: Vec<(String, String)>,
+    /// The bytes, and the pairs of bytes, with which one of them begins: nearly every place of a text is passed over by them.
+    begins: Begins,
 }
 
 impl std::fmt::Debug for Redactor {
@@ -38,6 +41,7 @@ impl Redactor {
         }
         let cover = format!("[redacted: {name}]");
         for form in forms(value) {
+            self.begins.add(form.as_bytes());
             self.forms.push((form, cover.clone()));
         }
         self.forms.sort_by(|left, right| {
@@ -53,29 +57,51 @@ impl Redactor {
 
     /// Whether a text shows a secret.
     pub fn finds(&self, text: &str) -> bool {
-        self.forms.iter().any(|(form, _)| text.contains(form.as_str()))
+        self.find(text.as_bytes(), 0).is_some()
     }
 
     /// The text with the name of each secret in its place.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut shown = Cow::Borrowed(text);
-        for (form, cover) in &self.forms {
-            if shown.contains(form.as_str()) {
-                shown = Cow::Owned(shown.replace(form.as_str(), cover));
-            }
+        let (mut shown, mut from) = (String::new(), 0);
+        // A secret is text: it begins and ends between two letters.
+        while let Some((place, cover)) = self.find(text.as_bytes(), from) {
+            shown.push_str(&text[from..place.start]);
+            shown.push_str(cover);
+            from = place.end;
         }
-        shown
+        if from == 0 {
+            return Cow::Borrowed(text);
+        }
+        shown.push_str(&text[from..]);
+        Cow::Owned(shown)
     }
 
     /// The same for bytes that may be no text.
     pub fn bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        let mut shown = Cow::Borrowed(bytes);
-        for (form, cover) in &self.forms {
-            if let Some(changed) = replaced(&shown, form.as_bytes(), cover.as_bytes()) {
-                shown = Cow::Owned(changed);
-            }
+        let (mut shown, mut from) = (Vec::new(), 0);
+        while let Some((place, cover)) = self.find(bytes, from) {
+            shown.extend_from_slice(&bytes[from..place.start]);
+            shown.extend_from_slice(cover.as_bytes());
+            from = place.end;
         }
-        shown
+        if from == 0 {
+            return Cow::Borrowed(bytes);
+        }
+        shown.extend_from_slice(&bytes[from..]);
+        Cow::Owned(shown)
+    }
+
+    /// The next piece of a text that comes in pieces, as far as it can be shown by now. `held` is what was held back of
+    /// those before, because a secret may begin there; whoever knows that no more comes shows it with [`Redactor::text`].
+    pub fn piece(&self, held: &mut String, piece: &str) -> String {
+        held.push_str(piece);
+        let cut = self.cut(held.as_bytes());
+        let rest = held.split_off(cut);
+        let known = std::mem::replace(held, rest);
+        match self.text(&known) {
+            Cow::Borrowed(_) => known,
+            Cow::Owned(shown) => shown,
+        }
     }
 
     /// The value without secrets in any of its texts and names.
@@ -88,6 +114,82 @@ impl Redactor {
                 .map(|(name, value)| (self.text(&name).into_owned(), self.json(value)))
                 .collect(),
             Value::Null | Value::Bool(_) | Value::Number(_) => value,
+        }
+    }
+
+    /// The first secret from there on, and all others that begin inside of it: nothing of them may be left over.
+    fn find(&self, bytes: &[u8], from: usize) -> Option<(Range<usize>, &str)> {
+        let (start, (length, cover)) =
+            (from..bytes.len()).find_map(|at| Some((at, self.longest_at(bytes, at)?)))?;
+        let (mut at, mut end) = (start + 1, start + length);
+        while at < end {
+            if let Some((length, _)) = self.longest_at(bytes, at) {
+                end = end.max(at + length);
+            }
+            at += 1;
+        }
+        Some((start..end, cover))
+    }
+
+    fn longest_at(&self, bytes: &[u8], at: usize) -> Option<(usize, &str)> {
+        if !self.begins.may_be(&bytes[at..]) {
+            return None;
+        }
+        let found = self.forms.iter().find(|(form, _)| bytes[at..].starts_with(form.as_bytes()));
+        found.map(|(form, cover)| (form.len(), cover.as_str()))
+    }
+
+    /// Up to where a text is known, whatever follows it: to the first place where a secret begins that is not whole, or to
+    /// the beginning of a whole one that goes on behind that place.
+    fn cut(&self, bytes: &[u8]) -> usize {
+        let longest = self.forms.first().map_or(0, |(form, _)| form.len());
+        let is_open = |at: &usize| {
+            let rest = &bytes[*at..];
+            self.begins.may_be(rest)
+                && self
+                    .forms
+                    .iter()
+                    .any(|(form, _)| form.len() > rest.len() && form.as_bytes().starts_with(rest))
+        };
+        let Some(open) = (bytes.len().saturating_sub(longest)..bytes.len()).find(is_open) else {
+            return bytes.len();
+        };
+        let mut from = 0;
+        while let Some((place, _)) = self.find(bytes, from) {
+            if place.end > open {
+                return place.start.min(open);
+            }
+            from = place.end;
+        }
+        open
+    }
+}
+
+/// Which bytes, and which pairs of bytes, begin something that is looked for.
+#[derive(Clone, Default)]
+struct Begins {
+    first: [u64; 4],
+    pairs: Vec<u64>,
+}
+
+impl Begins {
+    fn add(&mut self, form: &[u8]) {
+        let &[first, second, ..] = form else { return };
+        let pair = usize::from(first) << 8 | usize::from(second);
+        self.pairs.resize(1 << 10, 0);
+        self.first[usize::from(first) / 64] |= 1 << (first % 64);
+        self.pairs[pair / 64] |= 1 << (pair % 64);
+    }
+
+    /// Whether something may begin with these bytes, or they with it.
+    fn may_be(&self, bytes: &[u8]) -> bool {
+        match *bytes {
+            [] => false,
+            [first] => self.first[usize::from(first) / 64] >> (first % 64) & 1 == 1,
+            [first, second, ..] => {
+                let pair = usize::from(first) << 8 | usize::from(second);
+                self.pairs.get(pair / 64).is_some_and(|word| word >> (pair % 64) & 1 == 1)
+            }
         }
     }
 }
@@ -144,25 +246,9 @@ fn base64_piece(value: &[u8], before: usize, alphabet: &[u8; 64]) -> String {
     (first..last).map(|index| char::from(alphabet[sextet(index)])).collect()
 }
 
-fn replaced(bytes: &[u8], form: &[u8], cover: &[u8]) -> Option<Vec<u8>> {
-    let find = |from: &[u8]| from.windows(form.len()).position(|part| part == form);
-    let mut at = find(bytes)?;
-    let (mut shown, mut rest) = (Vec::with_capacity(bytes.len()), bytes);
-    loop {
-        shown.extend_from_slice(&rest[..at]);
-        shown.extend_from_slice(cover);
-        rest = &rest[at + form.len()..];
-        match find(rest) {
-            Some(next) => at = next,
-            None => break,
-        }
-    }
-    shown.extend_from_slice(rest);
-    Some(shown)
-}
-
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -213,6 +299,53 @@ mod tests {
         redactor.add("OUTER", "abcdefgh12345678");
         assert_eq!(redactor.text("abcdefgh12345678"), "[redacted: OUTER]");
         assert_eq!(format!("{redactor:?}").matches("abcd").count(), 0);
+    }
+
+    #[test]
+    fn of_two_secrets_that_overlap_nothing_is_left() {
+        let mut redactor = Redactor::default();
+        redactor.add("LEFT", "left-1234-abcd");
+        redactor.add("RIGHT", "abcd-5678-right");
+        assert_eq!(redactor.text("<left-1234-abcd-5678-right>"), "<[redacted: LEFT]>");
+    }
+
+    #[test]
+    fn what_cannot_be_a_secret_any_more_is_shown_at_once() {
+        let redactor = redactor();
+        let mut held = String::new();
+        assert_eq!(redactor.piece(&mut held, "the key is sk-Live"), "the key is ");
+        assert_eq!(redactor.piece(&mut held, "ly as ever."), "sk-Lively as ever.");
+        assert_eq!(redactor.piece(&mut held, "sk-Live+0123/4567"), "");
+        assert_eq!(redactor.piece(&mut held, "89\"x!"), "[redacted: A_KEY]!");
+        assert_eq!(held, "");
+    }
+
+    proptest! {
+        /// Words that begin like secrets, end like them and overlap, cut anywhere: as if it had come at once.
+        #[test]
+        fn pieces_show_what_the_whole_shows(
+            words in proptest::collection::vec(0..8usize, 0..12),
+            cuts in proptest::collection::vec(0..400usize, 0..12),
+        ) {
+            let mut redactor = redactor();
+            for (name, value) in
+                [("LEFT", "left-1234-abcd"), ("RIGHT", "abcd-5678-right"), ("LONG", "left-1234-abcd-56789")]
+            {
+                redactor.add(name, value);
+            }
+            let parts = [KEY, "left-1234-", "abcd", "-5678-right", "9", "sk-", "é ", "left-1234-abcd-56789"];
+            let text: String = words.iter().map(|word| parts[*word]).collect();
+            let mut cuts: Vec<usize> =
+                cuts.into_iter().filter(|cut| text.is_char_boundary(*cut)).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            let (mut held, mut shown) = (String::new(), String::new());
+            for cut in cuts.windows(2) {
+                shown += &redactor.piece(&mut held, &text[cut[0]..cut[1]]);
+            }
+            shown += &redactor.text(&held);
+            prop_assert_eq!(shown, redactor.text(&text).into_owned());
+        }
     }
 
     fn whole_base64(bytes: &[u8]) -> String {

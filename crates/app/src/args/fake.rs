@@ -29,6 +29,24 @@ EXAMPLES:
   drivetrain fake agent steps.txt --version
   printf '[agent]\\nname = \"odd\"\\nprotocol = \"claude\"\\ncommand = [\"drivetrain\", \"fake\", \"agent\", \"/tmp/steps.txt\"]\\n' > .drivetrain/agents/odd.toml")]
     Agent(FakeAgentArgs),
+    /// Play a scripted coding agent on standard input and output, in the words of the Agent Client Protocol
+    ///
+    /// For tests of what an agent asks of drivetrain as its client: files, commands, permissions. Name it as the command of
+    /// an agent's file. SCRIPT has one step a line, in JSON (docs/agents.md); answers are noted in answers.jsonl in the
+    /// agent's home.
+    #[command(after_long_help = "\
+EXAMPLES:
+  echo '{\"ask\":{\"method\":\"fs/read_text_file\",\"params\":{\"path\":\"$FOLDER/README.md\"}}}' > steps.jsonl
+  printf '[agent]\\nname = \"asks\"\\ncommand = [\"drivetrain\", \"fake\", \"acp-agent\", \"steps.jsonl\"]\\n' > .drivetrain/agents/asks.toml")]
+    AcpAgent(FakeAcpAgentArgs),
+}
+
+/// Arguments of `fake acp-agent`.
+#[derive(Debug, Args)]
+pub(crate) struct FakeAcpAgentArgs {
+    /// The script
+    #[arg(value_name = "SCRIPT")]
+    pub(crate) script: PathBuf,
 }
 
 /// Arguments of `fake agent`.

@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use view::{Line, text};
 
-use crate::args::{FakeAgentArgs, FakeModelArgs};
+use crate::args::{FakeAcpAgentArgs, FakeAgentArgs, FakeModelArgs};
 use crate::error::CommandError;
 use crate::output;
 
@@ -38,6 +38,13 @@ pub(crate) fn model(args: &FakeModelArgs, json: bool) -> Result<u8, CommandError
 /// Plays a scripted agent until the script ends it, or whoever drives it does.
 pub(crate) fn agent(args: &FakeAgentArgs) -> Result<u8, CommandError> {
     fake::agent::play(&args.script, &args.arguments).map_err(|error| {
+        CommandError::environment(format!("cannot play {}: {error}", args.script.display()))
+    })
+}
+
+/// Plays a scripted agent of the protocol that drivetrain is a client of.
+pub(crate) fn acp_agent(args: &FakeAcpAgentArgs) -> Result<u8, CommandError> {
+    fake::acp_agent::play(&args.script).map_err(|error| {
         CommandError::environment(format!("cannot play {}: {error}", args.script.display()))
     })
 }

@@ -4,17 +4,20 @@
 mod dispatch;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use journal::{Journal, Loaded};
 use machine::Command;
 use machine::agent::ability;
+use machine::child::minding::{ChildSeen, Rescue};
 use machine::driver::Registry;
 use machine::id::TaskId;
 use machine::state::Standing;
 use machine::tool::{Status, ToolResult};
 use runtime::home::Home;
 use runtime::host::Host;
+use runtime::minding::Minding;
 use runtime::stdio_server::tasks::{self, Offer, Part, TaskCall};
 use runtime::stdio_server::{self, ServedCall};
 use serde_json::{Value, json};
@@ -178,13 +181,29 @@ impl Server {
         let until = Instant::now() + patience;
         let mut told: Option<Instant> = None;
         let id = self.find(&Records::open()?, prefix)?;
+        let mut minding = Minding::new(self.home.clone(), Arc::new(Registry::builtin()));
+        let mut taken_up = 0;
         loop {
             let records = Records::open()?;
             let task = records.glance(&records.journal.task(id.as_str())?)?;
-            let is_over = matches!(
+            let mut is_over = matches!(
                 task.state.standing(),
                 Standing::Finished { .. } | Standing::AwaitingPerson { .. }
             );
+            let is_lost = |seen: &ChildSeen| seen.ended.is_none();
+            if !is_over && minding.look(std::slice::from_ref(&id)).iter().any(is_lost) {
+                match Rescue::after(taken_up) {
+                    Rescue::TakeUp => {
+                        taken_up += 1;
+                        call.progress(&format!(
+                            "the process of task {id} is gone: it is taken up again"
+                        ));
+                        self.drive(&id)?;
+                    }
+                    // It is told as it stands: interrupted, and driven by nobody.
+                    Rescue::GiveUp => is_over = true,
+                }
+            }
             if is_over || Instant::now() >= until || call.cancel.is_triggered() {
                 self.settle(&id);
                 return Ok(in_short(&records.load(&id)?.json()).to_string());
@@ -236,7 +255,7 @@ fn log_tail(records: &Records, id: &TaskId, lines: usize) -> Result<String, Comm
     let loaded = Loaded { snapshot: None, records: records.journal.records(id.as_str(), 0)? };
     let detail = Detail { starts: true, inner: true, output: 20, failure: 40 };
     let (mut transcript, mut told) = (Transcript::new(detail), Vec::new());
-    Host::fold(id, &loaded, std::sync::Arc::new(Registry::builtin()), false, |output| {
+    Host::fold(id, &loaded, Arc::new(Registry::builtin()), false, |output| {
         output.events.iter().for_each(|event| told.extend(transcript.lines(event)));
     })
     .map_err(|error| CommandError::environment(error.to_string()))?;

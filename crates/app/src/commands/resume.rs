@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use journal::Journal;
+use journal::{Journal, TaskRow};
 use machine::Command;
 use machine::driver::Registry;
 use machine::id::TaskId;
 use machine::state::Standing;
 use machine::task::Outcome;
+use runtime::station::Station;
+use runtime::supervisor::SupervisorError;
 use serde_json::json;
 use view::Line;
 
@@ -40,6 +42,10 @@ fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> 
     if let Standing::Finished { outcome, .. } = task.state.standing()
         && task.state.data().going_back.is_none()
     {
+        if !task.state.left_behind().is_empty() {
+            // Whoever ended it may have died before its children were told.
+            cancel(records, std::slice::from_ref(&id))?;
+        }
         return Err(ended(&id, outcome));
     }
     // It would be taken from a process that is at work on it.
@@ -134,18 +140,14 @@ pub(crate) fn ended(id: &TaskId, outcome: Outcome) -> CommandError {
 }
 
 fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
-    let records = Records::open()?;
     let traffic = traffic::open(&args.traffic)?;
     let (mut ready, mut paused, mut waiting, mut resting) = (Vec::new(), 0, 0, 0);
-    let mut tasks = Vec::new();
-    for row in records.journal.open_tasks()? {
-        // One task that cannot be read must not keep the others.
-        match records.glance(&row) {
-            Ok(task) => tasks.push((row, task)),
-            Err(error) => {
-                output::error(&if json { error.json().to_string() } else { error.text() });
-            }
-        }
+    let (mut records, mut tasks) = open_tasks(json)?;
+    let left = tasks.iter().filter(|(_, task)| task.driven_by.is_none() && is_left(&records, task));
+    let left: Vec<TaskId> = left.map(|(row, _)| TaskId(row.id.clone())).collect();
+    if !left.is_empty() {
+        cancel(records, &left)?;
+        (records, tasks) = open_tasks(json)?;
     }
     let races = Races::of(tasks.iter().map(|(_, task)| task))?;
     for (row, task) in tasks {
@@ -199,6 +201,43 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
         children::report(id)?;
     }
     Ok(code)
+}
+
+/// The tasks that have not ended. One that cannot be read must not keep the others.
+fn open_tasks(json: bool) -> Result<(Records, Vec<(TaskRow, Task)>), CommandError> {
+    let records = Records::open()?;
+    let mut tasks = Vec::new();
+    for row in records.journal.open_tasks()? {
+        match records.glance(&row) {
+            Ok(task) => tasks.push((row, task)),
+            Err(error) => {
+                output::error(&if json { error.json().to_string() } else { error.text() });
+            }
+        }
+    }
+    Ok((records, tasks))
+}
+
+/// Whether a step of a task that has ended began this one: there is nothing that it could go on for.
+fn is_left(records: &Records, task: &Task) -> bool {
+    let Some(parent) = task.state.begun_by() else { return false };
+    let row = records.journal.task(parent.as_str()).ok();
+    let parent = row.and_then(|row| records.glance(&row).ok());
+    parent.is_some_and(|parent| parent.state.leaves_children())
+}
+
+/// Cancels such tasks: whoever takes one up is told so.
+fn cancel(records: Records, left: &[TaskId]) -> Result<(), CommandError> {
+    let Records { home, journal, registry } = records;
+    drop(journal);
+    let mut station = Station::open(&home, registry)?;
+    for id in left {
+        match station.supervisor.resume(id, false) {
+            Ok(()) | Err(SupervisorError::Refused(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 fn left_out(ready: usize, paused: usize, waiting: usize, resting: usize) -> Vec<Line> {

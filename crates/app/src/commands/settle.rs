@@ -43,9 +43,21 @@ pub(crate) fn files(
         if !has_use(driver, file.role) {
             continue;
         }
-        match file.state(options.home, folder).map_err(CommandError::environment)? {
-            TrustState::Trusted => files.push(file.recorded(FileStanding::Trusted)),
-            TrustState::Untrusted { changed, .. } => untrusted.push((file, !changed.is_empty())),
+        let mut judge = |file: Acting| -> Result<bool, CommandError> {
+            let state = file.state(options.home, folder).map_err(CommandError::environment)?;
+            match &state {
+                TrustState::Trusted => files.push(file.recorded(FileStanding::Trusted)),
+                TrustState::Untrusted { changed, .. } => {
+                    untrusted.push((file, !changed.is_empty()));
+                }
+            }
+            Ok(state == TrustState::Trusted)
+        };
+        // A file that nobody trusts or is asked about is not parsed, not even for what it would start.
+        if judge(file.clone())? || options.place.trust || options.attended {
+            for program in file.programs(folder)? {
+                judge(program)?;
+            }
         }
     }
     if untrusted.is_empty() {
@@ -229,11 +241,11 @@ fn refused(untrusted: &[(Acting, bool)]) -> CommandError {
         .hint("--trust lets the project's files count for this task alone")
 }
 
-/// Servers have a notice of their own, which says what is missing with them.
+/// Servers and their programs have a notice of their own, which says what is missing with them.
 fn notice(untrusted: &[(Acting, bool)], json: bool) {
     let (pages, others): (Vec<_>, Vec<_>) = untrusted
         .iter()
-        .filter(|(file, _)| file.role != FileRole::Servers)
+        .filter(|(file, _)| !matches!(file.role, FileRole::Servers | FileRole::Program))
         .cloned()
         .partition(|(file, _)| file.role == FileRole::Page);
     tell(&others, "left out, because not trusted", json);

@@ -147,6 +147,8 @@ scenarios!(
         its_key_is_kept_from_it_and_what_it_asks_is_counted_to_the_token,
         done_without_a_deed_is_not_verified,
         cancelled_in_the_middle_of_a_tool_nothing_is_left,
+        what_it_has_us_write_is_judged_and_verified,
+        what_it_may_not_have_us_write_is_not_written_and_it_goes_on,
     ],
     [an_editor_sees_words_calls_and_the_plan]
 );

@@ -30,6 +30,12 @@ pub(crate) struct Program {
     pub(crate) tries: u32,
     /// The model, as it names it.
     pub(crate) model: &'static str,
+    /// Arguments of its own, for an agent that is described by a file.
+    pub(crate) arguments: &'static [&'static str],
+    /// The mode of permission, as its file says; empty if it says nothing.
+    pub(crate) mode: &'static str,
+    /// Where it departs from the protocol, as its file says.
+    pub(crate) quirks: &'static str,
 }
 
 pub(crate) const CLAUDE: Program = Program {
@@ -54,6 +60,9 @@ pub(crate) const CLAUDE: Program = Program {
     resumes: true,
     tries: 3,
     model: "claude-sonnet-4-5",
+    arguments: &[],
+    mode: "",
+    quirks: "[]",
 };
 
 pub(crate) const CODEX: Program = Program {
@@ -77,6 +86,9 @@ pub(crate) const CODEX: Program = Program {
     steers: true,
     resumes: true,
     model: "scripted-1",
+    arguments: &[],
+    mode: "",
+    quirks: "[]",
 };
 
 pub(crate) const ACP: Program = Program {
@@ -98,6 +110,9 @@ pub(crate) const ACP: Program = Program {
     resumes: true,
     tries: 3,
     model: "",
+    arguments: &[],
+    mode: "",
+    quirks: "[]",
 };
 
 pub(crate) const GEMINI: Program = Program {
@@ -125,6 +140,18 @@ pub(crate) const GEMINI: Program = Program {
     resumes: false,
     tries: 3,
     model: "",
+    arguments: &[],
+    mode: "",
+    quirks: "[]",
+};
+
+/// Gemini in a mode in which it changes files without a question: what it has us write is judged all the same.
+pub(crate) const GEMINI_EDITS: Program = Program {
+    built_in: None,
+    arguments: &["--acp", "--skip-trust", "-m", "gemini-2.5-pro"],
+    mode: "autoEdit",
+    quirks: "[\"reads_itself\"]",
+    ..GEMINI
 };
 
 pub(crate) const OPENCODE: Program = Program {
@@ -147,6 +174,9 @@ pub(crate) const OPENCODE: Program = Program {
     resumes: true,
     tries: 3,
     model: "",
+    arguments: &[],
+    mode: "",
+    quirks: "[]",
 };
 
 impl Program {
@@ -174,7 +204,9 @@ impl Program {
     pub(crate) fn command(&self) -> Vec<String> {
         let program = self.path().into_os_string().into_string().unwrap();
         let is_script = Path::new(&program).extension().is_some_and(|extension| extension == "js");
-        if is_script { vec!["node".to_owned(), program] } else { vec![program] }
+        let mut command = if is_script { vec!["node".to_owned(), program] } else { vec![program] };
+        command.extend(self.arguments.iter().map(|word| (*word).to_owned()));
+        command
     }
 }
 
@@ -190,7 +222,7 @@ fn claude_edit() -> String {
 }
 
 /// A reply with one call.
-fn call(tool: &str, input: &str) -> String {
+pub(crate) fn call(tool: &str, input: &str) -> String {
     format!(
         "[[reply]]\ntext = \"I use {tool}.\"\ntool_calls = [{{ tool = \"{tool}\", input = {input} }}]\nusage = {{ input = 100, output = 20 }}\n"
     )

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::program::{Program, fails, says};
+use serde_json::json;
+
+use crate::program::{GEMINI_EDITS, Program, call, fails, says};
 use crate::stage::{KEY, OPEN, Stage};
 
 /// Holds once the edit was made.
@@ -450,4 +452,39 @@ pub(crate) fn what_was_recorded_replays_to_the_same_end_without_a_model_and_a_ke
     assert_ne!(ran.code, 0, "{}", stage.story(&ran));
     assert!(ran.out.contains("replay_missing"), "{}", stage.story(&ran));
     assert_eq!(stage.asked().len(), asked, "nobody was asked");
+}
+
+/// What an agent has its client do passes the gate, whatever the agent itself would ask about.
+pub(crate) fn what_it_has_us_write_is_judged_and_verified(_: &Program) {
+    let program = &GEMINI_EDITS;
+    let made = call("write_file", "{ file_path = \"made/new.txt\", content = \"new\" }");
+    let stage = Stage::new(program, OPEN, &[(program.edit)(), made, says("All done.")]);
+    let ran = stage.run(&["--check", CHECK, "--check", "grep -q new made/new.txt"]);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    let judged = stage.events("call_judged");
+    let inputs: Vec<_> = judged.iter().map(|judged| judged["input"].clone()).collect();
+    let edited = json!({ "path": "hello.txt", "content": "hello driver\nsecond line\n" });
+    assert_eq!(inputs, [edited, json!({ "path": "made/new.txt", "content": "new" })]);
+    assert!(judged[0]["by"].as_str().unwrap().starts_with("rule 1 of "), "{judged:?}");
+    let labels: Vec<_> = stage.events("tool_started").iter().map(|e| e["label"].clone()).collect();
+    assert!(labels.contains(&"tried fs/write_text_file".into()), "{labels:?}");
+}
+
+pub(crate) fn what_it_may_not_have_us_write_is_not_written_and_it_goes_on(_: &Program) {
+    let program = &GEMINI_EDITS;
+    let policy = format!(
+        "[[rule]]\ntool = \"write\"\npath = \"hello.txt\"\ndecide = \"deny\"\nreason = \"nobody writes that\"\n{OPEN}"
+    );
+    let denied = call("write_file", "{ file_path = \"hello.txt\", content = \"new\" }");
+    let stage = Stage::new(program, &policy, &[denied, says("I could not.")]);
+    let ran = stage.run(&[]);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    let text = std::fs::read_to_string(stage.worktree().join("hello.txt")).unwrap();
+    assert_eq!(text, "hello world\nsecond line\n");
+    let ended = stage.events("tool_ended");
+    assert!(ended.iter().any(|ended| ended["result"]["status"] == "denied"), "{ended:?}");
+    let why = ended[0]["result"]["text"].as_str().unwrap();
+    assert!(why.contains("nobody writes that"), "{ended:?}");
+    // The reason is in the answer; this program makes "[object Object]" of it for its model.
+    assert!(stage.asked_last().contains("Error writing to file"), "{}", stage.asked_last());
 }

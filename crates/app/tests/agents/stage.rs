@@ -99,6 +99,10 @@ impl Stage {
         if !program.model.is_empty() {
             file.push_str(&format!("model = {}\n", quoted(program.model)));
         }
+        if !program.mode.is_empty() {
+            let quirks = program.quirks;
+            file.push_str(&format!("mode = {}\nquirks = {quirks}\n", quoted(program.mode)));
+        }
         file
     }
 

@@ -35,7 +35,7 @@ fn what_is_installed_is_told_with_its_version_and_whether_that_was_tried() {
     let path = install(
         &environment,
         &[
-            ("claude", "echo \"$*\" >> \"$(dirname \"$0\")/asked\"; echo '2.1.112 (Claude Code)'"),
+            ("claude", "[ \"$*\" = --version ] || exit 9; echo '2.1.112 (Claude Code)'"),
             ("codex", "echo 'codex-cli 0.999.0'"),
             ("gemini", "echo broken >&2; exit 3"),
         ],
@@ -49,8 +49,6 @@ fn what_is_installed_is_told_with_its_version_and_whether_that_was_tried() {
     assert_eq!(claude["can"]["gate"], "hook");
     assert_eq!(claude["can"]["pause"], "call");
     assert_eq!(claude["can"]["tools"], true, "it is offered tools of drivetrain's own");
-    let asked = std::fs::read_to_string(environment.home().join("bin/asked")).unwrap();
-    assert_eq!(asked, "--version\n", "nothing else was asked of it");
     assert_eq!(named(&agents, "codex")["support"], "newer");
     assert_eq!(named(&agents, "codex")["can"]["cost"], false);
     let gemini = named(&agents, "gemini");
@@ -94,6 +92,23 @@ fn a_program_of_a_projects_file_is_not_started_before_the_file_is_trusted() {
     let ours = named(&listed, "ours");
     assert_eq!((&ours["source"], &ours["version"]), (&"user".into(), &"1.2.3".into()), "{ours}");
     assert_eq!(ours["support"], "unknown");
+}
+
+#[test]
+fn a_program_that_is_asked_for_its_version_is_inside_walls() {
+    let environment = TestEnvironment::new();
+    std::fs::write(environment.home().with_file_name("private"), "hush").unwrap();
+    let path = install(
+        &environment,
+        &[(
+            "claude",
+            "cat ~/private >&2 && exit 5\nenv | grep -q -e _API_KEY && exit 6\n\
+             cd \"$(dirname \"$0\")\" && touch written 2>/dev/null && exit 7\n\
+             [ \"$(wc -l < /proc/net/dev)\" -gt 3 ] && exit 8\necho 2.1.112",
+        )],
+    );
+    assert_eq!(named(&agents(&environment, &path), "claude")["version"], "2.1.112");
+    assert!(!environment.home().join("bin/written").exists());
 }
 
 #[test]

@@ -215,6 +215,25 @@ impl TestEnvironment {
         }
     }
 
+    /// The names of the processes that work in the project.
+    pub(crate) fn processes(&self) -> Vec<String> {
+        let folder = self.folder();
+        let listed = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        let name = |process: PathBuf| {
+            let cwd = std::fs::read_link(process.join("cwd")).ok()?;
+            let name = std::fs::read_to_string(process.join("comm")).unwrap_or_default();
+            cwd.starts_with(&folder).then(|| name.trim().to_owned())
+        };
+        listed.filter_map(name).collect()
+    }
+
+    /// Waits until nothing of a process that was killed works in the project any more. What is left of bubblewrap itself runs
+    /// nothing, and is ended by the next start.
+    pub(crate) fn until_quiet(&self) {
+        let is_quiet = || self.processes().iter().all(|name| name == "bwrap");
+        self.until(|| is_quiet().then_some(()));
+    }
+
     /// Waits until the process that drives a task has heard that it should stop.
     pub(crate) fn until_draining(&self, id: &str) {
         self.until(|| self.ok(&["journal", "export", id]).contains("\"drain\"").then_some(()));

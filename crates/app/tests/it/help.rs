@@ -76,6 +76,7 @@ const COMMANDS: &[&str] = &[
     "fake",
     "journal verify",
     "journal export",
+    "fake acp-agent",
     "fake agent",
     "fake model",
     "worktrees list",

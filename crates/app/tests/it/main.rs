@@ -1,6 +1,8 @@
 //! The real binary, in a clean environment: what it prints, how it ends, and how processes reach each other.
 #![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
+mod acp_client;
+mod agent_refuses;
 mod agents;
 mod apply;
 mod approvals;
@@ -16,6 +18,7 @@ mod diff;
 mod editor;
 mod environment;
 mod fake;
+mod file_keys;
 mod fork;
 mod gate;
 mod help;
@@ -55,4 +58,5 @@ mod traffic;
 mod trust;
 mod verify;
 mod workflow;
+mod workflow_cases;
 mod worktrees;

@@ -167,6 +167,73 @@ fn a_changed_file_is_asked_about_again() {
     assert!(place.run(&RUN).err.contains("is not trusted"));
 }
 
+/// The same project, with the server's script in it.
+fn with_own_script() -> TestEnvironment {
+    let place = project();
+    place.write("tools/server.py", &std::fs::read_to_string(script()).unwrap());
+    place.write("tools/notes.txt", "data of the server\n");
+    let mut file: Value = serde_json::from_str(&place.read(".mcp.json")).unwrap();
+    file["mcpServers"]["test"]["args"] = json!(["tools/server.py", "tools/notes.txt"]);
+    place.write(".mcp.json", &file.to_string());
+    allow(&place);
+    place
+}
+
+#[test]
+fn a_changed_script_of_a_server_is_asked_about_again() {
+    let place = with_own_script();
+    calls(&place, "mcp__test__echo", "{ text = \"hello\" }");
+    let shown = place.ok(&["trust", "--yes"]);
+    let asked = |name| shown.lines().any(|line| line.starts_with("new ") && line.ends_with(name));
+    assert!(asked("tools/server.py") && !asked("tools/notes.txt"), "{shown}");
+    place.write("tools/notes.txt", "other data\n");
+    assert_eq!(place.run(&RUN).err, "");
+    let started = log(&place);
+    assert!(started.starts_with("started\n"));
+    place.write("tools/server.py", &format!("{}# another\n", place.read("tools/server.py")));
+    let ran = place.run(&RUN);
+    assert!(ran.err.contains("server.py is changed since it was trusted"), "{}", ran.err);
+    assert_eq!(log(&place), started, "it was not started");
+    let shown = place.ok(&["trust", "--show"]);
+    assert_eq!(shown.matches("changed  ").count(), 1, "{shown}");
+    // For one task alone.
+    let once = place.run(&[&RUN[..], &["--trust"]].concat());
+    assert_eq!((once.code, once.err.as_str()), (0, ""), "{}", once.out);
+    assert_ne!(log(&place), started);
+    assert!(place.run(&RUN).err.contains("changed since"), "only for that one");
+    place.ok(&["trust", "--yes"]);
+    assert_eq!(place.run(&RUN).err, "");
+}
+
+#[test]
+fn a_server_does_not_run_what_the_worker_wrote() {
+    for flag in [None, Some("--in-place")] {
+        let place = with_own_script();
+        place.git(&["init", "--quiet"]);
+        place.commit_all("all");
+        place.write(
+            "replies.toml",
+            "[[reply]]\ntool_calls = [{ tool = \"mcp__test__echo\", input = { text = \"one\" } }]\n\
+             [[reply]]\ntool_calls = [{ tool = \"shell\", input = { command = \"echo '# mine' >> tools/server.py\" } }]\n\
+             [[reply]]\ntool_calls = [{ tool = \"mcp__test__die\", input = {} }]\n\
+             [[reply]]\ntool_calls = [{ tool = \"mcp__test__echo\", input = { text = \"two\" } }]\n\
+             [[reply]]\ntext = \"Done.\"\n",
+        );
+        place.ok(&["trust", "--yes"]);
+        let run = RUN.iter().copied().filter(|word| *word != "--in-place").chain(flag);
+        let ran = place.run(&run.collect::<Vec<_>>());
+        assert_eq!(ran.code, 0, "{flag:?} {}{}", ran.out, ran.err);
+        let events = place.events(&place.id());
+        let texts: Vec<&str> = of(&events, "tool_ended")
+            .into_iter()
+            .filter_map(|ended| ended["result"]["text"].as_str())
+            .collect();
+        assert_eq!(texts[0], "one", "{flag:?} {texts:?}");
+        assert!(texts[3].contains("server.py, which nobody trusts as it is"), "{flag:?} {texts:?}");
+        assert_eq!(log(&place).matches("started\n").count(), 1, "{flag:?}");
+    }
+}
+
 #[test]
 fn trust_shows_exactly_what_would_run_and_asks_nobody_who_is_not_there() {
     let place = TestEnvironment::new();
@@ -382,4 +449,37 @@ fn tools_and_doctor_tell_what_servers_there_are() {
     let listed: Value = serde_json::from_str(&place.ok(&["tools", "--json"])).unwrap();
     assert_eq!(listed["servers"][0]["tools"].as_array().unwrap().len(), 12);
     assert!(place.ok(&["doctor"]).contains("servers: test"));
+}
+
+#[test]
+fn a_coding_agent_is_offered_the_tools_of_servers_and_the_gate_judges_its_calls() {
+    let place = project();
+    let policy = "[[rule]]\ntool = \"mcp__test__echo\"\ndecide = \"allow\"\n\
+                  [[rule]]\ntool = \"mcp__test__*\"\ndecide = \"deny\"\nreason = \"only echo\"\n";
+    place.write(".drivetrain/policy.toml", policy);
+    let init = json!({ "type": "system", "subtype": "init", "session_id": "s1",
+        "permissionMode": "default" });
+    let ends = json!({ "type": "result", "subtype": "success", "is_error": false, "result": "done",
+        "session_id": "s1" });
+    let calls = "call test__echo {\"text\":\"hello\"}\ncall test__slow {}\ncall test__none {}";
+    place.write("steps.txt", &format!("{init}\n{calls}\n{ends}\n"));
+    let command = [env!("CARGO_BIN_EXE_drivetrain"), "fake", "agent", "steps.txt"];
+    place.write(
+        ".drivetrain/agents/played.toml",
+        &format!("[agent]\nname = \"played\"\nprotocol = \"claude\"\ncommand = {command:?}\n"),
+    );
+    let run = ["run", "use the server", "--agent", "played", "--in-place", "--no-sandbox"];
+    place.ok(&["trust", "--yes"]);
+    let ran = place.run(&[&run[..], &["--max-turns", "1"]].concat());
+    let events = place.events(&place.id());
+    assert_eq!(of(&events, "tools_opened").len(), 1, "{}{}", ran.out, ran.err);
+    let called = place.read("called.txt");
+    let lines: Vec<&str> = called.lines().collect();
+    assert_eq!(lines[0], "test__echo: hello", "{called}");
+    assert!(lines[1].starts_with("test__slow: ") && lines[1].contains("only echo"), "{called}");
+    assert!(lines[2].contains("no tool is called"), "{called}");
+    let judged = of(&events, "call_judged");
+    let tools: Vec<&str> = judged.iter().filter_map(|judged| judged["tool"].as_str()).collect();
+    assert_eq!(tools, ["mcp__test__echo", "mcp__test__slow"]);
+    assert!(log(&place).ends_with("end of input\n"), "it was ended with the task");
 }

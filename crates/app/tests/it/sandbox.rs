@@ -41,6 +41,23 @@ fn a_command_works_in_its_workspace_and_its_exit_code_is_kept() {
     assert_eq!(ran.code, 20);
 }
 
+/// Whoever kills the program while it tries the walls leaves a mark by which the next start finds what hangs.
+#[test]
+fn a_trial_of_the_walls_is_marked_as_long_as_it_runs() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["true"], "");
+    let trials = environment.home().join("run/trials");
+    for _ in 0..2 {
+        let ran = environment.run(&["run", "task.toml"]);
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    }
+    assert_eq!(std::fs::read_dir(&trials).unwrap().count(), 0);
+    let left = serde_json::json!({ "stamp": "probe.1", "mark": "probe", "boot": "", "owner": 1, "owner_start": 0 });
+    std::fs::write(trials.join("probe.1.json"), left.to_string()).unwrap();
+    assert_eq!(environment.run(&["run", "task.toml"]).code, 0);
+    assert_eq!(std::fs::read_dir(&trials).unwrap().count(), 0, "the next start looks at it");
+}
+
 #[test]
 fn nothing_is_written_outside() {
     let environment = TestEnvironment::new();

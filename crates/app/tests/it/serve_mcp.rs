@@ -380,6 +380,52 @@ fn a_child_that_is_cancelled_at_rest_sets_its_parent_free() {
     assert_eq!(place.show(&id)["children"][&child_id]["ended"], "cancelled");
 }
 
+/// Dispatches a task whose model takes its time, and kills its process; its id. From then on its model answers.
+fn killed_child(place: &TestEnvironment, client: &mut Client) -> String {
+    model(place, "[[reply]]\ndelay = \"300s\"\ntext = \"late\"\n");
+    let child = client.json("dispatch", json!({ "goal": "two lines" }));
+    let id = child["id"].as_str().unwrap().to_owned();
+    place.until(|| place.show(&id)["driven_by"].as_u64());
+    model(place, SCRIPT);
+    let number = child["process"].to_string();
+    let killed = std::process::Command::new("kill").args(["-9", &number]).status();
+    assert!(killed.unwrap().success());
+    id
+}
+
+#[test]
+fn a_child_whose_process_is_killed_is_taken_up_by_the_parent_that_waits_for_it() {
+    let place = TestEnvironment::new();
+    let wait = "while ! test -e go.txt; do sleep 0.05; done";
+    place.steps("parent.toml", &[wait, "touch done.txt"], "[budget]\nmax_tokens = 600\n");
+    let parent = place.start(&["run", "parent.toml", "--unattended", "--no-sandbox"]);
+    let id = parent.id.clone();
+    let mut client = Client::start(&place, &[&WORKER[..], &["--parent", &id]].concat());
+    let child = killed_child(&place, &mut client);
+    place.write("go.txt", "");
+    let ran = parent.wait();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(place.folder().join("done.txt").exists());
+    assert_eq!(place.show(&child)["outcome"], "completed");
+    let lost: Vec<Value> =
+        place.events(&id).into_iter().filter(|e| e["type"] == "child_lost").collect();
+    assert_eq!(lost.len(), 1, "{lost:?}");
+    assert_eq!((&lost[0]["child"], &lost[0]["given_up"]), (&json!(child), &json!(false)));
+    let (own, spent) = (place.show(&id), place.show(&child));
+    assert_eq!(own["spend"]["tokens"], spent["spend"]["tokens"], "counted once: {own}");
+}
+
+#[test]
+fn a_task_whose_process_is_killed_is_taken_up_by_whoever_waits_for_it() {
+    let place = TestEnvironment::new();
+    let mut client = Client::start(&place, &WORKER);
+    let id = killed_child(&place, &mut client);
+    let ended = client.json("wait", json!({ "id": id, "seconds": 120 }));
+    assert_eq!(ended["outcome"], "completed", "{ended}");
+    let told = |note: &&Value| note.to_string().contains("it is taken up again");
+    assert_eq!(client.notes.iter().filter(told).count(), 1, "{:?}", client.notes);
+}
+
 #[test]
 fn our_own_client_of_other_servers_uses_this_one() {
     let place = TestEnvironment::new();

@@ -313,6 +313,45 @@ fn a_workflow_in_a_task_file_refers_to_prompts_and_facts_like_any_other() {
 }
 
 #[test]
+fn steps_that_stand_in_a_drivers_configuration_refer_to_files_like_any_other() {
+    let place = TestEnvironment::new();
+    place.write("replies.toml", "[[reply]]\nmatch = \"Is the work done?\"\ntext = \"fine\"\n");
+    place.write("tests/a.rs", "");
+    place.write(".drivetrain/prompts/ask.txt", "Is {{ goal }} done?\n");
+    place.write(".drivetrain/workflows/count.toml", STEP);
+    let steps = "[[HERE.steps]]\nname = \"ask\"\nprompt = \"@prompts/ask\"\n\
+        [[HERE.steps]]\nname = \"tell\"\ntool = \"write\"\nwhen = \"facts.has_tests\"\n\
+        parameters = { path = \"told\", content = \"{{ steps.ask.text }} @@\" }\n\
+        [[HERE.steps]]\nname = \"sign\"\ntool = \"write\"\nparameters = { path = \"sign\", content = \"@@home\" }\n\
+        [[HERE.steps]]\nname = \"call\"\nworkflow = \"@workflows/count\"\n";
+    let head = "[task]\ngoal = \"the work\"\n";
+    let alone = format!(
+        "{head}driver = \"workflow\"\n[task.driver_config.llm]\nmodel = \"script/replies.toml\"\n{}",
+        steps.replace("HERE", "task.driver_config")
+    );
+    let inside = format!(
+        "{head}driver = \"sequence\"\n[[task.driver_config.drivers]]\ndriver = \"workflow\"\n\
+         [task.driver_config.drivers.config.llm]\nmodel = \"script/replies.toml\"\n{}",
+        steps.replace("HERE", "task.driver_config.drivers.config")
+    );
+    for task in [alone, inside] {
+        for made in ["told", "sign", "out.txt"] {
+            let _ = std::fs::remove_file(place.folder().join(made));
+        }
+        place.write("task.toml", &task);
+        let ran = place.run(&["run", "task.toml", "--in-place"]);
+        assert_eq!(ran.code, 0, "{task}: {}{}", ran.out, ran.err);
+        assert_eq!((place.read("told"), place.read("sign")), ("fine @@".into(), "@home".into()));
+        assert_eq!(place.read("out.txt"), "1\n");
+        let hash = runtime::trust::hash(b"Is {{ goal }} done?\n");
+        assert!(asked(&place).contains(&hash), "the hash of the prompt is in the journal");
+        place.write("task.toml", &task.replace("@prompts/ask", "@prompts/aks"));
+        let wrong = place.run(&["run", "task.toml", "--in-place"]);
+        assert!(wrong.code == 2 && wrong.err.contains("did you mean \"ask\"?"), "{}", wrong.err);
+    }
+}
+
+#[test]
 fn a_model_beside_a_workflow_is_that_of_the_steps_that_name_none() {
     let place = TestEnvironment::new();
     for name in ["named", "table", "step"] {

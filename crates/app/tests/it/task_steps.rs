@@ -1,5 +1,10 @@
 //! Tasks as steps, through the real binary: what the end is worth, money, people, cancelling, and a kill in the middle.
 
+use journal::sqlite::SqliteJournal;
+use journal::{Entry, Journal};
+use machine::input::{Command as MachineCommand, Input, Signal};
+use runtime::home::Home;
+use runtime::host::encode;
 use serde_json::Value;
 
 use crate::environment::TestEnvironment;
@@ -195,6 +200,57 @@ fn whoever_cancels_the_task_cancels_its_child_driven_or_not() {
     assert_eq!(refused.code, 2, "{}{}", refused.out, refused.err);
 }
 
+/// A task that works for its parent when both are killed, and a parent that was cancelled by somebody who died before
+/// the child was told; the ids of both.
+fn left_behind(place: &TestEnvironment) -> (String, String) {
+    let running = place.start(&["run", "task.toml"]);
+    place.until_file("waits");
+    running.signal("KILL");
+    running.wait();
+    let parent = parent(place);
+    let child = id(&children(place, &parent)[0]);
+    let mut journal = SqliteJournal::open(&Home::at(place.home()).journal()).unwrap();
+    journal.claim(&parent).unwrap();
+    let last = journal.records(&parent, 0).unwrap().last().unwrap().n;
+    let cancel = MachineCommand::Cancel { reason: "no more".to_owned() };
+    let inputs = [Input::from(Signal::OwnerLost), cancel.into()];
+    let bodies = inputs.map(|input| encode(&input));
+    let version = machine::MACHINE_VERSION;
+    let entries: Vec<Entry<'_>> = (last + 1..)
+        .zip(&bodies)
+        .map(|(n, body)| Entry::Record { task: &parent, n, time: 2_000_000_000_000, version, body })
+        .collect();
+    journal.commit(&entries).unwrap();
+    drop(journal);
+    assert_eq!(place.show(&parent)["outcome"], "cancelled");
+    assert!(place.show(&child)["outcome"].is_null());
+    (parent, child)
+}
+
+#[test]
+fn a_child_that_was_not_told_of_the_cancel_is_told_by_whoever_comes_next() {
+    for commands in [&["resume", "--all"][..], &["resume", "PARENT"], &["cancel", "PARENT"]] {
+        let place = place(&steps(&shell(HOLD), ""));
+        let (parent, child) = left_behind(&place);
+        let named: Vec<&str> = commands
+            .iter()
+            .map(|word| if *word == "PARENT" { parent.as_str() } else { *word })
+            .collect();
+        let ran = place.run(&named);
+        assert!(!ran.err.contains("panicked"), "{}{}", ran.out, ran.err);
+        let shown = place.show(&child);
+        assert_eq!(shown["outcome"], "cancelled", "{commands:?}: {}{}", ran.out, ran.err);
+        assert!(shown["reason"].as_str().unwrap().contains(&parent), "{shown}");
+        assert_eq!(place.read("told"), "");
+    }
+    let place = place(&steps(&shell(HOLD), ""));
+    let (parent, child) = left_behind(&place);
+    let refused = place.run(&["resume", &child]);
+    assert_eq!(refused.code, 2, "{}{}", refused.out, refused.err);
+    assert!(refused.err.contains(&format!("a step of task {parent} began it")), "{}", refused.err);
+    assert_eq!(place.show(&child)["outcome"], "cancelled");
+}
+
 #[test]
 fn a_child_that_asks_makes_its_parent_wait_and_goes_on_with_the_answer() {
     let order = "goal = \"a part\"\nworkflow = { steps = [{ name = \"which\", ask = \"Which?\", choices = [\"a\", \"b\"] }, \
@@ -277,4 +333,50 @@ fn a_child_that_another_process_drives_is_not_taken_from_it() {
     let ended = place.run(&["resume", &parent]);
     assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
     assert_eq!(place.read("told"), format!("completed {child} 1\n"));
+}
+
+#[test]
+fn the_criteria_of_a_steps_task_are_looked_at_before_anything_begins() {
+    for (criterion, why) in [
+        ("{ kind = \"judge\", model = \"nobody/x\", rubric = \"Is it good?\" }", "nobody"),
+        (
+            "{ kind = \"judge\", model = \"script/none.toml\", rubric = \"Is it good?\" }",
+            "none.toml",
+        ),
+        ("{ kind = \"file\", path = \"a.txt\", pattern = \"(\" }", "not a regular expression"),
+        (
+            "{ kind = \"judge\", model = \"script/replies.toml\", rubric_file = \"rubric.md\" }",
+            "the task of a step has no criterion that is looked up in a file",
+        ),
+        (
+            "{ kind = \"custom\", name = \"plugin:mine\" }",
+            "the task of a step has no criterion that is looked up in a file",
+        ),
+    ] {
+        let order = format!("{}\nacceptance = [{criterion}]", shell("touch made"));
+        let place = place(&steps(&order, ""));
+        let ran = place.run(&["run", "task.toml"]);
+        assert_eq!(ran.code, 2, "{criterion}: {}{}", ran.out, ran.err);
+        assert!(ran.err.contains(why), "{criterion}: {}", ran.err);
+        assert!(place.tasks().is_empty(), "{criterion}: nothing was begun");
+    }
+}
+
+#[test]
+fn the_judge_of_a_steps_task_is_heard() {
+    for (verdict, outcome) in [(true, "verified"), (false, "failed")] {
+        let answer = serde_json::json!({ "pass": verdict, "reason": "so it is" }).to_string();
+        let order = format!(
+            "{}\nchecks = [\"test -e made\"]\nacceptance = [{{ kind = \"judge\", model = \"script/judge.toml\", \
+             rubric = \"Is it good?\", decides = true }}]",
+            shell("touch made")
+        );
+        let place = place(&steps(&order, "on_error = \"skip\""));
+        let reply = format!("[[reply]]\ntext = {}\nrepeat = true\n", Value::from(answer));
+        place.write("judge.toml", &reply);
+        let ran = place.run(&["run", "task.toml"]);
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+        let told = place.read("told");
+        assert!(told.starts_with(outcome), "{verdict}: {told}");
+    }
 }

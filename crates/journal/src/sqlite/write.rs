@@ -17,10 +17,10 @@ use crate::{DamageKind, Entry, JournalError, MAX_BODY, TaskRow, check_id};
 const POINT_EVERY: i64 = 5_000;
 const POINT_EVERY_TASK: i64 = 20;
 
-/// A process that commits this often gets a write-ahead log of full length at once, so that its commits
+/// A process that commits this often gets a write-ahead log of so many frames at once, so that its commits
 /// overwrite blocks that the file already has, where growing the file would change its metadata each time.
-const WARM_AFTER: u64 = 32;
-const WARM_LENGTH: u64 = 32 + 1_100 * (4096 + 24);
+/// Most processes drive one task and commit less often than the full length takes to pay for itself.
+const WARM: [(u64, u64); 2] = [(8, 160), (256, 1_100)];
 
 /// A task that this process writes.
 #[derive(Debug)]
@@ -202,8 +202,9 @@ impl SqliteJournal {
     fn fill(&mut self, entries: &[Entry<'_>]) -> Result<(i64, i64), JournalError> {
         let next = self.plan(entries)?;
         let failed = |error: rusqlite::Error| failure::writing(&error, &self.folder);
-        if self.writer.commits == WARM_AFTER {
-            self.warm();
+        let commits = self.writer.commits;
+        if let Some((_, frames)) = WARM.iter().find(|(after, _)| *after == commits) {
+            self.warm(32 + frames * (4096 + 24));
         }
         self.insert(entries).map_err(failed)?;
         let mut point = self.writer.point;
@@ -521,9 +522,9 @@ impl SqliteJournal {
         Ok((tip, changed))
     }
 
-    /// Gives the write-ahead log its full length. Called with the write lock held, so nobody else makes it
+    /// Gives the write-ahead log a length. Called with the write lock held, so nobody else makes it
     /// longer meanwhile; zeroes at its end are no frames. A failure only leaves it short.
-    fn warm(&self) {
+    fn warm(&self, wanted: u64) {
         let path = self.folder.join("journal.db-wal");
         let Ok(file) = OpenOptions::new().write(true).open(path) else { return };
         let Ok(length) = file.metadata().map(|data| data.len()) else { return };
@@ -531,7 +532,7 @@ impl SqliteJournal {
         // may write) all of it for each page changed later.
         let zeroes = [0; 4096];
         let mut at = length;
-        while at < WARM_LENGTH {
+        while at < wanted {
             let part = 4096 - at % 4096;
             if file.write_all_at(&zeroes[..part as usize], at).is_err() {
                 return;

@@ -23,7 +23,7 @@ use crate::policy::price::dollars;
 use crate::request::agent_key;
 use crate::state::{AgentSide, Call, CallStatus, Pending, Phase, Steered};
 use crate::step::Step;
-use crate::tool::{EffectClass, Status, ToolResult};
+use crate::tool::{self, EffectClass, Status, ToolResult};
 
 /// The most that anybody's count of dollars comes to: what an agent says of its costs is not believed beyond, and a
 /// sum that has no number could not be written down.
@@ -40,7 +40,8 @@ impl Step<'_> {
         self.note_change();
         let id = self.expect(Pending::Agent);
         let (agent, conversation) = (call.program.name.clone(), call.conversation);
-        let tools = offer::to(&call.program, &self.state.data.spec.policy.charter);
+        let data = &self.state.data;
+        let tools = offer::to(&call.program, &data.spec.policy.charter, &data.tools);
         self.output.effects.push(Effect::AskAgent {
             id,
             call,
@@ -169,12 +170,15 @@ impl Step<'_> {
         if at_work && self.holds_back() {
             return self.state.data.held_asks.push(HeldAsk { turn, request, bytes });
         }
+        let is_set_aside = self.is_set_aside();
         let data = &mut self.state.data;
         let under_way = match data.pending.get(&turn) {
             Some(Pending::Agent) => Turn::UnderWay,
             _ => Turn::None,
         };
-        let may = gateway::may_ask(under_way, &data.budget, &data.spend);
+        // What is set aside for a child that nobody hears of any more is not there to be spent.
+        let spend = if is_set_aside { data.committed() } else { data.spend.clone() };
+        let may = gateway::may_ask(under_way, &data.budget, &spend);
         if may.is_ok() {
             data.asked.insert(request, bytes);
         }
@@ -429,6 +433,10 @@ fn in_our_words(agent: &str, ask: &AgentAsk) -> (String, Arc<Value>, EffectClass
         }
         AgentMeans::Fetch(url) => {
             ("fetch".to_owned(), json!({ "url": url, "input": raw }), EffectClass::Unsafe)
+        }
+        AgentMeans::Ours(tool) => {
+            let class = tool::find(tool).map_or(EffectClass::Unsafe, |known| known.class);
+            return (tool.clone(), Arc::clone(raw), class);
         }
         AgentMeans::Inner => return (own(), Arc::clone(raw), EffectClass::Pure),
         AgentMeans::Other => return (own(), Arc::clone(raw), EffectClass::Unsafe),

@@ -60,8 +60,11 @@ impl Step<'_> {
             course.watch.on_denied(key, &title(call), &limits);
         }
         if call.request.is_some() || call.agent.is_some() {
-            let call = call.clone();
-            self.note_actions(&[(call, result)]);
+            let calls = std::mem::take(&mut self.state.data.calls);
+            if let Some(call) = calls.iter().find(|call| call.id == id) {
+                self.note_actions(&[(call, result)]);
+            }
+            self.state.data.calls = calls;
         }
     }
 
@@ -71,11 +74,11 @@ impl Step<'_> {
         let worker = |call: &&Call| {
             call.action.author == Author::Worker && call.request.is_none() && call.agent.is_none()
         };
-        let ended: Vec<(Call, &ToolResult)> = calls
+        let ended: Vec<(&Call, &ToolResult)> = calls
             .iter()
             .filter(worker)
             .filter_map(|call| match &call.status {
-                CallStatus::Done(result) => Some((call.clone(), result)),
+                CallStatus::Done(result) => Some((call, result)),
                 _ => None,
             })
             .collect();
@@ -86,7 +89,7 @@ impl Step<'_> {
         self.state.data.calls = calls;
     }
 
-    fn note_actions(&mut self, calls: &[(Call, &ToolResult)]) {
+    fn note_actions(&mut self, calls: &[(&Call, &ToolResult)]) {
         let mut hash = Hash::default();
         for (call, result) in calls {
             hash.add(call.action.tool.as_bytes())

@@ -200,7 +200,7 @@ impl Step<'_> {
                 Some(Place { path, label: String::new() })
             }
             (Phase::Consulting { request: Consultation::Agent(call) }, Some(_)) => {
-                let offered = offer::to(&call.program, &data.spec.policy.charter);
+                let offered = offer::to(&call.program, &data.spec.policy.charter, &data.tools);
                 if !offered.iter().any(|offer| offer.tool == tool) {
                     return Err(format!("the tool {tool:?} is not offered to the agent"));
                 }

@@ -28,16 +28,20 @@ pub struct AgentQuirks {
     /// A refused call ends its turn as if it had been cancelled.
     #[serde(default)]
     pub refusal_ends_turn: bool,
+    /// It takes a file that is not there for a failure when its client reads for it, so it is not offered that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reads_itself: bool,
 }
 
 impl AgentQuirks {
     /// The words for what is either so or not.
-    pub const WORDS: [&'static str; 5] = [
+    pub const WORDS: [&'static str; 6] = [
         "stale_after_cancel",
         "hides_failures",
         "late_history",
         "outlives_input",
         "refusal_ends_turn",
+        "reads_itself",
     ];
 
     /// Whether there are none.
@@ -53,6 +57,7 @@ impl AgentQuirks {
             "late_history" => &mut self.late_history,
             "outlives_input" => &mut self.outlives_input,
             "refusal_ends_turn" => &mut self.refusal_ends_turn,
+            "reads_itself" => &mut self.reads_itself,
             _ => return false,
         };
         *is = true;

@@ -151,6 +151,32 @@ impl Data {
 }
 
 impl State {
+    /// Whether nobody waits for the children that steps of it began, and nobody will again. A larger budget lets a task go
+    /// on that had none left.
+    pub fn leaves_children(&self) -> bool {
+        match self.standing() {
+            Standing::Finished { outcome, .. } => outcome != Outcome::BudgetExhausted,
+            Standing::Working | Standing::Paused | Standing::AwaitingPerson { .. } => false,
+        }
+    }
+
+    /// The children that steps began and that are to be cancelled since the task has ended. They were told so, but whoever
+    /// told them may have died over it; one that has ended since takes no harm.
+    pub fn left_behind(&self) -> Vec<TaskId> {
+        if !self.leaves_children() {
+            return Vec::new();
+        }
+        let children = self.data().children.iter();
+        let open = children.filter(|(_, child)| child.step.is_some() && child.ended.is_none());
+        open.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// The task whose step began this one, if one did.
+    pub fn begun_by(&self) -> Option<&TaskId> {
+        let dispatch = self.data().spec.dispatch.as_ref()?;
+        dispatch.parent.as_ref().filter(|_| dispatch.within.is_some())
+    }
+
     /// How a child that is put down or has ended is told of at its parent.
     pub fn child_end(&self) -> ChildEnd {
         let data = self.data();

@@ -291,7 +291,7 @@ impl StateMachine {
         let Some(frame) = self.memory.frames.last_mut() else { return };
         let is_parallel =
             matches!((frame.stage, &state.work), (Stage::Work, Work::Parallel { .. }));
-        if !is_parallel && is_put_off(result, self.memory.put_off) {
+        if !is_parallel && is_put_off(result.status, self.memory.put_off) {
             self.memory.put_off += 1;
             return;
         }

@@ -37,7 +37,7 @@ use child::{SavedStepChild, StepChild};
 use definition::{Body, Definition};
 pub use definition::{Input, InputKind};
 use frame::{Address, Came, FlowFrame, RowFrame, StepFrame};
-pub(crate) use read::{chooser_of, driver_of, task_driver_of};
+pub(crate) use read::{chooser_of, criteria_of_steps, driver_of, task_driver_of};
 use run::{Round, Run};
 use scope::World;
 

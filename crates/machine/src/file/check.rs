@@ -237,10 +237,11 @@ impl<'v> Cursor<'v> {
             self.wrong(problems, "a table");
             return false;
         }
-        for (key, entry) in self.entries() {
-            if !shape.names().any(|known| known == key) {
-                self.unknown(problems, &entry, key, what, &shape.names().collect::<Vec<_>>());
-            }
+        // The way to a key is only made for what is wrong: nearly all of them are right.
+        let keys = self.value.as_object().into_iter().flatten();
+        for (key, value) in keys.filter(|(key, _)| !shape.names().any(|known| known == *key)) {
+            let entry = self.down(value, Step::Key(key));
+            self.unknown(problems, &entry, key, what, &shape.names().collect::<Vec<_>>());
         }
         true
     }

@@ -15,6 +15,7 @@ use serde_json::{Number, Value};
 
 use super::check::{Cursor, Problem, Problems, Segment};
 use super::{Format, SourceError, printable, reference};
+use crate::lookalike::cover_lookalikes;
 
 /// No file of ours nests deeper, and recursion over data stays far from the end of the stack.
 const MAX_DEPTH: usize = 48;
@@ -23,6 +24,8 @@ const MAX_BYTES: usize = 16 << 20;
 /// A person fixes a few errors at a time.
 const MAX_ERRORS: usize = 20;
 const SNIPPET_WIDTH: usize = 100;
+/// What stands where a secret was.
+const COVER: &str = "***";
 
 /// A file as plain data.
 #[derive(Debug)]
@@ -221,21 +224,34 @@ pub(super) fn error_at(
         file: file.to_owned(),
         line: text[..start].matches('\n').count() + 1,
         column: before + 1,
-        message,
-        hint,
+        message: cover_lookalikes(&message, COVER),
+        hint: hint.map(|hint| cover_lookalikes(&hint, COVER)),
         snippet: shown.trim_end().to_owned(),
         caret: (before - from, width.min(room)),
     }
 }
 
-/// Leaves out what follows a key whose name says that it is a secret; errors are shown, logged and sent on.
+/// Leaves out what looks like a key, and what follows a name that says that it is a secret; errors are shown, logged and
+/// sent on.
 fn hide_secrets(line: &str) -> String {
-    const SECRET: [&str; 7] =
-        ["api_key", "apikey", "api-key", "secret", "password", "access_token", "private_key"];
+    const SECRET: [&str; 11] = [
+        "api_key",
+        "apikey",
+        "api-key",
+        "secret",
+        "password",
+        "passwd",
+        "credential",
+        "authorization",
+        "access_token",
+        "auth_token",
+        "private_key",
+    ];
     let lower = line.to_ascii_lowercase();
     let found = SECRET.iter().filter_map(|word| lower.find(word).map(|at| at + word.len())).min();
     let value = found.and_then(|end| line[end..].find([':', '=']).map(|at| end + at + 1));
-    value.map_or_else(|| line.to_owned(), |at| format!("{} ***", &line[..at]))
+    let line = value.map_or_else(|| line.to_owned(), |at| format!("{} {COVER}", &line[..at]));
+    cover_lookalikes(&line, COVER)
 }
 
 /// Collects what the formats have in common.

@@ -361,6 +361,7 @@ fn configured(
         }
     };
     let mut spec = DriverSpec { name: name.to_owned(), config };
+    drivers::resolve(name, &mut spec.config, known);
     let brought = drivers::unwrap(&mut spec, known);
     (spec, brought)
 }

@@ -394,6 +394,22 @@ fn a_secret_is_not_repeated() {
 }
 
 #[test]
+fn what_looks_like_a_key_is_not_repeated_wherever_it_stands() {
+    let key = "sk-ant-api03-0123456789abcdefghij";
+    for text in [
+        format!("goal = \"x\"\ndriver = \"{key}\"\n"),
+        format!("goal = \"x\"\n\"{key}\" = 1\n"),
+        format!("goal = \"x\" \"{key}\"\n"),
+        format!("goal = \"x\"\n[budget]\nmax_turns = \"{key}\"\n"),
+        format!("goal = \"x\"\n[task]\nmodel = [\"{key}\"]\n"),
+    ] {
+        let shown = shown(toml(&text));
+        assert!(shown.contains("error: ") && !shown.contains("0123456789"), "{shown}");
+        assert!(shown.contains("***"), "{shown}");
+    }
+}
+
+#[test]
 fn nothing_in_a_file_steers_the_terminal() {
     let shown = shown(toml("[task]\ngoal = \"x\"\n\"\\u001b[2J\" = 1 # \u{202e}evil\n"));
     assert!(shown.chars().all(|c| c == '\n' || !steers(c)), "{shown:?}");

@@ -154,6 +154,30 @@ fn stem(file: &str) -> String {
     if is_name(name) { name.to_owned() } else { "workflow".to_owned() }
 }
 
+/// A table with steps or states, with everything that it refers to in its place.
+pub(super) fn resolved(
+    written: &Cursor<'_>,
+    resolver: &mut Resolver<'_>,
+    problems: &mut Problems,
+) -> Value {
+    let mut resolved = resolver.workflow(written, problems);
+    let defaults = std::mem::take(&mut resolver.inputs);
+    let outermost = resolver.is_outermost() && mentions_facts(&resolved);
+    let Some(fields) = resolved.as_object_mut() else { return resolved };
+    if !defaults.is_empty() {
+        let inputs = fields.entry("inputs").or_insert_with(|| json!({}));
+        for (name, declared) in defaults {
+            if inputs.is_object() && inputs.get(&name).is_none() {
+                inputs[name] = declared;
+            }
+        }
+    }
+    if outermost && let facts @ Value::Object(_) = resolver.facts() {
+        fields.insert("facts".to_owned(), facts);
+    }
+    resolved
+}
+
 /// Reads a `[workflow]` table; nothing if it is too wrong to go on.
 pub(super) fn read_workflow(
     written: &Cursor<'_>,
@@ -163,23 +187,7 @@ pub(super) fn read_workflow(
     if !written.keys(problems, &shape::WORKFLOW) {
         return None;
     }
-    let mut resolved = resolver.workflow(written, problems);
-    if !resolver.inputs.is_empty() {
-        let defaults = std::mem::take(&mut resolver.inputs);
-        let inputs = resolved.as_object_mut()?.entry("inputs").or_insert_with(|| json!({}));
-        for (name, declared) in defaults {
-            if inputs.is_object() && inputs.get(&name).is_none() {
-                inputs[name] = declared;
-            }
-        }
-    }
-    if resolver.is_outermost()
-        && mentions_facts(&resolved)
-        && let (Some(fields), facts @ Value::Object(_)) =
-            (resolved.as_object_mut(), resolver.facts())
-    {
-        fields.insert("facts".to_owned(), facts);
-    }
+    let resolved = resolved(written, resolver, problems);
     let at = &written.instead(&resolved);
     let name = at.get("name").and_then(|name| name.name(problems)).unwrap_or_default();
     let text = |key: &str, problems: &mut Problems| {

@@ -68,6 +68,11 @@ pub enum Level {
 }
 
 impl Level {
+    /// The strongest walls of those that a machine gives.
+    pub fn strongest(can: impl Fn(Level) -> bool) -> Option<Level> {
+        [Level::Full, Level::Reduced].into_iter().find(|level| can(*level))
+    }
+
     /// The word that people and JSON see.
     pub fn word(self) -> &'static str {
         match self {

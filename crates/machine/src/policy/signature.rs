@@ -61,6 +61,13 @@ pub fn normalise(text: &str) -> String {
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         let before = said.chars().next_back();
+        // Inside of a word nothing of this begins.
+        let word = rest.bytes().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+        if word > 0 && is_word(before) {
+            said.push_str(&rest[..word]);
+            rest = &rest[word..];
+            continue;
+        }
         let found = escape(rest)
             .or_else(|| if in_path(before) { None } else { temporary(rest) })
             .or_else(|| if is_word(before) { None } else { token(rest, before, &said) });

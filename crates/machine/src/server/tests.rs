@@ -143,6 +143,9 @@ fn a_task_gets_the_servers_that_its_driver_can_use() {
     assert_eq!(ask("llm", json!({ "tools": ["read", "mcp__a__*"] })), said("a", ""));
     assert_eq!(ask("llm", json!({ "tools": ["mcp__c__x"] })), said("", "mcp__c__x"));
     assert_eq!(ask("user", json!(null)), nothing);
+    let program = |protocol: &str| json!({ "program": { "name": "p", "protocol": protocol, "command": ["p"], "operator": "" } });
+    assert_eq!(ask("agent", program("claude")), said("a b", ""));
+    assert_eq!(ask("agent", program("acp")), nothing, "it can be offered no tools");
     let steps = json!({ "steps": [{ "tool": "shell" }, { "tool": "mcp__b__x" }] });
     assert_eq!(ask("workflow", steps.clone()), said("b", ""));
     let both = json!({ "drivers": [

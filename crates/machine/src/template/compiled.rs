@@ -66,6 +66,16 @@ pub(crate) mod count {
 
     thread_local! {
         static MADE: Cell<u64> = const { Cell::new(0) };
+        static READ: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(in crate::template) fn one_more_read() {
+        READ.with(|read| read.set(read.get() + 1));
+    }
+
+    /// How many texts this thread has read, and not remembered.
+    pub(crate) fn read_so_far() -> u64 {
+        READ.with(Cell::get)
     }
 
     pub(super) fn one_more() {

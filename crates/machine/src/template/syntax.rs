@@ -2,6 +2,7 @@
 //! gives, and that it keeps to the language.
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
 use minijinja::machinery::ast::{BinOpKind, CallArg, CompareOpKind, Expr, Stmt, UnaryOpKind};
 use minijinja::machinery::{Span, Token, parse, parse_expr, tokenize};
@@ -105,19 +106,23 @@ impl Facts {
 }
 
 /// How templates are written: a line that holds only `{% … %}` leaves no line behind, and the last newline stays.
-pub(super) fn config() -> SyntaxConfig {
-    SyntaxConfig::builder()
-        .trim_blocks(true)
-        .lstrip_blocks(true)
-        .keep_trailing_newline(true)
-        .build()
-        .expect("the usual delimiters are valid")
+pub(super) fn config() -> &'static SyntaxConfig {
+    static CONFIG: OnceLock<SyntaxConfig> = OnceLock::new();
+    CONFIG.get_or_init(|| {
+        SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .keep_trailing_newline(true)
+            .build()
+            .expect("the usual delimiters are valid")
+    })
 }
 
 /// Reads a template.
 pub(super) fn template(text: &str) -> Result<Facts, TemplateError> {
     bounds(text, false)?;
-    let tree = parse(text, "template", config()).map_err(|error| unreadable(&error, text))?;
+    let tree =
+        parse(text, "template", config().clone()).map_err(|error| unreadable(&error, text))?;
     let mut walk = Walk::default();
     walk.statement(&tree)?;
     Ok(walk.finish())
@@ -167,7 +172,7 @@ fn bounds(text: &str, is_expression: bool) -> Result<(), TemplateError> {
         return Err(at(0..0, message));
     }
     let (mut count, mut elifs) = (0, 0);
-    for token in tokenize(text, is_expression, config()) {
+    for token in tokenize(text, is_expression, config().clone()) {
         let (token, span) = token.map_err(|error| unreadable(&error, text))?;
         count += 1;
         match token {

@@ -229,6 +229,36 @@ fn a_call_of_our_tool_is_judged_run_and_answered_in_the_turn() {
 }
 
 #[test]
+fn what_an_agent_has_us_do_is_judged_as_our_own_tool_and_its_end_is_news() {
+    let (mut rig, turn) = at_work("gemini", None);
+    let asks = |rig: &mut Rig, key: &str, path: &str| {
+        let ask = AgentAsk {
+            key: key.to_owned(),
+            id: Arc::from(key),
+            tool: "fs/write_text_file".to_owned(),
+            input: Arc::new(json!({ "path": path, "content": "x" })),
+            means: AgentMeans::Ours("write".to_owned()),
+            helper: None,
+        };
+        rig.input(Signal::AgentSaid(turn, AgentNews::Asks(ask)).into());
+    };
+    asks(&mut rig, "k1", "a.txt");
+    assert_eq!(rig.decisions(), "c1 allow by profile dev");
+    let yes = AgentOrder::Answer { key: "k1".to_owned(), may: Ok(None) };
+    assert_eq!(rig.orders(), [&yes], "whoever performs it is told, and no tool is run here");
+    let call = &rig.state.data().calls[0];
+    assert_eq!((call.action.tool.as_str(), &call.action.input["content"]), ("write", &json!("x")));
+    let text = "created a.txt (1 bytes)".to_owned();
+    let ended = AgentNews::ToolEnded { id: Arc::from("k1"), ok: true, text };
+    rig.input(Signal::AgentSaid(turn, ended).into());
+    assert!(rig.told().contains("tool_ended c1 ok"), "{}", rig.told());
+    asks(&mut rig, "k2", ".git/config");
+    let orders = rig.orders();
+    let AgentOrder::Answer { key, may: Err(why) } = orders[0] else { panic!("{orders:?}") };
+    assert!(key == "k2" && why.contains("protected"), "{why}");
+}
+
+#[test]
 fn calls_at_once_run_at_once_and_each_has_its_own_answer() {
     let (mut rig, turn) = at_work("claude", None);
     for key in ["m1", "m2", "m3"] {

@@ -1,10 +1,11 @@
 //! A task and the tasks that it dispatches: what is set aside, what is charged, and what is refused.
 
 use machine::agent::{AgentNews, AgentProgram};
+use machine::child::minding::{ChildSeen, MOST_TAKEN_UP};
 use machine::child::{Charge, ChildOrder, ChildReport, Dispatch, MOST_CHILDREN, may_check, narrow};
 use machine::effect::Effect;
 use machine::id::TaskId;
-use machine::input::{Command, Signal};
+use machine::input::{Command, Input, Signal};
 use machine::message::Usage;
 use machine::policy::budget::Budget;
 use machine::policy::permission::Profile;
@@ -88,6 +89,64 @@ fn a_parent_that_sets_aside_all_it_has_waits_until_its_child_reports() {
     rig.command(report("c2", 3.0, Some(Outcome::Failed)));
     let told = rig.told();
     assert!(told.contains("task_finished budget_exhausted"), "nothing is free again: {told}");
+}
+
+fn seen(child: &str, usd: f64, ended: Option<Outcome>) -> Input {
+    let charge = Charge { usd, tokens: 0, unpriced: 0 };
+    Signal::ChildrenSeen(vec![ChildSeen { child: TaskId(child.to_owned()), charge, ended }]).into()
+}
+
+#[test]
+fn a_child_that_nobody_drives_is_taken_up_for_as_long_as_it_comes_further() {
+    let mut rig = Rig::started(limited(5.0));
+    assert!(rig.state.minds().is_empty());
+    rig.command(order("c1", Some(5.0)));
+    assert_eq!(rig.state.minds(), [TaskId("c1".to_owned())]);
+    rig.input(seen("stranger", 1.0, None));
+    assert_eq!(rig.told(), "[] signal_dropped");
+    for usd in [0.0, 0.0, 1.0, 1.0, 1.0] {
+        rig.input(seen("c1", usd, None));
+        assert!(rig.told().starts_with("[take_up_child#"), "{}", rig.told());
+        assert!(rig.told().ends_with("child_lost"), "{}", rig.told());
+    }
+    assert!((rig.state.data().spend.usd - 1.0).abs() < 1e-9, "charged once");
+    rig.input(seen("c1", 1.5, Some(Outcome::Verified)));
+    assert!(rig.state.minds().is_empty() && !rig.state.data().awaits_children);
+    assert!((rig.state.data().spend.usd - 1.5).abs() < 1e-9);
+    rig.input(seen("c1", 1.5, None));
+    assert_eq!(rig.told(), "[] signal_dropped", "it has ended");
+}
+
+#[test]
+fn nobody_waits_for_a_child_that_comes_no_further_and_what_is_set_aside_is_not_spent() {
+    let mut rig = Rig::started(limited(5.0));
+    rig.command(order("c1", Some(5.0)));
+    for _ in 0..MOST_TAKEN_UP {
+        rig.input(seen("c1", 0.0, None));
+        assert!(rig.told().starts_with("[take_up_child#"), "{}", rig.told());
+    }
+    rig.input(seen("c1", 0.0, None));
+    let told = rig.told();
+    assert!(
+        told.contains("child_lost") && told.contains("task_finished budget_exhausted"),
+        "{told}"
+    );
+    assert!(rig.state.minds().is_empty());
+
+    let program = AgentProgram::built_in("claude").unwrap();
+    let mut task = limited(5.0);
+    task.driver = DriverSpec { name: "agent".to_owned(), config: json!({ "program": program }) };
+    let mut rig = Rig::started(task);
+    let turn = rig.effect("agent");
+    rig.command(order("c1", Some(5.0)));
+    let news = AgentNews::WouldAsk { request: 7, bytes: 400 };
+    rig.input(Signal::AgentSaid(turn, news).into());
+    for _ in 0..=MOST_TAKEN_UP {
+        rig.input(seen("c1", 0.0, None));
+        let asks = |effect: &Effect| matches!(effect, Effect::LetAsk { may: Ok(()), .. });
+        assert!(!rig.last.effects.iter().any(asks), "{}", rig.told());
+    }
+    assert!(rig.told().contains("task_finished budget_exhausted"), "{}", rig.told());
 }
 
 #[test]

@@ -271,7 +271,8 @@ fn agent(id: machine::id::EffectId, seed: u16) -> Input {
         0 => AgentMeans::Command("git push".to_owned()),
         1 => AgentMeans::Write(vec!["a".to_owned(), "../b".to_owned()]),
         2 => AgentMeans::Read("a".to_owned()),
-        3 => AgentMeans::Inner,
+        3 if (seed / 200).is_multiple_of(2) => AgentMeans::Inner,
+        3 => AgentMeans::Ours("write".to_owned()),
         _ => AgentMeans::Other,
     };
     let turn = |end| AgentTurn {

@@ -20,6 +20,7 @@ mod reopen;
 mod requests;
 mod rig;
 mod rollback;
+mod saved;
 mod scenarios;
 mod servers;
 mod shell;

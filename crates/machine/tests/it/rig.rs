@@ -164,6 +164,7 @@ fn name(effect: &Effect) -> &'static str {
         Effect::Verify { .. } => "verify",
         Effect::DriveChild { .. } => "drive_child",
         Effect::TellChild { .. } => "tell_child",
+        Effect::TakeUpChild { .. } => "take_up_child",
         Effect::SetTimer { .. } => "set_timer",
         Effect::Cancel { .. } => "cancel",
     }

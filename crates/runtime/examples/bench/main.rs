@@ -267,7 +267,7 @@ fn fill(journal: &mut dyn Journal, id: &TaskId, steps: u64, snapshot: bool) {
                 .unwrap();
         }
     }
-    let summary = host.summary().to_string();
+    let summary = host.summary();
     journal.commit(&[Entry::Summary { task: id.as_str(), open: true, body: &summary }]).unwrap();
 }
 

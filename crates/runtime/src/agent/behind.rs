@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use machine::agent::AgentProgram;
-use machine::input::Signal;
 use machine::policy::gateway::{KeyFound, is_used, may_replay};
 use machine::policy::sandbox::{Level, Network};
 use wire::gateway::Api;
@@ -87,7 +87,7 @@ impl Behind {
     pub(super) fn open(&self, turn: &Turn, inbox: &Inbox) {
         let (task, effect, inbox) = (turn.task.clone(), turn.effect, inbox.clone());
         self.gateway.open(Arc::new(move |news| {
-            inbox.signal(task.clone(), Signal::AgentSaid(effect, news).into());
+            inbox.news(task.clone(), effect, news);
         }));
     }
 
@@ -99,6 +99,11 @@ impl Behind {
     /// Whether a request waits for our word.
     pub(super) fn waits(&self) -> bool {
         self.gateway.waits()
+    }
+
+    /// When a model last said something to the agent.
+    pub(super) fn heard(&self) -> Instant {
+        self.gateway.heard()
     }
 
     /// Says whether a request may be sent.

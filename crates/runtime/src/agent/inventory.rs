@@ -1,18 +1,19 @@
 //! Which agents there are here: those that need no file and those of files, where each is installed, and what it says of
-//! its version. Nothing but `--version` is asked, within a time limit, and only of programs that the user named or trusts.
+//! its version. Nothing but `--version` is asked, in a sandbox, and only of programs that the user named or trusts.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use machine::agent::{AgentAbilities, AgentProgram, AgentSupport};
+use machine::policy::sandbox::{Level, SandboxSpec};
 use wire::agent::table::{self, KnownAgent};
 
+use super::{files, version};
 use crate::library::Library;
-use crate::process::{Cancel, ProcessSpec, Streams, find_program, run};
+use crate::process::{Cancel, Containment, find_program};
+use crate::sandbox::{Sandbox, require};
 
-/// How long a program may take to say its version.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// How much of what it says is kept, in characters.
 const SAID: usize = 100;
 
@@ -129,22 +130,24 @@ fn place(program: &AgentProgram) -> Option<PathBuf> {
     find_program(OsStr::new(program.command.first()?), None)
 }
 
-/// What a program says of its version.
+/// What a program says of its version, in one line.
 fn version(agent: &Listed) -> Result<String, String> {
     let Some(program) = &agent.installed else { return Err("not installed".to_owned()) };
-    let mut spec = ProcessSpec::new([program.as_os_str(), OsStr::new("--version")]);
-    spec.timeout = Some(PATIENCE);
-    spec.streams = Streams::Separate;
-    let ended = run(spec, &Cancel::new()).map_err(|error| error.to_string())?;
-    if ended.timed_out {
-        return Err(format!("it did not say within {} s", PATIENCE.as_secs()));
-    }
-    let said = ended.stdout.text();
-    let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
-    match ended.exit {
-        Some(0) if !first.is_empty() => Ok(first.chars().take(SAID).collect()),
-        Some(0) => Err("it says nothing when asked with --version".to_owned()),
-        Some(code) => Err(format!("asked with --version it ends with {code}")),
-        None => Err("it was killed when asked with --version".to_owned()),
-    }
+    let argv = [program.to_string_lossy().into_owned(), "--version".to_owned()];
+    let folder = Path::new("/");
+    let mut walls = Sandbox::new(walls()?);
+    walls.shown = files::of(&argv, folder);
+    let walls = Containment::Sandbox(Arc::new(walls));
+    let said = version::ask(&argv, folder, walls, &Cancel::new())?;
+    Ok(said.lines().next().unwrap_or_default().trim().chars().take(SAID).collect())
+}
+
+/// The strongest walls that there are here, with no way to the network.
+fn walls() -> Result<SandboxSpec, String> {
+    let level = Level::strongest(|level| require(level).is_ok());
+    let spec = level.map(|level| SandboxSpec { level, ..SandboxSpec::default() });
+    spec.ok_or_else(|| {
+        let missing = require(Level::Full).err().map(|missing| missing.reason).unwrap_or_default();
+        format!("not asked: there is no sandbox here ({missing})")
+    })
 }

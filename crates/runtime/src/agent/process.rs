@@ -5,6 +5,7 @@ mod gone;
 mod hearing;
 mod launch;
 mod pipe;
+mod serve;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
@@ -16,6 +17,7 @@ use machine::agent::{
 };
 
 use super::behind::Behind;
+use super::client::Client;
 use super::{Turn, lock};
 use crate::inbox::Inbox;
 use crate::model::Traffic;
@@ -65,8 +67,10 @@ pub(super) struct Process {
     child: Mutex<Child>,
     /// The gateway to its models; after the process itself, which is gone first.
     behind: Option<Behind>,
+    /// What it has us do for it.
+    client: Arc<Client>,
     hearing: Mutex<Hearing>,
-    /// Something was heard that somebody may wait for.
+    /// It is ready, its turn has ended, or it is gone.
     news: Condvar,
 }
 
@@ -92,6 +96,7 @@ impl Process {
         cancel: &Cancel,
     ) -> Result<AgentTurn, String> {
         lock(&self.hearing).begin(Listener::new(turn, inbox));
+        self.client.open(turn, inbox);
         if let Some(behind) = &self.behind {
             behind.open(turn, inbox);
         }
@@ -105,6 +110,7 @@ impl Process {
             behind.close();
         }
         lock(&self.hearing).listener = None;
+        self.client.close();
         ended
     }
 
@@ -124,7 +130,11 @@ impl Process {
             }
             // Its time does not run while it waits for us.
             let waits = !hearing.owed.is_empty() || self.behind.as_ref().is_some_and(Behind::waits);
-            let silent = if waits { Duration::ZERO } else { hearing.heard.elapsed() };
+            let heard = self.behind.as_ref().map_or(hearing.heard, |behind| {
+                // What its model says to it is a sign of life too.
+                hearing.heard.max(behind.heard())
+            });
+            let silent = if waits { Duration::ZERO } else { heard.elapsed() };
             let is_late = stopped.is_some_and(|at| at.elapsed() >= INTERRUPT_GRACE);
             if is_late || silent >= idle {
                 let why = match stopped {
@@ -142,6 +152,7 @@ impl Process {
                 drop(hearing);
                 stopped = Some(Instant::now());
                 let _ = self.write(|codec| codec.order(AgentOrder::Interrupt));
+                self.stop_serving();
                 continue;
             }
             drop(self.wait(hearing));
@@ -150,7 +161,8 @@ impl Process {
 
     /// Tells it something in the middle of a turn. Words that it did not get are given back; whoever waited for an answer
     /// and is gone is found to be gone by its reader.
-    pub(super) fn tell(&self, order: AgentOrder) -> Result<(), FailedOrder> {
+    pub(super) fn tell(self: &Arc<Self>, order: AgentOrder) -> Result<(), FailedOrder> {
+        let Some(order) = self.serve_if_agreed(order) else { return Ok(()) };
         let words = match &order {
             AgentOrder::Answer { key, .. } | AgentOrder::ToolResult { key, .. } => {
                 let mut hearing = lock(&self.hearing);
@@ -161,18 +173,15 @@ impl Process {
             AgentOrder::Steer { text } => Some(text.clone()),
             _ => None,
         };
-        // A turn that nobody waits for would begin with it.
-        let told = if words.is_some() && lock(&self.hearing).is_over() {
-            Err("its turn has ended".to_owned())
-        } else {
-            self.write(|codec| codec.order(order))
+        let Some(words) = words else {
+            let _ = self.write(|codec| codec.order(order));
+            return Ok(());
         };
-        match (told, words) {
-            (Err(reason), words @ Some(_)) => {
-                Err(FailedOrder { order: "steer".to_owned(), reason, words })
-            }
-            _ => Ok(()),
+        if lock(&self.hearing).is_over() {
+            return Err(FailedOrder::turn_ended(words));
         }
+        let told = self.write(|codec| codec.order(order));
+        told.map_err(|reason| FailedOrder::unheard(words, reason))
     }
 
     /// Says whether a request to a model may be sent.
@@ -201,7 +210,7 @@ impl Process {
         }
     }
 
-    /// The end of a turn whose process is gone.
+    /// The end of a turn whose process is gone, or never got as far as one.
     fn broken(&self, gone: &Gone) -> AgentTurn {
         AgentTurn {
             end: AgentEnd::Broken(gone.fault),

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
-use wire::agent::played::{Played, Step, answer, call, question, request, result, words};
+use wire::agent::played::{Played, Step, answer, call, question, refusal, request, result, words};
 
 /// What it says of its version: one that was tried.
 const VERSION: &str = "2.1.112 (Claude Code)";
@@ -71,7 +71,8 @@ pub fn play(script: &Path, arguments: &[String]) -> io::Result<u8> {
     // A descriptor of its own: nothing is held back, and it can be closed.
     let out: Out = Arc::new(Mutex::new(Some(fs::File::from(rustix::io::dup(io::stdout())?))));
     let replies = Arc::clone(&out);
-    std::thread::spawn(move || listen(&sender, &hears, &replies));
+    let refuses = played.refusal().map(str::to_owned);
+    std::thread::spawn(move || listen(&sender, &hears, &replies, refuses.as_deref()));
     let mut player = Player { heard, deaf, out, calls: 0, open: BTreeMap::new() };
     for prompt in 0.. {
         match player.heard.recv() {
@@ -87,7 +88,7 @@ pub fn play(script: &Path, arguments: &[String]) -> io::Result<u8> {
 }
 
 /// Reads what it is told until that ends. Requests are answered at once.
-fn listen(sender: &Sender<Heard>, deaf: &Receiver<()>, replies: &Out) {
+fn listen(sender: &Sender<Heard>, deaf: &Receiver<()>, replies: &Out, refuses: Option<&str>) {
     let mut lines = BufReader::new(io::stdin());
     let mut line = String::new();
     loop {
@@ -102,6 +103,10 @@ fn listen(sender: &Sender<Heard>, deaf: &Receiver<()>, replies: &Out) {
             Ok(_) => {}
         }
         let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
+        if let Some(refused) = refuses.and_then(|reason| refusal(&message, reason)) {
+            let _ = say(replies, &format!("{refused}\n"));
+            continue;
+        }
         let heard = match message["type"].as_str() {
             Some("control_request") => {
                 let _ = say(replies, &format!("{}\n", answer(&message)));
@@ -152,7 +157,7 @@ impl Player {
 
     fn act(&mut self, step: &Step) -> io::Result<Option<u8>> {
         match step {
-            Step::Say(_) | Step::Cut(_) | Step::IgnoreTerm => {}
+            Step::Say(_) | Step::Cut(_) | Step::IgnoreTerm | Step::Refuse(_) => {}
             Step::Exit(code) => return Ok(Some(*code)),
             Step::Signal(number) => {
                 if let Some(signal) = Signal::from_named_raw(*number) {

@@ -1,9 +1,39 @@
 //! The answer to a request of an agent: from its provider, piece by piece, or from a recording, at once.
 
 use std::collections::VecDeque;
+use std::pin::pin;
+use std::task::Poll;
 
+use reqwest::Response;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use wire::model::recording::{self, End};
+
+/// How many bytes of an answer are gathered, if they have all come.
+const AT_ONCE: usize = 64 << 10;
+
+/// A piece of an answer.
+pub(super) struct Chunk {
+    pub(super) bytes: Vec<u8>,
+    /// Nothing follows.
+    pub(super) is_last: bool,
+}
+
+impl Chunk {
+    /// As it is sent where the length of the whole was not said.
+    pub(super) fn framed(&self) -> Vec<u8> {
+        let mut framed = Vec::with_capacity(self.bytes.len() + 32);
+        // One without bytes would be the end.
+        if !self.bytes.is_empty() {
+            framed.extend_from_slice(format!("{:x}\r\n", self.bytes.len()).as_bytes());
+            framed.extend_from_slice(&self.bytes);
+            framed.extend_from_slice(b"\r\n");
+        }
+        if self.is_last {
+            framed.extend_from_slice(b"0\r\n\r\n");
+        }
+        framed
+    }
+}
 
 /// An answer that has begun.
 pub(super) struct Answer {
@@ -14,7 +44,11 @@ pub(super) struct Answer {
 
 /// Where the rest of it comes from.
 enum Rest {
-    Live(reqwest::Response),
+    Live {
+        response: Response,
+        /// Why it broke off, if that was found before it was asked for.
+        broken: Option<String>,
+    },
     Recorded {
         chunks: VecDeque<Vec<u8>>,
         /// Why it has no end.
@@ -24,9 +58,9 @@ enum Rest {
 
 impl Answer {
     /// From a provider.
-    pub(super) fn live(response: reqwest::Response) -> Answer {
+    pub(super) fn live(response: Response) -> Answer {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        Answer { status, headers, rest: Rest::Live(response) }
+        Answer { status, headers, rest: Rest::Live { response, broken: None } }
     }
 
     /// From a recording; the error is that no answer had begun.
@@ -52,21 +86,56 @@ impl Answer {
         Ok(Answer { status, headers, rest: Rest::Recorded { chunks, broken } })
     }
 
-    /// What comes next; nothing at its end.
-    pub(super) async fn next_chunk(&mut self) -> Result<Option<Vec<u8>>, String> {
+    /// What comes next, with what has come by then. Not to be asked after the last.
+    pub(super) async fn next_chunk(&mut self) -> Result<Chunk, String> {
         match &mut self.rest {
-            Rest::Live(response) => {
-                let chunk = response.chunk().await.map_err(crate::http::reason)?;
-                Ok(chunk.map(|chunk| chunk.to_vec()))
-            }
+            Rest::Live { response, broken } => match broken.take() {
+                Some(reason) => Err(reason),
+                None => gather(response, broken).await,
+            },
             Rest::Recorded { chunks, broken } => match (chunks.pop_front(), broken.take()) {
-                (Some(chunk), kept) => {
+                (Some(bytes), kept) => {
                     *broken = kept;
-                    Ok(Some(chunk))
+                    Ok(Chunk { bytes, is_last: false })
                 }
                 (None, Some(reason)) => Err(reason),
-                (None, None) => Ok(None),
+                (None, None) => Ok(Chunk { bytes: Vec::new(), is_last: true }),
             },
         }
     }
+}
+
+/// Waits for a piece and takes along what has come with it: a provider sends many small ones, and each costs the agent and
+/// us as much as a large one.
+async fn gather(response: &mut Response, broken: &mut Option<String>) -> Result<Chunk, String> {
+    let mut bytes = Vec::new();
+    let mut next = response.chunk().await.map(Some);
+    loop {
+        match next {
+            Ok(Some(Some(piece))) => bytes.extend_from_slice(&piece),
+            Ok(Some(None)) => return Ok(Chunk { bytes, is_last: true }),
+            Ok(None) => return Ok(Chunk { bytes, is_last: false }),
+            Err(error) if bytes.is_empty() => return Err(crate::http::reason(error)),
+            Err(error) => {
+                *broken = Some(crate::http::reason(error));
+                return Ok(Chunk { bytes, is_last: false });
+            }
+        }
+        if bytes.len() >= AT_ONCE {
+            return Ok(Chunk { bytes, is_last: false });
+        }
+        // Whoever reads the connection hands over one piece at a time, and then waits for its turn.
+        tokio::task::yield_now().await;
+        next = at_once(response.chunk()).await.transpose();
+    }
+}
+
+/// What a future gives without waiting, if it gives anything.
+async fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    std::future::poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }

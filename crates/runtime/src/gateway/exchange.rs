@@ -74,10 +74,6 @@ async fn next(connection: &mut Connection, shared: &Shared) -> bool {
         let told = format!("this agent has no key for {}: set {}", api.name(), api.key_variable());
         return refuse(connection, api, 400, &told, request.keeps).await;
     };
-    if matches!((&shared.options.traffic, wish), (Traffic::Replay(_), Wish::Free)) {
-        let told = format!("{method} {path} is not recorded, so it is not replayed");
-        return refuse(connection, api, 404, &told, request.keeps).await;
-    }
     let bytes = body.len() as u64;
     let asked = network::first(connection.gone(), shared.ask(bytes)).await;
     let (number, hear) = match asked {
@@ -136,9 +132,11 @@ async fn carry(
         Some(Err(reason)) => {
             meter.tell();
             // What is missing in a recording is missing the next time too.
-            let (status, told) = match &shared.options.traffic {
-                Traffic::Replay(_) => (400, format!("replay_missing: {reason}")),
-                Traffic::Live | Traffic::Record(_) => {
+            let (status, told) = match (&shared.options.traffic, onward.speaks) {
+                (Traffic::Replay(_), Some(_)) => (400, format!("replay_missing: {reason}")),
+                // Agents go on without it.
+                (Traffic::Replay(_), None) => (404, format!("replay_missing: {reason}")),
+                (Traffic::Live | Traffic::Record(_), _) => {
                     (502, format!("{} cannot be reached: {reason}", onward.api.name()))
                 }
             };
@@ -171,28 +169,26 @@ async fn carry(
                 return false;
             }
         };
-        let Some(chunk) = chunk else { break };
-        notes.hear(&chunk);
+        shared.hear();
+        notes.hear(&chunk.bytes);
         // Counted before the agent sees it: it may ask again at once.
-        meter.push(&chunk);
+        meter.push(&chunk.bytes);
+        if chunk.is_last {
+            meter.end();
+            notes.end(shared, Ok((status, &headers)));
+        }
         let written = if chunked {
-            let mut framed = format!("{:x}\r\n", chunk.len()).into_bytes();
-            framed.extend_from_slice(&chunk);
-            framed.extend_from_slice(b"\r\n");
-            connection.write(&framed).await
+            connection.write(&chunk.framed()).await
         } else {
-            connection.write(&chunk).await
+            connection.write(&chunk.bytes).await
         };
         if written.is_err() {
             return false;
         }
+        if chunk.is_last {
+            return keeps;
+        }
     }
-    meter.end();
-    notes.end(shared, Ok((status, &headers)));
-    if chunked && connection.write(b"0\r\n\r\n").await.is_err() {
-        return false;
-    }
-    keeps
 }
 
 async fn within<T>(
@@ -205,13 +201,15 @@ async fn within<T>(
 
 /// The answer of the provider, or the one that was recorded.
 async fn answered(shared: &Shared, onward: &Onward<'_>, body: Vec<u8>) -> Result<Answer, String> {
-    match (&shared.options.traffic, onward.speaks) {
-        (Traffic::Replay(recording), Some(speaks)) => {
-            let question = question(shared, onward, speaks, &body).0;
-            recording.agent_answer(&shared.options.task, &question).and_then(Answer::recorded)
-        }
-        _ => send(shared, onward, body).await.map(Answer::live),
-    }
+    let Traffic::Replay(recording) = &shared.options.traffic else {
+        return send(shared, onward, body).await.map(Answer::live);
+    };
+    let (question, task) = (question(shared, onward, &body).0, &shared.options.task);
+    let found = match onward.speaks {
+        Some(_) => recording.agent_answer(task, &question),
+        None => recording.free_answer(task, &question),
+    };
+    found.and_then(Answer::recorded)
 }
 
 async fn send(shared: &Shared, onward: &Onward<'_>, body: Vec<u8>) -> Result<Response, String> {
@@ -340,20 +338,16 @@ impl Drop for Meter {
 }
 
 /// The request as a recording has it, and what covers its keys.
-fn question(
-    shared: &Shared,
-    onward: &Onward<'_>,
-    speaks: Speaks,
-    body: &[u8],
-) -> (Question, Cover) {
+fn question(shared: &Shared, onward: &Onward<'_>, body: &[u8]) -> (Question, Cover) {
     let cover = Cover::new(shared.options.upstreams.iter().map(|known| known.key.reveal()));
     let text = || String::from_utf8_lossy(body).into();
     let request = serde_json::from_slice(body).unwrap_or_else(|_| text());
-    let dialect = match speaks {
-        Speaks::AnthropicMessages => "anthropic_messages",
-        Speaks::OpenAiResponses => "openai_responses",
-        Speaks::OpenAiChat => "openai_chat",
-        Speaks::GoogleGenerate => "google_generate",
+    let dialect = match onward.speaks {
+        Some(Speaks::AnthropicMessages) => "anthropic_messages",
+        Some(Speaks::OpenAiResponses) => "openai_responses",
+        Some(Speaks::OpenAiChat) => "openai_chat",
+        Some(Speaks::GoogleGenerate) => "google_generate",
+        None => "free",
     };
     let question = Question {
         provider: onward.api.name().to_owned(),
@@ -370,10 +364,8 @@ struct Notes(Option<(Question, Tape, Cover)>);
 
 impl Notes {
     fn begin(shared: &Shared, onward: &Onward<'_>, body: &[u8]) -> Notes {
-        let (Traffic::Record(_), Some(speaks)) = (&shared.options.traffic, onward.speaks) else {
-            return Notes(None);
-        };
-        let (question, cover) = question(shared, onward, speaks, body);
+        let Traffic::Record(_) = &shared.options.traffic else { return Notes(None) };
+        let (question, cover) = question(shared, onward, body);
         Notes(Some((question, Tape::start(), cover)))
     }
 

@@ -71,6 +71,7 @@ impl Library {
         let folder = folder_of(&path);
         if let Some(folder) = &folder {
             for program in acting::programs_of(&program.command, folder)? {
+                self.unchanged(&program.seen.path, &program.seen)?;
                 self.note(program.recorded(FileStanding::Named));
             }
         }

@@ -33,8 +33,8 @@ impl Library {
         visited.map_err(|text| cause.unwrap_or(LibraryError::Wrong(text)))
     }
 
-    /// Looks up what is known of every model of the task: its provider, the size of its context, and its price if
-    /// money is limited. A limit that nobody could hold is an error before anything begins.
+    /// Looks up what is known of every model of the task, and of the judges of tasks that its steps have done: its provider,
+    /// the size of its context, and its price if money is limited. A limit that nobody could hold is an error before anything begins.
     pub fn settle_models(
         &self,
         driver: &mut DriverSpec,
@@ -70,7 +70,8 @@ impl Library {
             }
             Ok(())
         });
-        visited.map_err(LibraryError::Wrong)
+        visited.map_err(LibraryError::Wrong)?;
+        self.settle_judges(&driver.criteria_of_steps(), max_usd, folder)
     }
 
     /// Looks at the models of judges as at those of drivers: a script must be there and right, a provider known, and a

@@ -55,6 +55,7 @@ impl Library {
         let spec = spec_of(plugin, &path);
         if let Some(folder) = &spec.folder {
             for program in acting::programs_of(&spec.command, Path::new(folder))? {
+                self.unchanged(&program.seen.path, &program.seen)?;
                 self.note(program.recorded(FileStanding::Named));
             }
         }
@@ -182,7 +183,8 @@ pub fn check(
     machine::driver::DriverSlot::create(&driver.name, &driver.config, registry).map_err(
         |reason| wrong(format!("the driver {:?} cannot be used: {reason}", driver.name)),
     )?;
-    match wrong_pattern(acceptance) {
+    let of_steps = driver.criteria_of_steps();
+    match wrong_pattern(acceptance).or_else(|| wrong_pattern(&of_steps)) {
         Some((_, why)) => Err(wrong(why)),
         None => Ok(()),
     }

@@ -45,13 +45,11 @@ impl Library {
     pub fn items(&self, kind: Kind) -> Result<Vec<Item>, LibraryError> {
         let mut items = Vec::new();
         for root in &self.folders {
-            for ending in kind.endings() {
-                for path in files(&root.join(kind.folder()), ending) {
-                    let Some(name) = path.file_stem().and_then(|name| name.to_str()) else {
-                        continue;
-                    };
-                    items.push(self.item(name, &path));
-                }
+            for path in files(&root.join(kind.folder()), kind.endings()) {
+                let Some(name) = path.file_stem().and_then(|name| name.to_str()) else {
+                    continue;
+                };
+                items.push(self.item(name, &path));
             }
         }
         items.extend(builtin::of(kind).map(built_in));
@@ -65,7 +63,7 @@ impl Library {
     pub fn look(&self, kind: Kind, item: &Item) -> Result<String, LibraryError> {
         match &item.path {
             Some(path) => {
-                let (text, _, seen) = read(path)?;
+                let (text, _, seen) = self.read_once(path)?;
                 self.within_project(path, &seen)?;
                 Ok(text)
             }
@@ -80,7 +78,7 @@ impl Library {
     pub(super) fn take(&self, kind: Kind, name: &str) -> Result<lookup::Found, LibraryError> {
         let mut nearest = None;
         for path in self.candidates(kind, name) {
-            let (text, shown, seen) = read(&path)?;
+            let (text, shown, seen) = self.read_once(&path)?;
             let origin = if self.is_own(&path) { Origin::User } else { Origin::Project };
             self.within_project(&path, &seen)?;
             let found = lookup::Found { text, file: shown, origin };
@@ -176,7 +174,7 @@ impl Library {
     pub(super) fn all(&self, folder: &str) -> Vec<Found> {
         let mut found: Vec<Found> = Vec::new();
         for root in &self.folders {
-            for path in ENDINGS.iter().flat_map(|ending| files(&root.join(folder), ending)) {
+            for path in files(&root.join(folder), &ENDINGS) {
                 let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
                 if !found.iter().any(|known| known.name == name) {
                     found.push(Found { name: name.to_owned(), path: path.clone() });
@@ -207,7 +205,7 @@ impl Library {
         let mut seen: Vec<(usize, Seen)> = Vec::new();
         for (index, item) in items.iter().enumerate() {
             if let (Origin::Project, Some(path)) = (item.origin, &item.path)
-                && let Ok((_, _, file)) = read(path)
+                && let Ok((_, _, file)) = self.read_once(path)
             {
                 seen.push((index, file));
             }
@@ -229,12 +227,7 @@ impl Library {
     /// A link of a project must not lead out of it: what it names there was never part of the project.
     fn within_project(&self, path: &Path, seen: &Seen) -> Result<(), LibraryError> {
         let project = path.parent().and_then(Path::parent).and_then(Path::parent);
-        let root = project.and_then(|project| {
-            let mut roots = self.asked.roots.borrow_mut();
-            let known = roots.entry(project.to_owned());
-            known.or_insert_with(|| fs::canonicalize(project).ok()).clone()
-        });
-        match root {
+        match project.and_then(|project| self.asked.real(project)) {
             Some(root) if !self.is_own(path) && !seen.path.starts_with(&root) => {
                 let reason = format!("it leads out of the project, to {}", seen.path.display());
                 Err(LibraryError::Unreadable { path: path.to_owned(), reason })
@@ -300,13 +293,24 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(fits) && !name.starts_with('.')
 }
 
-/// The files of a folder with an ending, in the order of their names.
-fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+/// The files of a folder with one of these endings, in the order of the endings and then of their names.
+fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let mut paths: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|known| known == ending) && path.is_file())
+    let mut found: Vec<(usize, PathBuf)> = entries
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let path = entry.path();
+            let ending =
+                endings.iter().position(|ending| path.extension() == Some(ending.as_ref()))?;
+            // What a folder says of its entries is enough, but for links.
+            let is_file = match entry.file_type() {
+                Ok(kind) if kind.is_file() => true,
+                Ok(kind) if kind.is_dir() => false,
+                Ok(_) | Err(_) => path.is_file(),
+            };
+            is_file.then_some((ending, path))
+        })
         .collect();
-    paths.sort();
-    paths
+    found.sort();
+    found.into_iter().map(|(_, path)| path).collect()
 }

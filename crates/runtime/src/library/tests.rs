@@ -168,3 +168,46 @@ fn the_nearest_is_taken_and_a_link_does_not_lead_out_of_the_project() {
         assert!(library.find(Kind::Workflow, hostile).is_err(), "{hostile:?}");
     }
 }
+
+#[test]
+fn what_was_judged_is_what_is_used() {
+    let folder = project();
+    let home = Home::at(folder.path().join("home"));
+    let library = Library::at(project_folders(folder.path())).judged_by(&home, folder.path());
+    let items = library.items(Kind::Workflow).unwrap();
+    let count = items.iter().find(|item| item.name == "count").unwrap();
+    let judged = library.asked.read.borrow().values().next().unwrap().1.clone();
+    // Somebody writes to it between the look that judges it and the look that reads it.
+    write(folder.path(), ".drivetrain/workflows/count.toml", "[workflow]\nname = \"other\"\n");
+    let text = library.look(Kind::Workflow, count).unwrap();
+    assert_eq!(trust::hash(text.as_bytes()), judged.sha256);
+    assert!(text.contains("name = \"one\""), "{text}");
+}
+
+#[test]
+fn a_prompt_is_read_once_for_all_who_name_it() {
+    let folder = project();
+    write(folder.path(), ".drivetrain/prompts/short.txt", "Be brief.");
+    let library = Library::at(project_folders(folder.path()));
+    let first = library.find(Kind::Prompt, "short").unwrap();
+    fs::remove_file(folder.path().join(".drivetrain/prompts/short.txt")).unwrap();
+    assert_eq!(library.find(Kind::Prompt, "short").unwrap(), first);
+}
+
+#[test]
+fn a_file_that_is_a_link_inside_the_project_is_judged_where_it_lies() {
+    let folder = project();
+    write(folder.path(), "elsewhere/real.txt", "Be brief.");
+    write(folder.path(), ".drivetrain/prompts/plain.txt", "Be plain.");
+    let link = folder.path().join(".drivetrain/prompts/linked.txt");
+    std::os::unix::fs::symlink(folder.path().join("elsewhere/real.txt"), link).unwrap();
+    let library = Library::at(project_folders(folder.path()));
+    let found = library.find(Kind::Prompt, "linked").unwrap();
+    assert_eq!(found.text, "Be brief.");
+    library.find(Kind::Prompt, "plain").unwrap();
+    let read = library.asked.read.borrow();
+    let real: Vec<PathBuf> = read.values().map(|(_, seen)| seen.path.clone()).collect();
+    let root = fs::canonicalize(folder.path()).unwrap();
+    let wanted = ["elsewhere/real.txt", ".drivetrain/prompts/plain.txt"];
+    assert_eq!(real, wanted.map(|path| root.join(path)));
+}

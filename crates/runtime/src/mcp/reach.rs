@@ -17,11 +17,14 @@ use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 
 use super::connection::{Ear, GRACE, Place, Service};
+use crate::acting;
+use crate::home::Home;
 use crate::http;
 use crate::network;
 use crate::process::{Cancel, Child, Containment, ProcessSpec};
 use crate::providers::{Secret, is_provider_key};
 use crate::sandbox::{Access, Program};
+use crate::trust::TrustState;
 
 /// The longest line, and the largest event, that is read.
 const MAX_MESSAGE: usize = 8 << 20;
@@ -145,6 +148,16 @@ fn spawn(
     marks: Option<&Path>,
 ) -> Result<Spawned, String> {
     let cwd = place.workspace.path.as_deref().map_or(place.folder, Path::new);
+    // It holds variables and reaches hosts that the worker does not: it must not run what the worker wrote.
+    let home = Home::at(place.state);
+    for program in acting::interpreted(command, cwd).map_err(|error| error.to_string())? {
+        if program.state(&home, cwd)? != TrustState::Trusted {
+            return Err(format!(
+                "it would run {}, which nobody trusts as it is: `drivetrain trust` shows the project's and asks",
+                program.seen.path.display()
+            ));
+        }
+    }
     // A server of tools works where the task works, unless its entry says that it only looks.
     let walls = Program {
         task: place.sandbox,

@@ -152,7 +152,14 @@ impl Remote {
         }
         let mut admission = self.endpoints.admit(&provider.base_url)?;
         let stopped = || ModelError::new(ErrorKind::Cancelled, "the call was stopped");
-        let key = network::first(stop.as_mut(), self.key(provider)).await.ok_or_else(stopped)??;
+        let key = match self.key_at_hand(provider) {
+            Some(key) => key?,
+            None => {
+                // Few calls need it, and many calls wait at once.
+                let command = Box::pin(self.key_of_command(provider));
+                network::first(stop.as_mut(), command).await.ok_or_else(stopped)??
+            }
+        };
         let known = match &self.traffic {
             Traffic::Record(_) => providers.keys(&self.environment),
             Traffic::Live | Traffic::Replay(_) => Vec::new(),
@@ -229,8 +236,11 @@ impl Remote {
             }
             meant
         };
-        let exchange = http::exchange(&url, request, key, self.limits, &mut take);
-        let ended = network::first(stop, exchange).await.unwrap_or(Err(TransportError::Cancelled));
+        let ended = {
+            // Pinned here, so that a call that waits holds it once.
+            let exchange = pin!(http::exchange(&url, request, key, self.limits, &mut take));
+            network::first(stop, exchange).await.unwrap_or(Err(TransportError::Cancelled))
+        };
         let written = match record {
             Some((recorder, question, tape)) => recorder.write(question, tape, &ended, cover),
             None => Ok(()),
@@ -316,14 +326,15 @@ impl Remote {
         Ok(providers)
     }
 
-    async fn key(&self, provider: &Provider) -> Result<Option<Secret>, ModelError> {
-        let from_command = provider.key_state(&self.environment) == KeyState::Command;
-        if !from_command {
-            return provider.key(&self.environment, &Cancel::new()).map_err(no_key);
+    /// The key, unless a command has to be run for it.
+    fn key_at_hand(&self, provider: &Provider) -> Option<Result<Option<Secret>, ModelError>> {
+        if provider.key_state(&self.environment) != KeyState::Command {
+            return Some(provider.key(&self.environment, &Cancel::new()).map_err(no_key));
         }
-        if let Some(key) = self.lock().keys.get(&provider.key_command) {
-            return Ok(Some(key.clone()));
-        }
+        self.lock().keys.get(&provider.key_command).map(|key| Ok(Some(key.clone())))
+    }
+
+    async fn key_of_command(&self, provider: &Provider) -> Result<Option<Secret>, ModelError> {
         // A command may take its time, and must end with the call that waits for it.
         let cancel = Cancel::new();
         let _stop = StopOnDrop(cancel.clone());
@@ -368,7 +379,8 @@ fn no_key(error: KeyError) -> ModelError {
 /// Puts an answer together as its bytes come.
 struct Reader<'a> {
     dialect: &'a dyn Dialect,
-    stream: Stream,
+    /// Elsewhere: a call that waits is moved about before it does.
+    stream: Box<Stream>,
     events: Vec<StreamEvent>,
     /// What the answer may be, if it is bound to a schema.
     choices: Option<Choices>,
@@ -377,7 +389,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(dialect: &'a dyn Dialect, model: &str, hear: Listener<'a>) -> Reader<'a> {
-        let stream = Stream::new(dialect, Limits::default()).for_model(model);
+        let stream = Box::new(Stream::new(dialect, Limits::default()).for_model(model));
         Reader { dialect, stream, events: Vec::new(), choices: None, hear }
     }
 
@@ -396,7 +408,7 @@ impl<'a> Reader<'a> {
         let answer = match ended {
             Ok(Finished { status: 200, .. }) => stream.close(&mut events),
             Ok(Finished { status, headers, body }) => Err(dialect.failure(status, &headers, &body)),
-            Err(error) => cut(stream, &error, &mut events),
+            Err(error) => cut(*stream, &error, &mut events),
         };
         tell(hear, &mut events, choices.is_some());
         match choices {

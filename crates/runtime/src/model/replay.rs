@@ -142,6 +142,29 @@ impl Recording {
         Ok(&exchange.response)
     }
 
+    /// The recorded answer to what an agent asks freely and as often as it likes, such as a count of tokens: those to the
+    /// same question in their order, the last of them again and again; else the one of its form whose question has most in
+    /// common with this one. The error says why there is none.
+    pub(crate) fn free_answer(&self, task: &str, question: &Question) -> Result<&Response, String> {
+        let canonical = question.canonical();
+        if let Some(places) = self.places.get(&canonical) {
+            // Each change is one insert or one addition.
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            let times = asked.entry((task.to_owned(), canonical)).or_insert(0);
+            if let Some(place) = places.get(*times).or(places.last()) {
+                *times += 1;
+                return Ok(&self.exchanges[*place].1.response);
+            }
+        }
+        let form = question.form();
+        let alike = self.exchanges.iter().filter(|(_, exchange)| exchange.question.form() == form);
+        let nearest = alike.rev().max_by_key(|(_, known)| question.likeness(&known.question));
+        nearest.map(|(_, exchange)| &exchange.response).ok_or_else(|| {
+            let (folder, Question { method, path, .. }) = (self.folder.display(), question);
+            format!("{folder} has no answer to {method} {path}")
+        })
+    }
+
     /// The next exchange of this task with this question.
     fn find(&self, task: &str, question: &Question) -> Result<&Exchange, String> {
         let folder = self.folder.display();

@@ -3,8 +3,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -14,7 +12,8 @@ use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::{
-    Cancel, DRAIN, Launched, ProcessSpec, SpawnError, launch, set_nonblocking, timeout_until,
+    Cancel, DRAIN, Launched, ProcessSpec, SpawnError, launch, pipe, set_nonblocking, start,
+    timeout_until,
 };
 use crate::sandbox::helper::{GO, READY};
 
@@ -223,6 +222,11 @@ impl Child {
         })
     }
 
+    /// What ends the whole tree when it is triggered, for whoever does not hold the process.
+    pub fn stopper(&self) -> Cancel {
+        self.stop.clone()
+    }
+
     /// Ends the whole tree at once; returns when nothing of it runs any more.
     pub fn kill(&mut self) {
         self.stop.trigger();
@@ -266,44 +270,49 @@ type Started = Result<(OwnedFd, OwnedFd), SpawnError>;
 
 /// The keeper's life: start the process, take its standard error, end and reap the tree.
 fn keep(spec: &ProcessSpec, shared: &Shared, stop: &Cancel, sender: &mpsc::SyncSender<Started>) {
-    let mut launched = match launch(spec, Stdio::piped(), Stdio::piped(), Stdio::piped()) {
-        Ok(launched) => launched,
+    let ([stdin, stdout, stderr], launched) = match begin(spec) {
+        Ok(begun) => begun,
         Err(error) => {
             let _ = sender.send(Err(error));
             return;
         }
     };
-    let child = &mut launched.child;
-    let ends = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let mut stderr = ends.2.map(OwnedFd::from);
-    if let (Some(stdin), Some(stdout)) = (ends.0, ends.1) {
-        let (stdin, stdout) = (OwnedFd::from(stdin), OwnedFd::from(stdout));
-        for end in [Some(&stdin), Some(&stdout), stderr.as_ref()].into_iter().flatten() {
-            let _ = set_nonblocking(end);
-        }
-        let guarded = spec.containment.is_guarded(spec.mark_dir.as_deref());
-        if guarded && !let_go(&stdin, &stdout, &launched) && spec.containment.is_sandbox() {
-            launched.tree.kill();
-            take_stderr(&mut stderr, shared);
-            let said: Vec<u8> = shared.lock().stderr.iter().copied().collect();
-            let reason = String::from_utf8_lossy(&said).trim().to_owned();
-            let _ = sender.send(Err(SpawnError::Sandbox { reason }));
-            let _ = launched.child.wait();
-            return;
-        }
-        let _ = sender.send(Ok((stdin, stdout)));
+    for end in [&stdin, &stdout, &stderr] {
+        let _ = set_nonblocking(end);
     }
+    let mut stderr = Some(stderr);
+    let guarded = spec.containment.is_guarded(spec.mark_dir.as_deref());
+    if guarded && !let_go(&stdin, &stdout, &launched) && spec.containment.is_sandbox() {
+        launched.tree.kill();
+        take_stderr(&mut stderr, shared);
+        let said: Vec<u8> = shared.lock().stderr.iter().copied().collect();
+        let reason = String::from_utf8_lossy(&said).trim().to_owned();
+        let _ = sender.send(Err(SpawnError::Sandbox { reason }));
+        start::wait(launched.leader);
+        return;
+    }
+    let _ = sender.send(Ok((stdin, stdout)));
     attend(spec, &launched, &mut stderr, shared, stop);
     launched.tree.kill();
     take_stderr(&mut stderr, shared);
-    let status = launched.child.wait().ok();
-    let exit = Exit {
-        code: status.and_then(|status| status.code()),
-        signal: status.and_then(|status| status.signal()),
-    };
+    let exit = start::wait(launched.leader);
     drop(launched);
     shared.lock().exit = Some(exit);
     shared.ended.notify_all();
+}
+
+/// Starts it, with pipes to it.
+fn begin(spec: &ProcessSpec) -> Result<([OwnedFd; 3], Launched), SpawnError> {
+    let refused = |source: io::Error| SpawnError::System {
+        program: spec.argv.first().cloned().unwrap_or_default(),
+        cwd: spec.cwd.clone(),
+        source,
+    };
+    let (input, stdin) = pipe().map_err(refused)?;
+    let (stdout, output) = pipe().map_err(refused)?;
+    let (stderr, errors) = pipe().map_err(refused)?;
+    let launched = launch(spec, [input, output, errors])?;
+    Ok(([stdin, stdout, stderr], launched))
 }
 
 /// Waits for the guard's word and lets it become the command. A guard that never speaks has failed; without a sandbox

@@ -141,11 +141,15 @@ fn bubblewrap(mark_dir: Option<&Path>) -> Option<&'static Path> {
     FOUND.get_or_init(probe).as_deref()
 }
 
+/// More processes than this cannot begin in a millisecond, on any machine.
+const MOST_IN_A_MILLISECOND: u128 = 512;
+
 /// The processes of one running command. The leader must not be reaped before the last call.
 #[derive(Debug)]
 pub(super) struct Tree {
     leader: Pid,
     leader_start: u64,
+    began: Instant,
     namespaced: bool,
     stamp: String,
     /// The first process of the namespace: all others of it are gone when it is.
@@ -153,9 +157,11 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    pub(super) fn new(leader: Pid, namespaced: bool, stamp: String) -> Tree {
+    /// `began` is a moment before the leader started.
+    pub(super) fn new(leader: Pid, began: Instant, namespaced: bool, stamp: String) -> Tree {
         let leader_start = read_stat(leader.as_raw_pid()).map_or(0, |process| process.start);
-        Tree { leader, leader_start, namespaced, stamp, first: OnceLock::new() }
+        let first = OnceLock::new();
+        Tree { leader, leader_start, began, namespaced, stamp, first }
     }
 
     /// Takes hold of the namespace's first process; to be called when its guard has spoken and waits for the word to go.
@@ -187,7 +193,7 @@ impl Tree {
         }
         // Bubblewrap itself (the leader and the namespace's first process) would die at once and take the
         // rest with it; only what runs inside is asked.
-        let all = snapshot();
+        let all = snapshot(0);
         let inits = children(&all, &BTreeSet::from([self.leader.as_raw_pid()]));
         let mut inside = children(&all, &inits);
         if inits.is_empty() {
@@ -223,7 +229,7 @@ impl Tree {
         }
         if self.namespaced && !self.leader_exited() {
             // The namespace's first process takes all others with it, and bubblewrap reports after that.
-            let all = snapshot();
+            let all = snapshot(0);
             for pid in children(&all, &BTreeSet::from([self.leader.as_raw_pid()])) {
                 if let Some(pid) = Pid::from_raw(pid) {
                     let _ = kill_process(pid, Signal::KILL);
@@ -240,8 +246,21 @@ impl Tree {
             leader_start: self.leader_start,
             stamp: &self.stamp,
             read_environments: !self.namespaced,
+            from: self.from(),
         };
         marks.kill_all();
+    }
+
+    /// The lowest number that a process of it can have. Numbers are given in turn, so what began after the leader has a
+    /// higher one, until they come round: for a short command they cannot have.
+    fn from(&self) -> i32 {
+        static LAST: OnceLock<i32> = OnceLock::new();
+        let read = || fs::read_to_string("/proc/sys/kernel/pid_max").ok()?.trim().parse().ok();
+        let last = *LAST.get_or_init(|| read().unwrap_or(0));
+        let leader = self.leader.as_raw_pid();
+        let given = (self.began.elapsed().as_millis() + 1) * MOST_IN_A_MILLISECOND;
+        let left = u128::try_from(last - leader).unwrap_or(0);
+        if given < left { leader } else { 0 }
     }
 }
 
@@ -264,6 +283,8 @@ struct Search<'a> {
     leader_start: u64,
     stamp: &'a str,
     read_environments: bool,
+    /// Processes with lower numbers were there before, as far as is known when the search begins.
+    from: i32,
 }
 
 impl Search<'_> {
@@ -271,7 +292,8 @@ impl Search<'_> {
     fn kill_all(&self) -> BTreeSet<i32> {
         let mut killed = BTreeSet::new();
         for round in 0..200 {
-            let found = self.alive();
+            // What is still there may begin as many as it likes.
+            let found = self.alive(if round == 0 { self.from } else { 0 });
             if found.is_empty() {
                 break;
             }
@@ -284,8 +306,8 @@ impl Search<'_> {
         killed
     }
 
-    fn alive(&self) -> Vec<Process> {
-        let all = snapshot();
+    fn alive(&self, from: i32) -> Vec<Process> {
+        let all = snapshot(from);
         // The group's number means our group only while its leader, running or unreaped, is the one we know.
         let leader_known = all.iter().any(|p| p.pid == self.leader && p.start == self.leader_start);
         let mut ours: BTreeSet<i32> = BTreeSet::new();
@@ -336,10 +358,12 @@ struct Process {
     running: bool,
 }
 
-fn snapshot() -> Vec<Process> {
+/// The processes of this machine with numbers from this one on.
+fn snapshot(from: i32) -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| *pid >= from)
         .filter_map(read_stat)
         .collect()
 }
@@ -397,14 +421,17 @@ pub(super) struct MarkFile {
 impl MarkFile {
     /// Written before the command starts, so that no instant leaves a process without a mark.
     pub(super) fn create(folder: &Path, stamp: &str, mark: &str) -> std::io::Result<MarkFile> {
+        static STARTED: OnceLock<u64> = OnceLock::new();
         fs::create_dir_all(folder)?;
         let owner = rustix::process::getpid().as_raw_pid();
+        let owner_start =
+            *STARTED.get_or_init(|| read_stat(owner).map_or(0, |process| process.start));
         let mark = Mark {
             stamp: stamp.to_owned(),
             mark: mark.to_owned(),
-            boot: boot(),
+            boot: boot().to_owned(),
             owner,
-            owner_start: read_stat(owner).map_or(0, |process| process.start),
+            owner_start,
             leader: 0,
             leader_start: 0,
         };
@@ -470,6 +497,7 @@ pub fn reap_leftovers(folder: &Path) -> Vec<Reaped> {
                 leader_start: mark.leader_start,
                 stamp: &mark.stamp,
                 read_environments: true,
+                from: 0,
             };
             killed = search.kill_all();
         }
@@ -480,6 +508,8 @@ pub fn reap_leftovers(folder: &Path) -> Vec<Reaped> {
 }
 
 /// Start times count from boot, so a mark of another boot means nothing.
-fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+fn boot() -> &'static str {
+    static BOOT: OnceLock<String> = OnceLock::new();
+    let read = || fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    BOOT.get_or_init(read).trim()
 }

@@ -14,6 +14,7 @@ use rustix::process::{Pid, getpid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
 use super::{Access, Sandbox};
+use crate::home::Home;
 use crate::process::{Cancel, Containment, ProcessSpec, SpawnError, Streams, run};
 
 /// Where bubblewrap is looked for: places that no workspace and no user's PATH decides about.
@@ -89,6 +90,15 @@ fn landlock_version() -> u32 {
     u32::try_from(answer).unwrap_or(0)
 }
 
+/// Where trials are marked.
+static MARKS: OnceLock<PathBuf> = OnceLock::new();
+
+/// Has trials of the walls marked in the home folder, once it is there: bubblewrap, killed with this process at the wrong
+/// moment, waits for ever for its own parent, and is found by its mark at the next start.
+pub fn mark_trials(home: &Home) {
+    let _ = MARKS.set(home.trials());
+}
+
 /// Tries a level once in the life of this process, and remembers how it went.
 pub fn require(level: Level) -> Result<(), Unavailable> {
     static FULL: OnceLock<Result<(), Unavailable>> = OnceLock::new();
@@ -141,7 +151,7 @@ fn try_level(level: Level) -> Result<(), Unavailable> {
         });
     }
     if level == Level::Full {
-        bubblewrap()?;
+        super::found_bubblewrap()?;
     }
     let failed = |reason: String| {
         Unavailable {
@@ -210,8 +220,10 @@ impl Place {
             timeout: Some(Duration::from_secs(20)),
             streams: Streams::Separate,
             mark: "probe".to_owned(),
+            mark_dir: MARKS.get().filter(|marks| marks.parent().is_some_and(Path::is_dir)).cloned(),
             containment: Containment::Sandbox(std::sync::Arc::new(sandbox)),
-            ..ProcessSpec::new(["true"])
+            // Never started: whoever sets up the walls tries them out instead. It need only be there, whatever PATH says.
+            ..ProcessSpec::new(["/proc/self/exe"])
         };
         let ended = run(spec, &Cancel::new()).map_err(|error| match error {
             SpawnError::Sandbox { reason } if reason.is_empty() => {

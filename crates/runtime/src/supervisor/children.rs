@@ -81,6 +81,32 @@ impl<P: Perform> Supervisor<P> {
         }
     }
 
+    /// Cancels children of steps that a task left when it ended, as far as they are there and open.
+    pub(super) fn cancel_left(
+        &mut self,
+        parent: &TaskId,
+        children: Vec<TaskId>,
+    ) -> Result<(), SupervisorError> {
+        for child in children {
+            if self.journal.task(child.as_str()).is_ok_and(|row| row.open) {
+                let reason = format!("the task that began it has ended ({parent})");
+                self.errands.push((child, Command::Cancel { reason }));
+            }
+        }
+        self.run_errands()
+    }
+
+    /// Whether a task has ended that began others by its steps. One that cannot be read is taken for going on.
+    pub(super) fn is_left_by(&self, parent: &TaskId) -> bool {
+        if let Some(host) = self.hosts.get(parent) {
+            return host.state.leaves_children();
+        }
+        let Ok(loaded) = self.journal.load(parent.as_str()) else { return false };
+        let registry = std::sync::Arc::clone(&self.registry);
+        let folded = crate::host::Host::fold(parent, &loaded, registry, true, drop);
+        folded.is_ok_and(|host| host.state.leaves_children())
+    }
+
     /// Gives commands to children that nobody drives here.
     pub(super) fn run_errands(&mut self) -> Result<(), SupervisorError> {
         if self.stalled.is_some() {

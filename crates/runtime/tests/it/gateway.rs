@@ -320,6 +320,44 @@ fn whoever_does_not_know_the_token_or_asks_for_more_than_models_is_sent_away() {
     assert_eq!(server.requests()["requests"], serde_json::json!([]));
 }
 
+/// Whether the bytes came at once, or in pieces with time between them, nothing is added or lost; and a piece that waits
+/// for the next one is not kept back.
+#[test]
+fn what_comes_at_once_passes_at_once_and_what_comes_late_is_a_sign_of_life() {
+    let head =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let (go_on, waits) = channel::<()>();
+    let address = raw(move |_, mut stream| {
+        stream.write_all(head.as_bytes()).unwrap();
+        let burst: String = (0..200).map(|_| "5\r\nevent\r\n").collect();
+        stream.write_all(burst.as_bytes()).unwrap();
+        waits.recv_timeout(PATIENCE).unwrap();
+        stream.write_all(b"3\r\nend\r\n0\r\n\r\n").unwrap();
+    });
+    let rig = Rig::new(&address, Ok(()));
+    let (port, token) = rig.open().base();
+    let mut stream = connect(port);
+    let (path, body) = DIALECTS[0];
+    stream.write_all(question(port, &format!("{token}{path}"), body).as_bytes()).unwrap();
+    let mut heard = Vec::new();
+    while String::from_utf8_lossy(&heard).matches("event").count() < 201 {
+        let mut piece = [0; 4096];
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&heard));
+        heard.extend_from_slice(&piece[..count]);
+    }
+    let sizes = String::from_utf8_lossy(&heard).matches("\r\nevent").count();
+    assert!(sizes < 100, "{sizes} pieces of 200 that had come together");
+    let before = rig.gateway.heard();
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(rig.gateway.heard(), before);
+    go_on.send(()).unwrap();
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "3\r\nend\r\n0\r\n\r\n");
+    assert!(rig.gateway.heard() > before);
+}
+
 #[test]
 fn a_client_that_goes_away_ends_the_request_and_what_came_is_counted() {
     let (sender, ended) = channel();
@@ -436,9 +474,39 @@ fn what_was_written_down_is_answered_again_byte_for_byte_and_counted_and_nobody_
     assert!(other.text().contains("differs first in"), "{}", other.text());
     let free = rig.ask("/v1/messages/count_tokens", "{}");
     assert_eq!(free.status, 404, "{}", free.text());
+    assert!(free.text().contains("replay_missing"), "{}", free.text());
 
     // A budget binds as it does when somebody is asked.
     let spent = Rig::with(NOWHERE, Err("it is spent".into()), Limits::default(), recording());
     let refused = spent.open().ask(path, body);
     assert!(refused.status == 400 && refused.text().contains("it is spent"), "{}", refused.text());
+}
+
+#[test]
+fn what_an_agent_asks_freely_is_answered_again_as_often_as_it_asks() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Arc::new(Recorder::open(folder.path()).unwrap());
+    let address = raw(|_, mut stream| {
+        let body = r#"{"input_tokens":42}"#;
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
+        write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    });
+    let live = Rig::with(&address, Ok(()), Limits::default(), Traffic::Record(recorder));
+    let path = "/v1/messages/count_tokens?beta=true";
+    let body = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+    let counted = live.open().ask(path, body);
+    assert_eq!((counted.status, counted.text().as_str()), (200, r#"{"input_tokens":42}"#));
+    drop(live);
+
+    let recording = Traffic::Replay(Arc::new(Recording::load(folder.path()).unwrap()));
+    let rig = Rig::with(NOWHERE, Ok(()), Limits::default(), recording);
+    let others = body.replace("hi", "hi, it is late");
+    for body in [body, body, &others, body] {
+        let again = rig.open().ask(path, body);
+        assert_eq!((again.status, again.text()), (200, counted.text()), "{body}");
+        assert_eq!(rig.passed().total(), 0, "it costs nothing");
+    }
+    let other = rig.ask(path, r#"{"model":"m","messages":[]}"#);
+    assert_eq!(other.status, 404, "{}", other.text());
+    assert!(other.text().contains("has no answer to POST"), "{}", other.text());
 }

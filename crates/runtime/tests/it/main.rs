@@ -7,5 +7,6 @@ mod gate;
 mod gateway;
 mod mcp;
 mod model;
+mod news;
 mod supervised;
 mod tools;

@@ -41,7 +41,7 @@ struct Rig {
 }
 
 /// The interpreter itself: what is on the PATH may be a wrapper that needs variables a server does not get.
-fn python() -> String {
+pub(crate) fn python() -> String {
     let asked = std::process::Command::new("python3")
         .args(["-c", "import sys; print(sys.executable)"])
         .output()

@@ -16,6 +16,7 @@ use machine::stream::{Interruption, StreamEvent};
 use machine::task::{DriverSpec, Outcome, TaskSpec, WorkspaceKind, WorkspaceSpec};
 use runtime::clock::SystemClock;
 use runtime::home::Home;
+use runtime::host::Host;
 use runtime::inbox::Inbox;
 use runtime::supervisor::{Notice, Supervisor};
 use runtime::world::World;
@@ -89,15 +90,34 @@ fn a_dependent_step_costs_exactly_one_sync_and_overlapping_tasks_share_it() {
     assert_eq!(syncs(1, 50), 50 + around);
     assert_eq!(syncs(10, 50), 50 + around);
     assert_eq!(syncs(100, 20), 20 + around);
+    // More begin in groups: the first is at work while the last is written. Each of the two others begins one commit
+    // behind the one before it, and is put down by itself.
+    assert_eq!(syncs(300, 20), 20 + around + 2 * 2);
 }
 
-/// A journal whose disk is full for a while.
-struct FullFor {
+/// A journal that tells what is written, and whose disk is full for a while.
+struct Watched {
     inner: SqliteJournal,
     left: Arc<Mutex<u32>>,
+    written: Arc<Mutex<Written>>,
 }
 
-impl Journal for FullFor {
+/// How many bytes of which kind, and how many snapshots.
+#[derive(Debug, Default)]
+struct Written {
+    records: usize,
+    snapshots: usize,
+    count: u64,
+}
+
+impl Watched {
+    fn of(home: &Home) -> Watched {
+        let inner = SqliteJournal::open(&home.journal()).unwrap();
+        Watched { inner, left: Arc::default(), written: Arc::default() }
+    }
+}
+
+impl Journal for Watched {
     fn owner(&self) -> u64 {
         self.inner.owner()
     }
@@ -106,6 +126,17 @@ impl Journal for FullFor {
         if *left > 0 {
             *left -= 1;
             return Err(JournalError::Full("no space left on device".to_owned()));
+        }
+        let mut written = self.written.lock().unwrap();
+        for entry in entries {
+            match entry {
+                Entry::Record { body, .. } => written.records += body.len(),
+                Entry::Snapshot { body, .. } => {
+                    written.snapshots += body.len();
+                    written.count += 1;
+                }
+                Entry::Create { .. } | Entry::Summary { .. } => {}
+            }
         }
         self.inner.commit(entries)
     }
@@ -138,12 +169,66 @@ impl Journal for FullFor {
     }
 }
 
+/// What is written for a task that is run to its end; what is folded with a snapshot and without is the same.
+fn written_for(task: TaskSpec) -> Written {
+    let (_folder, home) = home();
+    let journal = Watched::of(&home);
+    let written = Arc::clone(&journal.written);
+    let mut supervisor = supervisor(&home, Box::new(journal));
+    supervisor.begin(id("t"), task, false).unwrap();
+    supervisor.run().unwrap();
+    assert_eq!(supervisor.outcomes()[&id("t")], Outcome::Completed);
+    let folded = |loaded: &Loaded| {
+        let host = Host::fold(&id("t"), loaded, registry(), true, drop).unwrap();
+        serde_json::to_string(&host.state.save()).unwrap()
+    };
+    let loaded = supervisor.journal().load("t").unwrap();
+    let written = std::mem::take(&mut *written.lock().unwrap());
+    assert_eq!(loaded.snapshot.is_some(), written.count > 0);
+    let records = supervisor.journal().records("t", 0).unwrap();
+    assert_eq!(folded(&loaded), folded(&Loaded { snapshot: None, records }));
+    written
+}
+
+/// A workflow of so many steps that begins anew a few times.
+fn rounds(steps: u64, again: u64) -> TaskSpec {
+    let said = "x".repeat(300);
+    let step = |n| {
+        let mut step =
+            json!({ "name": format!("s{n}"), "tool": "say", "parameters": { "text": said } });
+        if again > 0 && n + 1 == steps {
+            step["then"] = json!("s0");
+            step["max_visits"] = json!(again);
+            step["when"] = json!(format!("visits.s0 <= {again}"));
+        }
+        step
+    };
+    let config = json!({ "name": "row", "steps": (0..steps).map(step).collect::<Vec<_>>() });
+    let driver = DriverSpec { name: "workflow".to_owned(), config };
+    TaskSpec { driver, ..spec(json!({})) }
+}
+
+#[test]
+fn a_workflow_of_many_steps_is_not_written_again_and_again() {
+    let written = written_for(rounds(2500, 0));
+    assert!(written.count <= 1, "one is as long as all that happened: {written:?}");
+    let written = written_for(rounds(700, 3));
+    assert!((1..=3).contains(&written.count), "{written:?}");
+    assert!(written.snapshots <= written.records, "{written:?}");
+}
+
+#[test]
+fn a_small_state_is_written_every_thousand_records() {
+    let written = written_for(steps(2_500));
+    assert_eq!(written.count, 2, "{written:?}");
+}
+
 #[test]
 fn a_full_disk_only_delays_and_is_said_once() {
     let (_folder, home) = home();
-    let left = Arc::new(Mutex::new(0));
-    let inner = SqliteJournal::open(&home.journal()).unwrap();
-    let mut supervisor = supervisor(&home, Box::new(FullFor { inner, left: Arc::clone(&left) }));
+    let journal = Watched::of(&home);
+    let left = Arc::clone(&journal.left);
+    let mut supervisor = supervisor(&home, Box::new(journal));
     let heard = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&heard);
     supervisor.observe(Box::new(move |notice| match notice {

@@ -4,11 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use machine::agent::{AgentNews, AgentOrder, CONTINUE};
 use machine::driver::Registry;
 use machine::effect::Effect;
 use machine::event::EventKind;
 use machine::id::{CallId, EffectId, TaskId};
 use machine::input::{Command, Input, Resolution, Signal, Stamped};
+use machine::policy::gateway;
 use machine::state::{CallStatus, Pending, Phase, SavedState, State};
 use machine::task::Outcome;
 use machine::time::Timestamp;
@@ -92,6 +94,18 @@ pub(crate) struct TaskAudit {
     /// Calls that a person let pass.
     approved: BTreeSet<CallId>,
     cancelled: bool,
+    /// What agents' own calls are called by them.
+    agent_calls: BTreeMap<CallId, String>,
+    /// What agents and their gateways said that they spent, and what requests cost whose end nobody heard.
+    spent: u64,
+    /// Counts that came to that, each of them another one.
+    counts: BTreeSet<u64>,
+    /// The turn whose agent has heard what it was asked.
+    heard: Option<EffectId>,
+    /// Such a turn was cut off: the agent is to go on, and not to begin again.
+    must_continue: bool,
+    /// How often it did.
+    pub(crate) continued: u64,
 }
 
 impl Audit {
@@ -178,7 +192,9 @@ impl Audit {
                 );
             }
         }
-        if !task.state.data().pending.contains_key(&effect.id()) {
+        // What an agent is told has no report.
+        let is_reported = !matches!(effect, Effect::TellAgent { .. } | Effect::LetAsk { .. });
+        if is_reported && !task.state.data().pending.contains_key(&effect.id()) {
             return violation(
                 Check::StoppedIsStopped,
                 format!("effect {number} of {id} starts though it was stopped"),
@@ -207,6 +223,12 @@ impl TaskAudit {
             retries: BTreeMap::new(),
             approved: BTreeSet::new(),
             cancelled: false,
+            agent_calls: BTreeMap::new(),
+            spent: 0,
+            counts: BTreeSet::new(),
+            heard: None,
+            must_continue: false,
+            continued: 0,
         }
     }
 
@@ -232,6 +254,7 @@ impl TaskAudit {
         };
         let before = self.before();
         self.check_report(&input, reports)?;
+        self.count_lost(&input);
         let output =
             step(&mut self.state, Stamped { time: Timestamp(line.time), input: input.clone() });
         if let Input::Command(_) = &input {
@@ -239,6 +262,7 @@ impl TaskAudit {
             counts.0 += 1;
             counts.1 += u64::from(output.rejected.is_none());
         }
+        self.check_agent(&input, &output)?;
         self.check_results(&input, &output)?;
         self.check_doubt(&input, &before, &output)?;
         self.check_deadline()?;
@@ -254,8 +278,11 @@ impl TaskAudit {
 
     fn before(&self) -> Before {
         let calls = &self.state.data().calls;
+        // What an agent ran itself is gone with it, and the agent is told to look.
         let unsafe_running = |call: &&machine::state::Call| {
-            call.class == EffectClass::Unsafe && matches!(call.status, CallStatus::Running { .. })
+            call.class == EffectClass::Unsafe
+                && call.agent.is_none()
+                && matches!(call.status, CallStatus::Running { .. })
         };
         Before {
             running_unsafe: calls.iter().filter(unsafe_running).map(|call| call.id).collect(),
@@ -358,8 +385,91 @@ impl TaskAudit {
             Input::Command(Command::Resolve { call: asked, how: Resolution::Did }) => {
                 *asked == call
             }
+            Input::Signal(Signal::AgentSaid(_, AgentNews::ToolEnded { id, .. })) => {
+                self.agent_calls.get(&call).is_some_and(|known| **known == **id)
+            }
             Input::Command(_) | Input::Signal(_) => false,
         }
+    }
+
+    /// Requests whose end nobody will hear are paid for by their size.
+    fn count_lost(&mut self, input: &Input) {
+        let data = self.state.data();
+        let lost = match input {
+            Input::Signal(Signal::OwnerLost) => true,
+            Input::Command(Command::Detach { .. }) => data.attachment.is_some(),
+            _ => false,
+        };
+        if lost {
+            self.spent += data.asked.values().map(|bytes| gateway::lost(*bytes)).sum::<u64>();
+        }
+    }
+
+    /// What an agent spent is counted once, and an agent that has heard what it was asked is not asked again.
+    fn check_agent(&mut self, input: &Input, output: &Output) -> Result<(), Violation> {
+        let id = self.state.id().clone();
+        for call in &self.state.data().calls {
+            if let Some(side) = &call.agent {
+                self.agent_calls.insert(call.id, side.id.clone());
+            }
+        }
+        let dropped = |event: &Event| matches!(event.kind, EventKind::SignalDropped { .. });
+        let counts = !output.events.iter().any(dropped);
+        match input {
+            Input::Signal(Signal::AgentSaid(
+                _,
+                AgentNews::Spent { usage, .. } | AgentNews::Passed { usage, .. },
+            )) if counts => {
+                self.spent += usage.total();
+                if usage.total() > 0 && !self.counts.insert(usage.total()) {
+                    return violation(
+                        Check::NothingDoubled,
+                        format!("{} tokens of {id} are counted twice", usage.total()),
+                    );
+                }
+            }
+            Input::Signal(Signal::AgentSaid(turn, AgentNews::Taken { .. })) if counts => {
+                self.heard = Some(*turn);
+            }
+            Input::Signal(Signal::AgentEnded(turn, _)) if self.heard == Some(*turn) => {
+                self.heard = None;
+            }
+            Input::Signal(Signal::OwnerLost) | Input::Command(Command::Detach { .. }) => {
+                self.must_continue |= self.heard.take().is_some();
+            }
+            // Whoever steps in may want something else.
+            Input::Command(Command::Attach { .. } | Command::Resume | Command::Pause) => {}
+            Input::Command(_) if output.rejected.is_none() => {
+                (self.heard, self.must_continue) = (None, false);
+            }
+            _ => {}
+        }
+        for effect in &output.effects {
+            let Effect::AskAgent { call, .. } = effect else { continue };
+            if std::mem::take(&mut self.must_continue) {
+                self.continued += 1;
+                if !call.prompt.starts_with(CONTINUE) {
+                    return violation(
+                        Check::NothingDoubled,
+                        format!("the agent of {id} had heard what it is asked: {:?}", call.prompt),
+                    );
+                }
+            }
+        }
+        if self.state.data().spend.tokens != self.spent && self.is_agents() {
+            let (said, spent) = (self.spent, self.state.data().spend.tokens);
+            return violation(
+                Check::NothingDoubled,
+                format!("{id} spent {said} tokens, and {spent} are counted"),
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether nobody but agents spends anything: it was never handed over to a model.
+    fn is_agents(&self) -> bool {
+        let asks = |event: &Event| matches!(event.kind, EventKind::ModelCalled { .. });
+        self.state.data().spec.driver.name == "agent" && !self.events.iter().any(asks)
     }
 
     /// Losing the owner puts running unsafe calls in doubt. Only a person's word takes them out of it; a task
@@ -421,7 +531,15 @@ impl TaskAudit {
 
     fn check_cancelled(&mut self, output: &Output) -> Result<(), Violation> {
         let now = self.outcome() == Some(Outcome::Cancelled);
-        let begins = output.effects.iter().any(|effect| !matches!(effect, Effect::Cancel { .. }));
+        // Whoever still asks is told no.
+        let begins = output.effects.iter().any(|effect| match effect {
+            Effect::Cancel { .. } | Effect::LetAsk { may: Err(_), .. } => false,
+            Effect::TellAgent { order, .. } => !matches!(
+                order,
+                AgentOrder::Answer { may: Err(_), .. } | AgentOrder::ToolResult { .. }
+            ),
+            _ => true,
+        });
         if self.cancelled && (!now || begins) {
             return violation(
                 Check::NeverRevived,

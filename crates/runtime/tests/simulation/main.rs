@@ -37,6 +37,9 @@ const SMALL: u64 = 24;
 /// Workflows that every test run crashes at each of their points.
 const WORKFLOWS: u64 = 12;
 
+/// Coding agents that every test run crashes at each of their points.
+const AGENTS: u64 = 16;
+
 /// How far apart those points are, unless more seeds are asked for.
 const APART: u64 = 17;
 
@@ -145,6 +148,61 @@ fn any_workflow_keeps_every_promise_whatever_befalls_it() {
     if only.is_none() {
         for (what, times) in [("crashes", tally.crashes), ("children of steps", tally.children)] {
             assert!(times * 5 >= runs, "{runs} workflows had only {times} {what}");
+        }
+    }
+}
+
+/// Coding agents, each crashed at many points of its turns: before and after it says something, asks, calls, spends and ends.
+#[test]
+fn a_crash_in_the_middle_of_an_agents_turn_keeps_every_promise() {
+    let began = Instant::now();
+    let mut tally = Tally::default();
+    let mut runs = 0;
+    let scale = number("DRIVETRAIN_SEEDS").unwrap_or(SEEDS).div_ceil(SEEDS);
+    let only = number("DRIVETRAIN_SEED");
+    for seed in only.map_or(FIRST..FIRST + AGENTS * scale, |seed| seed..seed + 1) {
+        for point in 1.. {
+            let plan = Plan { scenario: Scenario::agent(seed), ..small(seed, point) };
+            let ended = run(&plan);
+            judge(&format!("crash at point {point} of agent {seed}: "), &ended, &plan);
+            runs += 1;
+            tally.add(&ended.tally);
+            if ended.tally.crashes == 0 {
+                break;
+            }
+        }
+    }
+    report("crash runs of agents", runs, began, &tally);
+    if only.is_none() {
+        assert!(tally.agent_turns > runs, "only {} turns began", tally.agent_turns);
+        assert!(tally.continued * 10 > runs, "only {} turns went on", tally.continued);
+    }
+}
+
+/// The same agents with everything else that can befall a task.
+#[test]
+fn any_agent_keeps_every_promise_whatever_befalls_it() {
+    let began = Instant::now();
+    let mut tally = Tally::default();
+    let only = number("DRIVETRAIN_SEED");
+    let count = number("DRIVETRAIN_SEEDS").unwrap_or(SEEDS).div_ceil(5);
+    let seeds = only.map_or(FIRST..FIRST + count, |seed| seed..seed + 1);
+    for seed in seeds.clone() {
+        let plan = Plan { scenario: Scenario::large_agents(seed), ..large(seed, None) };
+        let ended = run(&plan);
+        judge("agent ", &ended, &plan);
+        tally.add(&ended.tally);
+    }
+    let runs = seeds.end - seeds.start;
+    report("agents", runs, began, &tally);
+    if only.is_none() {
+        for (what, times) in [
+            ("crashes", tally.crashes),
+            ("turns", tally.agent_turns),
+            ("calls of agents", tally.agent_calls),
+            ("turns that went on", tally.continued),
+        ] {
+            assert!(times * 5 >= runs, "{runs} agents had only {times} {what}");
         }
     }
 }

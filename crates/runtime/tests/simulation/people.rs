@@ -278,7 +278,8 @@ fn is_visible(command: &Command, task: &TaskAudit) -> bool {
     }
 }
 
-/// A note is queued once and reaches the driver at most once; it must reach it if the driver's claim stood.
+/// A note is queued once and reaches the driver at most once; it must reach it if the driver's claim stood. What an agent was
+/// told in a turn that did not end well is queued again, and reaches it once for each time.
 fn note_is_kept(text: &str, task: &TaskAudit) -> bool {
     let count = |which: &dyn Fn(&EventKind) -> bool| {
         task.events.iter().filter(|event| which(&event.kind)).count()
@@ -289,5 +290,7 @@ fn note_is_kept(text: &str, task: &TaskAudit) -> bool {
     let data = task.state.data();
     let waiting = data.notes.iter().chain(&data.follow_ups).any(|note| note.text == text);
     let stood = matches!(task.outcome(), Some(Outcome::Verified | Outcome::Completed));
-    queued == 1 && delivered <= 1 && (delivered == 1 || (waiting && !stood))
+    let agents = count(&|kind| matches!(kind, EventKind::AgentAsked { .. }));
+    let is_once = queued == 1 || (queued > 1 && agents > 0);
+    is_once && delivered <= queued && (delivered == queued || (waiting && !stood))
 }

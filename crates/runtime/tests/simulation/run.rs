@@ -56,6 +56,7 @@ pub(crate) fn run(plan: &Plan) -> Ended {
     for task in world.audit.tasks.values() {
         tally.records += task.records;
         tally.children += u64::from(task.state.data().spec.dispatch.is_some());
+        tally.continued += task.continued;
         tally.in_doubt += task.events.iter().filter(|event| is_doubt(event)).count() as u64;
     }
     Ended {
@@ -173,6 +174,7 @@ impl Run {
                 }
             }
             Happening::Act(attempt) => self.act(attempt),
+            Happening::Say(attempt) => self.say(attempt),
             Happening::Report(attempt) => self.report(attempt),
             Happening::Stray(number, task, input) => {
                 self.note(|| {
@@ -217,6 +219,21 @@ impl Run {
         if acted {
             self.may_die(number, "after an effect acted, before its report");
         }
+    }
+
+    fn say(&mut self, attempt: usize) {
+        let number = lock(&self.world).attempts[attempt].process();
+        self.may_die(number, "before an agent says something");
+        self.check_held(number, attempt);
+        let said = lock(&self.world).on_say(attempt);
+        let Some((number, task, turn, news)) = said else { return };
+        if let Some(index) = self.processes.iter().position(|process| process.number == number) {
+            self.note(|| format!("the agent of {task} says to process {number}: {news:?}"));
+            self.processes[index].inbox.news(task, turn, news);
+            let delay = lock(&self.world).delay(0, 6);
+            self.wake(index, delay);
+        }
+        self.may_die(number, "after an agent said something");
     }
 
     fn report(&mut self, attempt: usize) {

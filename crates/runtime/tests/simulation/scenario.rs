@@ -1,5 +1,6 @@
 //! What a seed stands for: which tasks there are, and what befalls them.
 
+use machine::agent::AgentProgram;
 use machine::id::TaskId;
 use machine::policy::budget::Budget;
 use machine::policy::decider::{Decider, DeciderKind};
@@ -112,6 +113,22 @@ impl Scenario {
         scenario
     }
 
+    /// A coding agent at work, short enough to be crashed at each point of its turns.
+    pub(crate) fn agent(seed: u64) -> Scenario {
+        let mut random = Random::new(seed, 8);
+        let task = with_agent(plan(1, 2, &mut random));
+        let (people, attended) = (random.below(4), random.one_in(2));
+        let task = Plan { attended, ..task };
+        Scenario { people, horizon: 700, ..Scenario::quiet(vec![task]) }
+    }
+
+    /// A large scenario whose tasks are such agents.
+    pub(crate) fn large_agents(seed: u64) -> Scenario {
+        let mut scenario = Scenario::large(seed);
+        scenario.tasks = scenario.tasks.into_iter().map(with_agent).collect();
+        scenario
+    }
+
     /// Only these tasks; nothing befalls them.
     pub(crate) fn quiet(tasks: Vec<Plan>) -> Scenario {
         Scenario {
@@ -126,6 +143,14 @@ impl Scenario {
             in_step: false,
         }
     }
+}
+
+/// The task with a coding agent in the place of its driver. Nobody else spends anything.
+fn with_agent(mut task: Plan) -> Plan {
+    let config = json!({ "program": AgentProgram::built_in("claude") });
+    task.spec.driver = DriverSpec { name: "agent".to_owned(), config };
+    task.spec.policy.deciders.clear();
+    task
 }
 
 fn workflow_of(config: Value) -> DriverSpec {

@@ -1,6 +1,7 @@
 //! The world outside the process: virtual time, the disk, work that takes its time, and crashes at numbered
 //! points. All chance of a run comes from here.
 
+mod agent;
 mod work;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -35,6 +36,8 @@ pub(crate) enum Happening {
     Cycle(usize),
     /// An attempt does its work.
     Act(usize),
+    /// An agent says something.
+    Say(usize),
     /// An attempt reports.
     Report(usize),
     /// A report that nobody waits for arrives.
@@ -69,6 +72,8 @@ pub(crate) struct World {
     /// How often each call really ran.
     ran: BTreeMap<(TaskId, CallId), u64>,
     pub(crate) attempts: Vec<Attempt>,
+    /// How many counts of tokens were told.
+    last_count: u64,
     schedule: BTreeMap<(i64, u64), Happening>,
     scheduled: u64,
     /// Distances between crashes, in points.
@@ -102,6 +107,11 @@ pub(crate) struct Tally {
     pub(crate) records: u64,
     /// Tasks that steps of others began.
     pub(crate) children: u64,
+    /// Turns of agents that began, and calls that agents made in them.
+    pub(crate) agent_turns: u64,
+    pub(crate) agent_calls: u64,
+    /// Turns that were interrupted by a crash and went on.
+    pub(crate) continued: u64,
 }
 
 impl Tally {
@@ -117,6 +127,9 @@ impl Tally {
         self.torn += other.torn;
         self.records += other.records;
         self.children += other.children;
+        self.agent_turns += other.agent_turns;
+        self.agent_calls += other.agent_calls;
+        self.continued += other.continued;
     }
 }
 
@@ -149,6 +162,7 @@ impl World {
             passed: BTreeMap::new(),
             ran: BTreeMap::new(),
             attempts: Vec::new(),
+            last_count: 0,
             schedule: BTreeMap::new(),
             scheduled: 0,
             crashes: crashes.iter().copied().collect(),
@@ -251,7 +265,9 @@ impl World {
         self.read_on();
         for attempt in self.attempts.iter_mut().filter(|attempt| attempt.process == process) {
             let checkable = matches!(&attempt.effect, Effect::RunTool { call, .. } if call.class == EffectClass::Checkable);
-            attempt.orphan = !power && !checkable && !attempt.stopped && self.random.one_in(3);
+            // An agent is gone with its process.
+            let outlives = !checkable && !matches!(attempt.effect, Effect::AskAgent { .. });
+            attempt.orphan = !power && outlives && !attempt.stopped && self.random.one_in(3);
             attempt.stopped |= !attempt.orphan;
         }
     }

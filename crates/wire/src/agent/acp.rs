@@ -24,6 +24,7 @@ mod updates;
 
 use std::collections::BTreeMap;
 
+use machine::agent::client::{ClientDone, ClientFailure};
 use machine::agent::{AgentEnd, AgentEvent, AgentOrder, AgentQuirks, AgentTurn, FailedOrder};
 use serde_json::{Value, json};
 
@@ -33,7 +34,7 @@ use super::opening::Opening;
 use super::peer::{Form, Peer};
 use crate::jsonrpc::{Incoming, METHOD_NOT_FOUND, RpcError};
 pub use client::AcpOffers;
-use client::Client;
+use client::{Agreed, Asked, Client, Out};
 use ends::Signs;
 use mode::Modes;
 
@@ -118,6 +119,8 @@ struct Ask {
     id: Value,
     allow: Option<String>,
     reject: Option<String>,
+    /// What a yes would be for.
+    agrees: Vec<Agreed>,
 }
 
 #[derive(Debug, Default)]
@@ -271,74 +274,17 @@ impl AcpCodec {
             self.on_permission(key, id, params, out);
         } else if is_open && Client::knows(method) {
             self.replay = Replay::No;
-            let offers = self.open.offers;
-            self.client.request(offers, key, id, method, params, &self.peer, reply, out);
+            if let Some(turn) = &mut self.turn {
+                turn.signs.tools = true;
+            }
+            let asked = Asked { key, id, method, params };
+            let mut out = Out { peer: &self.peer, reply, events: out };
+            self.client.take(asked, self.open.offers, &self.open.folder, &mut out);
         } else {
             let message = format!("{method} is not served here");
             self.peer.refuse(reply, &id, METHOD_NOT_FOUND, &message);
             out.push(AgentEvent::Unknown { kind: method.to_owned() });
         }
-    }
-
-    fn on_prompt_ended(&mut self, result: &Value, out: &mut Vec<AgentEvent>) {
-        let Some(turn) = &mut self.turn else { return };
-        let usage = ends::usage(result).filter(ends::is_something);
-        turn.signs.usage |= usage.is_some();
-        if let Some(usage) = usage {
-            out.push(AgentEvent::Spent { usage, usd: None });
-        }
-        let is_stale = self.after_cancel && self.quirks.stale_after_cancel;
-        let (end, text) = match result["stopReason"].as_str().unwrap_or_default() {
-            "end_turn" if turn.is_cancelled && !turn.signs.usage => (AgentEnd::Interrupted, ""),
-            "end_turn" if turn.compacts => {
-                out.push(AgentEvent::Compacted { before: None, after: None });
-                (AgentEnd::Done, "")
-            }
-            "end_turn" => {
-                self.unproven = false;
-                ends::by_itself(&turn.signs, self.quirks.hides_failures, is_stale)
-            }
-            "cancelled" if turn.refused > 0 && !turn.is_cancelled => {
-                (AgentEnd::Interrupted, "it stopped because a call was refused")
-            }
-            "cancelled" => (AgentEnd::Interrupted, ""),
-            "refusal" => (AgentEnd::Refused, ""),
-            "max_tokens" | "max_turn_requests" => (AgentEnd::Limit, ""),
-            _ => (AgentEnd::Failed, "it ended a turn for a reason that nobody knows"),
-        };
-        self.end_turn(end, text.to_owned(), out);
-    }
-
-    fn on_prompt_failed(&mut self, error: RpcError, out: &mut Vec<AgentEvent>) {
-        let is_cancelled = self.turn.as_ref().is_some_and(|turn| turn.is_cancelled);
-        let end = match ends::by_error(&error) {
-            _ if is_cancelled => AgentEnd::Interrupted,
-            // What was loaded is not what the provider takes, and would be refused again: it is as good as gone.
-            end if self.unproven && ends::is_offence(&end) => AgentEnd::NoSession,
-            end => end,
-        };
-        self.end_turn(end, error.message, out);
-    }
-
-    fn end_turn(&mut self, end: AgentEnd, text: String, out: &mut Vec<AgentEvent>) {
-        let Some(turn) = self.turn.take() else { return };
-        let words = self.answer.take_words();
-        let text = if text.is_empty() { words } else { text };
-        match &end {
-            AgentEnd::Done => self.answer.close(out),
-            AgentEnd::Interrupted if turn.is_cancelled => self.answer.interrupt(out),
-            AgentEnd::Interrupted => self.answer.close(out),
-            _ => self.answer.fail("failed", &text, out),
-        }
-        self.after_cancel = turn.is_cancelled;
-        self.last_message.clear();
-        self.tools.clear();
-        for (key, _) in std::mem::take(&mut self.asks) {
-            out.push(AgentEvent::Withdrawn { key });
-        }
-        let (ordered, refused) = (true, turn.refused);
-        let turn = AgentTurn { end, text, ordered, refused, background: 0, queued: 0 };
-        out.push(AgentEvent::TurnEnded(turn));
     }
 
     /// Answers everything that the agent waits for with a no of its protocol.
@@ -370,6 +316,16 @@ impl AcpCodec {
         may: Result<Option<Value>, String>,
         out: &mut Vec<u8>,
     ) -> Result<(), String> {
+        if self.client.waits(key) {
+            // A yes is followed by what it is for, and that is the answer.
+            if let Err(why) = &may {
+                self.client.refuse(key, why, &self.peer, out);
+                if let Some(turn) = &mut self.turn {
+                    turn.refused += 1;
+                }
+            }
+            return Ok(());
+        }
         let nobody = || format!("the agent does not wait for an answer to {key:?}");
         let ask = self.asks.get(key).ok_or_else(nobody)?;
         let selected = |option: &str| json!({ "outcome": "selected", "optionId": option });
@@ -385,7 +341,9 @@ impl AcpCodec {
             (Err(_), _, None) => json!({ "outcome": "cancelled" }),
         };
         self.peer.answer(out, &ask.id, &json!({ "outcome": outcome }));
-        self.asks.remove(key);
+        if let (Some(ask), true) = (self.asks.remove(key), may.is_ok()) {
+            self.client.agree(ask.agrees);
+        }
         if let Some(turn) = &mut self.turn {
             turn.refused += u64::from(may.is_err());
         }
@@ -449,6 +407,16 @@ impl AgentCodec for AcpCodec {
         out
     }
 
+    fn served(
+        &mut self,
+        key: &str,
+        done: Result<ClientDone, ClientFailure>,
+    ) -> Result<Vec<u8>, String> {
+        let mut out = Vec::new();
+        self.client.served(key, done, &self.peer, &mut out)?;
+        Ok(out)
+    }
+
     fn order(&mut self, order: AgentOrder) -> Result<Vec<u8>, String> {
         match &self.phase {
             Phase::Initializing | Phase::Opening => {
@@ -464,8 +432,8 @@ impl AgentCodec for AcpCodec {
                 return Err("the protocol cannot say anything in the middle of a turn".to_owned());
             }
             AgentOrder::Answer { key, may } => self.on_answer(&key, may, &mut out)?,
-            AgentOrder::ToolResult { key, result } => {
-                self.client.result(&key, result, &self.peer, &mut out)?;
+            AgentOrder::ToolResult { .. } => {
+                return Err("the agent is offered no tools".to_owned());
             }
             AgentOrder::MayStop { .. } => {
                 return Err("the agent does not ask before it stops".to_owned());

@@ -9,7 +9,7 @@ use super::claude::{OWN_SERVER, own_name};
 const KNOWN: &str = "a line of JSON, exit N, signal N, sleep SECONDS, stdout N lines, line SIZE, stderr SIZE, close \
                      stdout, deaf, fork-daemon, setsid-child, ignore SIGTERM, run COMMAND, write PATH, rm -rf PATH, \
                      tool-without-asking COMMAND, ask COMMAND, call TOOL INPUT, begin call TOOL INPUT, await calls, \
-                     permissionMode MODE, connect PATH, next prompt, resumed";
+                     permissionMode MODE, connect PATH, refuse REASON, next prompt, resumed";
 
 /// A script: what is played after each prompt, in order.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -49,6 +49,8 @@ pub enum Step {
     Session,
     /// Takes no notice of SIGTERM, from its start on.
     IgnoreTerm,
+    /// Refuses to be greeted, for this reason: it never gets as far as a prompt.
+    Refuse(String),
     /// Runs a command line, and says nothing of it.
     Run(String),
     /// Runs a command line and says so, without having asked.
@@ -109,6 +111,15 @@ impl Played {
         list.get(prompt).or(list.last()).map_or(&[], Vec::as_slice)
     }
 
+    /// Why it refuses to be greeted, if it does.
+    pub fn refusal(&self) -> Option<&str> {
+        let mut steps = self.begun.iter().chain(&self.resumed).flatten();
+        steps.find_map(|step| match step {
+            Step::Refuse(reason) => Some(reason.as_str()),
+            _ => None,
+        })
+    }
+
     /// Whether SIGTERM does nothing to it.
     pub fn ignores_term(&self) -> bool {
         let lists = self.begun.iter().chain(&self.resumed);
@@ -162,6 +173,7 @@ fn step(line: &str) -> Option<Step> {
         .or_else(|| rest("write").map(Step::Write))
         .or_else(|| rest("rm -rf").map(Step::Remove))
         .or_else(|| rest("connect").map(Step::Connect))
+        .or_else(|| rest("refuse").map(Step::Refuse))
 }
 
 /// `TOOL INPUT`.
@@ -265,6 +277,22 @@ pub fn answer(request: &Value) -> Value {
     let response =
         json!({ "subtype": "success", "request_id": request["request_id"], "response": {} });
     json!({ "type": "control_response", "response": response })
+}
+
+/// The answer to the greeting of whoever drives it, with the reason why not; none if the message is no greeting. Claude Code
+/// is greeted by a control request, the others by a call.
+pub fn refusal(message: &Value, reason: &str) -> Option<Value> {
+    if message["method"] == "initialize" {
+        let error = json!({ "code": -32603, "message": reason });
+        return Some(json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }));
+    }
+    let greets =
+        message["type"] == "control_request" && message["request"]["subtype"] == "initialize";
+    greets.then(|| {
+        let response =
+            json!({ "subtype": "error", "request_id": message["request_id"], "error": reason });
+        json!({ "type": "control_response", "response": response })
+    })
 }
 
 #[cfg(test)]

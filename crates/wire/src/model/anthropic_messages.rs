@@ -3,6 +3,7 @@
 mod decode;
 mod encode;
 mod failure;
+mod quick;
 
 use super::{Decode, Dialect, HttpRequest, ModelError, ModelRequest, Written};
 

@@ -6,6 +6,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use machine::lookalike::cover_lookalikes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -15,25 +16,7 @@ pub const VERSION: u32 = 1;
 /// What stands where a key was.
 const COVER: &str = "[key]";
 
-/// How keys of well-known services begin.
-const KEY_STARTS: &[&str] = &[
-    "sk-",
-    "sk_live_",
-    "AIza",
-    "gsk_",
-    "xai-",
-    "ghp_",
-    "gho_",
-    "github_pat_",
-    "glpat-",
-    "xoxb-",
-    "xoxp-",
-    "AKIA",
-];
-
-/// The shortest word that is taken for a key by its looks, and the shortest known key that is looked for: a word
-/// such as `none`, which servers on this machine are given, is no secret.
-const MIN_LOOKS: usize = 20;
+/// The shortest known key that is looked for: a word such as `none`, which servers on this machine are given, is no secret.
 const MIN_KNOWN: usize = 8;
 
 /// One request and what came of it.
@@ -279,7 +262,7 @@ impl Cover {
             true => text.replace(key, COVER),
             false => text,
         };
-        cover_looks(&self.known.iter().fold(text.to_owned(), known))
+        cover_lookalikes(&self.known.iter().fold(text.to_owned(), known), COVER)
     }
 
     /// The value without keys in any of its texts.
@@ -293,25 +276,6 @@ impl Cover {
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
         }
     }
-}
-
-/// Covers every word that begins like a key of a well-known service, is long, and has a digit: `task-runner` and
-/// other words of people do not.
-fn cover_looks(text: &str) -> String {
-    let in_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(start) = rest.find(in_word) {
-        let (before, word) = rest.split_at(start);
-        let (word, after) = word.split_at(word.find(|c| !in_word(c)).unwrap_or(word.len()));
-        out.push_str(before);
-        let looks = word.len() >= MIN_LOOKS
-            && word.bytes().any(|byte| byte.is_ascii_digit())
-            && KEY_STARTS.iter().any(|mark| word.starts_with(mark));
-        out.push_str(if looks { COVER } else { word });
-        rest = after;
-    }
-    out.push_str(rest);
-    out
 }
 
 fn write_sorted(value: &Value, out: &mut String) {

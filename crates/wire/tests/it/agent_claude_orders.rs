@@ -350,6 +350,10 @@ fn the_start_names_everything_and_nothing_of_the_workspace_runs_before_a_questio
     }
     let servers: Value = serde_json::from_str(after("--mcp-config")).unwrap();
     assert_eq!(servers["mcpServers"]["drivetrain"]["type"], "sdk");
+    let pieces = "--include-partial-messages".to_owned();
+    assert!(line.contains(&pieces), "what each answer cost is told in its pieces");
+    let blocks = command_line(&ClaudeOptions { pieces: false, ..options() }, true);
+    assert!(!blocks.contains(&pieces));
     let trusted = ClaudeOptions { trusted: true, ..options() };
     let trusted = command_line(&trusted, false);
     assert!(!trusted.iter().any(|word| word == "--setting-sources" || word == "--mcp-config"));

@@ -328,8 +328,63 @@ fn pieces() -> impl Strategy<Value = String> {
     })
 }
 
+/// What every answer begins and ends with, as the provider writes it, with one place changed.
+fn frames_around() -> impl Strategy<Value = String> {
+    let frame = prop::sample::select(vec![
+        START,
+        r#"{"type":"message_start","message":{"model":"m","id":"i","type":"message","role":"assistant","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":25,"cache_creation_input_tokens":7,"cache_read_input_tokens":3,"cache_creation":{"ephemeral_5m_input_tokens":4,"ephemeral_1h_input_tokens":3},"output_tokens":1,"output_tokens_details":{"thinking_tokens":2},"service_tier":"standard"}} }"#,
+        r#"{"type":"content_block_start","index":3,"content_block":{"type":"text","text":""}}"#,
+        r#"{"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"t","name":"n","input":{}}}"#,
+        r#"{"type":"content_block_stop","index":0}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":12}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"stop_sequence","stop_sequence":"\n"},"usage":{"input_tokens":1,"output_tokens":12}}"#,
+    ]);
+    let other = prop::sample::select(vec![
+        "",
+        " ",
+        "0",
+        "7",
+        "-",
+        ".5",
+        "\"",
+        "\\u00e9",
+        "{",
+        "}",
+        "{}",
+        "[",
+        "null",
+        ",",
+        "a",
+        "é",
+        r#","usage":{"output_tokens":3}"#,
+        r#","input_tokens":8"#,
+        r#""id":"x","#,
+    ]);
+    (frame, any::<prop::sample::Index>(), 0..3usize, other).prop_map(|(frame, at, cut, other)| {
+        let chars: Vec<char> = frame.chars().collect();
+        let at = at.index(chars.len());
+        let rest = chars.iter().skip(at + cut);
+        chars[..at].iter().copied().chain(other.chars()).chain(rest.copied()).collect()
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn the_beginning_and_the_end_are_read_as_the_parser_reads_them(frame in frames_around()) {
+        let text = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
+        let is_start = frame.contains("message_start");
+        let before = if is_start { vec![] } else { vec![START.to_owned(), text.to_owned()] };
+        let all = |frame: String| before.iter().cloned().chain([frame]).collect::<Vec<String>>();
+        // A space where the quick way expects none.
+        let slow = decode(&all(frame.replacen('{', "{ ", 1)));
+        let quick = decode(&all(frame));
+        prop_assert_eq!(&quick.0, &slow.0);
+        let kind = |result: Result<(), ModelError>| result.map_err(|error| error.kind);
+        prop_assert_eq!(kind(quick.1), kind(slow.1));
+    }
+
     #[test]
     fn the_quick_way_reads_what_the_parser_reads(piece in pieces()) {
         let mut frames = vec![START.to_owned()];

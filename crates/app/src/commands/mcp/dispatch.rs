@@ -15,7 +15,7 @@ use machine::policy::permission::Profile;
 use machine::state::Standing;
 use machine::task::TaskSpec;
 use runtime::library::Library;
-use runtime::process::start_detached;
+use runtime::minding::drive_apart;
 use runtime::station::{Station, new_task_id};
 use runtime::stdio_server::tasks::Wish;
 use serde_json::{Value, json};
@@ -149,18 +149,13 @@ impl Server {
     }
 
     /// Starts a process that drives a task that is journaled.
-    fn drive(&self, id: &TaskId) -> Result<u32, CommandError> {
-        let folder = self.home.root().join("dispatched");
-        let log = folder.join(format!("{id}.log"));
-        let arguments = ["resume", id.as_str(), "--unattended", "--quiet"];
-        std::fs::create_dir_all(&folder)
-            .and_then(|()| start_detached(&arguments, &self.folder, &log))
-            .map_err(|error| {
-                CommandError::environment(format!(
-                    "task {id} is journaled, but no process drives it: {error}"
-                ))
-                .hint(format!("drivetrain resume {id} goes on with it"))
-            })
+    pub(super) fn drive(&self, id: &TaskId) -> Result<u32, CommandError> {
+        drive_apart(&self.home, id, &self.folder).map_err(|error| {
+            CommandError::environment(format!(
+                "task {id} is journaled, but no process drives it: {error}"
+            ))
+            .hint(format!("drivetrain resume {id} goes on with it"))
+        })
     }
 
     fn spec(&self, wish: &Wish) -> Result<TaskSpec, CommandError> {

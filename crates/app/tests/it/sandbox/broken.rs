@@ -133,3 +133,11 @@ fn one_in_the_workspace_or_on_path_is_not_taken() {
     assert_eq!(environment.ran(output).out, "well\n");
     assert!(!path.join("bwrap.ran").exists());
 }
+
+#[test]
+fn with_nothing_on_path_the_walls_are_tried_all_the_same() {
+    let environment = TestEnvironment::new();
+    let mut command = environment.command(&["sandbox", "run", "--", "/bin/echo", "well"]);
+    let ran = environment.ran(command.env("PATH", "/nonexistent").output().unwrap());
+    assert_eq!((ran.out.as_str(), ran.code), ("well\n", 0), "{}", ran.err);
+}

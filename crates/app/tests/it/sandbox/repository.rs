@@ -2,6 +2,8 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::environment::TestEnvironment;
 
@@ -105,6 +107,47 @@ fn commits_work_in_a_worktree_and_the_users_branches_stay() {
         assert!(!folder.join(".git").join(name).exists(), "{name}");
     }
     git(&folder, &["fsck"]);
+}
+
+/// Others work in the repository too: their locks, and what is there for a moment only, do not keep a command from
+/// running.
+#[test]
+fn what_comes_and_goes_in_the_repository_stops_nobody() {
+    let environment = TestEnvironment::new();
+    let folder = environment.folder();
+    let main = folder.with_file_name("main");
+    std::fs::create_dir(&main).unwrap();
+    git(&main, &["init", "-q"]);
+    git(&main, &["commit", "-q", "--allow-empty", "-m", "first"]);
+    git(&main, &["worktree", "add", "-q", folder.to_str().unwrap()]);
+    let passing = ["FETCH_HEAD", "config.lock", "packed-refs.lock", "packed-refs.new", "gc.pid"];
+    let passing = passing.map(|name| main.join(".git").join(name));
+    let rebase = main.join(".git/rebase-merge");
+    let script = "git log --format=%s && git worktree list && ls $(git rev-parse --git-common-dir)";
+    for _ in 0..2 {
+        let is_over = AtomicBool::new(false);
+        let ran: Vec<_> = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::fs::create_dir(&rebase).unwrap();
+                    passing.each_ref().map(|path| std::fs::write(path, "").unwrap());
+                    std::thread::sleep(Duration::from_micros(300));
+                    passing.each_ref().map(|path| std::fs::remove_file(path).unwrap());
+                    std::fs::remove_dir(&rebase).unwrap();
+                }
+            });
+            let ran = (0..10).map(|_| environment.inside(script)).collect();
+            is_over.store(true, Ordering::Relaxed);
+            ran
+        });
+        for ran in ran {
+            assert_eq!(ran.code, 0, "{}", ran.err);
+            assert!(ran.out.starts_with("first\n") && ran.out.contains("objects\n"), "{}", ran.out);
+            assert!(!ran.out.contains("_HEAD") && !ran.out.contains(".lock"), "{}", ran.out);
+        }
+        // As in every clone: branches are in one file then.
+        git(&main, &["pack-refs", "--all"]);
+    }
 }
 
 #[test]

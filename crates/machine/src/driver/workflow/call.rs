@@ -153,8 +153,8 @@ impl Call {
 
 /// True if a call that ended so is made again rather than counted: it never began, because a person's note
 /// came first. Only so many times in a row, so that nothing can make it an endless circle.
-pub(crate) fn is_put_off(result: &ToolResult, in_a_row: u32) -> bool {
-    result.status == Status::Skipped && in_a_row < 100
+pub(crate) fn is_put_off(status: Status, in_a_row: u32) -> bool {
+    status == Status::Skipped && in_a_row < 100
 }
 
 /// The end of an output.

@@ -1,7 +1,7 @@
 //! What a workflow does, read and checked: rows of steps and machines of states, with every template and expression
 //! parsed once. [`super::read`] makes it from plain data; nothing here changes afterwards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -245,6 +245,10 @@ pub(super) struct Step {
     pub(super) checks_again: Option<usize>,
     /// Whether its result is mentioned anywhere.
     pub(super) keeps: bool,
+    /// What is mentioned of it; all of it if absent.
+    pub(super) fields: Option<BTreeSet<String>>,
+    /// Whether anything is asked of its result but whether it went well.
+    pub(super) told: bool,
     /// Whether its visits are mentioned anywhere.
     pub(super) counted: bool,
 }

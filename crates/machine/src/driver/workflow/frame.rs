@@ -135,6 +135,10 @@ pub(super) struct Branch {
     /// Why it failed, or an empty text, once it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ended: Option<String>,
+    /// Whether it waits for the result of a tool call and for nothing else, so that it is looked at when that came. It
+    /// follows from the rest, so it is not saved.
+    #[serde(skip)]
+    pub(super) sleeps: bool,
 }
 
 /// The place in a machine of states.

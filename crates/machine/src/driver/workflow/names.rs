@@ -252,22 +252,34 @@ fn wrong_field_of(what: &str, field: &str) -> Option<(String, Option<String>)> {
 /// What is mentioned anywhere in a workflow: only that is remembered.
 #[derive(Debug, Default)]
 pub(super) struct Mentions {
-    steps: BTreeSet<String>,
+    /// What is asked of each step; all of it if that is not known.
+    steps: BTreeMap<String, Option<BTreeSet<String>>>,
     visits: BTreeSet<String>,
     all_steps: bool,
     all_visits: bool,
 }
 
 impl Mentions {
-    /// Notes the use of a step's result.
-    pub(super) fn step(&mut self, name: &str) {
-        self.steps.insert(name.to_owned());
+    /// Notes the use of what a step said.
+    pub(super) fn text_of(&mut self, name: &str) {
+        self.field(name, Some("text"));
+    }
+
+    fn field(&mut self, name: &str, field: Option<&str>) {
+        let fields = self.steps.entry(name.to_owned()).or_insert_with(|| Some(BTreeSet::new()));
+        match (fields.as_mut(), field) {
+            (Some(fields), Some(field)) => drop(fields.insert(field.to_owned())),
+            (Some(_), None) => *fields = None,
+            (None, _) => {}
+        }
     }
 
     fn note(&mut self, uses: &[Use]) {
         for used in uses {
             match (used.path.first().map(String::as_str), used.path.get(1)) {
-                (Some("steps"), Some(name)) => drop(self.steps.insert(name.clone())),
+                (Some("steps"), Some(name)) => {
+                    self.field(name, used.path.get(2).map(String::as_str));
+                }
                 (Some("steps"), None) => self.all_steps = true,
                 (Some("visits"), Some(name)) => drop(self.visits.insert(name.clone())),
                 (Some("visits"), None) => self.all_visits = true,
@@ -278,7 +290,19 @@ impl Mentions {
 
     /// Whether a step's result is used.
     pub(super) fn keeps(&self, name: &str) -> bool {
-        self.all_steps || self.steps.contains(name)
+        self.all_steps || self.steps.contains_key(name)
+    }
+
+    /// What is used of it; all of it if absent.
+    pub(super) fn fields(&self, name: &str) -> Option<BTreeSet<String>> {
+        if self.all_steps {
+            return None;
+        }
+        // The repair of a check looks at how the check ended, and mentions nothing.
+        let mut fields =
+            self.steps.get(name).map_or_else(|| Some(BTreeSet::new()), Clone::clone)?;
+        fields.insert("failed".to_owned());
+        Some(fields)
     }
 
     /// Whether it is asked how often a step was begun.

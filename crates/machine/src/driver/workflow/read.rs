@@ -11,7 +11,7 @@ mod tool;
 
 pub(crate) use inputs::inputs;
 pub(crate) use kinds::{chooser_of, driver_of};
-pub(crate) use task::task_driver_of;
+pub(crate) use task::{criteria_of_steps, task_driver_of};
 
 use std::collections::BTreeMap;
 
@@ -318,6 +318,8 @@ impl Reader<'_, '_> {
             repairs: None,
             checks_again: None,
             keeps: false,
+            fields: None,
+            told: true,
             counted: false,
         })
     }

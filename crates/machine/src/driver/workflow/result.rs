@@ -1,5 +1,8 @@
 //! What came of a step, as expressions see it: a table with the same keys for every kind, its texts bounded.
 
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+
 use serde_json::{Map, Value, json};
 
 use super::frame::Came;
@@ -32,7 +35,9 @@ impl Ended {
             why: String::new(),
             stuck: false,
         };
-        ended.set("text", json!(end_of(text)));
+        if !text.is_empty() {
+            ended.set("text", json!(end_of(text)));
+        }
         ended
     }
 
@@ -58,40 +63,55 @@ impl Ended {
 
     /// What expressions see.
     pub(super) fn value(self, attempts: u64) -> Value {
-        let skipped = self.is_skipped();
-        let mut fields = blank();
-        fields["status"] = json!(self.status);
-        fields["ok"] = json!(self.ok);
-        fields["failed"] = json!(!self.ok && !skipped);
-        fields["skipped"] = json!(skipped);
-        fields["attempts"] = json!(if skipped { 0 } else { attempts });
-        for (key, value) in self.fields {
-            fields[key] = value;
+        unpacked(&self.packed(attempts, None))
+    }
+
+    /// The same in the journal: what [`blank`] says of it anyway is left out, and what is not among these fields.
+    pub(super) fn packed(self, attempts: u64, fields: Option<&BTreeSet<String>>) -> Value {
+        let (ok, skipped) = (self.ok, self.is_skipped());
+        let attempts = if skipped { 0 } else { attempts };
+        let blank = blank();
+        let mut packed = Map::new();
+        let mut put = |key: String, value: Value| {
+            let is_asked = fields.is_none_or(|fields| fields.contains(&key));
+            if is_asked && blank[key.as_str()] != value {
+                packed.insert(key, value);
+            }
+        };
+        put("status".to_owned(), Value::String(self.status));
+        for (key, is_so) in [("ok", ok), ("failed", !ok && !skipped), ("skipped", skipped)] {
+            put(key.to_owned(), Value::Bool(is_so));
         }
-        fields
+        put("attempts".to_owned(), json!(attempts));
+        for (key, value) in self.fields {
+            put(key, value);
+        }
+        Value::Object(packed)
     }
 }
 
-fn blank() -> Value {
-    json!({ "status": "not_run", "ok": false, "failed": false, "skipped": false, "exit": null, "text": "",
-            "value": null, "outputs": {}, "results": [], "branches": {}, "attempts": 0, "outcome": "", "id": "" })
-}
-
 /// A step that has not run yet.
-pub(super) fn not_run() -> Value {
-    blank()
+fn blank() -> &'static Value {
+    static BLANK: OnceLock<Value> = OnceLock::new();
+    BLANK.get_or_init(|| {
+        json!({ "status": "not_run", "ok": false, "failed": false, "skipped": false, "exit": null, "text": "",
+                "value": null, "outputs": {}, "results": [], "branches": {}, "attempts": 0, "outcome": "", "id": "" })
+    })
 }
 
-/// A result in the journal: what [`blank`] says of it anyway is left out.
-pub(super) fn packed(value: Value) -> Value {
-    let Value::Object(fields) = value else { return value };
-    let blank = blank();
-    fields.into_iter().filter(|(key, value)| blank[key.as_str()] != *value).collect()
+/// The same, to change.
+pub(super) fn not_run() -> Value {
+    blank().clone()
+}
+
+/// One field of a packed result, or of a step that has not run.
+pub(super) fn field(packed: Option<&Value>, name: &str) -> Option<Value> {
+    packed.and_then(|packed| packed.get(name)).or_else(|| blank().get(name)).cloned()
 }
 
 /// The whole of a packed result.
 pub(super) fn unpacked(packed: &Value) -> Value {
-    let mut value = blank();
+    let mut value = not_run();
     for (key, field) in packed.as_object().into_iter().flatten() {
         value[key.as_str()] = field.clone();
     }

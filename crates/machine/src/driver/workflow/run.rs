@@ -164,7 +164,7 @@ impl Run<'_> {
                         self.round.busy = true;
                         return None;
                     };
-                    if is_put_off(&came.result(), frame.put_off) {
+                    if is_put_off(came.status, frame.put_off) {
                         frame.put_off += 1;
                         *self.carried_out = self.carried_out.saturating_sub(1);
                         frame.stage = Stage::Go;

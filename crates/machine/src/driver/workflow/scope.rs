@@ -55,11 +55,21 @@ impl<'s> Scope<'s> {
 
     /// What came of a step, if anything did.
     pub(super) fn step(&self, name: &str) -> Option<Value> {
-        let found = self.layers().find_map(|layer| match layer {
+        self.packed(name).map(|packed| packed.map_or_else(result::not_run, result::unpacked))
+    }
+
+    /// What the journal holds of a step that can be seen from here, if it ended.
+    fn packed(&self, name: &str) -> Option<Option<&'s Value>> {
+        self.layers().find_map(|layer| match layer {
             Layer::Steps { index, results, .. } => index.get(name).map(|at| results.get(at)),
             _ => None,
-        });
-        found.map(|packed| packed.map_or_else(result::not_run, result::unpacked))
+        })
+    }
+
+    /// What a step said; nothing if it did not run.
+    pub(super) fn said(&self, name: &str) -> &'s str {
+        let packed = self.packed(name).flatten();
+        packed.and_then(|packed| packed["text"].as_str()).unwrap_or_default()
     }
 
     fn visits(&self, name: &str) -> u64 {
@@ -86,10 +96,20 @@ impl<'s> Scope<'s> {
             match (root.as_str(), path.get(1)) {
                 ("steps", Some(name)) => {
                     let steps = values.entry("steps").or_insert_with(|| json!({}));
-                    if steps.get(name).is_none()
-                        && let Some(value) = self.step(name)
-                    {
-                        steps[name.as_str()] = value;
+                    let Some(packed) = self.packed(name) else { continue };
+                    match path.get(2) {
+                        // All of it is more than any of its fields.
+                        None => {
+                            steps[name.as_str()] =
+                                packed.map_or_else(result::not_run, result::unpacked);
+                        }
+                        // A text of some length does not cost where only the status is asked for.
+                        Some(field) if steps[name.as_str()].get(field).is_none() => {
+                            if let Some(value) = result::field(packed, field) {
+                                steps[name.as_str()][field.as_str()] = value;
+                            }
+                        }
+                        Some(_) => {}
                     }
                 }
                 ("steps", None) => {

@@ -1,6 +1,8 @@
 //! Driver configurations inside a task file: steps and states anywhere in a tree of drivers are checked where
 //! they stand, so that their errors have a line.
 
+use serde_json::Value;
+
 use super::{Brought, Known, check_driver};
 use crate::driver::workflow::read;
 use crate::driver::{composite, state_machine};
@@ -68,7 +70,10 @@ fn check_workflow(at: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) {
     at.get("max_steps").and_then(|most| most.whole(problems));
     match (at.get("workflow"), at.get("steps")) {
         (Some(given), None) => check_reference(&given, known, problems),
-        (None, Some(_)) => read::check(at, problems),
+        (None, Some(_)) => {
+            let resolved = workflow_file::resolved(at, &mut known.resolver.borrow_mut(), problems);
+            read::check(&at.instead(&resolved), problems);
+        }
         (Some(_), Some(steps)) => problems.push_key(
             &steps,
             "give either workflow or steps",
@@ -119,6 +124,33 @@ fn check_reference(at: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) {
             "the workflow's name is empty",
             Some("write the name of a file below .drivetrain/workflows".to_owned()),
         );
+    }
+}
+
+/// Puts in its place what steps refer to that stand in a configuration themselves, in composites too.
+pub(super) fn resolve(name: &str, config: &mut Value, known: Known<'_>) {
+    if name == "workflow" && config.get("steps").is_some() {
+        // What is wrong was told when it was checked.
+        let mut problems = Problems::default();
+        let mut resolver = known.resolver.borrow_mut();
+        *config = workflow_file::resolved(&Cursor::top(config), &mut resolver, &mut problems);
+        return;
+    }
+    let Value::Object(fields) = config else { return };
+    for (key, value) in fields {
+        let children: &mut [Value] = match (key.as_str(), value) {
+            ("drivers", Value::Array(list)) => list,
+            ("driver", child) => std::slice::from_mut(child),
+            _ => continue,
+        };
+        for child in children {
+            let Some(name) = child["driver"].as_str().map(str::to_owned) else { continue };
+            for key in ["driver_config", "config"] {
+                if let Some(config) = child.get_mut(key) {
+                    resolve(&name, config, known);
+                }
+            }
+        }
     }
 }
 

@@ -334,5 +334,8 @@ fn kind_word(kind: crate::template::Kind, default: &Value) -> &'static str {
 
 /// The hash of a text, as the journal has it.
 pub(super) fn sha256(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let halves =
+        Sha256::digest(text.as_bytes()).into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    halves.map(|half| char::from(DIGITS[usize::from(half)])).collect()
 }

@@ -28,7 +28,12 @@ pub(super) struct Part<'a> {
 #[derive(Debug)]
 pub(super) enum Subject<'a> {
     /// The call itself, by its tool.
-    Call,
+    Call {
+        /// Whether it says something that its other parts do not. Where it does not, a rule that holds the tool alone back
+        /// means each of them, in its place among the rules, and not the call beside them: else it would come before every
+        /// rule about a part.
+        alone: bool,
+    },
     /// One command.
     Command(Deed<'a>),
     /// A piece of the line that is not understood.
@@ -77,6 +82,8 @@ pub(super) struct Call {
     reading: Reading,
     known: Vec<Known>,
     paths: Vec<(String, Access)>,
+    /// Whether its parts are all there is to it.
+    is_its_parts: bool,
 }
 
 impl Call {
@@ -84,16 +91,21 @@ impl Call {
     pub(super) fn read(question: &Question<'_>) -> Call {
         if question.tool != "shell" {
             let paths = tool_paths(question.tool, question.input);
-            return Call { paths, ..Call::default() };
+            // Checks do more than read the path that they are asked about.
+            let is_its_parts = question.tool != "validator.run";
+            return Call { paths, is_its_parts, ..Call::default() };
         }
         let reading = shell::read(question.input["command"].as_str().unwrap_or_default());
         let known = reading.runs.iter().map(look).collect();
-        Call { reading, known, paths: Vec::new() }
+        Call { reading, known, paths: Vec::new(), is_its_parts: true }
     }
 
     /// Gives every part to `take`, in the order of the text.
     pub(super) fn each<'a>(&'a self, folders: Folders<'_>, mut take: impl FnMut(Part<'a>)) {
-        take(Part { subject: Subject::Call, run: None, opaque: false });
+        let Reading { runs, unclear } = &self.reading;
+        let is_empty = self.paths.is_empty() && runs.is_empty() && unclear.is_empty();
+        let alone = is_empty || !self.is_its_parts;
+        take(Part { subject: Subject::Call { alone }, run: None, opaque: false });
         for (text, access) in &self.paths {
             let place = Place::of_tool(text, folders);
             let subject = Subject::Path { place, access: *access, named: Named::Tool, text };
@@ -293,7 +305,7 @@ impl Part<'_> {
     /// The part in one line, for a person.
     pub(super) fn text(&self) -> String {
         match &self.subject {
-            Subject::Call => String::new(),
+            Subject::Call { .. } => String::new(),
             Subject::Command(_) => self.run.map(run_text).unwrap_or_default(),
             Subject::Unclear(unclear) => short(&unclear.text),
             Subject::Path { place, access, text, .. } => {

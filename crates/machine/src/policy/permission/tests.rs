@@ -26,6 +26,46 @@ fn rule(tool: &str, decide: Decide) -> Rule {
     Rule { tool: tool.to_owned(), decide, ..Rule::default() }
 }
 
+#[test]
+fn a_rule_about_a_tool_alone_stands_in_its_place_among_the_others() {
+    let command =
+        |pattern: &str, decide| Rule { command: vec![pattern.into()], ..rule("shell", decide) };
+    let path = |pattern: &str, decide| Rule { path: vec![pattern.into()], ..rule("*", decide) };
+    let said = |rules: &[Rule], tool: &str, input: Value| {
+        let policy = Policy { rules: rules.to_vec(), ..of_profile(Profile::Dev) };
+        judge(&policy, &question(tool, &input)).decide
+    };
+    let line = |rules: &[Rule], line: &str| said(rules, "shell", json!({ "command": line }));
+    let only = [command("cargo test", Decide::Allow), rule("shell", Decide::Deny)];
+    assert_eq!(line(&only, "cargo test -q"), Decide::Allow);
+    for other in
+        ["ls", "cargo test && ls", "cargo test > out", "cargo test $(ls)", "cargo test 'x", ""]
+    {
+        assert_eq!(line(&only, other), Decide::Deny, "{other}");
+    }
+    let mut first = only.clone();
+    first.reverse();
+    assert_eq!(line(&first, "cargo test -q"), Decide::Deny);
+    let all_but = [command("git push", Decide::Deny), rule("shell", Decide::Allow)];
+    assert_eq!(line(&all_but, "frob; git push"), Decide::Deny);
+    assert_eq!(line(&all_but, "frob; git pull"), Decide::Allow);
+    let docs = [path("docs/**", Decide::Allow), rule("write", Decide::Deny)];
+    let write = |path: &str| said(&docs, "write", json!({ "path": path, "content": "" }));
+    assert_eq!((write("docs/a.md"), write("src/a.rs")), (Decide::Allow, Decide::Deny));
+    assert_eq!(said(&docs, "read", json!({ "path": "src/a.rs" })), Decide::Allow);
+    let checks = [path("**", Decide::Allow), rule("validator.run", Decide::Deny)];
+    assert_eq!(said(&checks, "validator.run", json!({})), Decide::Deny, "it is more than a path");
+    let policy = Policy {
+        rules: vec![rule("validator.run", Decide::Allow)],
+        ..of_profile(Profile::ReadOnly)
+    };
+    assert_eq!(judge(&policy, &question("validator.run", &json!({}))).decide, Decide::Allow);
+    let before = Policy { profile: None, ..policy.clone() };
+    let before = Policy { rules: vec![rule("write", Decide::Allow), docs[0].clone()], ..before };
+    let input = json!({ "path": "a", "content": "" });
+    assert_eq!(judge(&before, &question("write", &input)).decide, Decide::Allow, "no profile");
+}
+
 mod without_a_profile {
     use super::*;
 
@@ -508,6 +548,15 @@ mod laws {
             let asked = question("shell", &input);
             let strictest = explain(&policy, &asked).iter().map(|part| part.decide).max();
             prop_assert_eq!(Some(judge(&policy, &asked).decide), strictest);
+        }
+
+        #[test]
+        fn what_is_denied_by_its_tool_alone_is_denied_whatever_it_says(
+            profile in prop::sample::select(Profile::ALL.to_vec()), text in ".{0,60}", line in commands()
+        ) {
+            let policy = Policy { rules: vec![rule("shell", Decide::Deny)], ..of_profile(profile) };
+            prop_assert_eq!(decided(&policy, &text), Decide::Deny);
+            prop_assert_eq!(decided(&policy, &line), Decide::Deny);
         }
 
         #[test]

@@ -236,7 +236,7 @@ fn doubt_text(rule: &Rule, part: &Part<'_>) -> String {
 
 fn layer_of(part: &Part<'_>) -> Layer {
     match &part.subject {
-        Subject::Call => Layer::Tool,
+        Subject::Call { .. } => Layer::Tool,
         Subject::Command(_) | Subject::Unclear(_) => Layer::Command,
         Subject::Path { .. } => Layer::Path,
         Subject::Host(_) => Layer::Host,
@@ -258,10 +258,16 @@ fn guard(policy: &Policy, question: &Question<'_>, part: &Part<'_>) -> Guard {
 fn fit(active: &Active<'_>, part: &Part<'_>, folders: Folders<'_>) -> Fit {
     let Active { rule, reach, of_command, .. } = *active;
     if rule.is_bare() {
-        return Fit::Yes;
+        // What is only guessed to be a path is an argument of its command, for which it speaks.
+        let is_beside = match part.subject {
+            Subject::Call { alone } => !alone && rule.decide != Decide::Allow,
+            Subject::Path { named: Named::Guess, .. } => true,
+            _ => false,
+        };
+        return if is_beside { Fit::No } else { Fit::Yes };
     }
     match &part.subject {
-        Subject::Call => Fit::No,
+        Subject::Call { .. } => Fit::No,
         Subject::Unclear(_) => match reach {
             Reach::Narrow => Fit::No,
             Reach::Wide => Fit::Maybe,
@@ -320,7 +326,7 @@ fn default_opinion(
         let unsafe_call = question.class == EffectClass::Unsafe;
         let asks = match &part.subject {
             // Where commands are looked at, they speak for the call.
-            Subject::Call => {
+            Subject::Call { .. } => {
                 unsafe_call && (question.tool != "shell" || policy.rules.iter().all(Rule::is_bare))
             }
             Subject::Command(_) | Subject::Unclear(_) => unsafe_call,
@@ -343,7 +349,7 @@ fn default_opinion(
     }
     let terms = profile.terms(question.sandboxed);
     let (decide, reason) = match &part.subject {
-        Subject::Call => of_call(question, &terms),
+        Subject::Call { .. } => of_call(question, &terms),
         Subject::Command(deed) => of_command(*deed, part, &terms),
         Subject::Unclear(unclear) => {
             (terms.unknown, format!("it is not understood: {}", unclear.why))

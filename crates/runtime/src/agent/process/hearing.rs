@@ -1,16 +1,16 @@
 //! What an agent's process says, and who hears it: a turn's listener while there is one, and nobody else. What must not be
 //! forgotten between turns is kept.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use machine::agent::{
     AgentCall, AgentEnd, AgentEvent, AgentFault, AgentNews, AgentOrder, AgentProtocol, AgentTurn,
+    ClientRequest,
 };
 use machine::id::{EffectId, TaskId};
-use machine::input::Signal;
 use machine::message::Usage;
 use machine::server::ToolOffer;
 use machine::stream::StreamEvent;
@@ -19,7 +19,6 @@ use wire::agent::claude::own_name;
 use super::super::Turn;
 use super::gone::Gone;
 use crate::inbox::Inbox;
-use crate::live::Feed;
 
 /// Lines that nobody understands before the process is ended.
 const MALFORMED_LIMIT: u64 = 64;
@@ -62,6 +61,10 @@ pub(super) struct Hearing {
     pub(super) asked: Option<BTreeSet<Arc<str>>>,
     /// Tools of ours, as it names them: they are judged when they are called.
     pub(super) ours: BTreeSet<String>,
+    /// What it has us do, by the question that is open about it.
+    pub(super) wanted: BTreeMap<String, ClientRequest>,
+    /// The same where there is no question.
+    pub(super) at_once: Vec<ClientRequest>,
 }
 
 /// Who hears what is said in a turn.
@@ -70,7 +73,6 @@ pub(super) struct Listener {
     pub(super) task: TaskId,
     pub(super) effect: EffectId,
     pub(super) inbox: Inbox,
-    pub(super) feed: Feed,
     /// Whether it is known that the agent was told what it was asked.
     pub(super) taken: bool,
     /// The words of the answer that is under way.
@@ -84,14 +86,13 @@ impl Listener {
             task: turn.task.clone(),
             effect: turn.effect,
             inbox: inbox.clone(),
-            feed: inbox.feed(turn.task.clone(), turn.effect),
             taken: false,
             words: String::new(),
         }
     }
 
     pub(super) fn tell(&self, news: AgentNews) {
-        self.inbox.signal(self.task.clone(), Signal::AgentSaid(self.effect, news).into());
+        self.inbox.news(self.task.clone(), self.effect, news);
     }
 }
 
@@ -115,6 +116,8 @@ impl Hearing {
             said: 0,
             asked: asks_all.then(BTreeSet::new),
             ours: tools.iter().map(|tool| own_name(&tool.name)).collect(),
+            wanted: BTreeMap::new(),
+            at_once: Vec::new(),
         }
     }
 
@@ -138,7 +141,7 @@ impl Hearing {
             }
             AgentEvent::Stream(event) => {
                 if let Some(listener) = &mut self.listener {
-                    listener.stream(event);
+                    listener.stream(&event);
                 }
             }
             AgentEvent::Asks(ask) => match &self.listener {
@@ -157,8 +160,10 @@ impl Hearing {
                     may: Err("nobody asked for this turn".to_owned()),
                 }),
             },
+            AgentEvent::Wants(request) => self.on_wants(*request, refused),
             AgentEvent::Withdrawn { key } => {
                 self.owed.remove(&key);
+                self.wanted.remove(&key);
                 if let Some(listener) = &self.listener {
                     listener.tell(AgentNews::Withdrawn { key });
                 }
@@ -227,6 +232,22 @@ impl Hearing {
         }
     }
 
+    /// It wants something done. Nothing is done for it while nobody listens.
+    fn on_wants(&mut self, request: ClientRequest, refused: &mut Vec<AgentOrder>) {
+        match (&self.listener, &request.ask) {
+            (Some(listener), Some(ask)) => {
+                self.owed.insert(request.key.clone());
+                listener.tell(AgentNews::Asks(ask.clone()));
+                self.wanted.insert(request.key.clone(), request);
+            }
+            (Some(_), None) => self.at_once.push(request),
+            (None, _) => {
+                let may = Err("nobody asked for this turn".to_owned());
+                refused.push(AgentOrder::Answer { key: request.key, may });
+            }
+        }
+    }
+
     /// Whether a call that ended had been asked about; true where not everything is.
     fn was_asked(&mut self, id: &Arc<str>, tool: &str) -> bool {
         let is_ours = self.ours.contains(tool);
@@ -261,6 +282,7 @@ impl Hearing {
         self.listener = Some(listener);
         self.ended = None;
         self.owed.clear();
+        self.wanted.clear();
         self.heard = Instant::now();
         (self.unknown, self.said) = (0, 0);
     }
@@ -272,16 +294,59 @@ impl Hearing {
 }
 
 impl Listener {
-    fn stream(&mut self, event: StreamEvent) {
-        match &event {
+    /// What it says is told whole, and before what it does: pieces of it are for nobody.
+    fn stream(&mut self, event: &StreamEvent) {
+        match event {
             StreamEvent::MessageStart { .. } => self.words.clear(),
             StreamEvent::TextDelta { text, .. } => self.words.push_str(text),
-            StreamEvent::MessageStop if !self.words.trim().is_empty() => {
+            StreamEvent::ToolUseStart { .. } | StreamEvent::MessageStop
+                if !self.words.trim().is_empty() =>
+            {
                 let text = std::mem::take(&mut self.words);
                 self.tell(AgentNews::Said { text });
             }
             _ => {}
         }
-        self.feed.push(&mut vec![event]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use machine::{Input, Signal};
+
+    use super::*;
+
+    #[test]
+    fn what_is_said_before_a_call_is_told_before_it_and_once() {
+        let inbox = Inbox::default();
+        let mut listener = Listener {
+            task: TaskId("t".to_owned()),
+            effect: EffectId(1),
+            inbox: inbox.clone(),
+            taken: true,
+            words: String::new(),
+        };
+        let told = |inbox: &Inbox| -> Vec<String> {
+            let batch = inbox.take(Some(Duration::ZERO), 0);
+            let said = |delivery: crate::inbox::Delivery| match delivery.input {
+                Input::Signal(Signal::AgentSaid(_, AgentNews::Said { text })) => text,
+                other => format!("{other:?}"),
+            };
+            batch.deliveries.into_iter().map(said).collect()
+        };
+        listener.stream(&StreamEvent::MessageStart { id: "m".to_owned(), model: String::new() });
+        listener.stream(&StreamEvent::TextDelta { index: 0, text: "Let me ".to_owned() });
+        listener.stream(&StreamEvent::TextDelta { index: 0, text: "look.".to_owned() });
+        assert_eq!(told(&inbox), [""; 0]);
+        listener.stream(&StreamEvent::ToolUseStart {
+            index: 1,
+            id: "c".into(),
+            name: "Bash".to_owned(),
+        });
+        assert_eq!(told(&inbox), ["Let me look."]);
+        listener.stream(&StreamEvent::MessageStop);
+        assert_eq!(told(&inbox), [""; 0]);
     }
 }

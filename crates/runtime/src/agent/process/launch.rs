@@ -6,24 +6,24 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use machine::agent::{AgentCall, AgentProgram, AgentProtocol};
+use machine::agent::{AgentCall, AgentProtocol};
 use machine::id::TaskId;
+use machine::policy::sandbox::Needs;
 use sha2::{Digest, Sha256};
 use wire::agent::{Launch, Session};
 
 use super::super::behind::Behind;
-use super::super::{Turn, files, lock};
+use super::super::client::Client;
+use super::super::{Turn, files, lock, version};
 use super::hearing::Hearing;
-use super::pipe::{self, Link};
+use super::pipe::{self, Link, Out};
 use super::{NotStarted, Process, Setting};
-use crate::process::{Cancel, Child, Containment, ProcessSpec, Streams, run};
+use crate::process::{Cancel, Child, Containment, ProcessSpec};
 use crate::providers::Secret;
 use crate::sandbox::{Access, Program};
 
 /// How long a program may take until it can be asked.
 const START_LIMIT: Duration = Duration::from_secs(90);
-/// How long a program may take to say its version.
-const VERSION_LIMIT: Duration = Duration::from_secs(20);
 
 impl Process {
     /// Starts a program and waits until it can be asked.
@@ -52,7 +52,7 @@ impl Process {
             session,
             folder: &folder_text,
             home: &home_text,
-            version: &version(&call.program, cancel),
+            version: &version_of(turn, setting, folder, cancel),
             seed: seed(),
             gateway: behind.as_ref().map(Behind::address),
             tools: &turn.tools,
@@ -71,7 +71,9 @@ impl Process {
             return Err(failed("it has no pipes".to_owned()));
         };
         let metered = behind.as_ref().map(Behind::used).unwrap_or_default();
-        let (out, unwritten) = channel();
+        let (later, unwritten) = channel();
+        let stdin = Arc::new(stdin);
+        let out = Out { stdin: Arc::clone(&stdin), later };
         let process = Arc::new(Process {
             program: Arc::clone(&call.program),
             conversation: call.conversation,
@@ -79,6 +81,7 @@ impl Process {
             unread: Arc::default(),
             child: Mutex::new(child),
             behind,
+            client: Client::new(turn, setting),
             hearing: Mutex::new(Hearing::new(call, &turn.tools, metered)),
             news: Condvar::new(),
         });
@@ -101,9 +104,12 @@ impl Process {
             if hearing.ready {
                 return Ok(());
             }
-            let reason = if let Some(gone) = &hearing.gone {
-                gone.why.clone()
-            } else if cancel.is_triggered() {
+            if let Some(gone) = hearing.gone.clone() {
+                drop(hearing);
+                lock(&self.child).kill();
+                return Err(NotStarted::Ended(self.broken(&gone)));
+            }
+            let reason = if cancel.is_triggered() {
                 "it was stopped before it began".to_owned()
             } else if Instant::now() >= until {
                 format!("it cannot be asked {} s after its start", START_LIMIT.as_secs())
@@ -195,7 +201,8 @@ fn spec(
 }
 
 /// What the program says of its version; asked once for each program. One that does not say is held more strictly.
-fn version(program: &AgentProgram, cancel: &Cancel) -> String {
+fn version_of(turn: &Turn, setting: &Setting, folder: &Path, cancel: &Cancel) -> String {
+    let program = &turn.call.program;
     // It says so itself when it is greeted, and may not know the option.
     if program.protocol == AgentProtocol::Acp {
         return String::new();
@@ -205,13 +212,29 @@ fn version(program: &AgentProgram, cancel: &Cancel) -> String {
         return known.clone();
     }
     // All of the command: the first word may only be what runs the program, such as node.
-    let mut spec =
-        ProcessSpec::new(program.command.iter().cloned().chain(["--version".to_owned()]));
-    spec.timeout = Some(VERSION_LIMIT);
-    spec.streams = Streams::Separate;
-    let said = match run(spec, cancel) {
-        Ok(finished) if finished.exit == Some(0) => finished.stdout.text().trim().to_owned(),
-        _ => return String::new(),
+    let argv: Vec<String> =
+        program.command.iter().cloned().chain(["--version".to_owned()]).collect();
+    let needs = Needs { read: turn.sandbox.read.clone(), ..Needs::default() };
+    let files = files::of(&argv, folder);
+    let walls = Program {
+        task: &turn.sandbox,
+        needs: &needs,
+        workspace: &turn.workspace,
+        folder: None,
+        access: Access::Read,
+        state: Some(&setting.state),
+        name: turn.task.as_str(),
+        gate: None,
+        own: None,
+        gateway: None,
+        files: &files,
+    };
+    let walls = walls.containment(&Containment::Auto);
+    // Without a workspace its folder is its own, which is not there for this.
+    let folder = if turn.workspace.path.is_some() { folder } else { Path::new("/") };
+    let ask = || version::ask(&argv, folder, walls, cancel);
+    let Ok(said) = version::known(&argv, folder, &setting.state, ask) else {
+        return String::new();
     };
     lock(&KNOWN).insert(program.command.clone(), said.clone());
     said

@@ -20,14 +20,21 @@ use crate::process::write_all;
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) codec: Box<dyn AgentCodec>,
-    /// To the writer; its input is closed once there is none.
-    pub(super) out: Option<Sender<Vec<u8>>>,
+    /// Its input is closed once there is none.
+    pub(super) out: Option<Out>,
+}
+
+/// The input of the process, and its writer for what it does not take at once.
+#[derive(Debug)]
+pub(super) struct Out {
+    pub(super) stdin: Arc<OwnedFd>,
+    pub(super) later: Sender<Vec<u8>>,
 }
 
 /// Gives a process its reader and its writer.
 pub(super) fn attend(
     process: &Arc<Process>,
-    stdin: OwnedFd,
+    stdin: Arc<OwnedFd>,
     stdout: OwnedFd,
     unwritten: Receiver<Vec<u8>>,
 ) -> std::io::Result<()> {
@@ -54,17 +61,25 @@ impl Process {
         if bytes.is_empty() {
             return Ok(());
         }
-        let length = bytes.len();
-        self.unread.fetch_add(length, Ordering::Relaxed);
-        // A writer that is gone has found the process gone; the reader tells how.
-        match &link.out {
-            Some(out) if out.send(bytes).is_ok() => Ok(()),
-            _ => Err("its input is closed".to_owned()),
+        let closed = || "its input is closed".to_owned();
+        let out = link.out.as_ref().ok_or_else(closed)?;
+        // What the process takes at once needs nobody who waits for it, as long as nothing else waits.
+        let mut rest = bytes;
+        if self.unread.load(Ordering::Acquire) == 0
+            && let Ok(taken) = rustix::io::write(&out.stdin, &rest)
+        {
+            rest.drain(..taken);
         }
+        if rest.is_empty() {
+            return Ok(());
+        }
+        self.unread.fetch_add(rest.len(), Ordering::Relaxed);
+        // A writer that is gone has found the process gone; the reader tells how.
+        out.later.send(rest).map_err(|_| closed())
     }
 
     /// Takes what was read; why it is of no use any more, if it is not.
-    fn hear(&self, bytes: &[u8]) -> Option<Gone> {
+    fn hear(self: &Arc<Self>, bytes: &[u8]) -> Option<Gone> {
         let events = {
             let mut link = lock(&self.link);
             let mut reply = Vec::new();
@@ -77,23 +92,31 @@ impl Process {
         lock(&self.hearing).spoilt(self.unread.load(Ordering::Relaxed))
     }
 
-    fn take(&self, events: Vec<AgentEvent>) {
+    fn take(self: &Arc<Self>, events: Vec<AgentEvent>) {
         let mut refused = Vec::new();
-        {
+        let (is_awaited, at_once) = {
             let mut hearing = lock(&self.hearing);
+            let was_ready = hearing.ready;
             hearing.heard = Instant::now();
             for event in events {
                 hearing.take(event, &mut refused);
             }
+            let is_awaited = hearing.ended.is_some() || hearing.ready != was_ready;
+            (is_awaited, std::mem::take(&mut hearing.at_once))
+        };
+        if is_awaited {
+            self.news.notify_all();
         }
-        self.news.notify_all();
+        for wanted in at_once {
+            self.serve(wanted);
+        }
         for order in refused {
             let _ = self.write(|codec| codec.order(order));
         }
     }
 
     /// Its output has ended, or nobody listens to it any more.
-    fn end(&self, broke: Option<Gone>) {
+    fn end(self: &Arc<Self>, broke: Option<Gone>) {
         let exit = {
             let mut child = lock(&self.child);
             let exit = match &broke {
@@ -128,19 +151,21 @@ impl Process {
 /// The reader's life: everything that the process says, until it says nothing any more.
 fn read(process: &Weak<Process>, stdout: &OwnedFd) {
     let mut chunk = vec![0u8; 64 * 1024];
+    let mut is_more = false;
     loop {
+        if !is_more {
+            let _ = poll(&mut [PollFd::new(stdout, PollFlags::IN)], None);
+        }
         match rustix::io::read(stdout, &mut chunk[..]) {
             Ok(0) => break,
             Ok(count) => {
+                is_more = count == chunk.len();
                 let Some(process) = process.upgrade() else { return };
                 if let Some(broke) = process.hear(&chunk[..count]) {
                     return process.end(Some(broke));
                 }
             }
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => {
-                let _ = poll(&mut [PollFd::new(stdout, PollFlags::IN)], None);
-            }
+            Err(Errno::INTR | Errno::AGAIN) => is_more = false,
             Err(_) => break,
         }
     }
@@ -158,7 +183,7 @@ fn write(
 ) {
     for bytes in unwritten {
         let written = write_all(stdin, &bytes);
-        unread.fetch_sub(bytes.len(), Ordering::Relaxed);
+        unread.fetch_sub(bytes.len(), Ordering::Release);
         if let Err(error) = written {
             if error.kind() == std::io::ErrorKind::TimedOut
                 && let Some(process) = process.upgrade()

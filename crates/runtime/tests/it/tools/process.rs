@@ -202,6 +202,51 @@ fn a_missing_program_or_folder_is_named() {
     }
 }
 
+/// The numbers of signals in one of the sets that the system tells of a process.
+fn signals(status: &str, set: &str) -> Vec<u32> {
+    let line = status.lines().find(|line| line.starts_with(set)).unwrap();
+    let bits = u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap();
+    (1..=64).filter(|number| bits >> (number - 1) & 1 == 1).collect()
+}
+
+#[test]
+fn a_command_begins_with_nothing_of_our_signals_and_ours_are_as_before() {
+    let own = || std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let before = own();
+    // This test's own process leaves signals of closed pipes out, as every Rust program does.
+    assert!(signals(&before, "SigIgn:").contains(&13));
+    let spec = ProcessSpec {
+        containment: Containment::Group,
+        ..ProcessSpec::new(["cat", "/proc/self/status"])
+    };
+    let status = finish(spec).output.text();
+    assert!(signals(&status, "SigBlk:").is_empty(), "{status}");
+    assert!(signals(&status, "SigCgt:").is_empty(), "{status}");
+    assert!(!signals(&status, "SigIgn:").contains(&13), "{status}");
+    assert_eq!(signals(&own(), "SigBlk:"), signals(&before, "SigBlk:"));
+    let killed = finish(sh("kill -s PIPE $$", Containment::Group));
+    assert_eq!(killed.signal, Some(13));
+}
+
+#[test]
+fn what_is_no_program_is_an_error_and_leaves_no_child() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = folder();
+    let path = folder.path().join("text");
+    std::fs::write(&path, "no program\n").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let number = unique();
+    let spec = |argv: Vec<std::ffi::OsString>| ProcessSpec {
+        containment: Containment::Group,
+        ..ProcessSpec::new(argv)
+    };
+    let said = run(spec(vec![path.into(), (&number).into()]), &Cancel::new()).unwrap_err();
+    assert!(said.to_string().contains("Exec format error"), "{said}");
+    let said = run(spec(vec!["echo".into(), "a\0b".into()]), &Cancel::new()).unwrap_err();
+    assert!(said.to_string().contains("NUL byte"), "{said}");
+    assert_eq!(running(&number), NONE);
+}
+
 #[test]
 fn commands_have_no_terminal() {
     for containment in BOTH {

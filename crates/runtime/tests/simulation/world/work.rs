@@ -12,6 +12,7 @@ use machine::task::{Criterion, CriterionResult, Workspace, WorkspaceKind};
 use machine::tool::{EffectClass, Status, ToolResult};
 use serde_json::{Value, json};
 
+use super::agent::Play;
 use super::{Happening, World, brief};
 use crate::audit::Check;
 use crate::bug::Bug;
@@ -25,7 +26,9 @@ pub(crate) struct Attempt {
     pub(super) effect: Effect,
     acted: bool,
     pub(super) stopped: bool,
-    reported: bool,
+    pub(super) reported: bool,
+    /// How far an agent's turn has come.
+    pub(super) play: Option<Play>,
     /// It never ends by itself.
     hangs: bool,
     /// Its process is gone and it lives on.
@@ -48,6 +51,13 @@ impl Attempt {
 
 impl World {
     pub(super) fn begin(&mut self, process: usize, task: &TaskId, effect: Effect) {
+        if self.hears(process, task, &effect) {
+            return;
+        }
+        if let Effect::AskAgent { call, .. } = &effect {
+            let call = call.clone();
+            self.check_alone(process, task, &call);
+        }
         let number = self.attempts.len();
         // Both have limits of their own, and an interrupt waits for them.
         let is_opening = matches!(effect, Effect::OpenWorkspace { .. } | Effect::OpenTools { .. });
@@ -73,6 +83,7 @@ impl World {
             acted: false,
             stopped: false,
             reported: false,
+            play: None,
             hangs,
             orphan: false,
             alias: None,
@@ -107,7 +118,11 @@ impl World {
             // What was cancelled may still have something to say.
             if late && self.chance(3) {
                 let attempt = &self.attempts[index];
-                if let Effect::RunTool { id, .. } = attempt.effect {
+                if let Effect::AskAgent { id, .. } = attempt.effect
+                    && attempt.play.is_some()
+                {
+                    self.last_words(process, task, id);
+                } else if let Effect::RunTool { id, .. } = attempt.effect {
                     let input = Input::ToolEnded(id, ToolResult::ended(Status::Aborted, "stopped"));
                     let happening = Happening::Stray(process, task.clone(), input);
                     let delay = self.delay(0, 50);
@@ -137,7 +152,10 @@ impl World {
             self.act(&task, &call);
         }
         self.attempts[number].acted = true;
-        if !quiet {
+        if matches!(self.attempts[number].effect, Effect::AskAgent { .. }) {
+            let hangs = self.attempts[number].hangs;
+            self.play(number, hangs);
+        } else if !quiet {
             let delay = self.delay(0, 60);
             self.after(delay, Happening::Report(number));
         }
@@ -290,9 +308,7 @@ impl World {
                 Ok(Checkpoint { name: format!("tree-{}", id.0), tree: "tree".to_owned() }),
             )
             .into(),
-            Effect::AskAgent { id, .. } => {
-                Signal::AgentEnded(id, Err("no agent".to_owned())).into()
-            }
+            Effect::AskAgent { id, .. } => self.turn_end(number, id),
             Effect::Restore { id, to, .. } => {
                 let name = format!("before-{to}");
                 Signal::Restored(id, Ok(Checkpoint { name, tree: "tree".to_owned() })).into()
@@ -304,6 +320,7 @@ impl World {
             Effect::SetTimer { id, .. }
             | Effect::DriveChild { id, .. }
             | Effect::TellChild { id, .. }
+            | Effect::TakeUpChild { id, .. }
             | Effect::AnswerRequest { id, .. }
             | Effect::TellAgent { id, .. }
             | Effect::LetAsk { id, .. }
@@ -376,6 +393,7 @@ fn name(effect: &Effect) -> String {
         Effect::Verify { .. } => "verify".to_owned(),
         Effect::DriveChild { .. } => "drive a child".to_owned(),
         Effect::TellChild { .. } => "tell a child".to_owned(),
+        Effect::TakeUpChild { .. } => "take up a child".to_owned(),
         Effect::SetTimer { .. } => "timer".to_owned(),
         Effect::Cancel { .. } => "cancel".to_owned(),
     }

@@ -1,35 +1,50 @@
-//! What an agent asks of its client: files and terminals. Each becomes a call of a tool that drivetrain offers, so that
-//! the same gate judges it and the same loop runs it:
+//! What an agent asks of its client: files and terminals. Reading, writing and starting a command are asked about as our
+//! own tools, so that the same gate judges them, and performed once that said yes:
 //!
-//! | the agent sends | the call |
+//! | the agent sends | the gate sees |
 //! | --- | --- |
 //! | `fs/read_text_file` | `read` with `path`, `offset`, `limit` |
 //! | `fs/write_text_file` | `write` with `path`, `content` |
-//! | `terminal/create` | `shell` with `command`; the terminal is there at once, its output when the call has ended |
-//! | `terminal/output`, `wait_for_exit` | nothing: answered from what is known of the call |
-//! | `terminal/kill`, `terminal/release` | nothing: a call under way is withdrawn |
+//! | `terminal/create` | `shell` with `command`: folder, variables and words as one line, which is what runs |
+//! | `terminal/output`, `wait_for_exit`, `kill`, `release` | nothing: they belong to a command that it let pass |
 //!
-//! A refused call is an error to whoever reads or writes, and a command that failed to whoever waits for a terminal.
-//! What was not offered when the conversation was opened is refused here and never becomes a call.
+//! A refused call is answered with an error that holds the reason. What was not offered when the conversation was opened is
+//! refused here and asks nobody. What the agent asked permission for in so many words, the very content or the very
+//! line, is not asked about a second time when it comes back as a request: once for each permission.
 
-use std::collections::BTreeMap;
+mod texts;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use machine::agent::{AgentEvent, AgentRequest};
+use machine::agent::client::{ClientDone, ClientFailure, ClientWork};
+use machine::agent::{AgentAsk, AgentEvent, AgentMeans, ClientRequest};
 use serde_json::{Value, json};
 
-use super::super::codex::join;
-use super::super::peer::{Peer, beginning};
+use super::super::peer::{Peer, beginning, from_folder};
 use crate::jsonrpc::METHOD_NOT_FOUND;
+use texts::{below, command_line, content, exit_status, number, output, text};
 
-/// More terminals than this are refused.
+/// More terminals than this, and more requests at once, are refused.
 const MOST_TERMINALS: usize = 64;
+const MOST_WAITING: usize = 256;
+
+/// How much of what a command prints is kept if the agent does not say, and at most.
+const KEPT_OUTPUT: usize = 1 << 20;
+const MOST_OUTPUT: usize = 8 << 20;
+
+/// Permissions that are remembered, and how many bytes they may have.
+const MOST_AGREED: usize = 64;
+const MOST_AGREED_BYTES: usize = 16 << 20;
 
 /// JSON-RPC's code for parameters that cannot be used.
 const INVALID_PARAMS: i64 = -32602;
-
-/// ACP's code for something that is not there or may not be.
-const REFUSED: i64 = -32000;
+/// For what was refused, or went wrong here.
+const REFUSED: i64 = -32603;
+/// ACP's code for something that is not there.
+const NOT_FOUND: i64 = -32002;
+/// For what its sender wants no more.
+const CANCELLED: i64 = -32800;
 
 /// What the agent may ask of us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,28 +57,88 @@ pub struct AcpOffers {
     pub terminal: bool,
 }
 
+impl AcpOffers {
+    /// Everything that there is.
+    pub const ALL: AcpOffers = AcpOffers { read: true, write: true, terminal: true };
+}
+
 /// What the agent asked and was not answered, and its terminals.
 #[derive(Debug, Default)]
 pub(super) struct Client {
     waiting: BTreeMap<String, Waiting>,
-    terminals: BTreeMap<String, Terminal>,
+    /// How much of its output each shows.
+    terminals: BTreeMap<String, usize>,
     last_terminal: u64,
+    agreed: VecDeque<Agreed>,
+}
+
+/// A request that waits for its end: the agent's id of it, and what the answer needs.
+#[derive(Debug)]
+struct Waiting {
+    id: Value,
+    of: Of,
 }
 
 #[derive(Debug)]
-enum Waiting {
-    Read(Value),
-    Write(Value),
-    Terminal(String),
+enum Of {
+    Read { path: String, line: Option<u64>, limit: Option<u64> },
+    Write,
+    Create { terminal: String, limit: usize },
+    Output { limit: usize },
+    Exit,
+    Kill,
+    Release { terminal: String },
 }
 
-#[derive(Debug)]
-struct Terminal {
-    key: String,
-    result: Option<Result<String, String>>,
-    /// Requests that wait for the exit.
-    waits: Vec<Value>,
-    limit: usize,
+/// What a permission was given for, if the agent said all of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Agreed {
+    /// This content of this file.
+    Write(String, String),
+    /// This command line.
+    Command(String),
+}
+
+impl Agreed {
+    /// What a yes to this question would be for.
+    pub(super) fn by(call: &Value, means: &AgentMeans, folder: &str) -> Vec<Agreed> {
+        match means {
+            AgentMeans::Command(line) => vec![Agreed::Command(line.clone())],
+            AgentMeans::Write(paths) => {
+                let entries = call["content"].as_array().into_iter().flatten();
+                let diffs = entries.filter(|entry| entry["type"] == "diff");
+                let whole = diffs.filter_map(|diff| {
+                    let path = from_folder(folder, diff["path"].as_str()?);
+                    let text = diff["newText"].as_str()?.to_owned();
+                    paths.contains(&path).then_some(Agreed::Write(path, text))
+                });
+                whole.collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Agreed::Write(path, text) => path.len() + text.len(),
+            Agreed::Command(line) => line.len(),
+        }
+    }
+}
+
+/// A request as it came, with the key that its call would have.
+pub(super) struct Asked<'a> {
+    pub(super) key: String,
+    pub(super) id: Value,
+    pub(super) method: &'a str,
+    pub(super) params: &'a Value,
+}
+
+/// Where answers and events go.
+pub(super) struct Out<'a> {
+    pub(super) peer: &'a Peer,
+    pub(super) reply: &'a mut Vec<u8>,
+    pub(super) events: &'a mut Vec<AgentEvent>,
 }
 
 impl Client {
@@ -72,218 +147,218 @@ impl Client {
         method.starts_with("fs/") || method.starts_with("terminal/")
     }
 
-    /// Takes a request; `key` is the one that its call would have.
-    #[expect(clippy::too_many_arguments, reason = "a request, what it may, and two ways out")]
-    pub(super) fn request(
+    /// Takes a request of an agent that works in this folder.
+    pub(super) fn take(
         &mut self,
+        asked: Asked<'_>,
         offers: AcpOffers,
-        key: String,
-        id: Value,
-        method: &str,
-        params: &Value,
-        peer: &Peer,
-        reply: &mut Vec<u8>,
-        out: &mut Vec<AgentEvent>,
+        folder: &str,
+        out: &mut Out<'_>,
     ) {
-        let is_offered = match method {
+        let is_offered = match asked.method {
             "fs/read_text_file" => offers.read,
             "fs/write_text_file" => offers.write,
-            _ => method.starts_with("terminal/") && offers.terminal,
+            _ => asked.method.starts_with("terminal/") && offers.terminal,
         };
         if !is_offered {
-            let message = format!("{method} was not offered");
-            peer.refuse(reply, &id, METHOD_NOT_FOUND, &message);
-            out.push(AgentEvent::Unknown { kind: message });
+            let message = format!("{} was not offered", asked.method);
+            out.peer.refuse(out.reply, &asked.id, METHOD_NOT_FOUND, &message);
+            out.events.push(AgentEvent::Unknown { kind: message });
             return;
         }
-        let path = params["path"].as_str();
-        match (method, path) {
-            ("fs/read_text_file", Some(path)) => {
-                let mut input = json!({ "path": path });
-                for (theirs, ours) in [("line", "offset"), ("limit", "limit")] {
-                    if let Some(number) = params[theirs].as_u64() {
-                        input[ours] = json!(number);
-                    }
-                }
-                self.call(key, "read", input, Waiting::Read(id), out);
+        let taken = if self.waiting.len() >= MOST_WAITING {
+            Err(format!("{MOST_WAITING} requests wait already: wait for one to end"))
+        } else {
+            self.understand(&asked, folder)
+        };
+        match taken {
+            Ok((of, work, ask)) => {
+                let Asked { key, id, .. } = asked;
+                self.waiting.insert(key.clone(), Waiting { id, of });
+                let request = Box::new(ClientRequest { key, work, ask });
+                out.events.push(AgentEvent::Wants(request));
             }
-            ("fs/write_text_file", Some(path)) if params["content"].is_string() => {
-                let input = json!({ "path": path, "content": params["content"] });
-                self.call(key, "write", input, Waiting::Write(id), out);
-            }
-            ("terminal/create", _) => match command_line(params) {
-                Ok(_) if self.terminals.len() >= MOST_TERMINALS => {
-                    peer.refuse(reply, &id, REFUSED, "too many terminals");
-                }
-                Ok(command) => {
-                    self.last_terminal += 1;
-                    let name = format!("terminal-{}", self.last_terminal);
-                    let limit = params["outputByteLimit"].as_u64().unwrap_or(u64::MAX);
-                    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-                    let terminal =
-                        Terminal { key: key.clone(), result: None, waits: Vec::new(), limit };
-                    self.terminals.insert(name.clone(), terminal);
-                    peer.answer(reply, &id, &json!({ "terminalId": name }));
-                    let input = json!({ "command": command });
-                    self.call(key, "shell", input, Waiting::Terminal(name), out);
-                }
-                Err(why) => peer.refuse(reply, &id, INVALID_PARAMS, &why),
-            },
-            _ => self.on_terminal(id, method, params, peer, reply, out),
+            Err(why) => out.peer.refuse(out.reply, &asked.id, INVALID_PARAMS, beginning(&why, 500)),
         }
     }
 
-    fn call(
+    fn understand(
         &mut self,
-        key: String,
-        tool: &str,
-        input: Value,
-        waiting: Waiting,
-        out: &mut Vec<AgentEvent>,
-    ) {
-        self.waiting.insert(key.clone(), waiting);
-        let (tool, input) = (tool.to_owned(), Arc::new(input));
-        out.push(AgentEvent::Calls(AgentRequest { key, id: "".into(), tool, input }));
-    }
-
-    fn on_terminal(
-        &mut self,
-        id: Value,
-        method: &str,
-        params: &Value,
-        peer: &Peer,
-        reply: &mut Vec<u8>,
-        out: &mut Vec<AgentEvent>,
-    ) {
-        let name = params["terminalId"].as_str().unwrap_or_default();
-        let Some(terminal) = self.terminals.get_mut(name) else {
-            let message = format!("{method} needs what it is about: {params}");
-            return peer.refuse(reply, &id, INVALID_PARAMS, beginning(&message, 200));
+        asked: &Asked<'_>,
+        folder: &str,
+    ) -> Result<(Of, ClientWork, Option<AgentAsk>), String> {
+        let Asked { method, params, .. } = *asked;
+        let question = |tool: &str, input: Value| AgentAsk {
+            key: asked.key.clone(),
+            id: Arc::from(asked.key.as_str()),
+            tool: method.to_owned(),
+            input: Arc::new(input),
+            means: AgentMeans::Ours(tool.to_owned()),
+            helper: None,
         };
         match method {
-            "terminal/output" => peer.answer(reply, &id, &terminal.output()),
-            "terminal/wait_for_exit" => match terminal.exit() {
-                Some(exit) => peer.answer(reply, &id, &exit),
-                None => terminal.waits.push(id),
-            },
-            "terminal/kill" | "terminal/release" => {
-                if terminal.result.is_none() {
-                    let key = terminal.key.clone();
-                    terminal.end(Err("it was killed".to_owned()), peer, reply);
-                    self.waiting.remove(&key);
-                    out.push(AgentEvent::Withdrawn { key });
+            "fs/read_text_file" => {
+                let path = below(folder, text(params, "path", method)?);
+                let (line, limit) = (number(params, "line")?, number(params, "limit")?);
+                let mut input = json!({ "path": path });
+                for (name, value) in [("offset", line), ("limit", limit)] {
+                    if let Some(value) = value {
+                        input[name] = json!(value);
+                    }
                 }
-                if method == "terminal/release" {
-                    self.terminals.remove(name);
+                let of = Of::Read { path: path.clone(), line, limit };
+                Ok((of, ClientWork::ReadFile { path }, Some(question("read", input))))
+            }
+            "fs/write_text_file" => {
+                let path = text(params, "path", method)?;
+                let content = text(params, "content", method)?.to_owned();
+                let whole = from_folder(folder, path);
+                let is_agreed = self.is_agreed(
+                    |agreed| matches!(agreed, Agreed::Write(p, c) if *p == whole && *c == content),
+                );
+                let path = below(folder, path);
+                let input = json!({ "path": path, "content": content });
+                let ask = (!is_agreed).then(|| question("write", input));
+                Ok((Of::Write, ClientWork::WriteFile { path, content }, ask))
+            }
+            "terminal/create" => {
+                let command = command_line(params, folder)?;
+                let limit = number(params, "outputByteLimit")?;
+                let limit = limit.map_or(KEPT_OUTPUT, |limit| {
+                    usize::try_from(limit).unwrap_or(usize::MAX).min(MOST_OUTPUT)
+                });
+                let pending = self.waiting.values().filter(|w| matches!(w.of, Of::Create { .. }));
+                if self.terminals.len() + pending.count() >= MOST_TERMINALS {
+                    return Err(format!(
+                        "{MOST_TERMINALS} terminals are open already: release one first"
+                    ));
                 }
-                peer.answer(reply, &id, &json!({}));
+                self.last_terminal += 1;
+                let terminal = format!("terminal-{}", self.last_terminal);
+                let is_agreed = self.is_agreed(
+                    |agreed| matches!(agreed, Agreed::Command(line) if *line == command),
+                );
+                let ask = (!is_agreed).then(|| question("shell", json!({ "command": command })));
+                let of = Of::Create { terminal: terminal.clone(), limit };
+                Ok((of, ClientWork::RunCommand { terminal, command, keep: limit }, ask))
             }
             _ => {
-                peer.refuse(reply, &id, METHOD_NOT_FOUND, "nobody knows this method");
-                out.push(AgentEvent::Unknown { kind: method.to_owned() });
+                let terminal = text(params, "terminalId", method)?.to_owned();
+                let Some(limit) = self.terminals.get(&terminal).copied() else {
+                    return Err(format!("there is no terminal {terminal:?}"));
+                };
+                let name = terminal.clone();
+                let (of, work) = match method {
+                    "terminal/output" => {
+                        (Of::Output { limit }, ClientWork::ShowOutput { terminal })
+                    }
+                    "terminal/wait_for_exit" => (Of::Exit, ClientWork::AwaitExit { terminal }),
+                    "terminal/kill" => (Of::Kill, ClientWork::Kill { terminal }),
+                    "terminal/release" => {
+                        (Of::Release { terminal: name }, ClientWork::Release { terminal })
+                    }
+                    _ => return Err(format!("nobody knows {method}")),
+                };
+                Ok((of, work, None))
             }
         }
     }
 
-    /// A call has ended. The error says that nobody waits for it.
-    pub(super) fn result(
+    /// A permission was given.
+    pub(super) fn agree(&mut self, agreed: Vec<Agreed>) {
+        self.agreed.extend(agreed);
+        let too_much = |agreed: &VecDeque<Agreed>| {
+            agreed.len() > MOST_AGREED
+                || agreed.iter().map(Agreed::size).sum::<usize>() > MOST_AGREED_BYTES
+        };
+        while too_much(&self.agreed) {
+            self.agreed.pop_front();
+        }
+    }
+
+    /// Whether this was agreed to, and was not done since.
+    fn is_agreed(&mut self, is_it: impl Fn(&Agreed) -> bool) -> bool {
+        let at = self.agreed.iter().position(is_it);
+        at.and_then(|at| self.agreed.remove(at)).is_some()
+    }
+
+    /// Whether a request waits with this key.
+    pub(super) fn waits(&self, key: &str) -> bool {
+        self.waiting.contains_key(key)
+    }
+
+    /// A request is refused, and why.
+    pub(super) fn refuse(&mut self, key: &str, why: &str, peer: &Peer, out: &mut Vec<u8>) {
+        if let Some(waiting) = self.waiting.remove(key) {
+            peer.refuse(out, &waiting.id, REFUSED, why);
+        }
+    }
+
+    /// Something was done, or could not be. The error says that nobody waits for it.
+    pub(super) fn served(
         &mut self,
         key: &str,
-        result: Result<String, String>,
+        done: Result<ClientDone, ClientFailure>,
         peer: &Peer,
         out: &mut Vec<u8>,
     ) -> Result<(), String> {
         let waiting = self.waiting.remove(key);
-        match (waiting.ok_or_else(|| format!("the agent waits for no result of {key:?}"))?, result)
-        {
-            (Waiting::Read(id), Ok(content)) => {
-                peer.answer(out, &id, &json!({ "content": content }));
+        let Waiting { id, of } =
+            waiting.ok_or_else(|| format!("the agent waits for nothing with {key:?}"))?;
+        let answer = match (of, done) {
+            (_, Err(failure)) if failure.is_missing => {
+                let message = format!("Resource not found: {}", failure.why);
+                peer.refuse(out, &id, NOT_FOUND, &message);
+                return Ok(());
             }
-            (Waiting::Write(id), Ok(_)) => peer.answer(out, &id, &json!({})),
-            (Waiting::Read(id) | Waiting::Write(id), Err(why)) => {
-                peer.refuse(out, &id, REFUSED, &why);
+            (_, Err(failure)) => Err((REFUSED, failure.why)),
+            (Of::Read { path, line, limit }, Ok(ClientDone::Content(bytes))) => {
+                content(&path, bytes, line, limit).map(|content| json!({ "content": content }))
             }
-            (Waiting::Terminal(name), result) => {
-                if let Some(terminal) = self.terminals.get_mut(&name) {
-                    terminal.end(result, peer, out);
-                }
+            (Of::Create { terminal, limit }, Ok(ClientDone::Done)) => {
+                self.terminals.insert(terminal.clone(), limit);
+                Ok(json!({ "terminalId": terminal }))
             }
+            (Of::Output { limit }, Ok(ClientDone::Output { bytes, is_cut, exit })) => {
+                Ok(output(&bytes, is_cut, limit, exit.as_ref()))
+            }
+            (Of::Exit, Ok(ClientDone::Exited(exit))) => Ok(exit_status(&exit)),
+            (Of::Release { terminal }, Ok(ClientDone::Done)) => {
+                self.terminals.remove(&terminal);
+                Ok(json!({}))
+            }
+            (Of::Write | Of::Kill, Ok(ClientDone::Done)) => Ok(json!({})),
+            (_, Ok(_)) => Err((REFUSED, "what was done is not what was asked".to_owned())),
+        };
+        match answer {
+            Ok(answer) => peer.answer(out, &id, &answer),
+            Err((code, why)) => peer.refuse(out, &id, code, &why),
         }
         Ok(())
     }
 
-    /// Nothing that was asked is wanted any more.
+    /// The agent wants no answer to the request with this id any more; the key that it had.
+    pub(super) fn cancel(&mut self, id: &Value, peer: &Peer, out: &mut Vec<u8>) -> Option<String> {
+        let found = self.waiting.iter().find(|(_, waiting)| waiting.id == *id);
+        let key = found.map(|(key, _)| key.clone())?;
+        self.waiting.remove(&key);
+        peer.refuse(out, id, CANCELLED, "it was cancelled");
+        Some(key)
+    }
+
+    /// Nothing that was asked is wanted any more: all of it is answered.
     pub(super) fn withdraw(&mut self, peer: &Peer, out: &mut Vec<u8>) -> Vec<AgentEvent> {
-        let keys: Vec<String> = self.waiting.keys().cloned().collect();
-        let withdrawn = keys.into_iter().map(|key| {
-            // The key was taken from the map, so somebody waits for it.
-            let _ = self.result(&key, Err("the turn was stopped".to_owned()), peer, out);
-            AgentEvent::Withdrawn { key }
-        });
-        withdrawn.collect()
-    }
-}
-
-impl Terminal {
-    fn end(&mut self, result: Result<String, String>, peer: &Peer, out: &mut Vec<u8>) {
-        self.result = Some(result);
-        if let Some(exit) = self.exit() {
-            for id in std::mem::take(&mut self.waits) {
-                peer.answer(out, &id, &exit);
-            }
+        for waiting in self.waiting.values() {
+            peer.refuse(out, &waiting.id, REFUSED, "the turn was stopped");
         }
+        self.forget()
     }
 
-    /// How it ended. What our shell tool calls an error is an exit other than zero, or a command that did not run.
-    fn exit(&self) -> Option<Value> {
-        let code = match self.result.as_ref()? {
-            Ok(_) => 0,
-            Err(_) => 1,
-        };
-        Some(json!({ "exitCode": code, "signal": null }))
+    /// The turn is over, and everything of it.
+    pub(super) fn forget(&mut self) -> Vec<AgentEvent> {
+        self.terminals.clear();
+        self.agreed.clear();
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting.into_keys().map(|key| AgentEvent::Withdrawn { key }).collect()
     }
-
-    fn output(&self) -> Value {
-        let text = match &self.result {
-            Some(Ok(text) | Err(text)) => text.as_str(),
-            None => "",
-        };
-        // The protocol cuts from the beginning.
-        let from = text.ceil_char_boundary(text.len().saturating_sub(self.limit));
-        let mut output = json!({ "output": text[from..], "truncated": from > 0 });
-        if let Some(exit) = self.exit() {
-            output["exitStatus"] = exit;
-        }
-        output
-    }
-}
-
-/// One line for a shell: the folder, the variables and the command with its arguments. Without arguments the command
-/// may be a whole line itself, and is taken as one.
-fn command_line(params: &Value) -> Result<String, String> {
-    let command = params["command"].as_str().ok_or("terminal/create needs a command")?;
-    let arguments = params["args"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let arguments: Option<Vec<&str>> = arguments.iter().map(Value::as_str).collect();
-    let arguments = arguments.ok_or("the arguments of terminal/create must be texts")?;
-    let mut line = String::new();
-    if let Some(folder) = params["cwd"].as_str() {
-        line = format!("cd {} && ", join(&[folder]));
-    }
-    for variable in params["env"].as_array().into_iter().flatten() {
-        let (name, value) = (variable["name"].as_str(), variable["value"].as_str());
-        let (Some(name), Some(value)) = (name, value) else {
-            return Err("a variable of terminal/create needs a name and a value".to_owned());
-        };
-        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if name.is_empty()
-            || name.starts_with(|c: char| c.is_ascii_digit())
-            || !name.chars().all(is_name)
-        {
-            return Err(format!("{name:?} cannot be the name of a variable"));
-        }
-        line.push_str(&format!("{name}={} ", join(&[value])));
-    }
-    let words: Vec<&str> = std::iter::once(command).chain(arguments.iter().copied()).collect();
-    line.push_str(&if arguments.is_empty() { command.to_owned() } else { join(&words) });
-    Ok(line)
 }

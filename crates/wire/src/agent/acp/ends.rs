@@ -1,10 +1,11 @@
 //! How a prompt's turn ended: reasons to stop, errors, and ends that are not believed.
 
-use machine::agent::AgentEnd;
+use machine::agent::{AgentEnd, AgentEvent, AgentTurn};
 use machine::message::Usage;
 use serde_json::Value;
 
 use super::super::codex::{end_of, model, of_status};
+use super::AcpCodec;
 use crate::jsonrpc::RpcError;
 use crate::model::ErrorKind;
 
@@ -24,6 +25,70 @@ pub(super) struct Signs {
     pub(super) error: Option<Value>,
     /// It told that its thread is broken.
     pub(super) is_broken: bool,
+}
+
+impl AcpCodec {
+    pub(super) fn on_prompt_ended(&mut self, result: &Value, out: &mut Vec<AgentEvent>) {
+        let Some(turn) = &mut self.turn else { return };
+        let usage = usage(result).filter(is_something);
+        turn.signs.usage |= usage.is_some();
+        if let Some(usage) = usage {
+            out.push(AgentEvent::Spent { usage, usd: None });
+        }
+        let is_stale = self.after_cancel && self.quirks.stale_after_cancel;
+        let (end, text) = match result["stopReason"].as_str().unwrap_or_default() {
+            "end_turn" if turn.is_cancelled && !turn.signs.usage => (AgentEnd::Interrupted, ""),
+            "end_turn" if turn.compacts => {
+                out.push(AgentEvent::Compacted { before: None, after: None });
+                (AgentEnd::Done, "")
+            }
+            "end_turn" => {
+                self.unproven = false;
+                by_itself(&turn.signs, self.quirks.hides_failures, is_stale)
+            }
+            "cancelled" if turn.refused > 0 && !turn.is_cancelled => {
+                (AgentEnd::Interrupted, "it stopped because a call was refused")
+            }
+            "cancelled" => (AgentEnd::Interrupted, ""),
+            "refusal" => (AgentEnd::Refused, ""),
+            "max_tokens" | "max_turn_requests" => (AgentEnd::Limit, ""),
+            _ => (AgentEnd::Failed, "it ended a turn for a reason that nobody knows"),
+        };
+        self.end_turn(end, text.to_owned(), out);
+    }
+
+    pub(super) fn on_prompt_failed(&mut self, error: RpcError, out: &mut Vec<AgentEvent>) {
+        let is_cancelled = self.turn.as_ref().is_some_and(|turn| turn.is_cancelled);
+        let end = match by_error(&error) {
+            _ if is_cancelled => AgentEnd::Interrupted,
+            // What was loaded is not what the provider takes, and would be refused again: it is as good as gone.
+            end if self.unproven && is_offence(&end) => AgentEnd::NoSession,
+            end => end,
+        };
+        self.end_turn(end, error.message, out);
+    }
+
+    pub(super) fn end_turn(&mut self, end: AgentEnd, text: String, out: &mut Vec<AgentEvent>) {
+        let Some(turn) = self.turn.take() else { return };
+        let words = self.answer.take_words();
+        let text = if text.is_empty() { words } else { text };
+        match &end {
+            AgentEnd::Done => self.answer.close(out),
+            AgentEnd::Interrupted if turn.is_cancelled => self.answer.interrupt(out),
+            AgentEnd::Interrupted => self.answer.close(out),
+            _ => self.answer.fail("failed", &text, out),
+        }
+        self.after_cancel = turn.is_cancelled;
+        self.last_message.clear();
+        self.tools.clear();
+        for (key, _) in std::mem::take(&mut self.asks) {
+            out.push(AgentEvent::Withdrawn { key });
+        }
+        out.extend(self.client.forget());
+        let (ordered, refused) = (true, turn.refused);
+        let turn = AgentTurn { end, text, ordered, refused, background: 0, queued: 0 };
+        out.push(AgentEvent::TurnEnded(turn));
+    }
 }
 
 /// How a turn ended that the agent says came to its end by itself; the text is empty if there is nothing to add.

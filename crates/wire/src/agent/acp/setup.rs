@@ -1,5 +1,6 @@
 //! How an agent of the Agent Client Protocol is started for a task, from its program as data.
 
+use machine::agent::AgentProgram;
 use serde_json::Value;
 
 use super::super::opening::Opening;
@@ -52,11 +53,18 @@ pub fn start(launch: &Launch<'_>) -> Result<Started, String> {
         opening,
         mode: program.mode.clone(),
         model,
-        offers: AcpOffers::default(),
+        offers: offers(program),
         quirks: program.quirks.clone(),
     });
     let (argv, files) = (program.command_line(None), files(&program.name));
     Ok(Started { argv, env, files, codec: Box::new(codec) })
+}
+
+/// What an agent may have us do. This is said before it says who it is, so it is known by what it is called here. Gemini
+/// throws away the code of an error, and takes a file that is not there for one that cannot be written.
+fn offers(program: &AgentProgram) -> AcpOffers {
+    let reads_itself = program.quirks.reads_itself || program.name == "gemini";
+    AcpOffers { read: !reads_itself, ..AcpOffers::ALL }
 }
 
 /// The variable with OpenCode's configuration: addresses of providers are read from there, with their versions.
@@ -92,8 +100,6 @@ fn files(name: &str) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use machine::agent::AgentProgram;
-
     use super::*;
 
     fn launched(name: &str, gateway: Option<&str>) -> Result<Started, String> {
@@ -153,5 +159,33 @@ mod tests {
         let error = start(&launch).unwrap_err();
         assert!(error.contains("ANTHROPIC_API_KEY"), "{error}");
         assert!(start(&Launch { gateway: None, ..launch }).is_ok());
+    }
+    #[test]
+    fn an_agent_that_cannot_miss_a_file_is_not_offered_reading() {
+        let said = |program: &AgentProgram| {
+            let launch = Launch {
+                program,
+                session: Session::New("s"),
+                folder: "/w",
+                home: "/h",
+                gateway: None,
+                version: "",
+                seed: 0,
+                tools: &[],
+            };
+            let opened = start(&launch).unwrap().codec.open();
+            let opened: Value = serde_json::from_slice(&opened).unwrap();
+            let can = &opened["params"]["clientCapabilities"];
+            assert_eq!(
+                (&can["fs"]["writeTextFile"], &can["terminal"]),
+                (&true.into(), &true.into())
+            );
+            can["fs"]["readTextFile"].as_bool().unwrap()
+        };
+        assert!(said(&AgentProgram::built_in("opencode").unwrap()));
+        assert!(!said(&AgentProgram::built_in("gemini").unwrap()));
+        let mut mine = AgentProgram::built_in("opencode").unwrap();
+        mine.quirks.set("reads_itself");
+        assert!(!said(&mine));
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::codex::word_of;
 use super::super::peer::beginning;
+use super::client::Agreed;
 use super::{AcpCodec, Ask, MOST, Phase, Replay, Sent, means, mode};
 
 impl AcpCodec {
@@ -31,15 +32,17 @@ impl AcpCodec {
         };
         let allow = option("allow_once");
         let reject = option("reject_once").or_else(|| option("reject_always"));
+        let means = means::means(known, &self.open.folder);
+        let agrees = Agreed::by(known, &means, &self.open.folder);
         let ask = AgentAsk {
             key: key.clone(),
             id: Arc::from(call_id),
             tool: means::tool(known),
             input: Arc::new(means::input(known)),
-            means: means::means(known, &self.open.folder),
+            means,
             helper: None,
         };
-        self.asks.insert(key, Ask { id, allow, reject });
+        self.asks.insert(key, Ask { id, allow, reject, agrees });
         out.push(AgentEvent::Asks(ask));
     }
 
@@ -79,8 +82,11 @@ impl AcpCodec {
             "$/cancel_request" => {
                 let asked = |ask: &Ask| ask.id == params["requestId"];
                 let key = self.asks.iter().find(|(_, ask)| asked(ask)).map(|(key, _)| key.clone());
-                if let Some(key) = key {
-                    self.asks.remove(&key);
+                if let Some(key) = &key {
+                    self.asks.remove(key);
+                }
+                let of_client = || self.client.cancel(&params["requestId"], &self.peer, reply);
+                if let Some(key) = key.or_else(of_client) {
                     out.push(AgentEvent::Withdrawn { key });
                 }
             }

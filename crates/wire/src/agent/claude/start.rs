@@ -94,6 +94,8 @@ pub struct ClaudeOptions {
     pub without: Vec<String>,
     /// How often it asks its model again.
     pub retries: u32,
+    /// Whether it tells what its model says piece by piece, with what each answer cost, or only block by block.
+    pub pieces: bool,
     /// Where all of its state goes.
     pub config_dir: String,
     /// Where its temporary files go; below `/tmp` if absent.
@@ -167,6 +169,7 @@ impl ClaudeOptions {
             instructions: None,
             without: WITHOUT.iter().map(|tool| (*tool).to_owned()).collect(),
             retries: 4,
+            pieces: true,
             config_dir: config_dir.into(),
             temporary: None,
             base_url: None,
@@ -189,7 +192,6 @@ pub fn command_line(options: &ClaudeOptions, offers: bool) -> Vec<String> {
         "--output-format",
         "stream-json",
         "--verbose",
-        "--include-partial-messages",
         // An echo of each prompt says when it was taken up.
         "--replay-user-messages",
         "--permission-prompt-tool",
@@ -234,6 +236,9 @@ pub fn command_line(options: &ClaudeOptions, offers: bool) -> Vec<String> {
     if !options.trusted {
         add("--setting-sources", "");
         line.push("--strict-mcp-config".to_owned());
+    }
+    if options.pieces {
+        line.push("--include-partial-messages".to_owned());
     }
     if matches!(options.session, Session::Fork { .. }) {
         line.push("--fork-session".to_owned());
@@ -281,7 +286,8 @@ pub(in super::super) fn launch(launch: &Launch<'_>) -> Started {
     };
     let mut options = ClaudeOptions::new(session, launch.home);
     options.version = launch.version.to_owned();
-    options.model.clone_from(&launch.program.model);
+    // A program that takes its model by an argument of its own is not told twice.
+    options.model = launch.program.model.clone().filter(|_| launch.program.model_flag.is_none());
     options.temporary = Some(format!("{}/tmp", launch.home));
     if let Some(mode) = &launch.program.mode {
         options.mode.clone_from(mode);
@@ -289,8 +295,10 @@ pub(in super::super) fn launch(launch: &Launch<'_>) -> Started {
     if let Some(gateway) = launch.gateway {
         options.base_url = Some(gateway.to_owned());
         options.key = Some(ClaudeKey::new("drivetrain"));
+        // The gateway hears what its model says, and counts it.
+        options.pieces = false;
     }
-    let mut argv = launch.program.command.clone();
+    let mut argv = launch.program.command_line(None);
     argv.extend(command_line(&options, !launch.tools.is_empty()));
     let mut env = environment(&options, &[]);
     if !launch.tools.is_empty() {

@@ -8,7 +8,8 @@ use machine::message::{StopReason, Usage};
 use serde_json::{Map, Value};
 
 use super::failure;
-use crate::model::{Decode, ErrorKind, ModelError, StreamEvent, quick};
+use super::quick::{self, Counts, Frame, Piece};
+use crate::model::{Decode, ErrorKind, ModelError, StreamEvent};
 
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
@@ -23,8 +24,7 @@ pub(super) struct Decoder {
 #[derive(Debug)]
 struct Open {
     kind: Kind,
-    /// The block as it was begun, with all that was added but the text.
-    raw: Map<String, Value>,
+    begun: Begun,
     /// Text, thinking or JSON: a later addition may show that the native form is needed.
     text: String,
     /// Whether any text came.
@@ -33,20 +33,40 @@ struct Open {
     is_native: bool,
 }
 
+/// A block as it was begun.
+#[derive(Debug, Default)]
+struct Begun {
+    /// Its own form, with all that was added but the text. Made when it is needed for one that began with no more than
+    /// usual: an empty text, or a call without parameters.
+    raw: Option<Map<String, Value>>,
+    /// The id and the name of such a call.
+    call: Option<(Arc<str>, String)>,
+}
+
+impl Begun {
+    fn raw(&mut self) -> &mut Map<String, Value> {
+        let call = &self.call;
+        self.raw.get_or_insert_with(|| {
+            let fields = match call {
+                None => vec![("type", "text".into())],
+                Some((id, name)) => vec![
+                    ("type", "tool_use".into()),
+                    ("id", (&**id).into()),
+                    ("name", name.as_str().into()),
+                    ("input", Value::Object(Map::new())),
+                ],
+            };
+            fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        })
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
     Thinking,
     Tool,
     Other,
-}
-
-/// The additions that come most often; each is one piece of text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Piece {
-    Text,
-    Thinking,
-    Json,
 }
 
 impl Decode for Decoder {
@@ -59,17 +79,8 @@ impl Decode for Decoder {
         if self.ended {
             return Ok(());
         }
-        if let Some((index, piece, text)) = quick_piece(data) {
-            return self.add_piece(index, piece, text, out);
-        }
-        match quick_mark(data) {
-            Some(Mark::BlockStop(index)) => return self.stop_block(index, out),
-            Some(Mark::MessageStop) => return self.stop(out),
-            Some(Mark::Ping) => {
-                out.push(StreamEvent::Ping);
-                return Ok(());
-            }
-            None => {}
+        if let Some(frame) = quick::read(data) {
+            return self.take(frame, out);
         }
         let mut data: Value = serde_json::from_str(data).map_err(|error| {
             ModelError::new(ErrorKind::MalformedStream, format!("a frame is no JSON: {error}"))
@@ -79,7 +90,11 @@ impl Decode for Decoder {
         }
         let name = data["type"].as_str().unwrap_or(event).to_owned();
         match name.as_str() {
-            "message_start" => self.start(&data["message"], out)?,
+            "message_start" => {
+                let message = &data["message"];
+                let text = |key: &str| message[key].as_str().unwrap_or_default().to_owned();
+                self.start(text("id"), text("model"), counts(&message["usage"]), out)?;
+            }
             "content_block_start" => {
                 let block = data["content_block"].take();
                 self.start_block(index(&data)?, block, out)?;
@@ -87,13 +102,7 @@ impl Decode for Decoder {
             "content_block_delta" => self.add(&data, out)?,
             "content_block_stop" => self.stop_block(index(&data)?, out)?,
             "message_delta" => {
-                self.must_have_begun()?;
-                // The counters first: they are owed also where the reason is an error.
-                let usage = self.usage(&data["usage"]);
-                let stop = stop_reason(&data["delta"]["stop_reason"]);
-                let known = stop.as_ref().ok().copied().flatten();
-                out.push(StreamEvent::MessageDelta { usage, stop: known });
-                stop?;
+                self.count(counts(&data["usage"]), data["delta"]["stop_reason"].as_str(), out)?;
             }
             "message_stop" => self.stop(out)?,
             "ping" => out.push(StreamEvent::Ping),
@@ -109,15 +118,76 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
-    fn start(&mut self, message: &Value, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
+    fn take(&mut self, frame: Frame<'_>, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
+        match frame {
+            Frame::Piece { index, piece, text } => {
+                self.add_piece(index, piece, text.into_owned(), out)
+            }
+            Frame::Begin { id, model, counts } => {
+                self.start(id.into_owned(), model.into_owned(), counts, out)
+            }
+            Frame::Text { index } => self.open_block(index, Kind::Text, Begun::default(), false),
+            Frame::Tool { index, id, name } => {
+                let (id, name): (Arc<str>, _) = (id.into(), name.into_owned());
+                let begun = Begun { raw: None, call: Some((Arc::clone(&id), name.clone())) };
+                self.open_block(index, Kind::Tool, begun, false)?;
+                out.push(StreamEvent::ToolUseStart { index, id, name });
+                Ok(())
+            }
+            Frame::BlockStop { index } => self.stop_block(index, out),
+            Frame::Delta { stop, counts } => self.count(counts, stop.as_deref(), out),
+            Frame::Stop => self.stop(out),
+            Frame::Ping => {
+                out.push(StreamEvent::Ping);
+                Ok(())
+            }
+        }
+    }
+
+    fn start(
+        &mut self,
+        id: String,
+        model: String,
+        counts: Counts,
+        out: &mut Vec<StreamEvent>,
+    ) -> Result<(), ModelError> {
         if self.begun {
             return Err(protocol("an answer begins twice"));
         }
         self.begun = true;
-        let text = |key: &str| message[key].as_str().unwrap_or_default().to_owned();
-        out.push(StreamEvent::MessageStart { id: text("id"), model: text("model") });
-        let usage = self.usage(&message["usage"]);
-        out.push(StreamEvent::MessageDelta { usage, stop: None });
+        out.push(StreamEvent::MessageStart { id, model });
+        out.push(StreamEvent::MessageDelta { usage: self.usage(counts), stop: None });
+        Ok(())
+    }
+
+    fn count(
+        &mut self,
+        counts: Counts,
+        reason: Option<&str>,
+        out: &mut Vec<StreamEvent>,
+    ) -> Result<(), ModelError> {
+        self.must_have_begun()?;
+        // The counters first: they are owed also where the reason is an error.
+        let usage = self.usage(counts);
+        let stop = reason.map(stop_reason).transpose();
+        let known = stop.as_ref().ok().copied().flatten();
+        out.push(StreamEvent::MessageDelta { usage, stop: known });
+        stop.map(drop)
+    }
+
+    fn open_block(
+        &mut self,
+        index: usize,
+        kind: Kind,
+        begun: Begun,
+        is_native: bool,
+    ) -> Result<(), ModelError> {
+        self.must_have_begun()?;
+        if self.blocks.contains_key(&index) {
+            return Err(protocol(format!("block {index} begins twice")));
+        }
+        let open = Open { kind, begun, text: String::new(), has_text: false, is_native };
+        self.blocks.insert(index, Some(open));
         Ok(())
     }
 
@@ -158,8 +228,7 @@ impl Decoder {
                 name: text("name"),
             });
         }
-        let open = Open { kind, raw, text: String::new(), has_text: false, is_native };
-        self.blocks.insert(index, Some(open));
+        self.open_block(index, kind, Begun { raw: Some(raw), call: None }, is_native)?;
         match kind {
             Kind::Text if !begun_with.is_empty() => {
                 self.add_piece(index, Piece::Text, begun_with, out)
@@ -192,7 +261,7 @@ impl Decoder {
         open.is_native = true;
         if name == "citations_delta" {
             let citation = delta.get("citation").cloned().unwrap_or_default();
-            match open.raw.entry("citations").or_insert_with(|| Value::Array(Vec::new())) {
+            match open.begun.raw().entry("citations").or_insert_with(|| Value::Array(Vec::new())) {
                 Value::Array(all) => all.push(citation),
                 other => *other = Value::Array(vec![citation]),
             }
@@ -200,10 +269,10 @@ impl Decoder {
         }
         // Signatures, and additions nobody knows: text is appended, anything else replaces.
         for (key, value) in delta.iter().filter(|(key, _)| *key != "type") {
-            match (open.raw.get_mut(key), value) {
+            match (open.begun.raw().get_mut(key), value) {
                 (Some(Value::String(all)), Value::String(more)) => all.push_str(more),
                 _ => {
-                    open.raw.insert(key.clone(), value.clone());
+                    open.begun.raw().insert(key.clone(), value.clone());
                 }
             }
         }
@@ -238,7 +307,7 @@ impl Decoder {
             }
             (Kind::Other, Piece::Text | Piece::Thinking) => {
                 let key = if piece == Piece::Text { "text" } else { "thinking" };
-                match open.raw.entry(key).or_insert_with(|| Value::String(String::new())) {
+                match open.begun.raw().entry(key).or_insert_with(|| Value::String(String::new())) {
                     Value::String(all) => all.push_str(&text),
                     other => *other = Value::String(text),
                 }
@@ -254,29 +323,36 @@ impl Decoder {
     fn stop_block(&mut self, index: usize, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
         self.open(index)?;
         let Some(open) = self.blocks.insert(index, None).flatten() else { return Ok(()) };
-        let Open { kind, mut raw, text, has_text, is_native } = open;
+        let Open { kind, mut begun, text, has_text, is_native } = open;
         match kind {
-            Kind::Text => {
-                raw.insert("text".to_owned(), Value::String(text));
+            Kind::Text if is_native => {
+                begun.raw().insert("text".to_owned(), Value::String(text));
             }
+            Kind::Text => {}
             Kind::Thinking => {
-                raw.insert("thinking".to_owned(), Value::String(text));
+                begun.raw().insert("thinking".to_owned(), Value::String(text));
             }
             Kind::Tool => {
                 if !has_text {
                     // The whole input came with the start; an empty one is how a call without parameters looks.
-                    let input = raw.get("input").filter(|input| input.is_object());
-                    let json = input.map(Value::to_string).unwrap_or_default();
+                    let json = match &begun.raw {
+                        Some(raw) => {
+                            let input = raw.get("input").filter(|input| input.is_object());
+                            input.map(Value::to_string).unwrap_or_default()
+                        }
+                        None => "{}".to_owned(),
+                    };
                     out.push(StreamEvent::InputJsonDelta { index, id: Arc::default(), json });
                 } else if is_native {
-                    insert_input(&mut raw, &text);
+                    insert_input(begun.raw(), &text);
                 }
                 out.push(StreamEvent::ToolUseStop { index, id: Arc::default() });
             }
-            Kind::Other => insert_input(&mut raw, &text),
+            Kind::Other => insert_input(begun.raw(), &text),
         }
         if is_native {
-            out.push(StreamEvent::Native { index, raw: Value::Object(raw) });
+            let raw = Value::Object(std::mem::take(begun.raw()));
+            out.push(StreamEvent::Native { index, raw });
         }
         Ok(())
     }
@@ -304,24 +380,36 @@ impl Decoder {
         if self.begun { Ok(()) } else { Err(protocol("the answer has not begun")) }
     }
 
-    /// The counters. What is no count of tokens (text, negative, beyond 64 bits) counts as not sent.
-    fn usage(&mut self, usage: &Value) -> Usage {
-        let count = |key: &str| usage[key].as_u64();
-        let split = &usage["cache_creation"];
-        self.cache_write_long =
-            split["ephemeral_1h_input_tokens"].as_u64().or(self.cache_write_long);
+    /// The counters as they are charged.
+    fn usage(&mut self, counts: Counts) -> Usage {
+        self.cache_write_long = counts.cache_write_long.or(self.cache_write_long);
         // The sum of both; the long part is told apart only where the split is sent.
-        let written = count("cache_creation_input_tokens")
-            .map(|all| all.saturating_sub(self.cache_write_long.unwrap_or(0)));
+        let written =
+            counts.cache_write.map(|all| all.saturating_sub(self.cache_write_long.unwrap_or(0)));
         Usage {
             nanodollars: None,
-            input: count("input_tokens"),
-            output: count("output_tokens"),
-            thinking: usage["output_tokens_details"]["thinking_tokens"].as_u64(),
-            cache_read: count("cache_read_input_tokens"),
-            cache_write: split["ephemeral_5m_input_tokens"].as_u64().or(written),
+            input: counts.input,
+            output: counts.output,
+            thinking: counts.thinking,
+            cache_read: counts.cache_read,
+            cache_write: counts.cache_write_short.or(written),
             cache_write_long: self.cache_write_long,
         }
+    }
+}
+
+/// The counters. What is no count of tokens (text, negative, beyond 64 bits) counts as not sent.
+fn counts(usage: &Value) -> Counts {
+    let count = |key: &str| usage[key].as_u64();
+    let split = &usage["cache_creation"];
+    Counts {
+        input: count("input_tokens"),
+        output: count("output_tokens"),
+        thinking: usage["output_tokens_details"]["thinking_tokens"].as_u64(),
+        cache_read: count("cache_read_input_tokens"),
+        cache_write: count("cache_creation_input_tokens"),
+        cache_write_short: split["ephemeral_5m_input_tokens"].as_u64(),
+        cache_write_long: split["ephemeral_1h_input_tokens"].as_u64(),
     }
 }
 
@@ -337,9 +425,8 @@ fn index(data: &Value) -> Result<usize, ModelError> {
     index.ok_or_else(|| protocol("an event of a block does not say which block"))
 }
 
-fn stop_reason(reason: &Value) -> Result<Option<StopReason>, ModelError> {
-    let Some(reason) = reason.as_str() else { return Ok(None) };
-    Ok(Some(match reason {
+fn stop_reason(reason: &str) -> Result<StopReason, ModelError> {
+    Ok(match reason {
         "end_turn" => StopReason::EndTurn,
         "tool_use" => StopReason::ToolUse,
         "max_tokens" => StopReason::MaxTokens,
@@ -354,58 +441,9 @@ fn stop_reason(reason: &Value) -> Result<Option<StopReason>, ModelError> {
             let message = format!("the answer stops for an unknown reason: {reason}");
             return Err(ModelError::new(ErrorKind::UnknownStop, message));
         }
-    }))
+    })
 }
 
 fn protocol(message: impl Into<String>) -> ModelError {
     ModelError::new(ErrorKind::Protocol, message)
-}
-
-/// Reads an addition of text as the provider writes it, byte for byte up to its text, without a JSON parser:
-/// most of a stream is made of these. Whatever looks different in any way is left to the parser.
-fn quick_piece(data: &str) -> Option<(usize, Piece, String)> {
-    let rest = data.strip_prefix(r#"{"type":"content_block_delta","index":"#)?;
-    let (index, rest) = quick_index(rest)?;
-    let rest = rest.strip_prefix(r#","delta":{"type":""#)?;
-    let (piece, literal) = if let Some(rest) = rest.strip_prefix(r#"text_delta","text":"#) {
-        (Piece::Text, rest)
-    } else if let Some(rest) = rest.strip_prefix(r#"input_json_delta","partial_json":"#) {
-        (Piece::Json, rest)
-    } else {
-        (Piece::Thinking, rest.strip_prefix(r#"thinking_delta","thinking":"#)?)
-    };
-    let (text, rest) = quick::string(literal)?;
-    // Between the braces the provider puts a random number of spaces.
-    let rest = rest.strip_prefix('}')?.trim_start_matches(' ').strip_prefix('}')?;
-    rest.trim_start_matches(' ').is_empty().then(|| (index, piece, text.into_owned()))
-}
-
-/// Frames that say nothing but that something ends, or that the connection lives.
-enum Mark {
-    BlockStop(usize),
-    MessageStop,
-    Ping,
-}
-
-/// Reads a mark as the provider writes it; see [`quick_piece`].
-fn quick_mark(data: &str) -> Option<Mark> {
-    let rest = data.strip_prefix(r#"{"type":""#)?;
-    let (mark, rest) = if let Some(rest) = rest.strip_prefix(r#"content_block_stop","index":"#) {
-        let (index, rest) = quick_index(rest)?;
-        (Mark::BlockStop(index), rest)
-    } else if let Some(rest) = rest.strip_prefix(r#"message_stop""#) {
-        (Mark::MessageStop, rest)
-    } else {
-        (Mark::Ping, rest.strip_prefix(r#"ping""#)?)
-    };
-    (rest.trim_matches(' ') == "}").then_some(mark)
-}
-
-/// A number of a block, and what comes after it.
-fn quick_index(text: &str) -> Option<(usize, &str)> {
-    let digits = text.bytes().take(6).take_while(u8::is_ascii_digit).count();
-    if digits == 0 || (digits > 1 && text.starts_with('0')) {
-        return None;
-    }
-    Some((text[..digits].parse().ok()?, &text[digits..]))
 }

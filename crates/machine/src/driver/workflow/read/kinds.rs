@@ -210,7 +210,7 @@ impl Reader<'_, '_> {
             self.problems.push(&from, format!("there is no step {name:?}"), hint);
             return None;
         }
-        self.mentions.step(name);
+        self.mentions.text_of(name);
         Some(name.to_owned())
     }
 

@@ -7,12 +7,14 @@ use crate::driver::workflow::names::Mentions;
 pub(super) fn mark(row: &mut Row, mentions: &Mentions) {
     for step in &mut row.steps {
         mark_step(step, mentions);
+        step.told = step.keeps || row.keeps_last;
     }
 }
 
 pub(super) fn mark_step(step: &mut Step, mentions: &Mentions) {
     // The repair of a check looks at how the check ended.
     step.keeps |= mentions.keeps(&step.name);
+    step.fields = mentions.fields(&step.name);
     step.counted = mentions.counts(&step.name);
     match &mut step.work {
         Work::Each(each) => {

@@ -6,7 +6,7 @@ use super::kinds::{driver_of, read_model};
 use super::{Reader, Settings, flow};
 use crate::driver::workflow::definition::*;
 use crate::driver::workflow::names::Names;
-use crate::file::check::Cursor;
+use crate::file::check::{Cursor, Problems};
 use crate::file::shape::workflow::step as shape;
 use crate::file::task::{criteria, read_budget, tighten};
 use crate::policy::budget::Budget;
@@ -29,6 +29,35 @@ pub(crate) fn task_driver_of(task: &Map<String, Value>, llm: &Value) -> Option<(
         config["model"] = json!(model);
     }
     Some(("llm".to_owned(), config))
+}
+
+/// The criteria of the tasks that steps anywhere in this configuration have done: what they name is looked at before anything
+/// begins, like what the task itself names.
+pub(crate) fn criteria_of_steps(config: &Value) -> Vec<Criterion> {
+    let mut found = Vec::new();
+    collect(config, &mut found);
+    found
+}
+
+fn collect(value: &Value, found: &mut Vec<Criterion>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
+        Value::Object(fields) => {
+            if let Some(task) = fields.get("task").filter(|task| task.is_object()) {
+                let list = task["acceptance"].as_array().into_iter().flatten();
+                // What is wrong with one is told by whoever reads the step.
+                let mut problems = Problems::default();
+                let read =
+                    list.filter_map(|item| criteria::read(&Cursor::top(item), &mut problems));
+                found.extend(read.map(|written| written.criterion));
+                let brought = task["brought"]["acceptance"].clone();
+                found.extend(serde_json::from_value::<Vec<Criterion>>(brought).unwrap_or_default());
+            }
+            let parts = fields.iter().filter(|(key, _)| *key != "parameters");
+            parts.for_each(|(_, part)| collect(part, found));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// Who decides in a task: a driver, what its workflow takes, and what that is given.

@@ -37,7 +37,7 @@ impl Step {
     /// The end of its tool call.
     pub(super) fn came(&self, came: &Came) -> Ended {
         let Work::Tool(work) = &self.work else { return Ended::skipped() };
-        came.ended(|| work.call.failure("step", &came.result()), true)
+        came.ended(|| work.call.failure("step", &came.result()), self.told)
     }
 }
 
@@ -66,8 +66,7 @@ impl ToolWork {
             shape => fill(shape, scope)?,
         };
         if let Some((step, parameter)) = &self.input {
-            let result = scope.step(step).unwrap_or_else(result::not_run);
-            let text = result["text"].as_str().unwrap_or_default();
+            let text = scope.said(step);
             // An answer of a model wraps what is meant in a block.
             let text = if parameter == "diff" { result::block(text).unwrap_or(text) } else { text };
             filled[parameter.as_str()] = json!(text);

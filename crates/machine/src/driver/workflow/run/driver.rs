@@ -140,8 +140,7 @@ impl DriverWork {
         let prompt = self.prompt.as_ref().map(|prompt| scope.text(prompt)).transpose();
         let mut prompt = prompt.map_err(|why| format!("prompt: {why}"))?;
         if let Some(step) = &self.input {
-            let result = scope.step(step).unwrap_or_else(result::not_run);
-            let said = result["text"].as_str().unwrap_or_default();
+            let said = scope.said(step);
             let before = prompt.get_or_insert_default();
             before.push_str(&format!("\n\nThe output of {step:?}:\n{said}"));
         }

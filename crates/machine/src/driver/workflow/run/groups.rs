@@ -78,9 +78,7 @@ impl Run<'_> {
         // Of a thousand at once, those that wait for the result of a call are looked at when it came.
         let awake = frame.awake.take();
         let mut awake = awake.unwrap_or_else(|| frame.running.keys().copied().collect());
-        let below = self.came.range(address.clone()..);
-        let below = below.take_while(|(of, _)| of.starts_with(address));
-        awake.extend(below.filter_map(|(of, _)| usize::try_from(*of.get(address.len())?).ok()));
+        awake.extend(self.woken(address));
         loop {
             let decided = match each.join {
                 Join::All => frame.failure.is_some(),
@@ -141,6 +139,13 @@ impl Run<'_> {
         }
     }
 
+    /// The numbers of those below an address for whom something came.
+    fn woken(&self, address: &Address) -> impl Iterator<Item = usize> {
+        let below = self.came.range(address.clone()..);
+        let below = below.take_while(|(of, _)| of.starts_with(address));
+        below.filter_map(|(of, _)| usize::try_from(*of.get(address.len())?).ok())
+    }
+
     fn parallel(
         &mut self,
         step: &Step,
@@ -149,13 +154,23 @@ impl Run<'_> {
         scope: &Scope<'_>,
         address: &mut Address,
     ) -> Option<Ended> {
+        for index in self.woken(address) {
+            if let Some(branch) = branches.get_mut(index) {
+                branch.sleeps = false;
+            }
+        }
         for (index, (branch, (_, row))) in branches.iter_mut().zip(&work.branches).enumerate() {
             if branch.ended.is_some() {
+                continue;
+            }
+            if branch.sleeps {
+                self.round.busy = true;
                 continue;
             }
             address.push(u32::try_from(index).unwrap_or(u32::MAX));
             let end = self.row(row, &mut branch.row, scope, address);
             address.pop();
+            branch.sleeps = end.is_none() && branch.row.step.stage == Stage::Busy;
             branch.ended = end.map(|end| end.err().map_or_else(String::new, |end| end.reason));
             if self.over.is_some() {
                 return None;

@@ -38,12 +38,18 @@ impl Run<'_> {
             let timed_out = ended.status == "timed_out";
             let why = ended.why.clone();
             if step.keeps || row.keeps_last {
-                let packed = result::packed(ended.value(attempts));
-                if step.keeps {
-                    frame.results.insert(frame.at, packed.clone());
-                }
-                if row.keeps_last && !skipped {
-                    frame.last = Some(packed);
+                let packed = |ended: Ended, fields| ended.packed(attempts, fields);
+                match (step.keeps, row.keeps_last && !skipped) {
+                    (true, true) => {
+                        let kept = packed(ended.clone(), step.fields.as_ref());
+                        frame.results.insert(frame.at, kept);
+                        frame.last = Some(packed(ended, None));
+                    }
+                    (true, false) => {
+                        frame.results.insert(frame.at, packed(ended, step.fields.as_ref()));
+                    }
+                    (false, true) => frame.last = Some(packed(ended, None)),
+                    (false, false) => {}
                 }
             }
             let escape = if timed_out { step.on_timeout } else { None };

@@ -5,7 +5,6 @@ use crate::driver::workflow::End;
 use crate::driver::workflow::child::{self, StepChild};
 use crate::driver::workflow::definition::*;
 use crate::driver::workflow::frame::{Address, RowFrame, StateStage, StatesFrame, StepFrame};
-use crate::driver::workflow::result;
 use crate::driver::workflow::scope::{Layer, Scope};
 
 /// Moves in one decision that perform nothing; more are a circle.
@@ -56,11 +55,11 @@ impl Run<'_> {
                         }
                         *self.passed_over += 1;
                     }
-                    let value = ended.value(attempts);
                     if state.step.keeps {
-                        frame.results.insert(frame.at, result::packed(value.clone()));
+                        let kept = ended.clone().packed(attempts, state.step.fields.as_ref());
+                        frame.results.insert(frame.at, kept);
                     }
-                    frame.result = value;
+                    frame.result = ended.value(attempts);
                     frame.stage = StateStage::Choose;
                 }
                 StateStage::Choose => {

@@ -86,3 +86,52 @@ fn an_input_that_nobody_mentions_is_not_copied() {
         assert!(size(all) > 1000, "all of it where all of it is meant");
     }
 }
+
+#[test]
+fn branches_are_looked_at_when_something_came_for_them() {
+    let steps: Vec<Value> = (0..3).map(|at| step(&format!("s{at}"), json!({}))).collect();
+    let branches: serde_json::Map<String, Value> =
+        (0..200).map(|n| (format!("b{n}"), json!(steps))).collect();
+    let (looks, _) =
+        work_of(&json!({ "name": "w", "steps": [{ "name": "all", "parallel": branches }] }));
+    // The row around them once a result, each branch at its beginning and once for each of its steps.
+    let most = 600 + 200 * (1 + 3) + 10;
+    assert!(looks <= most, "{looks} rows were looked at, expected at most {most}");
+}
+
+#[test]
+fn of_a_result_only_what_is_mentioned_is_remembered() {
+    let said = |driver: &mut Box<dyn crate::driver::Driver>| {
+        let Decision::Act(actions) = driver.decide(&SITUATION) else { panic!("it acts") };
+        let result = ToolResult::ok("a long text".to_owned());
+        let action = &actions[0];
+        driver.observe(&SITUATION, &Fact::Result { call: CallId(1), action, result: &result });
+    };
+    for (when, kept) in [
+        ("steps.one.ok", json!({ "ok": true })),
+        ("steps.one.attempts == 1", json!({ "attempts": 1 })),
+        ("steps.one.text == 'x' or steps.one.ok", json!({ "ok": true, "text": "a long text" })),
+        (
+            "steps.one | length > 0",
+            json!({ "attempts": 1, "ok": true, "status": "ok", "text": "a long text" }),
+        ),
+    ] {
+        let config = json!({ "name": "w", "steps": [
+            step("one", json!({})), step("two", json!({ "when": when })), step("three", json!({}))] });
+        let mut driver = WorkflowKind.create(&config, &Registry::builtin()).unwrap();
+        said(&mut driver);
+        driver.decide(&SITUATION);
+        assert_eq!(driver.save()["flow"]["row"]["results"]["0"], kept, "{when}");
+    }
+}
+
+#[test]
+fn a_text_is_read_once_however_often_a_workflow_is_made() {
+    let config = each(10, 1);
+    WorkflowKind.create(&config, &Registry::builtin()).unwrap();
+    let before = count::read_so_far();
+    for _ in 0..5 {
+        WorkflowKind.create(&config, &Registry::builtin()).unwrap();
+    }
+    assert_eq!(count::read_so_far(), before);
+}

@@ -1,0 +1,161 @@
+//! What an agent's program says of its version. It is started for this alone, inside walls that let it do nothing else.
+//! That can take half a second of processor time, so what it said is remembered as long as its files are the same.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::process::{Cancel, Containment, ProcessSpec, Streams, find_program, run};
+
+/// How long a program may take to say its version.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Where versions are remembered, in the home.
+const REMEMBERED: &str = "agent-versions.json";
+/// As many programs are remembered; then all are forgotten.
+const MOST: usize = 32;
+
+/// What programs said, by their command lines.
+type Memory = BTreeMap<String, Said>;
+
+/// What a program said, and the files that it was then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Said {
+    files: Vec<Mark>,
+    version: String,
+}
+
+/// A file as it is: whatever is done to it changes the time of its last change, which nobody can set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Mark {
+    path: PathBuf,
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+}
+
+/// The same as [`ask`], but nothing is started if the program said so before and is still the same.
+pub(super) fn known(
+    argv: &[String],
+    folder: &Path,
+    home: &Path,
+    ask: impl FnOnce() -> Result<String, String>,
+) -> Result<String, String> {
+    let (place, key) = (home.join(REMEMBERED), argv.join("\0"));
+    let Some(files) = marks(argv, folder) else { return ask() };
+    let mut memory = read(&place);
+    if let Some(said) = memory.get(&key).filter(|said| said.files == files) {
+        return Ok(said.version.clone());
+    }
+    let version = ask()?;
+    if memory.len() >= MOST {
+        memory.clear();
+    }
+    memory.insert(key, Said { files, version: version.clone() });
+    // Without it the program is asked again.
+    let _ = write(&place, &memory);
+    Ok(version)
+}
+
+/// The files that a command line runs; none if something else may be behind one of them, such as a script that picks a
+/// version by itself.
+fn marks(argv: &[String], folder: &Path) -> Option<Vec<Mark>> {
+    let (program, arguments) = argv.split_first()?;
+    let program = find_program(OsStr::new(program), Some(folder))?;
+    let named = arguments.iter().map(|word| folder.join(word)).filter(|path| path.is_file());
+    let files = std::iter::once(program).chain(named);
+    files
+        .map(|path| {
+            let path = path.canonicalize().ok().filter(|path| is_itself(path))?;
+            let found = fs::metadata(&path).ok()?;
+            let changed = (found.ctime(), found.ctime_nsec());
+            Some(Mark { path, inode: found.ino(), size: found.size(), changed })
+        })
+        .collect()
+}
+
+/// Whether a file is a program and not a way to one.
+fn is_itself(path: &Path) -> bool {
+    let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+    let is_binary = || {
+        let mut magic = [0u8; 4];
+        let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+        read.is_ok() && magic == *b"\x7fELF"
+    };
+    matches!(ending, "js" | "mjs" | "cjs") || is_binary()
+}
+
+fn read(place: &Path) -> Memory {
+    let text = fs::read(place).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+fn write(place: &Path, memory: &Memory) -> std::io::Result<()> {
+    let beside = place.with_extension(format!("{}.new", std::process::id()));
+    fs::write(&beside, serde_json::to_vec(memory).map_err(std::io::Error::other)?)?;
+    fs::rename(&beside, place)
+}
+
+/// Asks a command line, which is that of a program and `--version`.
+pub(super) fn ask(
+    argv: &[String],
+    folder: &Path,
+    walls: Containment,
+    cancel: &Cancel,
+) -> Result<String, String> {
+    let mut spec = ProcessSpec::new(argv.iter().cloned());
+    spec.cwd = Some(folder.to_owned());
+    spec.timeout = Some(PATIENCE);
+    spec.streams = Streams::Separate;
+    spec.containment = walls;
+    let ended = run(spec, cancel).map_err(|error| error.to_string())?;
+    if ended.timed_out {
+        return Err(format!("it did not say within {} s", PATIENCE.as_secs()));
+    }
+    let said = ended.stdout.text().trim().to_owned();
+    match ended.exit {
+        Some(0) if !said.is_empty() => Ok(said),
+        Some(0) => Err("it says nothing when asked with --version".to_owned()),
+        Some(code) => Err(format!("asked with --version it ends with {code}")),
+        None => Err("it was killed when asked with --version".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_program_is_asked_again_when_it_is_another_or_may_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let argv = |name: &str| vec!["sh".to_owned(), at(name).display().to_string()];
+        let asked = Cell::new(0);
+        let said = |name: &str| {
+            let ask = || {
+                asked.set(asked.get() + 1);
+                Ok(format!("version {}", asked.get()))
+            };
+            known(&argv(name), folder.path(), folder.path(), ask).unwrap()
+        };
+        fs::write(at("one.js"), "1").unwrap();
+        assert_eq!((said("one.js"), said("one.js")), ("version 1".into(), "version 1".into()));
+        // The same size and the same times that anybody can set; clocks of file systems tick a few hundred times a second.
+        std::thread::sleep(Duration::from_millis(50));
+        let modified = fs::metadata(at("one.js")).unwrap().modified().unwrap();
+        fs::write(at("one.js"), "2").unwrap();
+        File::options().write(true).open(at("one.js")).unwrap().set_modified(modified).unwrap();
+        assert_eq!((said("one.js"), said("one.js")), ("version 2".into(), "version 2".into()));
+        fs::write(at("picks"), "#!/bin/sh\nexec newest \"$@\"\n").unwrap();
+        assert_eq!((said("picks"), said("picks")), ("version 3".into(), "version 4".into()));
+        fs::write(folder.path().join(REMEMBERED), "{broken").unwrap();
+        assert_eq!((said("one.js"), said("one.js")), ("version 5".into(), "version 5".into()));
+    }
+}
