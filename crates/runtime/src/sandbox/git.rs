@@ -10,6 +10,30 @@ use std::time::Duration;
 
 use crate::process::{Cancel, Containment, ProcessSpec, Streams, run};
 
+/// What all working trees of a repository have in common, by its name: what git itself shares, and what its companions
+/// keep. All else is the main working tree's own, and much of that is there for a moment only.
+const SHARED: [&str; 19] = [
+    "HEAD",
+    "annex",
+    "branches",
+    "common",
+    "config",
+    "description",
+    "hooks",
+    "info",
+    "lfs",
+    "logs",
+    "modules",
+    "objects",
+    "packed-refs",
+    "refs",
+    "reftable",
+    "remotes",
+    "rr-cache",
+    "shallow",
+    "worktrees",
+];
+
 /// The repository that a folder is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Repository {
@@ -79,6 +103,12 @@ impl Repository {
         }
         folders.retain(|folder| real_folder(folder));
         folders
+    }
+
+    /// What is there of all that working trees share, links excluded.
+    pub(super) fn shared(&self) -> impl Iterator<Item = PathBuf> {
+        let paths = SHARED.iter().map(|name| self.common.join(name));
+        paths.filter(|path| fs::symlink_metadata(path).is_ok_and(|meta| !meta.is_symlink()))
     }
 
     /// What stays as it is in folders that are writable.

@@ -357,7 +357,7 @@ impl View {
         }
         self.mounts.push(Mount::Fill(IGNORED.into(), ignored()));
         if !found.is_main() {
-            self.show_shared(&found.common)?;
+            self.show_shared(found);
         }
         for folder in found.writable() {
             self.write(folder);
@@ -385,23 +385,21 @@ impl View {
     }
 
     /// What all working trees of a repository share, read-only, in a folder of its own: git locks what it does not
-    /// change, and complains where it cannot.
-    fn show_shared(&mut self, common: &Path) -> Result<(), String> {
-        let failed = |error| format!("the repository {} cannot be read: {error}", common.display());
-        self.mounts.push(Mount::Hide(common.to_owned()));
-        self.write.push(common.to_owned());
-        for entry in fs::read_dir(common).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
-                self.show(&entry.path());
-            }
+    /// change, and complains where it cannot. What others have there for a moment (their locks, what they fetch, a
+    /// rebase that is under way) is for those others, and could be gone before it is shown.
+    fn show_shared(&mut self, found: &Repository) {
+        self.mounts.push(Mount::Hide(found.common.clone()));
+        self.write.push(found.common.clone());
+        let packed = found.common.join("packed-refs");
+        let mut is_packed = false;
+        for path in found.shared() {
+            is_packed |= path == packed;
+            self.show(&path);
         }
         // Branches that are packed away inside would be gone outside.
-        let packed = common.join("packed-refs");
-        if !packed.exists() {
+        if !is_packed {
             self.mounts.push(Mount::Fill(packed, String::new()));
         }
-        Ok(())
     }
 
     /// Makes the names that steer other programs unwritable, from the top of what is writable down to the folder that
