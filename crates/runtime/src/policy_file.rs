@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use machine::file::{self, policy_rule};
-use machine::policy::permission::{Author, Decide, Question, judge};
+use machine::file::{self, SourceError, policy_rule};
+use machine::policy::permission::{Author, Decide, Policy, Question, judge};
 use machine::time::Timestamp;
 use machine::tool::EffectClass;
 use serde_json::Value;
@@ -57,8 +57,16 @@ impl Addition {
         let rule = policy_rule::draft(approved.tool, approved.input, approved.like)?.toml(comment);
         let name = path.display().to_string();
         let text = before.as_deref().unwrap_or_default();
+        understand(text, &name).map_err(|error| {
+            format!("{name}:{}: {}; mend it, then approve again", error.line, error.message)
+        })?;
         let after = policy_rule::insert(text, &rule, |whole| decides(whole, &name, approved))
-            .map_err(|reason| format!("no rule can be written to {name}: {reason}"))?;
+            .map_err(|reason| {
+                format!(
+                    "no rule can be written to {name}: {reason}; \
+                     change the policy by hand, or approve --for task"
+                )
+            })?;
         Ok(Addition { path, rule, before, after })
     }
 
@@ -102,15 +110,20 @@ impl Addition {
     }
 }
 
+/// The policy that a text is, if all of it and all its examples hold.
+fn understand(text: &str, name: &str) -> Result<Policy, SourceError> {
+    let parsed = file::policy::parse(text, name).map_err(|mut errors| errors.swap_remove(0))?;
+    let combined = file::policy::combine(vec![parsed], None);
+    let checked = file::policy::check(&combined.policy, &combined.examples);
+    match checked.into_iter().find_map(|checked| checked.error) {
+        Some(error) => Err(error),
+        None => Ok(combined.policy),
+    }
+}
+
 /// Whether a policy with this text lets the call pass, whoever attends.
 fn decides(text: &str, name: &str, approved: &Approved<'_>) -> Result<(), String> {
-    let parsed = file::policy::parse(text, name)
-        .map_err(|errors| errors.first().map_or_else(String::new, |error| error.message.clone()))?;
-    let combined = file::policy::combine(vec![parsed], None);
-    let wrong = file::policy::check(&combined.policy, &combined.examples);
-    if let Some(error) = wrong.into_iter().find_map(|checked| checked.error) {
-        return Err(error.message);
-    }
+    let policy = understand(text, name).map_err(|error| error.message)?;
     let question = Question {
         tool: approved.tool,
         input: approved.input,
@@ -121,7 +134,7 @@ fn decides(text: &str, name: &str, approved: &Approved<'_>) -> Result<(), String
         workspace: approved.folder.to_str(),
         sandboxed: true,
     };
-    let judged = judge(&combined.policy, &question);
+    let judged = judge(&policy, &question);
     match judged.decide {
         Decide::Allow => Ok(()),
         Decide::Ask | Decide::Deny => Err(format!("the call would still be {}", judged.said())),

@@ -97,6 +97,16 @@ impl ProcessSpec {
             containment: Containment::Auto,
         }
     }
+
+    /// The program, as it is named.
+    fn name(&self) -> &OsStr {
+        self.argv.first().map_or(OsStr::new(""), OsString::as_os_str)
+    }
+
+    /// What the system said no to.
+    fn refused(&self, source: io::Error) -> SpawnError {
+        SpawnError::System { program: self.name().to_owned(), cwd: self.cwd.clone(), source }
+    }
 }
 
 /// How a command ended.
@@ -169,11 +179,7 @@ impl From<SpawnError> for io::Error {
 /// before: the kernel ends the command with the thread that started it.
 pub fn run(spec: ProcessSpec, cancel: &Cancel) -> Result<Finished, SpawnError> {
     let started = Instant::now();
-    let refused = |source: io::Error| SpawnError::System {
-        program: spec.argv.first().cloned().unwrap_or_default(),
-        cwd: spec.cwd.clone(),
-        source,
-    };
+    let refused = |source| spec.refused(source);
     let (out, out_end) = pipe().map_err(refused)?;
     let (error, error_end) = match spec.streams {
         Streams::Merged => (None, out_end.try_clone().map_err(refused)?),
@@ -438,11 +444,9 @@ struct Launched {
 
 /// Starts a command: the one place that does.
 fn launch(spec: &ProcessSpec, streams: [OwnedFd; 3]) -> Result<Launched, SpawnError> {
-    let name = spec.argv.first().cloned().unwrap_or_default();
-    let refused =
-        |source| SpawnError::System { program: name.clone(), cwd: spec.cwd.clone(), source };
-    let Some(program) = find_program(&name, spec.cwd.as_deref()) else {
-        return Err(SpawnError::NoProgram { program: name });
+    let refused = |source| spec.refused(source);
+    let Some(program) = find_program(spec.name(), spec.cwd.as_deref()) else {
+        return Err(SpawnError::NoProgram { program: spec.name().to_owned() });
     };
     let stamp = new_stamp(&spec.mark).map_err(refused)?;
     let mut environment = environment(&spec.env, &stamp)?;

@@ -121,6 +121,28 @@ fn a_pattern_reaches_the_task_or_the_project_and_no_further() {
     assert!(newest != id && said.contains("allow") && said.contains("rule 1 of"), "{said}");
 }
 
+/// What the policy says by its examples is said on purpose: it stays, and the person hears what speaks against the rule.
+#[test]
+fn a_rule_for_the_project_does_not_take_everything_from_one_that_is_there() {
+    let place = TestEnvironment::new();
+    let policy = "unattended = \"wait\"\n[[rule]]\ncommand = \"touch *\"\ndecide = \"ask\"\nask = [\"touch a\"]\n";
+    place.write(".drivetrain/policy.toml", policy);
+    place.trust();
+    place.steps("task.toml", &["touch a"], "");
+    assert_eq!(place.run(&["run", "task.toml"]).code, 13);
+    let id = place.id();
+    let approve = ["approve", &id, "--for", "project", "--like", "touch *"];
+    let ran = place.run(&approve);
+    assert_eq!(ran.code, 2);
+    let why = "\"touch a\"";
+    assert!(ran.err.contains(why) && ran.err.contains("or approve --for task"), "{}", ran.err);
+    assert_eq!(place.read(".drivetrain/policy.toml"), policy);
+    place.write(".drivetrain/policy.toml", &format!("{policy}wrong = 1\n"));
+    let ran = place.run(&approve);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("policy.toml:6: ") && ran.err.contains("mend it"), "{}", ran.err);
+}
+
 #[test]
 fn a_model_decides_when_nobody_attends_and_says_why() {
     let place = TestEnvironment::new();

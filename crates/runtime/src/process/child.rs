@@ -303,11 +303,7 @@ fn keep(spec: &ProcessSpec, shared: &Shared, stop: &Cancel, sender: &mpsc::SyncS
 
 /// Starts it, with pipes to it.
 fn begin(spec: &ProcessSpec) -> Result<([OwnedFd; 3], Launched), SpawnError> {
-    let refused = |source: io::Error| SpawnError::System {
-        program: spec.argv.first().cloned().unwrap_or_default(),
-        cwd: spec.cwd.clone(),
-        source,
-    };
+    let refused = |source| spec.refused(source);
     let (input, stdin) = pipe().map_err(refused)?;
     let (stdout, output) = pipe().map_err(refused)?;
     let (stderr, errors) = pipe().map_err(refused)?;
