@@ -130,9 +130,9 @@ fn what_comes_and_goes_in_the_repository_stops_nobody() {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
                     std::fs::create_dir(&rebase).unwrap();
-                    passing.each_ref().map(|path| std::fs::write(path, "").unwrap());
+                    passing.iter().for_each(|path| std::fs::write(path, "").unwrap());
                     std::thread::sleep(Duration::from_micros(300));
-                    passing.each_ref().map(|path| std::fs::remove_file(path).unwrap());
+                    passing.iter().for_each(|path| std::fs::remove_file(path).unwrap());
                     std::fs::remove_dir(&rebase).unwrap();
                 }
             });
