@@ -112,6 +112,11 @@ impl Home {
         self.run().join("trials")
     }
 
+    /// That the walls of the sandbox held when they were last tried.
+    pub fn walls(&self) -> PathBuf {
+        self.run().join("walls.json")
+    }
+
     /// The sockets through which the workers of a process ask, each in a folder of its own.
     pub fn gates(&self, owner: u64) -> PathBuf {
         self.run().join(format!("{owner}.gates"))

@@ -17,6 +17,7 @@ pub mod dispatching;
 pub mod egress;
 pub mod facts;
 pub mod fake;
+mod file_mark;
 pub mod gate;
 pub mod gateway;
 mod git;

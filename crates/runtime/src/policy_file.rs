@@ -63,7 +63,7 @@ impl Addition {
         let after = policy_rule::insert(text, &rule, |whole| decides(whole, &name, approved))
             .map_err(|reason| {
                 format!(
-                    "no rule can be written to {name}: {reason}; \
+                    "no rule can be written to {name}: if it stood there, {reason}; \
                      change the policy by hand, or approve --for task"
                 )
             })?;

@@ -32,6 +32,7 @@ pub use child::{Child, Exit, ReadError};
 pub use detached::start_detached;
 use start::Start;
 use tree::Wrapped;
+pub(crate) use tree::boot;
 pub use tree::{Containment, Reaped, namespaces_work, reap_leftovers};
 use tree::{MARK_VARIABLE, MarkFile, Tree};
 

@@ -11,6 +11,7 @@ mod git;
 pub mod helper;
 pub(crate) mod masks;
 mod probe;
+mod remembered;
 mod view;
 mod way;
 
@@ -28,7 +29,7 @@ use crate::home::Home;
 use crate::process::Containment;
 use filter::Sockets;
 use helper::Orders;
-pub use probe::{Machine, Unavailable, machine, mark_trials, require};
+pub use probe::{Machine, Unavailable, machine, mark_trials, require, try_out};
 pub use view::Mount;
 use view::View;
 use way::Way;
@@ -340,7 +341,12 @@ const ROOT: [&str; 7] = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/pro
 /// Looked for once: what was tried out is what is used.
 fn found_bubblewrap() -> Result<(PathBuf, String), Unavailable> {
     static FOUND: OnceLock<Result<(PathBuf, String), Unavailable>> = OnceLock::new();
-    FOUND.get_or_init(probe::bubblewrap).clone()
+    FOUND
+        .get_or_init(|| match probe::remembered() {
+            Some(found) => Ok(found),
+            None => probe::bubblewrap(),
+        })
+        .clone()
 }
 
 /// This program as a descriptor, and the name by which the inside can start it: it need not be seen there, and may even

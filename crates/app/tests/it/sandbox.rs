@@ -8,7 +8,7 @@ mod repository;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::environment::{Ran, TestEnvironment};
 use crate::pty::Screen;
@@ -52,10 +52,55 @@ fn a_trial_of_the_walls_is_marked_as_long_as_it_runs() {
         assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     }
     assert_eq!(std::fs::read_dir(&trials).unwrap().count(), 0);
-    let left = serde_json::json!({ "stamp": "probe.1", "mark": "probe", "boot": "", "owner": 1, "owner_start": 0 });
+    let left =
+        json!({ "stamp": "probe.1", "mark": "probe", "boot": "", "owner": 1, "owner_start": 0 });
     std::fs::write(trials.join("probe.1.json"), left.to_string()).unwrap();
     assert_eq!(environment.run(&["run", "task.toml"]).code, 0);
     assert_eq!(std::fs::read_dir(&trials).unwrap().count(), 0, "the next start looks at it");
+}
+
+/// A trial that held is believed by the next process as long as nothing that it depends on has changed, and never longer
+/// than a day.
+#[test]
+fn a_trial_that_held_is_not_made_again_until_something_has_changed() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["true"], "");
+    let record = environment.home().join("run/walls.json");
+    let run = || {
+        let ran = environment.run(&["run", "task.toml"]);
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+        std::fs::read_to_string(&record).ok()
+    };
+    assert_eq!(run(), None, "there was no place for it");
+    let first = run().unwrap();
+    assert_eq!(run().unwrap(), first, "no other trial was made");
+    let mut changed: Value = serde_json::from_str(&first).unwrap();
+    let day = 24 * 60 * 60 * 1000;
+    for (part, other) in [
+        ("/tried", json!(changed["tried"].as_u64().unwrap() - day)),
+        ("/tried", json!(changed["tried"].as_u64().unwrap() + day)),
+        ("/conditions/boot", json!("another")),
+        ("/conditions/drivetrain/changed/1", json!(7)),
+        ("/conditions/bubblewrap/inode", json!(7)),
+        ("/conditions/settings/0", json!("0\n")),
+        ("/conditions/standing/0", json!("Uid:\t7\t7\t7\t7")),
+        ("/conditions/namespaces/5", json!("user:[7]")),
+    ] {
+        let was = std::mem::replace(changed.pointer_mut(part).unwrap(), other);
+        std::fs::write(&record, changed.to_string()).unwrap();
+        let after: Value = serde_json::from_str(&run().unwrap()).unwrap();
+        assert_eq!(
+            after["conditions"],
+            serde_json::from_str::<Value>(&first).unwrap()["conditions"]
+        );
+        assert_ne!(after["tried"], changed["tried"], "{part} is looked at");
+        *changed.pointer_mut(part).unwrap() = was;
+    }
+    std::fs::write(&record, "{").unwrap();
+    let whole = run().unwrap();
+    assert!(whole.len() > 100, "{whole}");
+    environment.run(&["doctor"]);
+    assert_ne!(std::fs::read_to_string(&record).unwrap(), whole, "doctor looks for itself");
 }
 
 #[test]

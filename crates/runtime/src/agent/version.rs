@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::file_mark::FileMark;
 use crate::process::{Cancel, Containment, ProcessSpec, Streams, find_program, run};
 
 /// How long a program may take to say its version.
@@ -26,17 +26,8 @@ type Memory = BTreeMap<String, Said>;
 /// What a program said, and the files that it was then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Said {
-    files: Vec<Mark>,
+    files: Vec<FileMark>,
     version: String,
-}
-
-/// A file as it is: whatever is done to it changes the time of its last change, which nobody can set.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Mark {
-    path: PathBuf,
-    inode: u64,
-    size: u64,
-    changed: (i64, i64),
 }
 
 /// The same as [`ask`], but nothing is started if the program said so before and is still the same.
@@ -64,7 +55,7 @@ pub(super) fn known(
 
 /// The files that a command line runs; none if something else may be behind one of them, such as a script that picks a
 /// version by itself.
-fn marks(argv: &[String], folder: &Path) -> Option<Vec<Mark>> {
+fn marks(argv: &[String], folder: &Path) -> Option<Vec<FileMark>> {
     let (program, arguments) = argv.split_first()?;
     let program = find_program(OsStr::new(program), Some(folder))?;
     let named = arguments.iter().map(|word| folder.join(word)).filter(|path| path.is_file());
@@ -72,9 +63,7 @@ fn marks(argv: &[String], folder: &Path) -> Option<Vec<Mark>> {
     files
         .map(|path| {
             let path = path.canonicalize().ok().filter(|path| is_itself(path))?;
-            let found = fs::metadata(&path).ok()?;
-            let changed = (found.ctime(), found.ctime_nsec());
-            Some(Mark { path, inode: found.ino(), size: found.size(), changed })
+            FileMark::of(&path).ok()
         })
         .collect()
 }

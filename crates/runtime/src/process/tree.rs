@@ -507,8 +507,8 @@ pub fn reap_leftovers(folder: &Path) -> Vec<Reaped> {
     reaped
 }
 
-/// Start times count from boot, so a mark of another boot means nothing.
-fn boot() -> &'static str {
+/// Which boot of the machine this is. Start times count from there, so a mark of another one means nothing.
+pub(crate) fn boot() -> &'static str {
     static BOOT: OnceLock<String> = OnceLock::new();
     let read = || fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     BOOT.get_or_init(read).trim()

@@ -13,7 +13,7 @@ use machine::policy::sandbox::{Level, SandboxSpec};
 use rustix::process::{Pid, getpid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
-use super::{Access, Sandbox};
+use super::{Access, Sandbox, remembered};
 use crate::home::Home;
 use crate::process::{Cancel, Containment, ProcessSpec, SpawnError, Streams, run};
 
@@ -90,31 +90,70 @@ fn landlock_version() -> u32 {
     u32::try_from(answer).unwrap_or(0)
 }
 
-/// Where trials are marked.
-static MARKS: OnceLock<PathBuf> = OnceLock::new();
+/// Where trials are marked and remembered.
+static TRIALS: OnceLock<Trials> = OnceLock::new();
 
-/// Has trials of the walls marked in the home folder, once it is there: bubblewrap, killed with this process at the wrong
-/// moment, waits for ever for its own parent, and is found by its mark at the next start.
-pub fn mark_trials(home: &Home) {
-    let _ = MARKS.set(home.trials());
+struct Trials {
+    /// Marks of those under way: bubblewrap, killed with this process at the wrong moment, waits for ever for its own
+    /// parent, and is found by its mark at the next start.
+    marks: PathBuf,
+    /// The last one that held.
+    record: PathBuf,
 }
 
-/// Tries a level once in the life of this process, and remembers how it went.
+/// Has trials of the walls marked and remembered in the home folder, once it is there.
+pub fn mark_trials(home: &Home) {
+    let _ = TRIALS.set(Trials { marks: home.trials(), record: home.walls() });
+}
+
+fn trials() -> Option<&'static Trials> {
+    TRIALS.get().filter(|trials| trials.marks.parent().is_some_and(Path::is_dir))
+}
+
+/// Tries a level once in the life of this process, and remembers how it went. A full trial that held a short while ago
+/// need not be made again.
 pub fn require(level: Level) -> Result<(), Unavailable> {
     static FULL: OnceLock<Result<(), Unavailable>> = OnceLock::new();
     static REDUCED: OnceLock<Result<(), Unavailable>> = OnceLock::new();
     match level {
-        Level::Full => FULL.get_or_init(|| try_level(level)).clone(),
-        Level::Reduced => REDUCED.get_or_init(|| try_level(level)).clone(),
+        Level::Full => FULL
+            .get_or_init(|| match remembered() {
+                Some(_) => Ok(()),
+                None => try_out(level),
+            })
+            .clone(),
+        Level::Reduced => REDUCED.get_or_init(|| try_out(level)).clone(),
         Level::Off => Ok(()),
     }
+}
+
+/// Tries a level, whatever is remembered.
+pub fn try_out(level: Level) -> Result<(), Unavailable> {
+    try_level(level)?;
+    if let (Level::Full, Some(trials)) = (level, trials()) {
+        let (bubblewrap, version) = super::found_bubblewrap()?;
+        // Without it the next process tries again.
+        let _ = remembered::note(&trials.record, &bubblewrap, &version);
+    }
+    Ok(())
+}
+
+/// Where bubblewrap is and its version, if walls made by it held when they were tried.
+pub(super) fn remembered() -> Option<(PathBuf, String)> {
+    let path = find_bubblewrap()?;
+    let held = remembered::recall(&trials()?.record, &path)?;
+    Some((path, held.version))
+}
+
+fn find_bubblewrap() -> Option<PathBuf> {
+    PLACES.iter().map(PathBuf::from).find(|path| path.is_file())
 }
 
 /// The bubblewrap of the system and its version.
 pub(super) fn bubblewrap() -> Result<(PathBuf, String), Unavailable> {
     let unusable = |reason: String, mend: &str| Unavailable { reason, mend: mend.to_owned() };
     let install = "install bubblewrap 0.7 or newer (Debian: apt install bubblewrap)";
-    let Some(path) = PLACES.iter().map(PathBuf::from).find(|path| path.is_file()) else {
+    let Some(path) = find_bubblewrap() else {
         return Err(unusable("there is no bubblewrap in the system's folders".to_owned(), install));
     };
     let spec = ProcessSpec {
@@ -220,7 +259,7 @@ impl Place {
             timeout: Some(Duration::from_secs(20)),
             streams: Streams::Separate,
             mark: "probe".to_owned(),
-            mark_dir: MARKS.get().filter(|marks| marks.parent().is_some_and(Path::is_dir)).cloned(),
+            mark_dir: trials().map(|trials| trials.marks.clone()),
             containment: Containment::Sandbox(std::sync::Arc::new(sandbox)),
             // Never started: whoever sets up the walls tries them out instead. It need only be there, whatever PATH says.
             ..ProcessSpec::new(["/proc/self/exe"])
