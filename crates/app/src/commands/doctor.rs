@@ -43,10 +43,12 @@ struct Check {
 
 /// Runs the command.
 pub(crate) fn run(json: bool) -> Result<u8, CommandError> {
+    // Before the walls: their trial is marked there.
+    let home = locate::home();
     let mut checks = vec![shell(), git(), openat2_works()];
     checks.extend(walls());
-    match locate::home() {
-        Ok(home) => checks.extend([home_writable(&home), journal(&home)]),
+    match &home {
+        Ok(home) => checks.extend([home_writable(home), journal(home)]),
         Err(error) => checks.push(check(
             "home",
             Health::Broken,
@@ -54,7 +56,7 @@ pub(crate) fn run(json: bool) -> Result<u8, CommandError> {
             "set DRIVETRAIN_HOME to a folder",
         )),
     }
-    checks.extend(locate::home().ok().and_then(|home| trusted(&home)));
+    checks.extend(home.ok().and_then(|home| trusted(&home)));
     checks.extend(agents());
     let broken = checks.iter().any(|check| check.health == Health::Broken);
     if json {
