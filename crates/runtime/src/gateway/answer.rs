@@ -19,20 +19,25 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// As it is sent where the length of the whole was not said.
-    pub(super) fn framed(&self) -> Vec<u8> {
-        let mut framed = Vec::with_capacity(self.bytes.len() + 32);
+    /// Adds it to what is to be sent, as it is sent where the length of the whole was not said.
+    pub(super) fn frame(&self, out: &mut Vec<u8>) {
         // One without bytes would be the end.
         if !self.bytes.is_empty() {
-            framed.extend_from_slice(format!("{:x}\r\n", self.bytes.len()).as_bytes());
-            framed.extend_from_slice(&self.bytes);
-            framed.extend_from_slice(b"\r\n");
+            out.extend_from_slice(format!("{:x}\r\n", self.bytes.len()).as_bytes());
+            out.extend_from_slice(&self.bytes);
+            out.extend_from_slice(b"\r\n");
         }
         if self.is_last {
-            framed.extend_from_slice(b"0\r\n\r\n");
+            out.extend_from_slice(b"0\r\n\r\n");
         }
-        framed
     }
+}
+
+/// What a provider sends at a time; none at the end.
+type Piece = reqwest::Result<Option<Vec<u8>>>;
+
+async fn piece(response: &mut Response) -> Piece {
+    Ok(response.chunk().await?.map(Vec::from))
 }
 
 /// An answer that has begun.
@@ -46,6 +51,8 @@ pub(super) struct Answer {
 enum Rest {
     Live {
         response: Response,
+        /// What came with its head, if that has been asked for.
+        first: Option<Piece>,
         /// Why it broke off, if that was found before it was asked for.
         broken: Option<String>,
     },
@@ -57,10 +64,20 @@ enum Rest {
 }
 
 impl Answer {
-    /// From a provider.
-    pub(super) fn live(response: Response) -> Answer {
+    /// From a provider, with what came together with its head.
+    pub(super) async fn live(mut response: Response) -> Answer {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        Answer { status, headers, rest: Rest::Live { response, broken: None } }
+        tokio::task::yield_now().await;
+        let first = at_once(piece(&mut response)).await;
+        Answer { status, headers, rest: Rest::Live { response, first, broken: None } }
+    }
+
+    /// Whether something follows its head at once.
+    pub(super) fn has_begun(&self) -> bool {
+        match &self.rest {
+            Rest::Live { first, .. } => first.is_some(),
+            Rest::Recorded { .. } => true,
+        }
     }
 
     /// From a recording; the error is that no answer had begun.
@@ -89,9 +106,9 @@ impl Answer {
     /// What comes next, with what has come by then. Not to be asked after the last.
     pub(super) async fn next_chunk(&mut self) -> Result<Chunk, String> {
         match &mut self.rest {
-            Rest::Live { response, broken } => match broken.take() {
+            Rest::Live { response, first, broken } => match broken.take() {
                 Some(reason) => Err(reason),
-                None => gather(response, broken).await,
+                None => gather(response, first.take(), broken).await,
             },
             Rest::Recorded { chunks, broken } => match (chunks.pop_front(), broken.take()) {
                 (Some(bytes), kept) => {
@@ -107,9 +124,17 @@ impl Answer {
 
 /// Waits for a piece and takes along what has come with it: a provider sends many small ones, and each costs the agent and
 /// us as much as a large one.
-async fn gather(response: &mut Response, broken: &mut Option<String>) -> Result<Chunk, String> {
+async fn gather(
+    response: &mut Response,
+    first: Option<Piece>,
+    broken: &mut Option<String>,
+) -> Result<Chunk, String> {
     let mut bytes = Vec::new();
-    let mut next = response.chunk().await.map(Some);
+    let first = match first {
+        Some(first) => first,
+        None => piece(response).await,
+    };
+    let mut next = first.map(Some);
     loop {
         match next {
             Ok(Some(Some(piece))) => bytes.extend_from_slice(&piece),
@@ -126,7 +151,7 @@ async fn gather(response: &mut Response, broken: &mut Option<String>) -> Result<
         }
         // Whoever reads the connection hands over one piece at a time, and then waits for its turn.
         tokio::task::yield_now().await;
-        next = at_once(response.chunk()).await.transpose();
+        next = at_once(piece(response)).await.transpose();
     }
 }
 

@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use rustix::buffer::spare_capacity;
+use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use wire::proxy::chunks::{Chunks, Piece};
@@ -10,6 +12,10 @@ use wire::proxy::head::{self, Body};
 
 /// What may be read ahead of the request that is answered.
 const AHEAD: usize = 64 << 10;
+
+/// How much is read at once at least, and at most.
+const LEAST: usize = 16 << 10;
+const MOST: usize = 1 << 20;
 
 /// The agent's side.
 pub(super) enum Socket {
@@ -25,10 +31,13 @@ impl Socket {
         }
     }
 
-    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    /// Adds what has come, as far as there is room for it.
+    fn try_read(&self, held: &mut Vec<u8>) -> io::Result<usize> {
         match self {
-            Socket::Tcp(stream) => stream.try_read(buffer),
-            Socket::Unix(stream) => stream.try_read(buffer),
+            Socket::Tcp(stream) => stream
+                .try_io(Interest::READABLE, || Ok(rustix::io::read(stream, spare_capacity(held))?)),
+            Socket::Unix(stream) => stream
+                .try_io(Interest::READABLE, || Ok(rustix::io::read(stream, spare_capacity(held))?)),
         }
     }
 
@@ -76,17 +85,14 @@ impl Connection {
         Connection { socket, held: Vec::new(), idle }
     }
 
-    /// Waits for more. An end is an error.
-    async fn fill(&mut self) -> Result<(), Missing> {
-        let mut buffer = [0; 16 << 10];
+    /// Waits for more, of which so much is expected. An end is an error.
+    async fn fill(&mut self, expected: usize) -> Result<(), Missing> {
+        self.held.reserve(expected.clamp(LEAST, MOST));
         loop {
             self.socket.readable().await?;
-            match self.socket.try_read(&mut buffer) {
+            match self.socket.try_read(&mut self.held) {
                 Ok(0) => return Err(Missing::Gone),
-                Ok(count) => {
-                    self.held.extend_from_slice(&buffer[..count]);
-                    return Ok(());
-                }
+                Ok(_) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error.into()),
             }
@@ -100,7 +106,7 @@ impl Connection {
         limit: Duration,
     ) -> Result<Vec<u8>, Missing> {
         if self.held.is_empty() {
-            timeout(kept, self.fill()).await.map_err(|_| Missing::Gone)??;
+            timeout(kept, self.fill(0)).await.map_err(|_| Missing::Gone)??;
         }
         let whole = async {
             loop {
@@ -111,7 +117,7 @@ impl Connection {
                 if self.held.len() > head::MAX_HEAD {
                     return Err(Missing::TooLarge);
                 }
-                self.fill().await?;
+                self.fill(0).await?;
             }
         };
         timeout(limit, whole).await.map_err(|_| Missing::Gone)?
@@ -134,7 +140,7 @@ impl Connection {
             Body::Length(length) => {
                 let length = usize::try_from(length).map_err(|_| Missing::TooLarge)?;
                 while self.held.len() < length {
-                    self.fill().await?;
+                    self.fill(length - self.held.len()).await?;
                 }
                 let rest = self.held.split_off(length);
                 Ok(std::mem::replace(&mut self.held, rest))
@@ -144,7 +150,7 @@ impl Connection {
                 loop {
                     let piece = chunks.next(&self.held);
                     match piece.map_err(|_| Missing::Malformed)? {
-                        Piece::More => self.fill().await?,
+                        Piece::More => self.fill(0).await?,
                         Piece::Skip(count) => drop(self.held.drain(..count)),
                         Piece::Data(count) => {
                             if whole.len() as u64 + count as u64 > most {
@@ -178,7 +184,7 @@ impl Connection {
     /// Ends once the client has gone away. What it sends ahead is kept for later.
     pub(super) async fn gone(&mut self) {
         while self.held.len() < AHEAD {
-            if self.fill().await.is_err() {
+            if self.fill(0).await.is_err() {
                 return;
             }
         }

@@ -154,8 +154,13 @@ async fn carry(
     let chunked = !bodiless && onward.request.chunks;
     let keeps = onward.request.keeps && (chunked || bodiless);
     let headers = answer.headers.clone();
-    if connection.write(&answer_head(status, &headers, chunked, keeps)).await.is_err() {
-        return false;
+    // What comes together is sent together.
+    let mut unsent = answer_head(status, &headers, chunked, keeps);
+    if !answer.has_begun() {
+        if connection.write(&unsent).await.is_err() {
+            return false;
+        }
+        unsent.clear();
     }
     loop {
         let chunk = network::first(connection.gone(), within(idle, answer.next_chunk())).await;
@@ -164,6 +169,8 @@ async fn carry(
             None => return false,
             Some(Ok(chunk)) => chunk,
             Some(Err(reason)) => {
+                // It breaks off where it did.
+                let _ = connection.write(&unsent).await;
                 meter.tell();
                 notes.end(shared, Err(TransportError::Broken { origin: String::new(), reason }));
                 return false;
@@ -177,14 +184,14 @@ async fn carry(
             meter.end();
             notes.end(shared, Ok((status, &headers)));
         }
-        let written = if chunked {
-            connection.write(&chunk.framed()).await
-        } else {
-            connection.write(&chunk.bytes).await
-        };
-        if written.is_err() {
+        match chunked {
+            true => chunk.frame(&mut unsent),
+            false => unsent.extend_from_slice(&chunk.bytes),
+        }
+        if connection.write(&unsent).await.is_err() {
             return false;
         }
+        unsent.clear();
         if chunk.is_last {
             return keeps;
         }
@@ -202,7 +209,7 @@ async fn within<T>(
 /// The answer of the provider, or the one that was recorded.
 async fn answered(shared: &Shared, onward: &Onward<'_>, body: Vec<u8>) -> Result<Answer, String> {
     let Traffic::Replay(recording) = &shared.options.traffic else {
-        return send(shared, onward, body).await.map(Answer::live);
+        return Ok(Answer::live(send(shared, onward, body).await?).await);
     };
     let (question, task) = (question(shared, onward, &body).0, &shared.options.task);
     let found = match onward.speaks {
