@@ -6,7 +6,8 @@
 use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-use machine::Input;
+use machine::agent::AgentNews;
+use machine::{Input, Signal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 pub(crate) use wire::redact::Redactor;
@@ -39,6 +40,8 @@ pub fn learn(name: &str, value: &str) {
 pub(crate) fn input(input: Input) -> Input {
     match input {
         Input::Command(_) => input,
+        // Two numbers.
+        Input::Signal(Signal::AgentSaid(_, AgentNews::WouldAsk { .. })) => input,
         Input::ToolEnded(..) | Input::Signal(_) => value(input),
     }
 }

@@ -7,7 +7,7 @@
 
 mod cgroup;
 mod filter;
-mod git;
+pub(crate) mod git;
 pub mod helper;
 pub(crate) mod masks;
 mod probe;

@@ -5,15 +5,18 @@ pub mod upkeep;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use machine::task::{ForkedFrom, Workspace, WorkspaceKind, WorkspaceSpec};
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::Store;
 use crate::git::{Git, Printed};
 use crate::process::Cancel;
+use crate::sandbox;
 
 /// Makes the task's workspace, or finds the one that was made before, whole again where it was left half made.
 ///
@@ -84,7 +87,10 @@ pub fn open_fork(
 }
 
 fn in_place(folder: &Path) -> Result<Workspace, String> {
-    let base = Repository::look(folder).ok().map(|repository| repository.head);
+    // Where it can be told by its files no process is needed; git has its own rules about folders of others.
+    let own = fs::metadata(folder).is_ok_and(|meta| meta.uid() == geteuid().as_raw());
+    let read = || sandbox::git::Repository::find(folder).filter(|_| own)?.head();
+    let base = read().or_else(|| Repository::look(folder).ok().map(|repository| repository.head));
     Ok(Workspace { kind: WorkspaceKind::InPlace, path: Some(text(folder)?), branch: None, base })
 }
 

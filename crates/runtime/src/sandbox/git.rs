@@ -36,7 +36,7 @@ const SHARED: [&str; 19] = [
 
 /// The repository that a folder is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Repository {
+pub(crate) struct Repository {
     /// The folder that holds `.git`.
     pub(super) top: PathBuf,
     /// Where this working tree's own state is.
@@ -48,7 +48,7 @@ pub(super) struct Repository {
 impl Repository {
     /// The repository of a folder, if it is one that can be written safely: a folder `.git`, or a file `.git` of a
     /// working tree that its repository knows. A forged `.git` leads nowhere.
-    pub(super) fn find(folder: &Path) -> Option<Repository> {
+    pub(crate) fn find(folder: &Path) -> Option<Repository> {
         let top =
             folder.ancestors().find(|above| fs::symlink_metadata(above.join(".git")).is_ok())?;
         let owner = fs::metadata(folder).ok()?.uid();
@@ -74,6 +74,23 @@ impl Repository {
             && own.parent() == Some(common.join("worktrees").as_path())
             && fs::metadata(&common).ok()?.uid() == owner;
         known.then(|| Repository { top: top.to_owned(), own, common })
+    }
+
+    /// The commit that is checked out, where it stands in the usual files. `None` says nothing: git has to be asked.
+    pub(crate) fn head(&self) -> Option<String> {
+        let head = short_text(&self.own.join("HEAD"))?;
+        let Some(name) = head.strip_prefix("ref: ") else { return commit(&head) };
+        let is_plain = name.starts_with("refs/heads/")
+            && name.split('/').all(|part| !part.is_empty() && !part.starts_with('.'));
+        if !is_plain {
+            return None;
+        }
+        if let Some(text) = short_text(&self.common.join(name)) {
+            return commit(&text);
+        }
+        let packed = fs::read_to_string(self.common.join("packed-refs")).ok()?;
+        let found = packed.lines().find_map(|line| line.strip_suffix(name)?.strip_suffix(' '))?;
+        commit(found)
     }
 
     /// Whether `.git` is a folder of the working tree itself.
@@ -133,6 +150,21 @@ fn follow(file: &Path, before: &str, base: &Path) -> Option<PathBuf> {
     base.join(text.strip_prefix(before)?.trim_end_matches('\n')).canonicalize().ok()
 }
 
+/// The line that a file holds.
+fn short_text(path: &Path) -> Option<String> {
+    if fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?.len() > 4096 {
+        return None;
+    }
+    fs::read_to_string(path).ok()?.strip_suffix('\n').map(str::to_owned)
+}
+
+/// The name of a commit, by either of the hashes that git knows.
+fn commit(text: &str) -> Option<String> {
+    let is_hash =
+        matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hash.then(|| text.to_owned())
+}
+
 fn real_folder(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
 }
@@ -178,6 +210,43 @@ mod tests {
             .output()
             .unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    /// What the files say, and what git says where it has to be asked.
+    #[test]
+    fn the_commit_is_read_where_it_stands_and_nowhere_else() {
+        let place = tempfile::tempdir().unwrap();
+        let main = place.path().canonicalize().unwrap().join("main");
+        fs::create_dir(&main).unwrap();
+        let head = |folder: &Path| Repository::find(folder).unwrap().head();
+        let said = |folder: &Path| {
+            let asked = std::process::Command::new("git")
+                .args(["rev-parse", "HEAD"])
+                .current_dir(folder)
+                .output()
+                .unwrap();
+            String::from_utf8(asked.stdout).unwrap().trim_end().to_owned()
+        };
+        git(&main, &["init", "-q"]);
+        assert_eq!(head(&main), None, "there is no commit");
+        git(&main, &["commit", "-q", "--allow-empty", "-m", "x"]);
+        assert_eq!(head(&main), Some(said(&main)));
+        git(&main, &["branch", "n/main"]);
+        git(&main, &["commit", "-q", "--allow-empty", "-m", "y"]);
+        git(&main, &["pack-refs", "--all"]);
+        assert!(!main.join(".git/refs/heads/main").exists());
+        assert_eq!(head(&main), Some(said(&main)));
+        let linked = main.with_file_name("linked");
+        git(&main, &["worktree", "add", "-q", linked.to_str().unwrap(), "n/main"]);
+        assert_eq!(head(&linked), Some(said(&linked)));
+        git(&main, &["checkout", "-q", "--detach", "n/main"]);
+        assert_eq!(head(&main), Some(said(&main)));
+        // A name that stands for another one, as old repositories have them; and one that leads elsewhere.
+        fs::write(main.join(".git/refs/heads/alias"), "ref: refs/heads/main\n").unwrap();
+        git(&main, &["symbolic-ref", "HEAD", "refs/heads/alias"]);
+        assert_eq!(head(&main), None);
+        fs::write(main.join(".git/HEAD"), "ref: refs/heads/../../config\n").unwrap();
+        assert_eq!(head(&main), None);
     }
 
     #[test]
