@@ -1,5 +1,7 @@
 //! What is remembered of calls and turns as they end: to see circles, and to tell now and then how far the task is.
 
+use serde_json::Value;
+
 use crate::activity::request::digest;
 use crate::event::{CriterionState, EventKind};
 use crate::id::CallId;
@@ -29,10 +31,15 @@ impl Step<'_> {
             if result.status == Status::Ok && call.class != EffectClass::Pure {
                 milestone.changes += 1;
             }
-            if milestone.actions.len() >= LAST_ACTIONS {
-                milestone.actions.remove(0);
-            }
-            milestone.actions.push(format!("{} ({})", title(call), result.status.word()));
+            // Once there are enough, the oldest gives its place, and its memory, to the newest.
+            let mut line = match milestone.actions.len() >= LAST_ACTIONS {
+                true => milestone.actions.remove(0),
+                false => String::new(),
+            };
+            line.clear();
+            write_title(&call.action.tool, &call.action.input, &mut line);
+            [" (", result.status.word(), ")"].iter().for_each(|part| line.push_str(part));
+            milestone.actions.push(line);
         }
         if call.action.author != Author::Worker {
             return;
@@ -144,13 +151,55 @@ impl Step<'_> {
 
 /// A call in one line.
 fn title(call: &Call) -> String {
-    let action = &call.action;
+    let mut line = String::new();
+    write_title(&call.action.tool, &call.action.input, &mut line);
+    line
+}
+
+/// Adds a call in one line. Every call of every task comes by here: what needs no change is copied as it is.
+fn write_title(tool: &str, input: &Value, line: &mut String) {
+    line.push_str(tool);
     let keys = ["command", "path", "question", "pattern", "text"];
-    let said = keys.iter().find_map(|key| action.input[*key].as_str()).unwrap_or_default();
-    let mut shown: String =
-        said.chars().take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if shown.len() < said.len() {
-        shown.push('…');
+    let said = keys.iter().find_map(|key| input[*key].as_str()).unwrap_or_default();
+    if said.is_empty() {
+        return;
     }
-    if shown.is_empty() { action.tool.clone() } else { format!("{}: {shown}", action.tool) }
+    line.push_str(": ");
+    let end = match said.len() <= SHOWN {
+        true => None,
+        false => said.char_indices().nth(SHOWN).map(|(at, _)| at),
+    };
+    let shown = &said[..end.unwrap_or(said.len())];
+    match shown.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        true => line.push_str(shown),
+        false => line.extend(shown.chars().map(|c| if c.is_control() { ' ' } else { c })),
+    }
+    if end.is_some() {
+        line.push('…');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_call_is_one_line_of_bounded_length() {
+        let shown = |input: Value| {
+            let mut line = String::new();
+            write_title("shell", &input, &mut line);
+            line
+        };
+        assert_eq!(shown(json!({})), "shell");
+        assert_eq!(shown(json!({ "command": "" })), "shell");
+        assert_eq!(shown(json!({ "command": "ls -l" })), "shell: ls -l");
+        assert_eq!(shown(json!({ "path": "a\u{1b}[1m\n\u{85}ü" })), "shell: a [1m  ü");
+        let long = |text: &str, count: usize| format!("shell: {}", text.repeat(count));
+        assert_eq!(shown(json!({ "text": "x".repeat(80) })), long("x", 80));
+        assert_eq!(shown(json!({ "text": "x".repeat(81) })), long("x", 80) + "…");
+        assert_eq!(shown(json!({ "text": "ü".repeat(80) })), long("ü", 80));
+        assert_eq!(shown(json!({ "text": "ü".repeat(81) })), long("ü", 80) + "…");
+    }
 }
