@@ -165,16 +165,18 @@ fn write_title(tool: &str, input: &Value, line: &mut String) {
         return;
     }
     line.push_str(": ");
-    let end = match said.len() <= SHOWN {
-        true => None,
-        false => said.char_indices().nth(SHOWN).map(|(at, _)| at),
+    let head = &said.as_bytes()[..said.len().min(SHOWN)];
+    // All of it is looked at, at many a time.
+    let is_plain = head.iter().fold(true, |plain, byte| plain & (b' '..=b'~').contains(byte));
+    let shown = match is_plain {
+        true => &said[..head.len()],
+        false => &said[..said.char_indices().nth(SHOWN).map_or(said.len(), |(at, _)| at)],
     };
-    let shown = &said[..end.unwrap_or(said.len())];
-    match shown.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+    match is_plain {
         true => line.push_str(shown),
         false => line.extend(shown.chars().map(|c| if c.is_control() { ' ' } else { c })),
     }
-    if end.is_some() {
+    if shown.len() < said.len() {
         line.push('…');
     }
 }
