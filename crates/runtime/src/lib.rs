@@ -49,5 +49,6 @@ pub mod stdio_server;
 pub mod supervisor;
 pub mod tool;
 pub mod trust;
+mod whole_file;
 pub mod workspace;
 pub mod world;

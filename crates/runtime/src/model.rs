@@ -3,7 +3,6 @@
 
 mod answers;
 mod endpoints;
-mod file;
 mod recording;
 mod remote;
 mod replay;

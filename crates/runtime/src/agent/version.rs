@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::file_mark::FileMark;
 use crate::process::{Cancel, Containment, ProcessSpec, Streams, find_program, run};
+use crate::whole_file;
 
 /// How long a program may take to say its version.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -39,7 +40,7 @@ pub(super) fn known(
 ) -> Result<String, String> {
     let (place, key) = (home.join(REMEMBERED), argv.join("\0"));
     let Some(files) = marks(argv, folder) else { return ask() };
-    let mut memory = read(&place);
+    let mut memory: Memory = whole_file::recall(&place).unwrap_or_default();
     if let Some(said) = memory.get(&key).filter(|said| said.files == files) {
         return Ok(said.version.clone());
     }
@@ -49,7 +50,7 @@ pub(super) fn known(
     }
     memory.insert(key, Said { files, version: version.clone() });
     // Without it the program is asked again.
-    let _ = write(&place, &memory);
+    let _ = whole_file::remember(&place, &memory);
     Ok(version)
 }
 
@@ -77,17 +78,6 @@ fn is_itself(path: &Path) -> bool {
         read.is_ok() && magic == *b"\x7fELF"
     };
     matches!(ending, "js" | "mjs" | "cjs") || is_binary()
-}
-
-fn read(place: &Path) -> Memory {
-    let text = fs::read(place).unwrap_or_default();
-    serde_json::from_slice(&text).unwrap_or_default()
-}
-
-fn write(place: &Path, memory: &Memory) -> std::io::Result<()> {
-    let beside = place.with_extension(format!("{}.new", std::process::id()));
-    fs::write(&beside, serde_json::to_vec(memory).map_err(std::io::Error::other)?)?;
-    fs::rename(&beside, place)
 }
 
 /// Asks a command line, which is that of a program and `--version`.
@@ -118,6 +108,7 @@ pub(super) fn ask(
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::fs;
 
     use super::*;
 

@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use machine::message::Reply;
 
-use super::file::{self, Lasting};
+use crate::whole_file::{self, Lasting};
 use spool::{Line, Place, Spool};
 
 /// Where the files of processes are, below the tasks' own.
@@ -163,7 +163,7 @@ impl Known {
     fn keep(&mut self, folder: &Path, asked: Asked<'_>, reply: &Reply) -> std::io::Result<()> {
         if self.spool.is_none() {
             let processes = folder.join(UNDER_WAY);
-            file::make_folder(&processes)?;
+            whole_file::make_folder(&processes)?;
             // Whoever died before us leaves nothing behind for ever.
             spool::each(&processes, None, |line| rest(folder, line), |_| {});
             self.spool = Some(Spool::create(&processes)?);
@@ -248,7 +248,7 @@ fn rest(folder: &Path, line: &[u8]) {
     });
     if !is_older {
         // As with keeping it: without it nothing is wrong yet.
-        let _ = file::write(folder, &name, line, Lasting::No);
+        let _ = whole_file::write(folder, &name, line, Lasting::No);
     }
 }
 

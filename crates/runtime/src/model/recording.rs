@@ -10,8 +10,8 @@ use wire::model::recording::{
     Chunk, Cover, Data, End, Exchange, Question, Response, VERSION, kept,
 };
 
-use super::file::{self, Lasting};
 use crate::http::{Finished, TransportError};
+use crate::whole_file::{self, Lasting};
 
 /// How much of a digest tells questions apart in the name of a file.
 const SHORT: usize = 12;
@@ -30,9 +30,9 @@ impl Recorder {
     pub fn open(folder: &Path) -> Result<Recorder, String> {
         let failed =
             |error: std::io::Error| format!("cannot record into {}: {error}", folder.display());
-        file::make_folder(folder).map_err(failed)?;
+        whole_file::make_folder(folder).map_err(failed)?;
         let probe = ".probe";
-        file::write(folder, probe, b"", Lasting::No).map_err(failed)?;
+        whole_file::write(folder, probe, b"", Lasting::No).map_err(failed)?;
         fs::remove_file(folder.join(probe)).map_err(failed)?;
         let mut last = 0;
         for entry in fs::read_dir(folder).map_err(failed)? {
@@ -52,7 +52,7 @@ impl Recorder {
     ) -> Result<(), String> {
         let Some(response) = tape.response(ended) else { return Ok(()) };
         let exchange = Exchange { v: VERSION, question, response }.covered(cover);
-        let digest = file::digest(exchange.question.canonical().as_bytes());
+        let digest = whole_file::digest(exchange.question.canonical().as_bytes());
         // Plain data with text keys: nothing in it can fail to become JSON.
         let mut bytes = serde_json::to_vec_pretty(&exchange).unwrap_or_default();
         bytes.push(b'\n');
@@ -66,7 +66,7 @@ impl Recorder {
                 break name;
             }
         };
-        file::write(&self.folder, &name, &bytes, Lasting::No).map_err(|error| {
+        whole_file::write(&self.folder, &name, &bytes, Lasting::No).map_err(|error| {
             format!("cannot record into {}: {error}", self.folder.join(name).display())
         })
     }

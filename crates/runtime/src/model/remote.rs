@@ -23,7 +23,7 @@ use wire::model::{
 use super::answers::{Answers, Asked};
 use super::endpoints::{Admission, Endpoints};
 use super::recording::Tape;
-use super::{Listener, Recording, Traffic, file};
+use super::{Listener, Recording, Traffic};
 use crate::http::{self, Chunk, Finished, KeyHeader, TransportError};
 use crate::network;
 use crate::process::Cancel;
@@ -31,6 +31,7 @@ use crate::providers::{
     Decisions, Environment, KeyError, KeyState, Provider, ProviderError, Providers, Secret,
 };
 use crate::redact;
+use crate::whole_file;
 
 /// How long what the files say of providers is believed.
 const BELIEVED: Duration = Duration::from_secs(1);
@@ -464,7 +465,7 @@ fn unrecorded(answer: &Answer, reason: String) -> ModelError {
 
 /// Tells questions apart that a task asks under one number, which happens only if its journal was cut.
 fn digest(call: &ModelCall) -> String {
-    let mut digest = file::Digest::default();
+    let mut digest = whole_file::Digest::default();
     digest.add(call.model.as_bytes());
     digest.add(b"\n");
     digest.add(&call.messages.len().to_le_bytes());

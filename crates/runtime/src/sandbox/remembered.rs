@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use machine::time::{Span, Timestamp};
@@ -13,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::{Clock, SystemClock};
 use crate::file_mark::FileMark;
 use crate::process::boot;
+use crate::whole_file;
 
 /// How long a trial counts.
 const BELIEVED: Span = Span::seconds(24 * 60 * 60);
@@ -74,7 +74,7 @@ impl Conditions {
 
 /// The last trial of this bubblewrap, if it held and nothing has changed since.
 pub(super) fn recall(record: &Path, bubblewrap: &Path) -> Option<Held> {
-    let held: Held = serde_json::from_slice(&fs::read(record).ok()?).ok()?;
+    let held: Held = whole_file::recall(record)?;
     let is_recent = (held.tried..held.tried.after(BELIEVED)).contains(&SystemClock.now());
     let is_same = || Conditions::now(bubblewrap).is_ok_and(|now| now == held.conditions);
     (is_recent && is_same()).then_some(held)
@@ -84,10 +84,5 @@ pub(super) fn recall(record: &Path, bubblewrap: &Path) -> Option<Held> {
 pub(super) fn note(record: &Path, bubblewrap: &Path, version: &str) -> io::Result<()> {
     let conditions = Conditions::now(bubblewrap)?;
     let held = Held { version: version.to_owned(), conditions, tried: SystemClock.now() };
-    let beside = record.with_extension(format!("{}.new", std::process::id()));
-    let text = serde_json::to_vec(&held).map_err(io::Error::other)?;
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    io::Write::write_all(&mut file, &text)?;
-    fs::rename(&beside, record)
+    whole_file::remember(record, &held)
 }

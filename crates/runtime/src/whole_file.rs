@@ -1,26 +1,29 @@
 //! Writes a file whole or not at all, readable by its owner only.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
 /// Whether a file must outlive a loss of power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lasting {
+pub(crate) enum Lasting {
     Yes,
     No,
 }
 
 /// Makes a folder, and those above it.
-pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// Writes or replaces `name` in `folder`.
-pub(super) fn write(folder: &Path, name: &str, bytes: &[u8], lasting: Lasting) -> io::Result<()> {
+pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8], lasting: Lasting) -> io::Result<()> {
     // Each process writes beside the others.
     let beside = folder.join(format!(".{name}.{}", std::process::id()));
     let written = put(&beside, bytes, lasting).and_then(|()| {
@@ -34,6 +37,21 @@ pub(super) fn write(folder: &Path, name: &str, bytes: &[u8], lasting: Lasting) -
     written
 }
 
+/// Writes what may be lost: without it, it is found out again.
+pub(crate) fn remember(path: &Path, known: &impl Serialize) -> io::Result<()> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str))
+    else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let text = serde_json::to_vec(known).map_err(io::Error::other)?;
+    write(folder, name, &text, Lasting::No)
+}
+
+/// What was remembered, if it is there and can be read.
+pub(crate) fn recall<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
 fn put(path: &Path, bytes: &[u8], lasting: Lasting) -> io::Result<()> {
     let mut file =
         OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
@@ -42,7 +60,7 @@ fn put(path: &Path, bytes: &[u8], lasting: Lasting) -> io::Result<()> {
 }
 
 /// The SHA-256 of some bytes, in hexadecimal.
-pub(super) fn digest(bytes: &[u8]) -> String {
+pub(crate) fn digest(bytes: &[u8]) -> String {
     let mut digest = Digest::default();
     digest.add(bytes);
     digest.text()
@@ -50,14 +68,14 @@ pub(super) fn digest(bytes: &[u8]) -> String {
 
 /// The same of bytes that come in pieces.
 #[derive(Default)]
-pub(super) struct Digest(Sha256);
+pub(crate) struct Digest(Sha256);
 
 impl Digest {
-    pub(super) fn add(&mut self, bytes: &[u8]) {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    pub(super) fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let digest = self.0.finalize();
         let mut text = String::with_capacity(2 * digest.len());
