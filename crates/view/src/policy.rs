@@ -33,12 +33,12 @@ pub fn explained(
     }
     if parts.len() > 1 {
         lines.push(Line::empty());
-        lines.push(Line::new(Tone::Strong, counted(parts.len(), "part")));
+        lines.push(Line::new(Tone::Strong, text::counted(parts.len(), "part")));
         lines.extend(parts.iter().flat_map(part_lines));
     }
     lines.push(Line::empty());
     let profile = policy.profile.map_or("none", |profile| profile.word());
-    let rules = counted(policy.rules.len(), "rule");
+    let rules = text::counted(policy.rules.len(), "rule");
     let unattended = policy.unattended.word();
     let said = format!("{rules}, profile {profile}, unattended {unattended}");
     lines.push(Line::new(Tone::Faint, format!("{:9} {said}", "policy")));
@@ -89,8 +89,8 @@ pub fn tested(examples: &[Checked]) -> Vec<Line> {
 pub fn found(combined: &Combined) -> Vec<Line> {
     let mut lines = Vec::new();
     for file in &combined.files {
-        let rules = counted(file.rules, "rule");
-        let examples = counted(file.examples, "example");
+        let rules = text::counted(file.rules, "rule");
+        let examples = text::counted(file.examples, "example");
         let shown = text::visible(&file.file);
         lines.push(Line::new(Tone::Good, format!("ok          {shown}: {rules}, {examples}")));
     }
@@ -106,10 +106,6 @@ pub fn found(combined: &Combined) -> Vec<Line> {
         warnings.map(|text| Line::new(Tone::Ask, format!("warning     {}", text::visible(text)))),
     );
     lines
-}
-
-fn counted(count: usize, word: &str) -> String {
-    format!("{count} {}", text::plural(count, word))
 }
 
 fn tone(decide: Decide) -> Tone {

@@ -103,6 +103,11 @@ pub fn plural(count: usize, word: &str) -> String {
     if count == 1 { word.to_owned() } else { format!("{word}s") }
 }
 
+/// How many of something, as words.
+pub fn counted(count: usize, word: &str) -> String {
+    format!("{count} {}", plural(count, word))
+}
+
 /// The text as one word for a shell, quoted where it has to be.
 pub fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);

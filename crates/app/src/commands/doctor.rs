@@ -240,7 +240,11 @@ fn journal(home: &Home) -> Check {
         [] => check(
             "journal",
             Health::Good,
-            format!("sound: {} tasks, {} records", report.tasks, report.records),
+            format!(
+                "sound: {}, {}",
+                text::counted(report.tasks as usize, "task"),
+                text::counted(report.records as usize, "record")
+            ),
             "",
         ),
         [first, ..] => broken(format!("{} damaged: {}", report.damages.len(), first.detail)),
@@ -272,7 +276,7 @@ fn trusted(home: &Home) -> Option<Check> {
     }
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
     let servers = format!("servers: {}", names.join(", "));
-    let count = format!("{} of the project's files act, all trusted", files.len());
+    let count = format!("{} of the project, all trusted", text::counted(files.len(), "file"));
     match (files.is_empty(), names.is_empty()) {
         (true, true) => None,
         (true, false) => Some(check("trust", Health::Good, servers, "")),
