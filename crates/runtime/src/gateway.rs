@@ -217,7 +217,8 @@ impl Gateway {
 
     /// Says whether a request may be sent.
     pub fn answer(&self, request: u64, may: Result<(), String>) {
-        if let Some(waiting) = self.shared.door().waiting.remove(&request) {
+        let waiting = self.shared.door().waiting.remove(&request);
+        if let Some(waiting) = waiting {
             // One that is gone misses it.
             let _ = waiting.send(may);
         }

@@ -22,6 +22,9 @@ const MAX_COMMANDS: usize = 4096;
 /// would have written down is not much.
 const HELD_FOR: Duration = Duration::from_millis(50);
 
+/// What is due within this time counts as due for whoever looks now and then.
+const SOON: Duration = Duration::from_millis(30);
+
 /// How many such inputs wait at most: what is held is in memory only.
 const MAX_HELD: usize = 64;
 
@@ -80,6 +83,40 @@ struct Queues {
     waiting: bool,
     /// Whether it drives the network meanwhile.
     driving: bool,
+    /// How many look after what is held.
+    watches: usize,
+}
+
+/// Somebody who is awake now and then in any case and looks after what is held, so that the supervisor need not be woken
+/// only to learn how long it may sleep.
+#[derive(Debug)]
+pub(crate) struct Watch<'a> {
+    inbox: &'a Inbox,
+}
+
+impl Watch<'_> {
+    /// Has the supervisor take what has been held back for long enough.
+    pub(crate) fn look(&self) {
+        let mut queues = self.inbox.lock();
+        let soon = Instant::now() + SOON;
+        if let Some(until) = &mut queues.held_until
+            && *until <= soon
+        {
+            *until = Instant::now();
+            self.inbox.wake(queues);
+        }
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        let mut queues = self.inbox.lock();
+        queues.watches -= 1;
+        // The supervisor learns how long it may sleep.
+        if !queues.held.is_empty() {
+            self.inbox.wake(queues);
+        }
+    }
 }
 
 /// Where the events of a line wait: the number, and how often all of them had been taken by then.
@@ -147,10 +184,17 @@ impl Inbox {
         queues.held.push(delivery);
         let held_for = self.shared.held_for;
         queues.held_until.get_or_insert_with(|| Instant::now() + held_for);
-        // The supervisor learns of the first one, so that it knows how long it may sleep.
-        if queues.held.len() == 1 || queues.held.len() >= MAX_HELD {
+        // The supervisor learns of the first one, so that it knows how long it may sleep, unless somebody will tell it.
+        let is_news = queues.held.len() == 1 && queues.watches == 0;
+        if is_news || queues.held.len() >= MAX_HELD {
             self.wake(queues);
         }
+    }
+
+    /// Looks after what is held, as long as this is kept; whoever keeps it must look often.
+    pub(crate) fn watch(&self) -> Watch<'_> {
+        self.lock().watches += 1;
+        Watch { inbox: self }
     }
 
     /// Brings what an agent says in a turn; what nothing follows from is held.
@@ -355,6 +399,31 @@ mod tests {
         inbox.hold(task(), report(2));
         inbox.stop();
         assert_eq!(numbers(&inbox.take(None, 0)), [2]);
+    }
+
+    #[test]
+    fn whoever_looks_after_what_is_held_wakes_the_supervisor_in_time() {
+        let inbox = Inbox::holding(Duration::from_millis(1));
+        let sleeper = inbox.clone();
+        let (taken, takes) = std::sync::mpsc::channel();
+        std::thread::spawn(move || while taken.send(numbers(&sleeper.take(None, 0))).is_ok() {});
+        let sleeps = || {
+            while !inbox.lock().waiting {
+                std::thread::yield_now();
+            }
+        };
+        sleeps();
+        let watch = inbox.watch();
+        inbox.hold(task(), report(1));
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(inbox.lock().waiting, "it sleeps on");
+        watch.look();
+        assert_eq!(takes.recv().unwrap(), [1]);
+        sleeps();
+        inbox.hold(task(), report(2));
+        // Nobody would look after it any more.
+        drop(watch);
+        assert_eq!(takes.recv().unwrap(), [2]);
     }
 
     #[test]

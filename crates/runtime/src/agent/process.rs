@@ -19,7 +19,7 @@ use machine::agent::{
 use super::behind::Behind;
 use super::client::Client;
 use super::{Turn, lock};
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, Watch};
 use crate::model::Traffic;
 use crate::process::{Cancel, Child};
 use gone::Gone;
@@ -103,7 +103,7 @@ impl Process {
         let order = AgentOrder::Prompt { text: turn.call.prompt.clone() };
         let asked = self.write(|codec| codec.order(order));
         let ended = match asked {
-            Ok(()) => self.await_end(cancel),
+            Ok(()) => self.await_end(&inbox.watch(), cancel),
             Err(reason) => Err(self.report(&reason)),
         };
         if let Some(behind) = &self.behind {
@@ -114,7 +114,7 @@ impl Process {
         ended
     }
 
-    fn await_end(&self, cancel: &Cancel) -> Result<AgentTurn, String> {
+    fn await_end(&self, held: &Watch<'_>, cancel: &Cancel) -> Result<AgentTurn, String> {
         let idle = self.program.idle.map_or(IDLE, |span| Duration::from_millis(span.0));
         let mut stopped: Option<Instant> = None;
         loop {
@@ -156,6 +156,7 @@ impl Process {
                 continue;
             }
             drop(self.wait(hearing));
+            held.look();
         }
     }
 
