@@ -58,28 +58,41 @@ const NUMBERED: [&str; 4] = ["process", "thread", "pid", "tid"];
 /// The text with what differs from run to run replaced. Linear in its length.
 pub fn normalise(text: &str) -> String {
     let mut said = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let before = said.chars().next_back();
+    // Up to where the text is in there, and up to where it was looked at.
+    let (mut taken, mut at) = (0, 0);
+    while let Some(skipped) = text.as_bytes()[at..].iter().position(may_begin) {
+        at += skipped;
+        let rest = &text[at..];
+        let before = text[taken..at].chars().next_back().or_else(|| said.chars().next_back());
         // Inside of a word nothing of this begins.
-        let word = rest.bytes().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+        let word = rest.bytes().take_while(u8::is_ascii_alphanumeric).count();
         if word > 0 && is_word(before) {
-            said.push_str(&rest[..word]);
-            rest = &rest[word..];
+            at += word;
             continue;
         }
+        said.push_str(&text[taken..at]);
         let found = escape(rest)
             .or_else(|| if in_path(before) { None } else { temporary(rest) })
             .or_else(|| if is_word(before) { None } else { token(rest, before, &said) });
-        let (length, word) = found.unwrap_or((first.len_utf8(), ""));
-        if word.is_empty() && found.is_none() {
-            said.push(first);
-        } else {
-            said.push_str(word);
+        match found {
+            Some((length, word)) => {
+                said.push_str(word);
+                at += length;
+                taken = at;
+            }
+            None => {
+                taken = at;
+                at += 1;
+            }
         }
-        rest = &rest[length..];
     }
+    said.push_str(&text[taken..]);
     said
+}
+
+/// Whether something that differs from run to run can begin with this: an escape sequence, a path, a number.
+fn may_begin(byte: &u8) -> bool {
+    matches!(byte, 0x1b | b'/' | b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')
 }
 
 /// What begins at the start of a word: how long it is and what stands for it.
@@ -349,5 +362,49 @@ mod tests {
         };
         assert_ne!(hash(&["ab", "c"]), hash(&["a", "bc"]));
         assert_eq!(hash(&["ab", "c"]), hash(&["ab", "c"]));
+    }
+
+    /// The same, at each character anew.
+    fn one_by_one(text: &str) -> String {
+        let mut said = String::new();
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            let before = said.chars().next_back();
+            let found = if is_word(before) && first.is_ascii_alphanumeric() {
+                None
+            } else {
+                escape(rest)
+                    .or_else(|| if in_path(before) { None } else { temporary(rest) })
+                    .or_else(|| if is_word(before) { None } else { token(rest, before, &said) })
+            };
+            match found {
+                Some((length, word)) => {
+                    said.push_str(word);
+                    rest = &rest[length..];
+                }
+                None => {
+                    said.push(first);
+                    rest = &rest[first.len_utf8()..];
+                }
+            }
+        }
+        said
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_skipped_could_not_have_begun_anything(
+            parts in proptest::collection::vec(
+                proptest::sample::select(vec![
+                    "2026-11-15", "12:40:07", "0x7ffd2c", "3f2a9bc", "/tmp/", "/tmp/ab/c", "12", "ms", " ", "\n",
+                    "pid ", "127.0.0.1:", "54321", "\u{1b}[", "31m", "é", "x", "_", ".", "-", "/", "e", ":", "' (", ")",
+                    "seconds", "deadbeef1", "123e4567-e89b-12d3-a456-426614174000",
+                ]),
+                0..24,
+            )
+        ) {
+            let text = parts.concat();
+            proptest::prop_assert_eq!(normalise(&text), one_by_one(&text));
+        }
     }
 }
