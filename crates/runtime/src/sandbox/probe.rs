@@ -217,11 +217,33 @@ struct Place {
     root: PathBuf,
 }
 
+/// What the folders of trials are called, before what makes them different.
+const PLACE: &str = "drivetrain-probe-";
+
+/// After so long nobody is trying anything there any more: whoever did was killed.
+const ABANDONED: Duration = Duration::from_secs(600);
+
+/// Removes what trials left behind whose process was killed.
+fn clear_abandoned(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_place = entry.file_name().as_encoded_bytes().starts_with(PLACE.as_bytes());
+        let is_old = || {
+            let changed = entry.metadata().and_then(|data| data.modified()).ok();
+            changed.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > ABANDONED)
+        };
+        if is_place && is_old() {
+            // Those of other users stay.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 impl Place {
     fn make() -> std::io::Result<Place> {
+        clear_abandoned(&std::env::temp_dir());
         let mut random = [0u8; 8];
         getrandom::fill(&mut random).map_err(std::io::Error::other)?;
-        let name = format!("drivetrain-probe-{:016x}", u64::from_ne_bytes(random));
+        let name = format!("{PLACE}{:016x}", u64::from_ne_bytes(random));
         let root = std::env::temp_dir().join(name);
         fs::create_dir(&root)?;
         fs::create_dir(root.join("inside"))?;
@@ -359,4 +381,31 @@ pub(super) fn inside(targets: &Targets) -> i32 {
     }
     let _ = writeln!(out, "{}", if broken.is_empty() { HELD } else { "" });
     i32::from(!broken.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn what_a_killed_trial_left_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let long_ago = SystemTime::now() - 2 * ABANDONED;
+        for (name, is_old) in
+            [("drivetrain-probe-1", true), ("drivetrain-probe-2", false), ("another", true)]
+        {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.join("inside")).unwrap();
+            if is_old {
+                fs::File::open(path).unwrap().set_modified(long_ago).unwrap();
+            }
+        }
+        clear_abandoned(folder.path());
+        let left = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut left: Vec<_> = left.collect();
+        left.sort();
+        assert_eq!(left, ["another", "drivetrain-probe-2"]);
+    }
 }
