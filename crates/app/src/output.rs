@@ -2,8 +2,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Once, OnceLock};
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
@@ -82,9 +82,10 @@ pub(crate) fn is_terminal() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Whether standard output is a terminal.
+/// Whether standard output is a terminal. It is asked for every line, and does not change.
 pub(crate) fn shows_colours() -> bool {
-    io::stdout().is_terminal()
+    static TERMINAL: OnceLock<bool> = OnceLock::new();
+    *TERMINAL.get_or_init(|| io::stdout().is_terminal())
 }
 
 /// The line with its colours.
