@@ -331,22 +331,7 @@ impl Data {
 impl State {
     /// A task before its first input.
     pub fn new(id: TaskId, registry: Arc<Registry>) -> State {
-        let spec = TaskSpec {
-            goal: String::new(),
-            driver: DriverSpec { name: String::new(), config: Value::Null },
-            budget: Budget::default(),
-            acceptance: Vec::new(),
-            workspace: crate::task::WorkspaceSpec::default(),
-            policy: crate::policy::permission::Policy::default(),
-            sandbox: crate::policy::sandbox::SandboxSpec::default(),
-            recovery: crate::policy::recovery::Recovery::default(),
-            folder: String::new(),
-            servers: Vec::new(),
-            files: Vec::new(),
-            forked_from: None,
-            contest: None,
-            dispatch: None,
-        };
+        let spec = TaskSpec::new("", DriverSpec { name: String::new(), config: Value::Null }, "");
         State {
             data: Data {
                 id,

@@ -58,6 +58,26 @@ pub struct TaskSpec {
 }
 
 impl TaskSpec {
+    /// A goal for a driver in a folder, with everything else as it is where nobody says anything.
+    pub fn new(goal: &str, driver: DriverSpec, folder: &str) -> TaskSpec {
+        TaskSpec {
+            goal: goal.to_owned(),
+            driver,
+            budget: Budget::default(),
+            acceptance: Vec::new(),
+            workspace: WorkspaceSpec::default(),
+            policy: Policy::default(),
+            sandbox: SandboxSpec::default(),
+            recovery: Recovery::default(),
+            folder: folder.to_owned(),
+            servers: Vec::new(),
+            files: Vec::new(),
+            forked_from: None,
+            contest: None,
+            dispatch: None,
+        }
+    }
+
     /// Everything that a claim is checked by: what was asked for, and what must not be touched.
     pub fn criteria(&self) -> Vec<Criterion> {
         let mut criteria = self.acceptance.clone();

@@ -8,8 +8,6 @@ use machine::effect::Effect;
 use machine::event::EventKind;
 use machine::id::{CallId, EffectId, TaskId};
 use machine::input::{Command, Input, Signal, Stamped};
-use machine::policy::budget::Budget;
-use machine::policy::permission::Policy;
 use machine::state::State;
 use machine::task::{Criterion, DriverSpec, TaskSpec, Workspace, WorkspaceKind, WorkspaceSpec};
 use machine::time::{Span, Timestamp};
@@ -25,20 +23,8 @@ pub(crate) fn registry() -> Arc<Registry> {
 
 pub(crate) fn spec(config: Value) -> TaskSpec {
     TaskSpec {
-        goal: "a goal".to_owned(),
-        driver: DriverSpec { name: "scripted".to_owned(), config },
-        budget: Budget::default(),
-        acceptance: Vec::new(),
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::InPlace), ..WorkspaceSpec::default() },
-        policy: Policy::default(),
-        sandbox: machine::policy::sandbox::SandboxSpec::default(),
-        recovery: machine::policy::recovery::Recovery::default(),
-        folder: "/project".to_owned(),
-        servers: Vec::new(),
-        files: Vec::new(),
-        forked_from: None,
-        contest: None,
-        dispatch: None,
+        ..TaskSpec::new("a goal", DriverSpec { name: "scripted".to_owned(), config }, "/project")
     }
 }
 

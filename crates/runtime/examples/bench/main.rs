@@ -39,8 +39,6 @@ use machine::driver::Registry;
 use machine::driver::scripted::ScriptedKind;
 use machine::id::TaskId;
 use machine::input::{Command, Input, Stamped};
-use machine::policy::budget::Budget;
-use machine::policy::permission::Policy;
 use machine::state::State;
 use machine::task::{DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec};
 use machine::time::Timestamp;
@@ -400,23 +398,16 @@ fn registry() -> Arc<Registry> {
 fn spec(steps: u64) -> TaskSpec {
     let say = json!({ "tool": "say", "input": { "text": "x".repeat(200) } });
     TaskSpec {
-        goal: "be quick".to_owned(),
-        driver: DriverSpec {
-            name: "scripted".to_owned(),
-            config: json!({ "turns": [[say]], "repeat": steps.saturating_sub(1) }),
-        },
-        budget: Budget::default(),
-        acceptance: Vec::new(),
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), ..WorkspaceSpec::default() },
-        policy: Policy::default(),
         sandbox: machine::policy::sandbox::SandboxSpec::off(),
-        recovery: machine::policy::recovery::Recovery::default(),
-        folder: "/".to_owned(),
-        servers: Vec::new(),
-        files: Vec::new(),
-        forked_from: None,
-        contest: None,
-        dispatch: None,
+        ..TaskSpec::new(
+            "be quick",
+            DriverSpec {
+                name: "scripted".to_owned(),
+                config: json!({ "turns": [[say]], "repeat": steps.saturating_sub(1) }),
+            },
+            "/",
+        )
     }
 }
 

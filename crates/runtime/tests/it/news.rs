@@ -7,7 +7,6 @@ use journal::sqlite::SqliteJournal;
 use machine::driver::Registry;
 use machine::event::EventKind;
 use machine::id::TaskId;
-use machine::policy::budget::Budget;
 use machine::policy::permission::{Decide, Policy, Rule};
 use machine::task::{DriverSpec, Outcome, TaskSpec, WorkspaceKind, WorkspaceSpec};
 use runtime::clock::SystemClock;
@@ -26,20 +25,14 @@ fn spec(calls: u64) -> TaskSpec {
     let program = json!({ "name": "played", "protocol": "claude", "command": command });
     let allow = Rule { tool: "*".to_owned(), decide: Decide::Allow, ..Rule::default() };
     TaskSpec {
-        goal: "be counted".to_owned(),
-        driver: DriverSpec { name: "agent".to_owned(), config: json!({ "program": program }) },
-        budget: Budget::default(),
-        acceptance: Vec::new(),
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), ..WorkspaceSpec::default() },
         policy: Policy { rules: vec![allow], ..Policy::default() },
         sandbox: machine::policy::sandbox::SandboxSpec::off(),
-        recovery: machine::policy::recovery::Recovery::default(),
-        folder: "/".to_owned(),
-        servers: Vec::new(),
-        files: Vec::new(),
-        forked_from: None,
-        contest: None,
-        dispatch: None,
+        ..TaskSpec::new(
+            "be counted",
+            DriverSpec { name: "agent".to_owned(), config: json!({ "program": program }) },
+            "/",
+        )
     }
 }
 

@@ -10,8 +10,6 @@ use machine::driver::scripted::ScriptedKind;
 use machine::event::EventKind;
 use machine::id::{EffectId, TaskId};
 use machine::input::Command;
-use machine::policy::budget::Budget;
-use machine::policy::permission::Policy;
 use machine::stream::{Interruption, StreamEvent};
 use machine::task::{DriverSpec, Outcome, TaskSpec, WorkspaceKind, WorkspaceSpec};
 use runtime::clock::SystemClock;
@@ -30,20 +28,9 @@ fn registry() -> Arc<Registry> {
 
 fn spec(config: Value) -> TaskSpec {
     TaskSpec {
-        goal: "be counted".to_owned(),
-        driver: DriverSpec { name: "scripted".to_owned(), config },
-        budget: Budget::default(),
-        acceptance: Vec::new(),
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), ..WorkspaceSpec::default() },
-        policy: Policy::default(),
         sandbox: machine::policy::sandbox::SandboxSpec::off(),
-        recovery: machine::policy::recovery::Recovery::default(),
-        folder: "/".to_owned(),
-        servers: Vec::new(),
-        files: Vec::new(),
-        forked_from: None,
-        contest: None,
-        dispatch: None,
+        ..TaskSpec::new("be counted", DriverSpec { name: "scripted".to_owned(), config }, "/")
     }
 }
 

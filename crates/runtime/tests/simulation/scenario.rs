@@ -185,20 +185,12 @@ fn patient() -> Recovery {
 fn plan(number: u64, turns: u64, random: &mut Random) -> Plan {
     let driver = driver(turns, random, 2);
     let mut spec = TaskSpec {
-        goal: format!("goal {number}"),
-        driver,
         budget: budget(random),
-        acceptance: Vec::new(),
         workspace: WorkspaceSpec { kind: None, ..WorkspaceSpec::default() },
         policy: policy(random),
         sandbox: machine::policy::sandbox::SandboxSpec::off(),
         recovery: patient(),
-        folder: "/project".to_owned(),
-        servers: Vec::new(),
-        files: Vec::new(),
-        forked_from: None,
-        contest: None,
-        dispatch: None,
+        ..TaskSpec::new(&format!("goal {number}"), driver, "/project")
     };
     for check in 0..random.below(3) {
         spec.acceptance.push(Criterion::Shell {
@@ -347,23 +339,16 @@ pub(crate) fn steady(number: u64, turns: u64) -> Plan {
     Plan {
         id: TaskId(format!("t{number}")),
         spec: TaskSpec {
-            goal: "steady".to_owned(),
-            driver: DriverSpec { name: "scripted".to_owned(), config: json!({ "turns": turns }) },
-            budget: Budget::default(),
-            acceptance: Vec::new(),
             workspace: WorkspaceSpec {
                 kind: Some(WorkspaceKind::None),
                 ..WorkspaceSpec::default()
             },
-            policy: Policy::default(),
             sandbox: machine::policy::sandbox::SandboxSpec::off(),
-            recovery: machine::policy::recovery::Recovery::default(),
-            folder: "/project".to_owned(),
-            servers: Vec::new(),
-            files: Vec::new(),
-            forked_from: None,
-            contest: None,
-            dispatch: None,
+            ..TaskSpec::new(
+                "steady",
+                DriverSpec { name: "scripted".to_owned(), config: json!({ "turns": turns }) },
+                "/project",
+            )
         },
         attended: false,
     }

@@ -11,8 +11,6 @@ use machine::driver::Registry;
 use machine::effect::Effect;
 use machine::id::{EffectId, TaskId};
 use machine::input::Command;
-use machine::policy::budget::Budget;
-use machine::policy::permission::Policy;
 use machine::task::{DriverSpec, Outcome, TaskSpec, WorkspaceKind, WorkspaceSpec};
 use machine::time::Timestamp;
 use runtime::clock::Clock;
@@ -245,23 +243,16 @@ impl Task {
     fn spec(&self) -> TaskSpec {
         let config = json!({ "model": format!("soak/{MODEL}"), "tools": ["read", "write"] });
         TaskSpec {
-            goal: "write all the files".to_owned(),
-            driver: DriverSpec { name: "llm".to_owned(), config },
-            budget: Budget::default(),
-            acceptance: Vec::new(),
             workspace: WorkspaceSpec {
                 kind: Some(WorkspaceKind::InPlace),
                 ..WorkspaceSpec::default()
             },
-            policy: Policy::default(),
             sandbox: machine::policy::sandbox::SandboxSpec::off(),
-            recovery: machine::policy::recovery::Recovery::default(),
-            folder: self.folder.to_str().unwrap().to_owned(),
-            servers: Vec::new(),
-            files: Vec::new(),
-            forked_from: None,
-            contest: None,
-            dispatch: None,
+            ..TaskSpec::new(
+                "write all the files",
+                DriverSpec { name: "llm".to_owned(), config },
+                self.folder.to_str().unwrap(),
+            )
         }
     }
 }

@@ -30,20 +30,13 @@ pub(crate) struct Scene {
 /// A task as most scenes want it.
 pub(crate) fn spec(driver: &str, config: Value) -> TaskSpec {
     TaskSpec {
-        goal: "make the numbers add up".to_owned(),
-        driver: DriverSpec { name: driver.to_owned(), config },
         budget: Budget { max_turns: Some(2), ..Budget::default() },
-        acceptance: Vec::new(),
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::InPlace), ..WorkspaceSpec::default() },
-        policy: Policy::default(),
-        sandbox: machine::policy::sandbox::SandboxSpec::default(),
-        recovery: machine::policy::recovery::Recovery::default(),
-        folder: "/work".to_owned(),
-        servers: Vec::new(),
-        files: Vec::new(),
-        forked_from: None,
-        contest: None,
-        dispatch: None,
+        ..TaskSpec::new(
+            "make the numbers add up",
+            DriverSpec { name: driver.to_owned(), config },
+            "/work",
+        )
     }
 }
 

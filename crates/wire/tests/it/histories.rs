@@ -15,8 +15,6 @@ use machine::id::{EffectId, TaskId};
 use machine::input::{Command, Input, Signal, Stamped};
 use machine::message::{Block, Message, ModelCall, ModelFailure, Part, Reply, Retry, Role};
 use machine::message::{StopReason, Usage};
-use machine::policy::budget::Budget;
-use machine::policy::permission::Policy;
 use machine::state::{CallStatus, Pending, Phase, State};
 use machine::step;
 use machine::task::{Criterion, CriterionResult, DriverSpec, TaskSpec};
@@ -125,9 +123,6 @@ fn make_answer(seed: u16) -> Result<Reply, ModelFailure> {
 
 fn task() -> TaskSpec {
     TaskSpec {
-        goal: "a goal".to_owned(),
-        driver: DriverSpec { name: "llm".to_owned(), config: json!({ "model": "a/b" }) },
-        budget: Budget::default(),
         acceptance: vec![Criterion::Shell {
             command: "true".to_owned(),
             exit: 0,
@@ -140,15 +135,11 @@ fn task() -> TaskSpec {
             kind: Some(WorkspaceKind::Worktree),
             ..WorkspaceSpec::default()
         },
-        policy: Policy::default(),
-        sandbox: machine::policy::sandbox::SandboxSpec::default(),
-        recovery: machine::policy::recovery::Recovery::default(),
-        folder: "/project".to_owned(),
-        servers: Vec::new(),
-        files: Vec::new(),
-        forked_from: None,
-        contest: None,
-        dispatch: None,
+        ..TaskSpec::new(
+            "a goal",
+            DriverSpec { name: "llm".to_owned(), config: json!({ "model": "a/b" }) },
+            "/project",
+        )
     }
 }
 

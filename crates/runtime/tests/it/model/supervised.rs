@@ -8,8 +8,6 @@ use journal::sqlite::SqliteJournal;
 use machine::driver::Registry;
 use machine::id::TaskId;
 use machine::input::Command;
-use machine::policy::budget::Budget;
-use machine::policy::permission::Policy;
 use machine::task::{DriverSpec, Outcome, TaskSpec, WorkspaceKind, WorkspaceSpec};
 use runtime::clock::SystemClock;
 use runtime::home::Home;
@@ -54,26 +52,16 @@ impl Place {
 
     fn spec(&self) -> TaskSpec {
         TaskSpec {
-            goal: "be asked".to_owned(),
-            driver: DriverSpec {
-                name: "llm".to_owned(),
-                config: json!({ "model": "here/claude" }),
-            },
-            budget: Budget::default(),
-            acceptance: Vec::new(),
             workspace: WorkspaceSpec {
                 kind: Some(WorkspaceKind::None),
                 ..WorkspaceSpec::default()
             },
-            policy: Policy::default(),
             sandbox: machine::policy::sandbox::SandboxSpec::off(),
-            recovery: machine::policy::recovery::Recovery::default(),
-            folder: self.folder.path().join("project").to_str().unwrap().to_owned(),
-            servers: Vec::new(),
-            files: Vec::new(),
-            forked_from: None,
-            contest: None,
-            dispatch: None,
+            ..TaskSpec::new(
+                "be asked",
+                DriverSpec { name: "llm".to_owned(), config: json!({ "model": "here/claude" }) },
+                self.folder.path().join("project").to_str().unwrap(),
+            )
         }
     }
 }
