@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Once, OnceLock};
 
+use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use view::{Line, Tone, text};
@@ -19,16 +20,22 @@ pub(crate) fn is_closed() -> bool {
 
 /// Prints lines for a person, with colours where they are wanted.
 pub(crate) fn lines(lines: &[Line]) {
-    write(|out| {
-        let mut text = String::new();
-        for line in lines {
-            text.push_str(&styled(line));
-            text.push('\n');
+    let mut text = String::new();
+    for line in lines {
+        match is_coloured() {
+            true => text.push_str(&styled(line)),
+            false => text.push_str(line.text.trim_end()),
         }
-        // Strips the colours where the output is no terminal or NO_COLOR is set.
-        let mut out = anstream::AutoStream::auto(out);
-        out.write_all(without_keys(&text).as_bytes())
-    });
+        text.push('\n');
+    }
+    write(|mut out| out.write_all(without_keys(&text).as_bytes()));
+}
+
+/// Whether colours are wanted: not where the output is no terminal or NO_COLOR is set. Asked for every line, and it does
+/// not change.
+fn is_coloured() -> bool {
+    static COLOURED: OnceLock<bool> = OnceLock::new();
+    *COLOURED.get_or_init(|| AutoStream::choice(&io::stdout()) != ColorChoice::Never)
 }
 
 /// Prints one JSON value in one line.
@@ -82,10 +89,9 @@ pub(crate) fn is_terminal() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Whether standard output is a terminal. It is asked for every line, and does not change.
+/// Whether standard output is a terminal.
 pub(crate) fn shows_colours() -> bool {
-    static TERMINAL: OnceLock<bool> = OnceLock::new();
-    *TERMINAL.get_or_init(|| io::stdout().is_terminal())
+    io::stdout().is_terminal()
 }
 
 /// The line with its colours.

@@ -92,8 +92,8 @@ impl SqliteJournal {
             noted.push(failure::whole(DamageKind::Witness, "the witness's header is damaged"));
         }
         let remade = header.is_none_or(|header| header.remade);
-        let owner =
-            raise_owner(&mut db, folder, header.map_or(0, |header| header.owner), &mut noted)?;
+        let known = header.map_or(0, |header| header.owner);
+        let owner = raise_owner(&mut db, folder, kind, known, &mut noted)?;
         witness.write_header(Header { owner, remade })?;
         Ok(Self {
             db,
@@ -384,6 +384,7 @@ fn check_new(folder: &Path, witness: &Witness) -> Result<(), JournalError> {
 fn raise_owner(
     db: &mut Connection,
     folder: &Path,
+    kind: schema::Kind,
     known: u64,
     noted: &mut Vec<Damage>,
 ) -> Result<u64, JournalError> {
@@ -392,7 +393,9 @@ fn raise_owner(
         db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     // Another process may have made the tables while this one waited for the lock.
     let path = folder.join(DATABASE);
-    if schema::inspect(&transaction, &path.to_string_lossy())? == schema::Kind::Blank {
+    if kind == schema::Kind::Blank
+        && schema::inspect(&transaction, &path.to_string_lossy())? == schema::Kind::Blank
+    {
         schema::create(&transaction).map_err(failed)?;
     }
     let stored = schema::meta(&transaction, schema::OWNER)

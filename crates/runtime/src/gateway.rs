@@ -131,6 +131,8 @@ struct Shared {
     /// When something of an answer last came.
     heard: Mutex<Instant>,
     clients: Mutex<BTreeMap<Api, reqwest::Client>>,
+    /// Where the last request went, as it was written.
+    last: Mutex<Option<(String, reqwest::Url)>>,
 }
 
 /// The way to the loop.
@@ -161,6 +163,7 @@ impl Gateway {
             used: Arc::default(),
             heard: Mutex::new(Instant::now()),
             clients: Mutex::default(),
+            last: Mutex::default(),
             token: token.clone(),
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -270,6 +273,20 @@ impl Shared {
     /// Something of an answer has come.
     fn hear(&self) {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Where a request goes. Most go where the last one went, which is not understood anew.
+    fn target(&self, url: String) -> Result<reqwest::Url, String> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((written, parsed)) = &*last
+            && *written == url
+        {
+            return Ok(parsed.clone());
+        }
+        let parsed =
+            reqwest::Url::parse(&url).map_err(|error| format!("its address is no URL: {error}"))?;
+        *last = Some((url, parsed.clone()));
+        Ok(parsed)
     }
 
     /// Makes a client for a provider, once.

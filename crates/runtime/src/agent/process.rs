@@ -32,8 +32,8 @@ const IDLE: Duration = Duration::from_secs(600);
 const INTERRUPT_GRACE: Duration = Duration::from_secs(5);
 /// How long a process may take to end by itself once its input is closed.
 const END_GRACE: Duration = Duration::from_secs(2);
-/// How often a turn looks whether somebody stopped it.
-const GLANCE: Duration = Duration::from_millis(100);
+/// How often a turn looks whether somebody stopped it, and after what is held back.
+const GLANCE: Duration = Duration::from_millis(200);
 /// How much of its error output a report shows, in characters from the end.
 const STDERR_SHOWN: usize = 2000;
 

@@ -7,7 +7,7 @@ use machine::policy::gateway::{Passed, charge};
 use machine::policy::hosts::Host;
 use machine::policy::price::Price;
 use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Response, Url};
+use reqwest::{Method, Response};
 use wire::gateway::{Api, KEY_FIELDS, Speaks, Tap, Wish, model, wish, without_key};
 use wire::model::recording::{Cover, Question};
 use wire::proxy::head::{Form, Request, Wish as Asked};
@@ -221,8 +221,7 @@ async fn answered(shared: &Shared, onward: &Onward<'_>, body: Vec<u8>) -> Result
 
 async fn send(shared: &Shared, onward: &Onward<'_>, body: Vec<u8>) -> Result<Response, String> {
     let Onward { api, upstream, method, path, request, .. } = onward;
-    let url = api.target(&upstream.address, path);
-    let url = Url::parse(&url).map_err(|error| format!("its address is no URL: {error}"))?;
+    let url = shared.target(api.target(&upstream.address, path))?;
     let client = shared.client(*api, &url)?;
     let method = Method::from_bytes(method.as_bytes()).map_err(|error| error.to_string())?;
     let mut headers = HeaderMap::new();
