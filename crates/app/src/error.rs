@@ -165,7 +165,7 @@ impl From<LibraryError> for CommandError {
         if matches!(error, LibraryError::Changed(_)) {
             shown = shown.hint("--trust of a command that runs something takes it as it is, once");
         }
-        if let LibraryError::Unknown { kind, name, known, folders } = error {
+        if let LibraryError::Unknown { name, known, folders, .. } = error {
             match near(&name, known.iter().map(String::as_str)) {
                 Some(near) => shown = shown.hint(format!("did you mean {near:?}?")),
                 None if !known.is_empty() => {
@@ -176,9 +176,9 @@ impl From<LibraryError> for CommandError {
             let folders: Vec<String> =
                 folders.iter().map(|folder| folder.display().to_string()).collect();
             shown = match folders.is_empty() {
-                true => shown.hint(format!(
-                    "there is no .drivetrain folder: drivetrain init makes one for a {kind}"
-                )),
+                true => shown.hint(
+                    "there is no .drivetrain folder here for files of your own: drivetrain init makes one",
+                ),
                 false => shown.hint(format!("looked in {}", folders.join(", "))),
             };
         }

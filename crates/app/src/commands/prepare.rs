@@ -1,5 +1,6 @@
 //! Makes a task complete and checked: what `run` and `chat` have in common. Nothing is recorded here.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use machine::file::task::TaskFile;
@@ -71,6 +72,7 @@ pub(crate) fn complete(
 ) -> Result<TaskSpec, CommandError> {
     task.workspace.kind = kind_of(options.place).or(task.workspace.kind);
     check_workspace(&task.workspace, &folder)?;
+    check_agent(&task, &folder)?;
     checks::add(&mut task, options.check, library, &folder, options.json)?;
     let everyone = everyone(&task);
     library.check_scripts(&everyone, &folder)?;
@@ -114,6 +116,21 @@ pub(crate) fn complete(
         contest: None,
         dispatch: None,
     })
+}
+
+/// A task whose agent is not there does not begin. One of several may be missing: another can take its place.
+fn check_agent(task: &TaskFile, folder: &Path) -> Result<(), CommandError> {
+    let program = &task.driver.config["program"];
+    let is_alone = task.driver.name == "agent" && task.recovery.drivers.is_empty();
+    let (true, Some(command)) = (is_alone, program["command"][0].as_str()) else { return Ok(()) };
+    if runtime::process::find_program(OsStr::new(command), Some(folder)).is_some() {
+        return Ok(());
+    }
+    let name = program["name"].as_str().unwrap_or_default();
+    Err(CommandError::environment(format!(
+        "the agent {name} is not installed: there is no program {command:?} on PATH or at that path"
+    ))
+    .hint("drivetrain agents shows those that are"))
 }
 
 /// The task's driver and those it can be handed over to, as one: what any of them needs, the task needs.

@@ -52,12 +52,28 @@ fn what_is_installed_is_told_with_its_version_and_whether_that_was_tried() {
     assert_eq!(named(&agents, "codex")["support"], "newer");
     assert_eq!(named(&agents, "codex")["can"]["cost"], false);
     let gemini = named(&agents, "gemini");
-    assert_eq!(gemini["version_problem"], "asked with --version it ends with 3");
+    assert_eq!(gemini["version_problem"], "asked with --version it ends with 3: broken");
     assert_eq!(gemini["support"], Value::Null);
     let opencode = named(&agents, "opencode");
     assert_eq!((&opencode["installed"], &opencode["support"]), (&Value::Null, &Value::Null));
     assert_eq!(opencode["can"]["steer"], false);
     assert_eq!(opencode["can"]["tools"], false);
+}
+
+#[test]
+fn a_task_whose_agent_is_not_installed_does_not_begin() {
+    let environment = TestEnvironment::new();
+    let path = install(&environment, &[]);
+    let ask = ["run", "a goal", "--agent", "opencode", "--no-sandbox", "--unattended"];
+    let output = environment.command(&ask).env("PATH", path).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(20), "{said}");
+    let expected = "error: the agent opencode is not installed: there is no program \"opencode\" on PATH or at that path\n  \
+                    hint: drivetrain agents shows those that are\n";
+    assert_eq!(said, expected);
+    let listed = environment.command(&["list", "--json"]).output().unwrap();
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(listed["tasks"], Value::Array(Vec::new()), "nothing was begun");
 }
 
 #[test]

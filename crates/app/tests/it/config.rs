@@ -93,11 +93,11 @@ fn a_goal_needs_somebody_who_decides() {
     insta::assert_snapshot!(refused(&environment, &["run", "tidy up", "--workflow", "tidy"]), @r#"
     error: there is no workflow "tidy"
       hint: there is fix-issue, refactor-safely, review, triage-failing-test, update-dependency, validate-fix, write-tests
-      hint: there is no .drivetrain folder: drivetrain init makes one for a workflow
+      hint: there is no .drivetrain folder here for files of your own: drivetrain init makes one
     "#);
     insta::assert_snapshot!(refused(&environment, &["run", "tidy up", "--driver", "external:mine"]), @r#"
     error: there is no plugin "mine"
-      hint: there is no .drivetrain folder: drivetrain init makes one for a plugin
+      hint: there is no .drivetrain folder here for files of your own: drivetrain init makes one
     "#);
     insta::assert_snapshot!(refused(&environment, &["run", " ", "--driver", "user"]), @"
     error: the goal is empty

@@ -100,8 +100,22 @@ pub(super) fn ask(
     match ended.exit {
         Some(0) if !said.is_empty() => Ok(said),
         Some(0) => Err("it says nothing when asked with --version".to_owned()),
-        Some(code) => Err(format!("asked with --version it ends with {code}")),
+        Some(code) => {
+            let why = complaint(&ended.stderr.text());
+            Err(format!("asked with --version it ends with {code}{why}"))
+        }
         None => Err("it was killed when asked with --version".to_owned()),
+    }
+}
+
+/// What of its error output may explain it: the line that names an error, or the last one.
+fn complaint(errors: &str) -> String {
+    const SHOWN: usize = 200;
+    let lines = || errors.lines().map(str::trim).filter(|line| !line.is_empty());
+    let names_one = |line: &&str| line.to_ascii_lowercase().contains("error");
+    match lines().find(names_one).or_else(|| lines().next_back()) {
+        Some(line) => format!(": {}", line.chars().take(SHOWN).collect::<String>()),
+        None => String::new(),
     }
 }
 
@@ -111,6 +125,15 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn whoever_cannot_say_its_version_may_say_why() {
+        let said =
+            "node:internal:1\n  throw err;\n\nError: Cannot find module 'x'\n\nNode.js v20\n";
+        assert_eq!(complaint(said), ": Error: Cannot find module 'x'");
+        assert_eq!(complaint("sh: 1: claude: not found\n"), ": sh: 1: claude: not found");
+        assert_eq!(complaint(" \n"), "");
+    }
 
     #[test]
     fn a_program_is_asked_again_when_it_is_another_or_may_be() {

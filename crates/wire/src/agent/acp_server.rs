@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use machine::agent::AgentEvent;
 use serde_json::{Value, json};
 
 use super::peer::{Form, Peer};
@@ -71,6 +72,14 @@ pub enum EditorEvent {
         /// What is wrong.
         reason: String,
     },
+}
+
+/// What a line that could not be understood is like, in a person's words.
+fn what_is_wrong(line: &AgentEvent) -> String {
+    match line {
+        AgentEvent::Malformed { reason, line } => format!("{reason}: {line}"),
+        other => format!("{other:?}"),
+    }
 }
 
 /// What an editor is told.
@@ -246,7 +255,7 @@ impl AcpServer {
                     let always = option.as_str() == Some("allow_always");
                     out.push(EditorEvent::Answered { key, may, always });
                 }
-                Err(strange) => out.push(EditorEvent::Strange { reason: format!("{strange:?}") }),
+                Err(strange) => out.push(EditorEvent::Strange { reason: what_is_wrong(&strange) }),
             }
         }
         out

@@ -170,6 +170,14 @@ fn a_session_of_another_process_is_loaded_or_said_to_be_gone() {
 }
 
 #[test]
+fn a_line_that_is_no_message_is_told_in_words() {
+    let mut server = AcpServer::new("0.1");
+    let events = server.read(b"nonsense\n", &mut Vec::new());
+    let [EditorEvent::Strange { reason }] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(reason, "not JSON: expected ident at line 1 column 2: nonsense");
+}
+
+#[test]
 fn requests_that_do_not_fit_are_refused_with_a_reason() {
     let mut server = AcpServer::new("0.1");
     let mut ask = |method: &str, params: Value| {
