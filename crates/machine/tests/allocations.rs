@@ -1,7 +1,5 @@
 //! What a step takes from the allocator: the same however much was done before, and not more than it was. Time cannot be
-//! tested on a busy machine; this can, and it is most of what a step costs.
-
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
+//! tested on a busy machine; this can.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

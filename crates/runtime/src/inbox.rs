@@ -18,8 +18,8 @@ use crate::{network, redact};
 /// Commands that may wait at once; beyond it a sender is told to come back.
 const MAX_COMMANDS: usize = 4096;
 
-/// How long what nobody waits for may be held back: whoever looks on does not notice, and what a process that is killed
-/// would have written down is not much.
+/// How long what nobody waits for may be held back, where nobody looks after it: whoever looks on does not notice, and what
+/// a process that is killed would have written down is not much.
 const HELD_FOR: Duration = Duration::from_millis(50);
 
 /// What is due within this time counts as due for whoever looks now and then.
