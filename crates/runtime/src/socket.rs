@@ -2,11 +2,12 @@
 //! from, a socket that another user could have put there.
 
 use std::fs::{self, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::time::Instant;
 
 /// Socket addresses hold 107 bytes; a longer path is reached through its folder's descriptor.
 const SHORT: usize = 100;
@@ -51,6 +52,24 @@ pub fn connect_from_box(path: &Path) -> io::Result<UnixStream> {
 pub fn is_ours(stream: &UnixStream) -> bool {
     rustix::net::sockopt::socket_peercred(stream.as_fd())
         .is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+}
+
+/// Reads once, until some time at the latest. A read with a time is broken off by every signal, even by the one that
+/// lets a stopped process go on; that is no reason to give up the other end.
+pub fn read(stream: &UnixStream, buffer: &mut [u8], until: Option<Instant>) -> io::Result<usize> {
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(left)?;
+        match (&*stream).read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A read whose time is over says "would block".
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            read => return read,
+        }
+    }
 }
 
 fn check_folder(path: &Path) -> io::Result<()> {

@@ -1,8 +1,21 @@
 //! Commands to a task that runs in another process.
 
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::environment::{TestEnvironment, exists};
+
+/// Where the running processes listen.
+fn sockets(environment: &TestEnvironment) -> Vec<PathBuf> {
+    std::fs::read_dir(environment.home().join("run"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
+        .collect()
+}
 
 #[test]
 fn a_running_task_is_paused_and_goes_on_where_it_runs() {
@@ -110,19 +123,12 @@ fn the_control_socket_is_for_its_owner_only_and_goes_with_its_process() {
     environment.steps("task.toml", &["touch one; sleep 60"], "");
     let task = environment.start(&["run", "task.toml"]);
     environment.until_file("one");
-    let sockets = || -> Vec<std::path::PathBuf> {
-        let entries = std::fs::read_dir(environment.home().join("run")).unwrap();
-        entries
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| path.extension().is_some_and(|e| e == "sock"))
-            .collect()
-    };
-    let found = sockets();
+    let found = sockets(&environment);
     assert_eq!(found.len(), 1);
     assert_eq!(std::fs::metadata(&found[0]).unwrap().permissions().mode() & 0o777, 0o600);
     environment.ok(&["cancel", &task.id]);
     task.wait();
-    assert!(sockets().is_empty());
+    assert!(sockets(&environment).is_empty());
 }
 
 #[test]
@@ -159,4 +165,30 @@ fn commands_to_a_task_at_rest_are_kept_and_say_how_to_go_on() {
     assert!(exists(&environment.folder().join("two")));
     let refused = environment.run(&["pause", &id]);
     insta::assert_snapshot!(environment.plain(&refused.err), @"error: the task has ended: completed");
+}
+
+#[test]
+fn a_process_that_was_stopped_and_goes_on_hears_the_rest_of_a_request() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["touch one; while ! test -e go; do sleep 0.02; done"], "");
+    let task = environment.start(&["run", "task.toml"]);
+    environment.until_file("one");
+    let stream = UnixStream::connect(&sockets(&environment)[0]).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let request =
+        format!(r#"{{"v":1,"task":"{}","command":{{"steer":{{"text":"on"}}}}}}"#, task.id);
+    let (first, rest) = request.split_at(20);
+    (&stream).write_all(first.as_bytes()).unwrap();
+    // Long enough that it waits for the rest.
+    std::thread::sleep(Duration::from_millis(100));
+    for signal in ["STOP", "CONT"] {
+        task.signal(signal);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    (&stream).write_all(format!("{rest}\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    BufReader::new(&stream).read_line(&mut answer).unwrap();
+    assert!(answer.contains("\"ok\":true"), "{answer}");
+    environment.write("go", "");
+    assert_eq!(task.wait().code, 0);
 }

@@ -1,6 +1,6 @@
 //! One connection of a worker: its token, then its lines, each answered once.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -91,8 +91,7 @@ fn admit(door: &Door, stream: &UnixStream) -> io::Result<Option<Vec<u8>>> {
     let mut said = Vec::new();
     let mut chunk = [0u8; MAX_TOKEN];
     loop {
-        stream.set_read_timeout(Some(left(deadline)?))?;
-        let count = (&*stream).read(&mut chunk)?;
+        let count = socket::read(stream, &mut chunk, Some(deadline))?;
         said.extend_from_slice(&chunk[..count]);
         if let Some(end) = said.iter().position(|byte| *byte == b'\n') {
             let rest = said.split_off(end + 1);
@@ -144,13 +143,10 @@ impl Reader<'_> {
                 (true, Some(since)) => Some(since),
                 (true, None) => Some(Instant::now() + FRAME_PATIENCE),
             };
-            self.stream.set_read_timeout(deadline.map(left).transpose()?)?;
-            let count = match (&*self.stream).read(&mut chunk) {
-                Ok(0) => return Ok(End::Eof),
-                Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-                Err(error) => return Err(error),
-            };
+            let count = socket::read(self.stream, &mut chunk, deadline)?;
+            if count == 0 {
+                return Ok(End::Eof);
+            }
             bytes = &chunk[..count];
         }
     }
@@ -204,11 +200,6 @@ fn is_gone(stream: &UnixStream) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut fds, Some(&now)).is_ok()
         && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
-}
-
-fn left(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 fn nonce() -> io::Result<String> {
