@@ -170,7 +170,7 @@ impl Client {
     }
 
     fn is_closed(&mut self) -> bool {
-        matches!(self.stream.read(&mut [0]), Ok(0))
+        self.stream.read_to_end(&mut Vec::new()).is_ok_and(|count| count == 0)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The gate over real sockets: who gets in, what becomes of what they say, and how much of it is held.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -14,6 +14,8 @@ use runtime::gate::{self, Door, Gates, MAX_CONNECTIONS};
 use runtime::inbox::Inbox;
 use serde_json::{Value, json};
 use wire::gate::Toolbox;
+
+use crate::read_once;
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{}}}"#;
 
@@ -118,7 +120,7 @@ fn token(door: &Door) -> String {
 
 /// Whether the other end closes without a word.
 fn is_closed(mut stream: UnixStream) -> bool {
-    match stream.read(&mut [0u8; 1]) {
+    match read_once(&mut stream, &mut [0u8; 1]) {
         Ok(count) => count == 0,
         Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
     }

@@ -16,6 +16,8 @@ use runtime::providers::Secret;
 use wire::gateway::Api;
 use wire::model::script::Script;
 
+use crate::read_once;
+
 /// Longer than anything here takes on a machine that does other things too.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -342,7 +344,7 @@ fn what_comes_at_once_passes_at_once_and_what_comes_late_is_a_sign_of_life() {
     let mut heard = Vec::new();
     while String::from_utf8_lossy(&heard).matches("event").count() < 201 {
         let mut piece = [0; 4096];
-        let count = stream.read(&mut piece).unwrap();
+        let count = read_once(&mut stream, &mut piece).unwrap();
         assert!(count > 0, "{}", String::from_utf8_lossy(&heard));
         heard.extend_from_slice(&piece[..count]);
     }
@@ -380,7 +382,7 @@ fn a_client_that_goes_away_ends_the_request_and_what_came_is_counted() {
     stream.write_all(question(port, &format!("{token}{path}"), body).as_bytes()).unwrap();
     let (mut heard, mut piece) = (String::new(), [0; 1024]);
     while !heard.contains("input_tokens") {
-        let count = stream.read(&mut piece).unwrap();
+        let count = read_once(&mut stream, &mut piece).unwrap();
         assert_ne!(count, 0, "{heard}");
         heard.push_str(&String::from_utf8_lossy(&piece[..count]));
     }

@@ -269,6 +269,7 @@ impl Client {
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
                     self.closed = true;
                 }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(_) => return false,
             }
         }
