@@ -82,11 +82,12 @@ fn main() -> ExitCode {
     run_all(&cases).report(&folder)
 }
 
-/// Runs as many cases at once as there are processors, each in a place of its own, and tells of them in their order.
+/// Runs twice as many cases at once as there are processors, since most wait for a process, each in a place of its own,
+/// and tells of them in their order.
 fn run_all(cases: &[(Case, Runner)]) -> Counts {
     let next = AtomicUsize::new(0);
     let (sender, ended) = mpsc::channel();
-    let at_once = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let at_once = 2 * std::thread::available_parallelism().map_or(1, NonZero::get);
     let mut counts = Counts::default();
     std::thread::scope(|scope| {
         for _ in 0..at_once {
