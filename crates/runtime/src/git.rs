@@ -117,7 +117,7 @@ impl Git {
             streams: Streams::Separate,
             mark: "git".to_owned(),
             // Git starts no daemons with these settings, and a namespace would cost more than git itself.
-            containment: Containment::Group,
+            containment: Containment::Session,
             ..ProcessSpec::new(argv)
         };
         let never = Cancel::new();

@@ -471,7 +471,7 @@ fn launch(spec: &ProcessSpec, streams: [OwnedFd; 3]) -> Result<Launched, SpawnEr
     let start = Start { argv, environment, cwd, streams, open, join, descriptors };
     let began = Instant::now();
     let leader = start.start().map_err(refused)?;
-    let tree = Tree::new(leader, began, namespaced, stamp);
+    let tree = Tree::new(leader, began, &spec.containment, namespaced, stamp);
     if let Some(mark) = &mut mark {
         mark.started(&tree);
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::chain::{checksum, digest};
@@ -62,22 +63,18 @@ pub(super) enum Kind {
     Journal,
 }
 
-/// Settings that write nothing, for every connection.
+/// Settings that write nothing, for every connection. What SQLite does by itself is not asked for: each is a statement,
+/// and most processes do little else with their first milliseconds.
 pub(super) fn settle(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(Duration::from_secs(10))?;
     db.set_prepared_statement_cache_capacity(64);
-    db.execute_batch(
-        "pragma mmap_size = 0; pragma cache_size = -4000; pragma trusted_schema = off; pragma cell_size_check = on; \
-         pragma foreign_keys = on;",
-    )
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    db.execute_batch("pragma cache_size = -4000; pragma cell_size_check = on")
 }
 
 /// Settings of a connection that writes.
 pub(super) fn settle_writer(db: &Connection) -> rusqlite::Result<()> {
-    db.execute_batch(
-        "pragma journal_mode = wal; pragma synchronous = full; pragma journal_size_limit = -1; \
-         pragma wal_autocheckpoint = 1000;",
-    )
+    db.execute_batch("pragma journal_mode = wal; pragma synchronous = full")
 }
 
 /// Tells a journal from anything else, without writing.

@@ -36,6 +36,9 @@ pub enum Containment {
     Auto,
     /// A session of its own, and marks to find what leaves it. No walls.
     Group,
+    /// The same for a program that starts nothing that leaves its session: unless it has to be killed, nobody looks for
+    /// more among all processes of the machine, which can cost as much as the program did.
+    Session,
     /// Walls around it: nothing is started where they cannot be had.
     Sandbox(Arc<Sandbox>),
 }
@@ -77,7 +80,7 @@ impl Containment {
                 });
             }
             Containment::Auto => bubblewrap(mark_dir),
-            Containment::Group => None,
+            Containment::Group | Containment::Session => None,
         };
         let Some(program) = program else { return Ok(Wrapped::default()) };
         let mut argv: Vec<OsString> = vec![program.into()];
@@ -95,7 +98,7 @@ impl Containment {
         match self {
             Containment::Sandbox(_) => true,
             Containment::Auto => bubblewrap(mark_dir).is_some(),
-            Containment::Group => false,
+            Containment::Group | Containment::Session => false,
         }
     }
 
@@ -151,6 +154,8 @@ pub(super) struct Tree {
     leader_start: u64,
     began: Instant,
     namespaced: bool,
+    /// Nothing of it leaves its session.
+    stays: bool,
     stamp: String,
     /// The first process of the namespace: all others of it are gone when it is.
     first: OnceLock<OwnedFd>,
@@ -158,10 +163,16 @@ pub(super) struct Tree {
 
 impl Tree {
     /// `began` is a moment before the leader started.
-    pub(super) fn new(leader: Pid, began: Instant, namespaced: bool, stamp: String) -> Tree {
+    pub(super) fn new(
+        leader: Pid,
+        began: Instant,
+        containment: &Containment,
+        namespaced: bool,
+        stamp: String,
+    ) -> Tree {
         let leader_start = read_stat(leader.as_raw_pid()).map_or(0, |process| process.start);
-        let first = OnceLock::new();
-        Tree { leader, leader_start, began, namespaced, stamp, first }
+        let stays = matches!(containment, Containment::Session);
+        Tree { leader, leader_start, began, namespaced, stays, stamp, first: OnceLock::new() }
     }
 
     /// Takes hold of the namespace's first process; to be called when its guard has spoken and waits for the word to go.
@@ -240,7 +251,11 @@ impl Tree {
                 std::thread::sleep(Duration::from_millis(2));
             }
         }
+        let ended = self.leader_exited();
         let _ = kill_process_group(self.leader, Signal::KILL);
+        if self.stays && ended {
+            return;
+        }
         let marks = Search {
             leader: self.leader.as_raw_pid(),
             leader_start: self.leader_start,

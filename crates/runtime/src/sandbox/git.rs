@@ -182,7 +182,7 @@ pub(super) fn identity(folder: &Path) -> (String, String) {
         timeout: Some(Duration::from_secs(10)),
         streams: Streams::Separate,
         mark: "git".to_owned(),
-        containment: Containment::Group,
+        containment: Containment::Session,
         ..ProcessSpec::new(asked)
     };
     let said = run(spec, &Cancel::new()).map(|ended| ended.stdout.text()).unwrap_or_default();

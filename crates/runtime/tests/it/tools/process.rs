@@ -111,6 +111,31 @@ fn a_command_that_ends_takes_its_daemons_with_it() {
 }
 
 #[test]
+fn a_program_that_stays_in_its_session_is_looked_for_elsewhere_only_if_it_had_to_be_killed() {
+    // One that has left when the line goes on, and one that stays.
+    let two = |number: &str| {
+        let leaves = format!("setsid sh -c 'echo; exec sleep {number} >/dev/null 2>&1'");
+        format!("({leaves} &) | read -r left; sleep {number} >/dev/null 2>&1 &")
+    };
+    let number = unique();
+    assert_eq!(finish(sh(&two(&number), Containment::Session)).exit, Some(0));
+    eventually("the one that stayed ends", || running(&number).len() == 1);
+    let left = rustix::process::Pid::from_raw(running(&number)[0]).unwrap();
+    assert_eq!(rustix::process::getsid(Some(left)).unwrap(), left);
+    rustix::process::kill_process(left, rustix::process::Signal::KILL).unwrap();
+
+    let number = unique();
+    let deaf = format!("trap '' TERM; {} while :; do sleep 0.05; done", two(&number));
+    let spec = ProcessSpec {
+        timeout: Some(Duration::from_millis(500)),
+        grace: Duration::from_millis(100),
+        ..sh(&deaf, Containment::Session)
+    };
+    assert!(finish(spec).timed_out);
+    assert_eq!(running(&number), NONE);
+}
+
+#[test]
 fn a_command_is_asked_to_end_before_it_is_killed() {
     for containment in BOTH {
         let command = "trap 'echo asked; exit 5' TERM; echo ready; while :; do sleep 0.05; done";
