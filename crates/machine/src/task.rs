@@ -123,6 +123,11 @@ pub struct DriverSpec {
 }
 
 impl DriverSpec {
+    /// The driver of this name.
+    pub fn new(name: impl Into<String>, config: Value) -> DriverSpec {
+        DriverSpec { name: name.into(), config }
+    }
+
     /// The criteria of the tasks that steps of its workflows have done.
     pub fn criteria_of_steps(&self) -> Vec<Criterion> {
         crate::driver::workflow::criteria_of_steps(&self.config)

@@ -58,7 +58,7 @@ fn taken(inputs: usize) -> Vec<u64> {
     let spec = TaskSpec {
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), ..WorkspaceSpec::default() },
         sandbox: SandboxSpec::off(),
-        ..TaskSpec::new("be cheap", DriverSpec { name: "scripted".to_owned(), config }, "/")
+        ..TaskSpec::new("be cheap", DriverSpec::new("scripted", config), "/")
     };
     let mut state = State::new(TaskId("t".to_owned()), Arc::new(registry));
     state.set_quiet(true);

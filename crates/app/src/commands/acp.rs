@@ -363,13 +363,13 @@ impl Desk<'_> {
                 if let Some(model) = model {
                     config["model"] = json!(model);
                 }
-                DriverSpec { name: "agent".to_owned(), config }
+                DriverSpec::new("agent", config)
             }
             (None, model) => {
                 let model = model.as_deref().unwrap_or_default();
                 prepare::check_model(model, folder, &library)?;
                 let config = json!({ "model": model, "chat": true });
-                DriverSpec { name: "llm".to_owned(), config }
+                DriverSpec::new("llm", config)
             }
         };
         let mut task = prepare::from_goal(goal, driver)?;

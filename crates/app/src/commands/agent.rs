@@ -138,7 +138,7 @@ fn made_of(
     };
     let mut driver = match &agent {
         Some(agent) => agent.driver(),
-        None => DriverSpec { name: "agent".to_owned(), config: json!({ "agent": args.name }) },
+        None => DriverSpec::new("agent", json!({ "agent": args.name })),
     };
     if let Some(name) = driver.config["workflow"].as_str() {
         let typed = workflow::typed(&args.input)?;

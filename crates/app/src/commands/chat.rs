@@ -79,7 +79,7 @@ fn task_of(
     if let Some(most) = args.max_steps {
         config["max_steps"] = json!(most);
     }
-    let driver = DriverSpec { name: "llm".to_owned(), config };
+    let driver = DriverSpec::new("llm", config);
     let mut task = prepare::from_goal(args.text.as_deref().unwrap_or("a chat"), driver)?;
     library.resolve_task(&mut task, &folder, registry)?;
     let (check, limits, place, walls) = (&args.check, &args.limits, &args.place, &args.walls);

@@ -41,7 +41,7 @@ pub(crate) fn to_model(home: &Home, task: &Task, model: &str) -> Result<DriverSp
     let mut driver = task.driver();
     let is_new = driver.name != "llm";
     if is_new {
-        driver = DriverSpec { name: "llm".to_owned(), config: json!({}) };
+        driver = DriverSpec::new("llm", json!({}));
     }
     driver.config["model"] = json!(model);
     if let Some(config) = driver.config.as_object_mut() {
@@ -73,7 +73,7 @@ fn to_driver(
     config: Option<&str>,
 ) -> Result<DriverSpec, CommandError> {
     let config = config.map_or_else(|| Ok(json!({})), read_config)?;
-    let mut driver = DriverSpec { name: name.to_owned(), config };
+    let mut driver = DriverSpec::new(name, config);
     let here = std::env::current_dir().unwrap_or_default();
     let folder = Path::new(&task.state.data().spec.folder);
     let library = Library::of(folder).and_of(&here).judged_by(&records.home, folder);

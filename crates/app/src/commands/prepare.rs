@@ -141,7 +141,7 @@ fn everyone(task: &TaskFile) -> DriverSpec {
     let all = task.recovery.drivers.values().chain([&task.driver]);
     let drivers: Vec<_> =
         all.map(|spec| json!({ "driver": spec.name, "config": spec.config })).collect();
-    DriverSpec { name: "fallback".to_owned(), config: json!({ "drivers": drivers }) }
+    DriverSpec::new("fallback", json!({ "drivers": drivers }))
 }
 
 /// The walls that the policy, the task and the command line ask for, in this order. They are tried: a task that could

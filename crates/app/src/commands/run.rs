@@ -110,10 +110,7 @@ pub(crate) fn driver_of(
             prepare::check_model(model, &prepare::folder()?, library)?;
             library.tell_model(model);
         }
-        return Ok(Some(DriverSpec {
-            name: "workflow".to_owned(),
-            config: json!({ "workflow": workflow }),
-        }));
+        return Ok(Some(DriverSpec::new("workflow", json!({ "workflow": workflow }))));
     }
     if let Some(agent) = args.agent {
         let mut config = json!({ "agent": agent });
@@ -123,13 +120,13 @@ pub(crate) fn driver_of(
         if let Some(gateway) = args.gateway {
             config["gateway"] = gateway.into();
         }
-        return Ok(Some(DriverSpec { name: "agent".to_owned(), config }));
+        return Ok(Some(DriverSpec::new("agent", config)));
     }
     if let Some(model) = args.model {
         return match args.driver {
             None | Some("llm") => {
                 prepare::check_model(model, &prepare::folder()?, library)?;
-                Ok(Some(DriverSpec { name: "llm".to_owned(), config: json!({ "model": model }) }))
+                Ok(Some(DriverSpec::new("llm", json!({ "model": model }))))
             }
             Some(other) => Err(CommandError::usage(format!(
                 "--model is for the driver llm, not for {other:?}"
@@ -155,7 +152,7 @@ pub(crate) fn driver_of(
         return Err(CommandError::usage(format!("the driver {name:?} has nothing to run"))
             .hint("--workflow NAME|PATH says which workflow; drivetrain drivers lists them"));
     }
-    Ok(Some(DriverSpec { name: name.to_owned(), config: json!({}) }))
+    Ok(Some(DriverSpec::new(name, json!({}))))
 }
 
 /// A single word with a folder or a known ending is meant as a file, also if there is none.

@@ -92,7 +92,7 @@ fn start(args: &WorkflowRunArgs, json: bool) -> Result<u8, CommandError> {
         if let Some(given) = workflow.driver.config.get("given") {
             config["given"] = given.clone();
         }
-        let driver = DriverSpec { name: "workflow".to_owned(), config };
+        let driver = DriverSpec::new("workflow", config);
         let mut task = prepare::from_goal(&goal, driver)?;
         library.resolve_task(&mut task, &folder, &registry)?;
         Ok(task)

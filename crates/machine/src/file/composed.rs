@@ -355,7 +355,7 @@ impl Composed {
             }
             Worker::Driver(driver) => (driver.as_str(), json!({})),
         };
-        DriverSpec { name: name.to_owned(), config }
+        DriverSpec::new(name, config)
     }
 
     /// Tells every model and coding agent below a driver, whose names were looked up, what the file says: its tools, its

@@ -360,7 +360,7 @@ fn configured(
             empty
         }
     };
-    let mut spec = DriverSpec { name: name.to_owned(), config };
+    let mut spec = DriverSpec::new(name, config);
     drivers::resolve(name, &mut spec.config, known);
     let brought = drivers::unwrap(&mut spec, known);
     (spec, brought)

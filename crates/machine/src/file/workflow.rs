@@ -317,7 +317,7 @@ fn driver_spec(driver: &str, at: &Cursor<'_>, max_steps: Option<u64>) -> DriverS
     if let Some(most) = max_steps {
         config.insert("max_steps".to_owned(), most.into());
     }
-    DriverSpec { name: driver.to_owned(), config: Value::Object(config) }
+    DriverSpec::new(driver, Value::Object(config))
 }
 
 #[derive(Debug, Default)]

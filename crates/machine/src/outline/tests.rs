@@ -6,7 +6,7 @@ use super::{Outline, of};
 use crate::task::DriverSpec;
 
 fn outline(driver: &str, config: Value) -> Outline {
-    of(&DriverSpec { name: driver.to_owned(), config })
+    of(&DriverSpec::new(driver, config))
 }
 
 fn lines(outline: &Outline) -> String {

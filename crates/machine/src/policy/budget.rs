@@ -254,7 +254,7 @@ mod tests {
     fn a_worker_without_any_limit_gets_one_and_nobody_else_does() {
         let bound = |budget: &Budget, name: &str, config: serde_json::Value| {
             let mut budget = budget.clone();
-            budget.bound(&DriverSpec { name: name.to_owned(), config });
+            budget.bound(&DriverSpec::new(name, config));
             budget.max_turns
         };
         let none = Budget::default();

@@ -129,7 +129,7 @@ fn a_task_gets_the_servers_that_its_driver_can_use() {
     };
     let available = [spec("a"), spec("b")];
     let ask = |name: &str, config: Value| {
-        let wanted = wanted(&DriverSpec { name: name.to_owned(), config }, &available);
+        let wanted = wanted(&DriverSpec::new(name, config), &available);
         let servers: Vec<String> = wanted.servers.into_iter().map(|s| s.name).collect();
         (servers.join(" "), wanted.missing.join(" "), wanted.any)
     };

@@ -26,7 +26,7 @@ fn task(agent: &str, mode: Option<&str>) -> TaskSpec {
         ..AgentProgram::built_in(agent).unwrap()
     };
     let mut task = spec(Value::Null);
-    task.driver = DriverSpec { name: "agent".to_owned(), config: json!({ "program": program }) };
+    task.driver = DriverSpec::new("agent", json!({ "program": program }));
     task.policy.profile = Some(Profile::Dev);
     task
 }
@@ -159,7 +159,7 @@ fn a_pause_holds_what_an_agent_asks_about_until_the_task_goes_on() {
 
 #[test]
 fn every_agent_can_be_interrupted_and_handed_over_in_the_middle_of_a_turn() {
-    let user = || DriverSpec { name: "user".to_owned(), config: json!({}) };
+    let user = || DriverSpec::new("user", json!({}));
     for agent in AgentProgram::BUILT_IN {
         for command in [Command::Interrupt { note: "stop".to_owned() }, Command::HandOver(user())] {
             let (mut rig, turn) = at_work(agent, None);

@@ -135,7 +135,7 @@ fn nobody_waits_for_a_child_that_comes_no_further_and_what_is_set_aside_is_not_s
 
     let program = AgentProgram::built_in("claude").unwrap();
     let mut task = limited(5.0);
-    task.driver = DriverSpec { name: "agent".to_owned(), config: json!({ "program": program }) };
+    task.driver = DriverSpec::new("agent", json!({ "program": program }));
     let mut rig = Rig::started(task);
     let turn = rig.effect("agent");
     rig.command(order("c1", Some(5.0)));
@@ -169,7 +169,7 @@ fn a_parent_that_waits_ends_with_its_time_and_can_be_cancelled() {
 fn an_agent_that_gave_on_all_it_had_asks_its_model_once_its_child_has_reported() {
     let program = AgentProgram::built_in("claude").unwrap();
     let mut task = limited(5.0);
-    task.driver = DriverSpec { name: "agent".to_owned(), config: json!({ "program": program }) };
+    task.driver = DriverSpec::new("agent", json!({ "program": program }));
     let mut rig = Rig::started(task);
     let turn = rig.effect("agent");
     rig.command(order("c1", Some(5.0)));

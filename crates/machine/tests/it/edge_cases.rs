@@ -17,8 +17,7 @@ use crate::rig::{Rig, registry, shell, spec};
 
 fn model(context: u64) -> TaskSpec {
     let config = json!({ "model": "script/x", "context": context });
-    let mut task =
-        TaskSpec { driver: DriverSpec { name: "llm".to_owned(), config }, ..spec(json!(null)) };
+    let mut task = TaskSpec { driver: DriverSpec::new("llm", config), ..spec(json!(null)) };
     task.policy.rules =
         vec![Rule { tool: "shell".to_owned(), decide: Decide::Allow, ..Rule::default() }];
     task
@@ -137,7 +136,7 @@ fn edge_case_10_a_note_and_a_claim_around_a_summary_are_not_lost() {
 fn sleeper() -> Rig {
     let config = json!({ "plugin": { "name": "p", "command": ["p"] }, "config": null });
     let mut task = spec(json!(null));
-    task.driver = DriverSpec { name: "external:p".to_owned(), config };
+    task.driver = DriverSpec::new("external:p", config);
     let mut rig = Rig::started(task);
     decides(&mut rig, json!({ "decision": "wait", "seconds": 60, "state": "mine" }));
     assert!(matches!(rig.state.data().phase, Phase::Waiting(_)), "{}", rig.told());

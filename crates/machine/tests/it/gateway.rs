@@ -15,7 +15,7 @@ use crate::rig::{Rig, spec};
 fn at_work(budget: Budget) -> (Rig, EffectId) {
     let program = AgentProgram::built_in("claude").unwrap();
     let mut spec = spec(json!({}));
-    spec.driver = DriverSpec { name: "agent".to_owned(), config: json!({ "program": program }) };
+    spec.driver = DriverSpec::new("agent", json!({ "program": program }));
     spec.budget = budget;
     let rig = Rig::started(spec);
     let turn = rig.effect("agent");

@@ -186,7 +186,7 @@ fn driver(seed: u16, script: Value) -> DriverSpec {
         29 => ("race", json!({ "drivers": [{ "driver": "agent", "config": agent }, child] })),
         _ => ("scripted", script),
     };
-    DriverSpec { name: name.to_owned(), config }
+    DriverSpec::new(name, config)
 }
 
 fn result(seed: u16) -> ToolResult {

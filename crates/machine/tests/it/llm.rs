@@ -16,7 +16,7 @@ use crate::rig::{Rig, check_of, spec};
 use machine::verdict::Verdict;
 
 fn task() -> TaskSpec {
-    let driver = DriverSpec { name: "llm".to_owned(), config: json!({ "model": "script/x" }) };
+    let driver = DriverSpec::new("llm", json!({ "model": "script/x" }));
     TaskSpec { driver, ..spec(json!(null)) }
 }
 
@@ -308,7 +308,7 @@ fn another_model_goes_on_with_the_same_conversation() {
     let mut rig = Rig::started(task());
     let calls = vec![tool("u1", "read", json!({ "path": "a" }))];
     answer(&mut rig, Ok(reply(calls, StopReason::ToolUse)));
-    let other = DriverSpec { name: "llm".to_owned(), config: json!({ "model": "script/y" }) };
+    let other = DriverSpec::new("llm", json!({ "model": "script/y" }));
     rig.command(Command::HandOver(other));
     let read = machine::id::EffectId(3);
     rig.ended(read.0, ToolResult::ok("A"));
@@ -627,7 +627,7 @@ fn asked(rig: &Rig) -> Option<&str> {
 
 fn hand_over(rig: &mut Rig) {
     let config = json!({ "model": "script/y", "chat": true });
-    rig.command(Command::HandOver(DriverSpec { name: "llm".to_owned(), config }));
+    rig.command(Command::HandOver(DriverSpec::new("llm", config)));
 }
 
 #[test]

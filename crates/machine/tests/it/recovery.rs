@@ -25,7 +25,7 @@ pub(crate) fn ladder(rungs: &[&str]) -> Ladder {
 }
 
 fn llm() -> TaskSpec {
-    let driver = DriverSpec { name: "llm".to_owned(), config: json!({ "model": "script/x" }) };
+    let driver = DriverSpec::new("llm", json!({ "model": "script/x" }));
     TaskSpec { driver, ..spec(json!(null)) }
 }
 
@@ -128,7 +128,7 @@ fn the_ladder_of_a_failed_verdict_is_walked_and_survives_the_process() {
     let mut task = checked();
     let rungs = ["next_turn", "next_turn", "fresh_session", "hand_over:strong", "escalate"];
     task.recovery.ladders.insert(CauseKind::VerdictFailed, ladder(&rungs));
-    let strong = DriverSpec { name: "llm".to_owned(), config: json!({ "model": "script/strong" }) };
+    let strong = DriverSpec::new("llm", json!({ "model": "script/strong" }));
     task.recovery.drivers.insert("strong".to_owned(), strong);
     let mut rig = Rig::started(task);
     claim(&mut rig, "3 tests failed");
@@ -184,7 +184,7 @@ fn an_escalated_task_is_given_up_handed_over_or_cancelled() {
     rig.command(Command::Tell { line: "give up".to_owned() });
     assert!(matches!(end(&rig), (Outcome::Failed, Cause::VerdictFailed { .. })));
     let mut rig = escalated();
-    let driver = DriverSpec { name: "user".to_owned(), config: json!({}) };
+    let driver = DriverSpec::new("user", json!({}));
     rig.command(Command::HandOver(driver));
     assert!(matches!(rig.state.asks()[..], [Ask::Decision { .. }]), "{}", rig.told());
     let mut rig = escalated();
@@ -504,7 +504,7 @@ fn a_model_that_failed_for_good_is_recovered_from_by_its_kind() {
 fn a_row_of_steps_can_be_followed_by_somebody_who_thinks() {
     let steps = json!({ "name": "w", "steps": [{ "name": "a", "tool": "shell", "parameters": { "command": "false" } }] });
     let mut task = spec(json!(null));
-    task.driver = DriverSpec { name: "workflow".to_owned(), config: steps };
+    task.driver = DriverSpec::new("workflow", steps);
     task.recovery.ladders.insert(CauseKind::GaveUp, ladder(&["hand_over:strong"]));
     task.recovery.drivers.insert("strong".to_owned(), llm().driver);
     let mut rig = Rig::started(task);
@@ -695,7 +695,7 @@ fn a_plugin_that_repeats_itself_or_talks_nonsense_is_bounded() {
     let plugin = json!({ "plugin": { "name": "p", "command": ["p"] }, "config": null });
     let task = || {
         let mut task = allowed();
-        task.driver = DriverSpec { name: "external:p".to_owned(), config: plugin.clone() };
+        task.driver = DriverSpec::new("external:p", plugin.clone());
         Rig::started(task)
     };
     let consulted = |rig: &mut Rig, answer: Result<Value, String>| {

@@ -16,10 +16,10 @@ use crate::rig::{Rig, call, spec};
 
 fn task(rules: &[(&str, Decide)]) -> TaskSpec {
     let mut task = spec(json!(null));
-    task.driver = DriverSpec {
-        name: "external:x".to_owned(),
-        config: json!({ "plugin": { "name": "x", "command": ["x"] }, "config": null }),
-    };
+    task.driver = DriverSpec::new(
+        "external:x",
+        json!({ "plugin": { "name": "x", "command": ["x"] }, "config": null }),
+    );
     let rule = |(tool, decide): &(&str, Decide)| Rule {
         tool: (*tool).to_owned(),
         decide: *decide,
@@ -243,7 +243,7 @@ fn a_crash_skips_what_had_not_begun_and_holds_the_driver_up_over_what_is_in_doub
 fn a_hand_over_and_an_interrupt_end_what_the_former_driver_asked_for() {
     let mut rig = consulting(task(ALLOW));
     rig.shell("k1", "sleep");
-    let driver = DriverSpec { name: "user".to_owned(), config: json!(null) };
+    let driver = DriverSpec::new("user", json!(null));
     rig.command(Command::HandOver(driver));
     assert_eq!(rig.answers(), ["k1 aborted: somebody else decides"]);
     assert!(matches!(rig.state.data().phase, Phase::Waiting(_)));

@@ -24,7 +24,7 @@ pub(crate) fn registry() -> Arc<Registry> {
 pub(crate) fn spec(config: Value) -> TaskSpec {
     TaskSpec {
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::InPlace), ..WorkspaceSpec::default() },
-        ..TaskSpec::new("a goal", DriverSpec { name: "scripted".to_owned(), config }, "/project")
+        ..TaskSpec::new("a goal", DriverSpec::new("scripted", config), "/project")
     }
 }
 

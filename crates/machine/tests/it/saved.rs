@@ -15,7 +15,7 @@ fn under_way() -> Rig {
     let step =
         |name: &str| json!({ "name": name, "tool": "say", "parameters": { "text": "UNIQUE" } });
     let config = json!({ "name": "w", "steps": [step("one"), step("two"), step("three")] });
-    let driver = DriverSpec { name: WorkflowKind.name().to_owned(), config };
+    let driver = DriverSpec::new(WorkflowKind.name(), config);
     let mut rig = Rig::started(TaskSpec { driver, ..spec(json!(null)) });
     let id = rig.effect("run_tool");
     rig.ended(id.0, ToolResult::ok("said".to_owned()));
@@ -53,7 +53,7 @@ fn a_driver_that_was_put_in_later_is_saved_with_its_own_configuration() {
     let config = json!({ "name": "other", "steps": [
         { "name": "only", "tool": "say", "parameters": { "text": "OTHER" } }] });
     DriverSlot::create("workflow", &config, &registry()).unwrap();
-    let driver = DriverSpec { name: "workflow".to_owned(), config };
+    let driver = DriverSpec::new("workflow", config);
     let open = rig.effect("run_tool");
     rig.input(Command::HandOver(driver.clone()).into());
     rig.ended(open.0, ToolResult::ok("said".to_owned()));
@@ -69,7 +69,7 @@ fn a_driver_that_was_made_beforehand_is_used_only_if_it_is_the_one_that_is_asked
     for (made, asked) in [("ONE", "ONE"), ("ONE", "TWO")] {
         let mut rig = Rig::new();
         rig.state.prepare(DriverSlot::create("workflow", &config(made), &registry()).unwrap());
-        let driver = DriverSpec { name: "workflow".to_owned(), config: config(asked) };
+        let driver = DriverSpec::new("workflow", config(asked));
         let task = TaskSpec { driver: driver.clone(), ..spec(json!(null)) };
         rig.command(Command::Start(Box::new(task)));
         rig.attach(false).open_workspace();

@@ -316,8 +316,7 @@ fn a_follow_up_reaches_the_driver_when_it_would_be_finished() {
 #[test]
 fn a_hand_over_keeps_history_workspace_and_budget() {
     let mut rig = Rig::started(spec(json!({ "turns": [[shell("a")]], "end": "give_up" })));
-    let next =
-        |turns| DriverSpec { name: "scripted".to_owned(), config: json!({ "turns": turns }) };
+    let next = |turns| DriverSpec::new("scripted", json!({ "turns": turns }));
     rig.command(Command::HandOver(next(json!([[shell("b")]]))));
     assert_eq!(rig.told(), "[] ");
     rig.ended(2, ToolResult::ok(""));
@@ -326,7 +325,7 @@ fn a_hand_over_keeps_history_workspace_and_budget() {
         "[run_tool#3] tool_ended c1 ok, turn_ended, driver_changed, turn_started, tool_started c2"
     );
     assert_eq!(rig.state.data().spend.turns, 2);
-    let unknown = DriverSpec { name: "nobody".to_owned(), config: json!(null) };
+    let unknown = DriverSpec::new("nobody", json!(null));
     rig.command(Command::HandOver(unknown));
     assert!(rig.last.rejected.as_deref().unwrap().contains("no driver \"nobody\""));
 }
@@ -335,7 +334,7 @@ fn a_hand_over_keeps_history_workspace_and_budget() {
 fn a_task_that_gave_up_can_be_handed_over() {
     let mut rig = Rig::started(spec(json!({ "turns": [], "end": "give_up" })));
     assert_eq!(finished(&rig), Some(Outcome::Failed));
-    let next = DriverSpec { name: "scripted".to_owned(), config: json!({ "turns": [] }) };
+    let next = DriverSpec::new("scripted", json!({ "turns": [] }));
     rig.command(Command::HandOver(next)).attach(false);
     assert_eq!(finished(&rig), Some(Outcome::Completed));
 }
@@ -365,7 +364,7 @@ fn inputs_before_the_start_and_a_second_start_are_refused() {
     rig.command(Command::Pause);
     assert!(rig.last.rejected.is_some());
     rig.input(Input::ToolEnded(machine::id::EffectId(1), ToolResult::ok("")));
-    let bad = DriverSpec { name: "scripted".to_owned(), config: json!({ "turn": [] }) };
+    let bad = DriverSpec::new("scripted", json!({ "turn": [] }));
     rig.command(Command::Start(Box::new(machine::task::TaskSpec {
         driver: bad,
         ..spec(json!({}))
@@ -394,7 +393,7 @@ fn when_another_way_wins_a_call_in_doubt_has_that_as_its_result() {
     let race =
         json!({ "drivers": [child(json!([[shell("slow")]])), child(json!([[read("quick")]]))] });
     let mut task = spec(json!(null));
-    task.driver = DriverSpec { name: "race".to_owned(), config: race };
+    task.driver = DriverSpec::new("race", race);
     let mut rig = Rig::started(task);
     rig.input(Signal::OwnerLost.into()).attach(false);
     let again = rig.effect("run_tool");

@@ -219,7 +219,7 @@ fn offers_of(call: &ModelCall) -> Vec<&str> {
 }
 
 fn thinking(config: Value) -> TaskSpec {
-    let driver = DriverSpec { name: "llm".to_owned(), config };
+    let driver = DriverSpec::new("llm", config);
     let mut spec = TaskSpec { driver, ..spec(json!(null)) };
     spec.servers = vec![server("s"), server("web")];
     spec

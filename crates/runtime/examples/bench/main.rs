@@ -402,10 +402,10 @@ fn spec(steps: u64) -> TaskSpec {
         sandbox: machine::policy::sandbox::SandboxSpec::off(),
         ..TaskSpec::new(
             "be quick",
-            DriverSpec {
-                name: "scripted".to_owned(),
-                config: json!({ "turns": [[say]], "repeat": steps.saturating_sub(1) }),
-            },
+            DriverSpec::new(
+                "scripted",
+                json!({ "turns": [[say]], "repeat": steps.saturating_sub(1) }),
+            ),
             "/",
         )
     }

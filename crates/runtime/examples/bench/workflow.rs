@@ -51,7 +51,7 @@ fn run(folder: &Path, case: &str, steps: u64, config: Value) -> Value {
     warm(&home);
     let journal = SqliteJournal::open(&home.journal()).unwrap();
     let mut supervisor = supervisor(Box::new(journal), &home);
-    let driver = DriverSpec { name: "workflow".to_owned(), config };
+    let driver = DriverSpec::new("workflow", config);
     let task = TaskSpec { driver, ..spec(1) };
     supervisor.begin(TaskId("w".to_owned()), task, false).unwrap();
     let meter = Meter::start();

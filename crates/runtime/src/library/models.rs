@@ -84,8 +84,7 @@ impl Library {
     ) -> Result<(), LibraryError> {
         for criterion in acceptance {
             let Criterion::Judge { model, .. } = criterion else { continue };
-            let mut asked =
-                DriverSpec { name: "llm".to_owned(), config: json!({ "model": model }) };
+            let mut asked = DriverSpec::new("llm", json!({ "model": model }));
             self.check_scripts(&asked, folder)?;
             self.settle_models(&mut asked, max_usd, folder)?;
         }

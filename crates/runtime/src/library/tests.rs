@@ -101,7 +101,7 @@ fn an_unknown_name_says_what_there_is() {
 fn a_wrong_pattern_is_found_before_anything_starts() {
     let criterion =
         Criterion::File { path: "a".to_owned(), pattern: Some("(".to_owned()), forbidden: false };
-    let driver = DriverSpec { name: "user".to_owned(), config: Value::Null };
+    let driver = DriverSpec::new("user", Value::Null);
     let error = check(&driver, &[criterion], &Registry::builtin()).unwrap_err();
     assert!(error.to_string().contains("not a regular expression"), "{error}");
 }

@@ -28,11 +28,7 @@ fn spec(calls: u64) -> TaskSpec {
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), ..WorkspaceSpec::default() },
         policy: Policy { rules: vec![allow], ..Policy::default() },
         sandbox: machine::policy::sandbox::SandboxSpec::off(),
-        ..TaskSpec::new(
-            "be counted",
-            DriverSpec { name: "agent".to_owned(), config: json!({ "program": program }) },
-            "/",
-        )
+        ..TaskSpec::new("be counted", DriverSpec::new("agent", json!({ "program": program })), "/")
     }
 }
 

@@ -30,7 +30,7 @@ fn spec(config: Value) -> TaskSpec {
     TaskSpec {
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::None), ..WorkspaceSpec::default() },
         sandbox: machine::policy::sandbox::SandboxSpec::off(),
-        ..TaskSpec::new("be counted", DriverSpec { name: "scripted".to_owned(), config }, "/")
+        ..TaskSpec::new("be counted", DriverSpec::new("scripted", config), "/")
     }
 }
 
@@ -191,7 +191,7 @@ fn rounds(steps: u64, again: u64) -> TaskSpec {
         step
     };
     let config = json!({ "name": "row", "steps": (0..steps).map(step).collect::<Vec<_>>() });
-    let driver = DriverSpec { name: "workflow".to_owned(), config };
+    let driver = DriverSpec::new("workflow", config);
     TaskSpec { driver, ..spec(json!({})) }
 }
 

@@ -148,13 +148,13 @@ impl Scenario {
 /// The task with a coding agent in the place of its driver. Nobody else spends anything.
 fn with_agent(mut task: Plan) -> Plan {
     let config = json!({ "program": AgentProgram::built_in("claude") });
-    task.spec.driver = DriverSpec { name: "agent".to_owned(), config };
+    task.spec.driver = DriverSpec::new("agent", config);
     task.spec.policy.deciders.clear();
     task
 }
 
 fn workflow_of(config: Value) -> DriverSpec {
-    DriverSpec { name: "workflow".to_owned(), config }
+    DriverSpec::new("workflow", config)
 }
 
 /// Gives every third task a server of tools.
@@ -271,7 +271,7 @@ pub(crate) fn driver(turns: u64, random: &mut Random, depth: u32) -> DriverSpec 
         11 => ("external:sim", json!({ "plugin": { "name": "sim", "command": ["sim"] } })),
         _ => ("scripted", scripted(turns, random)),
     };
-    DriverSpec { name: name.to_owned(), config }
+    DriverSpec::new(name, config)
 }
 
 fn scripted(turns: u64, random: &mut Random) -> Value {
@@ -346,7 +346,7 @@ pub(crate) fn steady(number: u64, turns: u64) -> Plan {
             sandbox: machine::policy::sandbox::SandboxSpec::off(),
             ..TaskSpec::new(
                 "steady",
-                DriverSpec { name: "scripted".to_owned(), config: json!({ "turns": turns }) },
+                DriverSpec::new("scripted", json!({ "turns": turns })),
                 "/project",
             )
         },

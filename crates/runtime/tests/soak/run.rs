@@ -250,7 +250,7 @@ impl Task {
             sandbox: machine::policy::sandbox::SandboxSpec::off(),
             ..TaskSpec::new(
                 "write all the files",
-                DriverSpec { name: "llm".to_owned(), config },
+                DriverSpec::new("llm", config),
                 self.folder.to_str().unwrap(),
             )
         }

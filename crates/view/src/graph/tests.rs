@@ -9,9 +9,9 @@ use super::layout::{self, Rect, Wanted};
 use super::{Format, draw};
 
 fn example() -> Outline {
-    outline::of(&DriverSpec {
-        name: "workflow".to_owned(),
-        config: json!({ "name": "fix & check", "steps": [
+    outline::of(&DriverSpec::new(
+        "workflow",
+        json!({ "name": "fix & check", "steps": [
             { "name": "validate", "tool": "shell", "parameters": { "command": "make check" }, "on_error": "skip" },
             { "name": "analyze", "type": "llm", "prompt": "What is wrong?", "input_from": "validate" },
             { "name": "fix", "tool": "patch", "input_from": "analyze", "on_error": "retry", "max_retries": 2 },
@@ -19,7 +19,7 @@ fn example() -> Outline {
             { "name": "each", "foreach": "facts.changed_files", "as": "file", "steps": [{ "name": "look", "tool": "view", "when": "loop.index < 3" }] },
             { "name": "ship", "approve": "ship it <b>now</b>", "on_error": { "action": "goto", "target": "validate" } },
         ]}),
-    })
+    ))
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn check_geometry(outline: &Outline) {
 fn ten_thousand_steps_are_drawn() {
     let steps: Vec<_> =
         (0..10_000).map(|n| json!({ "name": format!("s{n}"), "tool": "shell" })).collect();
-    let driver = DriverSpec { name: "workflow".to_owned(), config: json!({ "steps": steps }) };
+    let driver = DriverSpec::new("workflow", json!({ "steps": steps }));
     let outline = outline::of(&driver);
     for format in [Format::Text, Format::Mermaid, Format::Svg] {
         assert!(draw(&outline, format).contains("s9999"));

@@ -95,7 +95,7 @@ fn each_decision_is_one_line_with_who_and_why() {
 fn a_denial_that_stands_is_in_why_until_it_ends() {
     let mut task = workflow(&["make", "make"]);
     task.policy = asking();
-    task.driver = machine::task::DriverSpec { name: "user".to_owned(), config: Value::Null };
+    task.driver = machine::task::DriverSpec::new("user", Value::Null);
     let mut scene = Scene::begin(task);
     scene.put(Command::Tell { line: "shell make".to_owned() });
     let Ask::Approval { hash, .. } = scene.state.asks()[0].clone() else { panic!() };

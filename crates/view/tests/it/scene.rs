@@ -32,11 +32,7 @@ pub(crate) fn spec(driver: &str, config: Value) -> TaskSpec {
     TaskSpec {
         budget: Budget { max_turns: Some(2), ..Budget::default() },
         workspace: WorkspaceSpec { kind: Some(WorkspaceKind::InPlace), ..WorkspaceSpec::default() },
-        ..TaskSpec::new(
-            "make the numbers add up",
-            DriverSpec { name: driver.to_owned(), config },
-            "/work",
-        )
+        ..TaskSpec::new("make the numbers add up", DriverSpec::new(driver, config), "/work")
     }
 }
 

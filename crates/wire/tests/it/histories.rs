@@ -135,11 +135,7 @@ fn task() -> TaskSpec {
             kind: Some(WorkspaceKind::Worktree),
             ..WorkspaceSpec::default()
         },
-        ..TaskSpec::new(
-            "a goal",
-            DriverSpec { name: "llm".to_owned(), config: json!({ "model": "a/b" }) },
-            "/project",
-        )
+        ..TaskSpec::new("a goal", DriverSpec::new("llm", json!({ "model": "a/b" })), "/project")
     }
 }
 

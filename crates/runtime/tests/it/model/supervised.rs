@@ -59,7 +59,7 @@ impl Place {
             sandbox: machine::policy::sandbox::SandboxSpec::off(),
             ..TaskSpec::new(
                 "be asked",
-                DriverSpec { name: "llm".to_owned(), config: json!({ "model": "here/claude" }) },
+                DriverSpec::new("llm", json!({ "model": "here/claude" })),
                 self.folder.path().join("project").to_str().unwrap(),
             )
         }

@@ -173,7 +173,7 @@ impl Reader<'_, '_> {
         if config.get("facts").is_none() && self.settings.facts.is_object() {
             config["facts"] = self.settings.facts.clone();
         }
-        Some((DriverSpec { name: "workflow".to_owned(), config }, read.inputs, given))
+        Some((DriverSpec::new("workflow", config), read.inputs, given))
     }
 
     /// `checks`, then `acceptance`.
