@@ -2,6 +2,7 @@
 //! a pair of files for every key is held in `machine/src/file/tests/keys.rs`.
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use crate::environment::{Ran, TestEnvironment};
 
@@ -106,6 +107,26 @@ fn an_agent_that_is_silent_for_too_long_does_not_end_well() {
         let ran = place.run(&["run", "do it", "--agent", "mine", "--in-place", "--no-sandbox"]);
         assert_eq!(ran.code == 0, ends_well, "{idle}: {}{}", ran.out, ran.err);
     }
+}
+
+#[test]
+fn while_drivetrain_itself_is_stopped_the_time_of_its_agent_does_not_run() {
+    let place = TestEnvironment::new();
+    let command = program(&place, "tools/agent", "steps.txt");
+    let played = place.read("steps.txt");
+    place.write("steps.txt", &format!("write begun\nsleep 5\n{played}"));
+    place.write(
+        ".drivetrain/agents/mine.toml",
+        &format!("[agent]\nname = \"mine\"\nprotocol = \"claude\"\ncommand = [{command:?}]\nidle = \"2500ms\"\n"),
+    );
+    place.trust();
+    let task = place.start(&["run", "do it", "--agent", "mine", "--in-place", "--no-sandbox"]);
+    place.until_file("begun");
+    task.signal("STOP");
+    std::thread::sleep(Duration::from_secs(4));
+    task.signal("CONT");
+    let ran = task.wait();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
 }
 
 #[test]

@@ -34,6 +34,9 @@ const INTERRUPT_GRACE: Duration = Duration::from_secs(5);
 const END_GRACE: Duration = Duration::from_secs(2);
 /// How often a turn looks whether somebody stopped it, and after what is held back.
 const GLANCE: Duration = Duration::from_millis(200);
+/// Longer than a look can be late on a busy machine: this process did not run meanwhile. It was stopped, by Ctrl-Z or by
+/// its machine.
+const ABSENT: Duration = Duration::from_secs(2);
 /// How much of its error output a report shows, in characters from the end.
 const STDERR_SHOWN: usize = 2000;
 
@@ -117,8 +120,14 @@ impl Process {
     fn await_end(&self, held: &Watch<'_>, cancel: &Cancel) -> Result<AgentTurn, String> {
         let idle = self.program.idle.map_or(IDLE, |span| Duration::from_millis(span.0));
         let mut stopped: Option<Instant> = None;
+        let mut looked = Instant::now();
         loop {
             let mut hearing = lock(&self.hearing);
+            if absent(&mut looked).is_some() {
+                // Nobody could have heard it.
+                hearing.heard = looked;
+                stopped = stopped.map(|_| looked);
+            }
             if let Some(ended) = hearing.ended.take() {
                 // From here on nothing is told to it: it would begin a turn of its own.
                 hearing.listener = None;
@@ -239,4 +248,11 @@ impl Process {
         }
         report
     }
+}
+
+/// How long this process did not run since the last look, if it was stopped.
+fn absent(looked: &mut Instant) -> Option<Duration> {
+    let passed = looked.elapsed();
+    *looked += passed;
+    (passed >= ABSENT).then_some(passed)
 }

@@ -17,7 +17,7 @@ use super::super::client::Client;
 use super::super::{Turn, files, lock, version};
 use super::hearing::Hearing;
 use super::pipe::{self, Link, Out};
-use super::{NotStarted, Process, Setting};
+use super::{NotStarted, Process, Setting, absent};
 use crate::process::{Cancel, Child, Containment, ProcessSpec};
 use crate::providers::Secret;
 use crate::sandbox::{Access, Program};
@@ -95,9 +95,11 @@ impl Process {
     }
 
     fn await_ready(&self, cancel: &Cancel) -> Result<(), NotStarted> {
-        let until = Instant::now() + START_LIMIT;
+        let mut looked = Instant::now();
+        let mut until = looked + START_LIMIT;
         let mut hearing = lock(&self.hearing);
         loop {
+            until += absent(&mut looked).unwrap_or_default();
             if let Some(ended) = hearing.ended.take() {
                 return Err(NotStarted::Ended(ended));
             }
