@@ -40,7 +40,8 @@ pub fn checkpoint(
     cancel: &Cancel,
 ) -> Result<Checkpoint, String> {
     let (store, folder) = Store::of(task, workspace, state_home, cancel)?;
-    store.named(store.keep(&folder, reason)?)
+    let (name, seen) = store.keep_seen(&folder, reason)?;
+    Ok(Checkpoint { name, tree: seen.content.files })
 }
 
 /// Gives a task's workspace the state of a checkpoint; what it was before is kept as the one that is returned.
@@ -52,7 +53,8 @@ pub fn restore(
     cancel: &Cancel,
 ) -> Result<Checkpoint, String> {
     let (store, folder) = Store::of(task, workspace, state_home, cancel)?;
-    store.named(store.restore(&folder, to)?.undo)
+    let name = store.restore(&folder, to)?.undo;
+    Ok(Checkpoint { tree: store.tree(&name)?, name })
 }
 
 /// The checkpoints of one task.
@@ -409,10 +411,6 @@ impl<'s> Store<'s> {
         let content = self.content(commit)?;
         quiet(&git, &["read-tree", "-u", "--reset", &content.files])?;
         content.extra.apply(folder, &Extra::default())
-    }
-
-    fn named(&self, name: String) -> Result<Checkpoint, String> {
-        Ok(Checkpoint { tree: self.tree(&name)?, name })
     }
 
     /// Where the content of all checkpoints is.

@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use runtime::checkpoint::{ChangeKind, Store};
+use machine::task::{Workspace, WorkspaceKind};
+use runtime::checkpoint::{ChangeKind, Store, checkpoint};
 use runtime::process::Cancel;
 
 use super::folder;
@@ -289,14 +290,22 @@ fn going_back_gives_the_exact_tree_and_undoing_it_too() {
             fs::create_dir(all.path().join("root")).unwrap();
             all.path().join("root").canonicalize().unwrap()
         });
-        let cancel = Cancel::new();
-        let store = Store::open("t", &all.path().join("state"), &cancel).unwrap();
+        let (cancel, state) = (Cancel::new(), all.path().join("state"));
+        let store = Store::open("t", &state, &cancel).unwrap();
+        let workspace = Workspace {
+            kind: WorkspaceKind::InPlace,
+            path: Some(root.to_str().unwrap().to_owned()),
+            branch: None,
+            base: None,
+        };
         let mut kept = Vec::new();
         for _ in 0..2 + dice.below(2) {
             for _ in 0..1 + dice.below(12) {
                 edit(&mut dice, &root);
             }
-            kept.push((store.keep(&root, "a point").unwrap(), snapshot(&root)));
+            let point = checkpoint("t", &workspace, "a point", &state, &cancel).unwrap();
+            assert_eq!(point.tree, store.tree(&point.name).unwrap(), "sequence {sequence}");
+            kept.push((point.name, snapshot(&root)));
         }
         for _ in 0..1 + dice.below(8) {
             edit(&mut dice, &root);
