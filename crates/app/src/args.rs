@@ -49,10 +49,10 @@ pub(crate) use walls::{
     name = "drivetrain",
     version,
     about = "Drives tasks to a proven finish, and survives kill -9",
-    long_about = "Drivetrain drives a task to a proven finish, whoever decides the next move: a person, a workflow \
-        file, a state machine or a plugin. Everything that happens is journaled before it is acted on, so a task goes \
-        on from exactly where it was after any crash. When a task's driver claims to be finished, drivetrain itself \
-        runs the task's acceptance criteria; only they decide.",
+    long_about = "Drivetrain drives a task to a proven finish, whoever decides the next move: a person, a model, a \
+        workflow file, a state machine, a coding agent or a plugin. Everything that happens is journaled before it is \
+        acted on, so a task goes on from exactly where it was after any crash. When a task's driver claims to be \
+        finished, drivetrain itself runs the task's acceptance criteria; only they decide.",
     after_long_help = MAIN_HELP,
     after_help = "Run `drivetrain help COMMAND` for a command's description and examples, and `drivetrain --help` \
         for exit codes, files and environment.",

@@ -89,10 +89,11 @@ const COMMANDS: &[&str] = &[
 fn the_main_help_names_commands_exit_codes_and_files() {
     let environment = TestEnvironment::new();
     insta::assert_snapshot!(environment.ok(&["--help"]), @"
-    Drivetrain drives a task to a proven finish, whoever decides the next move: a person, a workflow
-    file, a state machine or a plugin. Everything that happens is journaled before it is acted on, so a
-    task goes on from exactly where it was after any crash. When a task's driver claims to be finished,
-    drivetrain itself runs the task's acceptance criteria; only they decide.
+    Drivetrain drives a task to a proven finish, whoever decides the next move: a person, a model, a
+    workflow file, a state machine, a coding agent or a plugin. Everything that happens is journaled
+    before it is acted on, so a task goes on from exactly where it was after any crash. When a task's
+    driver claims to be finished, drivetrain itself runs the task's acceptance criteria; only they
+    decide.
 
     Usage: drivetrain [OPTIONS] <COMMAND>
 
