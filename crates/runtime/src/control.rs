@@ -174,7 +174,7 @@ fn answer(stream: &UnixStream, line: &[u8], inbox: &Inbox) -> io::Result<()> {
 fn read_request(stream: &UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
     let (mut line, mut chunk) = (Vec::new(), [0u8; 4096]);
     while line.len() <= MAX_REQUEST {
-        let count = socket::read(stream, &mut chunk, Some(deadline))?;
+        let count = socket::read(&stream, &mut chunk, Some(deadline))?;
         let end = chunk[..count].iter().position(|byte| *byte == b'\n');
         line.extend_from_slice(&chunk[..end.unwrap_or(count)]);
         if count == 0 || end.is_some() {

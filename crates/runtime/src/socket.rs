@@ -3,11 +3,12 @@
 
 use std::fs::{self, Metadata};
 use std::io::{self, Read};
+use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Socket addresses hold 107 bytes; a longer path is reached through its folder's descriptor.
 const SHORT: usize = 100;
@@ -54,16 +55,35 @@ pub fn is_ours(stream: &UnixStream) -> bool {
         .is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 
+/// A stream whose reads can be given a time.
+pub trait Timed {
+    /// Reads once, for at most this time.
+    fn read_within(&self, buffer: &mut [u8], time: Option<Duration>) -> io::Result<usize>;
+}
+
+impl Timed for &UnixStream {
+    fn read_within(&self, buffer: &mut [u8], time: Option<Duration>) -> io::Result<usize> {
+        self.set_read_timeout(time)?;
+        (&mut &**self).read(buffer)
+    }
+}
+
+impl Timed for &TcpStream {
+    fn read_within(&self, buffer: &mut [u8], time: Option<Duration>) -> io::Result<usize> {
+        self.set_read_timeout(time)?;
+        (&mut &**self).read(buffer)
+    }
+}
+
 /// Reads once, until some time at the latest. A read with a time is broken off by every signal, even by the one that
 /// lets a stopped process go on; that is no reason to give up the other end.
-pub fn read(stream: &UnixStream, buffer: &mut [u8], until: Option<Instant>) -> io::Result<usize> {
+pub fn read(stream: &impl Timed, buffer: &mut [u8], until: Option<Instant>) -> io::Result<usize> {
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        stream.set_read_timeout(left)?;
-        match (&*stream).read(buffer) {
+        match stream.read_within(buffer, left) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // A read whose time is over says "would block".
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -9,6 +9,9 @@ use crate::environment::{Ran, TestEnvironment};
 const INIT: &str =
     r#"{"type":"system","subtype":"init","session_id":"s1","permissionMode":"default"}"#;
 
+/// What drives an agent of the project's own.
+const RUN_MINE: [&str; 6] = ["run", "do it", "--agent", "mine", "--in-place", "--no-sandbox"];
+
 /// What an agent says at the end of its turn.
 fn ends(text: &str) -> String {
     let said = serde_json::json!({ "type": "assistant", "session_id": "s1",
@@ -56,7 +59,7 @@ fn started(lines: &str) -> (Ran, String) {
     }
     place.write(".drivetrain/agents/mine.toml", &file);
     place.trust();
-    let ran = place.run(&["run", "do it", "--agent", "mine", "--in-place", "--no-sandbox"]);
+    let ran = place.run(&RUN_MINE);
     let started = place.read("started");
     (ran, started)
 }
@@ -92,35 +95,32 @@ fn the_protocol_says_how_a_program_is_begun_and_the_command_which() {
     assert!(ran.out.contains("other.txt was played"), "{}{}", ran.out, ran.err);
 }
 
+/// A place with an agent that may be silent for so long, and plays these steps before it ends well.
+fn place_of_silent(idle: &str, before: &str) -> TestEnvironment {
+    let place = TestEnvironment::new();
+    let command = program(&place, "tools/agent", "steps.txt");
+    let played = place.read("steps.txt");
+    place.write("steps.txt", &format!("{before}\n{played}"));
+    place.write(
+        ".drivetrain/agents/mine.toml",
+        &format!("[agent]\nname = \"mine\"\nprotocol = \"claude\"\ncommand = [{command:?}]\nidle = \"{idle}\"\n"),
+    );
+    place.trust();
+    place
+}
+
 #[test]
 fn an_agent_that_is_silent_for_too_long_does_not_end_well() {
     for (idle, ends_well) in [("20s", true), ("300ms", false)] {
-        let place = TestEnvironment::new();
-        let command = program(&place, "tools/agent", "steps.txt");
-        let played = place.read("steps.txt");
-        place.write("steps.txt", &format!("sleep 2\n{played}"));
-        place.write(
-            ".drivetrain/agents/mine.toml",
-            &format!("[agent]\nname = \"mine\"\nprotocol = \"claude\"\ncommand = [{command:?}]\nidle = \"{idle}\"\n"),
-        );
-        place.trust();
-        let ran = place.run(&["run", "do it", "--agent", "mine", "--in-place", "--no-sandbox"]);
+        let ran = place_of_silent(idle, "sleep 2").run(&RUN_MINE);
         assert_eq!(ran.code == 0, ends_well, "{idle}: {}{}", ran.out, ran.err);
     }
 }
 
 #[test]
 fn while_drivetrain_itself_is_stopped_the_time_of_its_agent_does_not_run() {
-    let place = TestEnvironment::new();
-    let command = program(&place, "tools/agent", "steps.txt");
-    let played = place.read("steps.txt");
-    place.write("steps.txt", &format!("write begun\nsleep 5\n{played}"));
-    place.write(
-        ".drivetrain/agents/mine.toml",
-        &format!("[agent]\nname = \"mine\"\nprotocol = \"claude\"\ncommand = [{command:?}]\nidle = \"2500ms\"\n"),
-    );
-    place.trust();
-    let task = place.start(&["run", "do it", "--agent", "mine", "--in-place", "--no-sandbox"]);
+    let place = place_of_silent("2500ms", "write begun\nsleep 5");
+    let task = place.start(&RUN_MINE);
     place.until_file("begun");
     task.signal("STOP");
     std::thread::sleep(Duration::from_secs(4));

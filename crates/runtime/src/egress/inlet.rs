@@ -1,31 +1,11 @@
 //! Bytes of a connection that have come and are not done with, and the wait for more, which has an end.
 
-use std::io::{self, Read};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::io;
+use std::time::Instant;
 
 use wire::proxy::head;
 
-/// A socket whose reads can be given a time.
-pub(super) trait Timed {
-    /// Reads once, for at most this time.
-    fn read_within(&self, buffer: &mut [u8], time: Duration) -> io::Result<usize>;
-}
-
-impl Timed for &UnixStream {
-    fn read_within(&self, buffer: &mut [u8], time: Duration) -> io::Result<usize> {
-        self.set_read_timeout(Some(time))?;
-        (&mut &**self).read(buffer)
-    }
-}
-
-impl Timed for &TcpStream {
-    fn read_within(&self, buffer: &mut [u8], time: Duration) -> io::Result<usize> {
-        self.set_read_timeout(Some(time))?;
-        (&mut &**self).read(buffer)
-    }
-}
+use crate::socket::{self, Timed};
 
 /// A socket with what has come from it.
 pub(super) struct Inlet<S> {
@@ -43,24 +23,10 @@ impl<S: Timed> Inlet<S> {
     /// Waits for more until a moment. `false`: nothing more comes.
     pub(super) fn fill(&mut self, until: Instant) -> io::Result<bool> {
         let mut buffer = [0; 16 * 1024];
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(io::Error::from(io::ErrorKind::TimedOut));
-            }
-            match self.socket.read_within(&mut buffer, left) {
-                Ok(0) => return Ok(false),
-                Ok(got) => {
-                    self.came += got as u64;
-                    self.held.extend_from_slice(&buffer[..got]);
-                    return Ok(true);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A read that took its time reports "would block".
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let got = socket::read(&self.socket, &mut buffer, Some(until))?;
+        self.came += got as u64;
+        self.held.extend_from_slice(&buffer[..got]);
+        Ok(got > 0)
     }
 
     /// Takes bytes from the front.

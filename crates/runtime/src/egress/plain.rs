@@ -15,8 +15,9 @@ use wire::proxy::head::{Answer, Body, Form, Request, Wish, own_answer};
 
 use super::Shared;
 use super::guest::{Asked, Guest, answer_missed, tunnel};
-use super::inlet::{Head, Inlet, Timed};
+use super::inlet::{Head, Inlet};
 use super::reach::{Missed, Reached, note_missed, reach};
+use crate::socket::Timed;
 
 /// How many answers may come before the one that counts.
 const PROVISIONAL: usize = 8;

@@ -91,7 +91,7 @@ fn admit(door: &Door, stream: &UnixStream) -> io::Result<Option<Vec<u8>>> {
     let mut said = Vec::new();
     let mut chunk = [0u8; MAX_TOKEN];
     loop {
-        let count = socket::read(stream, &mut chunk, Some(deadline))?;
+        let count = socket::read(&stream, &mut chunk, Some(deadline))?;
         said.extend_from_slice(&chunk[..count]);
         if let Some(end) = said.iter().position(|byte| *byte == b'\n') {
             let rest = said.split_off(end + 1);
@@ -143,7 +143,7 @@ impl Reader<'_> {
                 (true, Some(since)) => Some(since),
                 (true, None) => Some(Instant::now() + FRAME_PATIENCE),
             };
-            let count = socket::read(self.stream, &mut chunk, deadline)?;
+            let count = socket::read(&self.stream, &mut chunk, deadline)?;
             if count == 0 {
                 return Ok(End::Eof);
             }
