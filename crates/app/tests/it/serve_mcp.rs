@@ -96,12 +96,17 @@ fn model(place: &TestEnvironment, script: &str) {
     place.write("replies.toml", script);
 }
 
+/// A model that keeps its task at work until the next questions were asked.
+fn slow_model(place: &TestEnvironment) {
+    model(place, &format!("[[reply]]\nstatus = 529\nretry_after = \"4s\"\n{SCRIPT}"));
+}
+
 const WORKER: [&str; 2] = ["--model", "script/replies.toml"];
 
 #[test]
 fn a_task_is_dispatched_once_for_a_key_driven_to_its_end_and_looked_after() {
     let place = TestEnvironment::new();
-    model(&place, SCRIPT);
+    slow_model(&place);
     let mut client = Client::start(
         &place,
         &[&WORKER[..], &["--max-tasks", "2", "--max-tokens", "5000"]].concat(),
@@ -162,7 +167,7 @@ fn what_is_not_allowed_here_is_refused_and_nothing_is_made() {
 #[test]
 fn children_are_counted_to_their_parent_and_refused_when_it_has_nothing_left() {
     let place = TestEnvironment::new();
-    model(&place, SCRIPT);
+    slow_model(&place);
     let limit = ["--max-tokens", "600", "--profile", "read-only"];
     let begin = ["run", "the parent", "--driver", "user", "--unattended", "--in-place"];
     place.run(&[&begin[..], &limit].concat());
@@ -190,7 +195,7 @@ fn children_are_counted_to_their_parent_and_refused_when_it_has_nothing_left() {
 #[test]
 fn a_task_goes_on_when_its_server_is_killed() {
     let place = TestEnvironment::new();
-    model(&place, &format!("[[reply]]\nstatus = 529\nretry_after = \"1s\"\n{SCRIPT}"));
+    slow_model(&place);
     let mut client = Client::start(&place, &WORKER);
     let id =
         client.json("dispatch", json!({ "goal": "two lines" }))["id"].as_str().unwrap().to_owned();

@@ -217,7 +217,7 @@ fn dropping_the_proxy_ends_everything() {
 #[test]
 fn a_silent_tunnel_and_one_too_many_are_ended() {
     let server = Server::echoing();
-    let limits = Limits { connections: 2, idle: Duration::from_millis(300), ..Limits::default() };
+    let limits = Limits { connections: 2, idle: Duration::from_secs(2), ..Limits::default() };
     let rig = Rig::with(&[format!("private:a.example:{}", server.port)], limits, Manner::of);
     let target = format!("a.example:{}", server.port);
     let (mut one, mut two) = (tunnel(&rig, &target), tunnel(&rig, &target));

@@ -60,10 +60,10 @@ impl Rig {
     /// Sends bytes, ends, and reads to the end.
     pub(super) fn ask(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
-        stream.write_all(bytes).unwrap();
-        stream.shutdown(std::net::Shutdown::Write).unwrap();
         let mut answer = Vec::new();
-        // A connection that was closed with bytes unread counts as ended.
+        // A connection that was closed before, or with bytes unread, counts as ended.
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = stream.read_to_end(&mut answer);
         String::from_utf8_lossy(&answer).into_owned()
     }

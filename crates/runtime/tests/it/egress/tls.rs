@@ -116,7 +116,7 @@ fn tls_asks_for_the_server_that_the_tunnel_was_asked_for() {
 fn where_tls_is_expected_nothing_else_passes() {
     let server = Server::echoing();
     let list = [format!("private:a.example:{}", server.port)];
-    let limits = Limits { head: std::time::Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits { head: std::time::Duration::from_secs(2), ..Limits::default() };
     let rig = Rig::with(&list, limits, |_| Manner::Tls);
     for bytes in [
         &b"GET / HTTP/1.1\r\nHost: b.example\r\n\r\n"[..],

@@ -140,7 +140,7 @@ fn a_command_is_asked_to_end_before_it_is_killed() {
     for containment in BOTH {
         let command = "trap 'echo asked; exit 5' TERM; echo ready; while :; do sleep 0.05; done";
         let spec = ProcessSpec {
-            timeout: Some(Duration::from_millis(400)),
+            timeout: Some(Duration::from_millis(1500)),
             ..sh(command, containment.clone())
         };
         let finished = finish(spec);
