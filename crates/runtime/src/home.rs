@@ -117,6 +117,11 @@ impl Home {
         self.run().join("walls.json")
     }
 
+    /// That a namespace without walls held when it was last tried.
+    pub fn namespaces(&self) -> PathBuf {
+        self.run().join("namespaces.json")
+    }
+
     /// The sockets through which the workers of a process ask, each in a folder of its own.
     pub fn gates(&self, owner: u64) -> PathBuf {
         self.run().join(format!("{owner}.gates"))

@@ -218,8 +218,11 @@ pub fn run(spec: ProcessSpec, cancel: &Cancel) -> Result<Finished, SpawnError> {
     launched.tree.kill();
     pipes.read_ready();
     let exit = start::wait(launched.leader);
-    if pipes.held && !timed_out && !cancelled && spec.containment.is_sandbox() {
-        return Err(SpawnError::Sandbox { reason: pipes.output.text().trim().to_owned() });
+    if pipes.held && !timed_out && !cancelled {
+        spec.containment.distrust(spec.mark_dir.as_deref());
+        if spec.containment.is_sandbox() {
+            return Err(SpawnError::Sandbox { reason: pipes.output.text().trim().to_owned() });
+        }
     }
     Ok(Finished {
         exit: exit.code,

@@ -30,6 +30,7 @@ use crate::process::Containment;
 use filter::Sockets;
 use helper::Orders;
 pub use probe::{Machine, Unavailable, machine, mark_trials, require, try_out};
+pub(crate) use probe::{namespace_held, note_namespace};
 pub use view::Mount;
 use view::View;
 use way::Way;

@@ -87,10 +87,7 @@ pub fn open_fork(
 }
 
 fn in_place(folder: &Path) -> Result<Workspace, String> {
-    // Where it can be told by its files no process is needed; git has its own rules about folders of others.
-    let own = fs::metadata(folder).is_ok_and(|meta| meta.uid() == geteuid().as_raw());
-    let read = || sandbox::git::Repository::find(folder).filter(|_| own)?.head();
-    let base = read().or_else(|| Repository::look(folder).ok().map(|repository| repository.head));
+    let base = Repository::look(folder).ok().map(|repository| repository.head);
     Ok(Workspace { kind: WorkspaceKind::InPlace, path: Some(text(folder)?), branch: None, base })
 }
 
@@ -376,12 +373,17 @@ pub(crate) struct Repository {
     pub(crate) prefix: String,
     pub(crate) head: String,
     pub(crate) git: Git,
+    /// The same as its files say it, where that is enough: each question to git is a process.
+    plain: Option<sandbox::git::Repository>,
 }
 
 impl Repository {
     /// The repository that a folder is in, ready for a checkout; the error says why there is none to use.
     pub(crate) fn find(folder: &Path) -> Result<Repository, String> {
         let mut found = Repository::look(folder)?;
+        if found.plain.is_some() {
+            return Ok(found);
+        }
         // Filters named in the repository's own settings would run at checkout.
         let names =
             found.git(["config".into(), "--list".into(), "--name-only".into(), "-z".into()])?;
@@ -394,9 +396,36 @@ impl Repository {
 
     /// The same for whoever only reads.
     fn look(folder: &Path) -> Result<Repository, String> {
+        let folder = folder.canonicalize().map_err(|error| error.to_string())?;
+        let (plain, (git, top, head)) = match Repository::read(&folder) {
+            Some((plain, head)) => {
+                let top = plain.top.clone();
+                (Some(plain), (Git::default(), top, head))
+            }
+            None => (None, Repository::ask(&folder)?),
+        };
+        let prefix = folder.strip_prefix(&top).map_err(|_| {
+            format!("the repository's settings claim that its files are in {}", top.display())
+        })?;
+        let prefix = text(prefix)?;
+        Ok(Repository { top, prefix, head, git, plain })
+    }
+
+    /// What the files of a plain repository say, with its commit. Git has its own rules about folders of others.
+    fn read(folder: &Path) -> Option<(sandbox::git::Repository, String)> {
+        let own = fs::metadata(folder).is_ok_and(|meta| meta.uid() == geteuid().as_raw());
+        let plain =
+            sandbox::git::Repository::find(folder).filter(|found| own && found.is_plain())?;
+        let head = plain.head()?;
+        Some((plain, head))
+    }
+
+    /// Asks git: first all at once, then one by one with the trust that the user gave in the settings of git, since the
+    /// folder may be another's.
+    fn ask(folder: &Path) -> Result<(Git, PathBuf, String), String> {
         let place: [OsString; 4] =
             ["-C".into(), folder.into(), "rev-parse".into(), "--show-toplevel".into()];
-        // Each question is a process. The folder's own name may have line ends in it, the commit's has none.
+        // The folder's own name may have line ends in it, the commit's has none.
         let both = Git::default().run(place.into_iter().chain(["HEAD^{commit}".into()]));
         let both = both.ok().and_then(|both| {
             let (top, head) = both.strip_suffix('\n')?.rsplit_once('\n')?;
@@ -404,20 +433,9 @@ impl Repository {
             let is_commit = head.bytes().all(|byte| byte.is_ascii_hexdigit());
             is_commit.then(|| (PathBuf::from(top), head.to_owned()))
         });
-        let (git, top, head) = match both {
-            Some((top, head)) => (Git::default(), top, head),
-            None => Repository::ask(folder)?,
-        };
-        let folder = folder.canonicalize().map_err(|error| error.to_string())?;
-        let prefix = folder.strip_prefix(&top).map_err(|_| {
-            format!("the repository's settings claim that its files are in {}", top.display())
-        })?;
-        let prefix = text(prefix)?;
-        Ok(Repository { top, prefix, head, git })
-    }
-
-    /// One by one, with the trust that the user gave in the settings of git: the folder may be another's.
-    fn ask(folder: &Path) -> Result<(Git, PathBuf, String), String> {
+        if let Some((top, head)) = both {
+            return Ok((Git::default(), top, head));
+        }
         let git = Git { settings: trusted(), ..Git::default() };
         let inside = |git: &Git, arguments: &[&str]| {
             let place: [OsString; 2] = ["-C".into(), folder.into()];
@@ -449,6 +467,9 @@ impl Repository {
     }
 
     fn has_branch(&self, branch: &str) -> Result<bool, String> {
+        if let Some(plain) = &self.plain {
+            return Ok(plain.has_branch(branch));
+        }
         let name = format!("refs/heads/{branch}");
         let format = "--format=%(refname)";
         Ok(self.git(["for-each-ref".into(), format.into(), name.into()])?.trim_end()

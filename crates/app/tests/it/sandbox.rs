@@ -5,6 +5,7 @@ mod limits;
 mod programs;
 mod repository;
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
@@ -379,6 +380,46 @@ fn a_task_without_a_sandbox_says_so_everywhere() {
     let of =
         |kind: &str| events.iter().find(|event| event["type"] == kind).unwrap()["sandbox"].clone();
     assert_eq!((of("task_started"), of("task_finished")), (Value::from("off"), Value::from("off")));
+}
+
+/// Without walls, whether namespaces work is found out once. Where they no longer do, the command fails with what
+/// bubblewrap says, and the next process looks again and does without.
+#[test]
+fn a_namespace_without_walls_is_tried_once_and_again_after_it_failed() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["true"], "");
+    let programs = environment.folder().join("../programs");
+    let (tried, broken) = (programs.join("tried"), programs.join("broken"));
+    std::fs::create_dir(&programs).unwrap();
+    let script = format!(
+        "#!/bin/sh\necho \"$*\" >> '{}'\n[ ! -e '{}' ] || {{ echo no room >&2; exit 1; }}\n\
+         PATH=/usr/local/bin:/usr/bin:/bin exec bwrap \"$@\"\n",
+        tried.display(),
+        broken.display()
+    );
+    let bwrap = programs.join("bwrap");
+    std::fs::write(&bwrap, script).unwrap();
+    std::fs::set_permissions(&bwrap, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let environment = environment.with_variable("PATH", &path);
+    let run = || {
+        let ran = environment.run(&["run", "task.toml", "--no-sandbox"]);
+        let said = std::fs::read_to_string(&tried).unwrap_or_default();
+        let _ = std::fs::remove_file(&tried);
+        let (trials, others): (Vec<&str>, Vec<&str>) =
+            said.lines().partition(|line| line.ends_with("-- true"));
+        (ran, trials.len(), others.len())
+    };
+    for (number, trials) in [(1, 1), (2, 0), (3, 0)] {
+        let (ran, tried, began) = run();
+        assert_eq!((ran.code, tried, began), (0, trials, 1), "{number}: {}{}", ran.out, ran.err);
+    }
+    std::fs::write(&broken, "").unwrap();
+    let (ran, trials, _) = run();
+    assert_eq!((ran.code, trials), (10, 0), "{}", ran.out);
+    assert!(ran.out.contains("no room"), "{}{}", ran.out, ran.err);
+    let (ran, trials, began) = run();
+    assert_eq!((ran.code, trials, began), (0, 1, 0), "{}{}", ran.out, ran.err);
 }
 
 #[test]

@@ -282,7 +282,11 @@ fn keep(spec: &ProcessSpec, shared: &Shared, stop: &Cancel, sender: &mpsc::SyncS
     }
     let mut stderr = Some(stderr);
     let guarded = spec.containment.is_guarded(spec.mark_dir.as_deref());
-    if guarded && !let_go(&stdin, &stdout, &launched) && spec.containment.is_sandbox() {
+    let is_held = guarded && !let_go(&stdin, &stdout, &launched);
+    if is_held {
+        spec.containment.distrust(spec.mark_dir.as_deref());
+    }
+    if is_held && spec.containment.is_sandbox() {
         launched.tree.kill();
         take_stderr(&mut stderr, shared);
         let said: Vec<u8> = shared.lock().stderr.iter().copied().collect();

@@ -23,7 +23,7 @@ use rustix::process::{
 use serde::{Deserialize, Serialize};
 
 use super::{Cancel, ProcessSpec, Streams, find_program, timeout_until};
-use crate::sandbox::{Held, Sandbox};
+use crate::sandbox::{Held, Sandbox, namespace_held, note_namespace};
 
 /// The variable that marks every process of a command.
 pub(super) const MARK_VARIABLE: &str = "DRIVETRAIN_MARK";
@@ -102,6 +102,13 @@ impl Containment {
         }
     }
 
+    /// Takes note that no guard spoke: what is remembered of namespaces is not believed again.
+    pub(super) fn distrust(&self, mark_dir: Option<&Path>) {
+        if let (Containment::Auto, Some(program)) = (self, bubblewrap(mark_dir)) {
+            note_namespace(program, false);
+        }
+    }
+
     /// Whether there are walls.
     pub(super) fn is_sandbox(&self) -> bool {
         matches!(self, Containment::Sandbox(_))
@@ -121,27 +128,35 @@ pub fn namespaces_work() -> bool {
     bubblewrap(None).is_some()
 }
 
-/// The path of a bubblewrap that was seen to work. The first call tries it out, marked as any command is: the
+/// The path of a bubblewrap that was seen to work, a short while ago or now. Now means marked as any command is: the
 /// runtime may die beside it.
 fn bubblewrap(mark_dir: Option<&Path>) -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let probe = || {
+    let find = || {
         let program = find_program("bwrap".as_ref(), None)?;
-        let mut argv: Vec<OsString> = vec![program.clone().into()];
-        argv.extend(NAMESPACE.iter().map(OsString::from));
-        argv.extend(["--".into(), "true".into()]);
-        let spec = ProcessSpec {
-            timeout: Some(Duration::from_secs(10)),
-            containment: Containment::Group,
-            streams: Streams::Merged,
-            mark: "probe".to_owned(),
-            mark_dir: mark_dir.map(Path::to_owned),
-            ..ProcessSpec::new(argv)
-        };
-        let finished = super::run(spec, &Cancel::new()).ok()?;
-        (finished.exit == Some(0)).then_some(program)
+        if !namespace_held(&program) {
+            try_out(&program, mark_dir)?;
+            note_namespace(&program, true);
+        }
+        Some(program)
     };
-    FOUND.get_or_init(probe).as_deref()
+    FOUND.get_or_init(find).as_deref()
+}
+
+fn try_out(program: &Path, mark_dir: Option<&Path>) -> Option<()> {
+    let mut argv: Vec<OsString> = vec![program.into()];
+    argv.extend(NAMESPACE.iter().map(OsString::from));
+    argv.extend(["--".into(), "true".into()]);
+    let spec = ProcessSpec {
+        timeout: Some(Duration::from_secs(10)),
+        containment: Containment::Group,
+        streams: Streams::Merged,
+        mark: "probe".to_owned(),
+        mark_dir: mark_dir.map(Path::to_owned),
+        ..ProcessSpec::new(argv)
+    };
+    let finished = super::run(spec, &Cancel::new()).ok()?;
+    (finished.exit == Some(0)).then_some(())
 }
 
 /// More processes than this cannot begin in a millisecond, on any machine.

@@ -34,11 +34,14 @@ const SHARED: [&str; 19] = [
     "worktrees",
 ];
 
+/// Words that settings of the plain kind do not have.
+const NOT_PLAIN: [&str; 4] = ["[extensions", "[filter", "[include", "worktree="];
+
 /// The repository that a folder is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Repository {
     /// The folder that holds `.git`.
-    pub(super) top: PathBuf,
+    pub(crate) top: PathBuf,
     /// Where this working tree's own state is.
     pub(super) own: PathBuf,
     /// Where everything is that all working trees share.
@@ -88,9 +91,34 @@ impl Repository {
         if let Some(text) = short_text(&self.common.join(name)) {
             return commit(&text);
         }
-        let packed = fs::read_to_string(self.common.join("packed-refs")).ok()?;
-        let found = packed.lines().find_map(|line| line.strip_suffix(name)?.strip_suffix(' '))?;
-        commit(found)
+        commit(&self.packed(name)?)
+    }
+
+    /// Whether its own settings are of the plain kind: they name no other place for its files, no other way to keep its
+    /// names, no programs that change files on their way, and no further settings. What is not sure is not plain.
+    pub(crate) fn is_plain(&self) -> bool {
+        let Some(mut text) = settings(&self.common.join("config")) else { return false };
+        if fs::symlink_metadata(self.own.join("config.worktree")).is_ok() {
+            return false;
+        }
+        text.retain(|c| !c.is_whitespace());
+        text.make_ascii_lowercase();
+        let is_bare = text.matches("bare").count() != text.matches("bare=false").count();
+        !is_bare && !NOT_PLAIN.iter().any(|word| text.contains(word))
+    }
+
+    /// Whether a plain repository has a branch.
+    pub(crate) fn has_branch(&self, branch: &str) -> bool {
+        let name = format!("refs/heads/{branch}");
+        fs::symlink_metadata(self.common.join(&name)).is_ok() || self.packed(&name).is_some()
+    }
+
+    /// What stands for a name in the file with many of them.
+    fn packed(&self, name: &str) -> Option<String> {
+        let packed = fs::read(self.common.join("packed-refs")).ok()?;
+        let packed = String::from_utf8_lossy(&packed);
+        let found = packed.lines().find_map(|line| line.strip_suffix(name)?.strip_suffix(' '));
+        found.map(str::to_owned)
     }
 
     /// Whether `.git` is a folder of the working tree itself.
@@ -148,6 +176,12 @@ fn follow(file: &Path, before: &str, base: &Path) -> Option<PathBuf> {
     }
     let text = fs::read_to_string(file).ok()?;
     base.join(text.strip_prefix(before)?.trim_end_matches('\n')).canonicalize().ok()
+}
+
+/// What settings say, if they are as short as they usually are.
+fn settings(path: &Path) -> Option<String> {
+    let meta = fs::symlink_metadata(path).ok()?;
+    (meta.is_file() && meta.len() <= 64 * 1024).then(|| fs::read_to_string(path).ok()).flatten()
 }
 
 /// The line that a file holds.
@@ -247,6 +281,59 @@ mod tests {
         assert_eq!(head(&main), None);
         fs::write(main.join(".git/HEAD"), "ref: refs/heads/../../config\n").unwrap();
         assert_eq!(head(&main), None);
+    }
+
+    #[test]
+    fn only_settings_that_change_nothing_here_are_plain() {
+        let place = tempfile::tempdir().unwrap();
+        let main = place.path().canonicalize().unwrap();
+        git(&main, &["init", "-q"]);
+        git(&main, &["config", "remote.origin.url", "https://example.org/a.git"]);
+        git(&main, &["config", "user.name", "somebody"]);
+        let plain = || Repository::find(&main).unwrap().is_plain();
+        assert!(plain());
+        let config = main.join(".git/config");
+        let usual = fs::read(&config).unwrap();
+        for [name, value] in [
+            ["filter.lfs.smudge", "cat"],
+            ["FILTER.x.required", "true"],
+            ["include.path", "../other"],
+            ["includeIf.gitdir:/.path", "../other"],
+            ["core.worktree", "/elsewhere"],
+            ["core.bare", "true"],
+            ["extensions.worktreeConfig", "true"],
+        ] {
+            git(&main, &["config", name, value]);
+            assert!(!plain(), "{name}");
+            fs::write(&config, &usual).unwrap();
+        }
+        fs::write(&config, [&usual[..], b"[core] WorkTree\t=/elsewhere\n"].concat()).unwrap();
+        assert!(!plain());
+        fs::write(&config, [&usual[..], &[b'#'; 70_000]].concat()).unwrap();
+        assert!(!plain(), "longer than is read");
+        fs::write(&config, [&usual[..], b"# \xff\n"].concat()).unwrap();
+        assert!(!plain(), "no text");
+        fs::write(&config, &usual).unwrap();
+        fs::write(main.join(".git/config.worktree"), "").unwrap();
+        assert!(!plain());
+        fs::remove_file(main.join(".git/config.worktree")).unwrap();
+        assert!(plain());
+    }
+
+    #[test]
+    fn a_branch_is_found_wherever_its_name_is_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let main = place.path().canonicalize().unwrap();
+        git(&main, &["init", "-q"]);
+        git(&main, &["commit", "-q", "--allow-empty", "-m", "x"]);
+        let has = |branch: &str| Repository::find(&main).unwrap().has_branch(branch);
+        assert!(!has("drivetrain/t1"));
+        git(&main, &["branch", "drivetrain/t1"]);
+        assert!(has("drivetrain/t1"));
+        git(&main, &["pack-refs", "--all"]);
+        assert!(!main.join(".git/refs/heads/drivetrain").exists());
+        assert!(has("drivetrain/t1") && has("main"));
+        assert!(!has("t1") && !has("drivetrain/t") && !has("drivetrain"));
     }
 
     #[test]

@@ -99,11 +99,17 @@ struct Trials {
     marks: PathBuf,
     /// The last one that held.
     record: PathBuf,
+    /// The last namespace without walls that held.
+    namespaces: PathBuf,
 }
 
 /// Has trials of the walls marked and remembered in the home folder, once it is there.
 pub fn mark_trials(home: &Home) {
-    let _ = TRIALS.set(Trials { marks: home.trials(), record: home.walls() });
+    let _ = TRIALS.set(Trials {
+        marks: home.trials(),
+        record: home.walls(),
+        namespaces: home.namespaces(),
+    });
 }
 
 fn trials() -> Option<&'static Trials> {
@@ -143,6 +149,22 @@ pub(super) fn remembered() -> Option<(PathBuf, String)> {
     let path = find_bubblewrap()?;
     let held = remembered::recall(&trials()?.record, &path)?;
     Some((path, held.version))
+}
+
+/// Whether a namespace made by this bubblewrap held when it was last tried.
+pub(crate) fn namespace_held(bubblewrap: &Path) -> bool {
+    trials().is_some_and(|trials| remembered::recall(&trials.namespaces, bubblewrap).is_some())
+}
+
+/// Remembers that one held just now, or that it did not.
+pub(crate) fn note_namespace(bubblewrap: &Path, held: bool) {
+    let Some(trials) = trials() else { return };
+    // Without it the next process tries again.
+    let _ = if held {
+        remembered::note(&trials.namespaces, bubblewrap, "")
+    } else {
+        fs::remove_file(&trials.namespaces)
+    };
 }
 
 fn find_bubblewrap() -> Option<PathBuf> {

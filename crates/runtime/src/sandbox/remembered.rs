@@ -35,7 +35,7 @@ const NAMESPACES: [&str; 6] = ["cgroup", "ipc", "mnt", "net", "pid", "user"];
 /// A trial that held.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Held {
-    /// What bubblewrap says of its version.
+    /// What bubblewrap says of its version, if it was asked.
     pub(super) version: String,
     conditions: Conditions,
     /// When it was tried.
