@@ -11,6 +11,7 @@ mod compare;
 mod extra;
 mod fork;
 mod limits;
+mod objects;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, FileTimes};
@@ -26,10 +27,12 @@ use crate::clock::{Clock, SystemClock};
 use crate::git::Git;
 use crate::process::Cancel;
 use crate::sandbox::masks;
+use crate::whole_file::{self, Lasting};
 use crate::workspace::{absolute, check_task, text, worktree_of};
 pub use compare::{Change, ChangeKind, Lines};
 use extra::Extra;
 pub use limits::{DEFAULT_MAX_FILE, MAX_FILE_VARIABLE};
+use objects::Kind;
 
 /// Keeps the state of a task's workspace and gives the checkpoint.
 pub fn checkpoint(
@@ -308,36 +311,33 @@ impl<'s> Store<'s> {
 
     /// Gives a content a name: the next checkpoint.
     fn commit(&self, content: &Content, reason: &str) -> Result<String, String> {
-        let git = self.git(&self.path, &self.index())?;
-        let time = SystemClock.now().0.max(0) / 1000;
-        let mut asked = format!(
-            "feature done\ncommit {CHECKPOINTS}\nmark :1\n\
-             committer drivetrain <drivetrain@localhost> {time} +0000\ndata {}\n{reason}\n",
-            reason.len()
-        )
-        .into_bytes();
-        if let Some(before) = self.tip()? {
-            asked.extend_from_slice(format!("from {before}\ndeleteall\n").as_bytes());
-        }
-        let extra = content.extra.to_bytes();
-        let files = &content.files;
-        if *files != EMPTY_TREE {
-            asked.extend_from_slice(format!("M 040000 {files} files\n").as_bytes());
-        }
-        asked
-            .extend_from_slice(format!("M 100644 inline extra\ndata {}\n", extra.len()).as_bytes());
-        asked.extend_from_slice(&extra);
-        asked.extend_from_slice(b"\nget-mark :1\ndone\n");
-        let import = ["fast-import", "--quiet"].map(OsString::from).to_vec();
-        self.unlock();
-        let printed = git.output(import, Some(asked))?;
-        let commit = String::from_utf8_lossy(&printed.out).trim_end().to_owned();
-        checked(&commit).map(str::to_owned)
+        let before = self.tip()?;
+        let keep = || {
+            let objects = self.path.join("objects");
+            let extra = objects::write(&objects, Kind::Blob, &content.extra.to_bytes())?;
+            let mut entries = vec![("100644", "extra", extra.as_str())];
+            // Git has no entry for a folder without a file.
+            if content.files != EMPTY_TREE {
+                entries.push(("40000", "files", &content.files));
+            }
+            let tree = objects::write(&objects, Kind::Tree, &objects::tree(&entries))?;
+            let parent = before.map(|before| format!("parent {before}\n")).unwrap_or_default();
+            let time = SystemClock.now().0.max(0) / 1000;
+            let by = format!("drivetrain <drivetrain@localhost> {time} +0000");
+            let text = format!("tree {tree}\n{parent}author {by}\ncommitter {by}\n\n{reason}");
+            let commit = objects::write(&objects, Kind::Commit, text.as_bytes())?;
+            self.set_tip(&commit)?;
+            Ok(commit)
+        };
+        keep()
+            .map_err(|error: io::Error| format!("cannot write to {}: {error}", self.path.display()))
     }
 
-    /// Only this task's owner gives names here, so a lock can only be left from a killed git.
-    fn unlock(&self) {
-        let _ = fs::remove_file(with_end(&self.path.join(CHECKPOINTS), ".lock"));
+    /// Makes a commit the last checkpoint. Only this task's owner gives names here.
+    fn set_tip(&self, commit: &str) -> io::Result<()> {
+        let path = self.path.join(CHECKPOINTS);
+        let (folder, name) = (path.parent().unwrap_or(&self.path), "checkpoints");
+        whole_file::write(folder, name, format!("{commit}\n").as_bytes(), Lasting::No)
     }
 
     /// The last checkpoint. The store is ours alone and its names are never packed.

@@ -129,12 +129,13 @@ fn a_roll_back_that_a_crash_cut_short_is_done_by_whoever_takes_the_task_up() {
         if ended {
             repository.place.ok(&["cancel", &id]);
         }
-        // Git cannot be started any more once the command is journaled: as good as a crash there.
+        // The process is killed while the state before is kept, once the command is journaled. Before, it was only looked
+        // at, with an index of another name.
         let bin = repository.place.home().with_file_name("bin");
         std::fs::create_dir(&bin).unwrap();
         let path = std::env::var("PATH").unwrap();
         let script = format!(
-            "#!/bin/sh\ncase \"$*\" in *fast-import*) kill -9 $PPID; exit 1;; esac\nPATH='{path}' exec git \"$@\"\n"
+            "#!/bin/sh\ncase \"$*:$GIT_INDEX_FILE\" in *write-tree:*/index) kill -9 $PPID; exit 1;; esac\nPATH='{path}' exec git \"$@\"\n"
         );
         std::fs::write(bin.join("git"), script).unwrap();
         std::fs::set_permissions(bin.join("git"), std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use machine::verdict::Checkpoint;
 
-use super::{CHECKPOINTS, Extra, Store, checked};
+use super::{Content, EMPTY_TREE, Store, checked};
 
 impl Store<'_> {
     /// Makes a checkpoint of a tree that another repository has. Its objects are read from the folder `objects` of that
@@ -23,22 +23,12 @@ impl Store<'_> {
             .and_then(|()| fs::write(info.join("alternates"), line))
             .map_err(|error| format!("cannot use {}: {error}", info.display()))?;
         let git = self.git(&self.path, &self.index())?;
-        let print = |arguments: &[&str], stdin: Option<Vec<u8>>| {
-            let arguments = arguments.iter().map(OsString::from).collect();
-            let printed = git.output(arguments, stdin)?;
-            Ok::<String, String>(String::from_utf8_lossy(&printed.out).trim_end().to_owned())
-        };
-        let kind = print(&["cat-file", "-t", tree], None)?;
-        if kind != "tree" {
-            return Err(format!("{tree} is a {kind}, expected a tree"));
+        let kind = git.run(["cat-file", "-t", tree].map(OsString::from))?;
+        let kind = kind.trim_end();
+        if kind != "tree" || tree.len() != EMPTY_TREE.len() {
+            return Err(format!("{tree} is a {kind}, expected the whole name of a tree"));
         }
-        let extra = Extra::default().to_bytes();
-        let extra = print(&["hash-object", "-w", "--stdin"], Some(extra))?;
-        let top = format!("100644 blob {extra}\textra\n040000 tree {tree}\tfiles\n");
-        let top = print(&["mktree"], Some(top.into_bytes()))?;
-        let name = print(&["commit-tree", &top, "-m", "of another repository"], None)?;
-        self.unlock();
-        print(&["update-ref", CHECKPOINTS, &name], None)?;
+        let name = self.commit(&Content::of_tree(tree.to_owned()), "of another repository")?;
         Ok(Checkpoint { name, tree: tree.to_owned() })
     }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::{CHECKPOINTS, Store, checked};
+use super::{Store, checked};
 
 impl Store<'_> {
     /// Takes over all checkpoints of another task's store, of which `commit` becomes the last. Doing it again changes
@@ -18,9 +18,8 @@ impl Store<'_> {
         let (source, target) = (from.path.join("objects"), self.path.join("objects"));
         link_all(&source, &target)
             .map_err(|error| format!("cannot take over {}: {error}", source.display()))?;
-        let git = self.git(&self.path, &self.index())?;
-        self.unlock();
-        git.run(["update-ref".into(), CHECKPOINTS.into(), commit.into()]).map(drop)
+        let wrong = |error| format!("cannot write to {}: {error}", self.path.display());
+        self.set_tip(commit).map_err(wrong)
     }
 
     /// Gives a new worktree, of which nobody has changed anything yet, the files of a checkpoint.
