@@ -185,7 +185,8 @@ class Dispatch(unittest.IsolatedAsyncioTestCase):
             taken = [json.loads(r.content[0].text)["id"] for r in results if not r.is_error]
             self.assertEqual(len(set(taken)), 4, results)
             for task in taken:
-                await client.call_tool("cancel", {"id": task})
+                cancelled = await client.call_tool("cancel", {"id": task})
+                self.assertFalse(cancelled.is_error, cancelled)
             for task in taken:
                 ended = await self.call(client, "wait", id=task, seconds=60)
                 self.assertEqual(ended["outcome"], "cancelled")

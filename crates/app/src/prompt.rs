@@ -4,6 +4,7 @@
 mod answer;
 pub(crate) mod chat;
 pub(crate) mod reader;
+mod typing;
 
 use std::collections::VecDeque;
 use std::path::Path;

@@ -47,6 +47,8 @@ pub(crate) enum Draw {
     Board(Vec<(Line, Option<Instant>)>),
     /// A prompt takes over the last line; answered when the line is free.
     PromptBegins(Option<Printer>, SyncSender<()>),
+    /// Others have written where the prompt was.
+    PromptAgain,
     /// The prompt is gone; what was entered took at most so many columns.
     PromptEnds(usize),
     /// Everything before this is shown, and the running line is gone.
@@ -103,6 +105,11 @@ impl Screen {
         self.send(Draw::PromptBegins(printer, sender));
         // The drawing thread answers at once unless it is gone, and then there is nothing to wait for.
         let _ = free.recv_timeout(Duration::from_secs(1));
+    }
+
+    /// Shows the prompt and what is typed at it once more, at the end of what others have written.
+    pub(crate) fn prompt_again(&self) {
+        self.send(Draw::PromptAgain);
     }
 
     /// The prompt has been answered.
@@ -174,6 +181,12 @@ fn draw(receiver: &Receiver<Draw>) {
                 drawing.prompt = Some(printer);
                 drawing.due_in(SHORT);
                 let _ = free.send(());
+            }
+            Ok(Draw::PromptAgain) => {
+                drawing.drawn = false;
+                // The editor prints at least a line: this one takes no room.
+                drawing.print_above("\x1b[A\n".to_owned(), None);
+                drawing.due_in(SHORT);
             }
             Ok(Draw::PromptEnds(width)) => {
                 drawing.end_prompt(width);

@@ -411,13 +411,16 @@ impl Repository {
         Ok(Repository { top, prefix, head, git, plain })
     }
 
-    /// What the files of a plain repository say, with its commit. Git has its own rules about folders of others.
+    /// What the files of a plain repository say, with its commit. Git has its own rules about folders of others, and about
+    /// repositories of another file system than the folder's.
     fn read(folder: &Path) -> Option<(sandbox::git::Repository, String)> {
-        let own = fs::metadata(folder).is_ok_and(|meta| meta.uid() == geteuid().as_raw());
+        let meta = fs::metadata(folder).ok()?;
         let plain =
-            sandbox::git::Repository::find(folder).filter(|found| own && found.is_plain())?;
+            sandbox::git::Repository::find(folder).filter(sandbox::git::Repository::is_plain)?;
+        let mut way = folder.ancestors().take_while(|above| above.starts_with(&plain.top));
+        let is_near = way.all(|above| fs::metadata(above).is_ok_and(|it| it.dev() == meta.dev()));
         let head = plain.head()?;
-        Some((plain, head))
+        (is_near && meta.uid() == geteuid().as_raw()).then_some((plain, head))
     }
 
     /// Asks git: first all at once, then one by one with the trust that the user gave in the settings of git, since the

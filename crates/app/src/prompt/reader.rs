@@ -16,6 +16,7 @@ use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
 use rustyline::{Context, Editor, Helper};
 
+use super::typing::Typing;
 use crate::screen::Screen;
 
 /// Lines that are kept in the history file.
@@ -175,7 +176,9 @@ impl Terminal {
             words.begun.set(None);
             words.length.set(0);
         }
+        let typing = Typing::begin(screen);
         let line = self.editor.readline_with_initial(question, (draft, ""));
+        drop(typing);
         // No character is wider than its bytes are many, or than two columns.
         let typed = self.editor.helper().map_or(0, |words| words.length.get());
         screen.prompt_ends(question.len() + 2 * typed);

@@ -329,6 +329,20 @@ fn at_a_terminal_ctrl_c_stops_the_answer_and_ctrl_d_leaves() {
 }
 
 #[test]
+fn at_a_terminal_a_line_outlives_that_the_program_is_stopped_and_goes_on() {
+    let place = place("[[reply]]\ntext = \"I am back.\"\nrepeat = true\n");
+    let mut screen = Screen::start(&place, &chat(&["hello"]));
+    screen.until("says: I am back.").until("> ").keys("half a ");
+    screen.until("half a ").until_it_edits();
+    screen.stop_and_go_on();
+    screen.until("> half a ").until_it_edits();
+    screen.enter("line");
+    screen.until("says: I am back.").until("> ").keys("\x04");
+    assert_eq!(screen.end(), 13);
+    assert_eq!(of_type(&place, "told")[0]["line"], "half a line");
+}
+
+#[test]
 fn at_a_terminal_y_approves_and_a_line_typed_meanwhile_steers() {
     let script = format!(
         "{}[[reply]]\nmatch = \"mind the tests\"\ntext = \"I mind them.\"\n",

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::OpenptFlags;
-use rustix::termios::{LocalModes, Winsize};
+use rustix::termios::{InputModes, LocalModes, OptionalActions, Winsize};
 
 use crate::environment::TestEnvironment;
 
@@ -103,6 +103,37 @@ impl Screen {
     /// The program's process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Stops the program and lets it go on, as a shell does for Ctrl-Z and `fg`: meanwhile the terminal is the shell's.
+    pub(crate) fn stop_and_go_on(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        let begun = Instant::now();
+        while !self.is_stopped() {
+            assert!(begun.elapsed() < PATIENCE, "it does not stop");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let mut settings = rustix::termios::tcgetattr(&self.terminal).unwrap();
+        settings.local_modes |= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
+        settings.input_modes |= InputModes::ICRNL;
+        rustix::termios::tcsetattr(&self.terminal, OptionalActions::Now, &settings).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    }
+
+    fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    }
+
+    /// Waits until it is the program and not the terminal that shows what is typed.
+    pub(crate) fn until_it_edits(&self) {
+        let begun = Instant::now();
+        let edits = LocalModes::ICANON | LocalModes::ECHO;
+        while rustix::termios::tcgetattr(&self.terminal).unwrap().local_modes.intersects(edits) {
+            assert!(begun.elapsed() < PATIENCE, "the terminal is not set: {:?}", self.shown());
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Waits for the program's end; its exit code. The terminal must be as it was before.

@@ -148,7 +148,7 @@ impl Process {
             if is_late || silent >= idle {
                 let why = match stopped {
                     Some(_) => "it was stopped, and did not end by itself".to_owned(),
-                    None => format!("it said nothing for {} s", idle.as_secs()),
+                    None => format!("it said nothing for {idle:?}"),
                 };
                 // Before it is killed: how it ended then is not why.
                 let gone = Gone::new(AgentFault::Timeout, why);
