@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use journal::sqlite::SqliteJournal;
-use journal::{Journal, Loaded, TaskRow};
+use journal::{Journal, JournalError, Loaded, TaskRow};
 use machine::driver::Registry;
 use machine::id::TaskId;
 use machine::receipt::Receipt;
@@ -17,6 +17,7 @@ use runtime::home::Home;
 use runtime::host::Host;
 use runtime::receipt;
 use runtime::station::Station;
+use runtime::supervisor::SupervisorError;
 use serde_json::{Value, json};
 use view::story::Story;
 use view::why::Subject;
@@ -209,6 +210,21 @@ impl Records {
     /// Gives a task a command: through the socket of the process that drives it, else into the journal.
     /// Returns once it is journaled; the process that took it, if one did.
     pub(crate) fn give(self, id: &TaskId, command: Command) -> Result<Option<u32>, CommandError> {
+        let mut records = self;
+        for _ in 0..TAKEN_UP {
+            match records.try_to_give(id, command.clone()) {
+                // A process has taken the task up meanwhile, and is the one to tell.
+                Err(Ungiven::TakenUp) => records = Records::open()?,
+                Err(Ungiven::Failed(error)) => return Err(error),
+                Ok(taken) => return Ok(taken),
+            }
+        }
+        Err(CommandError::environment(format!(
+            "task {id} goes from one process to the next, and none could be told; try again"
+        )))
+    }
+
+    fn try_to_give(self, id: &TaskId, command: Command) -> Result<Option<u32>, Ungiven> {
         let row = self.journal.task(id.as_str())?;
         if let Some(pid) = self.home.alive(row.owner) {
             match control::send(&self.home.socket(row.owner), id, command.clone()) {
@@ -216,13 +232,31 @@ impl Records {
                 Err(ControlError::Gone(_)) => {}
                 // Its last holder lives but has let go of it.
                 Err(ControlError::NotHere) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(Ungiven::Failed(error.into())),
             }
         }
         let Records { home, registry, journal } = self;
         drop(journal);
         let mut station = Station::open(&home, registry)?;
-        station.supervisor.command_at_rest(id, command)?;
-        Ok(None)
+        match station.supervisor.command_at_rest_from(id, row.owner, command) {
+            Ok(()) => Ok(None),
+            Err(SupervisorError::Journal(JournalError::Fenced { .. })) => Err(Ungiven::TakenUp),
+            Err(error) => Err(Ungiven::Failed(error.into())),
+        }
+    }
+}
+
+/// How often a task may be taken up just when a command is given to it.
+const TAKEN_UP: usize = 10;
+
+/// Why a command was not given.
+enum Ungiven {
+    TakenUp,
+    Failed(CommandError),
+}
+
+impl<E: Into<CommandError>> From<E> for Ungiven {
+    fn from(error: E) -> Ungiven {
+        Ungiven::Failed(error.into())
     }
 }

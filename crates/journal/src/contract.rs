@@ -131,6 +131,16 @@ fn a_claim_fences_the_former_holder(store: &dyn Store) {
     assert_eq!(ok(first.records("b", 0)), [], "a fenced batch fails whole");
     ok(first.commit(&[record("b", 1, b"one")]));
     ok(second.commit(&[record("a", 3, b"three")]));
+    let (former, holder) = (first.owner(), second.owner());
+    match first.claim_from("a", former) {
+        Err(JournalError::Fenced { task, owner, by }) => {
+            assert_eq!((task.as_str(), owner, by), ("a", former, holder), "it is no more its own");
+        }
+        other => panic!("expected Fenced, got {other:?}"),
+    }
+    refused(first.claim_from("c", holder), "UnknownTask");
+    assert_eq!(ok(first.claim_from("a", holder)), 3, "as it was seen");
+    assert_eq!(ok(second.claim("a")), 3);
     assert_eq!(ok(first.claim("a")), 3, "it can be taken back");
     refused(second.commit(&[record("a", 4, b"late")]), "Fenced");
     ok(first.commit(&[record("a", 4, b"four")]));

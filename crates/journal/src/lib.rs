@@ -241,6 +241,9 @@ pub trait Journal: Send {
     /// Takes the task, fencing its former holder, and returns the number of its last record.
     fn claim(&mut self, task: &str) -> Result<u64, JournalError>;
 
+    /// The same if the task is still `from`'s; [`JournalError::Fenced`] names who has it if not.
+    fn claim_from(&mut self, task: &str, from: u64) -> Result<u64, JournalError>;
+
     /// The newest snapshot and what follows. Damage in what is returned is an error; a damaged snapshot is
     /// passed over and the records are read from the start.
     fn load(&self, task: &str) -> Result<Loaded, JournalError>;

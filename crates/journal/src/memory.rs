@@ -45,6 +45,18 @@ impl MemoryJournal {
         };
         Self { store: store.clone(), owner, syncs: 0 }
     }
+
+    fn take(&mut self, task: &str, from: Option<u64>) -> Result<u64, JournalError> {
+        let mut content = self.store.lock();
+        let unknown = || JournalError::UnknownTask(task.to_owned());
+        let found = content.tasks.get_mut(task).ok_or_else(unknown)?;
+        if from.is_some_and(|from| found.row.owner != from) {
+            let (task, owner, by) = (task.to_owned(), self.owner, found.row.owner);
+            return Err(JournalError::Fenced { task, owner, by });
+        }
+        found.row.owner = self.owner;
+        Ok(found.records.len() as u64)
+    }
 }
 
 impl Default for MemoryJournal {
@@ -210,13 +222,11 @@ impl Journal for MemoryJournal {
     }
 
     fn claim(&mut self, task: &str) -> Result<u64, JournalError> {
-        let mut content = self.store.lock();
-        let task = content
-            .tasks
-            .get_mut(task)
-            .ok_or_else(|| JournalError::UnknownTask(task.to_owned()))?;
-        task.row.owner = self.owner;
-        Ok(task.records.len() as u64)
+        self.take(task, None)
+    }
+
+    fn claim_from(&mut self, task: &str, from: u64) -> Result<u64, JournalError> {
+        self.take(task, Some(from))
     }
 
     fn load(&self, task: &str) -> Result<Loaded, JournalError> {

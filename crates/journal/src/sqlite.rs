@@ -214,7 +214,11 @@ impl Journal for SqliteJournal {
     }
 
     fn claim(&mut self, task: &str) -> Result<u64, JournalError> {
-        self.take(task)
+        self.take(task, None)
+    }
+
+    fn claim_from(&mut self, task: &str, from: u64) -> Result<u64, JournalError> {
+        self.take(task, Some(from))
     }
 
     fn load(&self, task: &str) -> Result<Loaded, JournalError> {

@@ -253,7 +253,7 @@ impl<P: Perform> Supervisor<P> {
     /// Takes a task up, with the next batch, where its records end, whoever held it before. A task that has
     /// ended is refused.
     pub fn resume(&mut self, id: &TaskId, attended: bool) -> Result<(), SupervisorError> {
-        let mut inputs = self.take_over(id)?;
+        let mut inputs = self.take_over(id, None)?;
         let Some(host) = self.hosts.get(id) else { return Ok(()) };
         // What is left to be done of going back is done, whatever became of the task.
         let goes_back = host.state.data().going_back.is_some();
@@ -291,7 +291,27 @@ impl<P: Perform> Supervisor<P> {
         id: &TaskId,
         command: Command,
     ) -> Result<(), SupervisorError> {
-        let mut inputs = self.take_over(id)?;
+        self.at_rest(id, None, command)
+    }
+
+    /// The same for one that was seen in the hands of this owner, which does not drive it. If a process takes it up
+    /// meanwhile, that goes on undisturbed, and the error is [`JournalError::Fenced`].
+    pub fn command_at_rest_from(
+        &mut self,
+        id: &TaskId,
+        from: u64,
+        command: Command,
+    ) -> Result<(), SupervisorError> {
+        self.at_rest(id, Some(from), command)
+    }
+
+    fn at_rest(
+        &mut self,
+        id: &TaskId,
+        from: Option<u64>,
+        command: Command,
+    ) -> Result<(), SupervisorError> {
+        let mut inputs = self.take_over(id, from)?;
         inputs.push(command.into());
         // Of a task that has ended already; one that ends now tells them itself.
         let left = self.hosts.get(id).map(|host| host.state.left_behind()).unwrap_or_default();
@@ -302,7 +322,7 @@ impl<P: Perform> Supervisor<P> {
             last.reply = Some(sender);
         }
         self.turn(deliveries)?;
-        self.hosts.remove(id);
+        let is_gone = self.hosts.remove(id).is_none();
         self.run_errands()?;
         self.cancel_left(id, left)?;
         // On a full disk the command is refused, so it must not be tried again behind the sender's back.
@@ -316,6 +336,12 @@ impl<P: Perform> Supervisor<P> {
         match answer.try_recv() {
             Ok(Ok(())) => Ok(()),
             Ok(Err(Refusal::Rejected(reason))) => Err(SupervisorError::Refused(reason)),
+            // Somebody took it up in between.
+            Ok(Err(Refusal::NotHere)) | Err(_) if is_gone => {
+                let (task, owner) = (id.to_string(), self.journal.owner());
+                let by = self.journal.task(id.as_str())?.owner;
+                Err(JournalError::Fenced { task, owner, by }.into())
+            }
             Ok(Err(Refusal::NotHere)) | Err(_) => Err(SupervisorError::Refused(
                 "the journal cannot be written at the moment".to_owned(),
             )),
@@ -331,7 +357,7 @@ impl<P: Perform> Supervisor<P> {
         to: &str,
     ) -> Result<Checkpoint, SupervisorError> {
         self.command_at_rest(id, Command::RollBack { to: to.to_owned() })?;
-        let mut inputs = self.take_over(id)?;
+        let mut inputs = self.take_over(id, None)?;
         inputs.push(Command::Attach { owner: self.journal.owner(), attended: false }.into());
         inputs.push(Command::Drain.into());
         let ended = Arc::new(Mutex::new(None));
@@ -367,12 +393,16 @@ impl<P: Perform> Supervisor<P> {
         }
     }
 
-    /// Claims and folds a task; what must be recorded first if its last owner was lost.
-    fn take_over(&mut self, id: &TaskId) -> Result<Vec<Input>, SupervisorError> {
+    /// Claims a task, from this owner if one is named, and folds it; what must be recorded first if its last owner was
+    /// lost.
+    fn take_over(&mut self, id: &TaskId, from: Option<u64>) -> Result<Vec<Input>, SupervisorError> {
         if self.hosts.get(id).is_some() {
             return Err(SupervisorError::Refused(format!("task {id} is driven here already")));
         }
-        self.journal.claim(id.as_str())?;
+        match from {
+            Some(from) => self.journal.claim_from(id.as_str(), from)?,
+            None => self.journal.claim(id.as_str())?,
+        };
         let loaded = self.journal.load(id.as_str())?;
         let mut host = Host::fold(id, &loaded, Arc::clone(&self.registry), true, drop)?;
         host.state.set_quiet(self.observers.is_empty());

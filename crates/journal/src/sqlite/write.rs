@@ -101,10 +101,10 @@ impl SqliteJournal {
         Ok(())
     }
 
-    pub(super) fn take(&mut self, id: &str) -> Result<u64, JournalError> {
+    pub(super) fn take(&mut self, id: &str, from: Option<u64>) -> Result<u64, JournalError> {
         self.writable()?;
         self.begin()?;
-        match self.take_over(id) {
+        match self.take_over(id, from) {
             Ok((tip, changed)) => {
                 let end = if changed { "commit" } else { "rollback" };
                 match self.run(end) {
@@ -505,8 +505,12 @@ impl SqliteJournal {
         }
     }
 
-    fn take_over(&mut self, id: &str) -> Result<(Tip, bool), JournalError> {
+    fn take_over(&mut self, id: &str, from: Option<u64>) -> Result<(Tip, bool), JournalError> {
         let mut found = self.found(id)?;
+        if from.is_some_and(|from| found.row.owner != from) {
+            let (owner, by) = (self.owner, found.row.owner);
+            return Err(JournalError::Fenced { task: id.to_owned(), owner, by });
+        }
         let held = self.hold(&found)?;
         let tip = held.tip;
         let changed = found.row.owner != self.owner;

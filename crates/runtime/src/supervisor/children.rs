@@ -117,6 +117,8 @@ impl<P: Perform> Supervisor<P> {
                 // It may have ended by itself, or never begun.
                 Ok(()) | Err(SupervisorError::Refused(_)) => {}
                 Err(SupervisorError::Journal(JournalError::UnknownTask(_))) => {}
+                // Whoever takes it up looks whether it is still wanted.
+                Err(SupervisorError::Journal(JournalError::Fenced { .. })) => {}
                 Err(error) => return Err(error),
             }
         }

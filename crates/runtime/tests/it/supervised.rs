@@ -16,7 +16,7 @@ use runtime::clock::SystemClock;
 use runtime::home::Home;
 use runtime::host::Host;
 use runtime::inbox::Inbox;
-use runtime::supervisor::{Notice, Supervisor};
+use runtime::supervisor::{Notice, Supervisor, SupervisorError};
 use runtime::world::World;
 use serde_json::{Value, json};
 
@@ -87,6 +87,8 @@ struct Watched {
     inner: SqliteJournal,
     left: Arc<Mutex<u32>>,
     written: Arc<Mutex<Written>>,
+    /// Claims what is claimed here right after.
+    rival: Option<SqliteJournal>,
 }
 
 /// How many bytes of which kind, and how many snapshots.
@@ -100,7 +102,7 @@ struct Written {
 impl Watched {
     fn of(home: &Home) -> Watched {
         let inner = SqliteJournal::open(&home.journal()).unwrap();
-        Watched { inner, left: Arc::default(), written: Arc::default() }
+        Watched { inner, left: Arc::default(), written: Arc::default(), rival: None }
     }
 }
 
@@ -128,7 +130,14 @@ impl Journal for Watched {
         self.inner.commit(entries)
     }
     fn claim(&mut self, task: &str) -> Result<u64, JournalError> {
-        self.inner.claim(task)
+        let claimed = self.inner.claim(task);
+        if let Some(mut rival) = self.rival.take() {
+            rival.claim(task)?;
+        }
+        claimed
+    }
+    fn claim_from(&mut self, task: &str, from: u64) -> Result<u64, JournalError> {
+        self.inner.claim_from(task, from)
     }
     fn load(&self, task: &str) -> Result<Loaded, JournalError> {
         self.inner.load(task)
@@ -284,6 +293,43 @@ fn a_command_to_a_task_at_rest_is_journaled_and_starts_nothing() {
     );
     let cancel = Command::Cancel { reason: String::new() };
     assert!(second.command_at_rest(&id("a"), cancel).is_err());
+}
+
+/// Whoever gives a command to a task that nobody drives and whoever takes the task up may meet: the command is not lost
+/// in silence, and the task is not left by both.
+#[test]
+fn a_command_to_a_task_that_is_being_taken_up_gives_way_and_says_so() {
+    let (_folder, home) = home();
+    let open = || SqliteJournal::open(&home.journal()).unwrap();
+    let mut first = supervisor(&home, Box::new(open()));
+    first.begin(id("a"), spec(json!({ "turns": [], "end": "wait_for_person" })), false).unwrap();
+    first.run().unwrap();
+    let seen = first.journal().task("a").unwrap().owner;
+    drop(first);
+    let tell = || Command::Tell { line: "done".to_owned() };
+    let fenced = |error: SupervisorError| match error {
+        SupervisorError::Journal(JournalError::Fenced { by, .. }) => by,
+        other => panic!("{other}"),
+    };
+
+    // It was taken up after it was looked at.
+    let mut driving = supervisor(&home, Box::new(open()));
+    driving.resume(&id("a"), false).unwrap();
+    let mut teller = supervisor(&home, Box::new(open()));
+    let by = teller.command_at_rest_from(&id("a"), seen, tell()).unwrap_err();
+    assert_eq!(fenced(by), driving.journal().owner());
+    assert!(teller.is_empty());
+    driving.run().unwrap();
+    assert_eq!(driving.outcomes()[&id("a")], Outcome::Waiting, "it goes on undisturbed");
+    let before = driving.journal().records("a", 0).unwrap().len();
+
+    // It is taken up between the claim and the record.
+    let rival = open();
+    let owner = rival.owner();
+    let mut teller =
+        supervisor(&home, Box::new(Watched { rival: Some(rival), ..Watched::of(&home) }));
+    assert_eq!(fenced(teller.command_at_rest(&id("a"), tell()).unwrap_err()), owner);
+    assert_eq!(teller.journal().records("a", 0).unwrap().len(), before, "nothing was written");
 }
 
 #[test]

@@ -344,6 +344,15 @@ impl Journal for SimulatedJournal {
         Ok(last)
     }
 
+    fn claim_from(&mut self, task: &str, from: u64) -> Result<u64, JournalError> {
+        self.refresh();
+        let by = self.task_of(task)?.row.owner;
+        if by != from {
+            return Err(JournalError::Fenced { task: task.to_owned(), owner: self.owner, by });
+        }
+        self.claim(task)
+    }
+
     fn load(&self, task: &str) -> Result<Loaded, JournalError> {
         let found = self.task_of(task)?;
         let after = found.snapshot.as_ref().map_or(0, |snapshot| snapshot.n);

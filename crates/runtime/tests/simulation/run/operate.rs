@@ -85,7 +85,8 @@ impl Run {
                 world.check(kept);
             }
             Ok(Err(
-                SupervisorError::Refused(_) | SupervisorError::Journal(JournalError::Full(_)),
+                SupervisorError::Refused(_)
+                | SupervisorError::Journal(JournalError::Full(_) | JournalError::Fenced { .. }),
             )) => self.people.refuse(task, &command),
             Ok(Err(error)) => return self.give_up(number, &error),
             Err(death) => return self.bury(number, death),
