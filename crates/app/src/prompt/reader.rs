@@ -171,12 +171,14 @@ impl Terminal {
 
     fn read(&mut self, question: &str, draft: &str, keep: bool, screen: &Screen) -> Typed {
         let printer = self.editor.create_external_printer().ok();
+        // On a terminal that can do no more than show lines nobody edits.
+        let edits = printer.is_some();
         screen.prompt_begins(printer.map(|printer| Box::new(printer) as crate::screen::Printer));
         if let Some(words) = self.editor.helper() {
             words.begun.set(None);
             words.length.set(0);
         }
-        let typing = Typing::begin(screen);
+        let typing = edits.then(|| Typing::begin(screen));
         let line = self.editor.readline_with_initial(question, (draft, ""));
         drop(typing);
         // No character is wider than its bytes are many, or than two columns.

@@ -28,7 +28,8 @@ pub(super) fn write(objects: &Path, kind: Kind, content: &[u8]) -> io::Result<St
     let name: String = Sha1::digest(&whole).iter().map(|byte| format!("{byte:02x}")).collect();
     let folder = objects.join(&name[..2]);
     let path = folder.join(&name[2..]);
-    if path.exists() {
+    // A loss of power can leave one without content.
+    if fs::metadata(&path).is_ok_and(|meta| meta.len() > 0) {
         return Ok(name);
     }
     fs::create_dir_all(&folder)?;
@@ -36,6 +37,8 @@ pub(super) fn write(objects: &Path, kind: Kind, content: &[u8]) -> io::Result<St
     let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
     // Git takes what begins like this for left over, once it is old.
     let beside = folder.join(format!("tmp_obj_{}_{number}", std::process::id()));
+    // A process of the same number may have been killed while it wrote.
+    let _ = fs::remove_file(&beside);
     let put = || {
         let mut file = OpenOptions::new().create_new(true).write(true).mode(0o444).open(&beside)?;
         file.write_all(&stored(&whole))?;
@@ -108,6 +111,11 @@ mod tests {
             let bytes: Vec<u8> = (0..length).map(|n: u32| (n % 251) as u8).collect();
             let blob = write(&objects, Kind::Blob, &bytes).unwrap();
             assert_eq!(write(&objects, Kind::Blob, &bytes).unwrap(), blob, "it is there already");
+            assert_eq!(git(&["cat-file", "blob", &blob]), bytes, "{length}");
+            let path = objects.join(&blob[..2]).join(&blob[2..]);
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, "").unwrap();
+            assert_eq!(write(&objects, Kind::Blob, &bytes).unwrap(), blob, "it was empty");
             assert_eq!(git(&["cat-file", "blob", &blob]), bytes, "{length}");
             fs::write(place.path().join("file"), &bytes).unwrap();
             let named = git(&["hash-object", "file"]);
