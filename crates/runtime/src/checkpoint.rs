@@ -15,7 +15,7 @@ mod objects;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, FileTimes};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -140,6 +140,8 @@ const EMPTY: [(&str, &str); 3] = [
     ("config", "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"),
     (ATTRIBUTES, "* -text !eol -ident -filter !working-tree-encoding\n"),
 ];
+/// What git writes here outlives a loss of power, all objects of a command by one sync: the journal names them after that.
+const LASTING: [&str; 2] = ["core.fsync=loose-object,index", "core.fsyncMethod=batch"];
 const CHECKPOINTS: &str = "refs/heads/checkpoints";
 /// Git knows this tree without having it.
 pub(crate) const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
@@ -191,8 +193,13 @@ impl<'s> Store<'s> {
         for folder in ["info", "objects/info", "objects/pack", "refs/heads", "refs/tags"] {
             fs::create_dir_all(beside.join(folder)).map_err(wrong)?;
         }
-        for (file, text) in EMPTY {
-            fs::write(beside.join(file), text).map_err(wrong)?;
+        for (name, text) in EMPTY {
+            let put = || {
+                let mut file = File::create(beside.join(name))?;
+                file.write_all(text.as_bytes())?;
+                file.sync_data()
+            };
+            put().map_err(wrong)?;
         }
         if fs::rename(&beside, &self.path).is_ok() {
             return Ok(());
@@ -337,7 +344,7 @@ impl<'s> Store<'s> {
     fn set_tip(&self, commit: &str) -> io::Result<()> {
         let path = self.path.join(CHECKPOINTS);
         let (folder, name) = (path.parent().unwrap_or(&self.path), "checkpoints");
-        whole_file::write(folder, name, format!("{commit}\n").as_bytes(), Lasting::No)
+        whole_file::write(folder, name, format!("{commit}\n").as_bytes(), Lasting::Yes)
     }
 
     /// The last checkpoint. The store is ours alone and its names are never packed.
@@ -501,7 +508,8 @@ impl<'s> Store<'s> {
         if let Some(objects) = &self.borrowed {
             env.push(("GIT_ALTERNATE_OBJECT_DIRECTORIES".to_owned(), text(objects)?));
         }
-        let settings = vec!["core.bare=false".to_owned()];
+        let settings = [&["core.bare=false"][..], &LASTING].concat();
+        let settings = settings.into_iter().map(str::to_owned).collect();
         Ok(Git { env, settings, cwd: Some(folder.to_owned()), cancel: Some(self.cancel.clone()) })
     }
 }

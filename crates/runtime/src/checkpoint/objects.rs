@@ -42,6 +42,7 @@ pub(super) fn write(objects: &Path, kind: Kind, content: &[u8]) -> io::Result<St
     let put = || {
         let mut file = OpenOptions::new().create_new(true).write(true).mode(0o444).open(&beside)?;
         file.write_all(&stored(&whole))?;
+        file.sync_data()?;
         fs::rename(&beside, &path)
     };
     let written = put();
