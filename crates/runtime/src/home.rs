@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use machine::id::TaskId;
-use rustix::fs::{FlockOperation, flock};
+
+use crate::lock::{self, FileLock};
 
 /// How long a child may take from its beginning to its program.
 const CHILD_PATIENCE: Duration = Duration::from_millis(250);
@@ -140,8 +141,7 @@ impl Home {
     /// this is right after `kill -9` too.
     pub fn alive(&self, owner: u64) -> Option<u32> {
         let mut file = File::open(self.lock(owner)).ok()?;
-        let is_free = |file: &File| flock(file, FlockOperation::NonBlockingLockShared).is_ok();
-        if is_free(&file) {
+        if lock::is_free(&file) {
             return None;
         }
         let mut text = String::new();
@@ -152,7 +152,7 @@ impl Home {
         let until = Instant::now() + CHILD_PATIENCE;
         while !Path::new("/proc").join(pid.to_string()).exists() && Instant::now() < until {
             std::thread::sleep(CHILD_PATIENCE / 50);
-            if is_free(&file) {
+            if lock::is_free(&file) {
                 return None;
             }
         }
@@ -186,20 +186,19 @@ impl Home {
 pub struct Presence {
     home: Home,
     owner: u64,
-    _lock: File,
+    _lock: FileLock,
 }
 
 impl Presence {
-    /// Takes the owner's lock.
+    /// Takes the owner's lock. It is locked before it has the name under which others look for it, for to them a lock
+    /// that is free is that of a dead process.
     pub fn take(home: &Home, owner: u64) -> io::Result<Presence> {
-        let mut lock = OpenOptions::new()
-            .create(true)
-            .truncate(true)
-            .write(true)
-            .mode(0o600)
-            .open(home.lock(owner))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        writeln!(lock, "{}", std::process::id())?;
+        let beside = home.run().join(format!(".{owner}.lock"));
+        let made =
+            OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&beside)?;
+        let lock = FileLock::wait(made)?;
+        writeln!(lock.file(), "{}", std::process::id())?;
+        fs::rename(&beside, home.lock(owner))?;
         Ok(Presence { home: home.clone(), owner, _lock: lock })
     }
 }
@@ -212,6 +211,8 @@ impl Drop for Presence {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
 
     #[test]
@@ -225,5 +226,35 @@ mod tests {
         assert_eq!(home.dead_owners(), Vec::<u64>::new());
         drop(presence);
         assert_eq!(home.alive(7), None);
+    }
+
+    #[test]
+    fn an_owner_that_is_just_coming_is_never_taken_for_a_dead_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path());
+        home.create().unwrap();
+        const OWNERS: u64 = 400;
+        let comes = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            let looks = scope.spawn(|| {
+                loop {
+                    match comes.load(Ordering::Relaxed) {
+                        OWNERS => return None,
+                        owner if home.lock(owner).exists() && home.alive(owner).is_none() => {
+                            return Some(owner);
+                        }
+                        _ => {}
+                    }
+                }
+            });
+            let mut present = Vec::new();
+            for owner in 0..OWNERS {
+                comes.store(owner, Ordering::Relaxed);
+                present.push(Presence::take(&home, owner).unwrap());
+            }
+            comes.store(OWNERS, Ordering::Relaxed);
+            assert_eq!(looks.join().unwrap(), None);
+        });
+        assert_eq!(fs::read_dir(home.run()).unwrap().count(), 0);
     }
 }

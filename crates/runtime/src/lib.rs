@@ -28,6 +28,7 @@ pub mod inbox;
 pub mod integrate;
 pub mod library;
 pub mod live;
+mod lock;
 pub mod mcp;
 pub mod minding;
 pub mod model;

@@ -4,11 +4,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-
-use machine::queue::Queue;
-use rustix::fs::{FlockOperation, flock};
+use std::time::Duration;
 
 use crate::home::Home;
+use crate::lock::{self, FileLock};
+use machine::queue::Queue;
 
 /// The version of the file that is written.
 const VERSION: u32 = 1;
@@ -19,13 +19,14 @@ pub struct QueueFile {
     folder: PathBuf,
 }
 
-/// How often in a row somebody may just be looking who works on the queue.
+/// How often in a row somebody may just be looking who works on the queue, and how long one look may take.
 const MAX_LOOKS: u32 = 1000;
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Says, as long as it lives, that this process works on the queue. The kernel lets go of it for a dead one.
 #[derive(Debug)]
 pub struct Runner {
-    _lock: File,
+    _lock: FileLock,
 }
 
 impl QueueFile {
@@ -61,8 +62,8 @@ impl QueueFile {
     ) -> Result<T, String> {
         self.create()?;
         let lock = open_lock(&self.folder.join("changes.lock"))?;
-        flock(&lock, FlockOperation::LockExclusive)
-            .map_err(|error| format!("cannot lock the queue: {error}"))?;
+        let _lock =
+            FileLock::wait(lock).map_err(|error| format!("cannot lock the queue: {error}"))?;
         let mut queue = self.read()?;
         let changed = change(&mut queue)?;
         queue.v = VERSION;
@@ -74,28 +75,32 @@ impl QueueFile {
     /// Becomes the one that works on the queue; the error is the process that already does.
     pub fn work(&self) -> Result<Result<Runner, u32>, String> {
         self.create()?;
-        let mut lock = open_lock(&self.runner_path())?;
         // Whoever only looks holds the lock for a moment, and is no reason to give up.
         let mut looks = 0;
-        while flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let lock = loop {
+            if let Some(lock) = FileLock::take(open_lock(&self.runner_path())?) {
+                break lock;
+            }
             match self.runner() {
                 None if looks < MAX_LOOKS => looks += 1,
                 works => return Ok(Err(works.unwrap_or(0))),
             }
-        }
-        let written = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
+            std::thread::sleep(LOOK);
+        };
+        let mut file = lock.file();
+        let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         written.map_err(|error| format!("cannot write the queue's lock: {error}"))?;
         Ok(Ok(Runner { _lock: lock }))
     }
 
     /// The living process that works on the queue.
     pub fn runner(&self) -> Option<u32> {
-        let mut lock = File::open(self.runner_path()).ok()?;
-        if flock(&lock, FlockOperation::NonBlockingLockShared).is_ok() {
+        let mut file = File::open(self.runner_path()).ok()?;
+        if lock::is_free(&file) {
             return None;
         }
         let mut text = String::new();
-        lock.read_to_string(&mut text).ok()?;
+        file.read_to_string(&mut text).ok()?;
         Some(text.trim().parse().unwrap_or(0))
     }
 

@@ -14,11 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use machine::time::Timestamp;
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::home::Home;
+use crate::lock::FileLock;
 
 /// The record, in the home.
 const RECORD: &str = "trust.json";
@@ -283,7 +284,7 @@ fn change(home: &Home, with: impl FnOnce(&mut Record)) -> Result<(), String> {
             .open(home.root().join(name))
     };
     let lock = open(LOCK).map_err(failed)?;
-    flock(&lock, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+    let _lock = FileLock::wait(lock).map_err(failed)?;
     let mut record = read(home)?;
     with(&mut record);
     // Plain data with text keys: encoding it cannot fail.

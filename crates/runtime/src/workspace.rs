@@ -9,12 +9,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use machine::task::{ForkedFrom, Workspace, WorkspaceKind, WorkspaceSpec};
-use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::Store;
 use crate::git::{Git, Printed};
+use crate::lock::FileLock;
 use crate::process::Cancel;
 use crate::sandbox;
 
@@ -242,12 +242,11 @@ enum Branch {
 }
 
 /// Waits until nobody else makes a worktree: git reads those of others, and stumbles over one that is half made.
-fn alone(state_home: &Path) -> Result<File, String> {
+fn alone(state_home: &Path) -> Result<FileLock, String> {
     let path = state_home.join("worktrees.lock");
     let wrong = |error: std::io::Error| format!("cannot use {}: {error}", path.display());
     let lock = File::options().create(true).append(true).open(&path).map_err(wrong)?;
-    flock(&lock, FlockOperation::LockExclusive).map_err(|error| wrong(error.into()))?;
-    Ok(lock)
+    FileLock::wait(lock).map_err(wrong)
 }
 
 /// Finds the worktree of an earlier call, and completes or repairs it.

@@ -199,6 +199,14 @@ impl Witness {
     }
 }
 
+impl Drop for Witness {
+    fn drop(&mut self) {
+        // Expressly: a child that another thread is just starting has a copy of the open file, and would keep a lock
+        // that was only closed.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 impl Slot {
     /// A slot without a tip. What never changes stands in both copies from the start.
     pub(super) fn new(number: i64, id: &str, created: i64) -> Self {

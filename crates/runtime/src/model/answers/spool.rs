@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use machine::message::Reply;
 use serde::{Deserialize, Serialize};
 
+use crate::lock::FileLock;
+
 /// The version of the lines.
 pub(super) const VERSION: u32 = 1;
 
@@ -50,7 +52,7 @@ pub(super) struct Place {
 
 #[derive(Debug)]
 pub(super) struct Spool {
-    file: File,
+    file: FileLock,
     path: PathBuf,
     /// Where the next line goes.
     end: u64,
@@ -77,7 +79,9 @@ impl Spool {
                 Err(error) => return Err(error),
             };
             // Somebody who looks for the dead may have seen it without its lock.
-            if file.try_lock().is_ok() && file.metadata()?.nlink() > 0 {
+            if let Some(file) = FileLock::take(file)
+                && file.file().metadata()?.nlink() > 0
+            {
                 return Ok(Spool { file, path, end: 0, count: 0, used: 0, gone: Vec::new() });
             }
         }
@@ -90,8 +94,9 @@ impl Spool {
         }
         let mut bytes = std::mem::take(&mut self.gone);
         let before = bytes.len() as u64;
-        let written = write(&mut bytes, line)
-            .and_then(|()| self.file.write_all_at(&bytes, self.end).map(|()| bytes.len() as u64));
+        let written = write(&mut bytes, line).and_then(|()| {
+            self.file.file().write_all_at(&bytes, self.end).map(|()| bytes.len() as u64)
+        });
         bytes.clear();
         // The next line needs room again.
         self.gone = bytes;
@@ -105,7 +110,7 @@ impl Spool {
     /// The line at a place.
     pub(super) fn read(&self, place: Place) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(place.length).unwrap_or_default()];
-        self.file.read_exact_at(&mut bytes, place.at)?;
+        self.file.file().read_exact_at(&mut bytes, place.at)?;
         Ok(bytes)
     }
 
@@ -131,7 +136,7 @@ impl Spool {
 
     fn empty(&mut self) -> io::Result<()> {
         self.gone.clear();
-        self.file.set_len(0)?;
+        self.file.file().set_len(0)?;
         self.end = 0;
         Ok(())
     }
@@ -149,7 +154,7 @@ impl Spool {
             moved.push(bytes.len() as u64);
             bytes.extend(self.read(**place)?);
         }
-        next.file.write_all_at(&bytes, 0)?;
+        next.file.file().write_all_at(&bytes, 0)?;
         for (place, at) in places.iter_mut().zip(moved) {
             place.at = at;
         }
@@ -187,9 +192,11 @@ pub(super) fn each(
             continue;
         }
         let Ok(file) = File::open(&path) else { continue };
-        if file.try_lock().is_err() {
+        let Some(lock) = FileLock::take(file) else {
             last_lines(&steady(&path)).into_values().for_each(&mut alive);
-        } else if file.metadata().is_ok_and(|data| data.nlink() > 0)
+            continue;
+        };
+        if lock.file().metadata().is_ok_and(|data| data.nlink() > 0)
             && let Ok(bytes) = fs::read(&path)
         {
             last_lines(&bytes).into_values().for_each(&mut dead);
