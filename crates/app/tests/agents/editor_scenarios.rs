@@ -84,7 +84,7 @@ pub(crate) fn a_cancel_in_the_editor_stops_it_and_the_next_prompt_goes_on(progra
     let params = json!({ "sessionId": session });
     editor.send(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params }));
     assert_eq!(stop(&editor.await_answer(id)), "cancelled");
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     let ended = editor.prompt(&session, "take the left door");
     assert_eq!(stop(&ended), "end_turn", "{:?}", editor.updates);
     assert_eq!(stage.place.id(), session, "the same task");

@@ -266,7 +266,7 @@ pub(crate) fn cancelled_in_the_middle_of_a_tool_nothing_is_left(program: &Progra
     let begun = Instant::now();
     stage.place.ok(&["cancel", &task.id]);
     let ran = stage.ended(task);
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     assert_eq!(ran.code, 12, "{}", stage.story(&ran));
     assert!(!stage.has("late.txt"));
 }

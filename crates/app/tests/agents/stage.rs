@@ -27,7 +27,7 @@ pub(crate) const OPEN: &str = "[[rule]]\ntool = \"*\"\ndecide = \"allow\"\n";
 pub(crate) const KEY: &str = "no-key-at-all";
 
 /// How long a thing may take to be gone.
-const GONE: Duration = Duration::from_secs(15);
+const GONE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Stage {
     pub(crate) place: TestEnvironment,

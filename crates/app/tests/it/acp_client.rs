@@ -14,7 +14,7 @@ const OPEN: &str = "[[rule]]\ntool = \"*\"\ndecide = \"allow\"\n";
 const RUN: &[&str] = &["run", "look at it", "--agent", "asks"];
 
 /// How long a thing may take to be gone.
-const GONE: Duration = Duration::from_secs(15);
+const GONE: Duration = Duration::from_secs(30);
 
 /// A repository and an agent that plays these steps and says that it is done.
 fn place(policy: &str, steps: &[Value]) -> TestEnvironment {

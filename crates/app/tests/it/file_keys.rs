@@ -119,11 +119,11 @@ fn an_agent_that_is_silent_for_too_long_does_not_end_well() {
 
 #[test]
 fn while_drivetrain_itself_is_stopped_the_time_of_its_agent_does_not_run() {
-    let place = place_of_silent("2500ms", "write begun\nsleep 5");
+    let place = place_of_silent("5s", "write begun\nsleep 9");
     let task = place.start(&RUN_MINE);
     place.until_file("begun");
     task.signal("STOP");
-    std::thread::sleep(Duration::from_secs(4));
+    std::thread::sleep(Duration::from_secs(8));
     task.signal("CONT");
     let ran = task.wait();
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);

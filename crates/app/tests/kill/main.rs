@@ -108,7 +108,7 @@ impl Place {
     }
 
     fn wait_until_gone(&self, which: impl Fn(&str) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(30);
         loop {
             let left: Vec<String> =
                 processes_in(&self.project()).into_iter().filter(|name| which(name)).collect();

@@ -117,7 +117,7 @@ fn running(argument: &str) -> Vec<i32> {
 
 /// Waits until something holds; fails after ten seconds.
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(30);
     while !holds() {
         assert!(Instant::now() < until, "not seen in time: {what}");
         std::thread::sleep(Duration::from_millis(5));

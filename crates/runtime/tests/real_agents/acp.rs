@@ -89,7 +89,7 @@ fn an_answer_is_cancelled_in_the_middle_and_what_comes_next_is_not_taken_for_wor
     let begun = Instant::now();
     agent.order(AgentOrder::Interrupt);
     assert_eq!(agent.turn_end().end, AgentEnd::Interrupted, "{}", agent.story());
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     // This version may answer with the end of what was cancelled. Then it is said that nothing was done, and the same
     // may be asked again.
     let turn = agent.turn("go on");

@@ -122,7 +122,7 @@ fn calls_are_asked_about_by_rule_where_the_hook_fails() {
 #[test]
 #[ignore = "needs Claude Code: scripts/agents"]
 fn an_answer_is_interrupted_in_the_middle_and_the_conversation_goes_on() {
-    let words = "word ".repeat(200);
+    let words = "word ".repeat(600);
     let rig = Rig::new(&format!(
         "[[reply]]\ntext = \"{words}\"\ndrip = \"100ms\"\nusage = {{ input = 100, output = 20 }}\n{}",
         says("and on")
@@ -136,7 +136,7 @@ fn an_answer_is_interrupted_in_the_middle_and_the_conversation_goes_on() {
     agent.order(AgentOrder::Interrupt);
     let turn = agent.turn_end();
     assert_eq!((turn.end, turn.ordered, turn.queued), (AgentEnd::Interrupted, true, 0));
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     assert!(agent.spent().0 >= 100, "what was sent is paid for: {:?}", agent.spent());
     assert_eq!(agent.turn("go on").end, AgentEnd::Done);
     assert!(agent.text().ends_with("and on"), "{}", agent.text());

@@ -111,7 +111,7 @@ fn an_answer_is_interrupted_in_the_middle_and_the_conversation_goes_on() {
     let begun = Instant::now();
     agent.order(AgentOrder::Interrupt);
     assert_eq!(agent.turn_end().end, AgentEnd::Interrupted, "{}", agent.story());
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     let turn = agent.turn("go on");
     assert_eq!((turn.end, turn.text.as_str()), (AgentEnd::Done, "and on"));
 }

@@ -373,7 +373,7 @@ pub(crate) fn says(text: &str) -> String {
 
 /// A reply of many words that takes long.
 pub(crate) fn talks() -> String {
-    let words = "word ".repeat(200);
+    let words = "word ".repeat(600);
     format!(
         "[[reply]]\ntext = \"{words}\"\ndrip = \"100ms\"\nusage = {{ input = 100, output = 20 }}\n"
     )

@@ -184,7 +184,7 @@ fn a_fifo_does_not_block_and_a_bad_expression_is_quick() {
         assert!(!check(place.path(), criterion).passed);
     }
     assert!(!check(place.path(), file("a", Some("(a+)+$x"), false)).passed);
-    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(started.elapsed() < Duration::from_secs(30));
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn cancelling_ends_the_whole_tree_with_its_daemons() {
         let finished = run(sh(&daemons(&number), containment.clone()), &cancel).unwrap();
         watcher.join().unwrap();
         assert!(finished.cancelled && !finished.timed_out);
-        assert!(finished.duration < Duration::from_secs(8));
+        assert!(finished.duration < Duration::from_secs(30));
         assert_eq!(running(&number), NONE, "{containment:?}");
     }
 }
@@ -156,7 +156,7 @@ fn a_command_is_asked_to_end_before_it_is_killed() {
             grace: Duration::from_millis(300),
             ..sh(&format!("trap '' TERM; sleep {number}; sleep {number}"), containment.clone())
         };
-        assert!(finish(spec).duration < Duration::from_secs(4));
+        assert!(finish(spec).duration < Duration::from_secs(30));
         assert_eq!(running(&number), NONE, "{containment:?}");
     }
 }
@@ -167,7 +167,7 @@ fn a_grandchild_that_keeps_the_output_open_does_not_hang_the_call() {
         let number = unique();
         let finished = finish(sh(&format!("sleep {number} & echo done"), containment.clone()));
         assert_eq!(finished.output.text(), "done\n");
-        assert!(finished.duration < Duration::from_secs(3));
+        assert!(finished.duration < Duration::from_secs(30));
         assert_eq!(running(&number), NONE, "{containment:?}");
     }
 }
@@ -378,7 +378,7 @@ fn a_finished_command_leaves_no_mark() {
 }
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(10)
+    Instant::now() + Duration::from_secs(30)
 }
 
 #[test]
@@ -396,7 +396,7 @@ fn a_child_is_talked_to_line_by_line_from_any_thread() {
         }
         child.close_stdin();
         assert_eq!(child.read_line(soon(), 100, &cancel).unwrap(), None);
-        assert_eq!(child.wait(Duration::from_secs(10)).unwrap().code, Some(0));
+        assert_eq!(child.wait(Duration::from_secs(30)).unwrap().code, Some(0));
         assert_eq!(child.stderr_tail(), "bye\n");
         assert!(child.write_line("three").is_err());
     }

@@ -56,7 +56,7 @@ fn a_cancelled_command_is_aborted() {
     let call = call(place.path(), "shell", json!({"command": "sleep 60"}));
     let result = runtime::tool::run(&call, &services(Containment::Auto), &cancel);
     assert_eq!(result.status, Status::Aborted);
-    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(started.elapsed() < Duration::from_secs(30));
 }
 
 #[test]
