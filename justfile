@@ -20,6 +20,11 @@ demo:
 simulate seeds="10000":
     DRIVETRAIN_SEEDS={{seeds}} cargo test -p runtime --test simulation -- --nocapture
 
+# Loses the power of a running task at random moments and looks at what is left (needs root).
+power-cut cuts="20":
+    cargo build --release -q -p app
+    scripts/power-cut target/release/drivetrain {{cuts}}
+
 # Feeds one fuzz target for a while (see CONTRIBUTING.md for their names).
 fuzz target seconds="60":
     bash fuzz/run {{target}} {{seconds}}
