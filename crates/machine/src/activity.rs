@@ -14,6 +14,7 @@ mod progress;
 mod recovery;
 mod reopen;
 pub mod request;
+mod restart;
 mod rollback;
 mod timer;
 mod tool_call;

@@ -74,6 +74,14 @@ pub enum EventKind {
         /// Calls nobody knows the end of.
         in_doubt: Vec<CallId>,
     },
+    /// The machine was restarted while the task was under way.
+    Restarted {
+        /// Files of the last checkpoint that were lost, and are there again.
+        brought_back: u32,
+        /// Why it is not known what was lost.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
+    },
     /// It has a place to work.
     WorkspaceOpened {
         /// The place.

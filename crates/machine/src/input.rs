@@ -317,6 +317,9 @@ pub enum Signal {
     TimerFired(EffectId),
     /// The process that performed the task's effects is gone; nobody knows how far they came.
     OwnerLost,
+    /// The machine was restarted since the task was last taken up: so many files of its last checkpoint were lost and
+    /// are there again. The error says why nobody knows.
+    Restarted(Result<u32, String>),
 }
 
 impl From<Command> for Input {
@@ -341,6 +344,7 @@ mod tests {
             (Input::ToolEnded(EffectId(7), ToolResult::ok("out")), r#"[7,"out"]"#),
             (Command::Pause.into(), r#"{"cmd":"pause"}"#),
             (Signal::OwnerLost.into(), r#"{"sig":"owner_lost"}"#),
+            (Signal::Restarted(Ok(2)).into(), r#"{"sig":{"restarted":{"Ok":2}}}"#),
             (Command::approve(CallId(3)).into(), r#"{"cmd":{"approve":{"call":3}}}"#),
         ] {
             assert_eq!(serde_json::to_string(&input).unwrap(), text);

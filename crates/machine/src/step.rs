@@ -177,6 +177,7 @@ impl Step<'_> {
             Signal::Withdrawn { key, how } => self.on_withdrawn(&key, how),
             Signal::TimerFired(id) => self.on_timer_fired(id),
             Signal::OwnerLost => self.on_owner_lost(),
+            Signal::Restarted(brought_back) => self.on_restarted(brought_back),
         }
     }
 

@@ -7,6 +7,7 @@
 mod adopt;
 mod behind;
 mod beside;
+mod bring_back;
 mod compare;
 mod extra;
 mod fork;
@@ -29,6 +30,7 @@ use crate::process::Cancel;
 use crate::sandbox::masks;
 use crate::whole_file::{self, Lasting};
 use crate::workspace::{absolute, check_task, text, worktree_of};
+pub(crate) use bring_back::Since;
 pub use compare::{Change, ChangeKind, Lines};
 use extra::Extra;
 pub use limits::{DEFAULT_MAX_FILE, MAX_FILE_VARIABLE};

@@ -17,6 +17,12 @@ pub trait Perform {
     /// A task comes into being here: nothing was done for it before, by anybody.
     fn begun(&mut self, _task: &TaskId) {}
 
+    /// Another process drove the task before, and this one is about to. If the machine was restarted in between: how many
+    /// files of its last checkpoint were lost, and are there again.
+    fn taken_up(&mut self, _task: &TaskId) -> Option<Result<u32, String>> {
+        None
+    }
+
     /// The task waits for these children of others' processes: whoever of them has ended, or is driven by nobody, is told of
     /// as `ChildrenSeen`. Said anew whenever they are others; none ends it.
     fn mind(&mut self, _task: &TaskId, _children: Vec<TaskId>) {}

@@ -254,6 +254,7 @@ impl<P: Perform> Supervisor<P> {
     /// ended is refused.
     pub fn resume(&mut self, id: &TaskId, attended: bool) -> Result<(), SupervisorError> {
         let mut inputs = self.take_over(id, None)?;
+        let is_lost = !inputs.is_empty();
         let Some(host) = self.hosts.get(id) else { return Ok(()) };
         // What is left to be done of going back is done, whatever became of the task.
         let goes_back = host.state.data().going_back.is_some();
@@ -279,6 +280,12 @@ impl<P: Perform> Supervisor<P> {
         }
         if host.state.data().paused && host.is_open() {
             inputs.push(Command::Resume.into());
+        }
+        // A task that was put down before the machine was, and has lost nothing, has nothing to be told.
+        if let Some(brought_back) = self.perform.taken_up(id)
+            && (is_lost || brought_back != Ok(0))
+        {
+            inputs.push(Signal::Restarted(brought_back).into());
         }
         inputs.push(Command::Attach { owner: self.journal.owner(), attended }.into());
         self.backlog.extend(inputs.into_iter().map(|input| delivery(id, input)));

@@ -3,7 +3,7 @@
 pub(crate) mod setup;
 pub mod upkeep;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,12 @@ use machine::task::{ForkedFrom, Workspace, WorkspaceKind, WorkspaceSpec};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::Store;
+use crate::checkpoint::{Since, Store};
 use crate::git::{Git, Printed};
 use crate::lock::FileLock;
-use crate::process::Cancel;
+use crate::process::{self, Cancel};
 use crate::sandbox;
+use crate::whole_file::{self, Lasting};
 
 /// Makes the task's workspace, or finds the one that was made before, whole again where it was left half made.
 ///
@@ -92,7 +93,7 @@ fn in_place(folder: &Path) -> Result<Workspace, String> {
 }
 
 /// What a worktree was made from, written before it is made. Base and folder never change after.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Record {
     /// The top folder of the user's repository.
     repository: String,
@@ -108,6 +109,9 @@ struct Record {
     /// Whether it was taken away.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     removed: bool,
+    /// The machine's start after which it was last looked after; empty where that is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    boot: String,
 }
 
 impl Record {
@@ -126,9 +130,11 @@ impl Record {
     fn write(&self, path: &Path) -> Result<(), String> {
         let wrong = |error: String| format!("cannot write {}: {error}", path.display());
         let bytes = serde_json::to_vec(self).map_err(|error| wrong(error.to_string()))?;
-        let next = path.with_extension("next");
-        fs::write(&next, bytes)
-            .and_then(|()| fs::rename(&next, path))
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str))
+        else {
+            return Err(wrong("it is no name of a file".to_owned()));
+        };
+        whole_file::write(folder, name, &bytes, Lasting::Yes)
             .map_err(|error| wrong(error.to_string()))
     }
 }
@@ -183,6 +189,7 @@ pub(crate) fn note_origin(
         ready: false,
         removed: false,
         removing: false,
+        boot: String::new(),
     };
     record.write(&path)
 }
@@ -227,6 +234,7 @@ fn create(task: &str, repository: &Repository, state_home: &Path) -> Result<Work
         ready: false,
         removing: false,
         removed: false,
+        boot: String::new(),
     };
     record.write(&Record::path(task, state_home))?;
     complete(task, record, repository, state_home, Branch::Absent, &|_| Ok(()))
@@ -247,6 +255,54 @@ fn alone(state_home: &Path) -> Result<FileLock, String> {
     let wrong = |error: std::io::Error| format!("cannot use {}: {error}", path.display());
     let lock = File::options().create(true).append(true).open(&path).map_err(wrong)?;
     FileLock::wait(lock).map_err(wrong)
+}
+
+/// Looks after the worktree of a task that is taken up again, once after each start of the machine: what the disk had
+/// lost of its last checkpoint is brought back. None where there was no restart, or nothing that one could harm.
+pub fn taken_up(task: &str, state_home: &Path) -> Option<Result<u32, String>> {
+    let path = Record::path(task, state_home);
+    let record = Record::read(&path).ok()?;
+    let boot = process::boot();
+    if !record.ready || record.removed || boot.is_empty() || record.boot == boot {
+        return None;
+    }
+    let was_known = !record.boot.is_empty();
+    let looked_after = Record { boot: boot.to_owned(), ..record.clone() };
+    let brought_back = was_known.then(|| bring_back(task, record, state_home));
+    // Whatever came of it: a person was told, and looks at it only once.
+    match looked_after.write(&path) {
+        Ok(()) => brought_back,
+        Err(reason) => Some(Err(reason)),
+    }
+}
+
+fn bring_back(task: &str, record: Record, state_home: &Path) -> Result<u32, String> {
+    let repository = Repository::find(Path::new(&record.repository))?;
+    let is_there = worktree_of(task, state_home).exists();
+    let workspace = complete(task, record, &repository, state_home, Branch::Unknown, &|_| Ok(()))?;
+    let cancel = Cancel::new();
+    let (store, folder) = Store::of(task, &workspace, state_home, &cancel)?;
+    let work = if is_there { Since::Checkpoint } else { Since::Never };
+    let lost = store.bring_back(&folder, work)?;
+    Ok(u32::try_from(lost.len()).unwrap_or(u32::MAX))
+}
+
+/// Has what git wrote about a new worktree on the disk. Its files are another matter: the first checkpoint holds them.
+fn make_lasting(worktree: &Path) -> std::io::Result<()> {
+    let link = worktree.join(".git");
+    let about = fs::read_to_string(&link)?;
+    let about = worktree.join(about.trim_end().trim_start_matches("gitdir: "));
+    for entry in fs::read_dir(&about)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            File::open(entry.path())?.sync_all()?;
+        }
+    }
+    File::open(&link)?.sync_all()?;
+    for folder in [Some(worktree), worktree.parent(), Some(&*about), about.parent()] {
+        folder.map_or(Ok(()), |folder| File::open(folder)?.sync_all())?;
+    }
+    Ok(())
 }
 
 /// Finds the worktree of an earlier call, and completes or repairs it.
@@ -324,6 +380,9 @@ fn complete(
             )
         })?;
         fill(&path)?;
+        make_lasting(&path)
+            .map_err(|error| format!("cannot sync the worktree {}: {error}", path.display()))?;
+        record.boot = process::boot().to_owned();
         record.ready = true;
         record.removed = false;
         record.write(&Record::path(task, state_home))?;

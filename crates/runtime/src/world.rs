@@ -258,6 +258,10 @@ impl World {
 }
 
 impl Perform for World {
+    fn taken_up(&mut self, task: &TaskId) -> Option<Result<u32, String>> {
+        workspace::taken_up(task.as_str(), self.home.root())
+    }
+
     fn start(&mut self, task: &TaskId, effect: Effect) {
         match effect {
             Effect::RunTool { id, call, .. } => self.run_tool(task, id, call),

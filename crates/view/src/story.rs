@@ -143,6 +143,7 @@ impl Story {
             | EventKind::RollBackAsked { .. }
             | EventKind::RollBackFailed { .. }
             | EventKind::RolledBack { .. }
+            | EventKind::Restarted { .. }
             | EventKind::Rebased { .. }
             | EventKind::RecoveryChosen { .. }
             | EventKind::Escalated { .. }

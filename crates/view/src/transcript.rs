@@ -92,6 +92,9 @@ impl Transcript {
             EventKind::OwnerLost { repeated, in_doubt } => {
                 owner_lost(repeated.len(), in_doubt.len())
             }
+            EventKind::Restarted { brought_back, problem } => {
+                restarted(*brought_back, problem.as_deref())
+            }
             EventKind::WorkspaceOpened { workspace } => {
                 one(Tone::Faint, format!("  works in {}{}", place(workspace), gives_up(workspace)))
             }
@@ -403,6 +406,23 @@ fn owner_lost(repeated: usize, in_doubt: usize) -> Vec<Line> {
     }
     if in_doubt > 0 {
         text.push_str(&format!("; {in_doubt} {} in doubt", text::plural(in_doubt, "call")));
+    }
+    vec![Line::new(Tone::Bad, text)]
+}
+
+fn restarted(brought_back: u32, problem: Option<&str>) -> Vec<Line> {
+    let mut text = "the machine was restarted".to_owned();
+    match (brought_back as usize, problem) {
+        (_, Some(problem)) => text.push_str(&format!(
+            "; nobody knows which files were lost ({}): look, and resume",
+            text::visible(problem)
+        )),
+        (0, None) => text.push_str("; no file of the last checkpoint was lost"),
+        (count, None) => text.push_str(&format!(
+            "; {count} {} of the last checkpoint had been lost and {} brought back",
+            text::plural(count, "file"),
+            if count == 1 { "was" } else { "were" }
+        )),
     }
     vec![Line::new(Tone::Bad, text)]
 }

@@ -40,6 +40,7 @@ mod race;
 mod receipt;
 mod recovery;
 mod repository;
+mod restart;
 mod rollback;
 mod sandbox;
 mod schema;

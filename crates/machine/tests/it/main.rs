@@ -18,6 +18,7 @@ mod records;
 mod recovery;
 mod reopen;
 mod requests;
+mod restart;
 mod rig;
 mod rollback;
 mod saved;

@@ -4,11 +4,12 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use machine::task::{Workspace, WorkspaceKind, WorkspaceSpec};
 use runtime::checkpoint::{Store, checkpoint};
 use runtime::process::Cancel;
-use runtime::workspace::open;
+use runtime::workspace::{open, taken_up};
 use tempfile::TempDir;
 
 use super::{folder, in_place};
@@ -341,4 +342,88 @@ fn a_file_that_is_ignored_and_yet_committed_is_kept_like_any_other() {
     store.copy(&second.name, &copy).unwrap();
     assert_eq!(fs::read_to_string(copy.join("kept.txt")).unwrap(), "changed\n");
     assert!(!copy.join("kept.old").exists() && !copy.join("kept.new").exists());
+}
+
+/// As if the machine had been started anew since the worktree was last looked after.
+fn restart(state: &Path) {
+    let path = state.join("worktrees/t1.json");
+    let mut record: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    assert_ne!(record["boot"], "", "it is known after which start it was made");
+    record["boot"] = "another start".into();
+    fs::write(&path, record.to_string()).unwrap();
+}
+
+/// As if the last checkpoint had been made before or after everything that was written until now.
+fn checkpoint_was_made(state: &Path, when: SystemTime) {
+    let name = state.join("checkpoints/t1.git/refs/heads/checkpoints");
+    let times = fs::FileTimes::new().set_modified(when);
+    fs::File::options().write(true).open(name).unwrap().set_times(times).unwrap();
+}
+
+#[test]
+fn what_a_restart_lost_of_the_last_checkpoint_is_brought_back_and_later_work_stays() {
+    let (_all, top, state) = repository();
+    let workspace = opened(&top, &state);
+    let path = path_of(&workspace);
+    let (cancel, hour) = (Cancel::new(), Duration::from_secs(3600));
+    fs::create_dir(path.join("new")).unwrap();
+    for (name, text) in
+        [("emptied", "1\n"), ("zeroed", "2\n"), ("rewritten", "34\n"), ("kept", "4\n")]
+    {
+        fs::write(path.join(name), text).unwrap();
+        fs::write(path.join("new").join(name), text).unwrap();
+    }
+    symlink("kept", path.join("link")).unwrap();
+    // Git does not trust what is as young as its index.
+    std::thread::sleep(Duration::from_millis(1100));
+    checkpoint("t1", &workspace, "one", &state, &cancel).unwrap();
+    assert_eq!(taken_up("t1", &state), None, "it was looked after when it was made");
+
+    fs::write(path.join("emptied"), "").unwrap();
+    let zeroed = path.join("zeroed");
+    let times =
+        fs::FileTimes::new().set_modified(fs::metadata(&zeroed).unwrap().modified().unwrap());
+    fs::write(&zeroed, "\0\0").unwrap();
+    fs::File::options().write(true).open(&zeroed).unwrap().set_times(times).unwrap();
+    fs::write(path.join("rewritten"), "5\n").unwrap();
+    fs::remove_dir_all(path.join("new")).unwrap();
+    fs::remove_file(path.join("link")).unwrap();
+    fs::write(path.join(".git"), "").unwrap();
+    fs::write(path.join("later"), "5\n").unwrap();
+    restart(&state);
+    let read = |name: &str| fs::read_to_string(path.join(name)).unwrap();
+    assert_eq!(taken_up("t1", &state), Some(Ok(2)), "what ends too early was lost at any time");
+    assert_eq!(git(&path, &["rev-parse", "--show-prefix"]), "", "it is a worktree again");
+    assert_eq!([read("emptied"), read("zeroed"), read("rewritten")], ["1\n", "2\n", "5\n"]);
+    assert!(
+        !path.join("new").exists() && !path.join("link").exists(),
+        "removed after the checkpoint"
+    );
+
+    fs::write(path.join("emptied"), "").unwrap();
+    fs::write(path.join("zeroed"), "2\0").unwrap();
+    restart(&state);
+    checkpoint_was_made(&state, SystemTime::now() + hour);
+    assert_eq!(taken_up("t1", &state), Some(Ok(8)));
+    assert_eq!([read("emptied"), read("zeroed"), read("rewritten")], ["1\n", "2\n", "34\n"]);
+    assert_eq!([read("new/zeroed"), read("new/kept"), read("link")], ["2\n", "4\n", "4\n"]);
+    assert_eq!([read("later"), read("file")], ["5\n", "committed\n"]);
+    assert_eq!(taken_up("t1", &state), None, "once after each start");
+}
+
+#[test]
+fn of_a_worktree_that_a_restart_took_as_a_whole_nothing_is_missed() {
+    let (_all, top, state) = repository();
+    let workspace = opened(&top, &state);
+    let path = path_of(&workspace);
+    fs::write(path.join("work"), "precious\n").unwrap();
+    checkpoint("t1", &workspace, "one", &state, &Cancel::new()).unwrap();
+    fs::remove_dir_all(&path).unwrap();
+    restart(&state);
+    assert_eq!(taken_up("t1", &state), Some(Ok(1)));
+    assert_eq!(fs::read_to_string(path.join("work")).unwrap(), "precious\n");
+    fs::write(state.join("checkpoints/t1.git/refs/heads/checkpoints"), "no name").unwrap();
+    restart(&state);
+    assert!(taken_up("t1", &state).unwrap().unwrap_err().contains("not the name of a checkpoint"));
+    assert_eq!(taken_up("t1", &state), None, "who was told is not told again");
 }

@@ -1,0 +1,51 @@
+//! A machine that was restarted in the middle of a task: what the disk lost of the last checkpoint is there again, and
+//! whoever looks sees it.
+
+use std::fs::{File, FileTimes};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
+use crate::environment::TestEnvironment;
+
+#[test]
+fn what_the_disk_lost_is_brought_back_and_told() {
+    let place = TestEnvironment::new();
+    place.git(&["init", "--quiet"]);
+    place.write("kept.txt", "all of it\n");
+    place.commit_all("first");
+    let check = "[[acceptance]]\nkind = \"shell\"\ncommand = \"true\"\n";
+    place.steps("task.toml", &["touch begun; sleep 300"], check);
+    let task = place.start(&["run", "task.toml", "--no-sandbox", "--worktree"]);
+    let worktree = |id: &str| place.home().join("worktrees").join(id);
+    place.until(|| {
+        let tasks = place.tasks();
+        let id = tasks.first()?["id"].as_str()?;
+        worktree(id).join("begun").exists().then_some(())
+    });
+    let id = place.id();
+    task.signal("KILL");
+    task.wait();
+    place.until_quiet();
+
+    // What a loss of power does to a file that was not synced, and to what is known of the machine's start.
+    std::fs::write(worktree(&id).join("kept.txt"), "").unwrap();
+    let store = place.home().join(format!("checkpoints/{id}.git/refs/heads/checkpoints"));
+    let later = FileTimes::new().set_modified(SystemTime::now() + Duration::from_secs(3600));
+    File::options().write(true).open(store).unwrap().set_times(later).unwrap();
+    let record = place.home().join(format!("worktrees/{id}.json"));
+    let mut known: Value = serde_json::from_slice(&std::fs::read(&record).unwrap()).unwrap();
+    known["boot"] = json!("another start");
+    std::fs::write(&record, known.to_string()).unwrap();
+
+    let ran = place.run(&["resume", &id]);
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    let told = "the machine was restarted; 1 file of the last checkpoint had been lost and was brought back";
+    assert!(ran.out.contains(told), "{}", ran.out);
+    assert_eq!(std::fs::read_to_string(worktree(&id).join("kept.txt")).unwrap(), "all of it\n");
+    let events = place.events(&id);
+    let restarted = events.iter().find(|event| event["type"] == "restarted").unwrap();
+    assert_eq!(restarted["brought_back"], 1);
+    let again = place.run(&["resume", &id]);
+    assert!(!again.out.contains("restarted"), "{}", again.out);
+}

@@ -1,0 +1,35 @@
+//! The machine was restarted: the journal and the checkpoints outlive that, the files of the workspace need not.
+
+use crate::driver::{Note, NoteKind};
+use crate::event::EventKind;
+use crate::step::Step;
+
+impl Step<'_> {
+    pub(crate) fn on_restarted(&mut self, brought_back: Result<u32, String>) {
+        self.note_change();
+        let (count, problem) = match brought_back {
+            Ok(count) => (count, None),
+            Err(problem) => (0, Some(problem)),
+        };
+        let is_known = problem.is_none();
+        self.event(|| EventKind::Restarted { brought_back: count, problem });
+        if self.is_finished() {
+            return;
+        }
+        let back = match count {
+            0 => String::new(),
+            1 => "One file that was lost was brought back. ".to_owned(),
+            count => format!("{count} files that were lost were brought back. "),
+        };
+        let text = format!(
+            "The machine was restarted while you were at work. {back}What was written in the last moments before may be \
+             old, empty or gone: look again before you rely on what you remember of it."
+        );
+        self.state.data.notes.push_back(Note { kind: NoteKind::Steer, text });
+        // Nobody goes on with files of which nobody knows what they are; a person looks, and resumes.
+        if !is_known && !self.state.data.paused {
+            self.state.data.paused = true;
+            self.event(|| EventKind::Paused);
+        }
+    }
+}
