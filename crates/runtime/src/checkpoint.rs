@@ -13,6 +13,7 @@ mod extra;
 mod fork;
 mod limits;
 mod objects;
+mod unborn;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, FileTimes};
@@ -414,8 +415,7 @@ impl<'s> Store<'s> {
 
     /// Writes the files of a checkpoint into an empty folder.
     pub fn copy(&self, commit: &str, folder: &Path) -> Result<(), String> {
-        let index = self.path.join("index.copy");
-        let _ = fs::remove_file(&index);
+        let index = self.no_index("index.copy");
         let git = self.git(folder, &index)?;
         let content = self.content(commit)?;
         quiet(&git, &["read-tree", "-u", "--reset", &content.files])?;
@@ -431,10 +431,19 @@ impl<'s> Store<'s> {
         self.path.join("index")
     }
 
+    /// The place of an index that is not there yet. Only this task's owner works here, so that what is there, and a lock,
+    /// can only be left from a killed git.
+    fn no_index(&self, name: &str) -> PathBuf {
+        let index = self.path.join(name);
+        for left in [with_end(&index, ".lock"), index.clone()] {
+            let _ = fs::remove_file(left);
+        }
+        index
+    }
+
     /// Turns the files that were just seen in a folder into those of a tree.
     fn check_out(&self, folder: &Path, seen: &Seen, to: &str) -> Result<(), String> {
-        let index = self.path.join("index.restore");
-        let _ = fs::remove_file(&index);
+        let index = self.no_index("index.restore");
         if !seen.joined {
             copy_index(&self.index(), &index)?;
             quiet(&self.git(folder, &index)?, &["read-tree", "-u", "--reset", to])?;
@@ -463,16 +472,23 @@ impl<'s> Store<'s> {
         let add = ["add", "--all", "--no-warn-embedded-repo", "--", "."];
         let mut add = add.map(OsString::from).to_vec();
         for path in self.left_out.iter().filter(|_| depth == 0) {
-            let mut except = OsString::from(":(exclude,literal)");
-            except.push(path);
-            add.push(except);
+            add.push(except(path.as_os_str()));
         }
-        if complete(&git, add.clone()).is_err() {
-            // What is left to complain about then is meant.
-            behind::forget(&git, folder)?;
-            complete(&git, add)?;
+        let mut unborn = Vec::new();
+        while let Err(said) = complete(&git, add.clone()) {
+            let Some(name) = unborn::named(&said, folder).filter(|name| !unborn.contains(name))
+            else {
+                // What is left to complain about then is meant.
+                behind::forget(&git, folder)?;
+                complete(&git, add)?;
+                break;
+            };
+            add.push(except(&name));
+            unborn.push(name);
         }
-        let (mut listing, nested) = listed(&git)?;
+        let (mut listing, mut nested) = listed(&git)?;
+        listing.loose.retain(|loose| !unborn.iter().any(|name| is_folder(loose, name)));
+        nested.extend(unborn);
         if nested.is_empty() {
             listing.tree = written(&git)?;
             return Ok(listing);
@@ -480,7 +496,13 @@ impl<'s> Store<'s> {
         listing.joined = true;
         // The index itself stays as git made it, so that the next checkpoint is as quick as this one.
         let joined = with_end(index, ".joined");
-        copy_index(index, &joined)?;
+        for left in [with_end(&joined, ".lock"), joined.clone()] {
+            let _ = fs::remove_file(left);
+        }
+        // Where there is nothing else, git makes none.
+        if index.exists() {
+            copy_index(index, &joined)?;
+        }
         let git = self.git(folder, &joined)?;
         for (number, name) in nested.iter().enumerate() {
             let inner = with_end(index, &format!(".{number}"));
@@ -514,6 +536,18 @@ impl<'s> Store<'s> {
         let settings = settings.into_iter().map(str::to_owned).collect();
         Ok(Git { env, settings, cwd: Some(folder.to_owned()), cancel: Some(self.cancel.clone()) })
     }
+}
+
+/// Leaves out a path, whatever its name means to git.
+fn except(path: &OsStr) -> OsString {
+    let mut except = OsString::from(":(exclude,literal)");
+    except.push(path);
+    except
+}
+
+/// Whether git means this folder, which it ends with a slash.
+fn is_folder(listed: &OsStr, name: &OsStr) -> bool {
+    listed.as_bytes().strip_suffix(b"/") == Some(name.as_bytes())
 }
 
 /// Any word on standard error means that something was left out, whatever the exit code.

@@ -2,6 +2,7 @@
 
 use crate::driver::{Note, NoteKind};
 use crate::event::EventKind;
+use crate::state::Phase;
 use crate::step::Step;
 
 impl Step<'_> {
@@ -13,7 +14,11 @@ impl Step<'_> {
         };
         let is_known = problem.is_none();
         self.event(|| EventKind::Restarted { brought_back: count, problem });
-        if self.is_finished() {
+        // A claim that is being checked rests on a checkpoint, whatever became of the files.
+        if matches!(
+            self.state.data.phase,
+            Phase::Verifying { .. } | Phase::Judging(_) | Phase::Finished { .. }
+        ) {
             return;
         }
         let back = match count {

@@ -1,15 +1,15 @@
 //! A restart of the machine is told to whoever goes on, and nobody goes on where nobody knows what was lost.
 
-use machine::input::Signal;
-use machine::state::Standing;
+use machine::input::{Command, Signal};
+use machine::state::{Phase, Standing};
+use machine::tool::ToolResult;
 use serde_json::json;
 
-use crate::rig::{Rig, shell, spec};
+use crate::rig::{Rig, check_of, read, shell, spec};
 
-/// A task whose process was lost together with the machine.
+/// A task whose process was lost together with the machine, while it read a file.
 fn cut_off(brought_back: Result<u32, String>) -> Rig {
-    let mut rig = Rig::started(spec(json!({ "turns": [[shell("a")], [shell("b")]] })));
-    rig.ended(2, machine::tool::ToolResult::ok(""));
+    let mut rig = Rig::started(spec(json!({ "turns": [[read("a")], [shell("b")]] })));
     rig.input(Signal::OwnerLost.into());
     rig.input(Signal::Restarted(brought_back).into());
     rig
@@ -19,11 +19,11 @@ fn cut_off(brought_back: Result<u32, String>) -> Rig {
 fn the_driver_is_told_and_goes_on() {
     for (count, words) in [(0, "at work. What"), (1, "One file that"), (7, "7 files that")] {
         let mut rig = cut_off(Ok(count));
-        assert!(rig.told().starts_with("[] restarted"), "{}", rig.told());
+        assert_eq!(rig.told(), "[] restarted");
         let note = &rig.state.data().notes.back().expect("a note").text;
         assert!(note.contains(words), "{note}");
-        assert_eq!(rig.state.standing(), Standing::Working);
-        rig.attach(false);
+        assert_eq!(rig.attach(false).told(), "[run_tool#3] attached, tool_started c1");
+        rig.ended(3, ToolResult::ok("text"));
         assert!(rig.told().contains(words), "{}", rig.told());
     }
 }
@@ -33,8 +33,17 @@ fn where_nobody_knows_what_was_lost_a_person_looks_first() {
     let mut rig = cut_off(Err("no room".to_owned()));
     assert_eq!(rig.told(), "[] restarted, paused");
     assert_eq!(rig.state.standing(), Standing::Paused);
-    rig.attach(false);
-    assert!(!rig.told().contains("run_tool"), "{}", rig.told());
-    rig.command(machine::input::Command::Resume);
-    assert!(rig.told().contains("no longer") || rig.told().contains("resumed"), "{}", rig.told());
+    assert_eq!(rig.attach(false).told(), "[] attached");
+    assert_eq!(rig.command(Command::Resume).told(), "[run_tool#3] resumed, tool_started c1");
+}
+
+#[test]
+fn a_claim_that_is_being_checked_rests_on_its_checkpoint_and_nobody_is_asked_again() {
+    let mut task = spec(json!({ "turns": [] }));
+    task.acceptance = vec![check_of("true")];
+    let mut rig = Rig::started(task);
+    assert!(matches!(rig.state.data().phase, Phase::Verifying { .. }), "{}", rig.told());
+    rig.input(Signal::OwnerLost.into());
+    rig.input(Signal::Restarted(Ok(3)).into());
+    assert_eq!((rig.told().as_str(), rig.state.data().notes.len()), ("[] restarted", 0));
 }

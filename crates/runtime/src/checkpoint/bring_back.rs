@@ -85,8 +85,7 @@ impl Store<'_> {
     }
 
     fn check_out_some(&self, folder: &Path, tree: &str, paths: &[OsString]) -> Result<(), String> {
-        let index = self.path.join("index.restore");
-        let _ = fs::remove_file(&index);
+        let index = self.no_index("index.restore");
         let git = self.git(folder, &index)?;
         quiet(&git, &["read-tree", tree])?;
         let names: Vec<&[u8]> = paths.iter().map(|path| path.as_bytes()).collect();

@@ -323,35 +323,6 @@ fn going_back_gives_the_exact_tree_and_undoing_it_too() {
 }
 
 #[test]
-fn locks_that_a_killed_git_left_hold_nobody_up() {
-    let all = folder();
-    let root = all.path().join("root");
-    fs::create_dir(&root).unwrap();
-    fs::write(root.join("file"), "first").unwrap();
-    let cancel = Cancel::new();
-    let state = all.path().join("state");
-    let store = Store::open("t", &state, &cancel).unwrap();
-    let first = store.keep(&root, "first").unwrap();
-    let mut folders = vec![state];
-    let mut locks = 0;
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
-            let path = entry.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if entry.file_name() == "index" || entry.file_name() == "checkpoints" {
-                fs::write(path.with_extension("lock"), "").unwrap();
-                locks += 1;
-            }
-        }
-    }
-    assert!(locks >= 2, "the index and the name: {locks}");
-    fs::write(root.join("file"), "second").unwrap();
-    let second = store.keep(&root, "second").unwrap();
-    assert_ne!(first, second);
-}
-
-#[test]
 fn a_folder_that_became_a_link_to_itself_is_kept_as_that() {
     let all = folder();
     let root = all.path().join("root");
@@ -406,4 +377,71 @@ fn what_is_ignored_stays_and_what_changed_is_named() {
     let patch = store.patch(&first, &restored.undo).unwrap();
     assert!(String::from_utf8_lossy(&patch).contains("+second"));
     assert!(store.tree("--help").unwrap_err().contains("is not the name of a checkpoint"));
+}
+
+#[test]
+fn what_a_killed_git_left_locked_is_in_nobodys_way() {
+    let all = folder();
+    let (work, state) = (all.path().join("work"), all.path().join("state"));
+    fs::create_dir_all(work.join("inner")).unwrap();
+    fs::write(work.join("file"), "one").unwrap();
+    fs::write(work.join("inner/file"), "inner").unwrap();
+    git(&work.join("inner"), &["init", "-q"]);
+    git(&work.join("inner"), &["commit", "-q", "--allow-empty", "-m", "x"]);
+    let cancel = Cancel::new();
+    let store = Store::open("t", &state, &cancel).unwrap();
+    let lock_everything = || {
+        for name in ["", ".joined", ".0", ".copy", ".restore"] {
+            fs::write(state.join(format!("checkpoints/t.git/index{name}.lock")), "").unwrap();
+        }
+        fs::write(state.join("checkpoints/t.git/refs/heads/checkpoints.lock"), "").unwrap();
+    };
+    lock_everything();
+    let first = store.keep(&work, "one").unwrap();
+    fs::write(work.join("file"), "two").unwrap();
+    lock_everything();
+    store.keep(&work, "two").unwrap();
+    lock_everything();
+    let copy = all.path().join("copy");
+    fs::create_dir(&copy).unwrap();
+    store.copy(&first, &copy).unwrap();
+    assert_eq!(fs::read_to_string(copy.join("inner/file")).unwrap(), "inner");
+    lock_everything();
+    store.restore(&work, &first).unwrap();
+    assert_eq!(fs::read_to_string(work.join("file")).unwrap(), "one");
+}
+
+#[test]
+fn a_repository_inside_that_has_no_commit_yet_is_kept_with_its_files() {
+    let all = folder();
+    let (work, state) = (all.path().join("work"), all.path().join("state"));
+    for name in ["app", "new/deep's app", "new/deep's app/inner", "bare", "ignored", "left"] {
+        fs::create_dir_all(work.join(name)).unwrap();
+        git(&work.join(name), &["init", "-q"]);
+        if name != "bare" {
+            fs::write(work.join(name).join("file"), name).unwrap();
+        }
+    }
+    let cancel = Cancel::new();
+    let store = Store::open("t", &state, &cancel).unwrap();
+    let alone = store.keep(&work, "nothing but repositories").unwrap();
+    fs::write(work.join(".gitignore"), "/ignored\n").unwrap();
+    fs::remove_dir_all(work.join("left")).unwrap();
+    let first = store.keep(&work, "first").unwrap();
+    let removed: Vec<OsString> =
+        store.changes(&alone, &first).unwrap().into_iter().map(|change| change.path).collect();
+    assert_eq!(removed, [".gitignore", "ignored/file", "left/file"].map(OsString::from));
+
+    let read = |name: &str| fs::read_to_string(work.join(name).join("file")).unwrap();
+    fs::write(work.join("app/file"), "changed").unwrap();
+    fs::remove_file(work.join("new/deep's app/inner/file")).unwrap();
+    git(&work.join("app"), &["add", "file"]);
+    git(&work.join("app"), &["commit", "-q", "-m", "born"]);
+    store.restore(&work, &first).unwrap();
+    assert_eq!([read("app"), read("new/deep's app")], ["app", "new/deep's app"]);
+    assert_eq!(
+        [read("new/deep's app/inner"), read("ignored")],
+        ["new/deep's app/inner", "ignored"]
+    );
+    assert!(work.join("bare/.git").exists() && work.join("app/.git").exists());
 }

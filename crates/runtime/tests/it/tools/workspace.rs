@@ -374,8 +374,6 @@ fn what_a_restart_lost_of_the_last_checkpoint_is_brought_back_and_later_work_sta
         fs::write(path.join("new").join(name), text).unwrap();
     }
     symlink("kept", path.join("link")).unwrap();
-    // Git does not trust what is as young as its index.
-    std::thread::sleep(Duration::from_millis(1100));
     checkpoint("t1", &workspace, "one", &state, &cancel).unwrap();
     assert_eq!(taken_up("t1", &state), None, "it was looked after when it was made");
 
