@@ -361,8 +361,13 @@ fn complete(
             // Half made, so nobody has worked in it; it is kept all the same.
             set_aside(&path)?;
         }
-        let mut arguments: Vec<OsString> =
-            ["worktree", "add", "--quiet", "--force", "--force"].map(OsString::from).to_vec();
+        if known == Branch::Unknown {
+            clear_half_made(repository, task)?;
+        }
+        // A branch that a loss of power left empty would be in the way of the next try.
+        let add =
+            ["-c", "core.fsync=reference", "worktree", "add", "--quiet", "--force", "--force"];
+        let mut arguments: Vec<OsString> = add.map(OsString::from).to_vec();
         if known == Branch::Unknown && repository.has_branch(&branch)? {
             arguments.extend([path.clone().into(), branch.clone().into()]);
         } else {
@@ -411,6 +416,20 @@ fn is_worktree(path: &Path) -> bool {
     let arguments = ["-C".into(), path.into(), "rev-parse".into(), "--show-toplevel".into()];
     let top = Git::default().run(arguments);
     top.is_ok_and(|top| path.canonicalize().is_ok_and(|path| Path::new(top.trim_end()) == path))
+}
+
+/// What git knows of a worktree may be empty after a loss of power, and then git cannot even list the worktrees of the
+/// repository. Nobody has worked in this one.
+fn clear_half_made(repository: &Repository, task: &str) -> Result<(), String> {
+    let words = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
+    let common = repository.git(words.map(OsString::from))?;
+    let about = Path::new(common.trim_end()).join("worktrees").join(task);
+    let is_empty = |name| fs::metadata(about.join(name)).is_ok_and(|meta| meta.len() == 0);
+    if ["HEAD", "commondir", "gitdir"].into_iter().any(is_empty) {
+        fs::remove_dir_all(&about)
+            .map_err(|error| format!("cannot remove {}: {error}", about.display()))?;
+    }
+    Ok(())
 }
 
 fn set_aside(path: &Path) -> Result<(), String> {

@@ -425,3 +425,19 @@ fn of_a_worktree_that_a_restart_took_as_a_whole_nothing_is_missed() {
     assert!(taken_up("t1", &state).unwrap().unwrap_err().contains("not the name of a checkpoint"));
     assert_eq!(taken_up("t1", &state), None, "who was told is not told again");
 }
+
+#[test]
+fn what_a_loss_of_power_left_empty_of_a_worktree_does_not_stop_the_next_try() {
+    for lost in ["commondir", "gitdir", "HEAD"] {
+        let (_all, top, state) = repository();
+        let workspace = opened(&top, &state);
+        let record = state.join("worktrees/t1.json");
+        let text = fs::read_to_string(&record).unwrap();
+        fs::write(&record, text.replace("\"ready\":true", "\"ready\":false")).unwrap();
+        fs::write(top.join(".git/worktrees/t1").join(lost), "").unwrap();
+        fs::write(path_of(&workspace).join(".git"), "").unwrap();
+        assert_eq!(opened(&top, &state), workspace, "{lost}");
+        assert_eq!(git(&path_of(&workspace), &["status", "--porcelain"]), "", "{lost}");
+        git(&top, &["worktree", "list"]);
+    }
+}
