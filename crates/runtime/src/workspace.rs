@@ -418,12 +418,15 @@ fn is_worktree(path: &Path) -> bool {
     top.is_ok_and(|top| path.canonicalize().is_ok_and(|path| Path::new(top.trim_end()) == path))
 }
 
-/// What git knows of a worktree may be empty after a loss of power, and then git cannot even list the worktrees of the
-/// repository. Nobody has worked in this one.
+/// What a killed git or a loss of power left of a worktree in which nobody has worked. What git knows of it may be empty, and
+/// then git cannot even list the worktrees of the repository.
 fn clear_half_made(repository: &Repository, task: &str) -> Result<(), String> {
     let words = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
     let common = repository.git(words.map(OsString::from))?;
-    let about = Path::new(common.trim_end()).join("worktrees").join(task);
+    let common = Path::new(common.trim_end());
+    // Nobody else gives this branch a name; a git that was killed while it did left its lock.
+    let _ = fs::remove_file(common.join("refs/heads").join(format!("{}.lock", branch_of(task))));
+    let about = common.join("worktrees").join(task);
     let is_empty = |name| fs::metadata(about.join(name)).is_ok_and(|meta| meta.len() == 0);
     if ["HEAD", "commondir", "gitdir"].into_iter().any(is_empty) {
         fs::remove_dir_all(&about)

@@ -427,7 +427,7 @@ fn of_a_worktree_that_a_restart_took_as_a_whole_nothing_is_missed() {
 }
 
 #[test]
-fn what_a_loss_of_power_left_empty_of_a_worktree_does_not_stop_the_next_try() {
+fn what_a_killed_git_or_a_loss_of_power_left_of_a_worktree_does_not_stop_the_next_try() {
     for lost in ["commondir", "gitdir", "HEAD"] {
         let (_all, top, state) = repository();
         let workspace = opened(&top, &state);
@@ -436,6 +436,9 @@ fn what_a_loss_of_power_left_empty_of_a_worktree_does_not_stop_the_next_try() {
         fs::write(&record, text.replace("\"ready\":true", "\"ready\":false")).unwrap();
         fs::write(top.join(".git/worktrees/t1").join(lost), "").unwrap();
         fs::write(path_of(&workspace).join(".git"), "").unwrap();
+        git(&top, &["update-ref", "-d", "refs/heads/drivetrain/t1"]);
+        fs::create_dir_all(top.join(".git/refs/heads/drivetrain")).unwrap();
+        fs::write(top.join(".git/refs/heads/drivetrain/t1.lock"), "").unwrap();
         assert_eq!(opened(&top, &state), workspace, "{lost}");
         assert_eq!(git(&path_of(&workspace), &["status", "--porcelain"]), "", "{lost}");
         git(&top, &["worktree", "list"]);
