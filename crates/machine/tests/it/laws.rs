@@ -459,6 +459,10 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         14 => Command::Drain.into(),
         15 => Command::Detach { reason: text() }.into(),
         16 if seed.is_multiple_of(2) => Signal::ToolsChanged(offered(seed)).into(),
+        16 if seed % 3 == 1 => {
+            let count = u32::from(seed % 7);
+            Signal::Restarted(if count == 6 { Err(text()) } else { Ok(count) }).into()
+        }
         16 => Signal::OwnerLost.into(),
         17..=19 => {
             Command::Attach { owner: u64::from(seed), attended: seed.is_multiple_of(2) }.into()
