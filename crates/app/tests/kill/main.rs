@@ -1,7 +1,9 @@
-//! The real binary, killed with SIGKILL at random moments: every step ran exactly once or is named in doubt,
-//! and what was acknowledged is still true afterwards.
+//! The real binary, killed with SIGKILL at random moments: every step ran exactly once or is named in doubt, what was
+//! acknowledged is still true afterwards, and a model in a worktree comes to its proven end.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod worktree;
 
 use std::collections::BTreeMap;
 use std::fs;
