@@ -20,6 +20,10 @@ demo:
 simulate seeds="10000":
     DRIVETRAIN_SEEDS={{seeds}} cargo test -p runtime --test simulation -- --nocapture
 
+# The tests as on a machine that is far too busy.
+unsteady *packages:
+    scripts/unsteady {{packages}}
+
 # Loses the power of a running task at random moments and looks at what is left (needs root).
 power-cut cuts="20":
     cargo build --release -q -p app
