@@ -144,7 +144,7 @@ const EMPTY: [(&str, &str); 3] = [
     (ATTRIBUTES, "* -text !eol -ident -filter !working-tree-encoding\n"),
 ];
 /// What git writes here outlives a loss of power, all objects of a command by one sync: the journal names them after that.
-const LASTING: [&str; 2] = ["core.fsync=loose-object,index", "core.fsyncMethod=batch"];
+const LASTING: [&str; 2] = ["core.fsync=loose-object,index,reference", "core.fsyncMethod=batch"];
 const CHECKPOINTS: &str = "refs/heads/checkpoints";
 /// Git knows this tree without having it.
 pub(crate) const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";

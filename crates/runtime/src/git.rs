@@ -33,7 +33,7 @@ pub(crate) struct Printed {
     pub(crate) exit: i32,
 }
 
-const HARDENED: [&str; 10] = [
+const HARDENED: [&str; 11] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "core.autocrlf=false",
@@ -44,6 +44,8 @@ const HARDENED: [&str; 10] = [
     "submodule.recurse=false",
     "gc.auto=0",
     "maintenance.auto=false",
+    // A branch that is named is on the disk: an empty one, which a loss of power can leave, is in the way of everything.
+    "core.fsync=reference",
 ];
 
 const GIT_VARIABLES: [(&str, &str); 13] = [

@@ -364,10 +364,8 @@ fn complete(
         if known == Branch::Unknown {
             clear_half_made(repository, task)?;
         }
-        // A branch that a loss of power left empty would be in the way of the next try.
-        let add =
-            ["-c", "core.fsync=reference", "worktree", "add", "--quiet", "--force", "--force"];
-        let mut arguments: Vec<OsString> = add.map(OsString::from).to_vec();
+        let mut arguments: Vec<OsString> =
+            ["worktree", "add", "--quiet", "--force", "--force"].map(OsString::from).to_vec();
         if known == Branch::Unknown && repository.has_branch(&branch)? {
             arguments.extend([path.clone().into(), branch.clone().into()]);
         } else {
