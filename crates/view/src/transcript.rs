@@ -411,20 +411,21 @@ fn owner_lost(repeated: usize, in_doubt: usize) -> Vec<Line> {
 }
 
 fn restarted(brought_back: u32, problem: Option<&str>) -> Vec<Line> {
-    let mut text = "the machine was restarted".to_owned();
-    match (brought_back as usize, problem) {
-        (_, Some(problem)) => text.push_str(&format!(
-            "; nobody knows which files were lost ({}): look, and resume",
-            text::visible(problem)
-        )),
-        (0, None) => text.push_str("; no file of the last checkpoint was lost"),
-        (count, None) => text.push_str(&format!(
-            "; {count} {} of the last checkpoint had been lost and {} brought back",
+    let lost = match (brought_back as usize, problem) {
+        (_, Some(problem)) => {
+            format!("nobody knows which files were lost ({})", text::visible(problem))
+        }
+        (0, None) => "no file of the last checkpoint was lost".to_owned(),
+        (count, None) => format!(
+            "{count} {} of the last checkpoint had been lost and {} brought back",
             text::plural(count, "file"),
             if count == 1 { "was" } else { "were" }
-        )),
-    }
-    vec![Line::new(Tone::Bad, text)]
+        ),
+    };
+    vec![
+        Line::new(Tone::Bad, format!("the machine was restarted; {lost}")),
+        Line::new(Tone::Bad, "  what was written last, after it, may be old, empty or gone"),
+    ]
 }
 
 fn ended(call: &str, name: &str, result: &ToolResult, took: Option<String>) -> Line {

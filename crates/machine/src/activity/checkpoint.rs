@@ -107,7 +107,7 @@ impl Step<'_> {
     }
 
     /// Whether the workspace is certainly as it was last kept. Servers work on their own.
-    fn is_unchanged(&self) -> bool {
+    pub(crate) fn is_unchanged(&self) -> bool {
         self.state.data.unchanged_since.is_some() && self.state.data.spec.servers.is_empty()
     }
 

@@ -1,12 +1,13 @@
 //! The machine was restarted: the journal and the checkpoints outlive that, the files of the workspace need not.
 
-use crate::driver::{Note, NoteKind};
+use crate::driver::{Hand, Note, NoteKind};
 use crate::event::EventKind;
 use crate::state::Phase;
 use crate::step::Step;
 
 impl Step<'_> {
     pub(crate) fn on_restarted(&mut self, brought_back: Result<u32, String>) {
+        let is_whole = self.is_unchanged() || self.state.data.spend.turns == 0;
         self.note_change();
         let (count, problem) = match brought_back {
             Ok(count) => (count, None),
@@ -31,8 +32,10 @@ impl Step<'_> {
              old, empty or gone: look again before you rely on what you remember of it."
         );
         self.state.data.notes.push_back(Note { kind: NoteKind::Steer, text });
-        // Nobody goes on with files of which nobody knows what they are; a person looks, and resumes.
-        if !is_known && !self.state.data.paused {
+        // Steps that were written down cannot look, and nobody goes on with files of which nobody knows what they are: a
+        // person looks, and resumes.
+        let must_look = !is_known || (!is_whole && self.state.driver.hand() == Hand::Written);
+        if must_look && !self.state.data.paused {
             self.state.data.paused = true;
             self.event(|| EventKind::Paused);
         }

@@ -8,8 +8,9 @@ use serde_json::json;
 use crate::rig::{Rig, check_of, read, shell, spec};
 
 /// A task whose process was lost together with the machine, while it read a file.
-fn cut_off(brought_back: Result<u32, String>) -> Rig {
-    let mut rig = Rig::started(spec(json!({ "turns": [[read("a")], [shell("b")]] })));
+fn cut_off(author: &str, brought_back: Result<u32, String>) -> Rig {
+    let turns = json!([[read("a")], [shell("b")]]);
+    let mut rig = Rig::started(spec(json!({ "author": author, "turns": turns })));
     rig.input(Signal::OwnerLost.into());
     rig.input(Signal::Restarted(brought_back).into());
     rig
@@ -18,7 +19,7 @@ fn cut_off(brought_back: Result<u32, String>) -> Rig {
 #[test]
 fn the_driver_is_told_and_goes_on() {
     for (count, words) in [(0, "at work. What"), (1, "One file that"), (7, "7 files that")] {
-        let mut rig = cut_off(Ok(count));
+        let mut rig = cut_off("worker", Ok(count));
         assert_eq!(rig.told(), "[] restarted");
         let note = &rig.state.data().notes.back().expect("a note").text;
         assert!(note.contains(words), "{note}");
@@ -29,12 +30,14 @@ fn the_driver_is_told_and_goes_on() {
 }
 
 #[test]
-fn where_nobody_knows_what_was_lost_a_person_looks_first() {
-    let mut rig = cut_off(Err("no room".to_owned()));
-    assert_eq!(rig.told(), "[] restarted, paused");
-    assert_eq!(rig.state.standing(), Standing::Paused);
-    assert_eq!(rig.attach(false).told(), "[] attached");
-    assert_eq!(rig.command(Command::Resume).told(), "[run_tool#3] resumed, tool_started c1");
+fn where_nobody_knows_or_nobody_can_look_a_person_looks_first() {
+    for (author, brought_back) in [("worker", Err("no room".to_owned())), ("operator", Ok(0))] {
+        let mut rig = cut_off(author, brought_back);
+        assert_eq!(rig.told(), "[] restarted, paused");
+        assert_eq!(rig.state.standing(), Standing::Paused);
+        assert_eq!(rig.attach(false).told(), "[] attached");
+        assert_eq!(rig.command(Command::Resume).told(), "[run_tool#3] resumed, tool_started c1");
+    }
 }
 
 #[test]
