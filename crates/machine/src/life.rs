@@ -139,6 +139,15 @@ impl Step<'_> {
         self.hand_on(|| Command::Pause);
     }
 
+    /// Nobody goes on with files of which nobody knows what they are: a person looks, and resumes.
+    pub(crate) fn have_looked_at(&mut self, reason: String) {
+        self.state.data.look_first = Some(format!("{reason}: look at the files, then resume it"));
+        if !self.state.data.paused {
+            self.state.data.paused = true;
+            self.event(|| EventKind::Paused);
+        }
+    }
+
     pub(crate) fn on_resume(&mut self) {
         if self.is_finished() {
             return self.reject(self.ended());
@@ -147,6 +156,7 @@ impl Step<'_> {
             return self.reject("the task is not paused");
         }
         self.state.data.paused = false;
+        self.state.data.look_first = None;
         self.event(|| EventKind::Resumed);
         self.hand_on(|| Command::Resume);
         self.renew_deadline();

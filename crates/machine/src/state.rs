@@ -62,6 +62,9 @@ pub struct Data {
     pub attachment: Option<Attachment>,
     /// Whether somebody asked it to make no new move.
     pub paused: bool,
+    /// Why a person is to look at the files before it goes on, where that is why it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub look_first: Option<String>,
     /// Where it stands.
     pub phase: Phase,
     /// Its place to work, once opened.
@@ -340,6 +343,7 @@ impl State {
                 spend: Spend::default(),
                 attachment: None,
                 paused: false,
+                look_first: None,
                 phase: Phase::New,
                 workspace: None,
                 base: None,

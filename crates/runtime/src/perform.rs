@@ -27,7 +27,8 @@ pub trait Perform {
     /// as `ChildrenSeen`. Said anew whenever they are others; none ends it.
     fn mind(&mut self, _task: &TaskId, _children: Vec<TaskId>) {}
 
-    /// Stops all effects of a task and frees what it held. Returns when they have ended.
+    /// Stops all effects of a task and frees what it held. Returns when they have ended and the work in its worktree is on
+    /// the disk.
     fn release(&mut self, task: &TaskId);
 
     /// The task has ended, and that is in the journal: what was kept to go on with it is of no use any more.

@@ -1,7 +1,10 @@
 //! Workspaces, by git. The user's branch, index and files stay as they are; nothing is ever removed by force.
 
+mod settle;
 pub(crate) mod setup;
 pub mod upkeep;
+
+pub(crate) use settle::settle;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};

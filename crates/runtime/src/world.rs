@@ -520,6 +520,7 @@ impl Perform for World {
         self.models.close(task.as_str());
         self.servers.close(task.as_str());
         self.keeping.remove(task);
+        workspace::settle(task.as_str(), self.home.root());
     }
 
     fn begun(&mut self, task: &TaskId) {

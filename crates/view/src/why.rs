@@ -95,6 +95,7 @@ fn reason(subject: &Subject<'_>) -> Vec<Line> {
         Standing::Finished { outcome, reason } => finished(subject, *outcome, reason),
         Standing::AwaitingPerson { asks } => {
             let mut lines = vec![Line::new(Tone::Ask, "It waits for a person.")];
+            lines.extend(look_first(subject));
             lines.extend(asks.iter().flat_map(approvals::lines).map(indent));
             lines
         }
@@ -103,11 +104,18 @@ fn reason(subject: &Subject<'_>) -> Vec<Line> {
                 Tone::Ask,
                 "It is paused: it makes no new move until it is resumed.",
             )];
+            lines.extend(look_first(subject));
             lines.extend(under_way(subject));
             lines
         }
         Standing::Working => working(subject),
     }
+}
+
+/// Why a person is to look at the files first.
+fn look_first(subject: &Subject<'_>) -> Option<Line> {
+    let reason = subject.data.look_first.as_ref()?;
+    Some(Line::new(Tone::Ask, format!("  {}", text::visible(reason))))
 }
 
 fn finished(subject: &Subject<'_>, outcome: Outcome, reason: &str) -> Vec<Line> {

@@ -307,7 +307,7 @@ impl Step<'_> {
         if state.data.calls.iter().any(doubtful) {
             return Cause::InDoubt;
         }
-        if !state.asks().is_empty() {
+        if state.data.look_first.is_some() || !state.asks().is_empty() {
             return Cause::AsksPerson;
         }
         let waits = state.data.retry_at.is_some_and(|at| at > self.now);

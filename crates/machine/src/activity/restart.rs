@@ -13,7 +13,16 @@ impl Step<'_> {
             Ok(count) => (count, None),
             Err(problem) => (0, Some(problem)),
         };
-        let is_known = problem.is_none();
+        // Steps that were written down cannot look again themselves.
+        let unknown = match &problem {
+            Some(problem) => {
+                Some(format!("after a restart it is not known what was lost ({problem})"))
+            }
+            None if !is_whole && self.state.driver.hand() == Hand::Written => {
+                Some("a restart may have cost what the last steps wrote".to_owned())
+            }
+            None => None,
+        };
         self.event(|| EventKind::Restarted { brought_back: count, problem });
         // A claim that is being checked rests on a checkpoint, whatever became of the files.
         if matches!(
@@ -32,12 +41,8 @@ impl Step<'_> {
              old, empty or gone: look again before you rely on what you remember of it."
         );
         self.state.data.notes.push_back(Note { kind: NoteKind::Steer, text });
-        // Steps that were written down cannot look, and nobody goes on with files of which nobody knows what they are: a
-        // person looks, and resumes.
-        let must_look = !is_known || (!is_whole && self.state.driver.hand() == Hand::Written);
-        if must_look && !self.state.data.paused {
-            self.state.data.paused = true;
-            self.event(|| EventKind::Paused);
+        if let Some(unknown) = unknown {
+            self.have_looked_at(unknown);
         }
     }
 }

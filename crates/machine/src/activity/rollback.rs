@@ -70,12 +70,11 @@ impl Step<'_> {
                     self.went_back(to, undo);
                     self.reopen();
                 }
-                // Nobody goes on with files of which nobody knows what they are; the operator is there to look.
                 Err(reason) if asked.is_some() => {
+                    let unknown = format!("the workspace could not go back ({reason})");
                     self.event(|| EventKind::RollBackFailed { to, reason });
                     self.state.data.phase = Phase::Ready;
-                    self.state.data.paused = true;
-                    self.event(|| EventKind::Paused);
+                    self.have_looked_at(unknown);
                 }
                 Err(reason) => {
                     self.finish(Outcome::Failed, format!("the workspace cannot go back: {reason}"))

@@ -136,13 +136,14 @@ impl State {
         self.data.awaited_child().is_some() && !self.data.drives_child()
     }
 
-    /// Whether the process that drives the task should let go of it: it ended, the child that it waits for was put down,
-    /// or nobody is there and it waits for a person or for a moment that is far away.
+    /// Whether the process that drives the task should let go of it: it ended, a person is to look at its files, the child
+    /// that it waits for was put down, or nobody is there and it waits for a person or for a moment that is far away.
     pub fn wants_release(&self) -> bool {
         if matches!(self.data.phase, Phase::Finished { .. }) {
             return !self.data.pending.values().any(|pending| *pending == Pending::Restore);
         }
-        if self.data.attachment.is_some() && self.child_rests() {
+        let looks = self.data.look_first.is_some() && self.is_idle();
+        if self.data.attachment.is_some() && (looks || self.child_rests()) {
             return true;
         }
         let unattended = self.data.attachment.as_ref().is_some_and(|by| !by.attended);
@@ -165,6 +166,9 @@ impl State {
 
     /// Why a process lets go of a task that has not ended, for a person.
     pub fn release_reason(&self) -> String {
+        if let Some(reason) = &self.data.look_first {
+            return reason.clone();
+        }
         if let Phase::Escalated { reason, .. } = &self.data.phase {
             return format!("a person is asked what to do: {reason}");
         }

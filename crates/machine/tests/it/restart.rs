@@ -32,11 +32,20 @@ fn the_driver_is_told_and_goes_on() {
 #[test]
 fn where_nobody_knows_or_nobody_can_look_a_person_looks_first() {
     for (author, brought_back) in [("worker", Err("no room".to_owned())), ("operator", Ok(0))] {
-        let mut rig = cut_off(author, brought_back);
-        assert_eq!(rig.told(), "[] restarted, paused");
-        assert_eq!(rig.state.standing(), Standing::Paused);
-        assert_eq!(rig.attach(false).told(), "[] attached");
-        assert_eq!(rig.command(Command::Resume).told(), "[run_tool#3] resumed, tool_started c1");
+        for attended in [false, true] {
+            let mut rig = cut_off(author, brought_back.clone());
+            assert_eq!(rig.told(), "[] restarted, paused");
+            assert_eq!(rig.state.standing(), Standing::Paused);
+            assert_eq!(rig.attach(attended).told(), "[] attached");
+            assert!(rig.state.wants_release(), "no process waits while somebody looks");
+            let reason = rig.state.release_reason();
+            assert!(reason.ends_with("look at the files, then resume it"), "{reason}");
+            rig.command(Command::Detach { reason });
+            assert!(rig.told().contains("task_finished waiting"), "{}", rig.told());
+            assert_eq!(rig.command(Command::Resume).told(), "[] resumed");
+            assert_eq!(rig.attach(attended).told(), "[run_tool#3] attached, tool_started c1");
+            assert!(!rig.state.wants_release());
+        }
     }
 }
 
