@@ -95,7 +95,9 @@ impl<'a> Kept<'a> {
     /// Why there is nothing to go back to.
     pub(crate) fn why_none(&self) -> &'static str {
         match self.workspace.kind {
-            WorkspaceKind::Worktree => "none was made; one is made with every claim that criteria check",
+            WorkspaceKind::Worktree => {
+                "none was made; one is made with every claim that criteria check"
+            }
             WorkspaceKind::InPlace => {
                 "it works in your folder itself (--in-place), where nothing is kept"
             }
