@@ -21,7 +21,7 @@ use crate::policy::grant::Scope;
 use crate::queue::{Integration, Rebase};
 use crate::server::ServerTools;
 use crate::task::{CriterionResult, DriverSpec, TaskSpec, Workspace};
-use crate::time::Timestamp;
+use crate::time::{Span, Timestamp};
 use crate::tool::ToolResult;
 use crate::verdict::{Checkpoint, Verdict};
 
@@ -320,6 +320,8 @@ pub enum Signal {
     /// The machine was restarted since the task was last taken up: so many files of its last checkpoint were lost and
     /// are there again. The error says why nobody knows.
     Restarted(Result<u32, String>),
+    /// The clock went on by so much more than the machine worked: it slept, or its clock was set forward.
+    Slept(Span),
 }
 
 impl From<Command> for Input {
@@ -345,6 +347,7 @@ mod tests {
             (Command::Pause.into(), r#"{"cmd":"pause"}"#),
             (Signal::OwnerLost.into(), r#"{"sig":"owner_lost"}"#),
             (Signal::Restarted(Ok(2)).into(), r#"{"sig":{"restarted":{"Ok":2}}}"#),
+            (Signal::Slept(Span::seconds(90)).into(), r#"{"sig":{"slept":"1m30s"}}"#),
             (Command::approve(CallId(3)).into(), r#"{"cmd":{"approve":{"call":3}}}"#),
         ] {
             assert_eq!(serde_json::to_string(&input).unwrap(), text);

@@ -438,7 +438,7 @@ impl Step<'_> {
     }
 
     /// Counts the time since the last input, if the task was driven and not paused. Time under an owner that
-    /// was lost is not counted: nobody knows when it died.
+    /// was lost is not counted: nobody knows when it died. Neither is time in which the machine slept.
     pub(crate) fn charge_time(&mut self, input: &Input) {
         let data = &mut self.state.data;
         let lost = matches!(
@@ -446,8 +446,13 @@ impl Step<'_> {
             Input::Signal(Signal::OwnerLost)
                 | Input::Command(Command::Start(_) | Command::Attach { .. })
         );
+        let slept = match input {
+            Input::Signal(Signal::Slept(span)) => span.0,
+            _ => 0,
+        };
         if data.attachment.is_some() && !data.paused && !lost {
-            data.spend.millis = data.spend.millis.saturating_add(self.now.since(data.clock).0);
+            let worked = self.now.since(data.clock).0.saturating_sub(slept);
+            data.spend.millis = data.spend.millis.saturating_add(worked);
         }
     }
 }

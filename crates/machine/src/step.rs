@@ -178,6 +178,8 @@ impl Step<'_> {
             Signal::TimerFired(id) => self.on_timer_fired(id),
             Signal::OwnerLost => self.on_owner_lost(),
             Signal::Restarted(brought_back) => self.on_restarted(brought_back),
+            // Its time was charged without the sleep, so there is more of it left than the deadline knows.
+            Signal::Slept(_) => self.renew_deadline(),
         }
     }
 

@@ -21,7 +21,7 @@ use machine::input::{Command, MACHINE_VERSION, Signal, Stamped};
 use machine::state::{Pending, Standing};
 use machine::stream::StreamEvent;
 use machine::task::{Outcome, TaskSpec};
-use machine::time::Timestamp;
+use machine::time::{Span, Timestamp};
 use machine::verdict::Checkpoint;
 use machine::{Effect, Event, Input, step};
 
@@ -37,6 +37,9 @@ const FULL_DISK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long running work may take to end after the first request to stop.
 const DRAIN_GRACE_MILLIS: i64 = 10_000;
+
+/// A clock that is set right by less is nobody's concern.
+const UNNOTICED: Span = Span::seconds(2);
 
 /// Hears what happens, on the supervisor's thread; must not block for long.
 pub type Observer = Box<dyn FnMut(&Notice<'_>) + Send>;
@@ -124,8 +127,8 @@ pub struct Supervisor<P> {
     hosts: Hosts,
     outcomes: BTreeMap<TaskId, Outcome>,
     timers: BinaryHeap<Reverse<(Timestamp, TaskId, EffectId)>>,
-    /// What the clock said last.
-    clock_seen: Timestamp,
+    /// What the clock said last, and how long the machine had been awake then.
+    seen: (Timestamp, Span),
     /// Tasks that were begun and are not in the journal yet.
     beginning: Beginning,
     /// Inputs that go into the next batch before all others: of tasks taken up, or kept while stalled.
@@ -152,6 +155,7 @@ impl<P: Perform> Supervisor<P> {
         registry: Arc<Registry>,
         inbox: Inbox,
     ) -> Supervisor<P> {
+        let seen = (clock.now(), clock.awake());
         Supervisor {
             journal,
             perform,
@@ -162,7 +166,7 @@ impl<P: Perform> Supervisor<P> {
             hosts: Hosts::default(),
             outcomes: BTreeMap::new(),
             timers: BinaryHeap::new(),
-            clock_seen: Timestamp(i64::MIN),
+            seen,
             beginning: Beginning::default(),
             backlog: Vec::new(),
             held: None,
@@ -452,11 +456,14 @@ impl<P: Perform> Supervisor<P> {
         }
         let mut deliveries = batch.deliveries;
         self.on_stops(batch.stops, &mut deliveries);
-        deliveries.extend(self.due_timers());
+        let now = self.clock.now();
+        let slept = self.follow_clock(now);
+        deliveries.extend(self.due_timers(now));
         if let Some(group) = self.held.take() {
             self.write(group)?;
         }
-        let mut all = std::mem::take(&mut self.backlog);
+        let mut all = slept;
+        all.append(&mut self.backlog);
         all.append(&mut deliveries);
         self.beginning.keep_back(&mut all);
         if self.held.is_none() {
@@ -478,9 +485,7 @@ impl<P: Perform> Supervisor<P> {
         }
     }
 
-    fn due_timers(&mut self) -> Vec<Delivery> {
-        let now = self.clock.now();
-        self.follow_clock(now);
+    fn due_timers(&mut self, now: Timestamp) -> Vec<Delivery> {
         let mut due = Vec::new();
         while let Some(Reverse((at, _, _))) = self.timers.peek() {
             if *at > now {
@@ -493,18 +498,28 @@ impl<P: Perform> Supervisor<P> {
         due
     }
 
-    /// A clock that was set back would keep timers waiting for as long as it was set back: they go back with it.
-    fn follow_clock(&mut self, now: Timestamp) {
-        let back = self.clock_seen.since(now);
-        self.clock_seen = now;
+    /// A clock that was set back would keep timers waiting for as long as it was set back: they go back with it. Of one that
+    /// went ahead of the machine's own time every task is told.
+    fn follow_clock(&mut self, now: Timestamp) -> Vec<Delivery> {
+        let awake = self.clock.awake();
+        let (seen, awake_seen) = std::mem::replace(&mut self.seen, (now, awake));
+        let worked = awake.0.saturating_sub(awake_seen.0);
+        let slept = Span(now.since(seen).0.saturating_sub(worked));
+        if slept > UNNOTICED {
+            let driven =
+                self.hosts.iter().filter(|(_, host)| host.state.data().attachment.is_some());
+            return driven.map(|(id, _)| delivery(id, Signal::Slept(slept).into())).collect();
+        }
+        let back = seen.since(now);
         if back.0 == 0 || self.timers.is_empty() {
-            return;
+            return Vec::new();
         }
         let back = i64::try_from(back.0).unwrap_or(i64::MAX);
         let moved = std::mem::take(&mut self.timers).into_iter().map(|Reverse((at, task, id))| {
             Reverse((Timestamp(at.0.saturating_sub(back)), task, id))
         });
         self.timers = moved.collect();
+        Vec::new()
     }
 
     /// The first request to stop lets running work end; the second does not wait.

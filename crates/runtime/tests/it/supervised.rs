@@ -1,7 +1,9 @@
 //! The supervisor over the real journal: how many syncs a step costs, what a full disk and a second owner do.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use journal::sqlite::SqliteJournal;
 use journal::{Entry, Journal, JournalError, Loaded, Record, Report, TaskRow};
@@ -12,7 +14,8 @@ use machine::id::{EffectId, TaskId};
 use machine::input::Command;
 use machine::stream::{Interruption, StreamEvent};
 use machine::task::{DriverSpec, Outcome, TaskSpec, WorkspaceKind, WorkspaceSpec};
-use runtime::clock::SystemClock;
+use machine::time::{Span, Timestamp};
+use runtime::clock::{Clock, SystemClock};
 use runtime::home::Home;
 use runtime::host::Host;
 use runtime::inbox::Inbox;
@@ -45,6 +48,20 @@ fn supervisor(home: &Home, journal: Box<dyn Journal>) -> Supervisor<World> {
     Supervisor::new(journal, world, Box::new(SystemClock), registry(), inbox)
 }
 
+/// A clock that somebody sets, on a machine that sleeps.
+#[derive(Clone, Default)]
+struct SetClock(Arc<AtomicI64>);
+
+impl Clock for SetClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(SystemClock.now().0 + self.0.load(Ordering::Relaxed))
+    }
+
+    fn awake(&self) -> Span {
+        SystemClock.awake()
+    }
+}
+
 fn home() -> (tempfile::TempDir, Home) {
     let folder = tempfile::tempdir().unwrap();
     let home = Home::at(folder.path());
@@ -67,6 +84,30 @@ fn syncs(tasks: u64, count: u64) -> u64 {
     supervisor.run().unwrap();
     assert_eq!(supervisor.outcomes().len() as u64, tasks);
     supervisor.journal().syncs() - before
+}
+
+#[test]
+fn time_in_which_the_machine_slept_is_not_the_tasks() {
+    let (_folder, home) = home();
+    let inbox = Inbox::default();
+    let world = World::new(inbox.clone(), &home, home.marks(0));
+    let clock = SetClock::default();
+    let journal = Box::new(SqliteJournal::open(&home.journal()).unwrap());
+    let mut supervisor =
+        Supervisor::new(journal, world, Box::new(clock.clone()), registry(), inbox.clone());
+    let mut task = steps(3);
+    task.budget.max_time = Some(Span::seconds(3600));
+    supervisor.begin(id("night"), task, false).unwrap();
+    for hours in [8, 8 + 24 * 3650] {
+        supervisor.cycle(inbox.take(Some(Duration::ZERO), 0)).unwrap();
+        clock.0.store(hours * 3_600_000, Ordering::Relaxed);
+    }
+    supervisor.run().unwrap();
+    assert_eq!(supervisor.outcomes()[&id("night")], Outcome::Completed);
+    let loaded = supervisor.journal().load("night").unwrap();
+    let host = Host::fold(&id("night"), &loaded, registry(), true, drop).unwrap();
+    let charged = host.state.data().spend.millis;
+    assert!(charged < 3_600_000, "{charged} ms");
 }
 
 #[test]

@@ -51,6 +51,8 @@ pub(crate) enum Check {
     ComesToAnEnd,
     /// It is the right end.
     RightOutcome,
+    /// No more time is charged than passed.
+    TimeWorked,
     /// The supervisor neither panics nor fails.
     Sound,
 }

@@ -70,7 +70,7 @@ impl Scenario {
             stops: moments(6, &mut random),
             jumps: moments(8, &mut random)
                 .into_iter()
-                .map(|at| (at, random.millis(0, 4000) - 2000))
+                .map(|at| (at, jump(random.millis(0, 4000) - 2000)))
                 .collect(),
             observed: random.one_in(2),
             in_step: false,
@@ -146,6 +146,11 @@ impl Scenario {
 }
 
 /// The task with a coding agent in the place of its driver. Nobody else spends anything.
+/// Some jumps are those of a clock that is set right, others those of a machine that slept.
+fn jump(millis: i64) -> i64 {
+    if millis > 0 && millis % 3 == 0 { millis * 2000 } else { millis }
+}
+
 fn with_agent(mut task: Plan) -> Plan {
     let config = json!({ "program": AgentProgram::built_in("claude") });
     task.spec.driver = DriverSpec::new("agent", config);

@@ -13,7 +13,7 @@ use machine::driver::Registry;
 use machine::driver::scripted::ScriptedKind;
 use machine::id::{CallId, EffectId, TaskId};
 use machine::input::Input;
-use machine::time::Timestamp;
+use machine::time::{Span, Timestamp};
 use machine::tool::EffectClass;
 use runtime::clock::Clock;
 use runtime::perform::Perform;
@@ -313,6 +313,10 @@ impl Clock for SimulatedClock {
     fn now(&self) -> Timestamp {
         let world = lock(&self.0);
         Timestamp(world.now + world.skew)
+    }
+
+    fn awake(&self) -> Span {
+        Span(lock(&self.0).now.unsigned_abs())
     }
 }
 

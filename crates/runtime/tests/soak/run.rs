@@ -12,7 +12,7 @@ use machine::effect::Effect;
 use machine::id::{EffectId, TaskId};
 use machine::input::Command;
 use machine::task::{DriverSpec, Outcome, TaskSpec, WorkspaceKind, WorkspaceSpec};
-use machine::time::Timestamp;
+use machine::time::{Span, Timestamp};
 use runtime::clock::Clock;
 use runtime::fake::{self, Fake};
 use runtime::home::Home;
@@ -297,5 +297,9 @@ impl Clock for FastClock {
     fn now(&self) -> Timestamp {
         let passed = self.0.elapsed().as_millis() as i64;
         Timestamp(1_700_000_000_000 + passed * PACE as i64)
+    }
+
+    fn awake(&self) -> Span {
+        Span(self.0.elapsed().as_millis() as u64 * PACE)
     }
 }
