@@ -8,8 +8,10 @@
 
 mod attributes;
 mod checkout;
+mod large_files;
 mod scratch;
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -180,6 +182,8 @@ pub(crate) struct Proposal<'c> {
     tree: String,
     /// Paths in which both changed the same places.
     collisions: Vec<String>,
+    /// Paths at which a large file belongs.
+    large: Vec<OsString>,
     notices: Vec<String>,
 }
 
@@ -226,8 +230,9 @@ pub(crate) fn propose<'c>(
     } else {
         return Err(moved(&checkout.branch));
     };
-    let notices = result.notices;
-    let proposal = Proposal { store, scratch, checkout, top, target, tree, collisions, notices };
+    let (large, notices) = (result.large, result.notices);
+    let proposal =
+        Proposal { store, scratch, checkout, top, target, tree, collisions, large, notices };
     Ok(Begun::Made(Box::new(proposal)))
 }
 
@@ -268,15 +273,11 @@ impl<'c> Proposal<'c> {
         wish: &Wish<'_>,
         state_home: &Path,
     ) -> Result<Applied, ApplyError> {
-        let Proposal { scratch, checkout, top, target, tree, notices, .. } = self;
+        let Proposal { scratch, checkout, top, target, tree, large, mut notices, .. } = self;
         let state_home = &absolute(state_home)?;
         let changed = scratch.changed(&target, &tree)?;
-        let done = |how, paths| Applied {
-            how,
-            branch: checkout.branch.clone(),
-            paths,
-            notices: notices.clone(),
-        };
+        let done =
+            |how, paths, notices| Applied { how, branch: checkout.branch.clone(), paths, notices };
         let note = Note {
             done: true,
             checkout: top.to_string_lossy().into_owned(),
@@ -292,7 +293,7 @@ impl<'c> Proposal<'c> {
         {
             // Whoever brought it there: from here on it is known to be there.
             Note { commit: Some(tip.clone()), ..note }.write(wish.task, state_home)?;
-            return Ok(done(How::Already(None), 0));
+            return Ok(done(How::Already(None), 0, notices));
         }
         if checkout.checked_out {
             checkout.ready_for(wish, &changed)?;
@@ -307,8 +308,9 @@ impl<'c> Proposal<'c> {
         let note = Note { done: false, commit, ..note };
         note.write(wish.task, state_home)?;
         let commit = checkout.perform(wish, &note)?;
+        notices.extend(checkout.fill(&changed, &large));
         Note { done: true, commit: commit.clone(), ..note }.write(wish.task, state_home)?;
-        Ok(done(commit.map_or(How::Staged, How::Committed), changed.len()))
+        Ok(done(commit.map_or(How::Staged, How::Committed), changed.len(), notices))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
 
@@ -239,6 +240,59 @@ fn hooks_run_only_if_asked_for_and_filters_never() {
     let (id, _) = repository.task(&["echo w > w"], Some("test -e w"));
     let said = repository.refused(&["apply", &id, "--hooks"]);
     assert!(said.contains("not today"), "{said}");
+}
+
+#[test]
+fn large_files_arrive_as_pointers_and_content_without_a_program_of_theirs() {
+    let repository = Repository::new();
+    repository.git(&["lfs", "install", "--local"]);
+    repository.place.write(".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n");
+    let old = "old\n".repeat(1000);
+    repository.place.write("old.bin", &old);
+    repository.commit("a large file");
+    let is_pointer = |name: &str| {
+        let held = repository.git(&["cat-file", "blob", &format!("HEAD:{name}")]);
+        held.starts_with("version https://git-lfs.github.com/spec/v1\noid sha256:")
+    };
+    assert!(is_pointer("old.bin"), "git-lfs is at work");
+    // Git alone cannot tell that it is what it was.
+    let touch = |hour: u64| {
+        let file = repository.place.folder().join("old.bin");
+        let file = std::fs::File::options().write(true).open(file).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(3600 * hour)).unwrap();
+    };
+    touch(1);
+    let work = "yes new | head -c 5000 > new.bin; cp old.bin copied.bin; : > empty.bin; \
+                sed s/sha256:..../sha256:0000/ old.bin > gone.bin";
+    let (id, _) = repository.task(&[work], Some("test -s new.bin"));
+    let applied = repository.json(&["apply", &id]);
+    let notices = applied["notices"].to_string();
+    assert!(
+        notices.contains("git lfs pull brings the content of large files: gone.bin\""),
+        "{notices}"
+    );
+    for (name, content) in
+        [("new.bin", &"new\n".repeat(1250)), ("copied.bin", &old), ("old.bin", &old)]
+    {
+        assert!(is_pointer(name), "{name}");
+        assert_eq!(repository.place.read(name), *content, "{name}");
+    }
+    assert_eq!(repository.git(&["cat-file", "blob", "HEAD:empty.bin"]), "");
+    assert_eq!(repository.git(&["status", "--porcelain"]), "", "LFS sees what it knows");
+    repository.git(&["rm", "--quiet", "gone.bin"]);
+    repository.git(&["commit", "--quiet", "-m", "what LFS lacks"]);
+    repository.git(&["lfs", "fsck", "HEAD"]);
+
+    let (id, _) = repository.task(&["echo other > old.bin"], Some("true"));
+    touch(2);
+    let ran = repository.place.run(&["apply", &id]);
+    assert_eq!(ran.code, 2, "{}", ran.out);
+    assert!(ran.err.contains("same files: old.bin"), "{}", ran.err);
+    assert!(ran.err.contains("git status has git see it"), "{}", ran.err);
+    repository.git(&["status"]);
+    repository.json(&["apply", &id]);
+    assert_eq!(repository.place.read("old.bin"), "other\n");
+    assert!(is_pointer("old.bin"));
 }
 
 #[test]

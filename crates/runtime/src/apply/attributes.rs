@@ -1,11 +1,13 @@
-//! What the repository's attributes make of files on their way into a commit: line ends, encodings and `$Id$`, as
-//! `git add` would. Filters are programs: they are never run, and files that have one are named.
+//! What the repository's attributes make of files on their way into a commit: line ends, encodings, `$Id$` and the pointers
+//! of large files, as `git add` would. Other filters are programs: they are never run, and files that have one are named.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use super::large_files::{self, Pointer};
 use super::scratch::{Entry, Scratch};
 
 /// The largest file whose line ends are looked at; what is larger is taken as it is.
@@ -14,6 +16,8 @@ const LOOKED_AT: u64 = 16 * 1024 * 1024;
 pub(super) struct Looked {
     /// Files that are stored in another form than they have in the worktree.
     pub(super) converted: Vec<Entry>,
+    /// The paths among them, and beside them, at which a large file belongs.
+    pub(super) large: Vec<OsString>,
     pub(super) notices: Vec<String>,
 }
 
@@ -24,7 +28,7 @@ impl Scratch {
     /// Looks at every changed file; `tree` is where attributes are read.
     pub(super) fn convert(&self, tree: &str, changed: &[Entry]) -> Result<Looked, String> {
         let files: Vec<&Entry> = changed.iter().filter(|entry| entry.is_file()).collect();
-        let mut looked = Looked { converted: Vec::new(), notices: Vec::new() };
+        let mut looked = Looked { converted: Vec::new(), large: Vec::new(), notices: Vec::new() };
         if files.is_empty() {
             return Ok(looked);
         }
@@ -48,7 +52,15 @@ impl Scratch {
         let mut filtered = Vec::new();
         for entry in files {
             let Some(set) = of_path.get(entry.path.as_os_str()) else { continue };
-            if let Some(filter) = set.get(&b"filter"[..]) {
+            let filter = set.get(&b"filter"[..]);
+            if filter.is_some_and(|filter| *filter == large_files::FILTER) {
+                looked.large.push(entry.path.clone());
+                if let Some(hash) = self.point_to(&git, entry)? {
+                    looked.converted.push(Entry { hash, ..entry.clone() });
+                }
+                continue;
+            }
+            if let Some(filter) = filter {
                 let filter = String::from_utf8_lossy(filter);
                 filtered.push(format!("{} ({filter})", Path::new(&entry.path).display()));
             }
@@ -67,6 +79,24 @@ impl Scratch {
             ));
         }
         Ok(looked)
+    }
+
+    /// The hash of the pointer to a large file, whose content is put aside; none for what is empty or a pointer already.
+    fn point_to(&self, git: &crate::git::Git, entry: &Entry) -> Result<Option<String>, String> {
+        let name = git.run(["unpack-file".into(), entry.hash.clone().into()])?;
+        let content = self.files().join(name.trim_end());
+        let wrong = |error: std::io::Error| format!("cannot use {}: {error}", content.display());
+        let mut file = File::open(&content).map_err(wrong)?;
+        if file.metadata().map_err(wrong)?.len() == 0 || Pointer::read(&content).is_some() {
+            fs::remove_file(&content).map_err(wrong)?;
+            return Ok(None);
+        }
+        let pointer = Pointer::to(&mut file).map_err(wrong)?;
+        fs::create_dir_all(self.large()).map_err(wrong)?;
+        fs::rename(&content, self.large().join(pointer.name())).map_err(wrong)?;
+        let words = ["hash-object", "-w", "--stdin", "--no-filters"].map(OsString::from).to_vec();
+        let hashed = git.output(words, Some(pointer.text().into_bytes()))?;
+        Ok(Some(String::from_utf8_lossy(&hashed.out).trim_end().to_owned()))
     }
 
     fn convert_one(

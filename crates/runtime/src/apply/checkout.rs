@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::process::{Cancel, Containment, ProcessSpec, Streams, run};
 use crate::workspace::{Repository, text};
 
+use super::large_files::LargeFiles;
 use super::scratch::Entry;
 use super::{Applied, ApplyError, How, Note, Wish, refused};
 
@@ -162,17 +163,20 @@ impl Checkout {
             // A submodule has settings of its own, and looking into it would obey them.
             "--ignore-submodules=dirty",
         ];
-        let dirty = self.repository.output(asked.map(OsString::from))?.out;
-        let dirty: Vec<&OsStr> = dirty
-            .split(|byte| *byte == 0)
-            .filter_map(|entry| Some(OsStr::from_bytes(entry.get(3..)?)))
-            .collect();
-        if !dirty.is_empty() && !wish.beside_changes {
+        let said = self.repository.output(asked.map(OsString::from))?.out;
+        let said = || said.split(|byte| *byte == 0).filter(|entry| entry.len() > 3);
+        let dirty: Vec<&OsStr> = said().map(|entry| OsStr::from_bytes(&entry[3..])).collect();
+        // Whether a file that has a filter was changed only the filter could say. What is left alone need not be known.
+        let in_files = said().filter(|entry| entry.starts_with(b" M"));
+        let unknown = self.filtered(in_files.map(|entry| &entry[3..]))?;
+        let changes: Vec<&OsStr> =
+            dirty.iter().copied().filter(|path| !unknown.contains(*path)).collect();
+        if !changes.is_empty() && !wish.beside_changes {
             return Err(refused(
                 format!(
                     "there are uncommitted changes in {}: {}",
                     self.repository.top.display(),
-                    named(dirty.iter().copied())
+                    named(changes.iter().copied())
                 ),
                 &[
                     "commit or stash them; or --beside-changes leaves them as they are, if no file is the same",
@@ -183,16 +187,77 @@ impl Checkout {
         let mine: BTreeSet<&OsStr> = changed.iter().map(|entry| entry.path.as_os_str()).collect();
         let both: Vec<&OsStr> = dirty.iter().copied().filter(|path| mine.contains(path)).collect();
         if !both.is_empty() {
+            let mut hints = vec!["commit or stash yours first"];
+            if both.iter().any(|path| unknown.contains(*path)) {
+                hints.push(
+                    "if you have none: git status has git see it, whose filters are not run here",
+                );
+            }
             return Err(refused(
                 format!(
                     "your uncommitted changes and those of the task are in the same files: {}",
                     named(both.into_iter())
                 ),
-                &["commit or stash yours first"],
+                &hints,
             ));
         }
         self.refuse_covered(changed)?;
         Ok(())
+    }
+
+    /// Those of these paths that have a filter.
+    fn filtered<'a>(
+        &self,
+        paths: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<BTreeSet<OsString>, String> {
+        let asked = paths.collect::<Vec<_>>().join(&0);
+        if asked.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let words = ["check-attr", "-z", "--stdin", "filter"].map(OsString::from);
+        let place: [OsString; 2] = ["-C".into(), self.repository.top.clone().into()];
+        let printed =
+            self.repository.git.output(place.into_iter().chain(words).collect(), Some(asked))?;
+        let parts: Vec<&[u8]> = printed.out.split(|byte| *byte == 0).collect();
+        let has_one = |three: &&[&[u8]]| !matches!(three[2], b"unspecified" | b"unset");
+        let found = parts.chunks_exact(3).filter(has_one);
+        Ok(found.map(|three| OsStr::from_bytes(three[0]).to_owned()).collect())
+    }
+
+    /// Where the content of large files is kept.
+    pub(super) fn large_files(&self) -> LargeFiles {
+        let common = self.objects.parent().unwrap_or(&self.objects);
+        let folder = setting(&self.repository, "lfs.storage").unwrap_or_else(|| "lfs".to_owned());
+        LargeFiles { folder: common.join(folder) }
+    }
+
+    /// Gives large files their content where the files followed; what a person should know, if some have none.
+    pub(super) fn fill(&self, changed: &[Entry], large: &[OsString]) -> Option<String> {
+        if !self.checked_out {
+            return None;
+        }
+        let store = self.large_files();
+        let (mut filled, mut left) = (Vec::new(), Vec::new());
+        for entry in changed.iter().filter(|entry| entry.is_file() && large.contains(&entry.path)) {
+            match store.fill(&self.repository.top.join(&entry.path)) {
+                Ok(true) => filled.push(entry),
+                Ok(false) | Err(_) => left.push(entry.path.as_os_str()),
+            }
+        }
+        // The index knows the size of the pointer, by which git would take the file for changed without looking into it.
+        let forgotten = forget_sizes(&self.repository, &filled);
+        if left.is_empty() && forgotten.is_ok() {
+            return None;
+        }
+        let paths = if left.is_empty() {
+            filled.iter().map(|entry| entry.path.as_os_str()).collect()
+        } else {
+            left
+        };
+        Some(format!(
+            "git lfs pull brings the content of large files: {}",
+            named(paths.into_iter())
+        ))
     }
 
     /// Files of the user that git does not know are in nobody's history: none is overwritten, ignored or not.
@@ -330,6 +395,22 @@ impl Checkout {
             }
         }
     }
+}
+
+/// Puts entries into the index as they are there, without what was known of their files.
+fn forget_sizes(repository: &Repository, entries: &[&Entry]) -> Result<(), String> {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let mut asked = Vec::new();
+    for entry in entries {
+        asked.extend_from_slice(format!("{} {}\t", entry.mode, entry.hash).as_bytes());
+        asked.extend_from_slice(entry.path.as_bytes());
+        asked.push(0);
+    }
+    let words = ["update-index", "-z", "--index-info"].map(OsString::from);
+    let place: [OsString; 2] = ["-C".into(), repository.top.clone().into()];
+    repository.git.output(place.into_iter().chain(words).collect(), Some(asked)).map(drop)
 }
 
 /// The last commit of a branch that is not checked out here; none if there is no such branch.

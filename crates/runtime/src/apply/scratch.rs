@@ -34,6 +34,8 @@ impl Drop for Scratch {
 /// A tree that was made, with what a person should know of it.
 pub(super) struct Made {
     pub(super) tree: String,
+    /// Paths at which a large file belongs.
+    pub(super) large: Vec<OsString>,
     pub(super) notices: Vec<String>,
 }
 
@@ -106,18 +108,28 @@ impl Scratch {
         Ok(scratch)
     }
 
+    /// Where git puts files.
+    pub(super) fn files(&self) -> PathBuf {
+        self.path.join("files")
+    }
+
+    /// The content of new large files, each by its hash.
+    pub(super) fn large(&self) -> PathBuf {
+        self.path.join("large")
+    }
+
     /// A git that works here; `attributes` is the tree whose attributes count.
     pub(super) fn git(&self, attributes: Option<&str>) -> Result<Git, String> {
         let mut env = vec![
             ("GIT_DIR".to_owned(), text(&self.path)?),
-            ("GIT_WORK_TREE".to_owned(), text(&self.path.join("files"))?),
+            ("GIT_WORK_TREE".to_owned(), text(&self.files())?),
             ("GIT_INDEX_FILE".to_owned(), text(&self.path.join("index"))?),
         ];
         if let Some(tree) = attributes {
             env.push(("GIT_ATTR_SOURCE".to_owned(), tree.to_owned()));
         }
         let settings = vec!["core.bare=false".to_owned(), "core.safecrlf=false".to_owned()];
-        let cwd = Some(self.path.join("files"));
+        let cwd = Some(self.files());
         Ok(Git { env, settings, cwd, cancel: Some(self.cancel.clone()) })
     }
 
@@ -146,7 +158,7 @@ impl Scratch {
         let looked = self.convert(&first, &changed)?;
         self.stage(&git, &looked.converted)?;
         let tree = git.run(["write-tree".into()])?.trim_end().to_owned();
-        Ok(Made { tree, notices: looked.notices })
+        Ok(Made { tree, large: looked.large, notices: looked.notices })
     }
 
     /// A worktree has no submodules, so whatever lies where one belongs cannot be told from it.
@@ -335,6 +347,10 @@ impl Scratch {
             self.hand_object(hash, &checkout.objects)
                 .map_err(|error| format!("{}: {error}", checkout.objects.display()))?;
         }
+        let large = checkout.large_files();
+        large
+            .keep(&self.large())
+            .map_err(|error| format!("{}: {error}", large.folder.display()))?;
         checkout.require(&hashes)
     }
 

@@ -1,0 +1,141 @@
+//! Files that git LFS keeps: a commit holds a pointer, the content lies in a folder of the repository. Both are plain data,
+//! so they are read and written here: no program of LFS runs, and nothing is fetched.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::whole_file::Digest;
+
+/// The filter whose files these are.
+pub(super) const FILTER: &[u8] = b"lfs";
+/// No pointer is longer.
+const LONGEST: u64 = 1024;
+const BEGIN: &str = "version https://git-lfs.github.com/spec/v1\n";
+
+/// What a commit holds in place of a large file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pointer {
+    /// The SHA-256 of the content, which is also its name.
+    hash: String,
+    size: u64,
+}
+
+impl Pointer {
+    pub(super) fn to(file: &mut File) -> io::Result<Pointer> {
+        let mut digest = Digest::default();
+        let size = io::copy(file, &mut digest)?;
+        Ok(Pointer { hash: digest.text(), size })
+    }
+
+    /// The pointer that a file holds, if it is one.
+    pub(super) fn read(path: &Path) -> Option<Pointer> {
+        let meta = fs::symlink_metadata(path).ok()?;
+        if !meta.is_file() || meta.len() > LONGEST {
+            return None;
+        }
+        Pointer::parse(&fs::read_to_string(path).ok()?)
+    }
+
+    /// Keys come in the order of the alphabet after the first, and there may be some that are not ours to know.
+    fn parse(text: &str) -> Option<Pointer> {
+        let lines = text.strip_prefix(BEGIN)?.strip_suffix('\n')?.lines();
+        let (mut hash, mut size) = (None, None);
+        for line in lines {
+            match line.split_once(' ')? {
+                ("oid", value) => hash = value.strip_prefix("sha256:"),
+                ("size", value) => size = value.parse().ok(),
+                _ => {}
+            }
+        }
+        let hash = hash.filter(|hash| {
+            hash.len() == 64 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        })?;
+        Some(Pointer { hash: hash.to_owned(), size: size? })
+    }
+
+    pub(super) fn text(&self) -> String {
+        format!("{BEGIN}oid sha256:{}\nsize {}\n", self.hash, self.size)
+    }
+
+    /// The name that its content has in a folder of new ones.
+    pub(super) fn name(&self) -> &str {
+        &self.hash
+    }
+}
+
+/// Where a repository keeps the content of its large files.
+pub(super) struct LargeFiles {
+    pub(super) folder: PathBuf,
+}
+
+impl LargeFiles {
+    fn place(&self, hash: &str) -> PathBuf {
+        self.folder.join("objects").join(&hash[..2]).join(&hash[2..4]).join(hash)
+    }
+
+    /// Puts content there that has its hash as its name, and everything is on the disk. What nothing points to changes
+    /// nothing.
+    pub(super) fn keep(&self, new: &Path) -> io::Result<()> {
+        let Ok(files) = fs::read_dir(new) else { return Ok(()) };
+        for file in files {
+            let file = file?;
+            let name = file.file_name();
+            let place = self.place(name.to_str().ok_or(io::ErrorKind::InvalidData)?);
+            if place.exists() {
+                continue;
+            }
+            let folder = place.parent().unwrap_or(&self.folder);
+            fs::create_dir_all(folder)?;
+            let next = folder.join(format!("{}.{}", name.display(), std::process::id()));
+            fs::copy(file.path(), &next)?;
+            File::open(&next)?.sync_all()?;
+            fs::rename(&next, &place)?;
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// Gives a file of a checkout its content in place of its pointer. False if the content is not here.
+    pub(super) fn fill(&self, file: &Path) -> io::Result<bool> {
+        let Some(pointer) = Pointer::read(file) else { return Ok(true) };
+        let content = self.place(&pointer.hash);
+        let is_whole = |meta: fs::Metadata| meta.is_file() && meta.len() == pointer.size;
+        if !fs::metadata(&content).is_ok_and(is_whole) {
+            return Ok(false);
+        }
+        let mut next = file.as_os_str().to_owned();
+        next.push(format!(".drivetrain-{}", std::process::id()));
+        fs::copy(content, &next)?;
+        fs::set_permissions(&next, fs::metadata(file)?.permissions())?;
+        fs::rename(&next, file)?;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pointer_is_read_as_it_is_written_and_nothing_else_is_one() {
+        let hash = "4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393";
+        let pointer = Pointer { hash: hash.to_owned(), size: 12345 };
+        assert_eq!(Pointer::parse(&pointer.text()), Some(pointer.clone()));
+        let extended = pointer.text().replace("oid", "ext-0-more sha256:00\noid");
+        assert_eq!(Pointer::parse(&extended), Some(pointer.clone()));
+        for other in [
+            "",
+            BEGIN,
+            &pointer.text().replace("v1", "v2"),
+            &pointer.text().replace("sha256:4d", "sha256:4D"),
+            &pointer.text().replace("sha256:4d", "sha256:../"),
+            &pointer.text().replace("12345", "-1"),
+            &pointer.text().replace("12345", ""),
+            pointer.text().trim_end(),
+            &format!("\n{}", pointer.text()),
+        ] {
+            assert_eq!(Pointer::parse(other), None, "{other:?}");
+        }
+    }
+}
