@@ -11,6 +11,7 @@ mod bring_back;
 mod compare;
 mod extra;
 mod fork;
+mod inherit;
 mod limits;
 mod objects;
 mod unborn;
@@ -26,7 +27,7 @@ use machine::task::Workspace;
 use machine::verdict::Checkpoint;
 
 use crate::clock::{Clock, SystemClock};
-use crate::git::Git;
+use crate::git::{Git, borrowing};
 use crate::process::Cancel;
 use crate::sandbox::masks;
 use crate::whole_file::{self, Lasting};
@@ -282,6 +283,8 @@ impl<'s> Store<'s> {
 
     fn keep_seen(&self, folder: &Path, reason: &str) -> Result<(String, Seen), String> {
         if !self.index().exists() {
+            // Without it the same takes longer.
+            let _ = self.inherit(folder);
             self.take_tracked(folder)?;
         }
         let seen = self.see(folder, &self.index())?;
@@ -530,7 +533,7 @@ impl<'s> Store<'s> {
             ("GIT_ATTR_SOURCE".to_owned(), EMPTY_TREE.to_owned()),
         ];
         if let Some(objects) = &self.borrowed {
-            env.push(("GIT_ALTERNATE_OBJECT_DIRECTORIES".to_owned(), text(objects)?));
+            env.push(borrowing(&text(objects)?));
         }
         let settings = [&["core.bare=false"][..], &LASTING].concat();
         let settings = settings.into_iter().map(str::to_owned).collect();

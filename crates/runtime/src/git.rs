@@ -143,3 +143,23 @@ impl Git {
         Ok(Printed { out, complaint, exit })
     }
 }
+
+/// The variable by which git reads these objects too, where they lie. It splits it at colons unless a path is quoted as in C.
+pub(crate) fn borrowing(objects: &str) -> (String, String) {
+    let path = match objects.contains([':', '"', '\\']) {
+        true => format!("\"{}\"", objects.replace('\\', "\\\\").replace('"', "\\\"")),
+        false => objects.to_owned(),
+    };
+    ("GIT_ALTERNATE_OBJECT_DIRECTORIES".to_owned(), path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_with_a_colon_is_one_folder() {
+        assert_eq!(borrowing("/a/b").1, "/a/b");
+        assert_eq!(borrowing("/a:b/\"c").1, "\"/a:b/\\\"c\"");
+    }
+}

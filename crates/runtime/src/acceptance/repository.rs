@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::checkout::Context;
 use super::copy::copy_tree;
 use crate::checkpoint::{EMPTY_TREE, Store};
-use crate::git::Git;
+use crate::git::{Git, borrowing};
 use crate::workspace::{Origin, text};
 
 /// How many repositories may borrow objects from one another.
@@ -145,7 +145,7 @@ impl Own<'_> {
             ("GIT_ATTR_SOURCE".to_owned(), EMPTY_TREE.to_owned()),
         ];
         if let Some(borrowed) = &self.borrowed {
-            env.push(("GIT_ALTERNATE_OBJECT_DIRECTORIES".to_owned(), text(borrowed)?));
+            env.push(borrowing(&text(borrowed)?));
         }
         env.extend(more);
         let git = Git {

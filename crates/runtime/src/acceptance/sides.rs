@@ -13,7 +13,7 @@ use machine::task::{Workspace, WorkspaceKind};
 use super::checkout::{Context, Scratch};
 use super::difference::Difference;
 use crate::checkpoint::{self, Change, ChangeKind, Store};
-use crate::git::Git;
+use crate::git::{Git, borrowing};
 use crate::workspace::{origin, text, trusted, worktree_of};
 
 /// The file kind that git gives a repository inside another one.
@@ -262,9 +262,7 @@ fn store_git(
         ("GIT_DIR".to_owned(), text(own)?),
         ("GIT_ATTR_SOURCE".to_owned(), checkpoint::EMPTY_TREE.to_owned()),
     ];
-    env.extend(
-        borrowed.map(|path| ("GIT_ALTERNATE_OBJECT_DIRECTORIES".to_owned(), alternate(path))),
-    );
+    env.extend(borrowed.map(borrowing));
     let cwd = Some(own.to_owned());
     Ok(Git { env, cwd, cancel: Some(context.cancel.clone()), ..Git::default() })
 }
@@ -286,14 +284,6 @@ fn count_hunks(git: &Git, from: &str, to: &str) -> Result<u64, String> {
     let printed = git.output(arguments.map(OsString::from).to_vec(), None)?.out;
     let hunks = printed.split(|byte| *byte == b'\n').filter_map(hunk);
     Ok(hunks.fold(0, u64::saturating_add))
-}
-
-/// Git splits the variable at colons unless a path is quoted as in C.
-fn alternate(objects: &str) -> String {
-    match objects.contains([':', '"', '\\']) {
-        true => format!("\"{}\"", objects.replace('\\', "\\\\").replace('"', "\\\"")),
-        false => objects.to_owned(),
-    }
 }
 
 /// The lines of a hunk without context, from its head: `@@ -1,2 +1 @@`. No line of content begins like that.
@@ -350,11 +340,5 @@ mod tests {
         assert_eq!(hunk(b"@@ -7 +7 @@ \xff"), Some(2));
         assert_eq!(hunk(b"+@@ -1,2 +1 @@"), None);
         assert_eq!(hunk(b"--- a"), None);
-    }
-
-    #[test]
-    fn a_folder_with_a_colon_is_one_folder() {
-        assert_eq!(alternate("/a/b"), "/a/b");
-        assert_eq!(alternate("/a:b/\"c"), "\"/a:b/\\\"c\"");
     }
 }

@@ -412,6 +412,51 @@ fn what_a_killed_git_left_locked_is_in_nobodys_way() {
 }
 
 #[test]
+fn the_objects_of_a_large_worktree_are_taken_over_and_the_repository_is_not_needed_again() {
+    for (files, format, shown) in
+        [(90, "sha1", "all"), (20, "sha1", "all"), (90, "sha256", "all"), (90, "sha1", "a part")]
+    {
+        let all = folder();
+        let (repository, work) = (all.path().join("a:\"place"), all.path().join("work"));
+        fs::create_dir_all(repository.join("inner")).unwrap();
+        git(&repository, &["init", "-q", &format!("--object-format={format}")]);
+        for n in 0..files {
+            fs::write(repository.join(format!("inner/{n}")), format!("{n}\n")).unwrap();
+        }
+        git(&repository, &["add", "-A"]);
+        git(&repository, &["commit", "-q", "-m", "all"]);
+        git(&repository, &["worktree", "add", "-q", work.to_str().unwrap()]);
+        if shown == "a part" {
+            git(&work, &["sparse-checkout", "set", "inner"]);
+        }
+        fs::write(work.join("inner/1"), "changed").unwrap();
+        fs::write(work.join("new"), "new").unwrap();
+        fs::remove_file(work.join("inner/2")).unwrap();
+        let cancel = Cancel::new();
+        let store = Store::open("t", &all.path().join("state"), &cancel).unwrap();
+        let first = store.keep(&work, "first").unwrap();
+        let objects = all.path().join("state/checkpoints/t.git/objects");
+        let (mut packs, mut loose) = (0, 0);
+        for path in snapshot(&objects).keys() {
+            match Path::new(path).starts_with("pack") {
+                true => packs += usize::from(path.as_bytes().ends_with(b".pack")),
+                false => loose += 1,
+            }
+        }
+        let is_taken_over = files == 90 && format == "sha1" && shown == "all";
+        assert_eq!(packs, usize::from(is_taken_over), "{files} files, {format}, {shown}");
+        assert_eq!(loose < 50, is_taken_over || files == 20, "{loose} objects");
+        fs::remove_file(work.join(".git")).unwrap();
+        let kept = snapshot(&work);
+        fs::remove_dir_all(&repository).unwrap();
+        let copy = all.path().join("copy");
+        fs::create_dir(&copy).unwrap();
+        store.copy(&first, &copy).unwrap();
+        assert_eq!(snapshot(&copy), kept);
+    }
+}
+
+#[test]
 fn a_repository_inside_that_has_no_commit_yet_is_kept_with_its_files() {
     let all = folder();
     let (work, state) = (all.path().join("work"), all.path().join("state"));
