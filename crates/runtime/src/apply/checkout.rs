@@ -233,7 +233,7 @@ impl Checkout {
 
     /// Gives large files their content where the files followed; what a person should know, if some have none.
     pub(super) fn fill(&self, changed: &[Entry], large: &[OsString]) -> Option<String> {
-        if !self.checked_out {
+        if !self.checked_out || large.is_empty() {
             return None;
         }
         let store = self.large_files();

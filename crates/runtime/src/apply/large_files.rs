@@ -77,8 +77,7 @@ impl LargeFiles {
     /// Puts content there that has its hash as its name, and everything is on the disk. What nothing points to changes
     /// nothing.
     pub(super) fn keep(&self, new: &Path) -> io::Result<()> {
-        let Ok(files) = fs::read_dir(new) else { return Ok(()) };
-        for file in files {
+        for file in fs::read_dir(new)? {
             let file = file?;
             let name = file.file_name();
             let place = self.place(name.to_str().ok_or(io::ErrorKind::InvalidData)?);
@@ -106,9 +105,15 @@ impl LargeFiles {
         }
         let mut next = file.as_os_str().to_owned();
         next.push(format!(".drivetrain-{}", std::process::id()));
-        fs::copy(content, &next)?;
-        fs::set_permissions(&next, fs::metadata(file)?.permissions())?;
-        fs::rename(&next, file)?;
+        let put = || {
+            fs::copy(content, &next)?;
+            fs::set_permissions(&next, fs::metadata(file)?.permissions())?;
+            fs::rename(&next, file)
+        };
+        put().inspect_err(|_| {
+            // The folder is the user's: nothing is left in it.
+            let _ = fs::remove_file(&next);
+        })?;
         Ok(true)
     }
 }

@@ -347,10 +347,11 @@ impl Scratch {
             self.hand_object(hash, &checkout.objects)
                 .map_err(|error| format!("{}: {error}", checkout.objects.display()))?;
         }
-        let large = checkout.large_files();
-        large
-            .keep(&self.large())
-            .map_err(|error| format!("{}: {error}", large.folder.display()))?;
+        if self.large().exists() {
+            let large = checkout.large_files();
+            let wrong = |error: io::Error| format!("{}: {error}", large.folder.display());
+            large.keep(&self.large()).map_err(wrong)?;
+        }
         checkout.require(&hashes)
     }
 
