@@ -322,6 +322,8 @@ pub enum Signal {
     Restarted(Result<u32, String>),
     /// The clock went on by so much more than the machine worked: it slept, or its clock was set forward.
     Slept(Span),
+    /// The clock was set back by so much.
+    SetBack(Span),
 }
 
 impl From<Command> for Input {
@@ -348,6 +350,7 @@ mod tests {
             (Signal::OwnerLost.into(), r#"{"sig":"owner_lost"}"#),
             (Signal::Restarted(Ok(2)).into(), r#"{"sig":{"restarted":{"Ok":2}}}"#),
             (Signal::Slept(Span::seconds(90)).into(), r#"{"sig":{"slept":"1m30s"}}"#),
+            (Signal::SetBack(Span::seconds(3600)).into(), r#"{"sig":{"set_back":"1h"}}"#),
             (Command::approve(CallId(3)).into(), r#"{"cmd":{"approve":{"call":3}}}"#),
         ] {
             assert_eq!(serde_json::to_string(&input).unwrap(), text);

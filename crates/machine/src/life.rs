@@ -7,7 +7,7 @@ use crate::cause::Cause;
 use crate::driver::{DriverSlot, Note, NoteKind};
 use crate::event::EventKind;
 use crate::id::CallId;
-use crate::input::{Command, Input, Signal};
+use crate::input::Command;
 use crate::policy::budget::{Budget, Exhausted};
 use crate::state::{Attachment, CallStatus, Pending, Phase};
 use crate::step::Step;
@@ -39,7 +39,7 @@ impl Step<'_> {
         data.budget = spec.budget.clone();
         data.spec = Arc::new(spec);
         data.phase = Phase::Ready;
-        data.started = self.now;
+        data.started = self.clock;
     }
 
     pub(crate) fn on_attach(&mut self, owner: u64, attended: bool) {
@@ -434,25 +434,6 @@ impl Step<'_> {
         match &self.state.data.phase {
             Phase::Finished { outcome, .. } => format!("the task has ended: {}", outcome.word()),
             _ => "the task has not ended".to_owned(),
-        }
-    }
-
-    /// Counts the time since the last input, if the task was driven and not paused. Time under an owner that
-    /// was lost is not counted: nobody knows when it died. Neither is time in which the machine slept.
-    pub(crate) fn charge_time(&mut self, input: &Input) {
-        let data = &mut self.state.data;
-        let lost = matches!(
-            input,
-            Input::Signal(Signal::OwnerLost)
-                | Input::Command(Command::Start(_) | Command::Attach { .. })
-        );
-        let slept = match input {
-            Input::Signal(Signal::Slept(span)) => span.0,
-            _ => 0,
-        };
-        if data.attachment.is_some() && !data.paused && !lost {
-            let worked = self.now.since(data.clock).0.saturating_sub(slept);
-            data.spend.millis = data.spend.millis.saturating_add(worked);
         }
     }
 }

@@ -172,6 +172,9 @@ pub struct Data {
     pub looked: BTreeSet<String>,
     /// The time of the last input.
     pub clock: Timestamp,
+    /// By how much the clock was set back since the task began.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub set_back: Span,
     /// When the task started.
     pub started: Timestamp,
     /// The last effect id given.
@@ -383,6 +386,7 @@ impl State {
                 denials: Vec::new(),
                 looked: BTreeSet::new(),
                 clock: Timestamp(0),
+                set_back: Span(0),
                 started: Timestamp(0),
                 last_effect: 0,
                 last_call: 0,
@@ -483,7 +487,7 @@ impl State {
         Situation {
             goal: &self.data.spec.goal,
             criteria: &self.data.spec.acceptance,
-            now: self.data.clock,
+            now: self.data.own(self.data.clock),
             turns: self.data.spend.turns,
             path: &[],
             tools: &self.data.tools,

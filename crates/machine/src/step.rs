@@ -24,10 +24,11 @@ pub struct Output {
 /// Takes one input. The input must be in the journal before this is called, and the effects are performed
 /// after; the same inputs in the same order give the same states, effects and events.
 pub fn step(state: &mut State, stamped: Stamped<Input>) -> Output {
-    let mut step = Step { now: stamped.time, state, output: Output::default() };
+    let clock = stamped.time;
+    let now = state.data.own(clock);
+    let mut step = Step { clock, now, state, output: Output::default() };
     step.state.data.inputs += 1;
-    step.charge_time(&stamped.input);
-    step.state.data.clock = stamped.time;
+    step.follow_clock(&stamped.input);
     match stamped.input {
         Input::ToolEnded(id, result) => step.on_tool_ended(id, result),
         Input::Signal(signal) => step.on_signal(signal),
@@ -35,11 +36,15 @@ pub fn step(state: &mut State, stamped: Stamped<Input>) -> Output {
     }
     step.advance();
     step.forget_waiting();
+    step.translate_timers();
     step.output
 }
 
 /// One input on its way through the machine. The activities add their methods in their own files.
 pub(crate) struct Step<'a> {
+    /// What the clock says, for those who look.
+    pub(crate) clock: Timestamp,
+    /// The task's own time, which no clock that is set back takes with it. All moments in the state are in it.
     pub(crate) now: Timestamp,
     pub(crate) state: &'a mut State,
     pub(crate) output: Output,
@@ -180,6 +185,8 @@ impl Step<'_> {
             Signal::Restarted(brought_back) => self.on_restarted(brought_back),
             // Its time was charged without the sleep, so there is more of it left than the deadline knows.
             Signal::Slept(_) => self.renew_deadline(),
+            // The timers of this process were set back with it.
+            Signal::SetBack(_) => {}
         }
     }
 
@@ -211,7 +218,7 @@ impl Step<'_> {
         if !self.state.quiet {
             self.output.events.push(Event {
                 seq: self.state.data.last_event,
-                time: self.now,
+                time: self.clock,
                 task: self.state.data.id.clone(),
                 kind: make(),
             });

@@ -322,7 +322,7 @@ fn shown(state: &State) -> Summary<'_> {
         Standing::Paused => shown.phase = "paused",
         Standing::Working => {
             shown.phase = if data.attachment.is_some() { "working" } else { "idle" };
-            shown.asked_again = data.retry_at;
+            shown.asked_again = data.retry_at.map(|at| data.by_the_clock(at));
         }
     }
     shown

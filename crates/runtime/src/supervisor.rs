@@ -498,28 +498,35 @@ impl<P: Perform> Supervisor<P> {
         due
     }
 
-    /// A clock that was set back would keep timers waiting for as long as it was set back: they go back with it. Of one that
-    /// went ahead of the machine's own time every task is told.
+    /// Tells every task if the clock and the machine's own time went apart. A clock that was set back would keep timers waiting
+    /// for as long as it was set back: they go back with it.
     fn follow_clock(&mut self, now: Timestamp) -> Vec<Delivery> {
         let awake = self.clock.awake();
         let (seen, awake_seen) = std::mem::replace(&mut self.seen, (now, awake));
-        let worked = awake.0.saturating_sub(awake_seen.0);
-        let slept = Span(now.since(seen).0.saturating_sub(worked));
-        if slept > UNNOTICED {
-            let driven =
-                self.hosts.iter().filter(|(_, host)| host.state.data().attachment.is_some());
-            return driven.map(|(id, _)| delivery(id, Signal::Slept(slept).into())).collect();
+        // What the clock would say if nobody had touched it, and the machine had not slept.
+        let meant = seen.after(Span(awake.0.saturating_sub(awake_seen.0)));
+        let (ahead, behind) = (now.since(meant), meant.since(now));
+        if ahead > UNNOTICED {
+            return self.tell_all(&Signal::Slept(ahead));
         }
-        let back = seen.since(now);
-        if back.0 == 0 || self.timers.is_empty() {
-            return Vec::new();
+        let (back, told) = if behind > UNNOTICED {
+            (behind, self.tell_all(&Signal::SetBack(behind)))
+        } else {
+            (seen.since(now), Vec::new())
+        };
+        if back.0 > 0 {
+            let back = i64::try_from(back.0).unwrap_or(i64::MAX);
+            let moved = |Reverse((at, task, id)): Reverse<(Timestamp, TaskId, EffectId)>| {
+                Reverse((Timestamp(at.0.saturating_sub(back)), task, id))
+            };
+            self.timers = std::mem::take(&mut self.timers).into_iter().map(moved).collect();
         }
-        let back = i64::try_from(back.0).unwrap_or(i64::MAX);
-        let moved = std::mem::take(&mut self.timers).into_iter().map(|Reverse((at, task, id))| {
-            Reverse((Timestamp(at.0.saturating_sub(back)), task, id))
-        });
-        self.timers = moved.collect();
-        Vec::new()
+        told
+    }
+
+    fn tell_all(&self, signal: &Signal) -> Vec<Delivery> {
+        let driven = self.hosts.iter().filter(|(_, host)| host.state.data().attachment.is_some());
+        driven.map(|(id, _)| delivery(id, signal.clone().into())).collect()
     }
 
     /// The first request to stop lets running work end; the second does not wait.

@@ -214,6 +214,7 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
             }
         }));
     }
+    let now = data.own(subject.now);
     let phase = match &data.phase {
         Phase::OpeningWorkspace => Some("its workspace is being opened".to_owned()),
         Phase::OpeningTools => Some("its servers are being asked for their tools".to_owned()),
@@ -221,9 +222,9 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
             Some("the plugin is being asked for the next move".to_owned())
         }
         Phase::Consulting { request: Consultation::Model(call) }
-            if data.retry_at.is_some_and(|at| at > subject.now) =>
+            if data.retry_at.is_some_and(|at| at > now) =>
         {
-            let left = data.retry_at.unwrap_or_default().since(subject.now).0;
+            let left = data.retry_at.unwrap_or_default().since(now).0;
             let model = text::visible(&call.model);
             Some(format!("the model {model} is asked again in {}", spend::duration(left)))
         }
@@ -235,9 +236,9 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
             Some("the workspace is being kept before anything changes it".to_owned())
         }
         Phase::Consulting { request: Consultation::Agent(call) }
-            if data.retry_at.is_some_and(|at| at > subject.now) =>
+            if data.retry_at.is_some_and(|at| at > now) =>
         {
-            let left = data.retry_at.unwrap_or_default().since(subject.now).0;
+            let left = data.retry_at.unwrap_or_default().since(now).0;
             let agent = text::visible(&call.program.name);
             Some(format!("the agent {agent} is asked again in {}", spend::duration(left)))
         }
@@ -257,7 +258,7 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
         Phase::RollingBack { .. } => Some("its workspace goes back to a checkpoint".to_owned()),
         Phase::Waiting(Wait::Until { at, reason }) => Some(format!(
             "it waits {} more: {}",
-            spend::duration(at.since(subject.now).0),
+            spend::duration(at.since(now).0),
             text::visible(reason)
         )),
         Phase::New

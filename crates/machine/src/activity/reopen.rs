@@ -12,7 +12,7 @@ use crate::verdict::{Checkpoint, Verdict};
 impl Step<'_> {
     /// The task is about to end as verified. The first time counts in a race.
     pub(crate) fn note_proof(&mut self, verdict: &Verdict) {
-        let (at, diff_lines) = (self.now, verdict.diff_lines);
+        let (at, diff_lines) = (self.clock, verdict.diff_lines);
         self.state.data.proof.get_or_insert(Proof { at, diff_lines });
     }
 

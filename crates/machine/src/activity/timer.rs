@@ -1,14 +1,68 @@
 //! Moments: the driver's alarm and the task's deadline. A timer lives in the process that attends to it, so
 //! a process that takes the task up sets them anew.
+//!
+//! Moments are kept in a time of the task's own. It goes on with the clock, and stays where it is while the clock is set
+//! back: otherwise a wait of a minute would become one of as long as the clock was wrong.
 
 use crate::driver::{Consultation, Wait};
 use crate::effect::Effect;
 use crate::id::EffectId;
-use crate::state::{Pending, Phase};
+use crate::input::{Command, Input, Signal};
+use crate::state::{Data, Pending, Phase};
 use crate::step::Step;
 use crate::time::{Span, Timestamp};
 
+impl Data {
+    /// The task's own time when the clock says this.
+    pub fn own(&self, clock: Timestamp) -> Timestamp {
+        clock.after(self.set_back)
+    }
+
+    /// What the clock says at a moment of the task's own time.
+    pub fn by_the_clock(&self, own: Timestamp) -> Timestamp {
+        Timestamp(own.0.saturating_sub(i64::try_from(self.set_back.0).unwrap_or(i64::MAX)))
+    }
+}
+
 impl Step<'_> {
+    /// Brings the task's own time up to the clock, and counts what passed since the last input if the task was driven and not
+    /// paused. Time under an owner that was lost is not counted: nobody knows when it died. Neither is time in which the
+    /// machine slept.
+    pub(crate) fn follow_clock(&mut self, input: &Input) {
+        let data = &mut self.state.data;
+        let before = data.own(data.clock);
+        let back = match input {
+            Input::Signal(Signal::SetBack(back)) => *back,
+            // Nobody saw it happen: of a clock that is behind no more is known than that.
+            _ => data.clock.since(self.clock),
+        };
+        data.set_back = Span(data.set_back.0.saturating_add(back.0));
+        data.clock = self.clock;
+        self.now = data.own(self.clock);
+        let lost = matches!(
+            input,
+            Input::Signal(Signal::OwnerLost)
+                | Input::Command(Command::Start(_) | Command::Attach { .. })
+        );
+        let slept = match input {
+            Input::Signal(Signal::Slept(span)) => span.0,
+            _ => 0,
+        };
+        if data.attachment.is_some() && !data.paused && !lost {
+            let worked = self.now.since(before).0.saturating_sub(slept);
+            data.spend.millis = data.spend.millis.saturating_add(worked);
+        }
+    }
+
+    /// Timers are set by the clock.
+    pub(crate) fn translate_timers(&mut self) {
+        for effect in &mut self.output.effects {
+            if let Effect::SetTimer { at, .. } = effect {
+                *at = self.state.data.by_the_clock(*at);
+            }
+        }
+    }
+
     pub(crate) fn set_alarm(&mut self, at: Timestamp) {
         let id = self.expect(Pending::Alarm);
         self.output.effects.push(Effect::SetTimer { id, at });

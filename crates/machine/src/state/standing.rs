@@ -151,7 +151,7 @@ impl State {
         // A question with an end that is near is waited for: what follows was declared.
         let ends_soon = match self.data.phase {
             Phase::Waiting(Wait::Person { until: Some(at), .. }) => {
-                at.since(self.data.clock) <= LONGEST_SITTING
+                at.since(self.data.own(self.data.clock)) <= LONGEST_SITTING
             }
             _ => false,
         };
@@ -187,11 +187,12 @@ impl State {
         }
     }
 
-    /// The moment before which the task has nothing to do, if it is too far away for a process to wait.
+    /// The moment before which the task has nothing to do, if it is too far away for a process to wait, by the clock.
     pub fn rests_until(&self, now: Timestamp) -> Option<Timestamp> {
         let waits = |pending: &Pending| matches!(pending, Pending::Deadline | Pending::Retry);
         self.data
             .retry_at
+            .map(|at| self.data.by_the_clock(at))
             .filter(|_| matches!(self.data.phase, Phase::Consulting { .. }))
             // A clock that was set back says nothing about how long it has waited.
             .filter(|_| now >= self.data.clock)

@@ -459,7 +459,8 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         14 => Command::Drain.into(),
         15 => Command::Detach { reason: text() }.into(),
         16 if seed.is_multiple_of(2) => Signal::ToolsChanged(offered(seed)).into(),
-        16 if seed % 12 == 1 => Signal::Slept(Span(u64::from(seed) * 100)).into(),
+        16 if seed % 24 == 1 => Signal::Slept(Span(u64::from(seed) * 100)).into(),
+        16 if seed % 24 == 13 => Signal::SetBack(Span(u64::from(seed) * 100)).into(),
         16 if seed % 3 == 1 => {
             let count = u32::from(seed % 7);
             Signal::Restarted(if count == 6 { Err(text()) } else { Ok(count) }).into()

@@ -5,6 +5,7 @@
 mod agents;
 mod checkpoints;
 mod children;
+mod clock;
 mod decisions;
 mod edge_cases;
 mod gate;

@@ -146,9 +146,9 @@ impl Scenario {
 }
 
 /// The task with a coding agent in the place of its driver. Nobody else spends anything.
-/// Some jumps are those of a clock that is set right, others those of a machine that slept.
+/// Some jumps are those of a clock that is set right, others those of one that was far off, or of a machine that slept.
 fn jump(millis: i64) -> i64 {
-    if millis > 0 && millis % 3 == 0 { millis * 2000 } else { millis }
+    if millis % 3 == 0 { millis * 2000 } else { millis }
 }
 
 fn with_agent(mut task: Plan) -> Plan {
