@@ -273,9 +273,10 @@ impl Step<'_> {
                 }
             }
             Wait::Until { at, reason } if *at > self.now => {
-                let (until, reason) = (*at, reason.clone());
+                let (at, reason) = (*at, reason.clone());
+                let until = self.state.data.by_the_clock(at);
                 self.event(|| EventKind::TimerAwaited { until, reason });
-                self.set_alarm(until);
+                self.set_alarm(at);
             }
             // The moment has passed: the driver is asked again at once.
             Wait::Until { .. } => return,

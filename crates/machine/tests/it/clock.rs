@@ -2,6 +2,7 @@
 //! worked.
 
 use machine::effect::Effect;
+use machine::event::EventKind;
 use machine::input::Signal;
 use machine::task::{DriverSpec, TaskSpec};
 use machine::time::{Span, Timestamp};
@@ -55,6 +56,14 @@ fn a_clock_that_is_set_back_makes_no_wait_longer() {
     assert!(rig.told().contains("tool_started c2"), "{}", rig.told());
     let started = rig.last.events.last().unwrap().time;
     assert_eq!(started, Timestamp(11_005 - HOUR), "people see what their clock says");
+    let tool = rig.effect("run_tool");
+    rig.ended(tool.0, ToolResult::ended(Status::Error, "no"));
+    let until = rig.last.events.iter().find_map(|event| match event.kind {
+        EventKind::TimerAwaited { until, .. } => Some(until),
+        _ => None,
+    });
+    assert_eq!(until, Some(Timestamp(rig.now + 20_000)));
+    assert_eq!(timer(&rig), rig.now + 20_000);
 }
 
 #[test]
