@@ -237,11 +237,17 @@ impl Stage {
     }
 
     /// Kills the program itself, which is the first that was started inside; what it started is left to whoever looks
-    /// after it. Programs change what they are called, so it is not looked for by its name.
+    /// after it. Programs change what they are called, so it is not looked for by its name; nor by its number, for these
+    /// begin anew when they have run out.
     pub(crate) fn kill_agent(&self) {
         let mut inside = self.agents();
         inside.retain(|(_, command)| !command.contains("bwrap"));
-        let (number, _) = inside.iter().min().unwrap_or_else(|| panic!("{:?}", self.agents()));
+        let is_inside = |number: u64| inside.iter().any(|(other, _)| u64::from(*other) == number);
+        let started = inside.iter().filter_map(|(number, _)| {
+            let [parent, begun] = lineage(*number)?;
+            (!is_inside(parent)).then_some((begun, *number))
+        });
+        let (_, number) = started.min().unwrap_or_else(|| panic!("{:?}", self.agents()));
         let kill = std::process::Command::new("kill").args(["-9", &number.to_string()]).status();
         assert!(kill.unwrap().success());
     }
@@ -254,6 +260,13 @@ impl Stage {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// The parent of a process, and when it was started.
+fn lineage(number: u32) -> Option<[u64; 2]> {
+    let about = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+    let fields: Vec<&str> = about.rsplit_once(')')?.1.split_whitespace().collect();
+    Some([fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?])
 }
 
 /// Nothing but this machine can be reached, so no mistake here can reach a vendor.
