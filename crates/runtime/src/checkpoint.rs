@@ -11,10 +11,13 @@ mod bring_back;
 mod compare;
 mod extra;
 mod fork;
+mod index;
 mod inherit;
 mod limits;
 mod objects;
+mod pack;
 mod unborn;
+mod untouched;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, FileTimes};
@@ -35,8 +38,9 @@ use crate::workspace::{absolute, check_task, text, worktree_of};
 pub(crate) use bring_back::Since;
 pub use compare::{Change, ChangeKind, Lines};
 use extra::Extra;
+use index::Mode;
 pub use limits::{DEFAULT_MAX_FILE, MAX_FILE_VARIABLE};
-use objects::Kind;
+use objects::{FOLDER, Kind, Tree, hex};
 
 /// Keeps the state of a task's workspace and gives the checkpoint.
 pub fn checkpoint(
@@ -283,8 +287,10 @@ impl<'s> Store<'s> {
 
     fn keep_seen(&self, folder: &Path, reason: &str) -> Result<(String, Seen), String> {
         if !self.index().exists() {
-            // Without it the same takes longer.
-            let _ = self.inherit(folder);
+            if let Some(content) = self.untouched(folder)? {
+                let commit = self.commit(&content, reason)?;
+                return Ok((commit, Seen { content, joined: false }));
+            }
             self.take_tracked(folder)?;
         }
         let seen = self.see(folder, &self.index())?;
@@ -328,17 +334,19 @@ impl<'s> Store<'s> {
         let keep = || {
             let objects = self.path.join("objects");
             let extra = objects::write(&objects, Kind::Blob, &content.extra.to_bytes())?;
-            let mut entries = vec![("100644", "extra", extra.as_str())];
+            let mut tree = Tree::default();
+            tree.add(Mode::File.text(), OsStr::new("extra"), &extra);
             // Git has no entry for a folder without a file.
             if content.files != EMPTY_TREE {
-                entries.push(("40000", "files", &content.files));
+                let files = objects::named(&content.files).ok_or(io::ErrorKind::InvalidData)?;
+                tree.add(FOLDER, OsStr::new("files"), &files);
             }
-            let tree = objects::write(&objects, Kind::Tree, &objects::tree(&entries))?;
+            let tree = hex(&objects::write(&objects, Kind::Tree, &tree.into_bytes())?);
             let parent = before.map(|before| format!("parent {before}\n")).unwrap_or_default();
             let time = SystemClock.now().0.max(0) / 1000;
             let by = format!("drivetrain <drivetrain@localhost> {time} +0000");
             let text = format!("tree {tree}\n{parent}author {by}\ncommitter {by}\n\n{reason}");
-            let commit = objects::write(&objects, Kind::Commit, text.as_bytes())?;
+            let commit = hex(&objects::write(&objects, Kind::Commit, text.as_bytes())?);
             self.set_tip(&commit)?;
             Ok(commit)
         };

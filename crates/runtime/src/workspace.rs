@@ -369,7 +369,12 @@ fn complete(
         }
         let mut arguments: Vec<OsString> =
             ["worktree", "add", "--quiet", "--force", "--force"].map(OsString::from).to_vec();
-        if known == Branch::Unknown && repository.has_branch(&branch)? {
+        let has_branch = match known {
+            Branch::Unknown => repository.has_branch(&branch)?,
+            // Git would start another process for it.
+            Branch::Absent => repository.add_branch(&branch, &record.base),
+        };
+        if has_branch {
             arguments.extend([path.clone().into(), branch.clone().into()]);
         } else {
             arguments.extend(["-b".into(), branch.clone().into(), path.clone().into()]);
@@ -548,6 +553,11 @@ impl Repository {
     ) -> Result<Printed, String> {
         let place: [OsString; 2] = ["-C".into(), self.top.clone().into()];
         self.git.output(place.into_iter().chain(arguments).collect(), None)
+    }
+
+    /// Whether a branch was made that is not there; if not, git can.
+    fn add_branch(&self, branch: &str, commit: &str) -> bool {
+        self.plain.as_ref().is_some_and(|plain| plain.add_branch(branch, commit).is_ok())
     }
 
     fn has_branch(&self, branch: &str) -> Result<bool, String> {

@@ -29,7 +29,7 @@ pub(super) struct Special {
 impl Store<'_> {
     /// Looks at everything that git would read, before it does: a file of many gigabytes would keep it busy for hours.
     pub(super) fn refuse_large(&self, git: &Git, folder: &Path) -> Result<(), String> {
-        let most = max_file(std::env::var(MAX_FILE_VARIABLE).ok().as_deref())?;
+        let most = most()?;
         let arguments = ["ls-files", "-z", "--others", "--modified", "--exclude-standard"];
         let printed = git.output(arguments.map(OsString::from).to_vec(), None)?;
         let mut large = Vec::new();
@@ -101,6 +101,11 @@ fn some(named: &[String]) -> String {
         Some(more @ 1..) => format!("{first} and {more} more"),
         _ => first,
     }
+}
+
+/// How large a file may be that is kept.
+pub(super) fn most() -> Result<u64, String> {
+    max_file(std::env::var(MAX_FILE_VARIABLE).ok().as_deref())
 }
 
 fn max_file(given: Option<&str>) -> Result<u64, String> {

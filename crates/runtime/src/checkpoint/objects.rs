@@ -1,8 +1,10 @@
 //! Writes objects of git as git itself keeps them. A checkpoint needs three small ones, and git would start two processes
 //! for them, each of which takes longer than writing them does.
 
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,20 +19,81 @@ pub(super) enum Kind {
     Commit,
 }
 
+impl Kind {
+    fn text(self) -> &'static str {
+        match self {
+            Kind::Blob => "blob",
+            Kind::Tree => "tree",
+            Kind::Commit => "commit",
+        }
+    }
+
+    /// What git puts before the content of an object.
+    fn head(self, length: u64) -> String {
+        format!("{} {length}\0", self.text())
+    }
+}
+
+/// How many bytes the name of an object has.
+pub(super) const NAME: usize = 20;
+/// The name of an object, which its content gives it.
+pub(super) type Name = [u8; NAME];
+
+/// A name as it is written.
+pub(super) fn hex(name: &Name) -> String {
+    name.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The name that is written so.
+pub(super) fn named(text: &str) -> Option<Name> {
+    let mut name = [0; NAME];
+    if text.len() != 2 * NAME {
+        return None;
+    }
+    for (byte, pair) in name.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(name)
+}
+
+/// Finds the name of an object whose content comes in pieces.
+pub(super) struct Hasher(Sha1);
+
+impl Hasher {
+    pub(super) fn new(kind: Kind, length: u64) -> Hasher {
+        Hasher(Sha1::new_with_prefix(kind.head(length)))
+    }
+
+    pub(super) fn add(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    pub(super) fn name(self) -> Name {
+        self.0.finalize().into()
+    }
+
+    /// The name of an object.
+    pub(super) fn whole(kind: Kind, content: &[u8]) -> Name {
+        let mut hasher = Hasher::new(kind, content.len() as u64);
+        hasher.add(content);
+        hasher.name()
+    }
+
+    /// The sum of bytes that are no object.
+    pub(super) fn sum(bytes: &[u8]) -> Name {
+        Sha1::digest(bytes).into()
+    }
+}
+
 /// Writes an object into a folder of them and gives its name. One that is there already is left as it is.
-pub(super) fn write(objects: &Path, kind: Kind, content: &[u8]) -> io::Result<String> {
-    let kind = match kind {
-        Kind::Blob => "blob",
-        Kind::Tree => "tree",
-        Kind::Commit => "commit",
-    };
-    let whole = [format!("{kind} {}\0", content.len()).as_bytes(), content].concat();
-    let name: String = Sha1::digest(&whole).iter().map(|byte| format!("{byte:02x}")).collect();
+pub(super) fn write(objects: &Path, kind: Kind, content: &[u8]) -> io::Result<Name> {
+    let object = Hasher::whole(kind, content);
+    let name = hex(&object);
     let folder = objects.join(&name[..2]);
     let path = folder.join(&name[2..]);
     // A loss of power can leave one without content.
     if fs::metadata(&path).is_ok_and(|meta| meta.len() > 0) {
-        return Ok(name);
+        return Ok(object);
     }
     fs::create_dir_all(&folder)?;
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
@@ -41,7 +104,8 @@ pub(super) fn write(objects: &Path, kind: Kind, content: &[u8]) -> io::Result<St
     let _ = fs::remove_file(&beside);
     let put = || {
         let mut file = OpenOptions::new().create_new(true).write(true).mode(0o444).open(&beside)?;
-        file.write_all(&stored(&whole))?;
+        let head = kind.head(content.len() as u64);
+        file.write_all(&stored(&[head.as_bytes(), content].concat()))?;
         file.sync_data()?;
         fs::rename(&beside, &path)
     };
@@ -49,22 +113,33 @@ pub(super) fn write(objects: &Path, kind: Kind, content: &[u8]) -> io::Result<St
     if written.is_err() {
         let _ = fs::remove_file(&beside);
     }
-    written.map(|()| name)
+    written.map(|()| object)
 }
 
-/// A tree of entries with mode, name and object; they must be in git's order.
-pub(super) fn tree(entries: &[(&str, &str, &str)]) -> Vec<u8> {
-    let mut tree = Vec::new();
-    for (mode, name, object) in entries {
-        tree.extend_from_slice(format!("{mode} {name}\0").as_bytes());
-        let digits = object.as_bytes().chunks_exact(2).map(|pair| std::str::from_utf8(pair));
-        tree.extend(digits.filter_map(|pair| u8::from_str_radix(pair.ok()?, 16).ok()));
+/// A tree that is put together entry by entry.
+#[derive(Default)]
+pub(super) struct Tree(Vec<(Vec<u8>, Vec<u8>)>);
+
+impl Tree {
+    pub(super) fn add(&mut self, mode: &str, name: &OsStr, object: &Name) {
+        let name = name.as_bytes();
+        // Git has folders where their names with a slash after them would be.
+        let end: &[u8] = if mode == FOLDER { b"/" } else { b"" };
+        let entry = [mode.as_bytes(), b" ", name, b"\0", object].concat();
+        self.0.push(([name, end].concat(), entry));
     }
-    tree
+
+    pub(super) fn into_bytes(mut self) -> Vec<u8> {
+        self.0.sort_unstable();
+        self.0.into_iter().flat_map(|(_, entry)| entry).collect()
+    }
 }
+
+/// The mode of a folder in a tree.
+pub(super) const FOLDER: &str = "40000";
 
 /// A zlib stream that holds the bytes as they are: they are few.
-fn stored(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn stored(bytes: &[u8]) -> Vec<u8> {
     const MOST: usize = u16::MAX as usize;
     let mut stream = vec![0x78, 0x01];
     let count = bytes.len().div_ceil(MOST).max(1);
@@ -112,25 +187,35 @@ mod tests {
             let bytes: Vec<u8> = (0..length).map(|n: u32| (n % 251) as u8).collect();
             let blob = write(&objects, Kind::Blob, &bytes).unwrap();
             assert_eq!(write(&objects, Kind::Blob, &bytes).unwrap(), blob, "it is there already");
-            assert_eq!(git(&["cat-file", "blob", &blob]), bytes, "{length}");
-            let path = objects.join(&blob[..2]).join(&blob[2..]);
+            let name = hex(&blob);
+            assert_eq!(named(&name), Some(blob));
+            assert_eq!(git(&["cat-file", "blob", &name]), bytes, "{length}");
+            let path = objects.join(&name[..2]).join(&name[2..]);
             fs::remove_file(&path).unwrap();
             fs::write(&path, "").unwrap();
             assert_eq!(write(&objects, Kind::Blob, &bytes).unwrap(), blob, "it was empty");
-            assert_eq!(git(&["cat-file", "blob", &blob]), bytes, "{length}");
+            assert_eq!(git(&["cat-file", "blob", &name]), bytes, "{length}");
             fs::write(place.path().join("file"), &bytes).unwrap();
-            let named = git(&["hash-object", "file"]);
-            assert_eq!(String::from_utf8(named).unwrap().trim_end(), blob);
-            let inner = write(&objects, Kind::Tree, &tree(&[("100644", "a", &blob)])).unwrap();
-            let entries = [("100644", "extra", &*blob), ("40000", "files", &*inner)];
-            let outer = write(&objects, Kind::Tree, &tree(&entries)).unwrap();
+            let by_git = git(&["hash-object", "file"]);
+            assert_eq!(String::from_utf8(by_git).unwrap().trim_end(), name);
+            let mut inner = Tree::default();
+            inner.add("100644", OsStr::new("a"), &blob);
+            let inner = write(&objects, Kind::Tree, &inner.into_bytes()).unwrap();
+            let mut outer = Tree::default();
+            // Git has the folder between the two: its slash counts.
+            for (mode, name, object) in [
+                (FOLDER, "files", &inner),
+                ("100644", "files0", &blob),
+                ("100644", "files-", &blob),
+            ] {
+                outer.add(mode, OsStr::new(name), object);
+            }
+            let outer = hex(&write(&objects, Kind::Tree, &outer.into_bytes()).unwrap());
             let by = "drivetrain <drivetrain@localhost> 1700000000 +0000";
             let text = format!("tree {outer}\nauthor {by}\ncommitter {by}\n\nwhy");
-            let commit = write(&objects, Kind::Commit, text.as_bytes()).unwrap();
-            assert_eq!(
-                git(&["rev-parse", &format!("{commit}:files/a")]),
-                format!("{blob}\n").as_bytes()
-            );
+            let commit = hex(&write(&objects, Kind::Commit, text.as_bytes()).unwrap());
+            let found = git(&["rev-parse", &format!("{commit}:files/a")]);
+            assert_eq!(String::from_utf8(found).unwrap().trim_end(), name);
             git(&["update-ref", "refs/heads/main", &commit]);
         }
         git(&["fsck", "--strict"]);

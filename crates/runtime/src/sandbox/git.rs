@@ -2,7 +2,8 @@
 //! the workspace alone says. Commits work; what makes git run programs (settings, hooks, filters) stays as it is.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -111,6 +112,31 @@ impl Repository {
     pub(crate) fn has_branch(&self, branch: &str) -> bool {
         let name = format!("refs/heads/{branch}");
         fs::symlink_metadata(self.common.join(&name)).is_ok() || self.packed(&name).is_some()
+    }
+
+    /// Gives a plain repository a branch that it does not have, as git does: a lock is written and becomes the name. An
+    /// error says nothing about the branch: git has to be asked for it.
+    pub(crate) fn add_branch(&self, branch: &str, commit: &str) -> io::Result<()> {
+        let settings = settings(&self.common.join("config")).unwrap_or_default();
+        // Git gives names of a repository that several people write to other modes.
+        if settings.to_ascii_lowercase().contains("sharedrepository") {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let path = self.common.join("refs/heads").join(branch);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let mut lock = path.clone().into_os_string();
+        lock.push(".lock");
+        let mut file = File::create_new(&lock)?;
+        let written = file
+            .write_all(format!("{commit}\n").as_bytes())
+            .and_then(|()| file.sync_all())
+            .and_then(|()| fs::rename(&lock, &path));
+        if written.is_err() {
+            let _ = fs::remove_file(&lock);
+        }
+        written
     }
 
     /// What stands for a name in the file with many of them.

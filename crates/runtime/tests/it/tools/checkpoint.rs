@@ -456,6 +456,131 @@ fn the_objects_of_a_large_worktree_are_taken_over_and_the_repository_is_not_need
     }
 }
 
+/// A repository and a new worktree of it; what both checkpoints of it hold, the usual one and one that git makes.
+struct NewWorktree {
+    all: tempfile::TempDir,
+    repository: PathBuf,
+    work: PathBuf,
+    state: PathBuf,
+}
+
+impl NewWorktree {
+    fn of(fill: impl FnOnce(&Path)) -> NewWorktree {
+        let all = folder();
+        let [repository, work, state] =
+            ["repository", "work", "state"].map(|name| all.path().join(name));
+        fs::create_dir(&repository).unwrap();
+        git(&repository, &["init", "-q"]);
+        fill(&repository);
+        git(&repository, &["add", "-A"]);
+        git(&repository, &["commit", "-q", "-m", "all"]);
+        git(&repository, &["worktree", "add", "-q", work.to_str().unwrap()]);
+        NewWorktree { all, repository, work, state }
+    }
+
+    /// The first checkpoint, which is what git would make of it, and whether git was not needed.
+    fn keep(&self, store: &Store, about: &str) -> (String, bool) {
+        let first = store.keep(&self.work, "first").unwrap();
+        let made = |index: PathBuf| fs::metadata(index).unwrap().modified().unwrap();
+        let is_without = made(self.state.join("checkpoints/t.git/index"))
+            == made(self.repository.join(".git/worktrees/work/index"));
+        // A folder that is in no repository is looked at by git.
+        fs::rename(self.work.join(".git"), self.all.path().join("link")).unwrap();
+        let cancel = Cancel::new();
+        let other = Store::open("other", &self.state, &cancel).unwrap();
+        let by_git = other.keep(&self.work, "by git").unwrap();
+        assert_eq!(store.content(&first), other.content(&by_git), "{about}");
+        (first, is_without)
+    }
+}
+
+#[test]
+fn a_new_worktree_is_kept_without_git_as_git_would_keep_it() {
+    let mut without = 0;
+    for seed in 0..24 {
+        let mut dice = Dice(seed);
+        let new = NewWorktree::of(|repository| {
+            for _ in 0..dice.below(100) + 1 {
+                edit(&mut dice, repository);
+            }
+            fs::write(repository.join("large"), vec![7; dice.below(3) << 19]).unwrap();
+        });
+        let cancel = Cancel::new();
+        let store = Store::open("t", &new.state, &cancel).unwrap();
+        let (first, is_without) = new.keep(&store, &format!("seed {seed}"));
+        without += usize::from(is_without);
+
+        let (work, copy) = (&new.work, new.all.path().join("copy"));
+        let kept = snapshot(work);
+        fs::remove_dir_all(&new.repository).unwrap();
+        fs::create_dir(&copy).unwrap();
+        store.copy(&first, &copy).unwrap();
+        assert_eq!(snapshot(&copy), kept, "seed {seed}");
+        // What is called .gitattributes here need not be what git means by it.
+        let sound = ["-c", "fsck.gitattributesBlob=ignore", "fsck", "--strict", "--full"];
+        git(&new.state.join("checkpoints/t.git"), &sound);
+        for _ in 0..5 {
+            edit(&mut dice, work);
+        }
+        let changed = snapshot(work);
+        let undo = store.restore(work, &first).unwrap().undo;
+        assert_eq!(snapshot(work), kept, "seed {seed}");
+        store.restore(work, &undo).unwrap();
+        assert_eq!(snapshot(work), changed, "seed {seed}");
+    }
+    assert!(without > 10, "without git {without} times");
+}
+
+#[test]
+fn whatever_is_not_as_git_made_it_is_seen_in_a_new_worktree() {
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    type Touch<'a> = &'a dyn Fn(&Path);
+    let cases: [(&str, bool, Touch); 9] = [
+        ("nothing", true, &|_| {}),
+        ("a mode that git does not keep", true, &|work| mode(&work.join("inner/1"), 0o600)),
+        ("another content", false, &|work| fs::write(work.join("inner/1"), "2").unwrap()),
+        ("a program", false, &|work| mode(&work.join("inner/1"), 0o755)),
+        ("no program", false, &|work| mode(&work.join("program"), 0o644)),
+        ("one more", false, &|work| fs::write(work.join("inner/more"), "").unwrap()),
+        ("one less", false, &|work| fs::remove_file(work.join("inner/1")).unwrap()),
+        ("an empty folder", false, &|work| fs::create_dir(work.join("inner/empty")).unwrap()),
+        ("another link", false, &|work| {
+            fs::remove_file(work.join("link")).unwrap();
+            symlink("program", work.join("link")).unwrap();
+        }),
+    ];
+    for files in [5, 70] {
+        let fill = |repository: &Path| {
+            fs::create_dir(repository.join("inner")).unwrap();
+            for n in 0..files {
+                fs::write(repository.join(format!("inner/{n}")), n.to_string()).unwrap();
+            }
+            fs::write(repository.join("program"), "#!/bin/sh\n").unwrap();
+            mode(&repository.join("program"), 0o755);
+            symlink("inner/1", repository.join("link")).unwrap();
+        };
+        let cancel = Cancel::new();
+        for (about, is_plain, touch) in cases {
+            let new = NewWorktree::of(fill);
+            touch(&new.work);
+            let store = Store::open("t", &new.state, &cancel).unwrap();
+            let (_, is_without) = new.keep(&store, about);
+            assert_eq!(is_without, is_plain, "{about}, {files} files");
+        }
+        let new = NewWorktree::of(|repository| {
+            fill(repository);
+            fs::write(repository.join(".gitattributes"), "inner/1 eol=crlf\n").unwrap();
+            fs::write(repository.join("inner/1"), "one\ntwo\n").unwrap();
+        });
+        let store = Store::open("t", &new.state, &cancel).unwrap();
+        assert!(!new.keep(&store, "other line ends").1, "{files} files");
+        let ends = fs::read(new.work.join("inner/1")).unwrap();
+        assert_eq!(ends, b"one\r\ntwo\r\n", "this is what git made of it");
+    }
+}
+
 #[test]
 fn a_repository_inside_that_has_no_commit_yet_is_kept_with_its_files() {
     let all = folder();
