@@ -40,7 +40,7 @@ pub use compare::{Change, ChangeKind, Lines};
 use extra::Extra;
 use index::Mode;
 pub use limits::{DEFAULT_MAX_FILE, MAX_FILE_VARIABLE};
-use objects::{FOLDER, Kind, Tree, hex};
+use objects::{FOLDER, Kind, Name, Tree, hex};
 
 /// Keeps the state of a task's workspace and gives the checkpoint.
 pub fn checkpoint(
@@ -260,6 +260,9 @@ impl<'s> Store<'s> {
     /// What a checkpoint holds.
     pub fn content(&self, commit: &str) -> Result<Content, String> {
         let commit = checked(commit)?;
+        if let Some(content) = self.read(commit) {
+            return Ok(content);
+        }
         let asked = format!("info {commit}:files\ncontents {commit}:extra\n");
         let git = self.git(&self.path, &self.index())?;
         let arguments = ["cat-file", "--batch-command"].map(OsString::from).to_vec();
@@ -283,6 +286,23 @@ impl<'s> Store<'s> {
         let length: usize = length.ok_or_else(unknown)?;
         let extra = Extra::from_bytes(rest.get(..length).ok_or_else(unknown)?)?;
         Ok(Content { files, extra })
+    }
+
+    /// The same, if all of it is as `commit` below writes it.
+    fn read(&self, commit: &str) -> Option<Content> {
+        let read = |kind, name: &Name| objects::read(&self.objects(), kind, name);
+        let text = read(Kind::Commit, &objects::named(commit)?)?;
+        let (first, _) = split_line(&text)?;
+        let tree = std::str::from_utf8(first).ok()?.strip_prefix("tree ")?;
+        let tree = read(Kind::Tree, &objects::named(tree)?)?;
+        let (extra, rest) = tree.strip_prefix(b"100644 extra\0")?.split_first_chunk()?;
+        let extra = Extra::from_bytes(&read(Kind::Blob, extra)?).ok()?;
+        let files = match rest.strip_prefix(b"40000 files\0") {
+            Some(files) => hex(files.try_into().ok()?),
+            None if rest.is_empty() => EMPTY_TREE.to_owned(),
+            None => return None,
+        };
+        Some(Content { files, extra })
     }
 
     fn keep_seen(&self, folder: &Path, reason: &str) -> Result<(String, Seen), String> {

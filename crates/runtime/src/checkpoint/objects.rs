@@ -1,5 +1,5 @@
-//! Writes objects of git as git itself keeps them. A checkpoint needs three small ones, and git would start two processes
-//! for them, each of which takes longer than writing them does.
+//! Writes objects of git as git itself keeps them, and reads what was written so. A checkpoint needs three small ones, and
+//! git would start a process for each question, which takes longer than all of this.
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
@@ -116,6 +116,17 @@ pub(super) fn write(objects: &Path, kind: Kind, content: &[u8]) -> io::Result<Na
     written.map(|()| object)
 }
 
+/// Reads an object that was written here. None says nothing: it may be there as git writes it, and git has to be asked.
+pub(super) fn read(objects: &Path, kind: Kind, object: &Name) -> Option<Vec<u8>> {
+    let name = hex(object);
+    let bytes = fs::read(objects.join(&name[..2]).join(&name[2..])).ok()?;
+    let whole = unstored(&bytes)?;
+    let (head, content) = whole.split_at(whole.iter().position(|byte| *byte == 0)? + 1);
+    let is_whole = head == kind.head(content.len() as u64).as_bytes()
+        && Hasher::whole(kind, content) == *object;
+    is_whole.then(|| content.to_vec())
+}
+
 /// A tree that is put together entry by entry.
 #[derive(Default)]
 pub(super) struct Tree(Vec<(Vec<u8>, Vec<u8>)>);
@@ -155,6 +166,28 @@ pub(super) fn stored(bytes: &[u8]) -> Vec<u8> {
     stream
 }
 
+/// The bytes of such a stream.
+fn unstored(stream: &[u8]) -> Option<Vec<u8>> {
+    let mut rest = stream.strip_prefix(&[0x78, 0x01])?;
+    let mut bytes = Vec::with_capacity(rest.len());
+    loop {
+        let ([last @ (0 | 1), low, high, not_low, not_high], after) = rest.split_first_chunk()?
+        else {
+            return None;
+        };
+        if [!*low, !*high] != [*not_low, *not_high] {
+            return None;
+        }
+        let length = usize::from(u16::from_le_bytes([*low, *high]));
+        let (block, after) = after.split_at_checked(length)?;
+        bytes.extend_from_slice(block);
+        if *last == 1 {
+            return Some(bytes);
+        }
+        rest = after;
+    }
+}
+
 /// The sum at the end of a zlib stream.
 fn adler32(bytes: &[u8]) -> u32 {
     const MODULUS: u32 = 65_521;
@@ -189,9 +222,20 @@ mod tests {
             assert_eq!(write(&objects, Kind::Blob, &bytes).unwrap(), blob, "it is there already");
             let name = hex(&blob);
             assert_eq!(named(&name), Some(blob));
+            assert_eq!(read(&objects, Kind::Blob, &blob).as_ref(), Some(&bytes), "{length}");
+            assert_eq!(read(&objects, Kind::Tree, &blob), None, "it is of another kind");
             assert_eq!(git(&["cat-file", "blob", &name]), bytes, "{length}");
             let path = objects.join(&name[..2]).join(&name[2..]);
+            let whole = fs::read(&path).unwrap();
             fs::remove_file(&path).unwrap();
+            for end in (0..whole.len() - 4).step_by(7 + whole.len() / 50) {
+                fs::write(&path, &whole[..end]).unwrap();
+                assert_eq!(read(&objects, Kind::Blob, &blob), None, "cut at {end} of {length}");
+                let mut damaged = whole.clone();
+                damaged[end] ^= 4;
+                fs::write(&path, damaged).unwrap();
+                assert_eq!(read(&objects, Kind::Blob, &blob), None, "damaged at {end} of {length}");
+            }
             fs::write(&path, "").unwrap();
             assert_eq!(write(&objects, Kind::Blob, &bytes).unwrap(), blob, "it was empty");
             assert_eq!(git(&["cat-file", "blob", &name]), bytes, "{length}");

@@ -519,6 +519,10 @@ fn a_new_worktree_is_kept_without_git_as_git_would_keep_it() {
         // What is called .gitattributes here need not be what git means by it.
         let sound = ["-c", "fsck.gitattributesBlob=ignore", "fsck", "--strict", "--full"];
         git(&new.state.join("checkpoints/t.git"), &sound);
+        // Where git keeps all of it in its own way, it is the same.
+        let content = store.content(&first);
+        git(&new.state.join("checkpoints/t.git"), &["repack", "-a", "-d", "-q"]);
+        assert_eq!(store.content(&first), content, "seed {seed}");
         for _ in 0..5 {
             edit(&mut dice, work);
         }
