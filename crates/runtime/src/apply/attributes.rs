@@ -22,7 +22,20 @@ pub(super) struct Looked {
 }
 
 /// What is set for a path, by attribute.
-type Set<'a> = BTreeMap<&'a [u8], &'a [u8]>;
+pub(super) type Set<'a> = BTreeMap<&'a [u8], &'a [u8]>;
+
+/// What `git check-attr -z` printed: what is set, by path.
+pub(super) fn set(printed: &[u8]) -> BTreeMap<&OsStr, Set<'_>> {
+    let parts: Vec<&[u8]> = printed.split(|byte| *byte == 0).collect();
+    let mut of_path: BTreeMap<&OsStr, Set<'_>> = BTreeMap::new();
+    for three in parts.chunks_exact(3) {
+        if !matches!(three[2], b"unspecified" | b"unset") {
+            let path = OsStr::from_bytes(three[0]);
+            of_path.entry(path).or_default().insert(three[1], three[2]);
+        }
+    }
+    of_path
+}
 
 impl Scratch {
     /// Looks at every changed file; `tree` is where attributes are read.
@@ -41,14 +54,7 @@ impl Scratch {
         let names = ["text", "eol", "ident", "working-tree-encoding", "filter"];
         let arguments = ["check-attr", "-z", "--stdin"].iter().chain(&names).map(OsString::from);
         let printed = git.output(arguments.collect(), Some(asked))?;
-        let parts: Vec<&[u8]> = printed.out.split(|byte| *byte == 0).collect();
-        let mut of_path: BTreeMap<&OsStr, Set<'_>> = BTreeMap::new();
-        for three in parts.chunks_exact(3) {
-            if !matches!(three[2], b"unspecified" | b"unset") {
-                let path = OsStr::from_bytes(three[0]);
-                of_path.entry(path).or_default().insert(three[1], three[2]);
-            }
-        }
+        let of_path = set(&printed.out);
         let mut filtered = Vec::new();
         for entry in files {
             let Some(set) = of_path.get(entry.path.as_os_str()) else { continue };

@@ -12,7 +12,7 @@ use crate::workspace::{Repository, text};
 
 use super::large_files::LargeFiles;
 use super::scratch::Entry;
-use super::{Applied, ApplyError, How, Note, Wish, refused};
+use super::{Applied, ApplyError, How, Note, Wish, attributes, refused};
 
 /// How long the user's own hooks may take.
 const HOOKS: Duration = Duration::from_secs(600);
@@ -218,10 +218,7 @@ impl Checkout {
         let place: [OsString; 2] = ["-C".into(), self.repository.top.clone().into()];
         let printed =
             self.repository.git.output(place.into_iter().chain(words).collect(), Some(asked))?;
-        let parts: Vec<&[u8]> = printed.out.split(|byte| *byte == 0).collect();
-        let has_one = |three: &&[&[u8]]| !matches!(three[2], b"unspecified" | b"unset");
-        let found = parts.chunks_exact(3).filter(has_one);
-        Ok(found.map(|three| OsStr::from_bytes(three[0]).to_owned()).collect())
+        Ok(attributes::set(&printed.out).into_keys().map(OsStr::to_owned).collect())
     }
 
     /// Where the content of large files is kept.
@@ -402,12 +399,7 @@ fn forget_sizes(repository: &Repository, entries: &[&Entry]) -> Result<(), Strin
     if entries.is_empty() {
         return Ok(());
     }
-    let mut asked = Vec::new();
-    for entry in entries {
-        asked.extend_from_slice(format!("{} {}\t", entry.mode, entry.hash).as_bytes());
-        asked.extend_from_slice(entry.path.as_bytes());
-        asked.push(0);
-    }
+    let asked = entries.iter().flat_map(|entry| entry.for_index()).collect();
     let words = ["update-index", "-z", "--index-info"].map(OsString::from);
     let place: [OsString; 2] = ["-C".into(), repository.top.clone().into()];
     repository.git.output(place.into_iter().chain(words).collect(), Some(asked)).map(drop)

@@ -61,6 +61,13 @@ impl Entry {
         self.mode == ABSENT
     }
 
+    /// Its line for `git update-index -z --index-info`.
+    pub(super) fn for_index(&self) -> Vec<u8> {
+        let mode = if self.is_gone() { "0" } else { &self.mode };
+        let about = format!("{mode} {}\t", self.hash);
+        [about.as_bytes(), self.path.as_bytes(), b"\0"].concat()
+    }
+
     /// Whether the path was not there before.
     pub(super) fn is_new(&self) -> bool {
         self.old_mode == ABSENT
@@ -191,16 +198,10 @@ impl Scratch {
         if entries.is_empty() {
             return Ok(());
         }
-        let mut asked = Vec::new();
         // What goes, goes first: a folder may take the place of a file.
         let (gone, rest): (Vec<&Entry>, Vec<&Entry>) =
             entries.iter().partition(|entry| entry.is_gone());
-        for entry in gone.into_iter().chain(rest) {
-            let mode = if entry.is_gone() { "0" } else { &entry.mode };
-            asked.extend_from_slice(format!("{mode} {}\t", entry.hash).as_bytes());
-            asked.extend_from_slice(entry.path.as_bytes());
-            asked.push(0);
-        }
+        let asked = gone.into_iter().chain(rest).flat_map(Entry::for_index).collect();
         let arguments = ["update-index", "-z", "--index-info"].map(OsString::from).to_vec();
         git.output(arguments, Some(asked)).map(drop)
     }
