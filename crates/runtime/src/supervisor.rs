@@ -6,6 +6,7 @@
 
 mod beginning;
 mod children;
+mod two_times;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -37,9 +38,6 @@ const FULL_DISK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long running work may take to end after the first request to stop.
 const DRAIN_GRACE_MILLIS: i64 = 10_000;
-
-/// A clock that is set right by less is nobody's concern.
-const UNNOTICED: Span = Span::seconds(2);
 
 /// Hears what happens, on the supervisor's thread; must not block for long.
 pub type Observer = Box<dyn FnMut(&Notice<'_>) + Send>;
@@ -496,37 +494,6 @@ impl<P: Perform> Supervisor<P> {
             }
         }
         due
-    }
-
-    /// Tells every task if the clock and the machine's own time went apart. A clock that was set back would keep timers waiting
-    /// for as long as it was set back: they go back with it.
-    fn follow_clock(&mut self, now: Timestamp) -> Vec<Delivery> {
-        let awake = self.clock.awake();
-        let (seen, awake_seen) = std::mem::replace(&mut self.seen, (now, awake));
-        // What the clock would say if nobody had touched it, and the machine had not slept.
-        let meant = seen.after(Span(awake.0.saturating_sub(awake_seen.0)));
-        let (ahead, behind) = (now.since(meant), meant.since(now));
-        if ahead > UNNOTICED {
-            return self.tell_all(&Signal::Slept(ahead));
-        }
-        let (back, told) = if behind > UNNOTICED {
-            (behind, self.tell_all(&Signal::SetBack(behind)))
-        } else {
-            (seen.since(now), Vec::new())
-        };
-        if back.0 > 0 {
-            let back = i64::try_from(back.0).unwrap_or(i64::MAX);
-            let moved = |Reverse((at, task, id)): Reverse<(Timestamp, TaskId, EffectId)>| {
-                Reverse((Timestamp(at.0.saturating_sub(back)), task, id))
-            };
-            self.timers = std::mem::take(&mut self.timers).into_iter().map(moved).collect();
-        }
-        told
-    }
-
-    fn tell_all(&self, signal: &Signal) -> Vec<Delivery> {
-        let driven = self.hosts.iter().filter(|(_, host)| host.state.data().attachment.is_some());
-        driven.map(|(id, _)| delivery(id, signal.clone().into())).collect()
     }
 
     /// The first request to stop lets running work end; the second does not wait.
