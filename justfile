@@ -3,6 +3,10 @@
 default:
     @just --list
 
+# The program as it is handed out, arranged by what it was seen to call.
+release:
+    bash scripts/release
+
 # Everything that must pass before a change lands.
 test:
     bash scripts/test
