@@ -300,7 +300,7 @@ impl<'c> Proposal<'c> {
         }
         let commit = match wish.message {
             Some(message) if !wish.hooks => {
-                Some(scratch.commit(&tree, &target, message, &checkout.identity()?)?)
+                Some(scratch.commit(&tree, &target, message, &checkout.who()?)?)
             }
             Some(_) | None => None,
         };

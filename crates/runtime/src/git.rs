@@ -1,6 +1,8 @@
 //! The git binary, hardened: a repository may be hostile, so git runs without hooks, watchers, signing, transports or
 //! anyone's settings.
 
+pub(crate) mod who;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -107,7 +109,9 @@ impl Git {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        if !global {
+        if global {
+            env.extend(who::places());
+        } else {
             env.push(("GIT_CONFIG_GLOBAL".to_owned(), "/dev/null".to_owned()));
         }
         env.extend(self.env.iter().cloned());

@@ -305,10 +305,8 @@ impl Sandbox {
         let mut env: Vec<(OsString, OsString)> = vec![("TMPDIR".into(), "/tmp".into())];
         let mut set = |name: &str, value: &str| env.push((name.into(), value.into()));
         if let Some(repository) = &view.repository {
-            let (name, email) = git::identity(&repository.top);
-            for whose in ["AUTHOR", "COMMITTER"] {
-                set(&format!("GIT_{whose}_NAME"), &name);
-                set(&format!("GIT_{whose}_EMAIL"), &email);
+            for (name, value) in git::who(&repository.top).variables() {
+                set(&name, &value);
             }
         }
         // Files of other owners look as if they were nobody's, and what cannot be written needs no upkeep.

@@ -405,6 +405,24 @@ fn a_branch_is_named_with_care_and_nobody_commits_without_a_name() {
     assert_eq!(repository.git(&["log", "-1", "--format=%an"]), "Of Home");
 }
 
+#[test]
+fn whoever_is_named_by_variables_makes_the_commit() {
+    for hooks in [&[][..], &["--hooks"]] {
+        let repository = Repository::new();
+        let id = proven(&repository);
+        repository.git(&["config", "--unset", "user.name"]);
+        let settings = repository.place.home().with_file_name("elsewhere");
+        std::fs::write(&settings, "[user]\n\tname = Of Elsewhere\n").unwrap();
+        let apply = [&["apply", &id], hooks].concat();
+        let mut command = repository.place.command(&apply);
+        command.env("GIT_CONFIG_GLOBAL", settings).env("GIT_AUTHOR_NAME", "Of Variables");
+        let ran = repository.place.ran(command.output().unwrap());
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+        let by = repository.git(&["log", "-1", "--format=%an, %cn"]);
+        assert_eq!(by, "Of Variables, Of Elsewhere", "{hooks:?}");
+    }
+}
+
 /// Row 3 of the edge cases.
 #[test]
 fn edge_case_3_the_same_goal_started_twice_has_two_worktrees_also_after_a_crash_and_after_the_end()

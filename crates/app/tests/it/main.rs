@@ -19,6 +19,7 @@ mod editor;
 mod environment;
 mod fake;
 mod file_keys;
+mod first_calls;
 mod fork;
 mod gate;
 mod help;

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::git::who::{self, Who};
 use crate::process::{Cancel, Containment, ProcessSpec, Streams, run};
 use crate::workspace::{Repository, text};
 
@@ -346,6 +347,7 @@ impl Checkout {
             streams: Streams::Separate,
             mark: "git".to_owned(),
             containment: Containment::Group,
+            env: who::variables(),
             ..ProcessSpec::new(["git", "commit", "--quiet", "--file=-"])
         };
         let finished = run(spec, &Cancel::new()).map_err(|error| error.to_string())?;
@@ -362,19 +364,16 @@ impl Checkout {
     }
 
     /// Who commits are by, as the user's git would say.
-    pub(super) fn identity(&self) -> Result<(String, String), ApplyError> {
-        let name = setting(&self.repository, "user.name");
-        let email = setting(&self.repository, "user.email");
-        match (name, email) {
-            (Some(name), Some(email)) => Ok((name, email)),
-            _ => Err(refused(
+    pub(super) fn who(&self) -> Result<Who, ApplyError> {
+        Who::of_the_user(&self.repository.top).ok_or_else(|| {
+            refused(
                 "git does not know who you are, so there is nobody to make the commit in the name of",
                 &[
                     "git config --global user.name NAME, and user.email ADDRESS",
                     "--no-commit leaves the changes uncommitted",
                 ],
-            )),
-        }
+            )
+        })
     }
 
     /// Makes sure that every object is there before anything refers to it.

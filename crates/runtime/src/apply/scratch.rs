@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::checkpoint::{Content, Store};
 use crate::git::Git;
+use crate::git::who::Who;
 use crate::process::Cancel;
 use crate::workspace::text;
 
@@ -313,17 +314,10 @@ impl Scratch {
         tree: &str,
         parent: &str,
         message: &str,
-        (name, email): &(String, String),
+        who: &Who,
     ) -> Result<String, String> {
         let mut git = self.git(None)?;
-        for (variable, value) in [
-            ("GIT_AUTHOR_NAME", name),
-            ("GIT_AUTHOR_EMAIL", email),
-            ("GIT_COMMITTER_NAME", name),
-            ("GIT_COMMITTER_EMAIL", email),
-        ] {
-            git.env.push((variable.to_owned(), value.clone()));
-        }
+        git.env.extend(who.variables());
         let arguments = ["commit-tree", tree, "-p", parent, "-F", "-"].map(OsString::from);
         let made = git.output(arguments.to_vec(), Some(message.as_bytes().to_vec()))?;
         Ok(String::from_utf8_lossy(&made.out).trim_end().to_owned())

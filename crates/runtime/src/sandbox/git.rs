@@ -7,9 +7,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
-use crate::process::{Cancel, Containment, ProcessSpec, Streams, run};
+use crate::git::who::{Person, Who};
 
 /// What all working trees of a repository have in common, by its name: what git itself shares, and what its companions
 /// keep. All else is the main working tree's own, and much of that is there for a moment only.
@@ -229,31 +228,19 @@ fn real_folder(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
 }
 
-/// Who commits are by: what git itself would say, since the user's own settings are not seen inside.
-pub(super) fn identity(folder: &Path) -> (String, String) {
-    static KNOWN: Mutex<BTreeMap<PathBuf, (String, String)>> = Mutex::new(BTreeMap::new());
+/// Who commits are by: what the user's git would say, since their own settings are not seen inside.
+pub(super) fn who(folder: &Path) -> Who {
+    static KNOWN: Mutex<BTreeMap<PathBuf, Who>> = Mutex::new(BTreeMap::new());
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(found) = known().get(folder) {
         return found.clone();
     }
-    let asked = ["git", "config", "--get-regexp", r"^user\.(name|email)$"];
-    let spec = ProcessSpec {
-        cwd: Some(folder.to_owned()),
-        timeout: Some(Duration::from_secs(10)),
-        streams: Streams::Separate,
-        mark: "git".to_owned(),
-        containment: Containment::Session,
-        ..ProcessSpec::new(asked)
+    let nobody = || {
+        let (name, email) = ("drivetrain".to_owned(), "drivetrain@localhost".to_owned());
+        let drivetrain = Person { name, email };
+        Who { author: drivetrain.clone(), committer: drivetrain }
     };
-    let said = run(spec, &Cancel::new()).map(|ended| ended.stdout.text()).unwrap_or_default();
-    let value = |key: &str| {
-        let mut lines = said.lines().filter_map(|line| line.strip_prefix(key));
-        lines.next_back().map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned)
-    };
-    let found = (
-        value("user.name ").unwrap_or_else(|| "drivetrain".to_owned()),
-        value("user.email ").unwrap_or_else(|| "drivetrain@localhost".to_owned()),
-    );
+    let found = Who::of_the_user(folder).unwrap_or_else(nobody);
     known().insert(folder.to_owned(), found.clone());
     found
 }
