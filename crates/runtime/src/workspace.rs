@@ -210,8 +210,11 @@ pub(crate) fn objects_of(folder: &Path) -> Result<(PathBuf, PathBuf), String> {
     Ok((top, objects))
 }
 
+/// What the names of tasks' branches begin with. Where a branch has this very name, git can make none of them.
+const FOLDER: &str = "drivetrain";
+
 fn branch_of(task: &str) -> String {
-    format!("drivetrain/{task}")
+    format!("{FOLDER}/{task}")
 }
 
 pub(crate) fn worktree_of(task: &str, state_home: &Path) -> PathBuf {
@@ -384,9 +387,13 @@ fn complete(
         let made = repository.git(arguments);
         drop(alone);
         made.map_err(|reason| {
+            let rename = match repository.has_branch(FOLDER) {
+                Ok(true) => format!("rename the branch (git branch -m {FOLDER} NAME), or "),
+                _ => String::new(),
+            };
             format!(
-                "cannot make a worktree at {}: {reason}; set kind = \"in_place\" under [workspace] to work \
-                 without one",
+                "cannot make a worktree at {}: {reason}; {rename}set kind = \"in_place\" under [workspace] to \
+                 work without one",
                 path.display()
             )
         })?;

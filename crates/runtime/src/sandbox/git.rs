@@ -110,7 +110,9 @@ impl Repository {
     /// Whether a plain repository has a branch.
     pub(crate) fn has_branch(&self, branch: &str) -> bool {
         let name = format!("refs/heads/{branch}");
-        fs::symlink_metadata(self.common.join(&name)).is_ok() || self.packed(&name).is_some()
+        let is_there = |meta: fs::Metadata| !meta.is_dir();
+        fs::symlink_metadata(self.common.join(&name)).is_ok_and(is_there)
+            || self.packed(&name).is_some()
     }
 
     /// Gives a plain repository a branch that it does not have, as git does: a lock is written and becomes the name. An
@@ -120,6 +122,11 @@ impl Repository {
         // Git gives names of a repository that several people write to other modes.
         if settings.to_ascii_lowercase().contains("sharedrepository") {
             return Err(io::ErrorKind::Unsupported.into());
+        }
+        // A name that others begin with has no folder where names are packed, but cannot be there beside them.
+        let mut above = Path::new(branch).ancestors().skip(1).filter_map(Path::to_str);
+        if above.any(|above| !above.is_empty() && self.has_branch(above)) {
+            return Err(io::ErrorKind::AlreadyExists.into());
         }
         let path = self.common.join("refs/heads").join(branch);
         if let Some(folder) = path.parent() {
@@ -342,11 +349,34 @@ mod tests {
         let has = |branch: &str| Repository::find(&main).unwrap().has_branch(branch);
         assert!(!has("drivetrain/t1"));
         git(&main, &["branch", "drivetrain/t1"]);
-        assert!(has("drivetrain/t1"));
+        assert!(has("drivetrain/t1") && !has("drivetrain"), "a folder of branches is none");
         git(&main, &["pack-refs", "--all"]);
         assert!(!main.join(".git/refs/heads/drivetrain").exists());
         assert!(has("drivetrain/t1") && has("main"));
         assert!(!has("t1") && !has("drivetrain/t") && !has("drivetrain"));
+    }
+
+    #[test]
+    fn a_branch_is_made_where_git_would_make_it_and_nowhere_else() {
+        let place = tempfile::tempdir().unwrap();
+        let main = place.path().canonicalize().unwrap();
+        git(&main, &["init", "-q"]);
+        git(&main, &["commit", "-q", "--allow-empty", "-m", "x"]);
+        let repository = Repository::find(&main).unwrap();
+        let commit = repository.head().unwrap();
+        let add = |branch: &str| repository.add_branch(branch, &commit).is_ok();
+        assert!(add("drivetrain/t1") && add("drivetrain/t2"));
+        git(&main, &["rev-parse", "--verify", "refs/heads/drivetrain/t2^{commit}"]);
+        git(&main, &["fsck", "--strict"]);
+        fs::write(main.join(".git/refs/heads/drivetrain/t3.lock"), "").unwrap();
+        assert!(!add("drivetrain/t3"), "somebody else is at it");
+        assert!(main.join(".git/refs/heads/drivetrain/t3.lock").exists(), "the lock is theirs");
+        git(&main, &["branch", "one"]);
+        assert!(!add("one/t4"), "a branch stands where the folder would");
+        git(&main, &["pack-refs", "--all"]);
+        assert!(!add("one/t4"), "the same among packed names");
+        git(&main, &["config", "core.sharedRepository", "group"]);
+        assert!(!add("drivetrain/t5"), "others could not write to it");
     }
 
     #[test]

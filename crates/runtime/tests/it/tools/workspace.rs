@@ -179,6 +179,25 @@ fn a_branch_of_the_same_name_is_left_alone() {
     assert!(!state.join("worktrees/t1").exists());
 }
 
+/// As a file and as one line among packed names.
+#[test]
+fn a_branch_in_the_place_of_all_tasks_branches_is_named_and_can_be_renamed() {
+    for packed in [false, true] {
+        let (_all, top, state) = repository();
+        git(&top, &["branch", "drivetrain"]);
+        if packed {
+            git(&top, &["pack-refs", "--all"]);
+        }
+        let reason = open("t1", &WorkspaceSpec::default(), &top, &state).unwrap_err();
+        assert!(reason.contains("git branch -m drivetrain NAME"), "{reason}");
+        assert!(!state.join("worktrees/t1").exists());
+        git(&top, &["branch", "-m", "drivetrain", "mine"]);
+        let made = open("t1", &WorkspaceSpec::default(), &top, &state).unwrap();
+        assert_eq!(made.branch.as_deref(), Some("drivetrain/t1"));
+        git(&top, &["fsck", "--strict"]);
+    }
+}
+
 /// Plants programs wherever git would run them; each leaves a canary.
 fn plant(top: &Path, canary: &Path) {
     let program = top.join(".git/planted");
