@@ -48,6 +48,12 @@ pub struct Wish<'a> {
     pub hooks: bool,
 }
 
+impl Wish<'_> {
+    fn by_users_git(&self) -> bool {
+        self.hooks && self.message.is_some()
+    }
+}
+
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
@@ -172,6 +178,7 @@ pub(crate) enum Begun<'c> {
 
 /// A result on the tip of a branch, made in a repository of our own.
 pub(crate) struct Proposal<'c> {
+    cancel: &'c Cancel,
     store: Store<'c>,
     scratch: Scratch,
     checkout: Checkout,
@@ -231,8 +238,18 @@ pub(crate) fn propose<'c>(
         return Err(moved(&checkout.branch));
     };
     let (large, notices) = (result.large, result.notices);
-    let proposal =
-        Proposal { store, scratch, checkout, top, target, tree, collisions, large, notices };
+    let proposal = Proposal {
+        cancel,
+        store,
+        scratch,
+        checkout,
+        top,
+        target,
+        tree,
+        collisions,
+        large,
+        notices,
+    };
     Ok(Begun::Made(Box::new(proposal)))
 }
 
@@ -273,7 +290,8 @@ impl<'c> Proposal<'c> {
         wish: &Wish<'_>,
         state_home: &Path,
     ) -> Result<Applied, ApplyError> {
-        let Proposal { scratch, checkout, top, target, tree, large, mut notices, .. } = self;
+        let Proposal { cancel, scratch, checkout, top, target, tree, large, mut notices, .. } =
+            self;
         let state_home = &absolute(state_home)?;
         let changed = scratch.changed(&target, &tree)?;
         let done =
@@ -307,7 +325,7 @@ impl<'c> Proposal<'c> {
         scratch.hand_objects(&target, &tree, commit.as_deref(), &checkout)?;
         let note = Note { done: false, commit, ..note };
         note.write(wish.task, state_home)?;
-        let commit = checkout.perform(wish, &note)?;
+        let commit = checkout.perform(wish, &note, cancel)?;
         notices.extend(checkout.fill(&changed, &large));
         Note { done: true, commit: commit.clone(), ..note }.write(wish.task, state_home)?;
         Ok(done(commit.map_or(How::Staged, How::Committed), changed.len(), notices))

@@ -9,6 +9,7 @@ use machine::verdict::Checkpoint;
 use runtime::apply::{ApplyError, How, Wish, apply};
 use runtime::process::Cancel;
 use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use view::{Line, Tone, text};
 
 use crate::args::ApplyArgs;
@@ -72,6 +73,7 @@ pub(crate) fn run(args: &ApplyArgs, json: bool) -> Result<u8, CommandError> {
         beside_changes: args.beside_changes,
         hooks: args.hooks,
     };
+    stopped_by_signals(cancel.clone())?;
     let applied = apply(&wish, records.home.root(), &cancel).map_err(shown)?;
     if json {
         let (how, commit) = match &applied.how {
@@ -113,6 +115,17 @@ pub(crate) fn run(args: &ApplyArgs, json: bool) -> Result<u8, CommandError> {
     }
     output::lines(&lines);
     Ok(0)
+}
+
+/// A signal stops it where everything can still be as it was; past that it ends by itself, at once.
+fn stopped_by_signals(cancel: Cancel) -> Result<(), CommandError> {
+    let failed = |error: std::io::Error| {
+        CommandError::environment(format!("cannot listen for signals: {error}"))
+    };
+    let mut signals =
+        signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    let hear = move || signals.forever().for_each(|_| cancel.trigger());
+    std::thread::Builder::new().name("signals".to_owned()).spawn(hear).map(drop).map_err(failed)
 }
 
 fn short(commit: &str) -> &str {

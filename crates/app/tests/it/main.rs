@@ -5,6 +5,7 @@ mod acp_client;
 mod agent_refuses;
 mod agents;
 mod apply;
+mod apply_hooks;
 mod approvals;
 mod builtins;
 mod chat;

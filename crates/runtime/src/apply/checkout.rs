@@ -93,7 +93,18 @@ impl Checkout {
             if tip != Some(commit) {
                 return Ok(None);
             }
-        } else if note.done || tip != note.before.as_deref() {
+        } else if note.done {
+            return Ok(None);
+        } else if tip != note.before.as_deref() {
+            // The user's own git went on by itself after whoever waited for it was killed.
+            let Some(tip) = tip.filter(|tip| self.is_of(tip, &note.tree)) else { return Ok(None) };
+            let commit = Some(tip.to_owned());
+            let done = Note { done: true, commit: commit.clone(), ..note.clone() };
+            done.write(wish.task, state_home)?;
+            return Ok(Some(applied(How::Already(commit))));
+        } else if wish.message.is_some() {
+            // Cut short before there was a commit: it is taken back, and begun anew.
+            self.follow(note, note.before.as_deref(), state_home)?;
             return Ok(None);
         }
         // The branch moved, or was not to; the files did not all follow.
@@ -109,15 +120,31 @@ impl Checkout {
         self.repository.git(asked).is_ok()
     }
 
-    /// Completes a checkout that was cut short. Every file that differs must be as it was before or as it is to be:
-    /// whatever is neither is the user's. False if nothing had begun.
+    /// Whether a commit holds exactly this tree.
+    fn is_of(&self, commit: &str, tree: &str) -> bool {
+        let asked = ["rev-parse", "--verify", &format!("{commit}^{{tree}}")].map(OsString::from);
+        self.repository.git(asked).is_ok_and(|said| said.trim_end() == tree)
+    }
+
+    /// Completes a checkout that was cut short. False if nothing had begun.
     fn complete(&self, note: &Note, state_home: &Path) -> Result<bool, ApplyError> {
-        let Some(before) = note.before.as_deref() else { return Ok(false) };
+        self.follow(note, Some(&note.tree), state_home)
+    }
+
+    /// Gives the files of a checkout that was cut short one of the two states that it was between. Every file that
+    /// differs must be as it was before or as it was to be: whatever is neither is the user's. False if nothing had begun.
+    fn follow(&self, note: &Note, to: Option<&str>, state_home: &Path) -> Result<bool, ApplyError> {
+        let (Some(before), Some(to)) = (note.before.as_deref(), to) else { return Ok(false) };
         let (old, new) = (self.unlike(before, state_home)?, self.unlike(&note.tree, state_home)?);
         if note.commit.is_none() && old.is_empty() {
             return Ok(false);
         }
-        let foreign: Vec<&OsString> = old.intersection(&new).collect();
+        let mut foreign: BTreeSet<&OsString> = old.intersection(&new).collect();
+        // Where only one of the two has a file, being as the other means to be absent.
+        let [made, taken_away] = self.of_one_side(before, &note.tree)?;
+        let there = |path: &&OsString| fs::symlink_metadata(self.repository.top.join(path)).is_ok();
+        foreign.extend(new.intersection(&made).filter(there));
+        foreign.extend(old.intersection(&taken_away).filter(there));
         if !foreign.is_empty() {
             return Err(refused(
                 format!(
@@ -127,9 +154,18 @@ impl Checkout {
                 &["commit or move your changes, then: git reset --hard HEAD"],
             ));
         }
-        let reset = ["read-tree", "--reset", "-u", &note.tree].map(OsString::from);
+        let reset = ["read-tree", "--reset", "-u", to].map(OsString::from);
         self.repository.git(reset)?;
         Ok(true)
+    }
+
+    /// The files that only the second of two trees has, and those that only the first one has.
+    fn of_one_side(&self, from: &str, to: &str) -> Result<[BTreeSet<OsString>; 2], String> {
+        let only = |which: &str| {
+            let asked = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", which, from, to];
+            Ok::<_, String>(paths_in(&self.repository.output(asked.map(OsString::from))?.out))
+        };
+        Ok([only("--diff-filter=A")?, only("--diff-filter=D")?])
     }
 
     /// The files that are not as a tree has them.
@@ -146,9 +182,7 @@ impl Checkout {
         };
         let printed = look();
         let _ = fs::remove_file(&index);
-        let names = printed?.out;
-        let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-        Ok(names.map(|name| OsStr::from_bytes(name).to_owned()).collect())
+        Ok(paths_in(&printed?.out))
     }
 
     /// Refuses what would lose something of the user's.
@@ -202,8 +236,44 @@ impl Checkout {
                 &hints,
             ));
         }
+        if wish.by_users_git() {
+            let staged = said().filter(|entry| entry[0] != b' ');
+            self.refuse_for_hooks(staged.map(|entry| OsStr::from_bytes(&entry[3..])), changed)?;
+        }
         self.refuse_covered(changed)?;
         Ok(())
+    }
+
+    /// What the user's own git would do beside making the commit that was asked for.
+    fn refuse_for_hooks<'a>(
+        &self,
+        staged: impl Iterator<Item = &'a OsStr>,
+        changed: &[Entry],
+    ) -> Result<(), ApplyError> {
+        let staged: Vec<&OsStr> = staged.collect();
+        if !staged.is_empty() {
+            return Err(refused(
+                format!(
+                    "your own git would commit what you have staged too: {}",
+                    named(staged.into_iter())
+                ),
+                &["commit it first, or take it out of the index: git restore --staged FILE"],
+            ));
+        }
+        let Some(hooks) = setting(&self.repository, "core.hooksPath") else { return Ok(()) };
+        let hooks = self.repository.top.join(hooks);
+        let own: Vec<&OsStr> = changed
+            .iter()
+            .map(|entry| entry.path.as_os_str())
+            .filter(|path| self.repository.top.join(path).starts_with(&hooks))
+            .collect();
+        if own.is_empty() {
+            return Ok(());
+        }
+        Err(refused(
+            format!("the task changed the hooks that would run: {}", named(own.into_iter())),
+            &["look at them with drivetrain diff; without --hooks none of them runs"],
+        ))
     }
 
     /// Those of these paths that have a filter.
@@ -291,6 +361,7 @@ impl Checkout {
         &self,
         wish: &Wish<'_>,
         note: &Note,
+        cancel: &Cancel,
     ) -> Result<Option<String>, ApplyError> {
         let git = |words: &[&str]| self.repository.git(words.iter().map(OsString::from));
         if !self.checked_out {
@@ -309,9 +380,9 @@ impl Checkout {
         let before = self.repository.head.as_str();
         // Everything that git itself would refuse is seen before anything moves.
         git(&["read-tree", "-m", "-u", "-n", before, &note.tree])?;
-        if wish.hooks && wish.message.is_some() {
+        if wish.by_users_git() {
             git(&["read-tree", "-m", "-u", before, &note.tree])?;
-            return match self.commit_as_the_user(wish.message.unwrap_or_default()) {
+            return match self.commit_as_the_user(wish.message.unwrap_or_default(), cancel) {
                 Ok(commit) => Ok(Some(commit)),
                 Err(reason) => {
                     git(&["read-tree", "-m", "-u", &note.tree, before])?;
@@ -339,7 +410,7 @@ impl Checkout {
     }
 
     /// With all that the user's settings ask for: hooks, signatures, editors apart.
-    fn commit_as_the_user(&self, message: &str) -> Result<String, String> {
+    fn commit_as_the_user(&self, message: &str, cancel: &Cancel) -> Result<String, String> {
         let spec = ProcessSpec {
             cwd: Some(self.repository.top.clone()),
             stdin: Some(message.as_bytes().to_vec()),
@@ -348,9 +419,16 @@ impl Checkout {
             mark: "git".to_owned(),
             containment: Containment::Group,
             env: who::variables(),
+            secrets: who::to_sign_with(),
             ..ProcessSpec::new(["git", "commit", "--quiet", "--file=-"])
         };
-        let finished = run(spec, &Cancel::new()).map_err(|error| error.to_string())?;
+        let finished = run(spec, cancel).map_err(|error| error.to_string())?;
+        if finished.cancelled {
+            return Err("it was stopped".to_owned());
+        }
+        if finished.timed_out {
+            return Err(format!("it took longer than {HOOKS:?}"));
+        }
         if finished.exit != Some(0) {
             let said = finished.output.text().trim_end().to_owned();
             return Err(if said.is_empty() {
@@ -463,6 +541,12 @@ fn in_the_way(top: &Path, path: &Path, gone: &BTreeSet<&Path>) -> Option<PathBuf
         }
     }
     None
+}
+
+/// Paths as git lists them with `-z`.
+fn paths_in(list: &[u8]) -> BTreeSet<OsString> {
+    let names = list.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    names.map(|name| OsStr::from_bytes(name).to_owned()).collect()
 }
 
 fn named<'a>(paths: impl ExactSizeIterator<Item = &'a OsStr>) -> String {

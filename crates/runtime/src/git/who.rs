@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::process::{Cancel, Containment, ProcessSpec, Streams, run};
+use crate::providers::Secret;
 
 /// What of the user's own surroundings says who they are, and where their settings of git and their keys to sign with are.
 const VARIABLES: [&str; 10] = [
@@ -18,6 +19,9 @@ const VARIABLES: [&str; 10] = [
     "GNUPGHOME",
     "GPG_TTY",
 ];
+/// By which a program that signs reaches the user's agent of keys, and asks the user on their screen.
+const TO_SIGN_WITH: [&str; 5] =
+    ["SSH_AUTH_SOCK", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
 /// Those that say where their settings are.
 const PLACES: [&str; 2] = ["GIT_CONFIG_GLOBAL", "XDG_CONFIG_HOME"];
 
@@ -57,6 +61,11 @@ impl Who {
 /// All of the user's variables that a git of theirs would look at.
 pub(crate) fn variables() -> Vec<(String, String)> {
     set(&VARIABLES)
+}
+
+/// What the user's own git needs to sign as they would.
+pub(crate) fn to_sign_with() -> Vec<(String, Secret)> {
+    set(&TO_SIGN_WITH).into_iter().map(|(name, value)| (name, Secret::exactly(&value))).collect()
 }
 
 /// Those of them by which it finds their settings.
