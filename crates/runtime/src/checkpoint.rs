@@ -16,6 +16,7 @@ mod inherit;
 mod limits;
 mod objects;
 mod pack;
+mod repositories;
 mod unborn;
 mod untouched;
 
@@ -500,6 +501,7 @@ impl<'s> Store<'s> {
         let _ = fs::remove_file(with_end(index, ".lock"));
         let git = self.git(folder, index)?;
         self.refuse_large(&git, folder)?;
+        repositories::forget(&git, index)?;
         let add = ["add", "--all", "--no-warn-embedded-repo", "--", "."];
         let mut add = add.map(OsString::from).to_vec();
         for path in self.left_out.iter().filter(|_| depth == 0) {

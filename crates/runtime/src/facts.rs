@@ -47,9 +47,9 @@ fn of_repository(repository: &Repository) -> Seen {
     if let Some(base) = began(&git, &repository.head) {
         changed.extend(names(&["diff-tree", "-r", "-z", "--name-only", &base, &repository.head]));
     }
-    // Neither of these looks into a file, so no filter of the repository runs.
+    // Neither of these looks into a file or into a repository inside, so no filter of any of them runs.
     changed.extend(names(&["diff-index", "--cached", "-z", "--name-only", &repository.head]));
-    changed.extend(names(&["diff-files", "-z", "--name-only"]));
+    changed.extend(names(&["diff-files", "-z", "--name-only", "--ignore-submodules=all"]));
     let untracked = names(&["ls-files", "-z", "--others", "--exclude-standard"]);
     changed.extend(untracked.clone());
     let mut files = names(&["ls-files", "-z", "--cached"]);

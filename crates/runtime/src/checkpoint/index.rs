@@ -47,6 +47,11 @@ pub(super) fn count(bytes: &[u8]) -> Option<u32> {
     number(&mut bytes.strip_prefix(b"DIRC")?.get(4..)?)
 }
 
+/// Whether an index surely holds no repository inside the folder.
+pub(super) fn is_without_repositories(bytes: &[u8]) -> bool {
+    entries(bytes).is_some()
+}
+
 /// All entries of an index, in the order of their paths.
 pub(super) fn entries(bytes: &[u8]) -> Option<Vec<Entry>> {
     let (bytes, sum) = bytes.split_at_checked(bytes.len().checked_sub(NAME)?)?;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use machine::task::{Workspace, WorkspaceKind};
 use runtime::checkpoint::{ChangeKind, Store, checkpoint};
@@ -618,4 +619,47 @@ fn a_repository_inside_that_has_no_commit_yet_is_kept_with_its_files() {
         ["new/deep's app/inner", "ignored"]
     );
     assert!(work.join("bare/.git").exists() && work.join("app/.git").exists());
+}
+
+/// Git asks a known repository inside the folder whether it was changed by a git that obeys the settings in there.
+#[test]
+fn nothing_that_a_repository_inside_asks_for_runs() {
+    let all = folder();
+    let (work, state) = (all.path().join("work"), all.path().join("state"));
+    let canary = all.path().join("canary");
+    let plant = |inner: &Path| {
+        fs::create_dir_all(inner).unwrap();
+        git(inner, &["init", "-q"]);
+        fs::write(inner.join("file"), "one").unwrap();
+        git(inner, &["add", "file"]);
+        git(inner, &["commit", "-q", "-m", "first"]);
+        fs::create_dir_all(inner.join(".git/info")).unwrap();
+        fs::write(inner.join(".git/info/attributes"), "* filter=planted\n").unwrap();
+        let run = format!("touch {}; cat", canary.display());
+        for name in ["filter.planted.clean", "filter.planted.smudge", "core.fsmonitor"] {
+            git(inner, &["config", name, &run]);
+        }
+        fs::remove_file(&canary).unwrap_or_default();
+    };
+    for name in ["inner", "inner/deeper", "a/b/c"] {
+        plant(&work.join(name));
+    }
+    let cancel = Cancel::new();
+    let store = Store::open("t", &state, &cancel).unwrap();
+    let mut kept = Vec::new();
+    for round in 0..4 {
+        for name in ["inner", "inner/deeper", "a/b/c"] {
+            fs::write(work.join(name).join("other"), ["even", "not even"][round % 2]).unwrap();
+            // As long as before and of another time, so that the git in there would have to read it.
+            let file = File::options().write(true).open(work.join(name).join("file")).unwrap();
+            file.set_modified(UNIX_EPOCH).unwrap();
+        }
+        kept.push(store.keep(&work, "a round").unwrap());
+        assert!(!canary.exists(), "round {round}");
+    }
+    assert_eq!(store.changes(&kept[0], &kept[2]).unwrap(), []);
+    assert_eq!(store.changes(&kept[0], &kept[1]).unwrap().len(), 3);
+    store.restore(&work, &kept[0]).unwrap();
+    assert_eq!(fs::read_to_string(work.join("inner/deeper/other")).unwrap(), "even");
+    assert!(!canary.exists());
 }
