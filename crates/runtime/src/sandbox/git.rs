@@ -161,10 +161,12 @@ impl Repository {
     /// The folders that a commit writes to, links excluded. Of a linked working tree only its own branches: the user's
     /// branches are not a worker's to move.
     pub(super) fn writable(&self) -> Vec<PathBuf> {
-        if self.is_main() {
-            return vec![self.own.clone()];
-        }
+        // What is mounted on cannot be renamed away from what is kept as it is in it.
         let mut folders = vec![self.own.clone(), self.common.join("objects")];
+        if self.is_main() {
+            folders.retain(|folder| real_folder(folder));
+            return folders;
+        }
         if real_folder(&self.common.join("reftable")) {
             folders.push(self.common.join("reftable"));
         }
@@ -186,6 +188,19 @@ impl Repository {
     pub(super) fn shared(&self) -> impl Iterator<Item = PathBuf> {
         let paths = SHARED.iter().map(|name| self.common.join(name));
         paths.filter(|path| fs::symlink_metadata(path).is_ok_and(|meta| !meta.is_symlink()))
+    }
+
+    /// Makes folders that are missing, so that they can stay as they are. Git has nothing against empty ones, and whoever took them
+    /// away again could meet a git that is just about to use them.
+    pub(super) fn make_frozen(&self) {
+        let names: &[&str] = if self.is_main() {
+            &["info", "modules", "worktrees", "objects/info"]
+        } else {
+            &["objects/info"]
+        };
+        for name in names {
+            let _ = fs::create_dir(self.common.join(name));
+        }
     }
 
     /// What stays as it is in folders that are writable.

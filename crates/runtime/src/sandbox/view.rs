@@ -362,6 +362,9 @@ impl View {
         for folder in found.writable() {
             self.write(folder);
         }
+        if self.can_mount {
+            found.make_frozen();
+        }
         for path in found.frozen() {
             if path.ends_with("commondir") {
                 // Git would believe an empty one.

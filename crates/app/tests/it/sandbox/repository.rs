@@ -37,7 +37,23 @@ fn repository(environment: &TestEnvironment) {
 const PLANT: &str = "printf '#!/bin/sh\\ntouch ran\\n' > $G/hooks/post-checkout; echo x > $G/hooks/pre-commit; \
     git config core.fsmonitor 'touch ran'; echo '[core]' >> $G/config; echo /evil > $G/commondir; \
     echo '* filter=x' > $G/info/attributes; mv $G/hooks $G/h2; mv $G/config $G/c2; \
-    echo '[core]' > $G/config.worktree; echo /x > $G/objects/info/alternates; rm -rf .git/config; true";
+    echo '[core]' > $G/config.worktree; echo /x > $G/objects/info/alternates; rm -rf .git/config; \
+    mv $G/objects $G/o2; mkdir -p $G/objects/info; echo /x > $G/objects/info/alternates; \
+    for P in modules/x/hooks worktrees/x/hooks info; do mkdir -p $G/$P; echo x > $G/$P/planted; done; true";
+/// What must not be there afterwards.
+const PLANTED: [&str; 11] = [
+    "hooks/post-checkout",
+    "hooks/pre-commit",
+    "commondir",
+    "info/attributes",
+    "info/planted",
+    "config.worktree",
+    "h2",
+    "o2",
+    "objects/info/alternates",
+    "modules/x",
+    "worktrees/x",
+];
 
 #[test]
 fn commits_work_in_place_and_nothing_is_planted() {
@@ -54,18 +70,28 @@ fn commits_work_in_place_and_nothing_is_planted() {
     assert_eq!(git(&folder, &["log", "--format=%s"]), "second\nfirst\n");
     assert_eq!(git(&folder, &["show", "--stat", "--format=", "--name-only"]), "b.txt\n");
     assert_eq!(environment.read(".git/config"), config);
-    for name in [
-        "hooks/post-checkout",
-        "hooks/pre-commit",
-        "commondir",
-        "info/attributes",
-        "config.worktree",
-        "h2",
-    ] {
+    for name in PLANTED {
         assert!(!folder.join(".git").join(name).exists(), "{name}");
     }
     git(&folder, &["fsck"]);
     git(&folder, &["status"]);
+}
+
+/// As where no template put anything into the repository.
+#[test]
+fn nothing_is_planted_where_the_repository_has_no_folder_for_it() {
+    let environment = TestEnvironment::new();
+    repository(&environment);
+    let folder = environment.folder();
+    for name in ["hooks", "info", "objects/info"] {
+        let _ = std::fs::remove_dir_all(folder.join(".git").join(name));
+    }
+    let ran =
+        environment.inside(&format!("git commit -q --allow-empty -m second; G=.git; {PLANT}"));
+    for name in PLANTED {
+        assert!(!folder.join(".git").join(name).exists(), "{name}: {}{}", ran.out, ran.err);
+    }
+    assert_eq!(git(&folder, &["log", "--format=%s"]), "second\nfirst\n");
 }
 
 #[test]
@@ -96,14 +122,7 @@ fn commits_work_in_a_worktree_and_the_users_branches_stay() {
     assert_eq!(git(&folder, &["log", "--format=%s", &branch]), "second\nfirst\n");
     assert_eq!(git(&folder, &["tag"]), "");
     assert_eq!(environment.read(".git/config"), config);
-    for name in [
-        "hooks/post-checkout",
-        "hooks/pre-commit",
-        "commondir",
-        "info/attributes",
-        "config.worktree",
-        "h2",
-    ] {
+    for name in PLANTED {
         assert!(!folder.join(".git").join(name).exists(), "{name}");
     }
     git(&folder, &["fsck"]);
