@@ -40,6 +40,14 @@ const STATUS: Options = Options {
     ..Options::NONE
 };
 
+const SWITCH: Options = Options {
+    flags: "qdftmp",
+    values: "bBcC",
+    long: "quiet detach track no-track ours theirs guess no-guess",
+    long_values: "orphan create",
+    ..Options::NONE
+};
+
 /// Commands with one meaning.
 const COMMANDS: &[Program] = &[
     Program { names: &["status"], options: STATUS, ..LOOK },
@@ -192,17 +200,9 @@ const COMMANDS: &[Program] = &[
         operands: Operands::Write,
         ..RECORD
     },
-    Program {
-        names: &["checkout", "switch"],
-        options: Options {
-            flags: "qdftmp",
-            values: "bBcC",
-            long: "quiet detach track no-track ours theirs guess no-guess",
-            long_values: "orphan create",
-            ..Options::NONE
-        },
-        ..RECORD
-    },
+    // A name may be that of a branch or that of a file, which is then written.
+    Program { names: &["checkout"], options: SWITCH, operands: Operands::Write, ..RECORD },
+    Program { names: &["switch"], options: SWITCH, ..RECORD },
     Program {
         names: &["reset"],
         options: Options { flags: "qN", long: "quiet soft mixed keep", ..Options::NONE },
@@ -289,12 +289,27 @@ pub(super) fn git(arguments: &[Word]) -> Result<Deeds, String> {
         }
     };
     let mut deeds = judge(name, rest).map_err(|why| format!("{name}: {why}"))?;
+    let named: Vec<Word> = deeds.reads.iter().flat_map(in_commit).collect();
+    deeds.reads.extend(named);
     if !reads.is_empty() && deeds.kind != Kind::Look {
         // Paths are named from the other folder, and where it is decides which repository is changed.
         deeds.writes.extend(reads.iter().cloned());
     }
     deeds.reads.extend(reads);
     Ok(deeds)
+}
+
+/// The paths that `COMMIT:PATH` may stand for: a path can have colons of its own.
+fn in_commit(word: &Word) -> Vec<Word> {
+    let text = word.text();
+    let paths = text.match_indices(':').map(|(at, _)| text[at + 1..].to_owned());
+    let paths = paths.filter(|path| !path.is_empty());
+    match word {
+        Word::Plain(_) => paths.map(Word::Plain).collect(),
+        Word::Pattern(_) => paths.map(Word::Pattern).collect(),
+        // Whatever it stands for is not known, the path no more than the whole.
+        Word::Unknown(_) => Vec::new(),
+    }
 }
 
 fn judge(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
@@ -425,7 +440,12 @@ fn stash(arguments: &[Word]) -> Result<Deeds, String> {
         ..Options::NONE
     };
     let parsed = options.parse(rest)?;
-    Ok(Deeds { reads: parsed.operands, ..Deeds::of(Kind::Record) })
+    // What is put away is taken out of the files.
+    let (reads, writes) = match command {
+        "push" => (Vec::new(), parsed.operands),
+        _ => (parsed.operands, Vec::new()),
+    };
+    Ok(Deeds { reads, writes, ..Deeds::of(Kind::Record) })
 }
 
 /// Joins commits without starting an editor.
