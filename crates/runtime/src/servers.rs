@@ -4,6 +4,7 @@
 //! up to the repository's root, then `mcp.toml` in the user's own folder, which needs no trust. The nearest server of a
 //! name wins. A project's file is not even parsed before it is trusted.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use machine::file::{self, mcp};
@@ -80,13 +81,15 @@ pub fn files(folder: &Path) -> Result<Vec<ServerFile>, LibraryError> {
 /// The servers of a folder that may be started, and the files that nobody trusted.
 pub fn of(home: &Home, folder: &Path) -> Result<Found, LibraryError> {
     let mut found = Found::default();
+    // The nearest file decides about a name, also that there is to be no server.
+    let mut decided = BTreeSet::new();
     for file in files(folder)? {
         if let Some(untrusted) = distrust(home, folder, &file).map_err(LibraryError::Wrong)? {
             found.untrusted.push(untrusted);
             continue;
         }
         for server in file.servers()? {
-            if found.servers.iter().any(|known| known.name == server.name) || server.disabled {
+            if !decided.insert(server.name.clone()) || server.disabled {
                 continue;
             }
             if let Some(untrusted) = distrusted_program(home, folder, &server)? {

@@ -16,7 +16,9 @@ pub use wire::tasks;
 
 /// Calls at once; more are refused.
 const MOST_CALLS: usize = 32;
-/// How long calls may take to end once nobody waits for their answers.
+/// How long calls may go on once nothing more is asked.
+const SHORT: Duration = Duration::from_secs(2);
+/// How long those that were stopped then may take to end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// A call to be performed.
@@ -112,12 +114,19 @@ pub fn serve(
             go_on = false;
         }
     }
+    // Whoever says all at once and ends is answered too: what takes long is stopped, and says so.
+    settled(&open, SHORT);
     lock(&open).values().for_each(Cancel::trigger);
-    let until = Instant::now() + LAST_WORDS;
-    while !lock(&open).is_empty() && Instant::now() < until {
+    settled(&open, LAST_WORDS);
+    Ok(())
+}
+
+/// Waits for the calls under way to end, so long and no longer.
+fn settled(open: &Open, patience: Duration) {
+    let until = Instant::now() + patience;
+    while !lock(open).is_empty() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(10));
     }
-    Ok(())
 }
 
 fn begin(
@@ -144,7 +153,7 @@ fn begin(
     let spawned = std::thread::Builder::new().name("call".to_owned()).spawn(move || {
         let result = perform(&mut call);
         // One that was withdrawn is not there any more, and not answered.
-        if !call.cancel.is_triggered() {
+        if lock(&calls).contains_key(&number) {
             out.line(&wire::gate::result(&number, &result));
         }
         lock(&calls).remove(&number);

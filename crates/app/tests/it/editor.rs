@@ -41,6 +41,16 @@ impl Editor {
         stdin.flush().unwrap();
     }
 
+    /// Sends a line as it is; the line that comes back.
+    pub(crate) fn say(&mut self, line: &str) -> Value {
+        let stdin = self.stdin.as_mut().unwrap();
+        writeln!(stdin, "{line}").unwrap();
+        stdin.flush().unwrap();
+        let mut said = String::new();
+        assert_ne!(self.stdout.read_line(&mut said).unwrap(), 0, "it is gone");
+        serde_json::from_str(&said).unwrap()
+    }
+
     pub(crate) fn begin(&mut self, method: &str, params: Value) -> u64 {
         self.last += 1;
         let id = self.last;

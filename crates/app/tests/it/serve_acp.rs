@@ -115,6 +115,38 @@ fn what_cannot_be_served_is_said() {
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
 }
 
+#[test]
+fn a_line_that_is_no_message_is_refused_by_its_id_and_the_next_one_is_served() {
+    let place = TestEnvironment::new();
+    place.write("replies.toml", SCRIPT);
+    let mut editor = start(&place, &[]);
+    let lines = [
+        ("{not json", -32700, Value::Null),
+        (r#"{"id":99,"method":"session/new","params":{}}"#, -32600, json!(99)),
+        (r#"{"jsonrpc":"2.0","id":"a"}"#, -32600, json!("a")),
+        (r#"[{"jsonrpc":"2.0","id":1,"method":"x"}]"#, -32600, Value::Null),
+    ];
+    for (line, code, id) in lines {
+        let said = editor.say(line);
+        assert_eq!((&said["error"]["code"], &said["id"]), (&json!(code), &id), "{line}: {said}");
+    }
+    editor.open(&place);
+}
+
+#[test]
+fn a_session_whose_turn_is_under_way_is_not_loaded_over_it() {
+    let place = TestEnvironment::new();
+    place.write("replies.toml", "[[reply]]\ndelay = \"2s\"\ntext = \"here I am\"\n");
+    let mut editor = start(&place, &[]);
+    let session = editor.open(&place);
+    let id = editor.begin("session/prompt", prompt(&session, "wait for me"));
+    let params = json!({ "sessionId": session, "cwd": place.folder(), "mcpServers": [] });
+    let said = editor.ask("session/load", params.clone());
+    assert!(said["error"]["message"].as_str().unwrap().contains("under way"), "{said}");
+    assert_eq!(editor.await_answer(id)["result"]["stopReason"], "end_turn");
+    assert!(editor.ask("session/load", params)["error"].is_null());
+}
+
 /// Drivetrain as the agent of drivetrain.
 fn own_agent(place: &TestEnvironment) {
     place.write("replies.toml", SCRIPT);

@@ -187,3 +187,27 @@ fn an_agent_that_is_not_there_is_said_when_a_session_is_opened() {
     let said = editor.ask("session/new", json!({ "cwd": place.folder(), "mcpServers": [] }));
     assert!(said["error"]["message"].as_str().unwrap().contains("nobody"), "{said}");
 }
+
+/// A session of several tasks, each of which counts its calls from the first.
+#[test]
+fn no_two_calls_of_a_session_have_the_same_id() {
+    let deed = "ask touch asked.txt\n".to_owned();
+    let place = played(&[begins(), deed, says("m1", "Done."), ends("Done.")]);
+    let mut editor = Editor::of(&place, &[&AGENT[..], &["--profile", "read-only"]].concat());
+    editor.answer = "allow_once";
+    let session = editor.open(&place);
+    let mut names = Vec::new();
+    for words in ["one", "two"] {
+        let ended = editor.prompt(&session, words);
+        let calls = editor.of_kind("tool_call");
+        assert_eq!(calls.len(), 1, "{ended} {:?}", editor.updates);
+        names.push(calls[0]["toolCallId"].clone());
+        assert_eq!(editor.asked[0]["toolCall"]["toolCallId"], names[names.len() - 1]);
+        assert_eq!(editor.of_kind("tool_call_update")[0]["toolCallId"], names[names.len() - 1]);
+    }
+    assert_ne!(names[0], names[1]);
+    load(&mut editor, &place, &session);
+    let told: Vec<Value> =
+        editor.of_kind("tool_call").iter().map(|call| call["toolCallId"].clone()).collect();
+    assert_eq!(told, names);
+}

@@ -481,3 +481,27 @@ fn our_own_client_of_other_servers_uses_this_one() {
     assert_eq!(said(1)["outcome"], "completed", "{results:?}");
     assert_eq!(results[2]["status"], "error", "{results:?}");
 }
+
+/// As whoever pipes its requests says them.
+#[test]
+fn what_was_asked_before_the_input_ended_is_answered() {
+    let place = TestEnvironment::new();
+    place.write("replies.toml", SCRIPT);
+    let mut client = Client::start(&place, &["--model", "script/replies.toml"]);
+    let call = |id: u64, tool: &str, input: Value| {
+        let params = json!({ "name": tool, "arguments": input });
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
+    };
+    client.send(&call(50, "dispatch", json!({ "goal": "write one line" })));
+    client.send(&call(51, "list", json!({})));
+    client.stdin = None;
+    let answers: Vec<Value> = std::io::BufRead::lines(&mut client.stdout)
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        .collect();
+    for id in [50, 51] {
+        let answer = answers.iter().find(|answer| answer["id"] == id);
+        let answer = answer.unwrap_or_else(|| panic!("{id}: {answers:?}"));
+        assert_eq!(answer["result"]["isError"], false, "{answer}");
+    }
+    client.child.wait().unwrap();
+}

@@ -36,6 +36,9 @@ const MAX_LISTED: usize = 4096;
 pub(super) const GRACE: Duration = Duration::from_millis(500);
 /// How long a list may settle before it is asked for again, and how often it is at all.
 const SETTLE: Duration = Duration::from_millis(200);
+/// How long a list that changed may take, and how long until it is asked for again if it could not be had.
+const LISTED: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_secs(1);
 const MOST_CHANGES: usize = 100;
 
 /// Hears the new list.
@@ -365,7 +368,14 @@ async fn listen(peer: Peer<RoleClient>, list_changed: Arc<Notify>, wishes: Wishe
         }
         // One that changes its list changes it again at once, often enough.
         tokio::time::sleep(SETTLE).await;
-        let Ok(claims) = list(&peer).await else { return };
-        signal(wishes.offers(claims));
+        match tokio::time::timeout(LISTED, list(&peer)).await {
+            Ok(Ok(claims)) => signal(wishes.offers(claims)),
+            _ if peer.is_transport_closed() => return,
+            // It cannot say now; what it said last holds until it can.
+            _ => {
+                tokio::time::sleep(AGAIN).await;
+                list_changed.notify_one();
+            }
+        }
     }
 }

@@ -137,9 +137,9 @@ fn checks(
             validators::MARKERS.join(", ")
         ));
     }
-    let Some(only) = call.input.get("only").and_then(|value| value.as_array()) else {
-        return Ok(known);
-    };
+    // A list without names means that none was chosen: nothing that was checked would otherwise pass for all is well.
+    let only = call.input.get("only").and_then(|value| value.as_array());
+    let Some(only) = only.filter(|only| !only.is_empty()) else { return Ok(known) };
     let only: Vec<&str> = only.iter().filter_map(|name| name.as_str()).collect();
     if let Some(unknown) = only.iter().find(|name| !known.iter().any(|check| check.name == **name))
     {

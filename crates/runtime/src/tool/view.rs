@@ -90,7 +90,11 @@ fn parts(symbol: &str) -> Vec<&str> {
 
 fn ends_with(path: &[String], wanted: &[&str]) -> bool {
     path.len() >= wanted.len()
-        && path[path.len() - wanted.len()..].iter().zip(wanted).all(|(have, want)| have == want)
+        // A sign that is between names elsewhere begins the name of a private member of JavaScript.
+        && path[path.len() - wanted.len()..]
+            .iter()
+            .zip(wanted)
+            .all(|(have, want)| have.trim_start_matches('#') == *want)
 }
 
 fn holds(source: &[u8], name: &[u8]) -> bool {

@@ -319,15 +319,17 @@ fn an_answer_between_two_deaths_counts_as_recovery() {
 }
 
 #[test]
-fn a_changed_list_is_told_once() {
-    let rig = Rig::with(&[], "");
-    rig.open();
-    assert_eq!(text(&rig.call("add", json!({ "name": "jump" }))), "added");
-    let lists = rig.news.lists.lock().unwrap();
-    let (lists, _) =
-        rig.news.came.wait_timeout_while(lists, PATIENCE, |lists| lists.is_empty()).unwrap();
-    assert_eq!(lists.len(), 1);
-    assert!(names(&lists[0]).contains(&"jump"), "{:?}", names(&lists[0]));
+fn a_changed_list_is_told_once_also_by_a_server_that_cannot_say_it_just_now() {
+    for how in [&[][..], &["--busy"]] {
+        let rig = Rig::with(how, "");
+        rig.open();
+        assert_eq!(text(&rig.call("add", json!({ "name": "jump" }))), "added");
+        let lists = rig.news.lists.lock().unwrap();
+        let (lists, _) =
+            rig.news.came.wait_timeout_while(lists, PATIENCE, |lists| lists.is_empty()).unwrap();
+        assert_eq!(lists.len(), 1, "{how:?}");
+        assert!(names(&lists[0]).contains(&"jump"), "{:?}", names(&lists[0]));
+    }
 }
 
 #[test]
@@ -521,7 +523,10 @@ fn the_shared_file_is_read_too_and_the_nearest_server_wins() {
     rig.declare(
         "[server.a]\ncommand = [\"ours\"]\n[server.off]\ncommand = [\"x\"]\ndisabled = true\n",
     );
-    let shared = json!({ "mcpServers": { "a": { "command": "theirs" }, "b": { "command": "b" } } });
+    // What is switched off nearby is off, wherever else it is declared.
+    let shared = json!({ "mcpServers": {
+        "a": { "command": "theirs" }, "b": { "command": "b" }, "off": { "command": "on" },
+    } });
     std::fs::write(rig.project().join(".mcp.json"), shared.to_string()).unwrap();
     assert_eq!(servers::of(&rig.home, &rig.project()).unwrap().untrusted.len(), 2);
     rig.trust();

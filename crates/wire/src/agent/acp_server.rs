@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use super::peer::{Form, Peer};
 use crate::jsonrpc::{Incoming, METHOD_NOT_FOUND};
 
-/// JSON-RPC's code for parameters that cannot be used.
+/// JSON-RPC's codes for what is no JSON, no message, and for parameters that cannot be used.
+const NO_JSON: i64 = -32700;
+const INVALID_REQUEST: i64 = -32600;
 const INVALID_PARAMS: i64 = -32602;
 
 /// JSON-RPC's code for something that went wrong on this side.
@@ -79,6 +81,15 @@ fn what_is_wrong(line: &AgentEvent) -> String {
     match line {
         AgentEvent::Malformed { reason, line } => format!("{reason}: {line}"),
         other => format!("{other:?}"),
+    }
+}
+
+/// How a line that is no message of the protocol is refused: by its id, where it has one.
+fn unreadable(line: &AgentEvent) -> (i64, Value) {
+    let AgentEvent::Malformed { line, .. } = line else { return (INVALID_REQUEST, Value::Null) };
+    match serde_json::from_str::<Value>(line) {
+        Ok(read) => (INVALID_REQUEST, read["id"].clone()),
+        Err(_) => (NO_JSON, Value::Null),
     }
 }
 
@@ -255,7 +266,12 @@ impl AcpServer {
                     let always = option.as_str() == Some("allow_always");
                     out.push(EditorEvent::Answered { key, may, always });
                 }
-                Err(strange) => out.push(EditorEvent::Strange { reason: what_is_wrong(&strange) }),
+                Err(strange) => {
+                    let reason = what_is_wrong(&strange);
+                    let (code, id) = unreadable(&strange);
+                    self.peer.refuse(reply, &id, code, &reason);
+                    out.push(EditorEvent::Strange { reason });
+                }
             }
         }
         out
@@ -300,6 +316,10 @@ impl AcpServer {
                 let (key, folder) = (self.key(), folder.to_owned());
                 self.opening.insert(key.clone(), (id, None));
                 out.push(EditorEvent::Open { key, folder });
+            }
+            ("session/load", Some(_)) if matches!(self.sessions.get(&session), Some(Some(_))) => {
+                let reason = "a turn is under way in this session; cancel it first";
+                self.peer.refuse(reply, &id, INVALID_PARAMS, reason);
             }
             ("session/load", Some(folder)) => {
                 let (key, folder) = (self.key(), folder.to_owned());

@@ -41,6 +41,8 @@ pub enum Told {
 /// What was told so far of one task.
 #[derive(Debug, Default)]
 pub struct Telling {
+    /// The task that is told of: a session may have several, and each counts its calls from the first.
+    task: String,
     /// Calls that were shown and have not ended.
     shown: BTreeMap<CallId, Arc<Value>>,
     /// Whether the words of the answer under way were told as they came.
@@ -77,6 +79,9 @@ impl Telling {
     /// What is told of an event.
     pub fn hear(&mut self, event: &Event) -> Vec<Told> {
         let said = |text: &str| Told::Update(EditorUpdate::Said(text.to_owned()));
+        if self.task != event.task.as_str() {
+            self.task = event.task.as_str().to_owned();
+        }
         match &event.kind {
             EventKind::WorkspaceOpened { workspace } => {
                 self.folder = workspace.path.clone().unwrap_or_default();
@@ -116,7 +121,7 @@ impl Telling {
                 let Some(input) = self.shown.remove(call) else { return Vec::new() };
                 let ok = result.status == Status::Ok;
                 let diffs = if ok { diffs(&input, &self.folder) } else { Vec::new() };
-                let (id, text) = (call.to_string(), result.text.clone());
+                let (id, text) = (self.name(*call), result.text.clone());
                 vec![Told::Update(EditorUpdate::CallEnded { id, ok, text, diffs })]
             }
             EventKind::CriterionChecked { result } => {
@@ -189,12 +194,17 @@ impl Telling {
         vec![Told::Update(EditorUpdate::Said(words)), Told::Ended(EditorEnd::Done)]
     }
 
+    /// What no other call of the session is called.
+    pub fn name(&self, call: CallId) -> String {
+        format!("{}/{call}", self.task)
+    }
+
     fn show(&mut self, call: CallId, tool: &str, label: &str, input: &Arc<Value>) -> Vec<Told> {
         if self.shown.insert(call, Arc::clone(input)).is_some() {
             return Vec::new();
         }
         vec![Told::Update(EditorUpdate::Call {
-            id: call.to_string(),
+            id: self.name(call),
             title: title(tool, label, input),
             kind: kind(tool),
             input: (**input).clone(),

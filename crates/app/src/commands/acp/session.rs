@@ -87,7 +87,7 @@ fn tell(told: Told, name: &str, session: &mut Session, pipe: &Pipe) {
             pipe.tell(EditorOrder::Ask {
                 session: name.to_owned(),
                 key,
-                call: call.to_string(),
+                call: session.telling.name(call),
                 title,
                 input: (*input).clone(),
             });

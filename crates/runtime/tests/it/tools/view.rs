@@ -114,3 +114,22 @@ fn a_long_definition_is_cut_and_says_how_to_read_on() {
     let rest = run(folder.path(), "read", json!({ "path": "long.py", "offset": 402 }));
     assert_eq!(rest.text.lines().count(), 601);
 }
+
+#[test]
+fn definitions_in_every_branch_and_private_members_are_found() {
+    let folder = folder();
+    let python = "if a:\n    def one(): pass\nelif b:\n    def two(): pass\nelse:\n    def three(): pass\n\
+        try:\n    def four(): pass\nfinally:\n    def five(): pass\n\
+        with a:\n    def six(): pass\nfor x in a:\n    def seven(): pass\nwhile b:\n    def eight(): pass\n";
+    std::fs::write(folder.path().join("a.py"), python).unwrap();
+    let script = "class Foo { #count = 1; #next() { return 2 } next() {} }\n";
+    std::fs::write(folder.path().join("a.js"), script).unwrap();
+    for name in ["one", "two", "three", "four", "five", "six", "seven", "eight"] {
+        let result = run(folder.path(), "view", json!({ "symbol": name }));
+        assert!(result.text.contains(&format!("def {name}(): pass")), "{name}: {}", result.text);
+    }
+    for name in ["Foo.#next", "#next"] {
+        let result = run(folder.path(), "view", json!({ "symbol": name }));
+        assert!(result.text.contains("#next() { return 2 }"), "{name}: {}", result.text);
+    }
+}
