@@ -4,6 +4,8 @@
 //! Two requests are the same if they go the same way and their covered bodies are equal as JSON, whatever the order
 //! of their keys.
 
+mod pieces;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use machine::lookalike::cover_lookalikes;
@@ -155,7 +157,8 @@ impl Exchange {
         let bytes: Vec<u8> =
             self.response.chunks.iter().filter_map(|chunk| chunk.data.bytes()).flatten().collect();
         if let Ok(whole) = String::from_utf8(bytes) {
-            let covered = cover.text(&whole);
+            let covered = pieces::covered(&whole, cover);
+            let covered = cover.text(covered.as_deref().unwrap_or(&whole));
             if covered != whole {
                 // A key may lie across chunks, so what hides one is kept as one.
                 let at = self.response.chunks.last().map_or(0, |chunk| chunk.at);

@@ -73,6 +73,79 @@ fn no_key_is_kept_in_any_part() {
     assert!(!format!("{cover:?}").contains("private"));
 }
 
+/// A piece of text as an event of some dialect, and the pieces of such events joined again.
+type Dialect = (fn(&str) -> Value, &'static str);
+
+#[test]
+fn a_key_that_comes_in_pieces_is_kept_in_none_of_them() {
+    const KEY: &str = "my0wnRealKey9876543210abcdefgh";
+    let dialects: [Dialect; 6] = [
+        (
+            |piece| {
+                json!({ "type": "content_block_delta", "index": 1,
+                "delta": { "type": "input_json_delta", "partial_json": piece } })
+            },
+            "/delta/partial_json",
+        ),
+        (
+            |piece| {
+                json!({ "type": "content_block_delta", "index": 0,
+                "delta": { "type": "thinking_delta", "thinking": piece } })
+            },
+            "/delta/thinking",
+        ),
+        (
+            |piece| {
+                json!({ "type": "response.function_call_arguments.delta", "output_index": 2,
+                "item_id": "fc_1", "delta": piece })
+            },
+            "/delta",
+        ),
+        (
+            |piece| {
+                json!({ "id": "c", "choices": [{ "index": 0, "delta": { "tool_calls":
+                [{ "index": 1, "function": { "arguments": piece } }] } }] })
+            },
+            "/choices/0/delta/tool_calls/0/function/arguments",
+        ),
+        (
+            |piece| json!({ "choices": [{ "index": 0, "delta": { "content": piece } }] }),
+            "/choices/0/delta/content",
+        ),
+        (
+            |piece| json!({ "candidates": [{ "content": { "parts": [{ "text": piece }] } }] }),
+            "/candidates/0/content/parts/0/text",
+        ),
+    ];
+    let cover = Cover::new([KEY]);
+    let words = format!("{{\"content\":\"KEY={KEY};\"}}");
+    for (event, place) in dialects {
+        for one in 0..words.len() {
+            let two = (one + 7).min(words.len());
+            let pieces = [&words[..one], &words[one..two], &words[two..]];
+            let other = json!({ "type": "ping", "text": "between" });
+            let events = pieces.map(|piece| {
+                format!("event: x\r\ndata: {}\r\n\r\ndata: {other}\n\n", event(piece))
+            });
+            let stream = format!("{}data: [DONE]\n\n", events.concat());
+            let (head, tail) = stream.split_at(stream.len() / 2);
+            let kept = exchange(json!({}), &[head.as_bytes(), tail.as_bytes()], End::Whole);
+            let kept = kept.covered(&cover);
+            let text: Vec<u8> =
+                kept.response.chunks.iter().flat_map(|chunk| chunk.data.bytes().unwrap()).collect();
+            let text = String::from_utf8(text).unwrap();
+            assert_eq!(text.matches("between").count(), 3, "{text}");
+            assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+            let joined: String = text
+                .lines()
+                .filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok())
+                .filter_map(|event| event.pointer(place)?.as_str().map(str::to_owned))
+                .collect();
+            assert_eq!(joined, r#"{"content":"KEY=[key];"}"#, "{place} cut at {one}");
+        }
+    }
+}
+
 #[test]
 fn words_of_people_are_no_keys() {
     let cover = Cover::default();
