@@ -1,6 +1,7 @@
 //! Owns one task's state: encodes its inputs, folds its records, knows when to snapshot. Decides nothing.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use journal::Loaded;
@@ -16,6 +17,8 @@ use machine::time::Timestamp;
 use machine::{Input, Output, step};
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use crate::world::panic_text;
 
 /// The fewest records between two snapshots; [`Pace`] says when there are more.
 pub const SNAPSHOT_EVERY: u64 = 1000;
@@ -85,6 +88,16 @@ pub enum FoldError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A record that this version takes and breaks over.
+    #[error("record {n} of task {task} cannot be folded, which is a bug of drivetrain: {reason}")]
+    Broken {
+        /// The task.
+        task: TaskId,
+        /// Which record.
+        n: u64,
+        /// The words of the panic.
+        reason: String,
+    },
     /// A snapshot that this version cannot use.
     #[error("the snapshot of task {task} cannot be used: {reason}")]
     Snapshot {
@@ -131,7 +144,14 @@ impl Host {
                 return Err(wrong("it was written by a newer drivetrain".to_owned()));
             }
             let input = decode(&record.body).map_err(wrong)?;
-            each(step(&mut host.state, Stamped { time: Timestamp(record.time), input }));
+            let stamped = Stamped { time: Timestamp(record.time), input };
+            // One task that breaks the machine must not hide the others. Its half-made state is dropped here.
+            let output = catch_unwind(AssertUnwindSafe(|| step(&mut host.state, stamped)));
+            each(output.map_err(|panic| FoldError::Broken {
+                task: task.clone(),
+                n: record.n,
+                reason: panic_text(&*panic),
+            })?);
             host.last = record.n;
             host.pace.recorded(record.n, record.body.len());
         }
@@ -330,7 +350,71 @@ fn shown(state: &State) -> Summary<'_> {
 
 #[cfg(test)]
 mod tests {
+    use journal::Record;
+    use machine::driver::{Decision, Driver, DriverKind, Fact, Situation};
+    use machine::id::EffectId;
+    use machine::task::{DriverSpec, TaskSpec, Workspace, WorkspaceSpec};
+    use machine::{Command, Signal};
+
     use super::*;
+
+    /// A kind of driver that breaks the machine as soon as it is asked.
+    #[derive(Debug)]
+    struct Bug;
+
+    impl DriverKind for Bug {
+        fn name(&self) -> &str {
+            "bug"
+        }
+
+        fn version(&self) -> u32 {
+            1
+        }
+
+        fn create(&self, _: &Value, _: &Registry) -> Result<Box<dyn Driver>, String> {
+            Ok(Box::new(Bug))
+        }
+
+        fn load(&self, _: &Value, _: &Value, _: &Registry) -> Result<Box<dyn Driver>, String> {
+            Ok(Box::new(Bug))
+        }
+    }
+
+    impl Driver for Bug {
+        fn decide(&mut self, _: &Situation<'_>) -> Decision {
+            panic!("a place that is not there")
+        }
+
+        fn observe(&mut self, _: &Situation<'_>, _: &Fact<'_>) {}
+
+        fn save(&self) -> Value {
+            Value::Null
+        }
+    }
+
+    #[test]
+    fn a_task_that_breaks_the_machine_is_an_error_with_its_name() {
+        let mut registry = Registry::builtin();
+        registry.register(Arc::new(Bug));
+        let spec = TaskSpec::new("a goal", DriverSpec::new("bug", Value::Null), "/project");
+        let none = WorkspaceSpec { kind: Some(WorkspaceKind::None), ..WorkspaceSpec::default() };
+        let opened = Workspace { kind: WorkspaceKind::None, path: None, branch: None, base: None };
+        let inputs: [Input; 3] = [
+            Command::Start(Box::new(TaskSpec { workspace: none, ..spec })).into(),
+            Command::Attach { owner: 1, attended: false }.into(),
+            Signal::WorkspaceOpened(EffectId(1), Ok(opened)).into(),
+        ];
+        let records = (1..).zip(&inputs).map(|(n, input)| Record {
+            n,
+            time: 1000,
+            version: machine::MACHINE_VERSION,
+            body: encode(input),
+        });
+        let loaded = Loaded { snapshot: None, records: records.collect() };
+        let task = TaskId("t1".to_owned());
+        let error = Host::fold(&task, &loaded, Arc::new(registry), true, drop).unwrap_err();
+        insta::assert_snapshot!(error, @"record 3 of task t1 cannot be folded, which is a bug of drivetrain: a place that is not there");
+    }
 
     /// What is written in snapshots beside so many records of a size, for a state of this size and growth.
     fn snapshots(records: u64, record: usize, first: usize, grows: usize) -> usize {

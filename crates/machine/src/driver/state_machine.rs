@@ -47,8 +47,7 @@ impl DriverKind for StateMachineKind {
 
     fn create(&self, config: &Value, _: &Registry) -> Result<Box<dyn Driver>, String> {
         let definition = Definition::read(config)?;
-        let memory =
-            Memory { frames: vec![Frame::at(definition.machine.initial)], ..Memory::default() };
+        let memory = Memory::new(&definition.machine);
         Ok(Box::new(StateMachine { definition: Arc::new(definition), memory }))
     }
 
@@ -99,7 +98,7 @@ struct StateMachine {
 }
 
 /// All that is remembered between two calls.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Memory {
     /// The machine's place, then that of the machine inside its state, and so on.
@@ -152,6 +151,12 @@ impl Frame {
 }
 
 impl Memory {
+    /// At the beginning.
+    fn new(root: &Machine) -> Memory {
+        let frames = vec![Frame::at(root.initial)];
+        Memory { frames, branches: Vec::new(), carried_out: 0, put_off: 0, end: None }
+    }
+
     /// Whether every place exists, so that it can be looked up without a check.
     fn fits(&self, root: &Machine) -> bool {
         let mut machine = Some(root);
@@ -171,13 +176,14 @@ impl Memory {
 /// The state that the innermost frame stands in. Frames always fit: they are made from the machine's own
 /// indexes, or checked by [`Memory::fits`].
 fn state<'m>(root: &'m Machine, frames: &[Frame]) -> &'m State {
+    let Some((innermost, outer)) = frames.split_last() else { return &root.states[root.initial] };
     let mut machine = root;
-    for frame in &frames[..frames.len() - 1] {
+    for frame in outer {
         if let Work::Machine(inner) = &machine.states[frame.state].work {
             machine = inner;
         }
     }
-    &machine.states[frames[frames.len() - 1].state]
+    &machine.states[innermost.state]
 }
 
 impl Driver for StateMachine {
@@ -189,7 +195,7 @@ impl Driver for StateMachine {
             }
             let state = state(&definition.machine, &self.memory.frames);
             let depth = self.memory.frames.len();
-            let frame = &mut self.memory.frames[depth - 1];
+            let Some(frame) = self.memory.frames.last_mut() else { break };
             match (frame.stage, &state.work) {
                 (Stage::Entry(hook), _) => match state.on_entry.get(hook) {
                     Some(hook) => return self.act(&definition, &[&hook.call], situation),
@@ -246,7 +252,9 @@ impl Driver for StateMachine {
     fn observe(&mut self, _: &Situation<'_>, fact: &Fact<'_>) {
         match fact {
             Fact::Result { result, .. } if self.memory.end.is_none() => self.on_result(result),
-            Fact::Retry(retry) if retry.fresh => self.memory = Memory::default(),
+            Fact::Retry(retry) if retry.fresh => {
+                self.memory = Memory::new(&self.definition.machine);
+            }
             Fact::VerdictFailed(results) => {
                 let who = &self.definition.title;
                 self.memory.end.get_or_insert_with(|| verdict_failed(who, results));

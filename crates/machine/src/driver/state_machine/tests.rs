@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::driver::workflow::tests::{Rig, ends_and_survives_reloads, play};
+use crate::driver::Retry;
+use crate::driver::workflow::tests::{Rig, ends_and_survives_reloads, play, result};
 
 fn call(command: &str) -> Value {
     json!({"tool": "shell", "parameters": {"command": command}})
@@ -47,6 +48,26 @@ fn a_failed_end_gives_up() {
     act test -> timed_out
     give up: the state machine ended in the failed state "lost"
     "#);
+}
+
+#[test]
+fn one_that_begins_anew_begins_with_its_first_state() {
+    for reload in [false, true] {
+        let mut rig = Rig::new(&StateMachineKind, repair(json!({"exit": 1})), reload);
+        rig.run(&mut ["timed_out"].map(result).into_iter());
+        rig.observe(&Fact::Retry(&Retry { why: "it failed".to_owned(), fresh: true }));
+        rig.run(&mut ["1", "ok", "0"].map(result).into_iter());
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(rig.log, @r#"
+            act test -> timed_out
+            give up: the state machine ended in the failed state "lost"
+            act test -> error
+            act fix -> ok
+            act test -> ok
+            claim: the state machine ended in the state "done"
+            "#);
+        }
+    }
 }
 
 #[test]
