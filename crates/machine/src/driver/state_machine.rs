@@ -112,6 +112,9 @@ struct Memory {
     /// Times in a row that a call was put off.
     #[serde(default)]
     put_off: u32,
+    /// Whether it has claimed. A verdict without a claim of its own is news from before, told to whoever takes over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    claimed: bool,
     /// Why it cannot go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     end: Option<End>,
@@ -154,7 +157,8 @@ impl Memory {
     /// At the beginning.
     fn new(root: &Machine) -> Memory {
         let frames = vec![Frame::at(root.initial)];
-        Memory { frames, branches: Vec::new(), carried_out: 0, put_off: 0, end: None }
+        let branches = Vec::new();
+        Memory { frames, branches, carried_out: 0, put_off: 0, claimed: false, end: None }
     }
 
     /// Whether every place exists, so that it can be looked up without a check.
@@ -224,6 +228,7 @@ impl Driver for StateMachine {
                         );
                         End::failed(reason).decision()
                     } else {
+                        self.memory.claimed = true;
                         let summary =
                             format!("{} ended in the state {:?}", definition.title, state.name);
                         Decision::Claim { summary }
@@ -255,12 +260,14 @@ impl Driver for StateMachine {
             Fact::Retry(retry) if retry.fresh => {
                 self.memory = Memory::new(&self.definition.machine);
             }
-            Fact::VerdictFailed(results) => {
+            Fact::VerdictFailed(results) if self.memory.claimed => {
+                self.memory.claimed = false;
                 let who = &self.definition.title;
                 self.memory.end.get_or_insert_with(|| verdict_failed(who, results));
             }
             // A machine takes no advice: what it does was decided when it was written.
             Fact::Result { .. }
+            | Fact::VerdictFailed(_)
             | Fact::Note(_)
             | Fact::Told(_)
             | Fact::Consulted(_)

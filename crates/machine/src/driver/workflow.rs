@@ -3,7 +3,7 @@
 //! Its configuration is what [`crate::file::workflow`] makes of a `[workflow]`: `{"name", "steps" or "states", "inputs",
 //! "given", "outputs", "llm", "facts", "max_steps", …}`, with every reference replaced by what it names. `definition`
 //! holds it once it is read, `frame` the place in it, and `run` moves from one place to the next. After the last step
-//! it claims. A failed verdict ends it: what it does was decided when it was written.
+//! it claims. A failed verdict on its claim ends it: what it does was decided when it was written.
 //!
 //! Whatever fails, it ends: every retry, goto and transition is counted. What it remembers is a place, those counters,
 //! and the results that something in it mentions.
@@ -145,6 +145,9 @@ struct Memory {
     /// Whose question was put last.
     #[serde(skip_serializing_if = "Option::is_none")]
     asked: Option<Address>,
+    /// Whether it has claimed. A verdict without a claim of its own is news from before, told to whoever takes over.
+    #[serde(skip_serializing_if = "is_default")]
+    claimed: bool,
     /// Why it cannot go on.
     #[serde(skip_serializing_if = "Option::is_none")]
     end: Option<End>,
@@ -294,7 +297,10 @@ impl Driver for Workflow {
         let ended = run.over.map(Err).or(ended);
         self.memory.asked = None;
         match ended {
-            Some(Ok(())) => return Decision::Claim { summary: self.summary() },
+            Some(Ok(())) => {
+                self.memory.claimed = true;
+                return Decision::Claim { summary: self.summary() };
+            }
             Some(Err(end)) => return self.memory.end.insert(end).decision(),
             None => {}
         }
@@ -387,10 +393,12 @@ impl Driver for Workflow {
                 self.children.clear();
             }
             Fact::Retry(_) => {}
-            Fact::VerdictFailed(results) => {
+            Fact::VerdictFailed(results) if self.memory.claimed => {
+                self.memory.claimed = false;
                 let who = self.definition.flow.title();
                 self.memory.end.get_or_insert_with(|| verdict_failed(&who, results));
             }
+            Fact::VerdictFailed(_) => {}
         }
     }
 

@@ -27,3 +27,4 @@ mod scenarios;
 mod servers;
 mod shell;
 mod shortcuts;
+mod written;

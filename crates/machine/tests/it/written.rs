@@ -1,0 +1,274 @@
+//! Drivers whose moves were written down, in the whole loop: what follows a failure, a refused claim, a hand-over and a
+//! person's word. The world is a few rules, so a test is a task and the story of what was done.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use machine::agent::{AgentEnd, AgentNews, AgentProgram, AgentTurn};
+use machine::cause::CauseKind;
+use machine::child::Charge;
+use machine::child::step::ChildEnd;
+use machine::effect::Effect;
+use machine::event::EventKind;
+use machine::id::TaskId;
+use machine::input::{Command, Input, Signal};
+use machine::policy::permission::{Decide, Rule};
+use machine::state::{SavedState, State};
+use machine::task::{CriterionResult, DriverSpec, Outcome, TaskSpec, Workspace, WorkspaceKind};
+use machine::tool::{Status, ToolResult};
+use machine::verdict::{Checkpoint, Verdict};
+use serde_json::{Value, json};
+
+use crate::recovery::ladder;
+use crate::rig::{Rig, check_of, registry, spec};
+
+/// A task in a world that answers at once.
+struct Play {
+    rig: Rig,
+    /// What is to be done outside, in order.
+    open: VecDeque<Effect>,
+    /// How often each command is still to fail.
+    failing: BTreeMap<&'static str, usize>,
+    /// How many claims are still to be refused.
+    refusals: usize,
+    /// How often the task of a step ended, by its id: one that has ended is told of again.
+    ended: BTreeMap<TaskId, Outcome>,
+    /// What becomes of the tasks of steps, in order; completed when there are no more.
+    outcomes: VecDeque<Outcome>,
+    story: Vec<String>,
+}
+
+impl Play {
+    fn of(task: TaskSpec) -> Play {
+        let mut play = Play {
+            rig: Rig::new(),
+            open: VecDeque::new(),
+            failing: BTreeMap::new(),
+            refusals: 0,
+            ended: BTreeMap::new(),
+            outcomes: VecDeque::new(),
+            story: Vec::new(),
+        };
+        play.give(Command::Start(Box::new(task)).into());
+        play
+    }
+
+    fn failing(mut self, command: &'static str, times: usize) -> Play {
+        self.failing.insert(command, times);
+        self
+    }
+
+    fn refusing(mut self, times: usize) -> Play {
+        self.refusals = times;
+        self
+    }
+
+    fn with_ends(mut self, outcomes: &[Outcome]) -> Play {
+        self.outcomes = outcomes.iter().copied().collect();
+        self
+    }
+
+    /// Takes the task up and drives it as far as it goes.
+    fn run(mut self) -> Play {
+        self.give(Command::Attach { owner: 1, attended: false }.into());
+        self.go_on();
+        self
+    }
+
+    fn tell(&mut self, line: &str) {
+        self.give(Command::Tell { line: line.to_owned() }.into());
+        self.go_on();
+    }
+
+    fn give(&mut self, input: Input) {
+        let saved = serde_json::to_string(&self.rig.state.save()).unwrap();
+        let saved: SavedState = serde_json::from_str(&saved).unwrap();
+        self.rig.state = State::load(&saved, registry()).unwrap();
+        self.rig.input(input);
+        for event in &self.rig.last.events {
+            match &event.kind {
+                EventKind::RecoveryChosen { action, .. } => self.story.push(action.to_string()),
+                EventKind::DriverChanged { to, .. } => self.story.push(format!("now {to}")),
+                EventKind::NoteDelivered { note } => self.story.push(format!("note {}", note.text)),
+                EventKind::TaskFinished { outcome, .. } => {
+                    self.story.push(outcome.word().to_owned())
+                }
+                _ => {}
+            }
+        }
+        for effect in &self.rig.last.effects {
+            match effect {
+                Effect::Cancel { target } => self.open.retain(|open| open.id() != *target),
+                other => self.open.push_back(other.clone()),
+            }
+        }
+    }
+
+    fn go_on(&mut self) {
+        for _ in 0..1000 {
+            let Some(effect) = self.open.pop_front() else { return };
+            if let Some(input) = self.perform(&effect) {
+                self.give(input);
+            }
+        }
+        panic!("it does not end: {:?}", self.story);
+    }
+
+    fn perform(&mut self, effect: &Effect) -> Option<Input> {
+        let id = effect.id();
+        Some(match effect {
+            Effect::OpenWorkspace { spec, .. } => {
+                let kind = spec.kind.unwrap_or(WorkspaceKind::InPlace);
+                let path = Some("/tree".to_owned());
+                let workspace = Workspace { kind, path, branch: None, base: None };
+                Signal::WorkspaceOpened(id, Ok(workspace)).into()
+            }
+            Effect::RunTool { call, .. } => {
+                let command = call.input["command"].as_str().unwrap().to_owned();
+                let left = self.failing.get_mut(command.as_str()).filter(|left| **left > 0);
+                let fails = left.map(|left| *left -= 1).is_some();
+                self.story.push(if fails { format!("{command} fails") } else { command });
+                let status = if fails { Status::Error } else { Status::Ok };
+                Input::ToolEnded(id, ToolResult::ended(status, ""))
+            }
+            Effect::Verify { .. } => {
+                let passed = self.refusals == 0;
+                self.refusals = self.refusals.saturating_sub(1);
+                self.story.push(if passed { "accepted" } else { "refused" }.to_owned());
+                let title = "shell: make test".to_owned();
+                let result = CriterionResult { title, passed, ..CriterionResult::default() };
+                Signal::Verified(id, Ok(Verdict::of(vec![result]))).into()
+            }
+            Effect::DriveChild { child, spec, .. } => {
+                let known = self.ended.get(child).copied();
+                let told = if known.is_some() { " again" } else { "" };
+                self.story.push(format!("task {}{told}", spec.goal));
+                let next = known.or_else(|| self.outcomes.pop_front());
+                let ended = next.unwrap_or(Outcome::Completed);
+                self.ended.insert(child.clone(), ended);
+                let charge = Charge::default();
+                let end = ChildEnd {
+                    ended: Some(ended),
+                    charge,
+                    ..ChildEnd::put_down(child.clone(), String::new())
+                };
+                Signal::ChildLeft(id, Box::new(end)).into()
+            }
+            Effect::AskAgent { call, .. } => {
+                self.story.push(format!("conversation {} at {:?}", call.conversation, call.path));
+                self.give(Signal::AgentSaid(id, AgentNews::Taken { session: None }).into());
+                let text = "done".to_owned();
+                let turn = AgentTurn {
+                    end: AgentEnd::Done,
+                    text,
+                    ordered: true,
+                    refused: 0,
+                    background: 0,
+                    queued: 0,
+                };
+                Signal::AgentEnded(id, Ok(turn)).into()
+            }
+            Effect::Checkpoint { .. } => {
+                let made = Checkpoint { name: format!("k{}", id.0), tree: format!("t{}", id.0) };
+                Signal::Checkpointed(id, Ok(made)).into()
+            }
+            Effect::Restore { .. } => {
+                self.story.push("restore".to_owned());
+                let undo = Checkpoint { name: format!("u{}", id.0), tree: format!("t{}", id.0) };
+                Signal::Restored(id, Ok(undo)).into()
+            }
+            _ => return None,
+        })
+    }
+
+    #[track_caller]
+    fn is(&self, expected: &[&str]) {
+        assert_eq!(self.story, expected);
+    }
+}
+
+fn sh(command: &str) -> Value {
+    json!({ "name": command, "tool": "shell", "parameters": { "command": command } })
+}
+
+fn steps(steps: &[Value]) -> Value {
+    json!({ "driver": "workflow", "driver_config": { "name": "w", "steps": steps } })
+}
+
+fn machine(command: &str) -> Value {
+    json!({ "driver": "state_machine", "driver_config": { "initial": "a", "states": {
+        "a": { "action": { "tool": "shell", "parameters": { "command": command } },
+            "transitions": [{ "to": "z", "when": "ok" }] },
+        "z": { "terminal": true },
+    } } })
+}
+
+fn several(name: &str, children: &[Value]) -> Value {
+    json!({ "driver": name, "driver_config": { "drivers": children } })
+}
+
+fn single(name: &str, child: Value) -> Value {
+    json!({ "driver": name, "driver_config": { "driver": child } })
+}
+
+fn driver(of: &Value) -> DriverSpec {
+    DriverSpec::new(of["driver"].as_str().unwrap(), of["driver_config"].clone())
+}
+
+/// A task with this driver.
+fn task(of: &Value) -> TaskSpec {
+    TaskSpec { driver: driver(of), ..spec(Value::Null) }
+}
+
+/// The same, and its work is checked.
+fn checked(of: &Value) -> TaskSpec {
+    TaskSpec { acceptance: vec![check_of("make test")], ..task(of) }
+}
+
+fn on(mut task: TaskSpec, cause: CauseKind, rungs: &[&str]) -> TaskSpec {
+    task.recovery.ladders.insert(cause, ladder(rungs));
+    task
+}
+
+fn in_worktree(mut task: TaskSpec) -> TaskSpec {
+    task.workspace.kind = Some(WorkspaceKind::Worktree);
+    task
+}
+
+#[test]
+fn whoever_takes_over_after_a_refused_claim_does_its_own_work_first() {
+    let flow = steps(&[sh("a")]);
+    let done = ["a", "refused", "a", "accepted", "verified"];
+    Play::of(checked(&single("until_accepted", flow.clone()))).refusing(1).run().is(&done);
+    Play::of(checked(&single("retry", flow.clone()))).refusing(1).run().is(&done);
+    Play::of(checked(&several("fallback", &[flow.clone(), flow.clone()])))
+        .refusing(1)
+        .run()
+        .is(&done);
+    let machine = machine("b");
+    Play::of(checked(&single("until_accepted", machine.clone())))
+        .refusing(1)
+        .run()
+        .is(&["b", "refused", "b", "accepted", "verified"]);
+    Play::of(checked(&several("fallback", &[flow.clone(), machine.clone()])))
+        .refusing(1)
+        .run()
+        .is(&["a", "refused", "b", "accepted", "verified"]);
+    let mut handed = on(checked(&flow), CauseKind::VerdictFailed, &["hand_over:other"]);
+    handed.recovery.drivers.insert("other".to_owned(), driver(&machine));
+    Play::of(handed).refusing(1).run().is(&[
+        "a",
+        "refused",
+        "hand_over:other",
+        "now state_machine",
+        "b",
+        "accepted",
+        "verified",
+    ]);
+}
+
+#[test]
+fn a_refused_claim_of_its_own_ends_a_workflow() {
+    for flow in [steps(&[sh("a")]), machine("a")] {
+        Play::of(checked(&flow)).refusing(1).run().is(&["a", "refused", "failed"]);
+    }
+}
