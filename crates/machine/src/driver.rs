@@ -149,6 +149,8 @@ pub enum Fact<'a> {
     AgentTook(AgentHeard<'a>),
     /// The agent's turn ended, or there is no agent (the error says why).
     AgentEnded(Result<&'a AgentTurn, &'a str>),
+    /// The task that was asked for begins, and has this number from now on.
+    ChildBegan(u64),
     /// The task that was asked for ended, or could not begin.
     ChildEnded(&'a ChildEnd),
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::cause::Cause;
-use crate::driver::{DriverSlot, Note, NoteKind};
+use crate::driver::{DriverSlot, Note, NoteKind, agent};
 use crate::event::EventKind;
 use crate::id::CallId;
 use crate::input::Command;
@@ -307,6 +307,10 @@ impl Step<'_> {
             Ok(mut driver) => {
                 driver.live.inherit(&self.state.driver.save());
                 let from = std::mem::replace(&mut self.state.driver, driver).name;
+                // An agent goes on counting where the one before it was, and may go on in its conversation.
+                if from != agent::KIND || spec.name != agent::KIND {
+                    self.state.data.earlier_conversations = self.state.data.conversations;
+                }
                 let model = spec.config["model"].as_str().map(str::to_owned);
                 let former = from.clone();
                 self.event(|| EventKind::DriverChanged { from, to: spec.name, model });

@@ -152,6 +152,12 @@ pub struct Data {
     /// Questions to models so far; the same one, asked again, counts once.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub questions: u64,
+    /// The highest number of a conversation with an agent.
+    #[serde(default, skip_serializing_if = "is_none_yet")]
+    pub conversations: u32,
+    /// That number when the driver took over.
+    #[serde(default, skip_serializing_if = "is_none_yet")]
+    pub earlier_conversations: u32,
     /// Model calls that were stopped and have not reported: what they cost by then is counted all the same.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unpaid: BTreeSet<EffectId>,
@@ -379,6 +385,8 @@ impl State {
                 retry_wait: Span::default(),
                 course: Course::default(),
                 questions: 0,
+                conversations: 0,
+                earlier_conversations: 0,
                 unpaid: BTreeSet::new(),
                 asked: BTreeMap::new(),
                 ledger: Ledger::default(),
@@ -501,6 +509,10 @@ fn is_none(span: &Span) -> bool {
 
 fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+fn is_none_yet(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Stands in for the driver before `Start`; never asked.

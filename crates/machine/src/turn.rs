@@ -124,6 +124,11 @@ impl Step<'_> {
                     return;
                 }
                 self.begin_question(&mut request);
+                match &mut request {
+                    Consultation::Task(order) => self.number_child(order),
+                    Consultation::Agent(call) => self.number_conversation(call),
+                    Consultation::Model(_) | Consultation::Plugin(_) => {}
+                }
                 self.consult(request);
             }
             Decision::Claim { summary } => self.on_claim(summary),

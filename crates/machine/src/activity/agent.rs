@@ -67,6 +67,14 @@ impl Step<'_> {
         true
     }
 
+    /// Gives the conversation the number that it has in the task. Whoever decides counts from 1, and one that was handed
+    /// over to must not speak in the conversations of the one before.
+    pub(crate) fn number_conversation(&mut self, call: &mut AgentCall) {
+        let data = &mut self.state.data;
+        call.conversation = call.conversation.saturating_add(data.earlier_conversations);
+        data.conversations = data.conversations.max(call.conversation);
+    }
+
     /// What is asked when nobody knows how far the last time came: the agent remembers what it was told.
     pub(crate) fn ask_agent_again(&mut self, mut call: AgentCall) {
         if call.taken {

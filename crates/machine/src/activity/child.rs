@@ -13,6 +13,20 @@ use crate::state::{Pending, Phase};
 use crate::step::Step;
 
 impl Step<'_> {
+    /// Gives a child that is asked for for the first time a number that no other has, and tells the driver: when it asks
+    /// again, it asks for the same one.
+    pub(crate) fn number_child(&mut self, order: &mut TaskOrder) {
+        if !std::mem::take(&mut order.first) {
+            return;
+        }
+        let data = &self.state.data;
+        while data.children.contains_key(&order.id(&data.id)) {
+            order.number += 1;
+        }
+        let (driver, situation) = self.driver();
+        driver.observe(&situation, &Fact::ChildBegan(order.number));
+    }
+
     /// Sets aside what a child may spend and has it driven; one that is known goes on. A child that cannot begin is a
     /// failed one.
     pub(crate) fn begin_child(&mut self, order: TaskOrder) {

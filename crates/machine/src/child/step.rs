@@ -20,6 +20,10 @@ pub const MOST_OF_STEPS: usize = 1000;
 pub struct TaskOrder {
     /// Which of the children that steps of the parent begin it is, from 1. A step that is tried again has another one.
     pub number: u64,
+    /// Whether it is asked for for the first time. Then a child that has its number is another one's: several drivers of
+    /// the parent may count from 1, and it gets the next number that is free.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub first: bool,
     /// The step's name.
     pub step: String,
     /// What it is to achieve.

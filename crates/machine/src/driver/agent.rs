@@ -312,7 +312,8 @@ impl Driver for Agent {
                     )),
                 }
             }
-            Fact::Told(_) | Fact::Consulted(_) | Fact::Replied(_) | Fact::ChildEnded(_) => {}
+            Fact::Told(_) | Fact::Consulted(_) | Fact::Replied(_) => {}
+            Fact::ChildBegan(_) | Fact::ChildEnded(_) => {}
         }
     }
 

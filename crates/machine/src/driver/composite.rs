@@ -21,7 +21,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Action, Decision, Driver, DriverKind, Fact, Note, Registry, Situation, Wait};
+use super::{
+    Action, Consultation, Decision, Driver, DriverKind, Fact, Note, Registry, Situation, Wait,
+};
 use crate::id::CallId;
 use crate::task::CriterionResult;
 use crate::tool::ToolResult;
@@ -358,6 +360,10 @@ pub(super) struct Child {
     spec: Arc<Spec>,
     version: u32,
     live: Box<dyn Driver>,
+    /// How many conversations agents had begun in its place before it.
+    earlier: u32,
+    /// The number of the last one since.
+    conversations: u32,
     /// Its actions that have not ended.
     under_way: u32,
     /// Results it has not been told: one that is not eager gets all at once, in the order of its actions.
@@ -379,6 +385,10 @@ pub(super) struct SavedChild {
     version: u32,
     state: Value,
     #[serde(default, skip_serializing_if = "is_zero")]
+    earlier: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    conversations: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
     under_way: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     held: Vec<Held>,
@@ -392,7 +402,16 @@ impl Child {
     pub(super) fn create(spec: Arc<Spec>, registry: &Registry) -> Result<Child, String> {
         let kind = spec.kind(registry)?;
         let live = kind.create(&spec.config, registry).map_err(|why| spec.wrong(&why))?;
-        Ok(Child { version: kind.version(), spec, live, under_way: 0, held: Vec::new() })
+        let version = kind.version();
+        let (earlier, conversations, under_way, held) = (0, 0, 0, Vec::new());
+        Ok(Child { spec, version, live, earlier, conversations, under_way, held })
+    }
+
+    /// Another one in its place, at its beginning, which speaks to agents in conversations of its own.
+    fn anew(&self, registry: &Registry) -> Result<Child, String> {
+        let child = Child::create(Arc::clone(&self.spec), registry)?;
+        let last = self.conversations.max(self.earlier);
+        Ok(Child { earlier: last, conversations: last, ..child })
     }
 
     pub(super) fn load(
@@ -401,14 +420,14 @@ impl Child {
         registry: &Registry,
     ) -> Result<Child, String> {
         let kind = spec.kind(registry)?;
-        let SavedChild { version, state, under_way, held } = saved;
+        let SavedChild { version, state, earlier, conversations, under_way, held } = saved;
         if version > kind.version() {
             let known = kind.version();
             return Err(spec
                 .wrong(&format!("saved by version {version} of {}; this is {known}", spec.name)));
         }
         let live = kind.load(&spec.config, &state, registry).map_err(|why| spec.wrong(&why))?;
-        Ok(Child { spec, version, live, under_way, held })
+        Ok(Child { spec, version, live, earlier, conversations, under_way, held })
     }
 
     /// All children at their beginning, or as they were saved.
@@ -435,6 +454,8 @@ impl Child {
         SavedChild {
             version: self.version,
             state: self.live.save(),
+            earlier: self.earlier,
+            conversations: self.conversations,
             under_way: self.under_way,
             held: self.held.clone(),
         }
@@ -474,6 +495,11 @@ impl Child {
                     self.under_way += 1;
                 }
                 Decision::Act(actions)
+            }
+            Decision::Consult(Consultation::Agent(mut call)) => {
+                call.conversation = call.conversation.saturating_add(self.earlier);
+                self.conversations = self.conversations.max(call.conversation);
+                Decision::Consult(Consultation::Agent(call))
             }
             other => other,
         }
@@ -545,6 +571,7 @@ impl Memory {
             | Fact::Replied(_)
             | Fact::AgentTook(_)
             | Fact::AgentEnded(_)
+            | Fact::ChildBegan(_)
             | Fact::ChildEnded(_)
             | Fact::Retry(_) => {}
         }
@@ -615,7 +642,7 @@ impl Renewable {
         if self.child.under_way > 0 {
             return Some(Decision::Wait(Wait::Results));
         }
-        match Child::create(Arc::clone(&self.child.spec), &self.registry) {
+        match self.child.anew(&self.registry) {
             Ok(child) => self.child = child,
             Err(reason) => return Some(Decision::GiveUp { reason, stuck: false }),
         }

@@ -264,7 +264,8 @@ impl Driver for External {
             Fact::Consulted(Ok(answer)) => {
                 self.memory.answered(situation, &self.config.plugin.name, answer)
             }
-            Fact::Replied(_) | Fact::AgentTook(_) | Fact::AgentEnded(_) | Fact::ChildEnded(_) => {}
+            Fact::Replied(_) | Fact::AgentTook(_) | Fact::AgentEnded(_) => {}
+            Fact::ChildBegan(_) | Fact::ChildEnded(_) => {}
             Fact::Consulted(Err(why)) => self.memory.unanswered(&self.config.plugin.name, why),
             Fact::Result { call, action, result } => self.memory.observations.push(json!({
                 "kind": "result",

@@ -580,8 +580,11 @@ impl Driver for Llm {
             Fact::VerdictFailed(results) => self.on_verdict_failed(results),
             Fact::Told(line) => self.on_told(line),
             Fact::Retry(retry) => self.on_retry(situation, retry),
-            Fact::Consulted(_) | Fact::AgentTook(_) | Fact::AgentEnded(_) | Fact::ChildEnded(_) => {
-            }
+            Fact::Consulted(_)
+            | Fact::AgentTook(_)
+            | Fact::AgentEnded(_)
+            | Fact::ChildBegan(_)
+            | Fact::ChildEnded(_) => {}
         }
     }
 

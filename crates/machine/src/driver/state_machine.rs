@@ -274,6 +274,7 @@ impl Driver for StateMachine {
             | Fact::Replied(_)
             | Fact::AgentTook(_)
             | Fact::AgentEnded(_)
+            | Fact::ChildBegan(_)
             | Fact::ChildEnded(_)
             | Fact::Retry(_) => {}
         }

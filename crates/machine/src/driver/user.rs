@@ -344,6 +344,7 @@ impl Driver for User {
             | Fact::Replied(_)
             | Fact::AgentTook(_)
             | Fact::AgentEnded(_)
+            | Fact::ChildBegan(_)
             | Fact::ChildEnded(_) => {}
         }
     }

@@ -136,9 +136,12 @@ struct Memory {
     /// What came and has not been looked at, by the way to whom it is for.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", with = "pairs")]
     came: BTreeMap<Address, Came>,
-    /// How many tasks of their own steps have asked for.
+    /// The highest number of a task that a step has asked for.
     #[serde(skip_serializing_if = "is_default")]
     tasks: u64,
+    /// The number that one of them got, with the way to whom it is for, until that one knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    child_began: Option<(Address, u64)>,
     /// The end of one of them that has not been looked at, with the way to whom it is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     child_end: Option<(Address, ChildEnd)>,
@@ -266,7 +269,15 @@ impl Driver for Workflow {
         }
         let definition = Arc::clone(&self.definition);
         let Memory {
-            flow, carried_out, passed_over, conversations, came, tasks, child_end, ..
+            flow,
+            carried_out,
+            passed_over,
+            conversations,
+            came,
+            tasks,
+            child_began,
+            child_end,
+            ..
         } = &mut self.memory;
         let mut run = Run {
             world: world(&definition, situation),
@@ -277,6 +288,7 @@ impl Driver for Workflow {
             conversations,
             came,
             tasks,
+            child_began,
             child_end,
             children: &mut self.children,
             limits: Vec::new(),
@@ -372,6 +384,16 @@ impl Driver for Workflow {
                     child.observe(situation, fact);
                 }
             }
+            Fact::ChildBegan(number) => {
+                let Some(address) = self.memory.asked.clone() else { return };
+                match self.children.get_mut(&address) {
+                    Some(child) => child.observe(situation, fact),
+                    None => {
+                        self.memory.tasks = self.memory.tasks.max(*number);
+                        self.memory.child_began = Some((address, *number));
+                    }
+                }
+            }
             Fact::ChildEnded(end) => {
                 let Some(address) = self.memory.asked.take() else { return };
                 match self.children.get_mut(&address) {
@@ -389,7 +411,10 @@ impl Driver for Workflow {
                 }
             }
             Fact::Retry(retry) if retry.fresh => {
-                self.memory = Memory::new(&self.definition, self.memory.plain);
+                // What was begun before keeps its number, and whatever begins gets another one.
+                let Memory { plain, tasks, conversations, .. } = self.memory;
+                self.memory =
+                    Memory { tasks, conversations, ..Memory::new(&self.definition, plain) };
                 self.children.clear();
             }
             Fact::Retry(_) => {}

@@ -272,3 +272,125 @@ fn a_refused_claim_of_its_own_ends_a_workflow() {
         Play::of(checked(&flow)).refusing(1).run().is(&["a", "refused", "failed"]);
     }
 }
+
+/// A step that has a task of its own done.
+fn begins(goal: &str) -> Value {
+    let inner = json!({ "name": "i", "steps": [sh("inner")] });
+    json!({ "name": goal, "task": { "goal": goal, "workflow": inner } })
+}
+
+/// A step that an agent does.
+fn agent() -> Value {
+    let built_in = AgentProgram::built_in("claude").unwrap();
+    let program = AgentProgram { operator: "0123".to_owned(), ..built_in };
+    json!({ "name": "ag", "agent": "claude", "prompt": "p", "driver_config": { "program": program } })
+}
+
+#[test]
+fn each_step_has_a_task_of_its_own_whichever_driver_asked_for_it() {
+    let (one, two) = (steps(&[begins("one")]), steps(&[begins("two")]));
+    Play::of(task(&several("sequence", &[one.clone(), two.clone()]))).run().is(&[
+        "task one",
+        "task two",
+        "completed",
+    ]);
+    Play::of(task(&single("retry", one.clone()))).with_ends(&[Outcome::Failed]).run().is(&[
+        "task one",
+        "task one",
+        "completed",
+    ]);
+    Play::of(task(&several("race", &[one.clone(), two.clone()])))
+        .with_ends(&[Outcome::Failed])
+        .run()
+        .is(&["task one", "task two", "completed"]);
+    let anew = steps(&[begins("one"), sh("b")]);
+    Play::of(on(task(&anew), CauseKind::GaveUp, &["fresh_session"])).failing("b", 1).run().is(&[
+        "task one",
+        "b fails",
+        "fresh_session",
+        "task one",
+        "b",
+        "completed",
+    ]);
+    let mut handed = on(task(&one), CauseKind::GaveUp, &["hand_over:other"]);
+    handed.recovery.drivers.insert("other".to_owned(), driver(&two));
+    let story = ["task one", "hand_over:other", "now workflow", "task two", "completed"];
+    Play::of(handed).with_ends(&[Outcome::Failed]).run().is(&story);
+}
+
+#[test]
+fn a_task_of_a_step_that_is_asked_for_again_is_the_same_one() {
+    let flows = several("sequence", &[steps(&[begins("one")]), steps(&[begins("two")])]);
+    let mut play = Play::of(task(&flows));
+    play.give(Command::Attach { owner: 1, attended: false }.into());
+    let mut asked: Vec<TaskId> = Vec::new();
+    for _ in 0..20 {
+        let Some(effect) = play.open.pop_front() else { break };
+        if let Effect::DriveChild { child, .. } = &effect {
+            let is_new = !asked.contains(child);
+            asked.push(child.clone());
+            if is_new {
+                // Whatever stops the question: the step asks it again.
+                play.give(Command::RollBack { to: "k1".to_owned() }.into());
+                continue;
+            }
+        }
+        if let Some(input) = play.perform(&effect) {
+            play.give(input);
+        }
+    }
+    assert_eq!(asked.len(), 4, "{asked:?} {:?}", play.story);
+    assert!(asked[0] == asked[1] && asked[1] != asked[2] && asked[2] == asked[3], "{asked:?}");
+}
+
+#[test]
+fn agents_of_steps_have_conversations_of_their_own_whoever_begins_anew() {
+    let first = "conversation 1 at [0]";
+    let flow = steps(&[agent(), sh("b")]);
+    Play::of(on(task(&flow), CauseKind::GaveUp, &["fresh_session"])).failing("b", 1).run().is(&[
+        first,
+        "b fails",
+        "fresh_session",
+        "conversation 2 at [0]",
+        "b",
+        "completed",
+    ]);
+    Play::of(checked(&single("until_accepted", flow.clone()))).refusing(1).run().is(&[
+        "conversation 1 at [0, 0]",
+        "b",
+        "refused",
+        "conversation 2 at [0, 0]",
+        "b",
+        "accepted",
+        "verified",
+    ]);
+    let mut handed = on(task(&flow), CauseKind::GaveUp, &["hand_over:other"]);
+    handed.recovery.drivers.insert("other".to_owned(), driver(&steps(&[agent()])));
+    Play::of(handed).failing("b", 1).run().is(&[
+        first,
+        "b fails",
+        "hand_over:other",
+        "now workflow",
+        "conversation 2 at [0]",
+        "completed",
+    ]);
+}
+
+#[test]
+fn tasks_of_steps_that_an_earlier_build_began_go_on_with_their_numbers() {
+    let mut play = Play::of(task(&steps(&[begins("one"), begins("two")])));
+    play.give(Command::Attach { owner: 1, attended: false }.into());
+    let opened = play.open.pop_front().and_then(|effect| play.perform(&effect)).unwrap();
+    play.give(opened);
+    // As it was saved then: the driver had given the number, and nobody had told it.
+    let mut saved = serde_json::to_value(play.rig.state.save()).unwrap();
+    let state = saved["driver"]["state"].as_object_mut().unwrap();
+    assert!(state.remove("child_began").is_some(), "{state:?}");
+    let order = &mut state["flow"]["row"]["step"]["stage"]["task"];
+    assert_eq!(order.as_object_mut().unwrap().remove("first"), Some(json!(true)));
+    let saved: SavedState = serde_json::from_value(saved).unwrap();
+    play.rig.state = State::load(&saved, registry()).unwrap();
+    play.go_on();
+    play.is(&["task one", "task two", "completed"]);
+    assert_eq!(play.ended.len(), 2);
+}

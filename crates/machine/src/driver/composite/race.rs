@@ -221,6 +221,7 @@ impl Driver for Race {
             | Fact::Replied(_)
             | Fact::AgentTook(_)
             | Fact::AgentEnded(_)
+            | Fact::ChildBegan(_)
             | Fact::ChildEnded(_) => self.first(|standing| *standing == Standing::Asked),
             Fact::VerdictFailed(_) if self.claimant.is_some() => {
                 self.claimant.take().into_iter().collect()

@@ -97,9 +97,11 @@ impl Driver for Script {
             Fact::Told(line) => format!("told {line}"),
             Fact::Note(note) => format!("note {}", note.text),
             Fact::VerdictFailed(_) => "refused".to_owned(),
-            Fact::Replied(_) | Fact::AgentTook(_) | Fact::AgentEnded(_) | Fact::ChildEnded(_) => {
-                "reply".to_owned()
-            }
+            Fact::Replied(_)
+            | Fact::AgentTook(_)
+            | Fact::AgentEnded(_)
+            | Fact::ChildBegan(_)
+            | Fact::ChildEnded(_) => "reply".to_owned(),
             Fact::Retry(retry) => format!("retry {}", retry.why),
             Fact::Consulted(answer) => format!("answer {}", answer.unwrap()),
         });

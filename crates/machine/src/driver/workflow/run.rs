@@ -50,8 +50,10 @@ pub(super) struct Run<'r> {
     pub(super) conversations: &'r mut u32,
     /// What came and has not been looked at.
     pub(super) came: &'r mut BTreeMap<Address, Came>,
-    /// How many tasks of their own steps have asked for.
+    /// The highest number of a task that a step has asked for.
     pub(super) tasks: &'r mut u64,
+    /// The number that one of them got, until its step knows it.
+    pub(super) child_began: &'r mut Option<(Address, u64)>,
     /// The end of one of them that has not been looked at.
     pub(super) child_end: &'r mut Option<(Address, ChildEnd)>,
     /// The drivers at work.

@@ -13,7 +13,8 @@ use crate::task::Outcome;
 use crate::time::Timestamp;
 
 impl Run<'_> {
-    /// Writes the order. A step that is tried again writes another one, which is another task.
+    /// Writes the order. A step that is tried again writes another one, which is another task. Its number is what this
+    /// workflow knows to be free; the loop knows better.
     pub(super) fn begin_task(
         &mut self,
         step: &Step,
@@ -35,7 +36,7 @@ impl Run<'_> {
         *self.tasks += 1;
         let number = *self.tasks;
         let (step, acceptance) = (step.name.clone(), work.acceptance.clone());
-        let order = TaskOrder { number, step, goal, driver, budget, acceptance };
+        let order = TaskOrder { number, first: true, step, goal, driver, budget, acceptance };
         Ok(Stage::Task(Box::new(order)))
     }
 
@@ -43,10 +44,13 @@ impl Run<'_> {
     pub(super) fn task(
         &mut self,
         step: &Step,
-        order: &TaskOrder,
+        order: &mut TaskOrder,
         until: Option<Timestamp>,
         address: &Address,
     ) -> Option<Ended> {
+        if let Some((_, number)) = self.child_began.take_if(|(whose, _)| whose == address) {
+            (order.number, order.first) = (number, false);
+        }
         let Some((_, end)) = self.child_end.take_if(|(whose, _)| whose == address) else {
             let request = Consultation::Task(Box::new(order.clone()));
             self.round.question.get_or_insert((address.clone(), request));
