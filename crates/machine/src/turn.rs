@@ -186,7 +186,9 @@ impl Step<'_> {
             self.state.data.phase = Phase::Ready;
             return true;
         }
-        if self.state.driver.live.eager() && self.deliver_results() > 0 {
+        // Whoever takes over decides what comes next: what runs ends, and nothing is added to it.
+        let is_handed_over = self.state.data.successor.is_some();
+        if !is_handed_over && self.state.driver.live.eager() && self.deliver_results() > 0 {
             return self.decide_while_acting();
         }
         false

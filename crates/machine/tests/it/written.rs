@@ -394,3 +394,19 @@ fn tasks_of_steps_that_an_earlier_build_began_go_on_with_their_numbers() {
     play.is(&["task one", "task two", "completed"]);
     assert_eq!(play.ended.len(), 2);
 }
+
+#[test]
+fn a_hand_over_takes_place_once_what_runs_has_ended_also_where_each_result_is_decided_on() {
+    let one = json!({ "name": "one", "tool": "shell", "parameters": { "command": "{{ item }}" } });
+    let each = json!({ "name": "each", "foreach": "['a', 'b', 'c', 'd']", "max_parallel": 2, "steps": [one] });
+    let race = several("race", &[steps(&[sh("a"), sh("c")]), steps(&[sh("b"), sh("d")])]);
+    for of in [steps(&[each]), race] {
+        let mut play = Play::of(task(&of));
+        play.give(Command::Attach { owner: 1, attended: false }.into());
+        let opened = play.open.pop_front().and_then(|effect| play.perform(&effect)).unwrap();
+        play.give(opened);
+        play.give(Command::HandOver(driver(&steps(&[sh("x")]))).into());
+        play.go_on();
+        play.is(&["a", "b", "now workflow", "x", "completed"]);
+    }
+}
