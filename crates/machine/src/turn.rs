@@ -13,11 +13,23 @@ use crate::task::Outcome;
 /// Decisions within one input. A driver that decides more often without anything happening in the world
 /// turns in a circle, and `step` must end.
 const DECISIONS_PER_INPUT: u32 = 64;
+/// Turns within one input: those whose calls all end at once, such as denied ones. A list of a workflow may have ten
+/// thousand elements, and `step` must end.
+const TURNS_PER_INPUT: u64 = 100_000;
 
 impl Step<'_> {
     pub(crate) fn advance(&mut self) {
-        let mut decisions = 0;
+        let began = self.state.data.spend.turns;
+        let (mut decisions, mut turns) = (0, began);
         while self.may_move() {
+            // A turn that was paid for is something that happened.
+            let now = self.state.data.spend.turns;
+            if now != turns {
+                (decisions, turns) = (0, now);
+            }
+            if turns.saturating_sub(began) > TURNS_PER_INPUT {
+                return self.finish(Outcome::Stuck, "the driver turns in a circle".to_owned());
+            }
             let forbidden = self.state.data.budget.forbids(&self.counted(), Purchase::Time);
             if !forbidden.is_empty() && !matches!(self.state.data.phase, Phase::New) {
                 if self.awaits_children() {

@@ -410,3 +410,27 @@ fn a_hand_over_takes_place_once_what_runs_has_ended_also_where_each_result_is_de
         play.is(&["a", "b", "now workflow", "x", "completed"]);
     }
 }
+
+#[test]
+fn a_circle_in_a_list_or_in_branches_is_one_of_the_workflow() {
+    let mut round = sh("a");
+    round["on_error"] = json!({ "action": "goto", "target": "a" });
+    round["max_retries"] = json!(1);
+    let each = json!({ "name": "each", "foreach": "[1]", "steps": [round] });
+    let both = json!({ "name": "both", "parallel": { "x": [round], "y": [sh("b")] } });
+    let story = ["a fails", "a fails", "stuck"];
+    Play::of(task(&steps(&[each]))).failing("a", 2).run().is(&story);
+    let play = Play::of(task(&steps(&[both]))).failing("a", 2).run();
+    assert_eq!(play.story.last().unwrap(), "stuck", "{:?}", play.story);
+}
+
+#[test]
+fn many_calls_that_are_denied_at_once_are_no_circle() {
+    let denied = json!({ "name": "x", "tool": "write", "on_error": "skip",
+        "parameters": { "path": "a", "content": "{{ item }}" } });
+    let each = json!({ "name": "each", "foreach": "range(200) | list", "steps": [denied] });
+    let mut task = task(&steps(&[each, sh("b")]));
+    let rule = Rule { tool: "write".to_owned(), decide: Decide::Deny, ..Rule::default() };
+    task.policy.rules = vec![rule];
+    Play::of(task).run().is(&["b", "completed"]);
+}

@@ -124,6 +124,9 @@ pub(super) struct EachFrame {
     /// What went wrong with the first that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failure: Option<String>,
+    /// Whether that was a circle.
+    #[serde(skip_serializing_if = "is_default")]
+    pub(super) stuck: bool,
 }
 
 /// The place in one of several rows.
@@ -135,6 +138,9 @@ pub(super) struct Branch {
     /// Why it failed, or an empty text, once it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ended: Option<String>,
+    /// Whether it failed by going in a circle.
+    #[serde(skip_serializing_if = "is_default")]
+    pub(super) stuck: bool,
     /// Whether it waits for the result of a tool call and for nothing else, so that it is looked at when that came. It
     /// follows from the rest, so it is not saved.
     #[serde(skip)]

@@ -124,13 +124,11 @@ impl Run<'_> {
                 let ok = end.is_ok();
                 match end {
                     Ok(()) => frame.succeeded += 1,
-                    Err(end) => {
-                        frame.failure.get_or_insert(format!(
-                            "element {}: {}",
-                            index + 1,
-                            end.reason
-                        ));
+                    Err(end) if frame.failure.is_none() => {
+                        frame.failure = Some(format!("element {}: {}", index + 1, end.reason));
+                        frame.stuck = end.stuck;
                     }
+                    Err(_) => {}
                 }
                 if each.keeps {
                     frame.results.insert(index, element(row, ok));
@@ -171,7 +169,10 @@ impl Run<'_> {
             let end = self.row(row, &mut branch.row, scope, address);
             address.pop();
             branch.sleeps = end.is_none() && branch.row.step.stage == Stage::Busy;
-            branch.ended = end.map(|end| end.err().map_or_else(String::new, |end| end.reason));
+            if let Some(end) = end {
+                branch.stuck = end.as_ref().is_err_and(|end| end.stuck);
+                branch.ended = Some(end.err().map_or_else(String::new, |end| end.reason));
+            }
             if self.over.is_some() {
                 return None;
             }
@@ -194,8 +195,11 @@ impl Run<'_> {
         let mut ended = if ok {
             Ended::ok("")
         } else {
+            let mut failed = branches.iter().filter(|branch| branch.ended.as_deref() != Some(""));
+            let stuck = failed.all(|branch| branch.stuck);
             let all = failures.join("; ");
-            Ended { why: format!("step {:?} failed: {all}", step.name), ..of_failure(all) }
+            let why = format!("step {:?} failed: {all}", step.name);
+            Ended { why, stuck, ..of_failure(all) }
         };
         if step.keeps {
             let table = branches.iter_mut().zip(&work.branches).map(|(branch, (name, _))| {
@@ -247,7 +251,8 @@ impl Each {
         });
         let mut ended = match failure {
             Some(why) => {
-                Ended { why: format!("step {:?} failed: {why}", step.name), ..of_failure(why) }
+                let said = format!("step {:?} failed: {why}", step.name);
+                Ended { why: said, stuck: frame.stuck, ..of_failure(why) }
             }
             None => Ended::ok(""),
         };
