@@ -450,6 +450,16 @@ impl Child {
         }
     }
 
+    /// All of them at their beginnings again. Nothing of them is under way: the loop has ended whatever was.
+    fn renew(children: &mut [Child], registry: &Registry) {
+        for child in children {
+            // It was made from the same configuration before, so there is no error to speak of.
+            if let Ok(anew) = child.anew(registry) {
+                *child = anew;
+            }
+        }
+    }
+
     pub(super) fn save(&self) -> SavedChild {
         SavedChild {
             version: self.version,

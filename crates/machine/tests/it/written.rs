@@ -434,3 +434,63 @@ fn many_calls_that_are_denied_at_once_are_no_circle() {
     task.policy.rules = vec![rule];
     Play::of(task).run().is(&["b", "completed"]);
 }
+
+#[test]
+fn drivers_made_of_drivers_begin_anew_with_the_first() {
+    let (one, two) = (steps(&[sh("a")]), steps(&[sh("b")]));
+    let rolled = on(
+        checked(&several("sequence", &[one.clone(), two.clone()])),
+        CauseKind::VerdictFailed,
+        &["rollback"],
+    );
+    Play::of(in_worktree(rolled))
+        .refusing(1)
+        .run()
+        .is(&["a", "b", "refused", "rollback", "restore", NOTE, "a", "b", "accepted", "verified"]);
+    let fresh = |of: &Value| on(task(of), CauseKind::GaveUp, &["fresh_session"]);
+    let all = several("fallback", &[one.clone(), two.clone()]);
+    Play::of(fresh(&all)).failing("a", 1).failing("b", 1).run().is(&[
+        "a fails",
+        "b fails",
+        "fresh_session",
+        "a",
+        "completed",
+    ]);
+    let all = several("race", &[one.clone(), two.clone()]);
+    let play = Play::of(fresh(&all)).failing("a", 1).failing("b", 1).run();
+    assert_eq!(play.story[..3], ["a fails", "b fails", "fresh_session"]);
+    assert_eq!(play.story.last().unwrap(), "completed", "{:?}", play.story);
+    let again = json!({ "driver": "retry", "driver_config": { "driver": one, "limit": 2 } });
+    Play::of(fresh(&again)).failing("a", 3).run().is(&[
+        "a fails",
+        "a fails",
+        "fresh_session",
+        "a fails",
+        "a",
+        "completed",
+    ]);
+    let rounds =
+        json!({ "driver": "until_accepted", "driver_config": { "driver": one, "rounds": 2 } });
+    let rounds = on(
+        checked(&rounds),
+        CauseKind::VerdictFailed,
+        &["next_turn", "next_turn", "fresh_session"],
+    );
+    Play::of(rounds).refusing(3).run().is(&[
+        "a",
+        "refused",
+        "a",
+        "refused",
+        "fresh_session",
+        "a",
+        "refused",
+        "fresh_session",
+        "a",
+        "accepted",
+        "verified",
+    ]);
+}
+
+/// What is said of files that were put back.
+const NOTE: &str = "note The files of the workspace were put back to an earlier state (checkpoint k2): look again before you rely on \
+    what you remember of them.";

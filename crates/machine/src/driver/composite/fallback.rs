@@ -18,6 +18,8 @@ struct Fallback {
     /// Whether each that gave up went in circles.
     stuck: bool,
     memory: Memory,
+    /// Makes the children anew.
+    registry: Registry,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -46,13 +48,15 @@ pub(super) fn build(
             reasons: Vec::new(),
             stuck: true,
             memory: Memory::default(),
+            registry: registry.clone(),
         },
         Some(Saved { at, .. }) if at > specs.len() => {
             return Err(format!("the saved state is at driver {at} of {}", specs.len()));
         }
         Some(Saved { at, begun, reasons, stuck, memory, children }) => {
             let children = Child::all(specs, Some(children), registry)?;
-            Fallback { children, at, begun, reasons, stuck, memory }
+            let registry = registry.clone();
+            Fallback { children, at, begun, reasons, stuck, memory, registry }
         }
     }))
 }
@@ -93,6 +97,13 @@ impl Driver for Fallback {
     fn observe(&mut self, situation: &Situation<'_>, fact: &Fact<'_>) {
         self.memory.keep(fact);
         match fact {
+            Fact::Retry(retry) if retry.fresh => {
+                Child::renew(&mut self.children, &self.registry);
+                (self.at, self.begun, self.stuck) = (0, true, true);
+                self.reasons.clear();
+                self.memory.tell(&mut self.children[0], situation);
+                self.children[0].observe(situation, fact);
+            }
             Fact::Result { action, .. } => match addressee(action) {
                 Some(index) if index < self.at.min(self.children.len()) => {
                     self.children[index].straggler()

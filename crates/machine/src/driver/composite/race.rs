@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Child, SavedChild, Spec, addressee, fields, saved, to_value};
+use super::{Child, Memory, SavedChild, Spec, addressee, fields, saved, to_value};
 use crate::driver::{Action, Consultation, Decision, Driver, Fact, Registry, Situation, Wait};
 
 #[derive(Debug)]
@@ -18,6 +18,10 @@ struct Race {
     standing: Vec<Standing>,
     /// Whose claim is being checked.
     claimant: Option<usize>,
+    /// For children that begin anew.
+    memory: Memory,
+    /// Makes them.
+    registry: Registry,
 }
 
 /// How it stands with one child.
@@ -46,6 +50,8 @@ struct Saved {
     standing: Vec<Standing>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claimant: Option<usize>,
+    #[serde(default)]
+    memory: Memory,
     children: Vec<SavedChild>,
 }
 
@@ -56,14 +62,17 @@ pub(super) fn build(
 ) -> Result<Box<dyn Driver>, String> {
     let specs = Spec::list(fields(config, &["drivers"])?)?;
     let count = specs.len();
-    let (standing, claimant, children) = match saved::<Saved>(state)? {
-        None => (vec![Standing::Ready; count], None, None),
-        Some(Saved { standing, claimant, children }) => (standing, claimant, Some(children)),
+    let (standing, claimant, memory, children) = match saved::<Saved>(state)? {
+        None => (vec![Standing::Ready; count], None, Memory::default(), None),
+        Some(Saved { standing, claimant, memory, children }) => {
+            (standing, claimant, memory, Some(children))
+        }
     };
     if standing.len() != count || claimant.is_some_and(|claimant| claimant >= count) {
         return Err(format!("the saved state has {} drivers, expected {count}", standing.len()));
     }
-    Ok(Box::new(Race { children: Child::all(specs, children, registry)?, standing, claimant }))
+    let children = Child::all(specs, children, registry)?;
+    Ok(Box::new(Race { children, standing, claimant, memory, registry: registry.clone() }))
 }
 
 impl Race {
@@ -212,6 +221,10 @@ impl Driver for Race {
     }
 
     fn observe(&mut self, situation: &Situation<'_>, fact: &Fact<'_>) {
+        self.memory.keep(fact);
+        if matches!(fact, Fact::Retry(retry) if retry.fresh) {
+            self.begin_anew(situation);
+        }
         let addressees: Vec<usize> = match fact {
             Fact::Result { action, .. } => addressee(action).into_iter().collect(),
             Fact::Told(_) => {
@@ -265,6 +278,7 @@ impl Driver for Race {
         to_value(&Saved {
             standing: self.standing.clone(),
             claimant: self.claimant,
+            memory: self.memory.clone(),
             children: self.children.iter().map(Child::save).collect(),
         })
     }
@@ -275,6 +289,15 @@ impl Driver for Race {
 }
 
 impl Race {
+    fn begin_anew(&mut self, situation: &Situation<'_>) {
+        Child::renew(&mut self.children, &self.registry);
+        self.standing.fill(Standing::Ready);
+        self.claimant = None;
+        for child in &mut self.children {
+            self.memory.tell(child, situation);
+        }
+    }
+
     fn first(&self, which: impl Fn(&Standing) -> bool) -> Vec<usize> {
         self.standing.iter().position(which).into_iter().collect()
     }

@@ -95,6 +95,9 @@ impl Driver for Retry {
     }
 
     fn observe(&mut self, situation: &Situation<'_>, fact: &Fact<'_>) {
+        if matches!(fact, Fact::Retry(retry) if retry.fresh) {
+            (self.failed, self.until) = (0, None);
+        }
         self.worker.observe(situation, fact);
     }
 

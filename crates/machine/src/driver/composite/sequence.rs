@@ -1,9 +1,10 @@
-//! The driver `sequence`: one child after the other; each begins when the one before claims.
+//! The driver `sequence`: one child after the other; each begins when the one before claims, and is told what people
+//! have said so far.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Child, SavedChild, Spec, addressee, fields, saved, to_value};
+use super::{Child, Memory, SavedChild, Spec, addressee, fields, saved, to_value};
 use crate::driver::{Decision, Driver, Fact, Registry, Situation, Wait};
 
 #[derive(Debug)]
@@ -12,6 +13,9 @@ struct Sequence {
     at: usize,
     /// What the children before said when they claimed.
     summaries: Vec<String>,
+    memory: Memory,
+    /// Makes the children anew.
+    registry: Registry,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -19,6 +23,8 @@ struct Sequence {
 struct Saved {
     at: usize,
     summaries: Vec<String>,
+    #[serde(default)]
+    memory: Memory,
     children: Vec<SavedChild>,
 }
 
@@ -28,17 +34,15 @@ pub(super) fn build(
     registry: &Registry,
 ) -> Result<Box<dyn Driver>, String> {
     let specs = Spec::list(fields(config, &["drivers"])?)?;
-    Ok(Box::new(match saved::<Saved>(state)? {
-        None => {
-            Sequence { children: Child::all(specs, None, registry)?, at: 0, summaries: Vec::new() }
-        }
+    let (at, summaries, memory, children) = match saved::<Saved>(state)? {
+        None => (0, Vec::new(), Memory::default(), None),
         Some(Saved { at, .. }) if at >= specs.len() => {
             return Err(format!("the saved state is at driver {at} of {}", specs.len()));
         }
-        Some(Saved { at, summaries, children }) => {
-            Sequence { children: Child::all(specs, Some(children), registry)?, at, summaries }
-        }
-    }))
+        Some(Saved { at, summaries, memory, children }) => (at, summaries, memory, Some(children)),
+    };
+    let children = Child::all(specs, children, registry)?;
+    Ok(Box::new(Sequence { children, at, summaries, memory, registry: registry.clone() }))
 }
 
 impl Sequence {
@@ -65,6 +69,7 @@ impl Driver for Sequence {
                 Decision::Claim { summary } => {
                     self.summaries.push(summary);
                     self.at += 1;
+                    self.memory.tell(&mut self.children[self.at], situation);
                 }
                 Decision::GiveUp { reason, stuck } => {
                     return Decision::GiveUp { reason: child.spec.says(&reason), stuck };
@@ -75,7 +80,15 @@ impl Driver for Sequence {
     }
 
     fn observe(&mut self, situation: &Situation<'_>, fact: &Fact<'_>) {
+        self.memory.keep(fact);
         match fact {
+            Fact::Retry(retry) if retry.fresh => {
+                Child::renew(&mut self.children, &self.registry);
+                self.at = 0;
+                self.summaries.clear();
+                self.memory.tell(&mut self.children[0], situation);
+                self.children[0].observe(situation, fact);
+            }
             Fact::Result { action, .. } => match addressee(action) {
                 Some(index) if index == self.at => self.children[index].observe(situation, fact),
                 Some(index) if index < self.at => self.children[index].straggler(),
@@ -89,6 +102,7 @@ impl Driver for Sequence {
         to_value(&Saved {
             at: self.at,
             summaries: self.summaries.clone(),
+            memory: self.memory.clone(),
             children: self.children.iter().map(Child::save).collect(),
         })
     }

@@ -321,6 +321,14 @@ fn a_refused_claim_of_a_sequence_goes_to_its_last_child() {
 }
 
 #[test]
+fn what_people_say_to_a_sequence_the_children_that_begin_later_know_too() {
+    let spec = composite("sequence", &[script(&["act a", "claim one"]), script(&["heard"])]);
+    let mut world = World::new(&spec);
+    world.run(1).note("mind the gap");
+    check(&mut world, &["act a@[0]", "claim one; note mind the gap"]);
+}
+
+#[test]
 fn a_fallback_takes_over_from_a_stuck_child_and_knows_what_people_said() {
     let spec =
         composite("fallback", &[script(&["act a", "stuck circle"]), script(&["act b", "heard"])]);

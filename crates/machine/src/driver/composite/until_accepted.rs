@@ -86,6 +86,9 @@ impl Driver for UntilAccepted {
             self.refused = self.refused.saturating_add(1);
             self.answered = true;
         }
+        if matches!(fact, Fact::Retry(retry) if retry.fresh) {
+            (self.refused, self.claimed, self.answered) = (0, false, false);
+        }
         self.worker.observe(situation, fact);
     }
 
