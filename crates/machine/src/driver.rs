@@ -369,6 +369,11 @@ impl DriverSlot {
         hand
     }
 
+    /// Whether a failed verdict may have ended it, so that it has to be told to try again: what it does was written down.
+    pub(crate) fn ends_by_verdict(&self) -> bool {
+        matches!(self.name.as_str(), "workflow" | "state_machine") || composite::is_kind(&self.name)
+    }
+
     /// Makes a driver at its beginning.
     pub fn create(name: &str, config: &Value, registry: &Registry) -> Result<DriverSlot, String> {
         let kind = registry.find(name)?;

@@ -276,8 +276,9 @@ impl Step<'_> {
     /// Goes on after an escalation.
     pub(crate) fn go_on(&mut self) {
         let Phase::Escalated { cause, reason } = self.state.data.phase.clone() else { return };
-        // After a failed verdict the driver knows what to do next.
-        if !matches!(cause, Cause::VerdictFailed { .. }) {
+        // After a failed verdict a worker knows what to do next.
+        let knows = matches!(cause, Cause::VerdictFailed { .. });
+        if !knows || self.state.driver.ends_by_verdict() {
             self.have_retried(&reason, false);
         }
         self.state.data.phase = Phase::Ready;

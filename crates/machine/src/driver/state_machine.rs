@@ -260,6 +260,8 @@ impl Driver for StateMachine {
             Fact::Retry(retry) if retry.fresh => {
                 self.memory = Memory::new(&self.definition.machine);
             }
+            // It goes on where it ended: with the call that failed, or with its claim if that was refused.
+            Fact::Retry(_) => self.memory.end = None,
             Fact::VerdictFailed(results) if self.memory.claimed => {
                 self.memory.claimed = false;
                 let who = &self.definition.title;
@@ -275,8 +277,7 @@ impl Driver for StateMachine {
             | Fact::AgentTook(_)
             | Fact::AgentEnded(_)
             | Fact::ChildBegan(_)
-            | Fact::ChildEnded(_)
-            | Fact::Retry(_) => {}
+            | Fact::ChildEnded(_) => {}
         }
     }
 

@@ -197,6 +197,19 @@ impl Memory {
         let flow = FlowFrame::new(&definition.flow, Value::Null, 0);
         Memory { flow, plain, ..Memory::default() }
     }
+
+    /// Goes on where it ended: with the step that failed, or with its claim if that was refused.
+    fn try_again(&mut self) {
+        if self.end.take().is_none() {
+            return;
+        }
+        // A state is left when its step has failed; what none of its ways fits is found out anew.
+        if let Some(states) = &mut self.flow.states
+            && states.stage == frame::StateStage::Choose
+        {
+            states.stage = frame::StateStage::Work;
+        }
+    }
 }
 
 /// Keys that are lists cannot be keys of a table.
@@ -417,7 +430,7 @@ impl Driver for Workflow {
                     Memory { tasks, conversations, ..Memory::new(&self.definition, plain) };
                 self.children.clear();
             }
-            Fact::Retry(_) => {}
+            Fact::Retry(_) => self.memory.try_again(),
             Fact::VerdictFailed(results) if self.memory.claimed => {
                 self.memory.claimed = false;
                 let who = self.definition.flow.title();

@@ -494,3 +494,50 @@ fn drivers_made_of_drivers_begin_anew_with_the_first() {
 /// What is said of files that were put back.
 const NOTE: &str = "note The files of the workspace were put back to an earlier state (checkpoint k2): look again before you rely on \
     what you remember of them.";
+
+#[test]
+fn what_a_person_has_tried_again_goes_on_where_it_ended() {
+    let escalated = |of: &Value| on(task(of), CauseKind::GaveUp, &["escalate"]);
+    let mut play = Play::of(escalated(&steps(&[sh("a"), sh("b"), sh("c")]))).failing("b", 2).run();
+    play.tell("go on");
+    play.tell("go on");
+    play.is(&["a", "b fails", "escalate", "b fails", "escalate", "b", "c", "completed"]);
+    let (one, two) = (steps(&[sh("a")]), steps(&[sh("b")]));
+    for name in ["fallback", "race"] {
+        let of = several(name, &[one.clone(), two.clone()]);
+        let mut play = Play::of(escalated(&of)).failing("a", 1).failing("b", 1).run();
+        play.tell("go on");
+        assert_eq!(play.story[..3], ["a fails", "b fails", "escalate"]);
+        assert_eq!(play.story.last().unwrap(), "completed", "{:?}", play.story);
+    }
+    for of in [machine("a"), single("retry", one.clone()), several("sequence", &[one.clone()])] {
+        let mut play = Play::of(escalated(&of)).failing("a", 3).run();
+        play.tell("go on");
+        assert!(play.story.contains(&"escalate".to_owned()), "{:?}", play.story);
+    }
+    let states = json!({ "driver": "workflow", "driver_config": { "name": "s", "initial": "a", "states": [
+        { "name": "a", "tool": "shell", "parameters": { "command": "a" },
+            "transitions": [{ "to": "z", "when": "result.ok" }] },
+        { "name": "z", "terminal": true },
+    ] } });
+    for of in [machine("a"), states] {
+        let mut play = Play::of(escalated(&of)).failing("a", 1).run();
+        play.tell("go on");
+        play.is(&["a fails", "escalate", "a", "completed"]);
+    }
+}
+
+#[test]
+fn a_refused_claim_that_a_person_has_tried_again_is_made_again() {
+    for of in [steps(&[sh("a")]), machine("a"), several("sequence", &[steps(&[sh("a")])])] {
+        let task = on(checked(&of), CauseKind::VerdictFailed, &["escalate"]);
+        let mut play = Play::of(task).refusing(1).run();
+        play.tell("go on");
+        play.is(&["a", "refused", "escalate", "accepted", "verified"]);
+    }
+    let of = json!({ "driver": "until_accepted", "driver_config": { "driver": steps(&[sh("a")]), "rounds": 1 } });
+    let mut play =
+        Play::of(on(checked(&of), CauseKind::VerdictFailed, &["escalate"])).refusing(1).run();
+    play.tell("go on");
+    assert_eq!(play.story.last().unwrap(), "verified", "{:?}", play.story);
+}

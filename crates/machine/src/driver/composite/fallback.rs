@@ -104,6 +104,12 @@ impl Driver for Fallback {
                 self.memory.tell(&mut self.children[0], situation);
                 self.children[0].observe(situation, fact);
             }
+            // All gave up: the last tries again.
+            Fact::Retry(_) if self.at == self.children.len() => {
+                (self.at, self.begun) = (self.at - 1, true);
+                self.reasons.pop();
+                self.children[self.at].observe(situation, fact);
+            }
             Fact::Result { action, .. } => match addressee(action) {
                 Some(index) if index < self.at.min(self.children.len()) => {
                     self.children[index].straggler()

@@ -225,6 +225,11 @@ impl Driver for Race {
         if matches!(fact, Fact::Retry(retry) if retry.fresh) {
             self.begin_anew(situation);
         }
+        let has_ended = |standing: &Standing| matches!(standing, Standing::Ended { .. });
+        if matches!(fact, Fact::Retry(_)) && self.standing.iter().all(has_ended) {
+            // All gave up: all of them try again.
+            self.standing.fill(Standing::Ready);
+        }
         let addressees: Vec<usize> = match fact {
             Fact::Result { action, .. } => addressee(action).into_iter().collect(),
             Fact::Told(_) => {

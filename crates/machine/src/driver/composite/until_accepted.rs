@@ -89,6 +89,10 @@ impl Driver for UntilAccepted {
         if matches!(fact, Fact::Retry(retry) if retry.fresh) {
             (self.refused, self.claimed, self.answered) = (0, false, false);
         }
+        if let Fact::Retry(_) = fact {
+            // Whoever has it try again after the last round wants one more.
+            self.refused = self.refused.min(self.rounds - 1);
+        }
         self.worker.observe(situation, fact);
     }
 
