@@ -5,6 +5,7 @@
 //! as a [`SourceError`]. Drivers use the same checks for a configuration that has no file.
 
 pub mod agent;
+pub(crate) mod brought;
 pub(crate) mod check;
 pub mod composed;
 mod deciders;

@@ -77,7 +77,16 @@ fn to_driver(
     let here = std::env::current_dir().unwrap_or_default();
     let folder = Path::new(&task.state.data().spec.folder);
     let library = Library::of(folder).and_of(&here).judged_by(&records.home, folder);
-    library.resolve_driver(&mut driver, &here, &records.registry)?;
+    let brought = library.resolve_driver(&mut driver, &here, &records.registry)?;
+    if !brought.is_empty() {
+        let message = "the workflow brings criteria or limits of its own, and those of a task are what it began with";
+        return Err(CommandError::new(Kind::Configuration, message)
+            .hint("take acceptance, budget and limits (but for max_steps) out of the workflow")
+            .hint(format!(
+                "or begin a task with it: drivetrain fork {} --workflow NAME",
+                task.state.data().id
+            )));
+    }
     settled(driver, task, &library)
 }
 

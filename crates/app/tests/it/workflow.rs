@@ -171,6 +171,112 @@ fn the_budget_and_the_criteria_of_a_workflow_count_for_its_task() {
     }
 }
 
+/// A task that has the workflow `checked` somewhere in it, which says `MORE`.
+const PARTS: [(&str, &str); 8] = [
+    ("the task's own", "driver = \"workflow\"\ndriver_config = { workflow = \"checked\" }\n"),
+    (
+        "in a composite",
+        "driver = \"retry\"\n[task.driver_config]\nlimit = 2\n\
+         driver = { driver = \"workflow\", driver_config = { workflow = \"checked\" } }\n",
+    ),
+    (
+        "a table in a composite",
+        "driver = \"sequence\"\n[[task.driver_config.drivers]]\ndriver = \"workflow\"\n\
+         [task.driver_config.drivers.driver_config.workflow]\nMORE\n\
+         steps = [{ name = \"a\", tool = \"shell\", parameters = { command = \"touch a\" } }]\n",
+    ),
+    (
+        "called by a step",
+        "[workflow]\n[[workflow.steps]]\nname = \"call\"\nworkflow = \"@workflows/checked\"\n",
+    ),
+    (
+        "called by a step of the configuration",
+        "driver = \"workflow\"\n[[task.driver_config.steps]]\nname = \"call\"\nworkflow = \"@workflows/checked\"\n",
+    ),
+    (
+        "called by one that is named",
+        "driver = \"workflow\"\ndriver_config = { workflow = \"caller\" }\n",
+    ),
+    (
+        "the driver of a step",
+        "[workflow]\n[[workflow.steps]]\nname = \"work\"\ndriver = \"workflow\"\n\
+         driver_config = { workflow = \"checked\" }\n",
+    ),
+    ("around another", "driver = \"workflow\"\ndriver_config = { workflow = \"outer\" }\n"),
+];
+
+#[test]
+fn the_criteria_and_limits_of_a_workflow_count_wherever_in_the_task_it_stands() {
+    for (more, code) in
+        [("acceptance = [{ file = \"proof\" }]", 10), ("budget = { max_tool_calls = 0 }", 11)]
+    {
+        let step = format!("[[workflow.steps]]\nname = \"a\"\n{TOUCH}\n");
+        let place = TestEnvironment::new();
+        let workflow = |name: &str, text: &str| {
+            place.write(
+                &format!(".drivetrain/workflows/{name}.toml"),
+                &format!("[workflow]\n{text}"),
+            );
+        };
+        workflow("checked", &format!("{more}\n{step}"));
+        workflow("inner", &step);
+        workflow("caller", "[[workflow.steps]]\nname = \"b\"\nworkflow = \"@workflows/checked\"\n");
+        workflow(
+            "outer",
+            &format!(
+                "{more}\n[[workflow.steps]]\nname = \"b\"\ndriver = \"workflow\"\n\
+                 driver_config = {{ workflow = \"inner\" }}\n"
+            ),
+        );
+        place.trust();
+        for (what, part) in PARTS {
+            let task = format!("[task]\ngoal = \"g\"\n{}", part.replace("MORE", more));
+            place.write("task.toml", &task);
+            let ran = place.run(&["run", "task.toml"]);
+            assert_eq!(ran.code, code, "{what}, {more}: {}{}", ran.out, ran.err);
+        }
+    }
+}
+
+#[test]
+fn a_machine_inside_a_workflow_does_not_take_the_place_of_the_workflow() {
+    let place = TestEnvironment::new();
+    place.write(
+        ".drivetrain/workflows/states.toml",
+        "[machine]\ninitial = \"a\"\n[machine.states.a]\nterminal = true\n",
+    );
+    let step = |driver: &str| {
+        let config = "driver_config = { workflow = \"states\" }";
+        one_step("", &format!("driver = \"{driver}\"\n{config}"))
+    };
+    place.trust();
+    place.write("task.toml", &step("workflow"));
+    let ran = place.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("needs driver = \"state_machine\""), "{}", ran.err);
+    place.write("task.toml", &step("state_machine"));
+    let ran = place.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+}
+
+#[test]
+fn one_who_can_be_handed_over_to_brings_criteria_and_one_who_comes_later_cannot() {
+    let place = TestEnvironment::new();
+    place.write(
+        ".drivetrain/workflows/checked.toml",
+        &format!("[workflow]\nacceptance = [{{ file = \"proof\" }}]\n[[workflow.steps]]\nname = \"a\"\n{TOUCH}\n"),
+    );
+    place.trust();
+    let other = "[retry.drivers.other]\ndriver = \"workflow\"\ndriver_config = { workflow = \"checked\" }\n";
+    place.write("task.toml", &format!("{}{other}", one_step("", TOUCH)));
+    let ran = place.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 10, "{}{}", ran.out, ran.err);
+    let config = ["--driver", "workflow", "--config", "{\"workflow\": \"checked\"}"];
+    let ran = place.run(&[&["hand-over", &place.id()], &config[..]].concat());
+    assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("criteria"), "{}", ran.err);
+}
+
 #[test]
 fn a_step_leaves_it_to_the_driver_that_it_names() {
     let place = TestEnvironment::new();

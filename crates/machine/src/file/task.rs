@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+pub use super::brought::Brought;
 use super::check::{Cursor, Problems, is_name, suggest};
 use super::lookup::{Lookup, Nothing};
 use super::recovery;
@@ -47,18 +48,20 @@ pub struct TaskFile {
 }
 
 impl TaskFile {
-    /// Puts the workflows that `driver_config.workflow` names in their places, in composites too.
+    /// Puts the workflows that `driver_config.workflow` names in their places, in composites and in steps too.
     ///
-    /// `load` is given the name or path as written. The limits of a workflow that is the task's own driver
-    /// tighten the budget.
+    /// `load` is given the name or path as written. Wherever a workflow stands, its limits tighten the task's and its criteria
+    /// are the task's: the parts of a task have no verdict of their own.
     pub fn resolve(
         &mut self,
         load: &mut dyn FnMut(&str) -> Result<Workflow, String>,
     ) -> Result<(), String> {
         let mut brought = Brought::default();
-        let is_single = matches!(self.driver.name.as_str(), "workflow" | "state_machine");
         let mut switched = None;
+        // The driver itself is visited before those inside it.
+        let mut is_first = true;
         composite::visit(&self.driver.name, &mut self.driver.config, &mut |name, config| {
+            let is_own = std::mem::take(&mut is_first);
             if !matches!(name, "workflow" | "state_machine") {
                 return Ok(());
             }
@@ -68,7 +71,7 @@ impl TaskFile {
             };
             let found = load(&reference)?;
             if found.driver.name != name {
-                if !is_single {
+                if !is_own {
                     return Err(format!(
                         "{reference:?} needs driver = {:?}, not {name:?}",
                         found.driver.name
@@ -76,7 +79,7 @@ impl TaskFile {
                 }
                 switched = Some(found.driver.name.clone());
             }
-            brought = Brought::by(&found);
+            brought.add(Brought::by(&found));
             // What is given to its inputs is said where it is named.
             let given = config.get("given").cloned();
             *config = found.driver.config;
@@ -85,34 +88,17 @@ impl TaskFile {
             }
             Ok(())
         })?;
-        if is_single {
-            brought.join(&mut self.budget, &mut self.acceptance, &mut self.rubric_files);
-        }
+        self.demand(brought);
         if let Some(name) = switched {
             self.driver.name = name;
         }
         Ok(())
     }
-}
 
-/// Takes the smaller limit where both have one.
-pub(crate) fn tighten(budget: &mut Budget, by: &Budget) {
-    fn smaller<T: PartialOrd>(mine: Option<T>, other: Option<T>) -> Option<T> {
-        match (mine, other) {
-            (Some(mine), Some(other)) => Some(if other < mine { other } else { mine }),
-            (mine, other) => mine.or(other),
-        }
+    /// Adds what a part of the task brings.
+    pub fn demand(&mut self, brought: Brought) {
+        brought.join(&mut self.budget, &mut self.acceptance, &mut self.rubric_files);
     }
-    *budget = Budget {
-        max_turns: smaller(budget.max_turns, by.max_turns),
-        max_time: smaller(budget.max_time, by.max_time),
-        max_tokens: smaller(budget.max_tokens, by.max_tokens),
-        max_usd: smaller(budget.max_usd, by.max_usd),
-        max_tool_calls: smaller(budget.max_tool_calls, by.max_tool_calls),
-        max_consecutive_denies: smaller(budget.max_consecutive_denies, by.max_consecutive_denies),
-        max_consecutive_errors: smaller(budget.max_consecutive_errors, by.max_consecutive_errors),
-        max_context_overflows: smaller(budget.max_context_overflows, by.max_context_overflows),
-    };
 }
 
 /// The goal of a task file, if it has one that can be read; mistakes are left to [`parse_with`].
@@ -182,37 +168,6 @@ struct Known<'k> {
     resolver: &'k RefCell<Resolver<'k>>,
 }
 
-/// What a workflow brings beside its driver.
-#[derive(Debug, Default)]
-struct Brought {
-    budget: Budget,
-    acceptance: Vec<Criterion>,
-    rubric_files: BTreeMap<usize, String>,
-}
-
-impl Brought {
-    fn by(workflow: &Workflow) -> Brought {
-        Brought {
-            budget: workflow.budget.clone(),
-            acceptance: workflow.acceptance.clone(),
-            rubric_files: workflow.rubric_files.clone(),
-        }
-    }
-
-    /// Adds it to what the task says itself.
-    fn join(
-        self,
-        budget: &mut Budget,
-        acceptance: &mut Vec<Criterion>,
-        rubric_files: &mut BTreeMap<usize, String>,
-    ) {
-        tighten(budget, &self.budget);
-        let before = acceptance.len();
-        rubric_files.extend(self.rubric_files.into_iter().map(|(at, path)| (at + before, path)));
-        acceptance.extend(self.acceptance);
-    }
-}
-
 fn read_file(top: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) -> Option<TaskFile> {
     let task = match top.get("task") {
         Some(task) => {
@@ -245,8 +200,18 @@ fn read_file(top: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) -> Opt
         rubric_files.extend(written.rubric_file.map(|path| (acceptance.len(), path)));
         acceptance.push(written.criterion);
     }
+    let mut others = Brought::default();
+    let recovery = recovery::read(top, problems, &mut |at, problems| {
+        let name = check_driver(&at.need(problems, "driver")?, known.registry, problems)?;
+        let (driver, brought) = configured(name, at, at.get("driver").as_ref(), known, problems);
+        others.add(brought);
+        Some(driver)
+    });
+    others.add(known.resolver.borrow_mut().take_brought());
     let driver = driver.map(|(driver, brought)| {
-        brought.join(&mut budget, &mut acceptance, &mut rubric_files);
+        for brought in [brought, others] {
+            brought.join(&mut budget, &mut acceptance, &mut rubric_files);
+        }
         driver
     });
     if let Some(flag) = task.get("red_first")
@@ -260,10 +225,6 @@ fn read_file(top: &Cursor<'_>, known: Known<'_>, problems: &mut Problems) -> Opt
         top.get("workspace").map(|table| read_workspace(&table, problems)).unwrap_or_default();
     let sandbox = top.get("sandbox").map(|at| sandbox::read(&at, Says::Task, problems));
     let sandbox = sandbox.unwrap_or_default();
-    let recovery = recovery::read(top, problems, &mut |at, problems| {
-        let name = check_driver(&at.need(problems, "driver")?, known.registry, problems)?;
-        Some(configured(name, at, at.get("driver").as_ref(), known, problems).0)
-    });
     Some(TaskFile {
         goal: goal?,
         driver: driver?,
@@ -333,7 +294,7 @@ fn read_driver(
     Some(configured(name.unwrap_or("user"), task, given.as_ref(), known, problems))
 }
 
-/// A driver with the configuration that stands beside its name, and the limits of the workflow that it is.
+/// A driver with the configuration that stands beside its name, and what the workflows in it bring.
 fn configured(
     name: &str,
     beside: &Cursor<'_>,

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::brought::tighten;
 use super::check::{Cursor, Problems, is_name};
 use super::lookup::Lookup;
 use super::shape::workflow as shape;
 use super::source::Source;
-use super::task::{criteria, read_budget, tighten};
+use super::task::{criteria, read_budget};
 use super::{Format, SourceError};
 pub(in crate::file) use resolve::Resolver;
 
@@ -30,9 +31,9 @@ pub struct Workflow {
     pub description: String,
     /// For a person.
     pub version: String,
-    /// What its own limits allow. A task's budget may be tighter.
+    /// What its own limits allow, and those of the workflows that it calls. A task's budget may be tighter.
     pub budget: Budget,
-    /// What decides whether it is done, beside what the task says.
+    /// What decides whether it is done, those that it calls included, beside what the task says.
     pub acceptance: Vec<Criterion>,
     /// The files that hold the rubrics of judges, by the judge's place among the criteria.
     pub rubric_files: BTreeMap<usize, String>,
@@ -187,7 +188,9 @@ pub(super) fn read_workflow(
     if !written.keys(problems, &shape::WORKFLOW) {
         return None;
     }
+    let around = resolver.take_brought();
     let resolved = resolved(written, resolver, problems);
+    let called = std::mem::replace(&mut resolver.brought, around);
     let at = &written.instead(&resolved);
     let name = at.get("name").and_then(|name| name.name(problems)).unwrap_or_default();
     let text = |key: &str, problems: &mut Problems| {
@@ -207,6 +210,7 @@ pub(super) fn read_workflow(
         rubric_files.extend(written.rubric_file.map(|path| (acceptance.len(), path)));
         acceptance.push(written.criterion);
     }
+    called.join(&mut budget, &mut acceptance, &mut rubric_files);
     let driver = match (at.get("steps"), at.get("states")) {
         (Some(_), Some(states)) => {
             problems.push_key(

@@ -6,7 +6,7 @@ use machine::driver::external::PluginSpec;
 use machine::driver::{Registry, composite};
 use machine::file::lookup::Kind;
 use machine::file::plugin::Plugin;
-use machine::file::task::TaskFile;
+use machine::file::task::{Brought, TaskFile};
 use machine::file::workflow::Workflow;
 use machine::file::{self, Format};
 use machine::policy::sandbox::Wishes;
@@ -102,20 +102,22 @@ impl Library {
         }
         self.resolve_plugins(&mut task.driver)?;
         agents::resolve(self, &mut task.driver)?;
+        let mut brought = Vec::new();
         for driver in task.recovery.drivers.values_mut() {
-            self.resolve_driver(driver, base, registry)?;
+            brought.push(self.resolve_driver(driver, base, registry)?);
         }
+        brought.into_iter().for_each(|brought| task.demand(brought));
         self.resolve_criteria(task, base)?;
         check(&task.driver, &task.acceptance, registry)
     }
 
-    /// Puts in its place whatever a driver's configuration names.
+    /// Puts in its place whatever a driver's configuration names. Gives what the workflows in it bring to their task.
     pub fn resolve_driver(
         &self,
         driver: &mut DriverSpec,
         base: &Path,
         registry: &Registry,
-    ) -> Result<(), LibraryError> {
+    ) -> Result<Brought, LibraryError> {
         let mut task = TaskFile {
             goal: String::new(),
             driver: driver.clone(),
@@ -128,7 +130,8 @@ impl Library {
         };
         self.resolve_task(&mut task, base, registry)?;
         *driver = task.driver;
-        Ok(())
+        let TaskFile { budget, acceptance, rubric_files, .. } = task;
+        Ok(Brought { budget, acceptance, rubric_files })
     }
 
     /// Gives every `external:NAME` its plugin, and the configuration it was written with.

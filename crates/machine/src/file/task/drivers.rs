@@ -8,7 +8,7 @@ use crate::driver::workflow::read;
 use crate::driver::{composite, state_machine};
 use crate::file::check::{Cursor, Problems};
 use crate::file::shape::{task as shape, workflow as workflow_shape};
-use crate::file::workflow as workflow_file;
+use crate::file::workflow::{self as workflow_file, Workflow};
 use crate::task::DriverSpec;
 
 /// Checks the configuration of a driver, and those of the drivers inside it.
@@ -154,42 +154,46 @@ pub(super) fn resolve(name: &str, config: &mut Value, known: Known<'_>) {
     }
 }
 
-/// Brings a table under `workflow` or `machine` into the form that the driver takes, in composites too. Gives
-/// the limits of a workflow that is the task's own driver.
+/// Brings a table under `workflow` or `machine` into the form that the driver takes, in composites and in steps too. Gives
+/// what these workflows bring.
 pub(super) fn unwrap(spec: &mut DriverSpec, known: Known<'_>) -> Brought {
+    let mut brought = Brought::default();
     let mut switched = None;
+    // The driver itself is visited before those inside it.
+    let mut is_first = true;
     let visited = composite::visit(&spec.name, &mut spec.config, &mut |name, config| {
+        let is_own = std::mem::take(&mut is_first);
         if !matches!(name, "workflow" | "state_machine") {
             return Ok(());
         }
-        let found = {
-            let top = Cursor::top(config);
-            let is_table = |at: &Cursor<'_>| at.value.is_object();
-            let mut problems = Problems::default();
-            match (top.get("workflow").filter(is_table), top.get("machine").filter(is_table)) {
-                (Some(table), _) => workflow_file::read_workflow(
-                    &table,
-                    &mut known.resolver.borrow_mut(),
-                    &mut problems,
-                ),
-                (None, Some(table)) => workflow_file::read_machine(&table, &mut problems),
-                (None, None) => None,
-            }
-        };
-        if let Some(found) = found {
-            let brought = Brought::by(&found);
+        if let Some(found) = table_of(config, known) {
+            brought.add(Brought::by(&found));
             *config = found.driver.config;
-            switched = Some((found.driver.name, brought));
+            if is_own {
+                switched = Some(found.driver.name);
+            }
         }
         Ok(())
     });
     // Nesting beyond the limit is reported by the composite itself when it is made.
     drop(visited);
-    match switched {
-        Some((name, brought)) if matches!(spec.name.as_str(), "workflow" | "state_machine") => {
-            spec.name = name;
-            brought
+    if let Some(name) = switched {
+        spec.name = name;
+    }
+    brought
+}
+
+/// The workflow that stands in a configuration as a table. What is wrong with it was told when it was checked.
+fn table_of(config: &Value, known: Known<'_>) -> Option<Workflow> {
+    let top = Cursor::top(config);
+    let is_table = |at: &Cursor<'_>| at.value.is_object();
+    let mut problems = Problems::default();
+    match (top.get("workflow").filter(is_table), top.get("machine").filter(is_table)) {
+        (Some(table), _) => {
+            let mut resolver = known.resolver.borrow_mut();
+            workflow_file::read_workflow(&table, &mut resolver, &mut problems)
         }
-        _ => Brought::default(),
+        (None, Some(table)) => workflow_file::read_machine(&table, &mut problems),
+        (None, None) => None,
     }
 }

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::Workflow;
 use crate::file::SourceError;
+use crate::file::brought::Brought;
 use crate::file::check::{Cursor, Problems};
 use crate::file::lookup::{Given, Kind, Lookup};
 use crate::file::prompt;
@@ -29,6 +30,8 @@ pub(in crate::file) struct Resolver<'l> {
     pub(super) files: BTreeMap<String, Value>,
     /// Inputs that prompts take and have a default for.
     pub(super) inputs: BTreeMap<String, Value>,
+    /// What the workflows bring that steps call.
+    pub(super) brought: Brought,
     /// What is wrong in other files.
     pub(super) errors: Vec<SourceError>,
 }
@@ -42,6 +45,7 @@ impl<'l> Resolver<'l> {
             prompts: BTreeMap::new(),
             files: BTreeMap::new(),
             inputs: BTreeMap::new(),
+            brought: Brought::default(),
             errors: Vec::new(),
         }
     }
@@ -49,6 +53,11 @@ impl<'l> Resolver<'l> {
     /// What is wrong in the files that were looked up.
     pub(in crate::file) fn errors(&mut self) -> Vec<SourceError> {
         std::mem::take(&mut self.errors)
+    }
+
+    /// What the workflows bring that steps call, for whoever they are a part of.
+    pub(in crate::file) fn take_brought(&mut self) -> Brought {
+        std::mem::take(&mut self.brought)
     }
 
     /// Writes what was used into the configuration of a workflow, so that the journal has it.
@@ -142,7 +151,8 @@ impl<'l> Resolver<'l> {
                         };
                         if !found.rubric_files.is_empty() || found.acceptance.iter().any(is_plugin)
                         {
-                            let hint = "call the workflow as a step, or write the rubric into it";
+                            let hint = "call the workflow as a step, where its criteria are those of the whole task; or \
+                                        write the rubric into it";
                             let message =
                                 "the task of a step has no criterion that is looked up in a file";
                             problems.push(&entry, message, Some(hint.to_owned()));
@@ -229,10 +239,13 @@ impl<'l> Resolver<'l> {
         self.errors.extend(errors);
     }
 
-    /// The workflow that a step calls.
+    /// The workflow that a step calls. Its time is the step's; what it brings beside counts for the whole, as a step has no
+    /// verdict and no account of its own.
     fn called(&mut self, at: &Cursor<'_>, text: &str, problems: &mut Problems) -> Value {
         let Some(found) = self.found(at, text, problems) else { return Value::Null };
-        let time = found.budget.max_time;
+        let mut brought = Brought::by(&found);
+        let time = brought.budget.max_time.take();
+        self.brought.add(brought);
         let mut config = bare(found);
         if let (Value::Object(fields), Some(time)) = (&mut config, time) {
             fields.insert("timeout".to_owned(), json!(time.to_string()));

@@ -6,9 +6,10 @@ use super::kinds::{driver_of, read_model};
 use super::{Reader, Settings, flow};
 use crate::driver::workflow::definition::*;
 use crate::driver::workflow::names::Names;
+use crate::file::brought::tighten;
 use crate::file::check::{Cursor, Problems};
 use crate::file::shape::workflow::step as shape;
-use crate::file::task::{criteria, read_budget, tighten};
+use crate::file::task::{criteria, read_budget};
 use crate::policy::budget::Budget;
 use crate::task::{Criterion, CustomCheck, DriverSpec};
 
