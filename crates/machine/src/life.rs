@@ -278,6 +278,8 @@ impl Step<'_> {
         if self.is_finished() {
             self.reopen();
         }
+        let data = &mut self.state.data;
+        data.budget.bound(&driver, data.spend.turns);
         self.state.data.successor = Some(driver);
         self.state.data.held = None;
         self.state.data.retry_at = None;

@@ -79,7 +79,7 @@ pub(crate) fn complete(
     let mut files = settle::files(&everyone, &folder, &options)?;
     options.limits.replace(&mut task.budget);
     for driver in [&task.driver].into_iter().chain(task.recovery.drivers.values()) {
-        task.budget.bound(driver);
+        task.budget.bound(driver, 0);
     }
     let max_usd = task.budget.max_usd;
     for driver in task.recovery.drivers.values_mut().chain([&mut task.driver]) {

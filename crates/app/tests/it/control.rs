@@ -84,6 +84,20 @@ fn an_interrupt_stops_what_runs_and_tells_the_driver() {
 }
 
 #[test]
+fn a_model_that_takes_over_from_a_person_has_an_end() {
+    let environment = TestEnvironment::new();
+    environment.write("replies.toml", "[[reply]]\ntext = \"done\"\n");
+    let ran = environment.run_with(&["run", "g", "--driver", "user"], "say one\n");
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    let id = environment.id();
+    assert!(!environment.ok(&["show", &id]).contains(" of "));
+    environment.ok(&["hand-over", &id, "--model", "script/replies.toml"]);
+    let shown = environment.ok(&["show", &id]);
+    assert!(shown.contains("1 turn of 1001"), "{shown}");
+    environment.ok(&["raise", &id, "--max-turns", "2000"]);
+}
+
+#[test]
 fn a_task_is_handed_over_and_finished_by_a_person() {
     let environment = TestEnvironment::new();
     environment.steps("task.toml", &["exit 1"], "");

@@ -57,6 +57,15 @@ fn id(task: &Value) -> String {
 }
 
 #[test]
+fn the_task_of_a_step_in_which_a_model_decides_has_an_end() {
+    let place = place(&steps("goal = \"a part\"\nmodel = \"script/replies.toml\"", ""));
+    place.ok(&["run", "task.toml"]);
+    let part = id(&children(&place, &parent(&place))[0]);
+    let shown = place.ok(&["show", &part]);
+    assert!(shown.contains("1 turn of 1000"), "{shown}");
+}
+
+#[test]
 fn a_step_has_a_task_done_and_sees_its_verdict() {
     let order = "goal = \"two lines\"\nmodel = \"script/replies.toml\"\nchecks = [\"test $(wc -l < a.txt) -eq 2\"]";
     let place = place(&steps(order, ""));

@@ -92,7 +92,7 @@ impl TaskOrder {
         }
     }
 
-    /// What is set aside for it: what it wants, and at most what is left. The error says why it cannot begin.
+    /// What is set aside for it: what it wants, at most what is left, and never without an end. The error says why it cannot begin.
     pub(crate) fn allotted(&self, parent: &Data) -> Result<Budget, String> {
         if depth(parent) > MOST_DEPTH {
             return Err(format!(
@@ -103,7 +103,9 @@ impl TaskOrder {
         if begun >= MOST_OF_STEPS {
             return Err(format!("the steps of a task begin at most {MOST_OF_STEPS} others"));
         }
-        allot(&parent.budget, &parent.committed(), &self.budget)
+        let mut budget = allot(&parent.budget, &parent.committed(), &self.budget)?;
+        budget.bound(&self.driver, 0);
+        Ok(budget)
     }
 
     /// The child as it starts: what the order says, in the parent's place and with its permissions.

@@ -12,8 +12,8 @@ use crate::time::Span;
 /// somewhere, and far less than a circle can cost.
 pub const WORKER_TURNS: u64 = 1_000;
 
-/// The same, if a workflow decides and a worker carries out steps of it. Every way in a workflow has a limit of its own; its
-/// steps may be many.
+/// The same, if a workflow decides and a worker carries out steps of it: every way in a workflow has a limit of its own, and its
+/// steps may be many. Also where there is a limit, but one that a worker may never come to.
 pub const WORKFLOW_TURNS: u64 = 100_000;
 
 /// Limits. Absent means none; zero means that nothing of it is allowed.
@@ -103,26 +103,28 @@ pub enum Purchase {
 }
 
 impl Budget {
-    /// Sets a limit of turns where nobody set any that a task without an end would reach. Where a person decides each move,
-    /// and where all of it is written down, there is an end without one.
-    pub fn bound(&mut self, driver: &DriverSpec) {
-        let Budget { max_turns, max_time, max_tokens, max_usd, .. } = self;
-        if max_turns.is_some() || max_time.is_some() || max_tokens.is_some() || max_usd.is_some() {
+    /// Sets a limit of turns, counted from those that are spent, where nobody set one that a task without an end would reach.
+    /// Where a person decides each move, and where all of it is written down, there is an end without one.
+    pub fn bound(&mut self, driver: &DriverSpec, spent: u64) {
+        if self.max_turns.is_some() || self.max_time.is_some() {
             return;
         }
-        let (mut is_work, mut talks) = (false, false);
+        let mut is_work = false;
         let mut config = driver.config.clone();
         // A tree that is too deep is refused elsewhere.
         let _ = composite::visit(&driver.name, &mut config, &mut |name, config| {
-            talks |= name == "user" || config["chat"] == true;
-            is_work |= name == "llm" || name == "agent" || name.starts_with("external:");
+            let is_worker = name == "llm" || name == "agent" || name.starts_with("external:");
+            is_work |= is_worker && config["chat"] != true;
             Ok(())
         });
-        *max_turns = match driver.name.as_str() {
-            _ if !is_work || talks => None,
-            "workflow" => Some(WORKFLOW_TURNS),
-            _ => Some(WORKER_TURNS),
-        };
+        if !is_work {
+            return;
+        }
+        // Time passes in any case. A plugin asks no model, some models are free, and not every agent says what it used.
+        let has_another = self.max_tokens.is_some() || self.max_usd.is_some();
+        let more =
+            if has_another || driver.name == "workflow" { WORKFLOW_TURNS } else { WORKER_TURNS };
+        self.max_turns = Some(spent.saturating_add(more));
     }
 
     /// Every axis that forbids the purchase; all are reported, not only the first.
@@ -254,7 +256,7 @@ mod tests {
     fn a_worker_without_any_limit_gets_one_and_nobody_else_does() {
         let bound = |budget: &Budget, name: &str, config: serde_json::Value| {
             let mut budget = budget.clone();
-            budget.bound(&DriverSpec::new(name, config));
+            budget.bound(&DriverSpec::new(name, config), 0);
             budget.max_turns
         };
         let none = Budget::default();
@@ -272,8 +274,32 @@ mod tests {
         assert_eq!(bound(&none, "workflow", call), None);
         assert_eq!(bound(&none, "user", serde_json::json!({})), None);
         assert_eq!(bound(&none, "llm", serde_json::json!({ "chat": true })), None);
-        let paid = Budget { max_usd: Some(1.0), ..Budget::default() };
-        assert_eq!(bound(&paid, "llm", model()), None, "what ends it was said");
+        let timed = Budget { max_time: Some(Span(1)), ..Budget::default() };
+        assert_eq!(bound(&timed, "llm", model()), None, "what ends it was said");
+        for said in [
+            Budget { max_usd: Some(1.0), ..Budget::default() },
+            Budget { max_tokens: Some(1), ..Budget::default() },
+        ] {
+            let turns = bound(&said, "external:mine", serde_json::json!({}));
+            assert_eq!(turns, Some(WORKFLOW_TURNS), "it may never come to that");
+        }
+    }
+
+    #[test]
+    fn a_person_beside_a_worker_is_no_end() {
+        let bound = |name: &str, drivers: serde_json::Value| {
+            let mut budget = Budget::default();
+            budget.bound(&DriverSpec::new(name, serde_json::json!({ "drivers": drivers })), 5);
+            budget.max_turns
+        };
+        let model = serde_json::json!({ "driver": "llm", "config": { "model": "script/x" } });
+        let chat = serde_json::json!({ "driver": "llm", "config": { "chat": true } });
+        let user = serde_json::json!({ "driver": "user" });
+        for first in [&model, &user, &chat] {
+            let turns = bound("fallback", serde_json::json!([first, model, user]));
+            assert_eq!(turns, Some(5 + WORKER_TURNS), "{first}");
+        }
+        assert_eq!(bound("fallback", serde_json::json!([user, chat])), None);
     }
 
     #[test]

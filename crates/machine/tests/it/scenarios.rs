@@ -331,6 +331,19 @@ fn a_hand_over_keeps_history_workspace_and_budget() {
 }
 
 #[test]
+fn a_worker_that_takes_over_has_an_end() {
+    let mut rig = Rig::started(spec(json!({ "turns": [[shell("a")]] })));
+    let worker = DriverSpec::new("llm", json!({ "model": "script/x" }));
+    rig.command(Command::HandOver(worker.clone()));
+    assert_eq!(rig.state.data().budget.max_turns, Some(1001), "one turn is spent");
+    let mut task = spec(json!({ "turns": [[shell("a")]] }));
+    task.budget.max_turns = Some(5);
+    let mut rig = Rig::started(task);
+    rig.command(Command::HandOver(worker));
+    assert_eq!(rig.state.data().budget.max_turns, Some(5));
+}
+
+#[test]
 fn a_task_that_gave_up_can_be_handed_over() {
     let mut rig = Rig::started(spec(json!({ "turns": [], "end": "give_up" })));
     assert_eq!(finished(&rig), Some(Outcome::Failed));
