@@ -300,6 +300,15 @@ impl Step<'_> {
             self.stop(|pending| !matches!(pending, Pending::Deadline));
             self.state.data.phase = Phase::Ready;
         }
+        // What it wished for and nobody has begun is no longer asked of anybody, so that the successor decides at once.
+        self.end_calls(Status::Skipped, "somebody else decides", |call| match &call.status {
+            // One that may have run is repeated, as it would be without the hand-over: skipped would not be true of it.
+            CallStatus::Queued { repeated, .. } => !repeated,
+            CallStatus::AwaitingApproval { .. }
+            | CallStatus::AwaitingDecider { .. }
+            | CallStatus::AwaitingAnswer => true,
+            CallStatus::Running { .. } | CallStatus::InDoubt | CallStatus::Done(_) => false,
+        });
     }
 
     /// Puts the successor in charge, if one was named.

@@ -50,7 +50,7 @@ pub fn lines(subject: &Subject<'_>) -> Vec<Line> {
     lines.push(Line::plain(format!("spent      {}", spend::line(&so_far(subject), &data.budget))));
     lines.extend(recovery::wasted(&data.spend));
     lines.extend(recovery::tried(&data.spec.recovery, &data.course));
-    lines.push(Line::plain(format!("driver     {}", text::visible(subject.driver))));
+    lines.push(Line::plain(format!("driver     {}", decides(subject.driver, data))));
     if let Some(workspace) = &data.workspace {
         lines.push(Line::plain(format!("workspace  {}", place(workspace))));
     }
@@ -66,6 +66,13 @@ pub fn lines(subject: &Subject<'_>) -> Vec<Line> {
         lines.extend(next_lines(&next));
     }
     lines
+}
+
+/// Who decides, and who will once what runs has ended.
+pub fn decides(driver: &str, data: &Data) -> String {
+    let next = data.successor.as_ref();
+    let next = next.map(|next| format!(", handed over to {}", text::visible(&next.name)));
+    format!("{}{}", text::visible(driver), next.unwrap_or_default())
 }
 
 /// The evidence for its verdict.

@@ -3,7 +3,7 @@
 use machine::contest::{Contest, Standing, judge};
 use machine::id::TaskId;
 use machine::time::Timestamp;
-use view::{Line, Tone, spend, tasks, text, transcript};
+use view::{Line, Tone, spend, tasks, text, transcript, why};
 
 use super::race::referee;
 use crate::error::CommandError;
@@ -34,7 +34,7 @@ fn lines(task: &Task) -> Vec<Line> {
         |name: &str, value: String| lines.push(Line::plain(format!("{name:11}{value}")));
     let driven = task.driven_by.map(|pid| format!(", driven by process {pid}")).unwrap_or_default();
     field("standing", format!("{}{driven}", row.standing));
-    field("driver", text::visible(task.state.driver_name()));
+    field("driver", why::decides(task.state.driver_name(), data));
     field("started", moment(data.started));
     field(
         "last news",

@@ -84,6 +84,23 @@ fn an_interrupt_stops_what_runs_and_tells_the_driver() {
 }
 
 #[test]
+fn whoever_takes_over_decides_at_once_though_a_question_is_open() {
+    let environment = TestEnvironment::new();
+    let ask = "[[reply]]\ntool_calls = [{ tool = \"ask\", input = { question = \"Which?\" } }]\n";
+    environment.write("replies.toml", ask);
+    let ran = environment.run(&["run", "g", "--model", "script/replies.toml", "--unattended"]);
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    let id = environment.id();
+    environment.ok(&["hand-over", &id, "--driver", "user"]);
+    let why = environment.ok(&["why", &id]);
+    assert!(!why.contains("Which?"), "{why}");
+    assert!(why.contains("llm, handed over to user"), "{why}");
+    let ran = environment.run_with(&["resume", &id], "done it is the first\n");
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("driver llm handed over to user"), "{}", ran.out);
+}
+
+#[test]
 fn a_model_that_takes_over_from_a_person_has_an_end() {
     let environment = TestEnvironment::new();
     environment.write("replies.toml", "[[reply]]\ntext = \"done\"\n");

@@ -331,6 +331,32 @@ fn a_hand_over_keeps_history_workspace_and_budget() {
 }
 
 #[test]
+fn a_hand_over_takes_back_what_has_not_begun_and_lets_the_rest_end() {
+    let ask = json!({ "tool": "ask", "input": { "question": "which?" } });
+    let mut task = spec(json!({ "turns": [[ask, read("a")], [shell("never")]] }));
+    task.budget.max_tool_calls = Some(9);
+    let mut rig = Rig::started(task);
+    assert!(matches!(rig.state.standing(), Standing::Working), "{}", rig.told());
+    let next = DriverSpec::new("scripted", json!({ "turns": [[shell("b")]] }));
+    rig.command(Command::HandOver(next));
+    assert_eq!(rig.told(), "[] tool_ended c1 skipped");
+    rig.ended(2, ToolResult::ok(""));
+    assert_eq!(
+        rig.told(),
+        "[run_tool#3] tool_ended c2 ok, turn_ended, driver_changed, turn_started, tool_started c3"
+    );
+    // Alone, the question would be all that the turn waits for.
+    let ask = json!({ "tool": "ask", "input": { "question": "which?" } });
+    let mut rig = Rig::started(spec(json!({ "turns": [[ask]] })));
+    let next = DriverSpec::new("scripted", json!({ "turns": [[shell("b")]] }));
+    rig.command(Command::HandOver(next));
+    assert_eq!(
+        rig.told(),
+        "[run_tool#2] tool_ended c1 skipped, turn_ended, driver_changed, turn_started, tool_started c2"
+    );
+}
+
+#[test]
 fn a_worker_that_takes_over_has_an_end() {
     let mut rig = Rig::started(spec(json!({ "turns": [[shell("a")]] })));
     let worker = DriverSpec::new("llm", json!({ "model": "script/x" }));
