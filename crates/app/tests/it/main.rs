@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
 mod acp_client;
+mod agent_folder;
 mod agent_refuses;
 mod agents;
 mod apply;

@@ -18,9 +18,11 @@ use super::super::{Turn, files, lock, version};
 use super::hearing::Hearing;
 use super::pipe::{self, Link, Out};
 use super::{NotStarted, Process, Setting, absent};
+use crate::beneath::Root;
 use crate::process::{Cancel, Child, Containment, ProcessSpec};
 use crate::providers::Secret;
 use crate::sandbox::{Access, Program};
+use crate::whole_file;
 
 /// How long a program may take until it can be asked.
 const START_LIMIT: Duration = Duration::from_secs(90);
@@ -35,10 +37,10 @@ impl Process {
         let call = &turn.call;
         let name = &call.program.name;
         let failed = |reason: String| NotStarted::Failed(format!("the agent {name}: {reason}"));
-        let home = own_folder(setting, &turn.task, call).map_err(failed)?;
+        let Folders { home, begun } = folders(setting, &turn.task, call).map_err(failed)?;
         let folder = turn.workspace.path.as_deref().map_or(home.as_path(), Path::new);
         let id = session_id(&turn.task, call);
-        let begun = home.join(format!("conversation-{}", call.conversation));
+        let begun = begun.join(call.conversation.to_string());
         // It may have begun in a process that died before anybody was told.
         let session = match &call.session {
             Some(session) => Session::Resume(session),
@@ -58,13 +60,7 @@ impl Process {
             tools: &turn.tools,
         };
         let started = wire::agent::start(&launch).map_err(failed)?;
-        for (file, content) in &started.files {
-            let path = home.join(file);
-            let written = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-            written
-                .and_then(|()| std::fs::write(&path, content))
-                .map_err(|error| failed(format!("cannot write {}: {error}", path.display())))?;
-        }
+        put(&home, &started.files).map_err(failed)?;
         let spec = spec(turn, setting, &started, folder, &home, behind.as_ref());
         let mut child = Child::spawn(spec).map_err(|error| failed(error.to_string()))?;
         let Some((stdin, stdout)) = child.take_pipes() else {
@@ -126,18 +122,41 @@ impl Process {
     }
 }
 
-/// A folder of the agent's own, for settings and conversations; nobody else's.
-fn own_folder(setting: &Setting, task: &TaskId, call: &AgentCall) -> Result<PathBuf, String> {
+/// The folders of one agent of a task.
+struct Folders {
+    /// Its own, for settings and conversations: the agent writes there what it likes, links too.
+    home: PathBuf,
+    /// Where we note which of its conversations have begun; the agent cannot write there.
+    begun: PathBuf,
+}
+
+fn folders(setting: &Setting, task: &TaskId, call: &AgentCall) -> Result<Folders, String> {
     let mut name = call.program.name.clone();
     for step in &call.path {
         name.push_str(&format!("-{step}"));
     }
-    let folder = setting.state.join("agents").join(task.as_str()).join(name);
-    let made =
-        std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700)
-            .create(&folder);
-    made.and_then(|()| folder.canonicalize())
-        .map_err(|error| format!("cannot make the folder {}: {error}", folder.display()))
+    // No task has a dot in its id.
+    let of_task = |end: &str| setting.state.join("agents").join(format!("{task}{end}"));
+    let folders = [of_task("").join(&name), of_task(".begun").join(&name)];
+    let [home, begun] = folders.map(|folder| {
+        whole_file::make_folder(&folder)
+            .and_then(|()| folder.canonicalize())
+            .map_err(|error| format!("cannot make the folder {}: {error}", folder.display()))
+    });
+    Ok(Folders { home: home?, begun: begun? })
+}
+
+/// Writes files into an agent's own folder. It may have put links in their places, which must not lead us to files that
+/// it cannot reach itself.
+fn put(home: &Path, files: &[(String, String)]) -> Result<(), String> {
+    let failed = |why: &dyn std::fmt::Display| {
+        format!("cannot write what it needs into its folder {}: {why}", home.display())
+    };
+    let root = Root::open(home).map_err(|error| failed(&error))?;
+    for (file, content) in files {
+        root.write(file, content.as_bytes(), None).map_err(|error| failed(&error))?;
+    }
+    Ok(())
 }
 
 /// The same for the same conversation, so that it is found again after a crash; in the form that agents expect.
