@@ -139,11 +139,10 @@ impl<'a> Kept<'a> {
         Ok(Side { content, name: "the workspace".to_owned() })
     }
 
-    /// What the task comes to: of one that goes on the files as they are, of one that has ended what it handed over.
+    /// What the task comes to: what it handed over if it ended by that, else the files as they are.
     pub(crate) fn result(&self) -> Result<Side, CommandError> {
-        let frozen = self.data().frozen.as_ref().filter(|_| self.outcome().is_some());
-        if let Some(frozen) = frozen {
-            let content = self.store.content(&frozen.name).map_err(CommandError::environment)?;
+        if let Some(result) = self.data().result() {
+            let content = self.store.content(&result.name).map_err(CommandError::environment)?;
             return Ok(Side { content, name: "what was handed over".to_owned() });
         }
         match self.points.last() {

@@ -338,6 +338,16 @@ impl Data {
     pub fn committed(&self) -> Spend {
         child::committed(&self.spend, self.children.values())
     }
+
+    /// The checkpoint that stands for what the task came to: what it handed over, if it ended by that. What was refused
+    /// stands for nothing, and neither does anything before the end: the files are as they are.
+    pub fn result(&self) -> Option<&Checkpoint> {
+        let Phase::Finished { outcome: Outcome::Completed | Outcome::Verified, .. } = self.phase
+        else {
+            return None;
+        };
+        self.frozen.as_ref()
+    }
 }
 
 impl State {

@@ -64,7 +64,8 @@ pub fn may_go(task: &str, standing: TaskStanding, files: Files) -> Result<(), St
         (TaskStanding::Ended(_), Files::Unkept) => stays(
             "files in it are in no checkpoint",
             format!(
-                "drivetrain diff {task} shows them; take what you need, then drivetrain rollback {task} --to N"
+                "drivetrain rollback {task} --to N --preview names them; take what you need, then do it without \
+                 --preview"
             ),
         ),
         (TaskStanding::Ended(Outcome::Verified), Files::Kept) => stays(

@@ -45,8 +45,8 @@ pub(crate) fn run(args: &ApplyArgs, json: bool) -> Result<u8, CommandError> {
             CommandError::new(Kind::Refused, reason).hint("wait, or pause and stop it first")
         );
     }
-    let frozen = match kept.data().frozen.clone().filter(|_| kept.outcome().is_some()) {
-        Some(frozen) => frozen,
+    let frozen = match kept.data().result().cloned() {
+        Some(handed_over) => handed_over,
         None => keep(&kept)?,
     };
     if let Some(file) = &args.patch {
@@ -144,10 +144,20 @@ fn unverified(kept: &Kept<'_>) -> CommandError {
         .hint("--force-unverified hands it over all the same, and the commit says so")
 }
 
-/// A task that handed nothing over is taken as its files are, kept under a name first.
+/// A task that handed nothing over is taken as its files are, kept under a name first; where they are gone, as they were
+/// last kept.
 fn keep(kept: &Kept<'_>) -> Result<Checkpoint, CommandError> {
     let refused = |reason| CommandError::new(Kind::Refused, reason);
-    let name = kept.store.keep(&kept.folder, "applied without proof").map_err(refused)?;
+    let name = match kept.points.last() {
+        Some(last) if !kept.folder.exists() => last.commit.clone(),
+        // Asked again, it is the same that is handed over.
+        Some(last) if kept.now()?.content == kept.side(&last.number.to_string())?.content => {
+            last.commit.clone()
+        }
+        Some(_) | None => {
+            kept.store.keep(&kept.folder, "applied without proof").map_err(refused)?
+        }
+    };
     let tree = kept.store.tree(&name).map_err(refused)?;
     Ok(Checkpoint { name, tree })
 }

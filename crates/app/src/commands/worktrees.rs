@@ -1,8 +1,10 @@
 //! `drivetrain worktrees`: what there is of worktrees and checkpoints, and taking away what nobody needs any more.
 
+use std::path::Path;
+
 use journal::Journal;
 use machine::id::TaskId;
-use machine::state::Standing;
+use machine::state::{Data, Standing};
 use machine::task::Outcome;
 use machine::time::Span;
 use machine::upkeep::{Branch, Files, TaskStanding, may_go};
@@ -141,13 +143,15 @@ fn files(records: &Records, worktree: &Worktree, task: Option<&Task>) -> Result<
     if !kept {
         return Ok(Files::Unkept);
     }
-    let integrated = data.integrated.as_ref();
-    let integrated = || integrated.is_some_and(|i| upkeep::holds(&worktree.repository, &i.commit));
-    let applied = data.frozen.as_ref().is_some_and(|frozen| {
-        frozen.tree == now.tree()
-            && (upkeep::is_applied(&worktree.task, &frozen.name, root) || integrated())
-    });
-    Ok(if applied { Files::Applied } else { Files::Kept })
+    let is_now = |checkpoint: String| store.tree(&checkpoint).is_ok_and(|tree| tree == now.tree());
+    let applied = || upkeep::applied(&worktree.task, root).is_some_and(is_now);
+    let integrated = || {
+        let here = data.integrated.as_ref().zip(data.result());
+        here.is_some_and(|(integrated, result)| {
+            result.tree == now.tree() && upkeep::holds(&worktree.repository, &integrated.commit)
+        })
+    };
+    Ok(if applied() || integrated() { Files::Applied } else { Files::Kept })
 }
 
 fn list(json: bool) -> Result<u8, CommandError> {
@@ -263,6 +267,23 @@ fn clean(args: &CleanArgs, json: bool) -> Result<u8, CommandError> {
     Ok(if refused { 2 } else { 0 })
 }
 
+/// Whether what a task came to, or was last kept of it, is in a branch of the user's or what the task began with.
+fn is_elsewhere(id: &TaskId, data: &Data, root: &Path) -> Result<bool, String> {
+    if !upkeep::store(id.as_str(), root).exists() {
+        return Ok(true);
+    }
+    let cancel = Cancel::new();
+    let store = Store::open(id.as_str(), root, &cancel)?;
+    let tree = match (data.result(), store.points()?.last()) {
+        (Some(result), _) => result.tree.clone(),
+        (None, Some(last)) => store.tree(&last.commit)?,
+        (None, None) => return Ok(true),
+    };
+    let is_it = |checkpoint: String| store.tree(&checkpoint).is_ok_and(|it| it == tree);
+    Ok(data.base.as_ref().is_some_and(|base| base.tree == tree)
+        || upkeep::applied(id.as_str(), root).is_some_and(is_it))
+}
+
 fn clean_checkpoints(args: &CleanArgs, json: bool) -> Result<u8, CommandError> {
     if args.ids.is_empty() {
         return Err(CommandError::usage("--checkpoints needs the tasks by name")
@@ -278,7 +299,7 @@ fn clean_checkpoints(args: &CleanArgs, json: bool) -> Result<u8, CommandError> {
         };
         let row = records.journal.task(id.as_str())?;
         let task = records.glance(&row)?;
-        let Standing::Finished { .. } = task.state.standing() else {
+        let Standing::Finished { outcome, .. } = task.state.standing() else {
             return Err(refused("it has not ended".to_owned()));
         };
         let worktree = upkeep::worktree(id.as_str(), &root).map_err(CommandError::environment)?;
@@ -286,14 +307,10 @@ fn clean_checkpoints(args: &CleanArgs, json: bool) -> Result<u8, CommandError> {
             return Err(refused("its worktree is still there".to_owned())
                 .hint(format!("drivetrain worktrees clean {id} takes that away first")));
         }
-        let frozen = task.state.data().frozen.clone();
-        let applied = frozen.as_ref().is_none_or(|frozen| {
-            upkeep::is_applied(id.as_str(), &frozen.name, &root)
-                || task.state.data().base.as_ref().is_some_and(|base| base.tree == frozen.tree)
-        });
-        if !applied {
-            return Err(refused("what it handed over is in no branch of yours".to_owned())
-                .hint(format!("drivetrain apply {id} --onto NEW-BRANCH keeps it")));
+        if !is_elsewhere(&id, task.state.data(), &root).map_err(CommandError::environment)? {
+            let force = if outcome == Outcome::Verified { "" } else { " --force-unverified" };
+            return Err(refused("what they hold is in no branch of yours".to_owned())
+                .hint(format!("drivetrain apply {id}{force} --onto NEW-BRANCH keeps it")));
         }
         let size = upkeep::size(&upkeep::store(id.as_str(), &root));
         if !args.dry_run {

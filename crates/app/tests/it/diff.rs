@@ -123,3 +123,51 @@ fn a_task_in_place_says_what_it_gave_up() {
     let ran = repository.place.run(&["rollback", &id, "--to", "1"]);
     assert!(ran.err.contains("no folder"), "{}", ran.err);
 }
+
+/// A model that hands something over, is told no, goes on, and comes to no second claim.
+fn refused_once(repository: &Repository) -> (String, std::path::PathBuf) {
+    let call = |command: &str| {
+        format!(
+            "[[reply]]\ntool_calls = [{{ tool = \"shell\", input = {{ command = \"{command}\" }} }}]\n"
+        )
+    };
+    let claim = "[[reply]]\ntext = \"done\"\n";
+    let more = call("echo SECOND > a.txt; echo n > n.txt");
+    let script = format!("{}{claim}{more}{}", call("echo first > a.txt"), call("true"));
+    repository.place.write("../model.toml", &script);
+    let run = ["run", "do it", "--model", "script/../model.toml", "--profile", "open"];
+    let ran = repository.place.run(&[&run[..], &["--check", "false", "--max-turns", "9"]].concat());
+    let id = repository.place.id();
+    let shown = repository.place.show(&id);
+    assert_eq!(shown["outcome"], "failed", "{}{}", ran.out, ran.err);
+    let worktree = std::path::PathBuf::from(shown["workspace"].as_str().unwrap());
+    assert_eq!(std::fs::read_to_string(worktree.join("a.txt")).unwrap(), "SECOND\n");
+    (id, worktree)
+}
+
+#[test]
+fn what_was_refused_does_not_stand_for_what_came_after() {
+    let repository = Repository::new();
+    let (id, _) = refused_once(&repository);
+    assert_eq!(repository.place.ok(&["diff", &id, "--name-only"]), "M a.txt\nA n.txt\n");
+    let patch = repository.place.ok(&["apply", &id, "--force-unverified", "--patch", "-"]);
+    assert!(patch.contains("+SECOND") && patch.contains("n.txt"), "{patch}");
+    let applied = repository.json(&["apply", &id, "--force-unverified"]);
+    assert_eq!((&applied["paths"], &applied["verified"]), (&2.into(), &false.into()));
+    assert_eq!(repository.place.read("a.txt"), "SECOND\n");
+    assert_eq!(repository.place.read("n.txt"), "n\n");
+    // What was handed over is in a branch, so that nothing is lost with the worktree.
+    let said = repository.place.ok(&["worktrees", "clean", &id]);
+    assert!(said.contains("taken away"), "{said}");
+}
+
+#[test]
+fn where_the_folder_is_gone_the_last_checkpoint_stands_for_what_came_after_a_refusal() {
+    let repository = Repository::new();
+    let (id, worktree) = refused_once(&repository);
+    std::fs::remove_dir_all(&worktree).unwrap();
+    assert_eq!(repository.place.ok(&["diff", &id, "--name-only"]), "M a.txt\nA n.txt\n");
+    let applied = repository.json(&["apply", &id, "--force-unverified"]);
+    assert_eq!(applied["how"], "committed");
+    assert_eq!(repository.place.read("a.txt"), "SECOND\n");
+}

@@ -123,14 +123,10 @@ pub fn branch(task: &str, state_home: &Path) -> Result<Branch, String> {
     }
 }
 
-/// Whether what was handed over of a task is still in the branch that got it.
-pub fn is_applied(task: &str, frozen: &str, state_home: &Path) -> bool {
-    let Some(note) = Note::read(task, state_home).filter(|note| note.done && note.frozen == frozen)
-    else {
-        return false;
-    };
-    let Some(commit) = note.commit else { return false };
-    holds(Path::new(&note.checkout), &commit)
+/// The checkpoint of a task that was last handed over, if it is still in a branch of the user's.
+pub fn applied(task: &str, state_home: &Path) -> Option<String> {
+    let note = Note::read(task, state_home).filter(|note| note.done)?;
+    holds(Path::new(&note.checkout), note.commit.as_ref()?).then_some(note.frozen)
 }
 
 /// Whether a commit is in some branch of the user's: not in a task's own.
