@@ -348,6 +348,16 @@ impl Data {
         };
         self.frozen.as_ref()
     }
+
+    /// The state that all of the task's change is counted from where it is handed over; that of its commit if absent. A fork
+    /// is handed over whole, whatever its own changes are counted from; unless it went on from another commit since.
+    pub fn whole_base(&self) -> Option<&Checkpoint> {
+        let commit = self.workspace.as_ref().and_then(|workspace| workspace.base.as_ref());
+        match &self.spec.forked_from {
+            Some(forked) if forked.commit.as_ref() == commit => forked.base.as_ref(),
+            Some(_) | None => self.base.as_ref(),
+        }
+    }
 }
 
 impl State {

@@ -60,10 +60,7 @@ fn attempt(
         Ok(handed_over) => handed_over,
         Err(reason) => return Ok(Tried::Impossible(reason)),
     };
-    let base = match &data.spec.forked_from {
-        Some(forked) if data.base.is_none() => forked.base.as_ref(),
-        _ => data.base.as_ref(),
-    };
+    let base = data.whole_base();
     let wish = Wish {
         task: data.id.as_str(),
         workspace,

@@ -53,11 +53,7 @@ pub(crate) fn run(args: &ApplyArgs, json: bool) -> Result<u8, CommandError> {
         return patch(&mut kept, &frozen, file, json);
     }
     let data = kept.data();
-    // A fork is handed over whole, whatever its changes are counted from; unless it went on from another commit since.
-    let base = match &data.spec.forked_from {
-        Some(forked) if forked.commit == kept.workspace.base => forked.base.clone(),
-        Some(_) | None => data.base.clone(),
-    };
+    let base = data.whole_base();
     let registry = Arc::clone(&records.registry);
     let receipt = runtime::receipt::of_task(&records.journal, registry, &id).ok();
     let receipt = receipt.filter(|_| verified).map(|receipt| receipt.id);
@@ -65,7 +61,7 @@ pub(crate) fn run(args: &ApplyArgs, json: bool) -> Result<u8, CommandError> {
     let wish = Wish {
         task: id.as_str(),
         workspace: &kept.workspace,
-        base: base.as_ref().map(|base| base.name.as_str()),
+        base: base.map(|base| base.name.as_str()),
         frozen: &frozen.name,
         onto: args.onto.as_deref(),
         message: message.as_deref(),

@@ -52,16 +52,11 @@ pub(crate) fn run(args: &ForkArgs, json: bool) -> Result<u8, CommandError> {
 fn forked_from(args: &ForkArgs, kept: &Kept<'_>) -> Result<ForkedFrom, CommandError> {
     let point = kept.point(&args.at)?;
     let tree = kept.store.tree(&point.commit).map_err(CommandError::environment)?;
-    let data = kept.data();
-    let base = match &data.spec.forked_from {
-        Some(before) => before.base.clone(),
-        None => data.base.clone(),
-    };
     Ok(ForkedFrom {
         task: kept.id.to_string(),
         number: u64::try_from(point.number).unwrap_or(u64::MAX),
         at: Checkpoint { name: point.commit.clone(), tree },
-        base,
+        base: kept.data().whole_base().cloned(),
         here: args.base.as_deref() == Some("here"),
         commit: kept.workspace.base.clone(),
     })

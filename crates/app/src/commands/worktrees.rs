@@ -133,11 +133,7 @@ fn files(records: &Records, worktree: &Worktree, task: Option<&Task>) -> Result<
     let Some(task) = task else { return Ok(Files::Unkept) };
     let data = task.state.data();
     let mut store = Store::open(&worktree.task, root, &cancel)?;
-    let begun = match &data.spec.forked_from {
-        Some(forked) => store.base(forked.base.as_ref()),
-        None => store.base(data.base.as_ref()),
-    };
-    if begun.is_ok_and(|begun| begun.tree() == now.tree()) {
+    if store.base(data.whole_base()).is_ok_and(|begun| begun.tree() == now.tree()) {
         return Ok(Files::AsBegun);
     }
     if !kept {

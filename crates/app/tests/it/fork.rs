@@ -52,6 +52,20 @@ fn a_fork_that_counts_from_here_still_hands_over_the_whole_tree() {
 }
 
 #[test]
+fn the_queue_takes_all_of_a_fork_that_counts_from_here() {
+    let repository = Repository::new();
+    let (old, _) = repository.task(&["echo 1 > n1"], Some("test -e n1"));
+    let fork =
+        ["fork", &old, "--at", "2", "--base", "here", "--driver", "user", "--check", "test -e n2"];
+    let ran = repository.place.run_with(&fork, "shell echo 2 > n2\ndone\n");
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let new = ids(&repository.place).into_iter().find(|id| *id != old).unwrap();
+    repository.place.ok(&["queue", "add", &new]);
+    repository.place.ok(&["queue", "run"]);
+    assert_eq!(repository.git(&["show", "--name-only", "--format=", "main"]), "n1\nn2");
+}
+
+#[test]
 fn a_fork_needs_a_checkpoint_that_there_is() {
     let repository = Repository::new();
     let (old, _) = repository.task(&["echo 1 > n1"], Some("test -e n1"));
