@@ -95,7 +95,8 @@ fn attempt(
     let seen_before =
         combined.tree == frozen.tree && base.is_some_and(|base| base.tree == at_tip.tree);
     if !seen_before {
-        let results = verify(data, workspace, &at_tip, &combined, ground)?;
+        let on_tip = Workspace { base: Some(tip.clone()), ..workspace.clone() };
+        let results = verify(data, &on_tip, &at_tip, &combined, ground)?;
         if results.iter().any(CriterionResult::fails) {
             return Ok(Tried::Failed { results, rebase: rebase() });
         }

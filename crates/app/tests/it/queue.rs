@@ -144,6 +144,31 @@ fn what_breaks_together_is_reopened_with_the_failure_and_comes_in_once_mended() 
     assert!(shown.contains("integrated in main as "), "{shown}");
 }
 
+/// In the repository of a check, the commit before HEAD is the one that the change is put on.
+#[test]
+fn a_check_sees_the_change_on_top_of_what_it_is_put_on() {
+    let place = place();
+    place.write("other", "1\n");
+    place.commit_all("other");
+    let only = |name: &str| format!("test \"$(git diff --name-only HEAD~1)\" = {name}");
+    let id = task(&place, "a", ["echo a > a", "true"], &[&only("a")]);
+    place.write("other", "2\n");
+    place.commit_all("meanwhile");
+    place.ok(&["queue", "add", &id]);
+    assert_eq!(worked(&place, 0), pairs(&[("integrated", &id)]));
+    // One that is reopened stands on the tip from then on.
+    let id = task(&place, "b", ["cp other b", "cp other b"], &[&only("b"), "cmp other b"]);
+    place.write("other", "3\n");
+    place.commit_all("again");
+    place.ok(&["queue", "add", &id]);
+    assert_eq!(worked(&place, 10), pairs(&[("reopened", &id)]));
+    let ran = place.run(&["resume", &id, "--quiet"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    place.ok(&["queue", "add", &id]);
+    assert_eq!(worked(&place, 0), pairs(&[("integrated", &id)]));
+    assert_eq!(place.read("b"), "3\n");
+}
+
 #[test]
 fn what_collides_is_reopened_on_the_files_of_both() {
     let place = place();

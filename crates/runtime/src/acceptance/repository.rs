@@ -1,5 +1,5 @@
 //! The `.git` of a clean checkout: a repository of its own whose HEAD is one commit with the files that were handed
-//! over, on top of the commit that the task began at. Objects of the history are read from the user's repository and
+//! over, on top of the commit that the change stands on. Objects of the history are read from the user's repository and
 //! none of its settings, hooks or filters are there.
 
 use std::ffi::OsString;
@@ -32,7 +32,9 @@ pub(super) fn lay(
     store: &Store<'_>,
     context: &Context<'_>,
 ) -> Result<Option<Laid>, String> {
-    if origin.base.len() != EMPTY_TREE.len() {
+    // Where the work went on from another commit than its worktree was made of, that is what it stands on.
+    let base = context.claim.workspace.base.as_ref().unwrap_or(&origin.base);
+    if base.len() != EMPTY_TREE.len() {
         return Ok(None);
     }
     let wrong = |what: String| format!("the clean checkout cannot have its repository: {what}");
@@ -66,7 +68,7 @@ pub(super) fn lay(
     }
     let own = Own { git_dir: folder, work_tree: folder, borrowed: Some(store.objects()), context };
     let tree = store.tree(point).map_err(wrong)?;
-    let commit = own.commit(&tree, &origin.base).map_err(wrong)?;
+    let commit = own.commit(&tree, base).map_err(wrong)?;
     own.git(&["read-tree", &tree], None).map_err(wrong)?;
     let format = "--format=%(objectname) %(refname)";
     let named = ask(&["for-each-ref", format, "refs/heads", "refs/remotes", "refs/tags"]);
