@@ -145,6 +145,8 @@ pub enum Effect {
         workspace: Workspace,
         /// The name of the checkpoint.
         to: String,
+        /// What becomes of files that going back would destroy for good.
+        in_the_way: InTheWay,
     },
     /// Run the criteria.
     Verify {
@@ -219,6 +221,15 @@ pub enum Worker {
     Stays,
     /// It handed over: nothing that it started runs when its files are looked at, or after.
     Stops,
+}
+
+/// What becomes of files that are in no checkpoint, where those of the checkpoint to go back to belong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InTheWay {
+    /// Nothing changes, and they are named: somebody can move them.
+    Refused,
+    /// They are moved out of the workspace.
+    SetAside,
 }
 
 /// A tool call, complete.

@@ -11,6 +11,7 @@ mod bring_back;
 mod compare;
 mod extra;
 mod fork;
+pub mod in_the_way;
 mod index;
 mod inherit;
 mod limits;
@@ -27,6 +28,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use machine::effect::InTheWay;
 use machine::task::Workspace;
 use machine::verdict::Checkpoint;
 
@@ -61,11 +63,12 @@ pub fn restore(
     task: &str,
     workspace: &Workspace,
     to: &str,
+    in_the_way: InTheWay,
     state_home: &Path,
     cancel: &Cancel,
 ) -> Result<Checkpoint, String> {
     let (store, folder) = Store::of(task, workspace, state_home, cancel)?;
-    let name = store.restore(&folder, to)?.undo;
+    let name = store.restore_with(&folder, to, in_the_way)?.undo;
     Ok(Checkpoint { tree: store.tree(&name)?, name })
 }
 
@@ -419,8 +422,17 @@ impl<'s> Store<'s> {
     }
 
     /// Gives a folder the state of a checkpoint, exactly. The state before is kept first, so that this can be undone;
-    /// what git ignores stays as it is.
+    /// what git ignores stays as it is, and is named where it is in the way.
     pub fn restore(&self, folder: &Path, to: &str) -> Result<Restored, String> {
+        self.restore_with(folder, to, InTheWay::Refused)
+    }
+
+    fn restore_with(
+        &self,
+        folder: &Path,
+        to: &str,
+        in_the_way: InTheWay,
+    ) -> Result<Restored, String> {
         let target = self.content(to)?;
         let (undo, seen) =
             self.keep_seen(folder, &format!("before going back to {}", short(to)))?;
@@ -433,6 +445,14 @@ impl<'s> Store<'s> {
                 short(&undo)
             )
         };
+        let blocked = self.in_the_way(folder, &seen.content, &target)?;
+        match in_the_way {
+            InTheWay::Refused if !blocked.is_empty() => {
+                return Err(wrong(in_the_way::words(&blocked)));
+            }
+            InTheWay::Refused => {}
+            InTheWay::SetAside => self.set_aside(folder, &blocked).map_err(wrong)?,
+        }
         self.check_out(folder, &seen, &target.files).map_err(wrong)?;
         target.extra.apply(folder, &seen.content.extra).map_err(wrong)?;
         // Seen, not believed: what is there now is kept again and compared.

@@ -413,7 +413,7 @@ impl Perform for World {
                     move |reason| Signal::Checkpointed(id, Err(reason)).into(),
                 );
             }
-            Effect::Restore { id, workspace, to } => {
+            Effect::Restore { id, workspace, to, in_the_way } => {
                 let (name, home) = (task.clone(), self.home.clone());
                 let (stopping, keeping) = (self.stopping(task, id), self.keeping(task));
                 self.spawn(
@@ -424,7 +424,7 @@ impl Perform for World {
                         let restored = stopping.wait(cancel).and_then(|()| {
                             let _alone = keeping.lock();
                             let (task, home) = (name.as_str(), home.root());
-                            checkpoint::restore(task, &workspace, &to, home, cancel)
+                            checkpoint::restore(task, &workspace, &to, in_the_way, home, cancel)
                         });
                         Signal::Restored(id, restored).into()
                     },

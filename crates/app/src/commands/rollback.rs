@@ -1,5 +1,6 @@
 //! `drivetrain rollback`: gives a task's workspace an earlier state, whoever drives the task, and so that it can be undone.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,12 +9,13 @@ use machine::Command;
 use machine::event::EventKind;
 use machine::id::TaskId;
 use machine::task::Outcome;
+use runtime::checkpoint::in_the_way;
 use runtime::control::{self, ControlError};
 use runtime::host::Host;
 use runtime::process::Cancel;
 use runtime::station::Station;
 use serde_json::json;
-use view::{Line, Tone, diff};
+use view::{Line, Tone, diff, text};
 
 use crate::args::RollbackArgs;
 use crate::error::{CommandError, Kind};
@@ -39,9 +41,19 @@ pub(crate) fn run(args: &RollbackArgs, json: bool) -> Result<u8, CommandError> {
         )));
     }
     let target = kept.side(&point.number.to_string())?;
-    let paths = kept.paths(&kept.now()?, &target)?;
+    let now = kept.now()?;
+    let paths = kept.paths(&now, &target)?;
+    let blocked = kept
+        .store
+        .in_the_way(&kept.folder, &now.content, &target.content)
+        .map_err(CommandError::environment)?;
     if args.preview {
-        return preview(&kept, point.number, &paths, json);
+        return preview(&kept, point.number, &paths, &blocked, json);
+    }
+    // Said before a task that runs is stopped for it.
+    if !blocked.is_empty() {
+        let reason = format!("task {} stays as it is: {}", kept.id, in_the_way::words(&blocked));
+        return Err(CommandError::new(Kind::Refused, reason));
     }
     let id = kept.id.clone();
     let process = go_back(&records, &id, &point.commit)?;
@@ -90,15 +102,25 @@ fn preview(
     kept: &Kept<'_>,
     number: usize,
     paths: &[diff::Path],
+    blocked: &[PathBuf],
     json: bool,
 ) -> Result<u8, CommandError> {
+    let blocked: Vec<String> =
+        blocked.iter().map(|path| path.to_string_lossy().into_owned()).collect();
     if json {
         output::json(&json!({
             "v": 1, "task": kept.id, "preview": true, "to": number, "paths": paths_json(paths),
+            "in_the_way": blocked,
         }));
         return Ok(0);
     }
     let mut lines = diff::stat(paths);
+    for path in &blocked {
+        lines.push(Line::new(
+            Tone::Ask,
+            format!("in the way: {} (git ignores it: move it away first)", text::visible(path)),
+        ));
+    }
     lines.push(Line::new(
         Tone::Faint,
         format!("nothing was changed: drivetrain rollback {} --to {number} does it", kept.id),

@@ -181,3 +181,57 @@ fn what_cannot_be_kept_is_refused_by_name_and_nothing_changes() {
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
     assert!(said.contains("larger than 2 MiB") && said.contains("large (3 MiB)"), "{said}");
 }
+
+/// A task whose files cannot go back to its first checkpoint without an ignored file: its id, its worktree and the file.
+fn blocked(repository: &Repository, steps: &[&str], file: &str) -> (String, PathBuf, PathBuf) {
+    let more = "[workspace]\ncheckpoints = \"turns\"\n";
+    let steps = [steps, &["echo d > done"]].concat();
+    let task = repository.task_file("t.toml", &steps, Some("test -e done"), more);
+    repository.place.ok(&["run", task.to_str().unwrap()]);
+    let id = repository.place.id();
+    let worktree = PathBuf::from(repository.place.show(&id)["workspace"].as_str().unwrap());
+    let file = worktree.join(file);
+    (id, worktree, file)
+}
+
+/// They are in no checkpoint: nobody could bring them back.
+#[test]
+fn ignored_files_in_the_way_are_named_and_stay() {
+    let below = ["rm a.txt; mkdir -p a.txt/deep; echo c > a.txt/deep/c.log; echo k > a.txt/known"];
+    let anew = ["rm a.txt", "echo a.txt >> .gitignore; echo mine > a.txt"];
+    for (steps, name) in [(&below[..], "a.txt/deep/c.log"), (&anew, "a.txt")] {
+        let repository = Repository::new();
+        let (id, worktree, file) = blocked(&repository, steps, name);
+        let before = snapshot(&worktree);
+        let ran = repository.place.run(&["rollback", &id, "--to", "1"]);
+        assert_eq!(snapshot(&worktree), before, "nothing was changed");
+        assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+        assert!(ran.err.contains(name) && ran.err.contains("move"), "{}", ran.err);
+        let preview = repository.json(&["rollback", &id, "--to", "1", "--preview"]);
+        assert_eq!(preview["in_the_way"], serde_json::json!([name]));
+        let preview = repository.place.ok(&["rollback", &id, "--to", "1", "--preview"]);
+        assert!(preview.contains(&format!("in the way: {name}")), "{preview}");
+        // Once it is out of the way, nothing is.
+        std::fs::remove_file(&file).unwrap();
+        let went = repository.json(&["rollback", &id, "--to", "1"]);
+        assert!(worktree.join("a.txt").is_file() && !worktree.join("done").exists());
+        let undo = went["undo"]["number"].to_string();
+        repository.place.ok(&["rollback", &id, "--to", &undo]);
+        assert!(worktree.join("done").exists());
+    }
+}
+
+/// Nobody is there to move anything: what drivetrain's own rollback meets is set aside.
+#[test]
+fn ignored_files_in_the_way_of_an_unattended_rollback_are_set_aside() {
+    let repository = Repository::new();
+    let steps = ["test -d a.txt || { rm -f a.txt; mkdir a.txt; echo mine > a.txt/c.log; }"];
+    let more = "[retry]\nverdict_failed = [\"rollback\"]\n";
+    let task = repository.task_file("t.toml", &steps, Some("false"), more);
+    let ran = repository.place.run(&["run", task.to_str().unwrap()]);
+    let id = repository.place.id();
+    let types = repository.place.types(&id);
+    assert!(types.iter().any(|kind| kind == "rolled_back"), "{}{}", ran.out, ran.err);
+    let aside = repository.place.home().join("worktrees").join(format!("{id}.aside-1"));
+    assert_eq!(std::fs::read_to_string(aside.join("a.txt/c.log")).unwrap(), "mine\n");
+}

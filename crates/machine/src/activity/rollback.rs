@@ -5,7 +5,7 @@
 //! how it ended, and what it proved, stays.
 
 use crate::driver::{Note, NoteKind};
-use crate::effect::Effect;
+use crate::effect::{Effect, InTheWay};
 use crate::event::EventKind;
 use crate::state::{Attachment, Pending, Phase};
 use crate::step::Step;
@@ -48,7 +48,10 @@ impl Step<'_> {
     fn restore(&mut self, to: String) {
         let Some(workspace) = self.state.data.workspace.clone() else { return };
         let id = self.expect(Pending::Restore);
-        self.output.effects.push(Effect::Restore { id, workspace, to });
+        // Whoever asked for it can move them; where nobody did, nobody may be there.
+        let asked = self.state.data.going_back.is_some();
+        let in_the_way = if asked { InTheWay::Refused } else { InTheWay::SetAside };
+        self.output.effects.push(Effect::Restore { id, workspace, to, in_the_way });
     }
 
     /// A process takes a task up that has ended, for what is left to be done of going back and nothing else.
