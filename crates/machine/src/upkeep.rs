@@ -40,6 +40,15 @@ pub enum Files {
     Unkept,
 }
 
+/// Commits that only a worktree holds: its HEAD is at them, and no branch or tag has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loose {
+    /// How many there are.
+    pub count: u64,
+    /// The last of them.
+    pub commit: String,
+}
+
 /// Why something stays, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stays {
@@ -50,7 +59,12 @@ pub struct Stays {
 }
 
 /// Whether a worktree may go.
-pub fn may_go(task: &str, standing: TaskStanding, files: Files) -> Result<(), Stays> {
+pub fn may_go(
+    task: &str,
+    standing: TaskStanding,
+    files: Files,
+    loose: Option<&Loose>,
+) -> Result<(), Stays> {
     let stays = |reason: &str, hint: String| Err(Stays { reason: reason.to_owned(), hint });
     match (standing, files) {
         (TaskStanding::Open, _) => stays(
@@ -79,8 +93,23 @@ pub fn may_go(task: &str, standing: TaskStanding, files: Files) -> Result<(), St
                  drivetrain rollback {task} --to 1 gives it up"
             ),
         ),
-        (TaskStanding::Ended(_), Files::Gone | Files::AsBegun | Files::Applied) => Ok(()),
+        (TaskStanding::Ended(_), Files::Gone | Files::AsBegun | Files::Applied) => match loose {
+            None => Ok(()),
+            Some(Loose { count: 1, commit }) => {
+                stays("1 commit in it is on no branch", keeps(commit))
+            }
+            Some(Loose { count, commit }) => {
+                stays(&format!("{count} commits in it are on no branch"), keeps(commit))
+            }
+        },
     }
+}
+
+fn keeps(commit: &str) -> String {
+    format!(
+        "git branch NAME {commit} in your repository keeps what you need; git switch --detach BRANCH in the worktree \
+         gives it up"
+    )
 }
 
 #[cfg(test)]
@@ -93,15 +122,18 @@ mod tests {
         for outcome in ended {
             let standing = TaskStanding::Ended(outcome);
             for files in [Files::Gone, Files::AsBegun, Files::Applied] {
-                assert_eq!(may_go("t", standing, files), Ok(()));
+                assert_eq!(may_go("t", standing, files, None), Ok(()));
+                let loose = Loose { count: 2, commit: "c".to_owned() };
+                let stays = may_go("t", standing, files, Some(&loose)).unwrap_err();
+                assert!(stays.hint.contains("git branch NAME c"), "{}", stays.hint);
             }
             for files in [Files::Kept, Files::Unkept] {
-                assert!(may_go("t", standing, files).is_err());
+                assert!(may_go("t", standing, files, None).is_err());
             }
         }
         for standing in [TaskStanding::Open, TaskStanding::Unknown] {
             for files in [Files::Gone, Files::AsBegun, Files::Applied, Files::Kept, Files::Unkept] {
-                let stays = may_go("t", standing, files).unwrap_err();
+                let stays = may_go("t", standing, files, None).unwrap_err();
                 assert!(!stays.reason.is_empty() && !stays.hint.is_empty());
             }
         }

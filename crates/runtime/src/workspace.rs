@@ -353,6 +353,11 @@ fn complete(
             if is_worktree(&path) { Ok(()) } else { Err(said.err().unwrap_or_default()) }
         };
         if !is_worktree(&path) {
+            // Git would write through it.
+            let link = path.join(".git");
+            if fs::symlink_metadata(&link).is_ok_and(|meta| meta.is_symlink() || meta.nlink() > 1) {
+                let _ = fs::remove_file(&link);
+            }
             repair().map_err(|reason| {
                 format!(
                     "the folder {} is no longer a worktree of {}, and git cannot repair it ({reason}); its files \
@@ -406,16 +411,18 @@ fn complete(
         record.write(&Record::path(task, state_home))?;
     }
     let inside = path.join(&record.prefix);
-    fs::create_dir_all(&inside)
-        .map_err(|error| format!("cannot make the folder {}: {error}", inside.display()))?;
-    let inside = inside.canonicalize().map_err(|error| format!("{}: {error}", inside.display()))?;
     let real = path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?;
-    if !inside.starts_with(&real) {
+    // Seen before anything is made: a worker may have put a link there.
+    let nearest = inside.ancestors().find_map(|above| above.canonicalize().ok());
+    if !nearest.is_some_and(|nearest| nearest.starts_with(&real)) {
         return Err(format!(
             "the folder {:?} of the repository is a link that leads out of it; start the task elsewhere",
             record.prefix
         ));
     }
+    fs::create_dir_all(&inside)
+        .map_err(|error| format!("cannot make the folder {}: {error}", inside.display()))?;
+    let inside = inside.canonicalize().map_err(|error| format!("{}: {error}", inside.display()))?;
     Ok(Workspace {
         kind: WorkspaceKind::Worktree,
         path: Some(text(&inside)?),
@@ -434,12 +441,10 @@ fn is_worktree(path: &Path) -> bool {
 /// What a killed git or a loss of power left of a worktree in which nobody has worked. What git knows of it may be empty, and
 /// then git cannot even list the worktrees of the repository.
 fn clear_half_made(repository: &Repository, task: &str) -> Result<(), String> {
-    let words = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
-    let common = repository.git(words.map(OsString::from))?;
-    let common = Path::new(common.trim_end());
+    let common = repository.common()?;
     // Nobody else gives this branch a name; a git that was killed while it did left its lock.
     let _ = fs::remove_file(common.join("refs/heads").join(format!("{}.lock", branch_of(task))));
-    let about = common.join("worktrees").join(task);
+    let about = repository.about(task)?;
     let is_empty = |name| fs::metadata(about.join(name)).is_ok_and(|meta| meta.len() == 0);
     if ["HEAD", "commondir", "gitdir"].into_iter().any(is_empty) {
         fs::remove_dir_all(&about)
@@ -560,6 +565,18 @@ impl Repository {
     ) -> Result<Printed, String> {
         let place: [OsString; 2] = ["-C".into(), self.top.clone().into()];
         self.git.output(place.into_iter().chain(arguments).collect(), None)
+    }
+
+    /// What all working trees of the repository share.
+    fn common(&self) -> Result<PathBuf, String> {
+        let words = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
+        let common = self.git(words.map(OsString::from))?;
+        Ok(PathBuf::from(common.trim_end_matches('\n')))
+    }
+
+    /// The folder of what git knows of a task's worktree.
+    fn about(&self, task: &str) -> Result<PathBuf, String> {
+        Ok(self.common()?.join("worktrees").join(task))
     }
 
     /// Whether a branch was made that is not there; if not, git can.

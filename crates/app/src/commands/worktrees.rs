@@ -7,7 +7,7 @@ use machine::id::TaskId;
 use machine::state::{Data, Standing};
 use machine::task::Outcome;
 use machine::time::Span;
-use machine::upkeep::{Branch, Files, TaskStanding, may_go};
+use machine::upkeep::{Branch, Files, Loose, TaskStanding, may_go};
 use runtime::checkpoint::Store;
 use runtime::process::Cancel;
 use runtime::workspace::upkeep::{self, Worktree};
@@ -35,6 +35,7 @@ struct Seen {
     task: Option<Task>,
     files: Files,
     branch: Branch,
+    loose: Option<Loose>,
     /// What could not be looked at.
     trouble: Option<String>,
 }
@@ -49,6 +50,10 @@ impl Seen {
             Ok(found) => branch = found,
             Err(reason) => trouble = Some(reason),
         }
+        let loose = upkeep::loose(&worktree).unwrap_or_else(|reason| {
+            trouble = Some(reason);
+            None
+        });
         let files = match files(records, &worktree, task.as_ref()) {
             Ok(files) => files,
             Err(reason) => {
@@ -56,7 +61,7 @@ impl Seen {
                 Files::Unkept
             }
         };
-        Seen { worktree, task, files, branch, trouble }
+        Seen { worktree, task, files, branch, loose, trouble }
     }
 
     fn standing(&self) -> TaskStanding {
@@ -82,7 +87,7 @@ impl Seen {
             let hint = "mend that, or remove the folder by hand if nothing in it is needed";
             return Err((reason.clone(), hint.to_owned()));
         }
-        may_go(&self.worktree.task, self.standing(), self.files)
+        may_go(&self.worktree.task, self.standing(), self.files, self.loose.as_ref())
             .map_err(|stays| (stays.reason, stays.hint))
     }
 

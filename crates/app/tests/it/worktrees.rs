@@ -59,6 +59,47 @@ fn commits_that_are_nowhere_else_keep_their_branch() {
 }
 
 #[test]
+fn commits_that_are_on_no_branch_keep_their_worktree() {
+    let repository = Repository::new();
+    let commit = "git checkout -q --detach; echo n > new; git add new; \
+        git -c user.name=w -c user.email=w@w.invalid commit -qm work";
+    let (id, worktree) = repository.task(&[commit], Some("test -e new"));
+    repository.place.ok(&["apply", &id]);
+    assert_eq!(listed(&repository, &id)["removable"], false);
+    let said = repository.place.run(&["worktrees", "clean", &id]);
+    assert_eq!(said.code, 2, "{}", said.out);
+    assert!(said.out.contains("1 commit in it is on no branch"), "{}", said.out);
+    let commit = git(&worktree, &["rev-parse", "HEAD"]);
+    assert!(said.out.contains(&format!("git branch NAME {commit}")), "{}", said.out);
+    assert!(worktree.join("new").exists());
+    repository.git(&["branch", "kept", &commit]);
+    repository.place.ok(&["worktrees", "clean", &id]);
+    assert!(!worktree.exists());
+    assert_eq!(repository.git(&["log", "-1", "--format=%s", "kept"]), "work");
+}
+
+/// What a worker can write of a worktree's own records must not lead git to the user's.
+#[test]
+fn links_in_the_records_of_a_worktree_do_not_lead_to_the_users_index() {
+    for (name, of_user) in [("index", "index"), ("index.lock", "HEAD")] {
+        let repository = Repository::new();
+        let (id, worktree) = repository.task(&["echo n > new"], Some("test -e new"));
+        repository.place.ok(&["apply", &id]);
+        repository.place.write("staged", "mine\n");
+        repository.git(&["add", "staged"]);
+        let before = repository.users();
+        let own = git(&worktree, &["rev-parse", "--path-format=absolute", "--git-dir"]);
+        let link = Path::new(&own).join(name);
+        let _ = std::fs::remove_file(&link);
+        let target = repository.place.folder().join(".git").join(of_user);
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        repository.place.ok(&["worktrees", "clean", &id]);
+        assert!(!worktree.exists());
+        assert_eq!(repository.users(), before, "{name}");
+    }
+}
+
+#[test]
 fn a_task_that_may_go_on_and_one_that_failed_keep_their_worktrees() {
     let repository = Repository::new();
     let (failed, _) = repository.task(&["echo n > new"], Some("false"));

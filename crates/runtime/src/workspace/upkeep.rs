@@ -4,15 +4,17 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use machine::upkeep::Branch;
+use machine::upkeep::{Branch, Loose};
 
 use crate::apply::Note;
 use crate::checkpoint::{Content, Store};
+use crate::git::Git;
 use crate::process::Cancel;
 
-use super::{Record, Repository, absolute, branch_of, check_task, worktree_of};
+use super::{Record, Repository, absolute, branch_of, check_task, text, worktree_of};
 
 /// A worktree that was made for a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,6 +125,26 @@ pub fn branch(task: &str, state_home: &Path) -> Result<Branch, String> {
     }
 }
 
+/// The commits that only a worktree holds.
+pub fn loose(worktree: &Worktree) -> Result<Option<Loose>, String> {
+    if !worktree.present {
+        return Ok(None);
+    }
+    let repository = Repository::find(&worktree.repository)?;
+    let git = |words: &[&str]| repository.git(words.iter().map(OsString::from));
+    let head = format!("worktrees/{}/HEAD", worktree.task);
+    let commit = git(&["rev-parse", "--verify", "--quiet", &head])
+        .map_err(|_| "git does not know which commit is checked out in it".to_owned())?;
+    let commit = commit.trim_end().to_owned();
+    let others = ["--not", "--branches", "--tags", "--remotes"];
+    let count = git(&[&["rev-list", "--count", &commit], &others[..]].concat())?;
+    match count.trim_end().parse::<u64>() {
+        Ok(0) => Ok(None),
+        Ok(count) => Ok(Some(Loose { count, commit })),
+        Err(_) => Err(format!("git counted {:?} commits", count.trim_end())),
+    }
+}
+
 /// The checkpoint of a task that was last handed over, if it is still in a branch of the user's.
 pub fn applied(task: &str, state_home: &Path) -> Option<String> {
     let note = Note::read(task, state_home).filter(|note| note.done)?;
@@ -149,14 +171,15 @@ pub fn remove(task: &str, state_home: &Path, branch: Branch) -> Result<(), Strin
         format!("the repository {} cannot be used: {reason}", record.repository)
     })?;
     if path.exists() {
+        let about = repository.about(task)?;
+        own_index(&about).map_err(|error| format!("cannot use {}: {error}", about.display()))?;
         empty(&path).map_err(|error| format!("cannot empty {}: {error}", path.display()))?;
-        // What git has checked out is put back, so that it removes the folder without being forced.
-        let inside = |words: &[&str]| {
-            let place: [OsString; 2] = ["-C".into(), path.clone().into()];
-            let words = place.into_iter().chain(words.iter().map(OsString::from));
-            repository.git.run(words)
-        };
-        inside(&["read-tree", "--reset", "-u", "HEAD"])?;
+        // What git has checked out is put back, so that it removes the folder without being forced. What the worktree itself
+        // says of its repository is the worker's word.
+        let mut inside = Git { cwd: Some(path.clone()), ..repository.git.clone() };
+        inside.env.push(("GIT_DIR".to_owned(), text(&about)?));
+        inside.env.push(("GIT_WORK_TREE".to_owned(), text(&path)?));
+        inside.run(["read-tree", "--reset", "-u", "HEAD"].map(OsString::from))?;
         repository.git(["worktree".into(), "remove".into(), path.clone().into()])?;
     }
     if branch == Branch::Elsewhere {
@@ -167,6 +190,21 @@ pub fn remove(task: &str, state_home: &Path, branch: Branch) -> Result<(), Strin
     record.removed = true;
     record.removing = false;
     record.write(&place)
+}
+
+/// Has git write an index of the worktree's own. A worker can write among what git knows of its worktree, and git follows
+/// a link there.
+fn own_index(about: &Path) -> io::Result<()> {
+    for name in ["index", "index.lock"] {
+        let path = about.join(name);
+        match fs::symlink_metadata(&path) {
+            Ok(meta) if meta.is_file() && meta.nlink() == 1 => {}
+            Ok(_) => fs::remove_file(&path)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Removes everything in a worktree but what makes it one.
