@@ -24,17 +24,13 @@ use error::CommandError;
 fn main() -> ExitCode {
     // Inside a sandbox this program becomes the command here.
     runtime::sandbox::helper::enter();
-    std::panic::set_hook(Box::new(|panic| {
-        output::error(&view::text::visible(&format!("drivetrain: internal error: {panic}")));
-        output::error(
-            "This is a bug. Nothing that was journaled is lost: `drivetrain resume` goes on from there.",
-        );
-    }));
+    std::panic::set_hook(Box::new(output::panicked));
     // The hook has told the person; what is left is the code.
     ExitCode::from(catch_unwind(AssertUnwindSafe(start)).unwrap_or(20))
 }
 
 fn start() -> u8 {
+    output::learn_keys();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return misused(&error),

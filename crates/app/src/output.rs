@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use std::io::{self, IsTerminal, Write};
+use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Once, OnceLock};
 
@@ -12,6 +13,9 @@ use view::{Line, Tone, text};
 
 /// Whether standard output was closed by its reader.
 static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the keys of this process are known.
+static LEARNT: Once = Once::new();
 
 /// True once the reader of standard output has gone away.
 pub(crate) fn is_closed() -> bool {
@@ -64,9 +68,27 @@ pub(crate) fn error(text: &str) {
 
 /// The text without the keys of this process: a message may quote a file, an argument or an answer that holds one.
 fn without_keys(text: &str) -> String {
-    static LEARNT: Once = Once::new();
-    LEARNT.call_once(runtime::redact::learn_environment);
+    learn_keys();
     runtime::redact::text(text)
+}
+
+/// Learns the keys of this process, once.
+pub(crate) fn learn_keys() {
+    LEARNT.call_once(runtime::redact::learn_environment);
+}
+
+/// Prints a panic to standard error. It waits for nothing that may have panicked itself, such as the learning of keys: as long
+/// as they are not known only the place is told.
+pub(crate) fn panicked(panic: &PanicHookInfo<'_>) {
+    let place = panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+    let known = LEARNT.is_completed().then(|| panic.to_string());
+    let said = known.and_then(|said| runtime::redact::text_at_once(&said));
+    let said = said.unwrap_or_else(|| format!("panicked at {place}"));
+    let _ = writeln!(
+        io::stderr().lock(),
+        "drivetrain: internal error: {}\nThis is a bug. Nothing that was journaled is lost: `drivetrain resume` goes on from there.",
+        text::visible(&said)
+    );
 }
 
 /// A message often quotes what was typed. An argument of several lines must not look like several lines of ours.

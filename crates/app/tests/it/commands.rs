@@ -1,8 +1,12 @@
 //! The smaller commands, and how tasks are named.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Stdio};
+
 use serde_json::Value;
 
-use crate::environment::TestEnvironment;
+use crate::environment::{Ran, TestEnvironment};
 
 #[test]
 fn a_prefix_is_enough_if_only_one_task_begins_so() {
@@ -141,4 +145,28 @@ fn an_empty_home_is_no_error() {
     assert_eq!(environment.ok(&["list", "--json"]), "{\"tasks\":[],\"v\":1}\n");
     assert_eq!(environment.ok(&["approvals"]), "nobody is asked anything\n");
     assert_eq!(environment.run(&["why", "abc"]).code, 2);
+}
+
+/// Runs it with these variables, and ends it if it hangs (124).
+fn run_for_a_while(place: &TestEnvironment, args: &[&OsStr], variables: &[(&str, &OsStr)]) -> Ran {
+    let plain = place.command(&[]);
+    let mut command = Command::new("timeout");
+    command.arg("20").arg(plain.get_program()).args(args).current_dir(place.folder()).env_clear();
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.envs(variables.iter().copied());
+    place.ran(command.stdin(Stdio::null()).output().unwrap())
+}
+
+#[test]
+fn a_variable_that_is_no_text_is_no_reason_to_hang() {
+    let place = TestEnvironment::new();
+    let strange = OsStr::from_bytes(b"/tmp/caf\xe9");
+    let ran = run_for_a_while(&place, &["list".as_ref()], &[("PWD", strange), ("X", strange)]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    // As far as it is text it is kept out of what is printed, like any other key.
+    let key = OsStr::from_bytes(b"hidden-0815-\xe9-0816");
+    let ran = run_for_a_while(&place, &["import".as_ref(), key], &[("MY_TOKEN", key)]);
+    assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("[redacted: MY_TOKEN]"), "{}", ran.err);
+    assert!(!ran.err.contains("0815"), "{}", ran.err);
 }
