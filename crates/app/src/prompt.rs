@@ -21,7 +21,7 @@ use view::{Line, Tone};
 use crate::project_rule::ProjectRule;
 use crate::screen::Screen;
 use answer::{Unclear, answer, question};
-use reader::{Reader, Source, Typed};
+use reader::{Reader, Source, Typed, Wanted};
 
 /// First words of the driver `user`, for completion.
 const WORDS: [&str; 13] = [
@@ -58,9 +58,16 @@ pub(crate) fn source(at_terminal: bool, home: &Path) -> Source {
 pub(crate) fn attend(mut lines: Reader, news: &Receiver<News>, inbox: &Inbox, screen: &Screen) {
     let mut asks = Asks::default();
     while let Some((task, ask)) = asks.next(news, screen) {
-        let keep = matches!(ask, Ask::Decision { .. });
+        let wanted = match ask {
+            Ask::Decision { .. } => Wanted::Words,
+            Ask::Approval { .. }
+            | Ask::Question { .. }
+            | Ask::InDoubt { .. }
+            | Ask::Escalation { .. }
+            | Ask::Child { .. } => Wanted::Answer,
+        };
         lines.asks(call_of(&ask).map(|call| (task.clone(), call)));
-        let Typed::Line(line) = lines.read(&question(&ask), "", keep, screen) else {
+        let Typed::Line(line) = lines.read(&question(&ask), "", wanted, screen) else {
             // Ctrl-C, Ctrl-D and a terminal that is gone all mean that nobody answers.
             inbox.stop();
             return;

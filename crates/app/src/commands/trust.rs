@@ -15,6 +15,7 @@ use view::{Line, Tone, text};
 
 use crate::args::TrustArgs;
 use crate::error::{CommandError, Kind, near};
+use crate::prompt::reader::forget_typed;
 use crate::{locate, output};
 
 /// Runs the command.
@@ -125,6 +126,8 @@ pub(crate) enum Answer {
 
 /// Puts a question to the person at the terminal; anything but a clear answer is a no.
 pub(crate) fn ask(question: &str) -> Answer {
+    // What it is about was shown before this.
+    forget_typed();
     output::raw(question.as_bytes());
     let _ = std::io::stdout().flush();
     let mut answer = String::new();

@@ -16,7 +16,7 @@ use runtime::inbox::Inbox;
 use view::{Line, Tone, approvals, spend};
 
 use super::answer::{self, Unclear, answer, question};
-use super::reader::{Reader, Source, Typed};
+use super::reader::{Reader, Source, Typed, Wanted};
 use super::{Asks, News, Open, give, give_with_rule};
 use crate::commands::hand_over;
 use crate::error::CommandError;
@@ -127,7 +127,7 @@ pub(crate) fn first_line(source: Source, json: bool) -> Option<String> {
     let mut reader = Reader::open(source, Default::default());
     let mut leaving = Leaving::default();
     loop {
-        let line = match reader.read(PROMPT, "", true, &screen) {
+        let line = match reader.read(PROMPT, "", Wanted::Words, &screen) {
             Typed::Line(line) => line,
             Typed::Interrupt if leaving.again() => return None,
             Typed::Interrupt => {
@@ -206,11 +206,11 @@ impl Chat<'_> {
         };
         let asked = open.filter(|open| !matches!(open.ask, Ask::Decision { .. }));
         self.show_unshown();
-        let (prompt, draft) = match &asked {
-            Some(open) => (question(&open.ask), String::new()),
-            None => (PROMPT.to_owned(), std::mem::take(&mut self.draft)),
+        let (prompt, draft, wanted) = match &asked {
+            Some(open) => (question(&open.ask), String::new(), Wanted::Answer),
+            None => (PROMPT.to_owned(), std::mem::take(&mut self.draft), Wanted::Words),
         };
-        let typed = reader.read(&prompt, &draft, asked.is_none(), self.screen);
+        let typed = reader.read(&prompt, &draft, wanted, self.screen);
         self.catch_up(news);
         match typed {
             Typed::End => None,

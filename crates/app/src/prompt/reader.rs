@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::io::BufRead;
+use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use machine::id::{CallId, TaskId};
+use rustix::termios::{QueueSelector, tcflush};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -28,6 +29,15 @@ pub(crate) enum Source {
     Terminal(PathBuf, &'static [&'static str]),
     /// Whatever standard input is.
     Lines,
+}
+
+/// What is wanted of a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Their own next words: they may be typed ahead, and are kept in the history.
+    Words,
+    /// An answer to the question that is shown: what was typed before it was there is none.
+    Answer,
 }
 
 /// What a person did at the prompt.
@@ -103,17 +113,20 @@ impl Reader {
         matches!(self, Reader::Terminal(_))
     }
 
-    /// One line, kept in the history or not; on a terminal with `draft` typed already.
+    /// One line; on a terminal with `draft` typed already.
     pub(crate) fn read(
         &mut self,
         question: &str,
         draft: &str,
-        keep: bool,
+        wanted: Wanted,
         screen: &Screen,
     ) -> Typed {
         match self {
-            Reader::Terminal(terminal) => terminal.read(question, draft, keep, screen),
+            Reader::Terminal(terminal) => terminal.read(question, draft, wanted, screen),
             Reader::Input => {
+                if wanted == Wanted::Answer {
+                    forget_typed();
+                }
                 let mut line = String::new();
                 match std::io::stdin().lock().read_line(&mut line) {
                     Ok(1..) => Typed::Line(line),
@@ -169,7 +182,7 @@ impl Terminal {
         Some(Terminal { editor, history })
     }
 
-    fn read(&mut self, question: &str, draft: &str, keep: bool, screen: &Screen) -> Typed {
+    fn read(&mut self, question: &str, draft: &str, wanted: Wanted, screen: &Screen) -> Typed {
         let printer = self.editor.create_external_printer().ok();
         // On a terminal that can do no more than show lines nobody edits.
         let edits = printer.is_some();
@@ -179,6 +192,10 @@ impl Terminal {
             words.length.set(0);
         }
         let typing = edits.then(|| Typing::begin(screen));
+        // By now the screen has shown what is asked.
+        if wanted == Wanted::Answer {
+            forget_typed();
+        }
         let line = self.editor.readline_with_initial(question, (draft, ""));
         drop(typing);
         // No character is wider than its bytes are many, or than two columns.
@@ -189,11 +206,20 @@ impl Terminal {
             Err(ReadlineError::Interrupted) => return Typed::Interrupt,
             Err(_) => return Typed::End,
         };
-        if keep && self.editor.add_history_entry(&line).is_ok() {
+        if wanted == Wanted::Words && self.editor.add_history_entry(&line).is_ok() {
             // A history that cannot be kept is no reason to stop.
             let _ = self.editor.append_history(&self.history);
         }
         Typed::Line(line)
+    }
+}
+
+/// Drops what was typed at the terminal and not read yet: it was typed before a question was there, and must not answer it.
+/// The editor itself keeps nothing from one line to the next.
+pub(crate) fn forget_typed() {
+    // What is no terminal holds lines that somebody wrote down for it.
+    if std::io::stdin().is_terminal() {
+        let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
     }
 }
 

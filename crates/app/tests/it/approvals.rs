@@ -256,3 +256,20 @@ fn at_a_terminal_a_question_that_is_answered_elsewhere_goes_away() {
     assert_eq!(screen.end(), 0);
     assert!(decisions(&place, &place.id()).contains("[person (command), tool]"));
 }
+
+#[test]
+fn at_a_terminal_what_was_typed_before_a_question_does_not_answer_it() {
+    let place = asking(&["touch one; while ! test -e go; do sleep 0.02; done", "touch two"]);
+    let mut screen = Screen::start(&place, &["run", "task.toml"]);
+    screen.until("run c1? [y/t/p/n/a/?] ").enter("y");
+    screen.until("c1 approved");
+    place.until_file("one");
+    // Nobody asks at this moment. The terminal itself shows what is typed.
+    screen.enter("y");
+    screen.until("y\r\n");
+    place.write("go", "");
+    screen.until("? c2 wants to run shell").until("run c2? [y/t/p/n/a/?] ").enter("n not seen");
+    screen.until("c2 denied: not seen");
+    assert_eq!(screen.end(), 10);
+    assert!(!exists(&place.folder().join("two")));
+}
