@@ -67,11 +67,13 @@ impl Next {
 
 /// Commands in two columns.
 pub fn next_lines(commands: &[Next]) -> Vec<Line> {
-    let width = commands.iter().map(|next| next.command.chars().count()).max().unwrap_or(0).min(56);
-    commands
+    let shown: Vec<(String, String)> = commands
         .iter()
-        .map(|next| Line::plain(format!("  {:width$}  {}", next.command, next.effect)))
-        .collect()
+        .map(|next| (text::visible(&next.command), text::visible(&next.effect)))
+        .collect();
+    let width = shown.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0).min(56);
+    let line = |(command, effect): &(String, String)| format!("  {command:width$}  {effect}");
+    shown.iter().map(|next| Line::plain(line(next))).collect()
 }
 
 /// What is asked, as much as fits a screen.
@@ -112,8 +114,7 @@ pub fn answers(task: &TaskId, driver: &str, ask: &Ask) -> Vec<Next> {
             Next::new(format!("drivetrain deny {task} {call} --reason TEXT"), "refuse it"),
         ],
         Ask::Question { call, choices, .. } => {
-            let answer =
-                choices.first().map_or_else(|| "TEXT".to_owned(), |choice| text::quoted(choice));
+            let answer = suggested(choices.first().map(String::as_str));
             vec![Next::new(format!("drivetrain answer {task} {call} {answer}"), "answer it")]
         }
         Ask::InDoubt { call, .. } => vec![
@@ -154,11 +155,19 @@ pub fn answers(task: &TaskId, driver: &str, ask: &Ask) -> Vec<Next> {
             )]
         }
         Ask::Decision { prompt } => {
-            let answer = offered(prompt)
-                .map_or_else(|| "TEXT".to_owned(), |first| text::quoted(&text::visible(first)));
+            let answer = suggested(offered(prompt));
             vec![Next::new(format!("drivetrain answer {task} {answer}"), "answer it")]
         }
     }
+}
+
+/// An answer as a word of a command to type. One that could not be typed as it is shown, or would be taken for an option, is
+/// not suggested.
+fn suggested(answer: Option<&str>) -> String {
+    let can_be_typed = |answer: &&str| {
+        !answer.is_empty() && !answer.starts_with('-') && text::visible(answer) == **answer
+    };
+    answer.filter(can_be_typed).map_or_else(|| "TEXT".to_owned(), text::quoted)
 }
 
 /// The first of the answers that a question names at its end, as `Ship it? (yes / no)` does.

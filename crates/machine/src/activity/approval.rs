@@ -179,6 +179,9 @@ impl Step<'_> {
             Err(reason) => return self.reject(reason),
         };
         if !choices.is_empty() && !choices.contains(&text) {
+            // They are a worker's words: none of them may look like a line of ours.
+            let choices: Vec<String> =
+                choices.iter().map(|choice| choice.escape_debug().to_string()).collect();
             return self.reject(format!(
                 "{text:?} is not a choice: expected one of {}",
                 choices.join(", ")

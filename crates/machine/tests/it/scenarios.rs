@@ -282,6 +282,16 @@ fn a_question_takes_only_one_of_its_choices() {
 }
 
 #[test]
+fn a_refusal_that_names_the_choices_is_one_line_and_steers_no_terminal() {
+    let choices = json!(["a\u{1b}[2J\nerror: no", "b"]);
+    let ask = json!({ "tool": "ask", "input": { "question": "which?", "choices": choices } });
+    let mut rig = Rig::started(spec(json!({ "turns": [[ask]] })));
+    rig.command(Command::Answer { call: call(1), text: "c".to_owned() });
+    let said = r#""c" is not a choice: expected one of a\u{1b}[2J\nerror: no, b"#;
+    assert_eq!(rig.last.rejected.as_deref(), Some(said));
+}
+
+#[test]
 fn an_interrupt_aborts_what_runs_and_its_note_reaches_the_driver_first() {
     let mut rig = Rig::started(spec(json!({ "turns": [[shell("a")], [shell("b")]] })));
     rig.command(Command::Interrupt { note: "stop that".to_owned() });

@@ -1,12 +1,12 @@
 //! What an approver sees: every byte of a call, nothing hidden, and what was decided.
 
 use machine::Command;
-use machine::id::CallId;
+use machine::id::{CallId, TaskId};
 use machine::policy::call_hash::CallHash;
 use machine::policy::grant::Scope;
 use machine::state::Ask;
 use serde_json::{Value, json};
-use view::approvals::{Amount, Approval, approval};
+use view::approvals::{Amount, Approval, Next, answers, approval, next_lines};
 use view::decisions;
 
 use crate::scene::{Scene, asking, workflow};
@@ -106,4 +106,24 @@ fn a_denial_that_stands_is_in_why_until_it_ends() {
         why.contains("denied     shell ") && why.contains("for 20 more turns: not \\x1b[8mnow"),
         "{why}"
     );
+}
+
+#[test]
+fn a_choice_is_suggested_only_if_it_is_shown_as_it_is() {
+    let suggested = |choice: &str| {
+        let choices = vec![choice.to_owned(), "blue".to_owned()];
+        let ask = Ask::Question { call: CallId(1), question: "which?".to_owned(), choices };
+        let next = answers(&TaskId("k3v9".to_owned()), "llm", &ask);
+        view::join(&next_lines(&next)).trim().to_owned()
+    };
+    assert_eq!(suggested("dark red"), "drivetrain answer k3v9 c1 'dark red'  answer it");
+    let hostile = "\u{1b}]0;PWNED\u{7}\u{1b}[31mred\nEVIL LINE";
+    for choice in [hostile, "red\u{202e}", "--help", ""] {
+        assert_eq!(suggested(choice), "drivetrain answer k3v9 c1 TEXT  answer it", "{choice:?}");
+    }
+    let ask = Ask::Decision { prompt: "Ship it? (--now\u{1b}[2J / no)".to_owned() };
+    let next = answers(&TaskId("k3v9".to_owned()), "workflow", &ask);
+    assert_eq!(next[0].command, "drivetrain answer k3v9 TEXT");
+    let forged = [Next::new("drivetrain \u{1b}[2J\nx".to_owned(), "no")];
+    assert_eq!(view::join(&next_lines(&forged)).trim(), r"drivetrain \x1b[2J\nx  no");
 }

@@ -2,7 +2,7 @@
 
 use machine::input::Command;
 use machine::tool::ToolResult;
-use serde_json::Value;
+use serde_json::{Value, json};
 use view::transcript::Detail;
 
 use crate::scene::{Scene, asking, spec, workflow};
@@ -64,6 +64,11 @@ fn nothing_steers_the_terminal_wherever_it_is_shown() {
         scene.end(ToolResult::ended(machine::tool::Status::Error, text.clone()));
         check(&id, &scene.why());
         check(&id, &scene.transcript(detail));
+
+        let step = json!({ "name": "s", "tool": "ask",
+            "parameters": { "question": text, "choices": [text, "no"] } });
+        let scene = Scene::begin(spec("workflow", json!({ "steps": [step] })));
+        check(&id, &scene.why());
 
         let mut scene = Scene::begin(spec("user", Value::Null));
         scene.put(Command::Tell { line: text.clone() });
