@@ -18,7 +18,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Cmd, FakeCmd, JournalCmd, PolicyCmd, SandboxCmd};
+use args::{
+    AgentCmd, Cli, Cmd, FakeCmd, JournalCmd, PolicyCmd, PromptCmd, SandboxCmd, WorkflowCmd,
+    WorktreesCmd,
+};
 use error::CommandError;
 
 fn main() -> ExitCode {
@@ -35,13 +38,56 @@ fn start() -> u8 {
         Ok(cli) => cli,
         Err(error) => return misused(&error),
     };
+    let told = |error: &CommandError| {
+        output::error(&if cli.json { error.json().to_string() } else { error.text() });
+        error.exit_code()
+    };
     match dispatch(&cli) {
-        Ok(code) => code,
-        Err(error) => {
-            output::error(&if cli.json { error.json().to_string() } else { error.text() });
-            error.exit_code()
-        }
+        Ok(code) => match output::failure() {
+            Some(error) if code == 0 && only_tells(&cli.command) => told(&error),
+            // What was done is done: the code says how it went.
+            Some(error) => {
+                told(&error);
+                code
+            }
+            None => code,
+        },
+        Err(error) => told(&error),
     }
+}
+
+/// Whether what it prints is all that a command is for.
+fn only_tells(command: &Cmd) -> bool {
+    matches!(
+        command,
+        Cmd::List(_)
+            | Cmd::Show(_)
+            | Cmd::Log(_)
+            | Cmd::Why(_)
+            | Cmd::Receipt(_)
+            | Cmd::Approvals(_)
+            | Cmd::Diff(_)
+            | Cmd::Checkpoints(_)
+            | Cmd::Worktrees { command: None | Some(WorktreesCmd::List) }
+            | Cmd::Schema(_)
+            | Cmd::Doctor
+            | Cmd::Sandbox(SandboxCmd::Show(_))
+            | Cmd::Workflow(
+                WorkflowCmd::List
+                    | WorkflowCmd::Show(_)
+                    | WorkflowCmd::Check(_)
+                    | WorkflowCmd::Graph(_)
+            )
+            | Cmd::Prompt(PromptCmd::List | PromptCmd::Show(_) | PromptCmd::Check(_))
+            | Cmd::Agent(AgentCmd::List | AgentCmd::Show(_) | AgentCmd::Check(_))
+            | Cmd::Policy(_)
+            | Cmd::Journal(JournalCmd::Verify | JournalCmd::Export(_))
+            | Cmd::Completions { .. }
+            | Cmd::Tools
+            | Cmd::Drivers
+            | Cmd::Agents
+            | Cmd::Models
+    )
 }
 
 /// Help and version are no errors; anything else is, in the form that was asked for.
@@ -56,9 +102,11 @@ fn misused(error: &clap::Error) -> u8 {
         output::error(error.render().to_string().trim_end());
         return 2;
     }
-    // Nobody is left to be told if this fails.
-    let _ = error.print();
-    0
+    output::help(error);
+    output::failure().map_or(0, |error| {
+        output::error(&error.text());
+        error.exit_code()
+    })
 }
 
 fn dispatch(cli: &Cli) -> Result<u8, CommandError> {

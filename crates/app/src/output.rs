@@ -11,13 +11,18 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use view::{Line, Tone, text};
 
-/// Whether standard output was closed by its reader.
+use crate::error::CommandError;
+
+/// Whether standard output was closed by its reader, or takes nothing more.
 static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Why standard output could not be written, where no reader has closed it.
+static FAILED: OnceLock<String> = OnceLock::new();
 
 /// Whether the keys of this process are known.
 static LEARNT: Once = Once::new();
 
-/// True once the reader of standard output has gone away.
+/// True once the reader of standard output has gone away, or it cannot be written.
 pub(crate) fn is_closed() -> bool {
     CLOSED.load(Ordering::Relaxed)
 }
@@ -53,6 +58,11 @@ pub(crate) fn json(value: &impl Serialize) {
 /// Prints bytes as they are.
 pub(crate) fn raw(bytes: &[u8]) {
     write(|mut out| out.write_all(bytes));
+}
+
+/// Prints the help or the version that was asked for.
+pub(crate) fn help(asked: &clap::Error) {
+    write(|_| asked.print());
 }
 
 /// Prints to standard error: JSON as one line, anything else in lines whose characters are all visible.
@@ -131,9 +141,22 @@ pub(crate) fn styled(line: &Line) -> String {
 }
 
 fn write(print: impl FnOnce(io::StdoutLock<'static>) -> io::Result<()>) {
-    if !is_closed() && print(io::stdout().lock()).and_then(|()| io::stdout().flush()).is_err() {
-        CLOSED.store(true, Ordering::Relaxed);
+    if is_closed() {
+        return;
     }
+    if let Err(error) = print(io::stdout().lock()).and_then(|()| io::stdout().flush()) {
+        CLOSED.store(true, Ordering::Relaxed);
+        if error.kind() != io::ErrorKind::BrokenPipe {
+            // The first one tells why; later ones follow from it.
+            let _ = FAILED.set(error.to_string());
+        }
+    }
+}
+
+/// Why standard output could not be written, if it was not by its reader's will.
+pub(crate) fn failure() -> Option<CommandError> {
+    let reason = FAILED.get()?;
+    Some(CommandError::environment(format!("cannot write to standard output: {reason}")))
 }
 
 /// Standard output for lines of JSON that somebody else writes; a closed pipe does not break it.

@@ -170,3 +170,32 @@ fn a_variable_that_is_no_text_is_no_reason_to_hang() {
     assert!(ran.err.contains("[redacted: MY_TOKEN]"), "{}", ran.err);
     assert!(!ran.err.contains("0815"), "{}", ran.err);
 }
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_and_a_reader_that_left_is_none() {
+    let place = TestEnvironment::new();
+    place.steps("task.toml", &["true"], "");
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let ran = place.ran(place.command(&["run", "task.toml"]).stdout(full()).output().unwrap());
+    let said = "error: cannot write to standard output: ";
+    // The task is done, whoever hears of it.
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.starts_with(said), "{}", ran.err);
+    let id = place.id();
+    for args in [
+        &["journal", "export", &id][..],
+        &["show", &id, "--json"],
+        &["log", &id],
+        &["list"],
+        &["completions", "bash"],
+        &["--help"],
+    ] {
+        let ran = place.ran(place.command(args).stdout(full()).output().unwrap());
+        assert_eq!(ran.code, 20, "{args:?} {}", ran.err);
+        assert!(ran.err.contains("cannot write to standard output: "), "{args:?} {}", ran.err);
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ran = place.ran(place.command(args).stdout(writer).output().unwrap());
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{args:?}");
+    }
+}
