@@ -96,7 +96,7 @@ impl<'a> Kept<'a> {
     pub(crate) fn why_none(&self) -> &'static str {
         match self.workspace.kind {
             WorkspaceKind::Worktree => {
-                "none was made; one is made with every claim that criteria check"
+                "none was made (one is made with every claim that criteria check), or `drivetrain worktrees clean --checkpoints` took them away"
             }
             WorkspaceKind::InPlace => {
                 "it works in your folder itself (--in-place), where nothing is kept"

@@ -206,9 +206,9 @@ fn chosen(records: &Records, args: &CleanArgs) -> Result<Vec<Worktree>, CommandE
     Ok(found)
 }
 
-fn is_young(seen: &Seen, older_than: Option<Span>) -> bool {
+fn is_young(task: Option<&Task>, older_than: Option<Span>) -> bool {
     let Some(age) = older_than else { return false };
-    let updated = seen.task.as_ref().map(|task| task.state.data().clock);
+    let updated = task.map(|task| task.state.data().clock);
     updated.is_some_and(|updated| locate::now().since(updated) < age)
 }
 
@@ -218,7 +218,7 @@ fn clean(args: &CleanArgs, json: bool) -> Result<u8, CommandError> {
     let (mut removed, mut stayed, mut lines) = (Vec::new(), Vec::new(), Vec::new());
     for worktree in chosen(&records, args)? {
         let seen = Seen::look(&records, worktree);
-        if is_young(&seen, args.older_than) {
+        if is_young(seen.task.as_ref(), args.older_than) {
             continue;
         }
         let task = seen.worktree.task.clone();
@@ -292,37 +292,32 @@ fn clean_checkpoints(args: &CleanArgs, json: bool) -> Result<u8, CommandError> {
     }
     let records = Records::open()?;
     let root = records.home.root().to_owned();
+    // All of them are looked at before the first goes.
     let mut removed = Vec::new();
     for prefix in &args.ids {
         let id = records.find(prefix)?;
-        let refused = |reason: String| {
-            CommandError::new(Kind::Refused, format!("the checkpoints of task {id} stay: {reason}"))
-        };
         let row = records.journal.task(id.as_str())?;
         let task = records.glance(&row)?;
-        let Standing::Finished { outcome, .. } = task.state.standing() else {
-            return Err(refused("it has not ended".to_owned()));
-        };
-        let worktree = upkeep::worktree(id.as_str(), &root).map_err(CommandError::environment)?;
-        if worktree.is_some() {
-            return Err(refused("its worktree is still there".to_owned())
-                .hint(format!("drivetrain worktrees clean {id} takes that away first")));
+        if is_young(Some(&task), args.older_than) {
+            continue;
         }
-        if !is_elsewhere(&id, task.state.data(), &root).map_err(CommandError::environment)? {
-            let force = if outcome == Outcome::Verified { "" } else { " --force-unverified" };
-            return Err(refused("what they hold is in no branch of yours".to_owned())
-                .hint(format!("drivetrain apply {id}{force} --onto NEW-BRANCH keeps it")));
-        }
+        checkpoints_may_go(&records, &id, &task)?;
         let size = upkeep::size(&upkeep::store(id.as_str(), &root));
-        if !args.dry_run {
+        removed.push((id, size));
+    }
+    if !args.dry_run {
+        for (id, _) in &removed {
             upkeep::remove_store(id.as_str(), &root).map_err(CommandError::environment)?;
         }
-        removed.push((id, size));
     }
     if json {
         let removed: Vec<Value> =
             removed.iter().map(|(id, size)| json!({ "task": id, "bytes": size })).collect();
         output::json(&json!({ "v": 1, "dry_run": args.dry_run, "removed_checkpoints": removed }));
+        return Ok(0);
+    }
+    if removed.is_empty() {
+        output::lines(&[Line::plain("nothing to take away")]);
         return Ok(0);
     }
     let will = if args.dry_run { "would be taken away" } else { "taken away" };
@@ -335,4 +330,26 @@ fn clean_checkpoints(args: &CleanArgs, json: bool) -> Result<u8, CommandError> {
         "its receipt can still be read, but no longer be run again",
     )]);
     Ok(0)
+}
+
+/// Whether nothing is lost with the checkpoints of a task; the error says what would be.
+fn checkpoints_may_go(records: &Records, id: &TaskId, task: &Task) -> Result<(), CommandError> {
+    let root = records.home.root();
+    let refused = |reason: &str| {
+        CommandError::new(Kind::Refused, format!("the checkpoints of task {id} stay: {reason}"))
+    };
+    let Standing::Finished { outcome, .. } = task.state.standing() else {
+        return Err(refused("it has not ended"));
+    };
+    let worktree = upkeep::worktree(id.as_str(), root).map_err(CommandError::environment)?;
+    if worktree.is_some() {
+        return Err(refused("its worktree is still there")
+            .hint(format!("drivetrain worktrees clean {id} takes that away first")));
+    }
+    if !is_elsewhere(id, task.state.data(), root).map_err(CommandError::environment)? {
+        let force = if outcome == Outcome::Verified { "" } else { " --force-unverified" };
+        return Err(refused("what they hold is in no branch of yours")
+            .hint(format!("drivetrain apply {id}{force} --onto NEW-BRANCH keeps it")));
+    }
+    Ok(())
 }

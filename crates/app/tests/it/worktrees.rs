@@ -153,3 +153,28 @@ fn what_was_done_by_hand_is_named_and_breaks_nothing() {
     assert_eq!(repository.json(&["apply", &moved])["how"], "committed");
     assert!(Path::new(&repository.place.folder()).join("more").exists());
 }
+
+#[test]
+fn checkpoints_go_only_if_all_that_are_named_may_and_not_those_of_young_tasks() {
+    let repository = Repository::new();
+    let (id, _) = repository.task(&["true"], Some("true"));
+    let (other, _) = repository.task(&["true"], Some("true"));
+    let place = &repository.place;
+    let store = |id: &str| place.home().join("checkpoints").join(format!("{id}.git"));
+    place.ok(&["worktrees", "clean", &id]);
+    // The worktree of the other one is still there: nothing goes.
+    let said = repository.refused(&["worktrees", "clean", &id, &other, "--checkpoints"]);
+    assert!(said.contains(&format!("the checkpoints of task {other} stay")), "{said}");
+    assert!(store(&id).exists());
+    let young = ["worktrees", "clean", &id, "--checkpoints", "--older-than", "7d"];
+    assert_eq!(place.ok(&young), "nothing to take away\n");
+    assert_eq!(repository.json(&young)["removed_checkpoints"], serde_json::json!([]));
+    assert!(store(&id).exists());
+    place.ok(&["worktrees", "clean", &id, "--checkpoints", "--older-than", "0s"]);
+    assert!(!store(&id).exists());
+    let said = place.ok(&["checkpoints", &id]);
+    assert!(
+        said.contains("or `drivetrain worktrees clean --checkpoints` took them away"),
+        "{said}"
+    );
+}
