@@ -1,8 +1,8 @@
 //! Where lines come from: a terminal with editing and a history, or whatever standard input is.
 
 use std::borrow::Cow;
-use std::cell::Cell;
-use std::io::{BufRead, IsTerminal};
+use std::cell::{Cell, RefCell};
+use std::io::{BufRead, ErrorKind, IsTerminal};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +16,7 @@ use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
 use rustyline::{Context, Editor, Helper};
+use view::{Line, Tone};
 
 use super::typing::Typing;
 use crate::screen::Screen;
@@ -127,9 +128,9 @@ impl Reader {
                 if wanted == Wanted::Answer {
                     forget_typed();
                 }
-                let mut line = String::new();
-                match std::io::stdin().lock().read_line(&mut line) {
-                    Ok(1..) => Typed::Line(line),
+                let mut line = Vec::new();
+                match std::io::stdin().lock().read_until(b'\n', &mut line) {
+                    Ok(1..) => Typed::Line(as_text(&line, screen)),
                     Ok(0) | Err(_) => Typed::End,
                 }
             }
@@ -175,7 +176,7 @@ impl Terminal {
             words,
             shown,
             begun: Cell::new(None),
-            length: Cell::new(0),
+            line: RefCell::default(),
         }));
         // A first run has no history yet.
         let _ = editor.load_history(&history);
@@ -183,13 +184,42 @@ impl Terminal {
     }
 
     fn read(&mut self, question: &str, draft: &str, wanted: Wanted, screen: &Screen) -> Typed {
+        if let Some(words) = self.editor.helper() {
+            words.begun.set(None);
+        }
+        let mut draft = draft.to_owned();
+        let line = loop {
+            match self.line(question, &draft, wanted, screen) {
+                Ok(line) => break line,
+                Err(ReadlineError::Interrupted) => return Typed::Interrupt,
+                Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
+                    let told = "that key is no UTF-8; what was typed before it is still there";
+                    screen.lines(vec![Line::new(Tone::Bad, told)]);
+                    draft = self.editor.helper().map(|words| words.line.take()).unwrap_or_default();
+                }
+                Err(_) => return Typed::End,
+            }
+        };
+        if wanted == Wanted::Words && self.editor.add_history_entry(&line).is_ok() {
+            // A history that cannot be kept is no reason to stop.
+            let _ = self.editor.append_history(&self.history);
+        }
+        Typed::Line(line)
+    }
+
+    fn line(
+        &mut self,
+        question: &str,
+        draft: &str,
+        wanted: Wanted,
+        screen: &Screen,
+    ) -> rustyline::Result<String> {
         let printer = self.editor.create_external_printer().ok();
         // On a terminal that can do no more than show lines nobody edits.
         let edits = printer.is_some();
         screen.prompt_begins(printer.map(|printer| Box::new(printer) as crate::screen::Printer));
         if let Some(words) = self.editor.helper() {
-            words.begun.set(None);
-            words.length.set(0);
+            draft.clone_into(&mut words.line.borrow_mut());
         }
         let typing = edits.then(|| Typing::begin(screen));
         // By now the screen has shown what is asked.
@@ -199,19 +229,20 @@ impl Terminal {
         let line = self.editor.readline_with_initial(question, (draft, ""));
         drop(typing);
         // No character is wider than its bytes are many, or than two columns.
-        let typed = self.editor.helper().map_or(0, |words| words.length.get());
+        let typed = self.editor.helper().map_or(0, |words| words.line.borrow().len());
         screen.prompt_ends(question.len() + 2 * typed);
-        let line = match line {
-            Ok(line) => line,
-            Err(ReadlineError::Interrupted) => return Typed::Interrupt,
-            Err(_) => return Typed::End,
-        };
-        if wanted == Wanted::Words && self.editor.add_history_entry(&line).is_ok() {
-            // A history that cannot be kept is no reason to stop.
-            let _ = self.editor.append_history(&self.history);
-        }
-        Typed::Line(line)
+        line
     }
+}
+
+/// A line as text. What is none is shown for what it is, and neither ends the input nor takes the line away.
+fn as_text(line: &[u8], screen: &Screen) -> String {
+    let text = String::from_utf8_lossy(line);
+    if let Cow::Owned(_) = text {
+        let told = "what was no UTF-8 in that line stands as \u{fffd}";
+        screen.lines(vec![Line::new(Tone::Bad, told)]);
+    }
+    text.into_owned()
 }
 
 /// Drops what was typed at the terminal and not read yet: it was typed before a question was there, and must not answer it.
@@ -228,8 +259,8 @@ struct Words {
     words: &'static [&'static str],
     shown: Shown,
     begun: Cell<Option<u64>>,
-    /// The bytes of the line.
-    length: Cell<usize>,
+    /// The line as far as it was typed.
+    line: RefCell<String>,
 }
 
 impl Completer for Words {
@@ -253,7 +284,7 @@ impl Hinter for Words {
 
     /// Gives no hint: it is called whenever the line has changed, which is all that is wanted here.
     fn hint(&self, line: &str, _: usize, _: &Context<'_>) -> Option<String> {
-        self.length.set(line.len());
+        line.clone_into(&mut self.line.borrow_mut());
         match (line.is_empty(), self.begun.get()) {
             (true, _) => self.begun.set(None),
             (false, None) => self.begun.set(Some(self.shown.last())),

@@ -418,3 +418,26 @@ fn at_a_terminal_ctrl_c_stops_a_check_too_and_pressed_twice_it_leaves() {
     assert_eq!(screen.end(), 13);
     assert_eq!(of_type(&place, "verdict_failed").len(), 0);
 }
+
+#[test]
+fn a_byte_that_is_no_text_does_not_end_a_chat() {
+    let place = place("[[reply]]\ntext = \"Yes.\"\nrepeat = true\n");
+    let ran = place.run_with_bytes(&chat(&[]), b"hello\nin a caf\xe9\nand more\n/done\n");
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let told: Vec<Value> =
+        of_type(&place, "told").iter().map(|event| event["line"].clone()).collect();
+    assert_eq!(told, ["in a caf\u{fffd}", "and more", "/done"]);
+    assert!(ran.out.contains("what was no UTF-8 in that line stands as \u{fffd}"), "{}", ran.out);
+}
+
+#[test]
+fn at_a_terminal_a_byte_that_is_no_text_costs_no_more_than_itself() {
+    let place = place("[[reply]]\ntext = \"Yes.\"\nrepeat = true\n");
+    let mut screen = Screen::start(&place, &chat(&["hello"]));
+    screen.until("says: Yes.").until("> ").keys("in a caf");
+    screen.until("in a caf").bytes(b"\xff");
+    screen.until("that key is no UTF-8").until("> in a caf").enter("e");
+    screen.until("says: Yes.").until("> ").keys("\x04");
+    assert_eq!(screen.end(), 13);
+    assert_eq!(of_type(&place, "told")[0]["line"], "in a cafe");
+}

@@ -147,6 +147,11 @@ impl TestEnvironment {
 
     /// Runs a command with lines on its standard input.
     pub(crate) fn run_with(&self, args: &[&str], input: &str) -> Ran {
+        self.run_with_bytes(args, input.as_bytes())
+    }
+
+    /// The same, with what may be no text.
+    pub(crate) fn run_with_bytes(&self, args: &[&str], input: &[u8]) -> Ran {
         use std::io::Write;
         let mut child = self
             .command(args)
@@ -156,7 +161,7 @@ impl TestEnvironment {
             .spawn()
             .unwrap();
         // A command that refuses its arguments is gone before it has read anything.
-        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let _ = child.stdin.take().unwrap().write_all(input);
         self.ran(child.wait_with_output().unwrap())
     }
 

@@ -68,7 +68,12 @@ impl Screen {
 
     /// Types.
     pub(crate) fn keys(&self, keys: &str) {
-        (&self.keyboard).write_all(keys.as_bytes()).unwrap();
+        self.bytes(keys.as_bytes());
+    }
+
+    /// Types what may be no text.
+    pub(crate) fn bytes(&self, keys: &[u8]) {
+        (&self.keyboard).write_all(keys).unwrap();
     }
 
     /// Types a line.
