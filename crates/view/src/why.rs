@@ -397,6 +397,7 @@ fn raise(id: &TaskId, spend: &Spend, budget: &Budget) -> Next {
         ("max-tokens", budget.max_tokens, spend.tokens),
         ("max-consecutive-denies", budget.max_consecutive_denies, spend.consecutive_denies),
         ("max-consecutive-errors", budget.max_consecutive_errors, spend.consecutive_errors),
+        ("max-context-overflows", budget.max_context_overflows, spend.context_overflows),
     ];
     for (option, limit, spent) in counts {
         if let Some(limit) = limit.filter(|limit| spent >= *limit) {

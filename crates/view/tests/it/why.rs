@@ -1,9 +1,12 @@
 //! The one screen that says how a task stands, in its main situations.
 
 use machine::input::{Command, Signal};
-use machine::task::CriterionResult;
+use machine::policy::budget::{Budget, Spend};
+use machine::state::Standing;
+use machine::task::{CriterionResult, Outcome};
 use machine::tool::{Status, ToolResult};
 use serde_json::{Value, json};
+use view::why::Subject;
 
 use crate::scene::{Scene, asking, shell, spec, workflow};
 use machine::verdict::Verdict;
@@ -266,4 +269,45 @@ fn a_paused_task_and_one_that_a_person_drives_say_how_to_go_on() {
       drivetrain answer k3v9 'shell ls'  decide the next move (or: help, done)
       drivetrain resume k3v9             then go on: no process drives it
     ");
+}
+
+#[test]
+fn whatever_limit_is_reached_the_command_that_raises_it_names_it() {
+    let scene = Scene::begin(workflow(&["true"]));
+    let spend: Spend = serde_json::from_value(json!({
+        "turns": 1, "millis": 1000, "tokens": 1, "usd": 1.0, "tool_calls": 1,
+        "consecutive_denies": 1, "consecutive_errors": 1, "context_overflows": 1,
+    }))
+    .unwrap();
+    // Every axis that there is: one that is forgotten here does not compile.
+    let Budget {
+        max_turns: _,
+        max_time: _,
+        max_tokens: _,
+        max_usd: _,
+        max_tool_calls: _,
+        max_consecutive_denies: _,
+        max_consecutive_errors: _,
+        max_context_overflows: _,
+    } = Budget::default();
+    for (axis, limit) in [
+        ("max_turns", json!(1)),
+        ("max_time", json!("1s")),
+        ("max_tokens", json!(1)),
+        ("max_usd", json!(1.0)),
+        ("max_tool_calls", json!(1)),
+        ("max_consecutive_denies", json!(1)),
+        ("max_consecutive_errors", json!(1)),
+        ("max_context_overflows", json!(1)),
+    ] {
+        let mut data = scene.state.data().clone();
+        data.budget = serde_json::from_value(json!({ axis: limit })).unwrap();
+        data.spend.clone_from(&spend);
+        let reason = "a limit was reached".to_owned();
+        let standing = Standing::Finished { outcome: Outcome::BudgetExhausted, reason };
+        let subject = Subject { data: &data, ..scene.subject(&standing) };
+        let said = view::join(&view::why::lines(&subject));
+        let option = format!("drivetrain raise k3v9 --{} 2", axis.replace('_', "-"));
+        assert!(said.contains(&option), "{axis}: {said}");
+    }
 }
