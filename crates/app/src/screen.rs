@@ -265,7 +265,7 @@ impl Drawing {
             let took = took.map(|seconds| format!("  {}", machine::time::Span::seconds(seconds)));
             let took = took.unwrap_or_default();
             let width = columns().saturating_sub(took.chars().count() + 1);
-            let text = format!("{}{took}", view::text::short(&line.text, width));
+            let text = format!("{}{took}", view::text::fitting(&line.text, width));
             output::styled(&Line::new(line.tone, text))
         });
         let mut text = lines.collect::<Vec<_>>().join("\n");
@@ -285,7 +285,7 @@ impl Drawing {
             seconds => format!("  {}", machine::time::Span::seconds(seconds)),
         };
         let width = columns().saturating_sub(took.chars().count() + 6);
-        Some(format!("\x1b[2m… {}{took}\x1b[0m", view::text::short(what, width)))
+        Some(format!("\x1b[2m… {}{took}\x1b[0m", view::text::fitting(what, width)))
     }
 
     /// Prints above the prompt: first the text, then the running line, in place of the one that was there.
@@ -355,6 +355,13 @@ pub(crate) fn columns() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_running_line_of_wide_characters_takes_one_line() {
+        let running = Some(("中".repeat(500), Instant::now()));
+        let line = Drawing { running, ..Drawing::default() }.running_line().unwrap();
+        assert!(line.matches('中').count() * 2 + 3 < columns(), "{line}");
+    }
 
     #[test]
     fn colours_go_and_the_cursor_still_moves() {

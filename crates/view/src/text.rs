@@ -86,6 +86,28 @@ pub fn short(text: &str, most: usize) -> String {
     cut
 }
 
+/// The text in one line that takes at most `most` columns of a terminal, cut at the end.
+pub fn fitting(text: &str, most: usize) -> String {
+    let shown = visible(text.trim_end());
+    if shown.chars().map(columns).sum::<usize>() <= most {
+        return shown;
+    }
+    let mut left = most.saturating_sub(1);
+    let fits = |c: &char| {
+        let is_room = columns(*c) <= left;
+        left = left.saturating_sub(columns(*c));
+        is_room
+    };
+    let mut cut: String = shown.chars().take_while(fits).collect();
+    cut.push('…');
+    cut
+}
+
+/// How many columns a character takes, or one more: from Hangul on, whatever may be wide counts as wide.
+fn columns(c: char) -> usize {
+    if c < '\u{1100}' { 1 } else { 2 }
+}
+
 /// The last lines of an output, with a note of how many came before.
 pub fn tail(text: &str, most: usize) -> Vec<String> {
     let all = lines(text.trim_end());
@@ -168,6 +190,16 @@ mod tests {
         assert!(shown.contains(r"\u009b2J\u202e\u007f\udb40\udc41é中🙂a"), "{shown}");
         assert_eq!(shown.matches(r"\u0301").count(), 5, "{shown}");
         assert_eq!(json("{\"a\":1}"), "{\"a\":1}");
+    }
+
+    #[test]
+    fn a_line_that_must_fit_is_cut_by_columns() {
+        assert_eq!(fitting("abcdef", 6), "abcdef");
+        assert_eq!(fitting("abcdefg", 6), "abcde…");
+        assert_eq!(fitting("中文字", 6), "中文字");
+        assert_eq!(fitting("中文字文", 6), "中文…");
+        assert_eq!(fitting("мир и мир", 9), "мир и мир");
+        assert_eq!(fitting("中", 0), "…");
     }
 
     #[test]
