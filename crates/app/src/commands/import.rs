@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use machine::file::import::{Imported, import};
+use machine::file::import::{Imported, NewFile, import};
 use machine::file::{self, SourceError};
 use runtime::beneath::Root;
 use runtime::trust;
@@ -62,12 +62,17 @@ fn write(args: &ImportArgs, imported: &Imported) -> Result<Vec<String>, CommandE
         }
         root.check_write(&file.path).map_err(|error| failed(&error))?;
     }
-    let mut written = Vec::new();
-    for file in &imported.files {
-        root.write(&file.path, file.text.as_bytes(), None).map_err(|error| failed(&error))?;
-        written.push(args.to.join(&file.path).display().to_string());
+    for (index, file) in imported.files.iter().enumerate() {
+        if let Err(error) = root.write(&file.path, file.text.as_bytes(), None) {
+            for written in &imported.files[..index] {
+                // Made a moment ago. The error is why the other one could not be.
+                let _ = root.remove(&written.path);
+            }
+            return Err(failed(&error));
+        }
     }
-    Ok(written)
+    let path = |file: &NewFile| args.to.join(&file.path).display().to_string();
+    Ok(imported.files.iter().map(path).collect())
 }
 
 fn told(imported: &Imported, written: &[String]) -> Vec<Line> {
@@ -96,4 +101,26 @@ fn told(imported: &Imported, written: &[String]) -> Vec<Line> {
 fn wrong(errors: Vec<SourceError>) -> CommandError {
     let shown: Vec<String> = errors.iter().map(ToString::to_string).collect();
     CommandError::new(Kind::Configuration, shown.join("\n\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn if_one_file_cannot_be_written_none_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let args = ImportArgs { file: "x".into(), to: folder.path().to_owned() };
+        let file = |path: &str| NewFile { path: path.to_owned(), text: "x".to_owned() };
+        // Each could be written; but once the first is there, the second cannot be below it.
+        let imported = Imported {
+            kind: machine::file::import::Kind::Recipe,
+            name: "x".to_owned(),
+            files: vec![file("prompts/x"), file("prompts/x/y")],
+            remarks: Vec::new(),
+        };
+        let error = write(&args, &imported).unwrap_err();
+        assert!(error.text().contains("cannot write below"), "{}", error.text());
+        assert!(!folder.path().join("prompts/x").exists());
+    }
 }
