@@ -151,14 +151,14 @@ pub(crate) fn drivers(json: bool) -> Result<u8, CommandError> {
     }
     let mut lines = vec![Line::new(Tone::Strong, "drivers")];
     lines.extend(names.iter().map(|name| Line::plain(format!("  {name:18} {}", about(name)))));
-    for (title, prefix, found) in [("plugins", "external:", plugins), ("workflows", "", workflows)]
+    let none = "  none here; drivetrain init shows how to write one";
+    let none_of_yours = "  none of yours here; drivetrain workflow list shows the built-in ones";
+    for (title, prefix, found, none) in
+        [("plugins", "external:", plugins, none), ("workflows", "", workflows, none_of_yours)]
     {
         lines.push(Line::new(Tone::Strong, title));
         if found.is_empty() {
-            lines.push(Line::new(
-                Tone::Faint,
-                "  none here; drivetrain init shows how to write one",
-            ));
+            lines.push(Line::new(Tone::Faint, none));
         }
         lines.extend(found.iter().map(|found| {
             let name = format!("{prefix}{}", found.name);
@@ -175,6 +175,8 @@ pub(crate) fn drivers(json: bool) -> Result<u8, CommandError> {
 
 fn about(driver: &str) -> &'static str {
     match driver {
+        "llm" => "a model decides, and calls the tools",
+        "agent" => "a coding agent that is installed here works on the goal",
         "user" => "you decide, line by line",
         "workflow" => "the steps of a workflow file, in order",
         "state_machine" => "states with guarded transitions",

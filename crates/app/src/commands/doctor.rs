@@ -205,9 +205,10 @@ fn home_writable(home: &Home) -> Check {
     let root = home.root().display().to_string();
     let probe = home.root().join(format!(".doctor-{}", std::process::id()));
     let tried = home.create().and_then(|()| {
-        std::fs::write(&probe, b"")
-            .and_then(|()| std::fs::remove_file(&probe))
-            .map_err(|error| error.to_string())
+        // An empty file needs no room on the disk: a page of bytes does.
+        let written = std::fs::write(&probe, [0; 4096]);
+        let removed = std::fs::remove_file(&probe);
+        written.and(removed).map_err(|error| error.to_string())
     });
     match tried {
         Ok(()) => check("home", Health::Good, root, ""),
@@ -215,7 +216,7 @@ fn home_writable(home: &Home) -> Check {
             "home",
             Health::Broken,
             reason,
-            "set DRIVETRAIN_HOME to a folder that can be written",
+            "set DRIVETRAIN_HOME to a folder that can be written and has room",
         ),
     }
 }

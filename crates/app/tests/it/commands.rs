@@ -199,3 +199,14 @@ fn output_that_cannot_be_written_is_an_error_and_a_reader_that_left_is_none() {
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{args:?}");
     }
 }
+
+#[test]
+fn every_driver_says_what_it_is_and_built_in_workflows_are_not_denied() {
+    let place = TestEnvironment::new();
+    let listed: Value = serde_json::from_str(&place.ok(&["drivers", "--json"])).unwrap();
+    for driver in listed["drivers"].as_array().unwrap() {
+        assert!(!driver["summary"].as_str().unwrap().is_empty(), "{driver}");
+    }
+    let said = place.ok(&["drivers"]);
+    assert!(said.contains("drivetrain workflow list shows the built-in ones"), "{said}");
+}
