@@ -35,20 +35,10 @@ impl Editor {
         editor
     }
 
-    pub(crate) fn send(&mut self, message: &Value) {
+    pub(crate) fn send(&mut self, message: &impl std::fmt::Display) {
         let stdin = self.stdin.as_mut().unwrap();
         writeln!(stdin, "{message}").unwrap();
         stdin.flush().unwrap();
-    }
-
-    /// Sends a line as it is; the line that comes back.
-    pub(crate) fn say(&mut self, line: &str) -> Value {
-        let stdin = self.stdin.as_mut().unwrap();
-        writeln!(stdin, "{line}").unwrap();
-        stdin.flush().unwrap();
-        let mut said = String::new();
-        assert_ne!(self.stdout.read_line(&mut said).unwrap(), 0, "it is gone");
-        serde_json::from_str(&said).unwrap()
     }
 
     pub(crate) fn begin(&mut self, method: &str, params: Value) -> u64 {
@@ -63,7 +53,8 @@ impl Editor {
         self.await_answer(id)
     }
 
-    pub(crate) fn await_answer(&mut self, id: u64) -> Value {
+    pub(crate) fn await_answer(&mut self, id: impl Into<Value>) -> Value {
+        let id = id.into();
         loop {
             let mut line = String::new();
             assert_ne!(self.stdout.read_line(&mut line).unwrap(), 0, "it is gone");

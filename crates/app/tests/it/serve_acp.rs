@@ -127,8 +127,9 @@ fn a_line_that_is_no_message_is_refused_by_its_id_and_the_next_one_is_served() {
         (r#"[{"jsonrpc":"2.0","id":1,"method":"x"}]"#, -32600, Value::Null),
     ];
     for (line, code, id) in lines {
-        let said = editor.say(line);
-        assert_eq!((&said["error"]["code"], &said["id"]), (&json!(code), &id), "{line}: {said}");
+        editor.send(&line);
+        let said = editor.await_answer(id);
+        assert_eq!(said["error"]["code"], code, "{line}: {said}");
     }
     editor.open(&place);
 }
