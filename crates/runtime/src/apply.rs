@@ -227,12 +227,15 @@ pub(crate) fn propose<'c>(
         None => store.base(None)?,
     };
     let frozen = store.content(wish.frozen)?;
+    scratch.check(base.tree(), frozen.tree())?;
     let mut result = scratch.build(&began, &base, &frozen)?;
+    scratch.check(&began, &result.tree)?;
     result.notices.extend(left_behind(&store, &base, &frozen)?);
     let target = checkout.tip.clone().unwrap_or_else(|| began.clone());
     let Merged { tree, collisions } = if target == began {
         Merged { tree: result.tree.clone(), collisions: Vec::new() }
     } else if wish.merge {
+        scratch.check(&began, &target)?;
         scratch.merge(&began, &target, &result.tree, &checkout.branch, wish.task)?
     } else {
         return Err(moved(&checkout.branch));
@@ -330,6 +333,13 @@ impl<'c> Proposal<'c> {
         Note { done: true, commit: commit.clone(), ..note }.write(wish.task, state_home)?;
         Ok(done(commit.map_or(How::Staged, How::Committed), changed.len(), notices))
     }
+}
+
+/// A part of a name that nobody can have put something under before.
+fn unguessable() -> std::io::Result<String> {
+    let mut random = [0u8; 8];
+    getrandom::fill(&mut random).map_err(std::io::Error::other)?;
+    Ok(format!("{:016x}", u64::from_ne_bytes(random)))
 }
 
 fn moved(branch: &str) -> ApplyError {

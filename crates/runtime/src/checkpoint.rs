@@ -43,7 +43,8 @@ pub use compare::{Change, ChangeKind, Lines};
 use extra::Extra;
 use index::Mode;
 pub use limits::{DEFAULT_MAX_FILE, MAX_FILE_VARIABLE};
-use objects::{FOLDER, Kind, Name, Tree, hex};
+use objects::{FOLDER, Name, Tree};
+pub(crate) use objects::{Hasher, Kind, hex};
 
 /// Keeps the state of a task's workspace and gives the checkpoint.
 pub fn checkpoint(

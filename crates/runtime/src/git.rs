@@ -1,6 +1,7 @@
 //! The git binary, hardened: a repository may be hostile, so git runs without hooks, watchers, signing, transports or
 //! anyone's settings.
 
+pub(crate) mod reading;
 pub(crate) mod who;
 
 use std::ffi::OsString;
@@ -98,34 +99,7 @@ impl Git {
         arguments: Vec<OsString>,
         stdin: Option<Vec<u8>>,
     ) -> Result<Printed, String> {
-        let mut argv: Vec<OsString> = vec!["git".into()];
-        for setting in HARDENED.into_iter().chain(self.settings.iter().map(String::as_str)) {
-            argv.extend(["-c".into(), setting.into()]);
-        }
-        // The user's own list of trusted folders is read as data, and nothing else of those settings.
-        let global = arguments.iter().any(|argument| argument == "--global");
-        argv.extend(arguments);
-        let mut env: Vec<(String, String)> = GIT_VARIABLES
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect();
-        if global {
-            env.extend(who::places());
-        } else {
-            env.push(("GIT_CONFIG_GLOBAL".to_owned(), "/dev/null".to_owned()));
-        }
-        env.extend(self.env.iter().cloned());
-        let spec = ProcessSpec {
-            env,
-            cwd: self.cwd.clone(),
-            stdin,
-            timeout: Some(TIMEOUT),
-            streams: Streams::Separate,
-            mark: "git".to_owned(),
-            // Git starts no daemons with these settings, and a namespace would cost more than git itself.
-            containment: Containment::Session,
-            ..ProcessSpec::new(argv)
-        };
+        let spec = ProcessSpec { stdin, ..self.spec(arguments) };
         let never = Cancel::new();
         let finished =
             run(spec, self.cancel.as_ref().unwrap_or(&never)).map_err(|e| e.to_string())?;
@@ -145,6 +119,37 @@ impl Git {
         }
         let out = finished.stdout.bytes().map_err(|error| error.to_string())?;
         Ok(Printed { out, complaint, exit })
+    }
+
+    /// The hardened command.
+    fn spec(&self, arguments: Vec<OsString>) -> ProcessSpec {
+        let mut argv: Vec<OsString> = vec!["git".into()];
+        for setting in HARDENED.into_iter().chain(self.settings.iter().map(String::as_str)) {
+            argv.extend(["-c".into(), setting.into()]);
+        }
+        // The user's own list of trusted folders is read as data, and nothing else of those settings.
+        let global = arguments.iter().any(|argument| argument == "--global");
+        argv.extend(arguments);
+        let mut env: Vec<(String, String)> = GIT_VARIABLES
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        if global {
+            env.extend(who::places());
+        } else {
+            env.push(("GIT_CONFIG_GLOBAL".to_owned(), "/dev/null".to_owned()));
+        }
+        env.extend(self.env.iter().cloned());
+        ProcessSpec {
+            env,
+            cwd: self.cwd.clone(),
+            timeout: Some(TIMEOUT),
+            streams: Streams::Separate,
+            mark: "git".to_owned(),
+            // Git starts no daemons with these settings, and a namespace would cost more than git itself.
+            containment: Containment::Session,
+            ..ProcessSpec::new(argv)
+        }
     }
 }
 

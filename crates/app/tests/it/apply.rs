@@ -242,6 +242,20 @@ fn hooks_run_only_if_asked_for_and_filters_never() {
     assert!(said.contains("not today"), "{said}");
 }
 
+/// As git keeps files that are large: never as objects of their own.
+#[test]
+fn what_checkpoints_hold_in_packs_arrives_too() {
+    let repository = Repository::new();
+    let id = proven(&repository);
+    let store = repository.place.home().join("checkpoints").join(format!("{id}.git"));
+    git(&store, &["--git-dir=.", "repack", "-a", "-d", "-q"]);
+    git(&store, &["--git-dir=.", "prune-packed", "-q"]);
+    repository.place.ok(&["apply", &id]);
+    assert_eq!(repository.git(&["status", "--porcelain"]), "");
+    assert_eq!(repository.place.read("a.txt"), "one\ntwo\nthree\n");
+    repository.git(&["fsck", "--full", "--strict"]);
+}
+
 #[test]
 fn large_files_arrive_as_pointers_and_content_without_a_program_of_theirs() {
     let repository = Repository::new();

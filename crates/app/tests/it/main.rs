@@ -7,6 +7,7 @@ mod agent_refuses;
 mod agents;
 mod apply;
 mod apply_hooks;
+mod apply_planted;
 mod approvals;
 mod builtins;
 mod chat;

@@ -7,12 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::git::reading::{Unsound, read_back};
 use crate::git::who::{self, Who};
 use crate::process::{Cancel, Containment, ProcessSpec, Streams, run};
 use crate::workspace::{Repository, text};
 
 use super::large_files::LargeFiles;
-use super::scratch::Entry;
+use super::scratch::{Entry, Needed, planted};
 use super::{Applied, ApplyError, How, Note, Wish, attributes, refused};
 
 /// How long the user's own hooks may take.
@@ -454,18 +455,30 @@ impl Checkout {
         })
     }
 
-    /// Makes sure that every object is there before anything refers to it.
-    pub(super) fn require(&self, hashes: &[&str]) -> Result<(), String> {
-        let asked = hashes.join("\n") + "\n";
-        let arguments = ["cat-file", "--batch-check"].map(OsString::from);
+    /// Those of these objects that the repository has not.
+    pub(super) fn missing(&self, names: &[&str]) -> Result<Vec<String>, String> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
         let place: [OsString; 2] = ["-C".into(), self.repository.top.clone().into()];
-        let arguments = place.into_iter().chain(arguments).collect();
-        let printed = self.repository.git.output(arguments, Some(asked.into_bytes()))?;
+        let words = place.into_iter().chain(["cat-file", "--batch-check"].map(OsString::from));
+        let asked = names.join("\n") + "\n";
+        let printed = self.repository.git.output(words.collect(), Some(asked.into_bytes()))?;
         let said = String::from_utf8_lossy(&printed.out).into_owned();
-        match said.lines().find(|line| line.ends_with(" missing")) {
+        let missing = said.lines().filter_map(|line| line.strip_suffix(" missing"));
+        Ok(missing.map(str::to_owned).collect())
+    }
+
+    /// Makes sure that every object is there, and what it is called, before anything refers to it.
+    pub(super) fn require(&self, needed: &Needed<'_>) -> Result<(), ApplyError> {
+        let names: Vec<&str> = needed.keys().copied().collect();
+        let place: Vec<OsString> = vec!["-C".into(), self.repository.top.clone().into()];
+        match read_back(&self.repository.git, place, &names)?.first() {
             None => Ok(()),
-            Some(line) => {
-                Err(format!("the object {} did not arrive", line.trim_end_matches(" missing")))
+            Some(Unsound::Missing(name)) => Err(format!("the object {name} did not arrive").into()),
+            Some(Unsound::Other(name)) => {
+                let needed_by = needed.get(name.as_str()).copied().unwrap_or_default();
+                Err(planted(name, needed_by, &self.objects))
             }
         }
     }

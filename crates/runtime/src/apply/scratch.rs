@@ -1,27 +1,31 @@
 //! A repository of our own in which the result is made: it borrows the objects of the task's checkpoints and of the
 //! user's repository, and has neither's settings.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::checkpoint::{Content, Store};
 use crate::git::Git;
+use crate::git::reading::{Unsound, read_back};
 use crate::git::who::Who;
 use crate::process::Cancel;
 use crate::workspace::text;
 
 use super::checkout::Checkout;
-use super::{ApplyError, refused};
+use super::{ApplyError, refused, unguessable};
 
 /// The repository; removed when dropped.
 pub(super) struct Scratch {
     path: PathBuf,
     /// Where objects may be that the user's repository lacks.
     sources: [PathBuf; 2],
+    /// The objects of the user's repository.
+    borrowed: PathBuf,
     cancel: Cancel,
 }
 
@@ -52,6 +56,7 @@ pub(super) struct Merged {
 pub(super) struct Entry {
     pub(super) old_mode: String,
     pub(super) mode: String,
+    pub(super) old_hash: String,
     pub(super) hash: String,
     pub(super) path: OsString,
 }
@@ -69,6 +74,25 @@ impl Entry {
         [about.as_bytes(), self.path.as_bytes(), b"\0"].concat()
     }
 
+    /// The same change the other way round.
+    pub(super) fn reversed(&self) -> Entry {
+        Entry {
+            old_mode: self.mode.clone(),
+            mode: self.old_mode.clone(),
+            old_hash: self.hash.clone(),
+            hash: self.old_hash.clone(),
+            path: self.path.clone(),
+        }
+    }
+
+    /// What an index holds of the path before, and after.
+    pub(super) fn both(&self) -> [Option<(&str, &str)>; 2] {
+        [
+            (!self.is_new()).then_some((self.old_mode.as_str(), self.old_hash.as_str())),
+            (!self.is_gone()).then_some((self.mode.as_str(), self.hash.as_str())),
+        ]
+    }
+
     /// Whether the path was not there before.
     pub(super) fn is_new(&self) -> bool {
         self.old_mode == ABSENT
@@ -77,8 +101,81 @@ impl Entry {
     pub(super) fn is_file(&self) -> bool {
         self.mode.starts_with("100")
     }
+
+    /// The object that is there after, and whose it is.
+    fn needed(&self) -> Option<(&str, &OsStr)> {
+        let is_here = !self.is_gone() && self.mode != SUBMODULE;
+        is_here.then_some((self.hash.as_str(), self.path.as_os_str()))
+    }
+
+    /// The same of before.
+    fn needed_before(&self) -> Option<(&str, &OsStr)> {
+        let is_here = !self.is_new() && self.old_mode != SUBMODULE;
+        is_here.then_some((self.old_hash.as_str(), self.path.as_os_str()))
+    }
 }
 
+/// Puts entries into an index; nothing else of it changes.
+pub(super) fn stage(git: &Git, entries: &[Entry]) -> Result<(), String> {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    // What goes, goes first: a folder may take the place of a file.
+    let (gone, rest): (Vec<&Entry>, Vec<&Entry>) =
+        entries.iter().partition(|entry| entry.is_gone());
+    let asked = gone.into_iter().chain(rest).flat_map(Entry::for_index).collect();
+    let arguments = ["update-index", "-z", "--index-info"].map(OsString::from).to_vec();
+    git.output(arguments, Some(asked)).map(drop)
+}
+
+/// What `git diff-tree -z --raw --full-index` printed.
+pub(super) fn entries(printed: &[u8]) -> Result<Vec<Entry>, String> {
+    let mut parts = printed.split(|byte| *byte == 0);
+    let mut entries = Vec::new();
+    while let (Some(about), Some(path)) = (parts.next(), parts.next()) {
+        // `:OLD-MODE NEW-MODE OLD-HASH NEW-HASH LETTER`
+        let about = String::from_utf8_lossy(about);
+        let words: Vec<&str> = about.trim_start_matches(':').split(' ').collect();
+        let [old_mode, mode, old_hash, hash, _] = words.as_slice() else {
+            return Err("git compares trees in a way that is not understood".to_owned());
+        };
+        entries.push(Entry {
+            old_mode: (*old_mode).to_owned(),
+            mode: (*mode).to_owned(),
+            old_hash: (*old_hash).to_owned(),
+            hash: (*hash).to_owned(),
+            path: OsStr::from_bytes(path).to_owned(),
+        });
+    }
+    Ok(entries)
+}
+
+/// Objects by name, each with the path that needs it.
+pub(super) type Needed<'a> = BTreeMap<&'a str, &'a OsStr>;
+
+/// What is said of an object that is not what it is called.
+pub(super) fn planted(name: &str, needed_by: &OsStr, objects: &Path) -> ApplyError {
+    let loose = objects.join(&name[..2]).join(&name[2..]);
+    let place = match loose.exists() {
+        true => loose.display().to_string(),
+        false => format!("in a pack below {}", objects.display()),
+    };
+    refused(
+        format!(
+            "the object {name} is not what its name says, so what was verified cannot be told from it: {} needs it, \
+             and it is {place}",
+            Path::new(needed_by).display()
+        ),
+        &[
+            "the disk damaged it, or somebody put other content there: see what the task did with drivetrain log",
+            "git fsck --full names everything of that kind; take the bad file away and ask again",
+        ],
+    )
+}
+
+/// How trees are compared, before what is compared.
+pub(super) const COMPARE: [&str; 6] =
+    ["diff-tree", "-z", "--raw", "--full-index", "--no-renames", "--no-ext-diff"];
 const ABSENT: &str = "000000";
 const SUBMODULE: &str = "160000";
 
@@ -96,6 +193,7 @@ impl Scratch {
         let objects = path.join("objects");
         let scratch = Scratch {
             sources: [objects.clone(), store.objects()],
+            borrowed: checkout.objects.clone(),
             path: path.clone(),
             cancel: cancel.clone(),
         };
@@ -161,12 +259,33 @@ impl Scratch {
         let mut changed = self.compare(base.tree(), frozen.tree())?;
         changed.retain(|entry| entry.old_mode != SUBMODULE);
         self.refuse_submodules(&git, &changed)?;
-        self.stage(&git, &changed)?;
+        stage(&git, &changed)?;
         let first = git.run(["write-tree".into()])?.trim_end().to_owned();
         let looked = self.convert(&first, &changed)?;
-        self.stage(&git, &looked.converted)?;
+        stage(&git, &looked.converted)?;
         let tree = git.run(["write-tree".into()])?.trim_end().to_owned();
         Ok(Made { tree, large: looked.large, notices: looked.notices })
+    }
+
+    /// Reads what two trees, or the trees of two commits, differ in, and refuses what is not what it is called: whatever is
+    /// made of it would have an honest name. What is absent git itself asks for, if it needs it.
+    pub(super) fn check(&self, from: &str, to: &str) -> Result<(), ApplyError> {
+        let changed = self.raw(&["-r", "-t"], from, to)?;
+        let tops = self.git(None)?.run(
+            ["rev-parse", &format!("{from}^{{tree}}"), &format!("{to}^{{tree}}")]
+                .map(OsString::from),
+        )?;
+        let mut needed: Needed<'_> = changed.iter().filter_map(Entry::needed).collect();
+        needed.extend(changed.iter().filter_map(Entry::needed_before));
+        needed.extend(tops.lines().chain([from, to]).map(|name| (name, OsStr::new("the tree"))));
+        let names: Vec<&str> = needed.keys().copied().collect();
+        for unsound in read_back(&self.git(None)?, Vec::new(), &names)? {
+            if let Unsound::Other(name) = unsound {
+                let needed_by = needed.get(name.as_str()).copied().unwrap_or_default();
+                return Err(planted(&name, needed_by, &self.borrowed));
+            }
+        }
+        Ok(())
     }
 
     /// A worktree has no submodules, so whatever lies where one belongs cannot be told from it.
@@ -195,18 +314,6 @@ impl Scratch {
         Ok(())
     }
 
-    pub(super) fn stage(&self, git: &Git, entries: &[Entry]) -> Result<(), String> {
-        if entries.is_empty() {
-            return Ok(());
-        }
-        // What goes, goes first: a folder may take the place of a file.
-        let (gone, rest): (Vec<&Entry>, Vec<&Entry>) =
-            entries.iter().partition(|entry| entry.is_gone());
-        let asked = gone.into_iter().chain(rest).flat_map(Entry::for_index).collect();
-        let arguments = ["update-index", "-z", "--index-info"].map(OsString::from).to_vec();
-        git.output(arguments, Some(asked)).map(drop)
-    }
-
     /// What differs between two trees or commits, file by file.
     pub(super) fn compare(&self, from: &str, to: &str) -> Result<Vec<Entry>, String> {
         self.raw(&["-r"], from, to)
@@ -218,26 +325,8 @@ impl Scratch {
     }
 
     fn raw(&self, how: &[&str], from: &str, to: &str) -> Result<Vec<Entry>, String> {
-        let fixed = ["diff-tree", "-z", "--raw", "--full-index", "--no-renames", "--no-ext-diff"];
-        let arguments = fixed.iter().chain(how).chain([&from, &to]).map(OsString::from).collect();
-        let printed = self.git(None)?.output(arguments, None)?;
-        let mut parts = printed.out.split(|byte| *byte == 0);
-        let mut entries = Vec::new();
-        while let (Some(about), Some(path)) = (parts.next(), parts.next()) {
-            // `:OLD-MODE NEW-MODE OLD-HASH NEW-HASH LETTER`
-            let about = String::from_utf8_lossy(about);
-            let words: Vec<&str> = about.trim_start_matches(':').split(' ').collect();
-            let [old_mode, mode, _, hash, _] = words.as_slice() else {
-                return Err("git compares trees in a way that is not understood".to_owned());
-            };
-            entries.push(Entry {
-                old_mode: (*old_mode).to_owned(),
-                mode: (*mode).to_owned(),
-                hash: (*hash).to_owned(),
-                path: OsStr::from_bytes(path).to_owned(),
-            });
-        }
-        Ok(entries)
+        let arguments = COMPARE.iter().chain(how).chain([&from, &to]).map(OsString::from).collect();
+        entries(&self.git(None)?.output(arguments, None)?.out)
     }
 
     /// Merges a tree that began at `base` into a commit, without any files.
@@ -300,13 +389,19 @@ impl Scratch {
             asked.push_str(&format!("\n^{tree}"));
         }
         asked.push('\n');
-        let mut arguments = ["pack-objects", "--revs", "-q"].map(OsString::from).to_vec();
-        arguments.push(self.path.join("handed").into());
-        let printed = self.git(None)?.output(arguments, Some(asked.into_bytes()))?;
-        let name = String::from_utf8_lossy(&printed.out).trim_end().to_owned();
-        let pack = self.path.join(format!("handed-{name}.pack"));
+        let pack = self.pack(&["--revs"], asked)?.with_extension("pack");
         let wrong = |error: io::Error| format!("cannot read {}: {error}", pack.display());
         store.unpack(fs::read(&pack).map_err(wrong)?)
+    }
+
+    /// Makes a pack of what is asked for; gives where it is, without the end of its name.
+    fn pack(&self, how: &[&str], asked: String) -> Result<PathBuf, String> {
+        let mut arguments: Vec<OsString> = vec!["pack-objects".into(), "-q".into()];
+        arguments.extend(how.iter().map(OsString::from));
+        arguments.push(self.path.join("pack").into());
+        let printed = self.git(None)?.output(arguments, Some(asked.into_bytes()))?;
+        let name = String::from_utf8_lossy(&printed.out).trim_end().to_owned();
+        Ok(self.path.join(format!("pack-{name}")))
     }
 
     pub(super) fn commit(
@@ -330,43 +425,65 @@ impl Scratch {
         tree: &str,
         commit: Option<&str>,
         checkout: &Checkout,
-    ) -> Result<(), String> {
+    ) -> Result<(), ApplyError> {
         let changed = self.raw(&["-r", "-t"], &self.tree_of(before)?, tree)?;
-        let inner = changed.iter().filter(|entry| !entry.is_gone() && entry.mode != SUBMODULE);
-        let mut hashes: Vec<&str> = inner.map(|entry| entry.hash.as_str()).collect();
-        hashes.push(tree);
-        hashes.extend(commit);
-        hashes.sort_unstable();
-        hashes.dedup();
-        for hash in &hashes {
-            self.hand_object(hash, &checkout.objects)
-                .map_err(|error| format!("{}: {error}", checkout.objects.display()))?;
+        let mut needed: Needed<'_> = changed.iter().filter_map(Entry::needed).collect();
+        needed.insert(tree, OsStr::new("the tree"));
+        needed.extend(commit.map(|commit| (commit, OsStr::new("the commit"))));
+        let wrong = |error: io::Error| format!("{}: {error}", checkout.objects.display());
+        let mut packed = Vec::new();
+        for hash in needed.keys() {
+            if !self.hand_object(hash, &checkout.objects).map_err(wrong)? {
+                packed.push(*hash);
+            }
+        }
+        // Git keeps what is large in packs only, and the task may have brought back what the user has already.
+        let packed = checkout.missing(&packed)?;
+        if !packed.is_empty() {
+            let pack = self.pack(&[], packed.join("\n") + "\n")?;
+            // What makes git see it comes last.
+            for end in ["pack", "idx"] {
+                let pack = pack.with_extension(end);
+                let name = pack.file_name().unwrap_or_default();
+                hand_file(&pack, &checkout.objects.join("pack"), name).map_err(wrong)?;
+            }
         }
         if self.large().exists() {
             let large = checkout.large_files();
             let wrong = |error: io::Error| format!("{}: {error}", large.folder.display());
             large.keep(&self.large()).map_err(wrong)?;
         }
-        checkout.require(&hashes)
+        checkout.require(&needed)
     }
 
-    fn hand_object(&self, hash: &str, objects: &Path) -> io::Result<()> {
+    /// Copies a loose object; false if it is not here as one.
+    fn hand_object(&self, hash: &str, objects: &Path) -> io::Result<bool> {
         let (folder, name) = hash.split_at(2);
-        let target = objects.join(folder).join(name);
         let sources = self.sources.iter().map(|source| source.join(folder).join(name));
         let Some(source) = sources.into_iter().find(|source| source.exists()) else {
-            return Ok(());
+            return Ok(false);
         };
-        if target.exists() {
-            return Ok(());
-        }
-        fs::create_dir_all(objects.join(folder))?;
-        let next = objects.join(folder).join(format!("tmp_obj_{}", std::process::id()));
-        let _ = fs::remove_file(&next);
-        let mut file = fs::File::create(&next)?;
-        file.write_all(&fs::read(source)?)?;
-        file.set_permissions(fs::Permissions::from_mode(0o444))?;
-        file.sync_all()?;
-        fs::rename(next, target)
+        hand_file(&source, &objects.join(folder), OsStr::new(name))?;
+        Ok(true)
     }
+}
+
+/// Copies a file into a folder of the user's objects, whole or not at all; one that is there stays.
+fn hand_file(source: &Path, folder: &Path, name: &OsStr) -> io::Result<()> {
+    let target = folder.join(name);
+    if target.exists() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder)?;
+    // Git takes what begins like this for left over, once it is old.
+    let next = folder.join(format!("tmp_obj_{}", unguessable()?));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o444).open(&next)?;
+    let mut write = || {
+        io::copy(&mut File::open(source)?, &mut file)?;
+        file.sync_all()?;
+        fs::rename(&next, &target)
+    };
+    write().inspect_err(|_| {
+        let _ = fs::remove_file(&next);
+    })
 }

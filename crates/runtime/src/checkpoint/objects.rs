@@ -13,7 +13,7 @@ use sha1::{Digest as _, Sha1};
 
 /// What an object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Blob,
     Tree,
     Commit,
@@ -28,6 +28,11 @@ impl Kind {
         }
     }
 
+    /// The kind that git names so; none for a tag, which no tree refers to.
+    pub(crate) fn named(text: &str) -> Option<Kind> {
+        [Kind::Blob, Kind::Tree, Kind::Commit].into_iter().find(|kind| kind.text() == text)
+    }
+
     /// What git puts before the content of an object.
     fn head(self, length: u64) -> String {
         format!("{} {length}\0", self.text())
@@ -37,10 +42,10 @@ impl Kind {
 /// How many bytes the name of an object has.
 pub(super) const NAME: usize = 20;
 /// The name of an object, which its content gives it.
-pub(super) type Name = [u8; NAME];
+pub(crate) type Name = [u8; NAME];
 
 /// A name as it is written.
-pub(super) fn hex(name: &Name) -> String {
+pub(crate) fn hex(name: &Name) -> String {
     name.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -57,18 +62,18 @@ pub(super) fn named(text: &str) -> Option<Name> {
 }
 
 /// Finds the name of an object whose content comes in pieces.
-pub(super) struct Hasher(Sha1);
+pub(crate) struct Hasher(Sha1);
 
 impl Hasher {
-    pub(super) fn new(kind: Kind, length: u64) -> Hasher {
+    pub(crate) fn new(kind: Kind, length: u64) -> Hasher {
         Hasher(Sha1::new_with_prefix(kind.head(length)))
     }
 
-    pub(super) fn add(&mut self, piece: &[u8]) {
+    pub(crate) fn add(&mut self, piece: &[u8]) {
         self.0.update(piece);
     }
 
-    pub(super) fn name(self) -> Name {
+    pub(crate) fn name(self) -> Name {
         self.0.finalize().into()
     }
 

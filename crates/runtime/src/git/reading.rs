@@ -1,0 +1,116 @@
+//! Reads objects back and holds each against its name, which is the hash of its content: git takes a loose object and an
+//! entry of a pack for what they are called, and whoever can write there can call anything by any name.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::time::Duration;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use super::Git;
+use crate::checkpoint::{Hasher, Kind, hex};
+use crate::process::{Child, write_all};
+
+/// How long git has to end once it is asked nothing more.
+const GRACE: Duration = Duration::from_secs(5);
+/// How much is read at once: a file may be larger than memory.
+const PIECE: usize = 64 * 1024;
+
+/// An object that cannot be had as it is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unsound {
+    /// It is not there.
+    Missing(String),
+    /// Its content is that of another.
+    Other(String),
+}
+
+/// Reads every one of these objects; gives those that are not what they are called. `arguments` say where.
+pub(crate) fn read_back(
+    git: &Git,
+    mut arguments: Vec<OsString>,
+    names: &[&str],
+) -> Result<Vec<Unsound>, String> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    arguments.extend(["cat-file", "--batch"].map(OsString::from));
+    let wrong = |error: io::Error| format!("cannot read objects back: {error}");
+    let mut child = Child::spawn(git.spec(arguments)).map_err(wrong)?;
+    let (stdin, stdout) = child.take_pipes().ok_or("cannot read objects back")?;
+    // Git ends when its time is over, and so does every wait for it.
+    let flags = fcntl_getfl(&stdout).map_err(|error| wrong(error.into()))?;
+    fcntl_setfl(&stdout, flags - OFlags::NONBLOCK).map_err(|error| wrong(error.into()))?;
+    let mut answers = BufReader::with_capacity(PIECE, File::from(stdout));
+    let mut unsound = Vec::new();
+    for name in names {
+        if git.cancel.as_ref().is_some_and(|cancel| cancel.is_triggered()) {
+            return Err("stopped before it was done".to_owned());
+        }
+        let asked = write_all(&stdin, format!("{name}\n").as_bytes());
+        match asked.and_then(|()| read_one(&mut answers, name)) {
+            Ok(found) => unsound.extend(found),
+            Err(error) => {
+                child.kill();
+                let said = child.stderr_tail();
+                return Err(format!("cannot read the object {name}: {error} {}", said.trim_end()));
+            }
+        }
+    }
+    drop(stdin);
+    child.wait(GRACE);
+    Ok(unsound)
+}
+
+/// Reads the answer to one question: `NAME KIND SIZE`, the content, and a line end.
+fn read_one(answers: &mut impl BufRead, name: &str) -> io::Result<Option<Unsound>> {
+    let mut line = String::new();
+    answers.read_line(&mut line)?;
+    let words: Vec<&str> = line.trim_end().split(' ').collect();
+    let (kind, size) = match words.as_slice() {
+        [_, "missing"] => return Ok(Some(Unsound::Missing(name.to_owned()))),
+        [_, kind, size] => (Kind::named(kind), size.parse::<u64>().ok()),
+        _ => (None, None),
+    };
+    let (Some(kind), Some(size)) = (kind, size) else {
+        return Err(io::Error::other("git does not say what it is."));
+    };
+    let mut hasher = Hasher::new(kind, size);
+    let mut left = size;
+    while left > 0 {
+        let piece = answers.fill_buf()?;
+        let length = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        if length == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        hasher.add(&piece[..length]);
+        answers.consume(length);
+        left -= length as u64;
+    }
+    answers.read_exact(&mut [0])?;
+    let is_it = hex(&hasher.name()) == name;
+    Ok((!is_it).then(|| Unsound::Other(name.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_what_its_content_says_whatever_it_is_called() {
+        // What `printf good | git hash-object --stdin` says.
+        let good = "476e93d5714117cb50143dbe653f4b2b5a1d4b18";
+        let read = |answer: &str| read_one(&mut answer.as_bytes(), good);
+        assert!(matches!(read(&format!("{good} blob 4\ngood\n")), Ok(None)));
+        assert!(matches!(
+            read(&format!("{good} blob 4\nevil\n")),
+            Ok(Some(Unsound::Other(name))) if name == good
+        ));
+        assert!(matches!(read(&format!("{good} missing\n")), Ok(Some(Unsound::Missing(_)))));
+        for cut in ["", "fatal\n", &format!("{good} blob 4\ngo"), &format!("{good} tag 4\ngood\n")]
+        {
+            assert!(read(cut).is_err(), "{cut:?}");
+        }
+    }
+}
