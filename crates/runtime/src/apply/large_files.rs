@@ -1,11 +1,14 @@
 //! Files that git LFS keeps: a commit holds a pointer, the content lies in a folder of the repository. Both are plain data,
 //! so they are read and written here: no program of LFS runs, and nothing is fetched.
 
-use std::fs::{self, File};
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::whole_file::Digest;
+
+use super::unguessable;
 
 /// The filter whose files these are.
 pub(super) const FILTER: &[u8] = b"lfs";
@@ -80,16 +83,15 @@ impl LargeFiles {
         for file in fs::read_dir(new)? {
             let file = file?;
             let name = file.file_name();
-            let place = self.place(name.to_str().ok_or(io::ErrorKind::InvalidData)?);
-            if place.exists() {
+            let name = name.to_str().ok_or(io::ErrorKind::InvalidData)?;
+            let place = self.place(name);
+            // Other content under that name would be taken for this one whenever somebody asks for it.
+            if has_hash(&place, name) {
                 continue;
             }
             let folder = place.parent().unwrap_or(&self.folder);
             fs::create_dir_all(folder)?;
-            let next = folder.join(format!("{}.{}", name.display(), std::process::id()));
-            fs::copy(file.path(), &next)?;
-            File::open(&next)?.sync_all()?;
-            fs::rename(&next, &place)?;
+            put(&file.path(), name, &place, fs::Permissions::from_mode(0o644))?;
             File::open(folder)?.sync_all()?;
         }
         Ok(())
@@ -103,19 +105,49 @@ impl LargeFiles {
         if !fs::metadata(&content).is_ok_and(is_whole) {
             return Ok(false);
         }
-        let mut next = file.as_os_str().to_owned();
-        next.push(format!(".drivetrain-{}", std::process::id()));
-        let put = || {
-            fs::copy(content, &next)?;
-            fs::set_permissions(&next, fs::metadata(file)?.permissions())?;
-            fs::rename(&next, file)
-        };
-        put().inspect_err(|_| {
-            // The folder is the user's: nothing is left in it.
-            let _ = fs::remove_file(&next);
-        })?;
-        Ok(true)
+        let mode = fs::symlink_metadata(file)?.permissions();
+        match put(&content, &pointer.hash, file, mode) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(false),
+            Err(error) => Err(error),
+        }
     }
+}
+
+fn has_hash(path: &Path, hash: &str) -> bool {
+    let is_file = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
+    let pointer = || Pointer::to(&mut File::open(path)?);
+    is_file && pointer().is_ok_and(|pointer| pointer.hash == hash)
+}
+
+/// Copies content to its place, if it is what its hash says; whole, or not at all. It is written beside the place, where
+/// somebody else may have put anything: under a name that nobody can know before.
+fn put(content: &Path, hash: &str, place: &Path, mode: fs::Permissions) -> io::Result<()> {
+    let next = place.with_file_name(format!(".drivetrain-{}", unguessable()?));
+    let mut from = File::open(content)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&next)?;
+    let mut write = || {
+        let mut digest = Digest::default();
+        let mut piece = vec![0u8; 256 * 1024];
+        loop {
+            let length = from.read(&mut piece)?;
+            if length == 0 {
+                break;
+            }
+            digest.add(&piece[..length]);
+            file.write_all(&piece[..length])?;
+        }
+        if digest.text() != hash {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        file.set_permissions(mode.clone())?;
+        file.sync_all()?;
+        fs::rename(&next, place)
+    };
+    write().inspect_err(|_| {
+        // The folder is the user's: nothing is left in it.
+        let _ = fs::remove_file(&next);
+    })
 }
 
 #[cfg(test)]
@@ -142,5 +174,47 @@ mod tests {
         ] {
             assert_eq!(Pointer::parse(other), None, "{other:?}");
         }
+    }
+
+    /// A folder with content, a pointer to it, and what its place is.
+    fn filled(content: &[u8]) -> (tempfile::TempDir, LargeFiles, PathBuf, PathBuf) {
+        let place = tempfile::tempdir().unwrap();
+        let hash = crate::whole_file::digest(content);
+        let pointer = Pointer { hash: hash.clone(), size: content.len() as u64 };
+        let file = place.path().join("a.bin");
+        fs::write(&file, pointer.text()).unwrap();
+        let store = LargeFiles { folder: place.path().join("lfs") };
+        let kept = store.place(&hash);
+        fs::create_dir_all(kept.parent().unwrap()).unwrap();
+        fs::write(&kept, content).unwrap();
+        (place, store, file, kept)
+    }
+
+    #[test]
+    fn a_link_that_lies_beside_a_large_file_is_not_followed() {
+        let (place, store, file, _) = filled(b"large");
+        let victim = place.path().join("victim");
+        fs::write(&victim, "mine").unwrap();
+        let link = place.path().join(format!("a.bin.drivetrain-{}", std::process::id()));
+        std::os::unix::fs::symlink(&victim, link).unwrap();
+        assert!(store.fill(&file).unwrap());
+        assert_eq!(fs::read(&file).unwrap(), b"large");
+        assert_eq!(fs::read(&victim).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn content_that_is_not_what_its_name_says_is_not_taken_and_is_replaced_by_what_is() {
+        let (place, store, file, kept) = filled(b"large");
+        fs::write(&kept, "other").unwrap();
+        assert!(!store.fill(&file).unwrap(), "it is as long, and not the same");
+        assert!(Pointer::read(&file).is_some());
+        let new = place.path().join("new");
+        fs::create_dir(&new).unwrap();
+        fs::write(new.join(kept.file_name().unwrap()), "large").unwrap();
+        store.keep(&new).unwrap();
+        assert_eq!(fs::read(&kept).unwrap(), b"large");
+        assert!(store.fill(&file).unwrap());
+        let left = fs::read_dir(place.path()).unwrap().flatten();
+        assert!(left.into_iter().all(|file| !file.file_name().to_string_lossy().starts_with('.')));
     }
 }
