@@ -8,6 +8,7 @@
 
 mod attributes;
 mod checkout;
+mod following;
 mod large_files;
 mod scratch;
 
@@ -142,6 +143,14 @@ impl Note {
     /// What is known of a task's handing over.
     pub fn read(task: &str, state_home: &Path) -> Option<Note> {
         serde_json::from_slice(&fs::read(Note::path(task, state_home)).ok()?).ok()
+    }
+
+    /// Has an earlier note, or none, in place of the one that is there.
+    fn put_back(earlier: Option<&Note>, task: &str, state_home: &Path) -> Result<(), String> {
+        match earlier {
+            Some(note) => note.write(task, state_home),
+            None => fs::remove_file(Note::path(task, state_home)).map_err(|e| e.to_string()),
+        }
     }
 
     fn write(&self, task: &str, state_home: &Path) -> Result<(), String> {
@@ -327,8 +336,14 @@ impl<'c> Proposal<'c> {
         };
         scratch.hand_objects(&target, &tree, commit.as_deref(), &checkout)?;
         let note = Note { done: false, commit, ..note };
+        let earlier = Note::read(wish.task, state_home).filter(|note| note.done);
         note.write(wish.task, state_home)?;
-        let commit = checkout.perform(wish, &note, cancel)?;
+        let commit = checkout.perform(wish, &note, state_home, cancel).inspect_err(|error| {
+            // Everything is as it was, and so is what is known of it.
+            if matches!(error, ApplyError::Refused { .. }) {
+                let _ = Note::put_back(earlier.as_ref(), wish.task, state_home);
+            }
+        })?;
         notices.extend(checkout.fill(&changed, &large));
         Note { done: true, commit: commit.clone(), ..note }.write(wish.task, state_home)?;
         Ok(done(commit.map_or(How::Staged, How::Committed), changed.len(), notices))

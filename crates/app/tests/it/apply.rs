@@ -185,6 +185,66 @@ fn a_crash_in_the_middle_is_completed_by_asking_again() {
     assert_eq!(repository.git(&["status", "--porcelain"]), "");
 }
 
+/// What the user has beside the task's files is as much the user's after completing as before, and nothing that is hinted
+/// at undoes the task.
+#[test]
+fn completing_leaves_everything_that_is_not_the_tasks_as_it_is() {
+    let repository = Repository::new();
+    let id = proven(&repository);
+    repository.place.write("mine.txt", "staged\n");
+    repository.git(&["add", "mine.txt"]);
+    repository.place.write(".gitignore", "of the user\n");
+    repository.place.ok(&["apply", &id, "--beside-changes"]);
+    let after = repository.users();
+    let note = repository.place.home().join("applied").join(format!("{id}.json"));
+    let undone = std::fs::read_to_string(&note).unwrap().replace("\"done\":true", "\"done\":false");
+    let cut_short = || {
+        // As if the branch alone had moved: the index of before holds what the user had staged too.
+        repository.git(&["restore", "--staged", "--worktree", "--source=HEAD~1", "a.txt", "sub"]);
+        repository.git(&["rm", "--quiet", "--force", "made/new"]);
+        std::fs::write(&note, &undone).unwrap();
+    };
+    for more in [&["--beside-changes"][..], &[]] {
+        cut_short();
+        assert_eq!(repository.place.read("a.txt"), "one\ntwo\n");
+        assert_eq!(repository.json(&[&["apply", &id], more].concat())["how"], "committed");
+        assert_eq!(repository.users(), after);
+        assert_eq!(repository.place.read("mine.txt"), "staged\n");
+        assert_eq!(repository.place.read(".gitignore"), "of the user\n");
+        assert_eq!(repository.place.read("a.txt"), "one\ntwo\nthree\n");
+    }
+    // A file of the task that the user changed since: what is hinted at keeps both.
+    cut_short();
+    repository.place.write("a.txt", "the user's own\n");
+    repository.git(&["add", "a.txt"]);
+    let said = repository.refused(&["apply", &id]);
+    assert!(said.contains("cut short") && !said.contains("git reset"), "{said}");
+    assert!(said.contains("git restore --staged") && said.contains("mv FILE"), "{said}");
+    repository.git(&["restore", "--staged", "a.txt"]);
+    let folder = repository.place.folder();
+    std::fs::rename(folder.join("a.txt"), folder.join("a.txt.mine")).unwrap();
+    assert_eq!(repository.json(&["apply", &id])["how"], "committed");
+    assert_eq!(repository.place.read("a.txt"), "one\ntwo\nthree\n");
+    assert_eq!(repository.place.read("a.txt.mine"), "the user's own\n");
+    assert_eq!(repository.place.read("mine.txt"), "staged\n");
+}
+
+/// Cut short where one of the new files was written and nothing else: that is known, and completed.
+#[test]
+fn a_new_file_that_was_written_is_no_file_of_the_users() {
+    let repository = Repository::new();
+    let (id, _) = repository.task(&["echo n > new; echo m > other"], Some("true"));
+    repository.json(&["apply", &id, "--no-commit"]);
+    let after = repository.users();
+    let note = repository.place.home().join("applied").join(format!("{id}.json"));
+    let undone = std::fs::read_to_string(&note).unwrap().replace("\"done\":true", "\"done\":false");
+    repository.git(&["rm", "--quiet", "--force", "new", "other"]);
+    repository.place.write("new", "n\n");
+    std::fs::write(&note, &undone).unwrap();
+    assert_eq!(repository.json(&["apply", &id, "--no-commit"])["how"], "staged");
+    assert_eq!(repository.users(), after);
+}
+
 #[test]
 fn hooks_run_only_if_asked_for_and_filters_never() {
     let repository = Repository::new();

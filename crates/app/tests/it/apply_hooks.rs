@@ -79,6 +79,60 @@ fn a_signal_while_a_hook_runs_takes_everything_back() {
     assert_eq!(repository.git(&["status", "--porcelain"]), "");
 }
 
+/// The usual way of hooks that format: they change files, and say no so that somebody looks.
+#[test]
+fn a_hook_that_rewrites_files_and_says_no_is_heard_and_everything_is_taken_back() {
+    for add in ["true", "git add --all"] {
+        let repository = Repository::new();
+        let text =
+            format!("echo formatted >> a.txt; echo x > made/new; {add}; echo look again; exit 1");
+        hook(&repository.place.folder().join(".git/hooks"), "pre-commit", &text);
+        let step = "echo three >> a.txt; mkdir made; echo n > made/new; rm sub/b.txt";
+        let id = proven(&repository, step);
+        let said = repository.refused(&["apply", &id, "--hooks"]);
+        assert!(said.contains("look again") && said.contains("as it was"), "{said}");
+        assert_eq!(repository.place.read("a.txt"), "one\ntwo\n");
+        assert!(!repository.place.folder().join("made").exists());
+        repository.place.ok(&["apply", &id]);
+        assert_eq!(repository.git(&["status", "--porcelain"]), "");
+    }
+}
+
+#[test]
+fn nothing_is_remembered_of_what_a_hook_refused() {
+    let repository = Repository::new();
+    hook(&repository.place.folder().join(".git/hooks"), "pre-commit", "echo not today; exit 1");
+    let id = proven(&repository, "echo three >> a.txt; echo n > new.txt");
+    repository.place.write("sub/b.txt", "mine\n");
+    let before = repository.users();
+    let said = repository.refused(&["apply", &id, "--hooks", "--beside-changes"]);
+    assert!(said.contains("not today"), "{said}");
+    assert_eq!(repository.users(), before);
+    assert!(!repository.place.home().join("applied").join(format!("{id}.json")).exists());
+    repository.place.ok(&["apply", &id, "--beside-changes"]);
+    assert_eq!(repository.git(&["status", "--porcelain"]), " M sub/b.txt");
+    assert_eq!(repository.place.read("sub/b.txt"), "mine\n");
+}
+
+/// The commit is there when a later hook is stopped: taking the files back would undo it in the index.
+#[test]
+fn a_commit_whose_later_hook_is_stopped_is_a_commit() {
+    let repository = Repository::new();
+    let began = repository.place.home().with_file_name("began");
+    let wait = format!("echo $$ > {}; exec sleep 600", began.display());
+    hook(&repository.place.folder().join(".git/hooks"), "post-commit", &wait);
+    let id = proven(&repository, "echo three >> a.txt");
+    let mut command = repository.place.command(&["apply", &id, "--hooks"]);
+    let apply = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    repository.place.until(|| began.exists().then_some(()));
+    let kill = Command::new("kill").args(["-INT", &apply.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let ran = repository.place.ran(apply.wait_with_output().unwrap());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(repository.git(&["status", "--porcelain"]), "");
+    assert_eq!(repository.git(&["log", "--format=%s"]).lines().count(), 2);
+}
+
 /// Killed where the files have followed and there is no commit yet: asked again, there is one.
 #[test]
 fn killed_before_the_commit_it_is_begun_anew() {

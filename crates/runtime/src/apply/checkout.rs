@@ -1,19 +1,21 @@
 //! The user's side: what stands in the way, and the two steps that change something, the branch and the files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::git::Git;
 use crate::git::reading::{Unsound, read_back};
 use crate::git::who::{self, Who};
 use crate::process::{Cancel, Containment, ProcessSpec, Streams, run};
-use crate::workspace::{Repository, text};
+use crate::workspace::Repository;
 
-use super::large_files::LargeFiles;
-use super::scratch::{Entry, Needed, planted};
+use super::following::Side;
+use super::large_files::{self, LargeFiles};
+use super::scratch::{Entry, Needed, planted, stage};
 use super::{Applied, ApplyError, How, Note, Wish, attributes, refused};
 
 /// How long the user's own hooks may take.
@@ -105,11 +107,11 @@ impl Checkout {
             return Ok(Some(applied(How::Already(commit))));
         } else if wish.message.is_some() {
             // Cut short before there was a commit: it is taken back, and begun anew.
-            self.follow(note, note.before.as_deref(), state_home)?;
+            self.follow(note, Side::Before, state_home)?;
             return Ok(None);
         }
         // The branch moved, or was not to; the files did not all follow.
-        if note.checked_out && !self.complete(note, state_home)? {
+        if note.checked_out && !self.follow(note, Side::After, state_home)? {
             return Ok(None);
         }
         Note { done: true, ..note.clone() }.write(wish.task, state_home)?;
@@ -127,63 +129,12 @@ impl Checkout {
         self.repository.git(asked).is_ok_and(|said| said.trim_end() == tree)
     }
 
-    /// Completes a checkout that was cut short. False if nothing had begun.
-    fn complete(&self, note: &Note, state_home: &Path) -> Result<bool, ApplyError> {
-        self.follow(note, Some(&note.tree), state_home)
+    pub(super) fn top(&self) -> &Path {
+        &self.repository.top
     }
 
-    /// Gives the files of a checkout that was cut short one of the two states that it was between. Every file that
-    /// differs must be as it was before or as it was to be: whatever is neither is the user's. False if nothing had begun.
-    fn follow(&self, note: &Note, to: Option<&str>, state_home: &Path) -> Result<bool, ApplyError> {
-        let (Some(before), Some(to)) = (note.before.as_deref(), to) else { return Ok(false) };
-        let (old, new) = (self.unlike(before, state_home)?, self.unlike(&note.tree, state_home)?);
-        if note.commit.is_none() && old.is_empty() {
-            return Ok(false);
-        }
-        let mut foreign: BTreeSet<&OsString> = old.intersection(&new).collect();
-        // Where only one of the two has a file, being as the other means to be absent.
-        let [made, taken_away] = self.of_one_side(before, &note.tree)?;
-        let there = |path: &&OsString| fs::symlink_metadata(self.repository.top.join(path)).is_ok();
-        foreign.extend(new.intersection(&made).filter(there));
-        foreign.extend(old.intersection(&taken_away).filter(there));
-        if !foreign.is_empty() {
-            return Err(refused(
-                format!(
-                    "handing over was cut short, and these files have been changed since: {}",
-                    named(foreign.iter().map(|path| path.as_os_str()))
-                ),
-                &["commit or move your changes, then: git reset --hard HEAD"],
-            ));
-        }
-        let reset = ["read-tree", "--reset", "-u", to].map(OsString::from);
-        self.repository.git(reset)?;
-        Ok(true)
-    }
-
-    /// The files that only the second of two trees has, and those that only the first one has.
-    fn of_one_side(&self, from: &str, to: &str) -> Result<[BTreeSet<OsString>; 2], String> {
-        let only = |which: &str| {
-            let asked = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", which, from, to];
-            Ok::<_, String>(paths_in(&self.repository.output(asked.map(OsString::from))?.out))
-        };
-        Ok([only("--diff-filter=A")?, only("--diff-filter=D")?])
-    }
-
-    /// The files that are not as a tree has them.
-    fn unlike(&self, tree: &str, state_home: &Path) -> Result<BTreeSet<OsString>, String> {
-        let index = state_home.join("run").join(format!("apply-{}.index", std::process::id()));
-        let mut git = self.repository.git.clone();
-        git.env.push(("GIT_INDEX_FILE".to_owned(), text(&index)?));
-        git.cwd = Some(self.repository.top.clone());
-        let look = || {
-            git.run(["read-tree".into(), tree.into()])?;
-            let _ = git.run(["update-index", "-q", "--refresh"].map(OsString::from));
-            let asked = ["diff-files", "-z", "--name-only", "--ignore-submodules=all"];
-            git.output(asked.map(OsString::from).to_vec(), None)
-        };
-        let printed = look();
-        let _ = fs::remove_file(&index);
-        Ok(paths_in(&printed?.out))
+    pub(super) fn git(&self) -> &Git {
+        &self.repository.git
     }
 
     /// Refuses what would lose something of the user's.
@@ -206,7 +157,7 @@ impl Checkout {
         let in_files = said().filter(|entry| entry.starts_with(b" M"));
         let unknown = self.filtered(in_files.map(|entry| &entry[3..]))?;
         let changes: Vec<&OsStr> =
-            dirty.iter().copied().filter(|path| !unknown.contains(*path)).collect();
+            dirty.iter().copied().filter(|path| !unknown.contains_key(*path)).collect();
         if !changes.is_empty() && !wish.beside_changes {
             return Err(refused(
                 format!(
@@ -224,7 +175,7 @@ impl Checkout {
         let both: Vec<&OsStr> = dirty.iter().copied().filter(|path| mine.contains(path)).collect();
         if !both.is_empty() {
             let mut hints = vec!["commit or stash yours first"];
-            if both.iter().any(|path| unknown.contains(*path)) {
+            if both.iter().any(|path| unknown.contains_key(*path)) {
                 hints.push(
                     "if you have none: git status has git see it, whose filters are not run here",
                 );
@@ -277,20 +228,31 @@ impl Checkout {
         ))
     }
 
-    /// Those of these paths that have a filter.
+    /// Those of these paths that have a filter, with it.
     fn filtered<'a>(
         &self,
         paths: impl Iterator<Item = &'a [u8]>,
-    ) -> Result<BTreeSet<OsString>, String> {
+    ) -> Result<BTreeMap<OsString, Vec<u8>>, String> {
         let asked = paths.collect::<Vec<_>>().join(&0);
         if asked.is_empty() {
-            return Ok(BTreeSet::new());
+            return Ok(BTreeMap::new());
         }
         let words = ["check-attr", "-z", "--stdin", "filter"].map(OsString::from);
         let place: [OsString; 2] = ["-C".into(), self.repository.top.clone().into()];
         let printed =
             self.repository.git.output(place.into_iter().chain(words).collect(), Some(asked))?;
-        Ok(attributes::set(&printed.out).into_keys().map(OsStr::to_owned).collect())
+        let of_path = attributes::set(&printed.out).into_iter();
+        let filters = of_path.filter_map(|(path, set)| {
+            Some((path.to_owned(), set.into_values().next()?.to_owned()))
+        });
+        Ok(filters.collect())
+    }
+
+    /// The paths among these at which a large file belongs.
+    pub(super) fn large_among(&self, entries: &[Entry]) -> Result<BTreeSet<OsString>, String> {
+        let filters = self.filtered(entries.iter().map(|entry| entry.path.as_bytes()))?;
+        let large = filters.into_iter().filter(|(_, filter)| filter == large_files::FILTER);
+        Ok(large.map(|(path, _)| path).collect())
     }
 
     /// Where the content of large files is kept.
@@ -309,12 +271,12 @@ impl Checkout {
         let (mut filled, mut left) = (Vec::new(), Vec::new());
         for entry in changed.iter().filter(|entry| entry.is_file() && large.contains(&entry.path)) {
             match store.fill(&self.repository.top.join(&entry.path)) {
-                Ok(true) => filled.push(entry),
+                Ok(true) => filled.push(entry.clone()),
                 Ok(false) | Err(_) => left.push(entry.path.as_os_str()),
             }
         }
         // The index knows the size of the pointer, by which git would take the file for changed without looking into it.
-        let forgotten = forget_sizes(&self.repository, &filled);
+        let forgotten = stage(&self.git_at_top(), &filled);
         if left.is_empty() && forgotten.is_ok() {
             return None;
         }
@@ -362,6 +324,7 @@ impl Checkout {
         &self,
         wish: &Wish<'_>,
         note: &Note,
+        state_home: &Path,
         cancel: &Cancel,
     ) -> Result<Option<String>, ApplyError> {
         let git = |words: &[&str]| self.repository.git(words.iter().map(OsString::from));
@@ -383,16 +346,8 @@ impl Checkout {
         git(&["read-tree", "-m", "-u", "-n", before, &note.tree])?;
         if wish.by_users_git() {
             git(&["read-tree", "-m", "-u", before, &note.tree])?;
-            return match self.commit_as_the_user(wish.message.unwrap_or_default(), cancel) {
-                Ok(commit) => Ok(Some(commit)),
-                Err(reason) => {
-                    git(&["read-tree", "-m", "-u", &note.tree, before])?;
-                    Err(refused(
-                        format!("your own git did not make the commit: {reason}"),
-                        &["everything is as it was; without --hooks no hook runs"],
-                    ))
-                }
-            };
+            let message = wish.message.unwrap_or_default();
+            return self.committed_by_the_user(message, note, cancel).map(Some);
         }
         if let Some(commit) = note.commit.as_deref() {
             let why = format!("drivetrain apply {}", wish.task);
@@ -402,12 +357,53 @@ impl Checkout {
             if let Some(commit) = note.commit.as_deref() {
                 git(&["update-ref", "-m", "drivetrain apply: taken back", "HEAD", before, commit])?;
             }
+            // Some files may have been written; one that is the user's stays as it is.
+            let _ = self.follow(note, Side::Before, state_home);
             return Err(ApplyError::Failed(format!(
                 "the files of {} could not be written: {reason}",
                 self.repository.top.display()
             )));
         }
         Ok(note.commit.clone())
+    }
+
+    /// Has the user's git make the commit. If it does not, exactly what was put into index and files is taken back: it was
+    /// ours a moment ago, whatever a hook has made of it since.
+    fn committed_by_the_user(
+        &self,
+        message: &str,
+        note: &Note,
+        cancel: &Cancel,
+    ) -> Result<String, ApplyError> {
+        let before = self.repository.head.as_str();
+        let reason = match self.commit_as_the_user(message, cancel) {
+            Ok(commit) => return Ok(commit),
+            Err(reason) => reason,
+        };
+        // A hook that runs after the commit may have been stopped, or have taken too long.
+        if let Ok(head) = self.head()
+            && head != before
+        {
+            return Ok(head);
+        }
+        let taken_back = self
+            .differences(before, &note.tree)
+            .and_then(|changed| self.put(&changed, Side::Before));
+        let reason = format!("your own git did not make the commit: {reason}");
+        match taken_back {
+            Ok(()) => {
+                Err(refused(reason, &["everything is as it was; without --hooks no hook runs"]))
+            }
+            Err(error) => Err(ApplyError::Failed(format!(
+                "{reason}\nwhat was put into your files and index could not be taken back: {error}\nasking again takes it \
+                 back first"
+            ))),
+        }
+    }
+
+    fn head(&self) -> Result<String, String> {
+        let head = ["rev-parse", "--verify", "HEAD^{commit}"].map(OsString::from);
+        Ok(self.repository.git(head)?.trim_end().to_owned())
     }
 
     /// With all that the user's settings ask for: hooks, signatures, editors apart.
@@ -438,8 +434,7 @@ impl Checkout {
                 said
             });
         }
-        let head = ["rev-parse", "--verify", "HEAD^{commit}"].map(OsString::from);
-        Ok(self.repository.git(head)?.trim_end().to_owned())
+        self.head()
     }
 
     /// Who commits are by, as the user's git would say.
@@ -484,17 +479,6 @@ impl Checkout {
     }
 }
 
-/// Puts entries into the index as they are there, without what was known of their files.
-fn forget_sizes(repository: &Repository, entries: &[&Entry]) -> Result<(), String> {
-    if entries.is_empty() {
-        return Ok(());
-    }
-    let asked = entries.iter().flat_map(|entry| entry.for_index()).collect();
-    let words = ["update-index", "-z", "--index-info"].map(OsString::from);
-    let place: [OsString; 2] = ["-C".into(), repository.top.clone().into()];
-    repository.git.output(place.into_iter().chain(words).collect(), Some(asked)).map(drop)
-}
-
 /// The last commit of a branch that is not checked out here; none if there is no such branch.
 fn other_branch(repository: &Repository, onto: &str) -> Result<Option<String>, ApplyError> {
     let named = ["check-ref-format", "--branch", onto].map(OsString::from);
@@ -528,7 +512,7 @@ fn setting(repository: &Repository, name: &str) -> Option<String> {
 }
 
 /// What of the user's lies where a new file would be written.
-fn in_the_way(top: &Path, path: &Path, gone: &BTreeSet<&Path>) -> Option<PathBuf> {
+pub(super) fn in_the_way(top: &Path, path: &Path, gone: &BTreeSet<&Path>) -> Option<PathBuf> {
     let mut place = PathBuf::new();
     for part in path.components() {
         place.push(part);
@@ -557,12 +541,12 @@ fn in_the_way(top: &Path, path: &Path, gone: &BTreeSet<&Path>) -> Option<PathBuf
 }
 
 /// Paths as git lists them with `-z`.
-fn paths_in(list: &[u8]) -> BTreeSet<OsString> {
+pub(super) fn paths_in(list: &[u8]) -> BTreeSet<OsString> {
     let names = list.split(|byte| *byte == 0).filter(|name| !name.is_empty());
     names.map(|name| OsStr::from_bytes(name).to_owned()).collect()
 }
 
-fn named<'a>(paths: impl ExactSizeIterator<Item = &'a OsStr>) -> String {
+pub(super) fn named<'a>(paths: impl ExactSizeIterator<Item = &'a OsStr>) -> String {
     let more = paths.len().saturating_sub(NAMED);
     let first: Vec<String> =
         paths.take(NAMED).map(|path| Path::new(path).display().to_string()).collect();

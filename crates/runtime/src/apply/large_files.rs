@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::checkpoint::{Hasher, Kind, hex};
 use crate::whole_file::Digest;
 
 use super::unguessable;
@@ -59,6 +60,16 @@ impl Pointer {
 
     pub(super) fn text(&self) -> String {
         format!("{BEGIN}oid sha256:{}\nsize {}\n", self.hash, self.size)
+    }
+
+    /// The name of the blob that a commit holds for a file with its content in place.
+    pub(super) fn blob_for(path: &Path) -> Option<String> {
+        let is_file = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
+        let pointer = Pointer::to(&mut File::open(path).ok().filter(|_| is_file)?).ok()?;
+        let text = pointer.text();
+        let mut hasher = Hasher::new(Kind::Blob, text.len() as u64);
+        hasher.add(text.as_bytes());
+        Some(hex(&hasher.name()))
     }
 
     /// The name that its content has in a folder of new ones.
