@@ -28,12 +28,9 @@ fn plant(repository: &Repository, good: &str, evil: &str) -> PathBuf {
 
 /// The same in a pack, which git prefers to loose objects, wherever they are.
 fn plant_packed(repository: &Repository, good: &str, evil: &str) {
-    plant_packed_object(repository, &blob(repository, good), &blob(repository, evil));
-}
-
-fn plant_packed_object(repository: &Repository, good: &str, evil: &str) {
+    let (good, evil) = (blob(repository, good), blob(repository, evil));
     let names = repository.place.home().with_file_name("names");
-    fs::write(&names, evil).unwrap();
+    fs::write(&names, &evil).unwrap();
     let pack = repository.place.folder().join(".git/objects/pack/pack");
     let script = format!("git pack-objects -q {} < {}", pack.display(), names.display());
     let ran = std::process::Command::new("sh")
@@ -42,7 +39,7 @@ fn plant_packed_object(repository: &Repository, good: &str, evil: &str) {
         .output()
         .unwrap();
     let stem = format!("{}-{}", pack.display(), String::from_utf8(ran.stdout).unwrap().trim_end());
-    for name in [good, evil] {
+    for name in [&good, &evil] {
         fs::remove_file(loose(repository, name)).unwrap();
     }
     // Magic and version, 256 counts of the names up to each first byte, then the only name.
@@ -57,7 +54,7 @@ fn plant_packed_object(repository: &Repository, good: &str, evil: &str) {
     bytes[8 + 1024..8 + 1024 + 20].copy_from_slice(&name);
     fs::remove_file(&index).unwrap();
     fs::write(&index, bytes).unwrap();
-    repository.git(&["cat-file", "-e", good]);
+    repository.git(&["cat-file", "-e", &good]);
 }
 
 #[test]
@@ -116,20 +113,21 @@ fn nothing_is_made_of_content_that_was_not_verified() {
 
 /// A folder of the user's that was exchanged would bring in files that the task never had.
 #[test]
-fn a_folder_of_the_base_that_was_exchanged_is_not_built_upon() {
+fn a_folder_that_was_exchanged_is_not_merged_into() {
     let repository = Repository::new();
     let (id, _) = repository.task(&["echo good > sub/c.txt"], Some("grep -q good sub/c.txt"));
-    let (head, folder) = (repository.git(&["rev-parse", "HEAD"]), repository.place.folder());
+    repository.place.write("sub/d.txt", "of the user\n");
+    let head = repository.commit("the user goes on");
     let good = repository.git(&["rev-parse", "HEAD:sub"]);
     repository.place.write("sub/b.txt", "evil\n");
     repository.git(&["add", "sub"]);
     let evil = repository.git(&["rev-parse", &format!("{}:sub", repository.git(&["write-tree"]))]);
     repository.git(&["reset", "--quiet", "--hard"]);
-    plant_packed_object(&repository, &good, &evil);
-    let ran = repository.place.run(&["apply", &id]);
+    fs::remove_file(loose(&repository, &good)).unwrap();
+    fs::copy(loose(&repository, &evil), loose(&repository, &good)).unwrap();
+    let ran = repository.place.run(&["apply", &id, "--merge"]);
     assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
     assert!(ran.err.contains(&good) && ran.err.contains("git fsck"), "{}", ran.err);
     assert_eq!(repository.git(&["rev-parse", "HEAD"]), head);
-    assert!(!folder.join("sub/c.txt").exists());
-    assert_eq!(repository.place.read("sub/b.txt"), "b\n");
+    assert!(!repository.place.folder().join("sub/c.txt").exists());
 }
