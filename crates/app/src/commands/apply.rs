@@ -100,6 +100,9 @@ pub(crate) fn run(args: &ApplyArgs, json: bool) -> Result<u8, CommandError> {
         How::Already(Some(commit)) => {
             format!("already applied: {branch} has commit {}", short(commit))
         }
+        How::Already(None) if args.no_commit => {
+            format!("already applied: {branch} or your index has every change of the task")
+        }
         How::Already(None) => format!("already applied: {branch} has every change of the task"),
     };
     let mut lines = vec![Line::new(Tone::Good, said)];

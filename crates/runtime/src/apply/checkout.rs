@@ -97,7 +97,8 @@ impl Checkout {
                 return Ok(None);
             }
         } else if note.done {
-            return Ok(None);
+            let is_there = wish.message.is_none() && self.is_staged(note)?;
+            return Ok(is_there.then(|| applied(How::Already(None))));
         } else if tip != note.before.as_deref() {
             // The user's own git went on by itself after whoever waited for it was killed.
             let Some(tip) = tip.filter(|tip| self.is_of(tip, &note.tree)) else { return Ok(None) };
@@ -121,6 +122,21 @@ impl Checkout {
     fn holds(&self, commit: &str, tip: &str) -> bool {
         let asked = ["merge-base", "--is-ancestor", commit, tip].map(OsString::from);
         self.repository.git(asked).is_ok()
+    }
+
+    /// Whether the index has what was put into it.
+    fn is_staged(&self, note: &Note) -> Result<bool, String> {
+        let Some(before) =
+            note.before.as_deref().filter(|before| self.tip.as_deref() == Some(before))
+        else {
+            return Ok(false);
+        };
+        let changed = self.differences(before, &note.tree)?;
+        let found = self.in_index(&changed)?;
+        Ok(changed.iter().all(|entry| {
+            let held = found.get(entry.path.as_os_str()).map(|(mode, hash)| (&**mode, &**hash));
+            entry.both()[1] == held
+        }))
     }
 
     /// Whether a commit holds exactly this tree.
