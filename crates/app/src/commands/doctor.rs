@@ -19,6 +19,9 @@ use crate::{locate, output};
 /// A journal larger than this is opened but not read through.
 const QUICK: u64 = 64 << 20;
 
+/// The oldest git that everything works with: it merges without files since then.
+const OLDEST_GIT: (u32, u32) = (2, 38);
+
 /// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -115,7 +118,17 @@ fn shell() -> Check {
 
 fn git() -> Check {
     match ask(&["git", "--version"]) {
-        Ok(version) => check("git", Health::Good, version, ""),
+        Ok(said) => match version(&said) {
+            Some(version) if version < OLDEST_GIT => check(
+                "git",
+                Health::Less,
+                format!(
+                    "{said} is older than 2.38: apply --merge, apply --onto and queue do not work"
+                ),
+                "install git 2.38 or newer",
+            ),
+            Some(_) | None => check("git", Health::Good, said, ""),
+        },
         Err(_) => check(
             "git",
             Health::Less,
@@ -123,6 +136,12 @@ fn git() -> Check {
             "install git (Debian: apt install git)",
         ),
     }
+}
+
+/// The two first numbers of what `git --version` says.
+fn version(said: &str) -> Option<(u32, u32)> {
+    let mut numbers = said.strip_prefix("git version ")?.split(['.', ' ']);
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// What the sandbox is made of, and whether it holds: tried, not believed.
@@ -308,4 +327,25 @@ fn broken(found: String) -> Check {
         found,
         "drivetrain journal verify names everything; drivetrain journal rebuild keeps what can be read",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_git_is_two_numbers_wherever_it_comes_from() {
+        for (said, found) in [
+            ("git version 2.39.5", Some((2, 39))),
+            ("git version 2.39.5 (Apple Git-154)", Some((2, 39))),
+            ("git version 2.9", Some((2, 9))),
+            ("git version 2.50.GIT", Some((2, 50))),
+            ("git version two", None),
+            ("hub 2.14", None),
+        ] {
+            assert_eq!(version(said), found, "{said}");
+        }
+        assert!(version("git version 2.9.1") < Some(OLDEST_GIT), "numbers, not letters");
+        assert!(version("git version 3.0.0") > Some(OLDEST_GIT));
+    }
 }

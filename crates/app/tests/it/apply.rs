@@ -138,6 +138,16 @@ fn without_a_commit_the_changes_are_in_index_and_files() {
     assert_eq!(repository.git(&["rev-parse", "HEAD"]), head);
     assert_eq!(repository.git(&["write-tree"]), applied["tree"].as_str().unwrap());
     assert_eq!(repository.git(&["diff", "--name-only"]), "", "files and index agree");
+    assert_eq!(repository.json(&["apply", &id, "--no-commit"])["how"], "already");
+    // What the user does with it afterwards is the user's.
+    repository.place.write("a.txt", "one\ntwo\nthree\nfour\n");
+    assert_eq!(repository.json(&["apply", &id, "--no-commit"])["how"], "already");
+    assert_eq!(repository.place.read("a.txt"), "one\ntwo\nthree\nfour\n");
+    repository.git(&["checkout", "--", "a.txt"]);
+    assert!(
+        repository.refused(&["apply", &id]).contains("uncommitted changes"),
+        "it asks for a commit"
+    );
     let patch = repository.place.home().with_file_name("p.patch");
     repository.place.ok(&["apply", &id, "--patch", patch.to_str().unwrap()]);
     repository.git(&["reset", "--quiet", "--hard"]);
@@ -391,6 +401,29 @@ fn line_ends_become_what_the_repository_asks_for() {
     repository.place.ok(&["apply", &id]);
     assert_eq!(repository.git(&["cat-file", "blob", "HEAD:a.txt"]), "one\ntwo\nthree");
     assert_eq!(repository.place.read("a.txt"), "one\r\ntwo\r\nthree\r\n");
+    assert_eq!(repository.git(&["status", "--porcelain"]), "");
+}
+
+/// As with `git add`, which leaves line ends that are committed already where it is to find out what is text.
+#[test]
+fn line_ends_that_are_committed_stay_where_git_finds_out_what_is_text() {
+    let repository = Repository::new();
+    repository.place.write("old.txt", "one\r\ntwo\r\n");
+    repository.commit("other line ends");
+    repository.place.write(".gitattributes", "* text=auto\n*.plain text\n");
+    repository.place.write("sub/.gitattributes", "*.raw -text\n");
+    repository.place.write("old.plain", "one\n");
+    repository.commit("attributes");
+    let step = "printf 'three\\r\\n' >> old.txt; printf 'n\\r\\n' > new.txt; printf 'two\\r\\n' >> old.plain; \
+                printf 'n\\r\\n' > sub/new.raw; printf 'n\\r\\n' > sub/new.txt";
+    let (id, _) = repository.task(&[step], Some("test -e new.txt"));
+    repository.place.ok(&["apply", &id]);
+    let held = |name: &str| repository.git(&["cat-file", "blob", &format!("HEAD:{name}")]);
+    assert_eq!(held("old.txt"), "one\r\ntwo\r\nthree");
+    assert_eq!(held("new.txt"), "n");
+    assert_eq!(held("old.plain"), "one\ntwo");
+    assert_eq!(repository.git(&["cat-file", "-s", "HEAD:sub/new.raw"]), "3");
+    assert_eq!(repository.git(&["cat-file", "-s", "HEAD:sub/new.txt"]), "2");
     assert_eq!(repository.git(&["status", "--porcelain"]), "");
 }
 

@@ -7,6 +7,8 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::git::Git;
+
 use super::large_files::{self, Pointer};
 use super::scratch::{Entry, Scratch};
 
@@ -38,14 +40,14 @@ pub(super) fn set(printed: &[u8]) -> BTreeMap<&OsStr, Set<'_>> {
 }
 
 impl Scratch {
-    /// Looks at every changed file; `tree` is where attributes are read.
-    pub(super) fn convert(&self, tree: &str, changed: &[Entry]) -> Result<Looked, String> {
+    /// Looks at every changed file; `base` is the commit that they were changed from.
+    pub(super) fn convert(&self, base: &str, changed: &[Entry]) -> Result<Looked, String> {
         let files: Vec<&Entry> = changed.iter().filter(|entry| entry.is_file()).collect();
         let mut looked = Looked { converted: Vec::new(), large: Vec::new(), notices: Vec::new() };
         if files.is_empty() {
             return Ok(looked);
         }
-        let git = self.git(Some(tree))?;
+        let git = self.git()?;
         let mut asked = Vec::new();
         for entry in &files {
             asked.extend_from_slice(entry.path.as_bytes());
@@ -71,7 +73,7 @@ impl Scratch {
                 filtered.push(format!("{} ({filter})", Path::new(&entry.path).display()));
             }
             if set.keys().any(|name| *name != b"filter")
-                && let Some(hash) = self.convert_one(&git, entry, set)?
+                && let Some(hash) = self.convert_one(&git, base, entry, set)?
             {
                 looked.converted.push(Entry { hash, ..entry.clone() });
             }
@@ -88,7 +90,7 @@ impl Scratch {
     }
 
     /// The hash of the pointer to a large file, whose content is put aside; none for what is empty or a pointer already.
-    fn point_to(&self, git: &crate::git::Git, entry: &Entry) -> Result<Option<String>, String> {
+    fn point_to(&self, git: &Git, entry: &Entry) -> Result<Option<String>, String> {
         let name = git.run(["unpack-file".into(), entry.hash.clone().into()])?;
         let content = self.files().join(name.trim_end());
         let wrong = |error: std::io::Error| format!("cannot use {}: {error}", content.display());
@@ -107,7 +109,8 @@ impl Scratch {
 
     fn convert_one(
         &self,
-        git: &crate::git::Git,
+        git: &Git,
+        base: &str,
         entry: &Entry,
         set: &Set<'_>,
     ) -> Result<Option<String>, String> {
@@ -119,7 +122,11 @@ impl Scratch {
         let content = git.output(vec!["cat-file".into(), "blob".into(), name.into()], None)?.out;
         let encoded = set.contains_key(&b"working-tree-encoding"[..]);
         let expanded = set.contains_key(&b"ident"[..]);
-        if !encoded && !expanded && !content.windows(2).any(|two| two == b"\r\n") {
+        let is_auto = set.get(&b"text"[..]) == Some(&&b"auto"[..]);
+        if !encoded
+            && !expanded
+            && (!has_crlf(&content) || (is_auto && is_kept_with_crlf(git, base, entry)))
+        {
             return Ok(None);
         }
         let mut arguments: Vec<OsString> =
@@ -129,4 +136,17 @@ impl Scratch {
         let hash = String::from_utf8_lossy(&hashed.out).trim_end().to_owned();
         Ok((hash != entry.hash).then_some(hash))
     }
+}
+
+fn has_crlf(content: &[u8]) -> bool {
+    content.windows(2).any(|two| two == b"\r\n")
+}
+
+/// Whether a file is stored with these line ends already. Git then leaves them where it is to find out by itself what is
+/// text, but knows of it by an index only.
+fn is_kept_with_crlf(git: &Git, base: &str, entry: &Entry) -> bool {
+    let mut name = OsString::from(format!("{base}:"));
+    name.push(&entry.path);
+    let printed = git.output(vec!["cat-file".into(), "blob".into(), name], None);
+    printed.is_ok_and(|printed| has_crlf(&printed.out))
 }

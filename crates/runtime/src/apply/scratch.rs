@@ -197,9 +197,11 @@ impl Scratch {
             path: path.clone(),
             cancel: cancel.clone(),
         };
-        let init = ["init", "--quiet", "--bare", "--template=", "--ref-format=files"];
+        let init = ["init", "--quiet", "--bare", "--template="];
         let init = init.map(OsString::from).into_iter().chain([path.clone().into()]);
-        Git { cancel: Some(cancel.clone()), ..Git::default() }.run(init)?;
+        // As a variable, which a git that knows one format only does not read.
+        let env = vec![("GIT_DEFAULT_REF_FORMAT".to_owned(), "files".to_owned())];
+        Git { env, cancel: Some(cancel.clone()), ..Git::default() }.run(init)?;
         let mut borrowed = Vec::new();
         for from in [store.objects(), checkout.objects.clone()] {
             borrowed.extend_from_slice(from.as_os_str().as_bytes());
@@ -224,25 +226,38 @@ impl Scratch {
         self.path.join("large")
     }
 
-    /// A git that works here; `attributes` is the tree whose attributes count.
-    pub(super) fn git(&self, attributes: Option<&str>) -> Result<Git, String> {
-        let mut env = vec![
+    /// A git that works here, with the attributes that `attend_to` put there.
+    pub(super) fn git(&self) -> Result<Git, String> {
+        let env = vec![
             ("GIT_DIR".to_owned(), text(&self.path)?),
             ("GIT_WORK_TREE".to_owned(), text(&self.files())?),
             ("GIT_INDEX_FILE".to_owned(), text(&self.path.join("index"))?),
         ];
-        if let Some(tree) = attributes {
-            env.push(("GIT_ATTR_SOURCE".to_owned(), tree.to_owned()));
-        }
         let settings = vec!["core.bare=false".to_owned(), "core.safecrlf=false".to_owned()];
         let cwd = Some(self.files());
         Ok(Git { env, settings, cwd, cancel: Some(self.cancel.clone()) })
     }
 
+    /// Has the attributes of a tree or commit count, and no others: as files, which every git reads first.
+    pub(super) fn attend_to(&self, tree: &str) -> Result<(), String> {
+        let wrong = |error: io::Error| format!("cannot use {}: {error}", self.files().display());
+        fs::remove_dir_all(self.files()).map_err(wrong)?;
+        fs::create_dir(self.files()).map_err(wrong)?;
+        let mut git = self.git()?;
+        git.env.push(("GIT_INDEX_FILE".to_owned(), text(&self.path.join("index.attributes"))?));
+        git.run(["read-tree".into(), tree.into()])?;
+        let list = ["ls-files", "-z", "--", ".gitattributes", "**/.gitattributes"];
+        // A pattern with two stars is one only if it is said to be.
+        let list = ["--glob-pathspecs"].into_iter().chain(list).map(OsString::from).collect();
+        let named = git.output(list, None)?.out;
+        let words = ["checkout-index", "--quiet", "--force", "-z", "--stdin"];
+        git.output(words.map(OsString::from).to_vec(), Some(named)).map(drop)
+    }
+
     /// The tree of a commit of the user's repository.
     pub(super) fn tree_of(&self, commit: &str) -> Result<String, String> {
         let name = format!("{commit}^{{tree}}");
-        let tree = self.git(None)?.run(["rev-parse".into(), "--verify".into(), name.into()])?;
+        let tree = self.git()?.run(["rev-parse".into(), "--verify".into(), name.into()])?;
         Ok(tree.trim_end().to_owned())
     }
 
@@ -254,14 +269,15 @@ impl Scratch {
         base: &Content,
         frozen: &Content,
     ) -> Result<Made, ApplyError> {
-        let git = self.git(None)?;
+        let git = self.git()?;
         git.run(["read-tree".into(), commit.into()])?;
         let mut changed = self.compare(base.tree(), frozen.tree())?;
         changed.retain(|entry| entry.old_mode != SUBMODULE);
         self.refuse_submodules(&git, &changed)?;
         stage(&git, &changed)?;
         let first = git.run(["write-tree".into()])?.trim_end().to_owned();
-        let looked = self.convert(&first, &changed)?;
+        self.attend_to(&first)?;
+        let looked = self.convert(commit, &changed)?;
         stage(&git, &looked.converted)?;
         let tree = git.run(["write-tree".into()])?.trim_end().to_owned();
         Ok(Made { tree, large: looked.large, notices: looked.notices })
@@ -271,7 +287,7 @@ impl Scratch {
     /// made of it would have an honest name. What is absent git itself asks for, if it needs it.
     pub(super) fn check(&self, from: &str, to: &str) -> Result<(), ApplyError> {
         let changed = self.raw(&["-r", "-t"], from, to)?;
-        let tops = self.git(None)?.run(
+        let tops = self.git()?.run(
             ["rev-parse", &format!("{from}^{{tree}}"), &format!("{to}^{{tree}}")]
                 .map(OsString::from),
         )?;
@@ -279,7 +295,7 @@ impl Scratch {
         needed.extend(changed.iter().filter_map(Entry::needed_before));
         needed.extend(tops.lines().chain([from, to]).map(|name| (name, OsStr::new("the tree"))));
         let names: Vec<&str> = needed.keys().copied().collect();
-        for unsound in read_back(&self.git(None)?, Vec::new(), &names)? {
+        for unsound in read_back(&self.git()?, Vec::new(), &names)? {
             if let Unsound::Other(name) = unsound {
                 let needed_by = needed.get(name.as_str()).copied().unwrap_or_default();
                 return Err(planted(&name, needed_by, &self.borrowed));
@@ -326,7 +342,7 @@ impl Scratch {
 
     fn raw(&self, how: &[&str], from: &str, to: &str) -> Result<Vec<Entry>, String> {
         let arguments = COMPARE.iter().chain(how).chain([&from, &to]).map(OsString::from).collect();
-        entries(&self.git(None)?.output(arguments, None)?.out)
+        entries(&self.git()?.output(arguments, None)?.out)
     }
 
     /// Merges a tree that began at `base` into a commit, without any files.
@@ -338,27 +354,23 @@ impl Scratch {
         branch: &str,
         task: &str,
     ) -> Result<Merged, ApplyError> {
-        let ours = self.git(None)?;
-        let said = ["commit-tree", tree, "-p", base, "-m", "what was proven"];
-        let other = ours.run(said.map(OsString::from))?.trim_end().to_owned();
-        let git = self.git(Some(into))?;
-        let base = format!("--merge-base={base}");
+        let git = self.git()?;
+        // Three commits of our own, so that what both began at is what is said here, whatever their histories are.
+        let commit = |tree: &str, parent: Option<&str>| {
+            let mut words = vec!["commit-tree", tree, "-m", "to be merged"];
+            words.extend(parent.iter().flat_map(|parent| ["-p", parent]));
+            Ok::<_, String>(git.run(words.iter().map(OsString::from))?.trim_end().to_owned())
+        };
+        let began = commit(&self.tree_of(base)?, None)?;
         // Conflict marks name what is merged as it is named here.
         let (mine, theirs) = (format!("task-{task}"), format!("branch-{branch}"));
-        for (name, commit) in [(&theirs, into), (&mine, other.as_str())] {
+        for (name, tree) in [(&theirs, self.tree_of(into)?.as_str()), (&mine, tree)] {
             let name = format!("refs/heads/{name}");
-            ours.run(["update-ref", &name, commit].map(OsString::from))?;
+            git.run(["update-ref", &name, &commit(tree, Some(&began))?].map(OsString::from))?;
         }
-        let arguments = [
-            "merge-tree",
-            "--write-tree",
-            "-z",
-            "--name-only",
-            "--no-messages",
-            &base,
-            &theirs,
-            &mine,
-        ];
+        self.attend_to(into)?;
+        let arguments =
+            ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", &theirs, &mine];
         let printed = git.output_any(arguments.map(OsString::from).to_vec(), None)?;
         let mut parts = printed.out.split(|byte| *byte == 0);
         let merged = String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
@@ -399,7 +411,7 @@ impl Scratch {
         let mut arguments: Vec<OsString> = vec!["pack-objects".into(), "-q".into()];
         arguments.extend(how.iter().map(OsString::from));
         arguments.push(self.path.join("pack").into());
-        let printed = self.git(None)?.output(arguments, Some(asked.into_bytes()))?;
+        let printed = self.git()?.output(arguments, Some(asked.into_bytes()))?;
         let name = String::from_utf8_lossy(&printed.out).trim_end().to_owned();
         Ok(self.path.join(format!("pack-{name}")))
     }
@@ -411,7 +423,7 @@ impl Scratch {
         message: &str,
         who: &Who,
     ) -> Result<String, String> {
-        let mut git = self.git(None)?;
+        let mut git = self.git()?;
         git.env.extend(who.variables());
         let arguments = ["commit-tree", tree, "-p", parent, "-F", "-"].map(OsString::from);
         let made = git.output(arguments.to_vec(), Some(message.as_bytes().to_vec()))?;
