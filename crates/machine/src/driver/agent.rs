@@ -185,11 +185,19 @@ impl Agent {
         }
         let name = &self.config.program.name;
         match &turn.end {
-            AgentEnd::Done | AgentEnd::Interrupted => {}
+            AgentEnd::Done => {}
+            // How often that happens has a limit of its own.
+            AgentEnd::Interrupted if turn.refused > 0 => {}
+            // Whoever stops it from outside does not ask how the turn ended.
+            AgentEnd::Interrupted => self.lose(&format!("{name} stopped by itself"), &turn.text),
             AgentEnd::Refused => {
                 memory.end = Some(format!("the model of {name} refused: {}", turn.text));
             }
-            AgentEnd::ContextOverflow | AgentEnd::NoSession => memory.begin_afresh(&turn.text),
+            AgentEnd::ContextOverflow => memory.begin_afresh(&turn.text),
+            AgentEnd::NoSession => {
+                memory.begin_afresh("");
+                self.lose(&format!("the conversation of {name} was not there"), &turn.text);
+            }
             AgentEnd::Limit => self.lose(&format!("{name} reached a limit of its own"), &turn.text),
             AgentEnd::Model { kind, .. } => {
                 memory.end = Some(format!("the model of {name} failed ({kind}): {}", turn.text));
@@ -215,9 +223,10 @@ impl Agent {
         }
     }
 
+    /// A note does not undo an end: it may be one of drivetrain's own, or older than that. Whoever has the agent try
+    /// again says so ([`Agent::on_retry`]).
     fn on_note(&mut self, note: &Note) {
         self.memory.claim = None;
-        self.memory.end = None;
         let how = match note.kind {
             NoteKind::Steer => "",
             NoteKind::Interrupt => "I stopped you. ",

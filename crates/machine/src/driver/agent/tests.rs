@@ -145,7 +145,7 @@ fn a_conversation_that_is_gone_begins_afresh_with_what_counts() {
 }
 
 #[test]
-fn turns_that_lead_nowhere_end_it_and_a_note_lets_it_go_on() {
+fn turns_that_lead_nowhere_end_it_and_only_another_try_lets_it_go_on() {
     let mut rig = Rig::new();
     rig.prompt();
     rig.tell(&Fact::AgentTook(AgentHeard::Prompt(Some("s1"))));
@@ -156,9 +156,53 @@ fn turns_that_lead_nowhere_end_it_and_a_note_lets_it_go_on() {
     rig.tell(&Fact::AgentEnded(Err("exit code 1")));
     let Decision::GiveUp { reason, stuck: false } = rig.decide() else { panic!("goes on") };
     assert_eq!(reason, "claude could not be asked 3 times in a row: exit code 1");
-    let note = Note { kind: NoteKind::FollowUp, text: "try again".to_owned() };
+    // A note may be drivetrain's own, or one that was given back: it is heard, if the agent is asked again.
+    let note = Note { kind: NoteKind::Steer, text: "the files were put back".to_owned() };
     rig.tell(&Fact::Note(&note));
-    assert_eq!(rig.prompt().prompt, "[operator k7] One more thing. try again");
+    assert_eq!(rig.decide(), Decision::GiveUp { reason, stuck: false });
+    rig.tell(&Fact::Retry(&Retry { why: "It died.".to_owned(), fresh: false }));
+    let prompt = rig.prompt().prompt;
+    assert!(prompt.starts_with("[operator k7] the files were put back\n\nIt died."), "{prompt}");
+}
+
+#[test]
+fn turns_that_the_agent_stops_by_itself_lead_nowhere_but_not_over_a_refused_call() {
+    let mut rig = Rig::new();
+    rig.prompt();
+    rig.tell(&Fact::AgentTook(AgentHeard::Prompt(Some("s1"))));
+    let refused = AgentTurn {
+        end: AgentEnd::Interrupted,
+        text: "it stopped because a call was refused".to_owned(),
+        ordered: true,
+        refused: 1,
+        background: 0,
+        queued: 0,
+    };
+    for _ in 0..4 {
+        rig.tell(&Fact::AgentEnded(Ok(&refused)));
+        assert_eq!(rig.prompt().prompt, CONTINUE, "refusals have a limit of their own");
+    }
+    for _ in 0..2 {
+        rig.ends(AgentEnd::Interrupted, "");
+        assert_eq!(rig.prompt().prompt, CONTINUE);
+    }
+    rig.ends(AgentEnd::Interrupted, "I am off");
+    let Decision::GiveUp { reason, .. } = rig.decide() else { panic!("goes on") };
+    assert_eq!(reason, "claude stopped by itself 3 times in a row: I am off");
+}
+
+#[test]
+fn a_conversation_that_is_never_there_ends_it_and_nobodys_words_are_its_last() {
+    let mut rig = Rig::new();
+    for _ in 0..2 {
+        rig.prompt();
+        rig.ends(AgentEnd::NoSession, "no rollout found for thread id 0d7a");
+        let prompt = rig.prompt().prompt;
+        assert!(!prompt.contains("rollout"), "{prompt}");
+    }
+    rig.ends(AgentEnd::NoSession, "no rollout found for thread id 0d7a");
+    let Decision::GiveUp { reason, .. } = rig.decide() else { panic!("goes on") };
+    assert!(reason.starts_with("the conversation of claude was not there 3 times"), "{reason}");
 }
 
 #[test]
@@ -191,6 +235,9 @@ fn what_breaks_is_asked_again_but_not_one_that_is_without_a_gate() {
     rig.ends(AgentEnd::Broken(AgentFault::Policy), "it used the tool \"Bash\" without asking");
     let Decision::GiveUp { reason, .. } = rig.decide() else { panic!("goes on") };
     assert!(reason.starts_with("claude is not held by the gate: it used"), "{reason}");
+    let note = Note { kind: NoteKind::Steer, text: "said in that turn".to_owned() };
+    rig.tell(&Fact::Note(&note));
+    assert!(matches!(rig.decide(), Decision::GiveUp { .. }), "it is not asked again over a note");
 }
 
 #[test]
