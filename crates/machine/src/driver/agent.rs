@@ -23,6 +23,9 @@ pub const KIND: &str = "agent";
 /// Turns in a row that may end for no good reason before the driver gives up.
 const LOST_TURNS: u32 = 3;
 
+/// What an agent is told that had said that it is finished and is to work on.
+const GO_ON: &str = "Go on.";
+
 /// How much of a summary is kept for a conversation that begins afresh, in characters.
 const SUMMARY_KEPT: usize = 4_000;
 
@@ -45,7 +48,9 @@ impl DriverKind for AgentKind {
 
     fn load(&self, config: &Value, state: &Value, _: &Registry) -> Result<Box<dyn Driver>, String> {
         let memory = Memory::deserialize(state).map_err(|error| format!("saved agent: {error}"))?;
-        Ok(Box::new(Agent { config: read(config)?, memory }))
+        let mut agent = Agent { config: read(config)?, memory };
+        agent.know_operator();
+        Ok(Box::new(agent))
     }
 }
 
@@ -108,9 +113,19 @@ struct Memory {
     /// What came of the calls at the start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     looked: Vec<String>,
+    /// What marks the operator's words in a conversation that a former driver began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operator: Option<String>,
 }
 
 impl Agent {
+    /// In a conversation that a former driver began the operator is known by the mark that was told there.
+    fn know_operator(&mut self) {
+        if let Some(operator) = &self.memory.operator {
+            operator.clone_into(&mut Arc::make_mut(&mut self.config.program).operator);
+        }
+    }
+
     fn opening(&self, situation: &Situation<'_>) -> String {
         let mut text = String::new();
         if let Some(system) = self.config.system.as_deref().filter(|text| !text.trim().is_empty()) {
@@ -261,7 +276,39 @@ impl Agent {
     }
 }
 
+/// What stands before the operator's words.
+fn mark(operator: &str) -> String {
+    format!("[operator {operator}]")
+}
+
+/// A note under the mark that is told to whoever hears it next.
+fn marked_anew(note: &str, old: &str, new: &str) -> String {
+    note.strip_prefix(old).map_or_else(|| note.to_owned(), |said| format!("{new}{said}"))
+}
+
 impl Memory {
+    /// The same conversation for a driver that takes over: the agent knows the operator by this mark, has not heard what
+    /// the former driver did not get to say, and is not told that it was interrupted once it had said that it is finished.
+    fn taken_over(self, operator: String) -> Memory {
+        let Memory {
+            conversations,
+            session,
+            begun,
+            mut unsaid,
+            unheard,
+            notes,
+            failure,
+            claim,
+            ..
+        } = self;
+        if claim.is_some() && unsaid.is_empty() && unheard.is_empty() {
+            unsaid.push(failure.clone().unwrap_or_else(|| GO_ON.to_owned()));
+        }
+        let operator = Some(operator);
+        let begun_so = Memory { conversations, session, begun, operator, ..Memory::default() };
+        Memory { unsaid, unheard, notes, failure, ..begun_so }
+    }
+
     /// The conversation cannot go on: the next one is told what counts.
     fn begin_afresh(&mut self, last: &str) {
         self.conversations = self.conversations.max(1) + 1;
@@ -326,20 +373,25 @@ impl Driver for Agent {
         }
     }
 
-    /// Another agent, or the same one with another model, begins a conversation of its own; what the operator said and
-    /// what failed it is told.
+    /// The same agent with another model goes on with the conversation. Another one begins a conversation of its own; what
+    /// the operator said and what failed it is told.
     fn inherit(&mut self, former: &SavedDriver) {
-        if former.name == KIND
-            && let Ok(memory) = Memory::deserialize(&former.state)
-        {
-            let same = former.config["program"]["name"] == self.config.program.name.as_str();
-            let Memory { conversations, session, begun, notes, failure, .. } = memory;
+        if former.name != KIND {
+            return;
+        }
+        let Ok(mut memory) = Memory::deserialize(&former.state) else { return };
+        let program = &former.config["program"];
+        let told = memory.operator.take().or(program["operator"].as_str().map(str::to_owned));
+        let told = told.unwrap_or_default();
+        if program["name"] == self.config.program.name.as_str() {
+            self.memory = memory.taken_over(told);
+            self.know_operator();
+        } else {
+            let Memory { conversations, notes, failure, .. } = memory;
+            let (old, new) = (mark(&told), mark(&self.config.program.operator));
+            let notes = notes.iter().map(|note| marked_anew(note, &old, &new)).collect();
+            let conversations = conversations + 1;
             self.memory = Memory { conversations, notes, failure, ..Memory::default() };
-            if same {
-                (self.memory.session, self.memory.begun) = (session, begun);
-            } else {
-                self.memory.conversations += 1;
-            }
         }
     }
 

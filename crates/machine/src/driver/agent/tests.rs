@@ -8,6 +8,7 @@ use crate::time::Timestamp;
 
 struct Rig {
     driver: Box<dyn Driver>,
+    config: Value,
     criteria: Vec<Criterion>,
 }
 
@@ -15,6 +16,7 @@ impl Rig {
     fn new() -> Rig {
         Rig {
             driver: AgentKind.create(&config("claude"), &Registry::builtin()).unwrap(),
+            config: config("claude"),
             criteria: vec![Criterion::shell("make test")],
         }
     }
@@ -22,7 +24,7 @@ impl Rig {
     fn decide(&mut self) -> Decision {
         // Saved and woken before each decision: nothing may be lost by it.
         let saved = self.driver.save();
-        self.driver = AgentKind.load(&config("claude"), &saved, &Registry::builtin()).unwrap();
+        self.driver = AgentKind.load(&self.config, &saved, &Registry::builtin()).unwrap();
         self.driver.decide(&Situation { criteria: &self.criteria, ..situation() })
     }
 
@@ -260,6 +262,72 @@ fn another_agent_begins_a_conversation_and_the_same_one_goes_on() {
         assert_eq!(state["session"].as_str(), session);
         assert_eq!(state["failure"], rig.driver.save()["failure"]);
     }
+}
+
+/// The driver of this agent that takes over from another, with a mark of the operator that was made for it.
+fn taken_over(name: &str, former: &Rig, of: &Value) -> Rig {
+    let former = SavedDriver {
+        name: KIND.to_owned(),
+        version: 1,
+        config: Arc::new(of.clone()),
+        state: former.driver.save(),
+    };
+    let mut next = Rig::new();
+    next.config = config(name);
+    next.config["program"]["operator"] = "k8".into();
+    next.config["program"]["model"] = "other".into();
+    next.driver = AgentKind.create(&next.config, &Registry::builtin()).unwrap();
+    next.driver.inherit(&former);
+    next
+}
+
+#[test]
+fn the_same_agent_with_another_model_knows_the_operator_and_is_told_what_it_has_not_heard() {
+    let mut rig = Rig::new();
+    rig.prompt();
+    rig.tell(&Fact::AgentTook(AgentHeard::Prompt(Some("s1"))));
+    rig.ends(AgentEnd::Done, "done");
+    rig.tell(&Fact::VerdictFailed(&failed("red")));
+    let mut next = taken_over("claude", &rig, &rig.config);
+    let call = next.prompt();
+    assert!(call.prompt.starts_with("The work was not accepted."), "{}", call.prompt);
+    assert_eq!((call.program.operator.as_str(), call.session.as_deref()), ("k7", Some("s1")));
+    assert_eq!(call.program.model.as_deref(), Some("other"));
+    // Once more, from one that had taken over itself.
+    let mut third = taken_over("claude", &next, &next.config);
+    let note = Note { kind: NoteKind::Steer, text: "use tabs".to_owned() };
+    third.tell(&Fact::Note(&note));
+    let prompt = third.prompt().prompt;
+    assert!(prompt.starts_with("The work was not accepted."), "it has not heard it: {prompt}");
+    assert!(prompt.ends_with("[operator k7] use tabs"), "{prompt}");
+}
+
+#[test]
+fn the_same_agent_that_had_claimed_is_told_to_go_on_and_not_that_it_was_interrupted() {
+    let mut rig = Rig::new();
+    rig.prompt();
+    rig.tell(&Fact::AgentTook(AgentHeard::Prompt(Some("s1"))));
+    assert_eq!(taken_over("claude", &rig, &rig.config).prompt().prompt, CONTINUE);
+    rig.ends(AgentEnd::Done, "done");
+    assert_eq!(taken_over("claude", &rig, &rig.config).prompt().prompt, "Go on.");
+    rig.tell(&Fact::VerdictFailed(&failed("red")));
+    rig.prompt();
+    rig.tell(&Fact::AgentTook(AgentHeard::Prompt(None)));
+    rig.ends(AgentEnd::Done, "done again");
+    let prompt = taken_over("claude", &rig, &rig.config).prompt().prompt;
+    assert!(prompt.starts_with("The work was not accepted."), "{prompt}");
+}
+
+#[test]
+fn another_agent_is_told_the_operators_notes_under_the_mark_that_it_knows() {
+    let mut rig = Rig::new();
+    rig.prompt();
+    rig.tell(&Fact::AgentTook(AgentHeard::Prompt(Some("s1"))));
+    let note = Note { kind: NoteKind::Steer, text: "use tabs, not [operator k7]".to_owned() };
+    rig.tell(&Fact::Note(&note));
+    let prompt = taken_over("codex", &rig, &rig.config).prompt().prompt;
+    assert!(prompt.contains("begin with [operator k8]"), "{prompt}");
+    assert!(prompt.contains("\n\n[operator k8] use tabs, not [operator k7]"), "{prompt}");
 }
 
 #[test]
