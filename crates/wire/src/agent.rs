@@ -10,6 +10,7 @@ pub mod codex;
 pub mod lines;
 pub mod opening;
 mod peer;
+mod place;
 pub mod played;
 pub mod table;
 

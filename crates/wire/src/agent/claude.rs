@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 
 use super::AgentCodec;
 use super::lines::{LONGEST, Line, Lines, quoted};
+use super::place::Place;
 use super::table::CLAUDE;
 use control::{Open, Order};
 pub use means::means;
@@ -80,6 +81,9 @@ pub struct ClaudeCodec {
     voices: BTreeMap<Arc<str>, Voice>,
     /// Names of the tools of calls that have not ended.
     calls: BTreeMap<Arc<str>, String>,
+    place: Place,
+    /// Where calls will run that the hook has told of and that were not asked about yet.
+    folders: BTreeMap<String, Value>,
     spending: Spending,
     background: Background,
     /// What the program called the last failure of its model.
@@ -129,6 +133,8 @@ impl ClaudeCodec {
             mode: options.mode.clone(),
             voices: BTreeMap::new(),
             calls: BTreeMap::new(),
+            place: Place::new(&options.folder),
+            folders: BTreeMap::new(),
             spending: Spending::default(),
             background: Background::default(),
             failure: None,
@@ -243,6 +249,7 @@ impl ClaudeCodec {
             "init" => {
                 self.hear_session(message, out);
                 self.hear_mode(message, out);
+                self.place.hear(&message["cwd"]);
                 if std::mem::replace(&mut self.is_begun, true) {
                     out.push(broke(AgentFault::Protocol, "a turn begins inside another one"));
                 }

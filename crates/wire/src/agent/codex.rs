@@ -30,6 +30,7 @@ use super::AgentCodec;
 use super::answer::Answer;
 use super::opening::Opening;
 use super::peer::{Form, Peer};
+use super::place::Place;
 use super::table;
 use crate::jsonrpc::{Incoming, METHOD_NOT_FOUND, RpcError};
 use turn::Turns;
@@ -80,6 +81,7 @@ pub struct CodexOpen {
 #[derive(Debug)]
 pub struct CodexCodec {
     open: CodexOpen,
+    place: Place,
     peer: Peer,
     phase: Phase,
     version: String,
@@ -135,6 +137,7 @@ impl CodexCodec {
     pub fn new(open: CodexOpen) -> CodexCodec {
         let is_new = open.opening == Opening::New;
         CodexCodec {
+            place: Place::new(&open.folder),
             open,
             peer: Peer::new(Form::Bare),
             phase: Phase::Initializing,
@@ -239,6 +242,7 @@ impl CodexCodec {
         if let Err(why) = self.check(opened) {
             return self.refuse(AgentEnd::Failed, why, out);
         }
+        self.place.hear(&opened["cwd"]);
         self.thread = id.to_owned();
         self.turns.thread = self.thread.clone();
         self.answer.model = opened["model"].as_str().unwrap_or_default().to_owned();
@@ -325,7 +329,7 @@ impl CodexCodec {
         }
         let changes = params["itemId"].as_str().and_then(|item| self.turns.changes(item));
         if let Some((mut ask, form)) =
-            asks::read(method, params, key.clone(), changes, &self.open.folder)
+            asks::read(method, params, key.clone(), changes, &self.open.folder, &self.place)
         {
             let thread = params["threadId"].as_str().unwrap_or(&self.thread);
             if thread != self.thread {

@@ -149,3 +149,25 @@ pub(super) fn from_folder(folder: &str, path: &str) -> String {
         format!("{}/{path}", folder.trim_end_matches('/'))
     }
 }
+
+/// A path in the folder as it is named from there; any other as it is.
+pub(super) fn below(folder: &str, path: &str) -> String {
+    let rest = path.strip_prefix(folder.trim_end_matches('/'));
+    let rest = rest.and_then(|rest| rest.strip_prefix('/')).filter(|rest| !rest.is_empty());
+    rest.filter(|rest| !rest.starts_with('/') && !folder.is_empty()).unwrap_or(path).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_below_the_folder_is_named_from_there() {
+        assert_eq!(below("/w", "/w/a/b"), "a/b");
+        assert_eq!(below("/w/", "/w/a"), "a");
+        for path in ["/wa/b", "/w", "/w/", "/w//etc", "a", "/etc/passwd", "../x"] {
+            assert_eq!(below("/w", path), path);
+        }
+        assert_eq!(below("", "/a"), "/a");
+    }
+}

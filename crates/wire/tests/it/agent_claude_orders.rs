@@ -1,6 +1,6 @@
 //! What is written to Claude Code: its start, and each order as the captures' own drivers wrote it.
 
-use machine::agent::{AgentEvent, AgentFault, AgentOrder, AgentRequest, FailedOrder};
+use machine::agent::{AgentEvent, AgentFault, AgentMeans, AgentOrder, AgentRequest, FailedOrder};
 use serde_json::{Value, json};
 use wire::agent::AgentCodec;
 use wire::agent::claude::{
@@ -141,6 +141,33 @@ fn every_call_is_asked_about_and_answers_are_the_captures() {
     asks(&mut codec, "Write", &input);
     let ours = line(&codec.order(answer(Ok(Some(json!({ "file_path": "/w/b" }))))).unwrap());
     assert_eq!(ours["response"]["response"]["updatedInput"], json!({ "file_path": "/w/b" }));
+}
+
+#[test]
+fn a_call_in_another_folder_is_judged_with_the_way_there() {
+    let options = ClaudeOptions { folder: "/w".to_owned(), ..options() };
+    let mut codec = ClaudeCodec::new(&options, Vec::new(), 0);
+    // As Claude Code 2.1.325 tells of a call after `cd migrations` in the call before it.
+    let means = |codec: &mut ClaudeCodec, folder: &str, tool: &str, input: Value| {
+        let told = json!({
+            "session_id": "s", "cwd": folder, "permission_mode": "default",
+            "hook_event_name": "PreToolUse", "tool_name": tool, "tool_input": input,
+            "tool_use_id": "toolu_1",
+        });
+        hook(codec, "PreToolUse", &told);
+        let (events, _) = asks(codec, tool, &input);
+        match &events[..] {
+            [AgentEvent::Asks(ask)] => ask.means.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let rm = || json!({ "command": "rm 0001.sql", "description": "remove" });
+    let command = |line: &str| AgentMeans::Command(line.to_owned());
+    assert_eq!(means(&mut codec, "/w", "Bash", rm()), command("rm 0001.sql"));
+    let there = means(&mut codec, "/w/migrations", "Bash", rm());
+    assert_eq!(there, command("cd migrations && rm 0001.sql"));
+    let found = means(&mut codec, "/w/migrations", "Grep", json!({ "pattern": "x" }));
+    assert_eq!(found, AgentMeans::Read("migrations".to_owned()));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Codex: every capture of its program, whole, in pieces, cut and spoiled; and what it can be told.
 
-use machine::agent::{AgentEnd, AgentEvent, AgentMeans, AgentOrder, FailedOrder};
+use machine::agent::{AgentAsk, AgentEnd, AgentEvent, AgentMeans, AgentOrder, FailedOrder};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wire::agent::AgentCodec;
@@ -349,13 +349,50 @@ fn questions_of_older_releases_are_answered_in_their_form() {
         })
         .collect();
     let files = vec!["/workdir/a.rs".to_owned(), "/workdir/b.rs".to_owned()];
-    assert_eq!(means, [&AgentMeans::Command("rm x".to_owned()), &AgentMeans::Write(files)]);
+    let elsewhere = AgentMeans::Command("cd /w && rm x".to_owned());
+    assert_eq!(means, [&elsewhere, &AgentMeans::Write(files)]);
     let refuse = AgentOrder::Answer { key: "codex-1".to_owned(), may: Err("not that".to_owned()) };
     let denied = json!({ "decision": { "denied": { "rejection": "not that" } } });
     assert_eq!(told(&mut codec, refuse), json!({ "id": "q1", "result": denied }));
     let allow = AgentOrder::Answer { key: "codex-2".to_owned(), may: Ok(None) };
     let approved = json!({ "decision": "approved" });
     assert_eq!(told(&mut codec, allow), json!({ "id": "q2", "result": approved }));
+}
+
+#[test]
+fn a_command_in_another_folder_is_judged_with_the_way_there() {
+    let mut codec = ready();
+    told(&mut codec, prompt());
+    // As codex 0.166.0 asks for `exec_command {cmd: "rm 0001.sql", workdir: …}`.
+    let ask = |id: u64, folder: &str| {
+        json!({ "method": "item/commandExecution/requestApproval", "id": id, "params": {
+            "kind": "command", "threadId": "t", "turnId": "u", "itemId": format!("call_{id}"),
+            "startedAtMs": 1794704755540u64, "environmentId": "local",
+            "command": "/bin/bash -lc 'rm 0001.sql'", "cwd": folder,
+            "commandActions": [{ "type": "unknown", "command": "rm 0001.sql" }],
+        } })
+    };
+    let folders = ["/workdir", "/workdir/migrations", "/workdir/two words", "/etc"];
+    let asked: Vec<Value> = (0u64..).zip(folders).map(|(id, folder)| ask(id, folder)).collect();
+    let events = feed(&mut codec, &asked);
+    let lines: Vec<&str> = events.iter().map(command_of).collect();
+    assert_eq!(
+        lines,
+        [
+            "rm 0001.sql",
+            "cd migrations && rm 0001.sql",
+            "cd 'two words' && rm 0001.sql",
+            "cd /etc && rm 0001.sql",
+        ]
+    );
+}
+
+/// The command line that is asked about.
+fn command_of(event: &AgentEvent) -> &str {
+    match event {
+        AgentEvent::Asks(AgentAsk { means: AgentMeans::Command(line), .. }) => line,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -21,9 +21,9 @@ use machine::agent::client::{ClientDone, ClientFailure, ClientWork};
 use machine::agent::{AgentAsk, AgentEvent, AgentMeans, ClientRequest};
 use serde_json::{Value, json};
 
-use super::super::peer::{Peer, beginning, from_folder};
+use super::super::peer::{Peer, beginning, below, from_folder};
 use crate::jsonrpc::METHOD_NOT_FOUND;
-use texts::{below, command_line, content, exit_status, number, output, text};
+use texts::{command_line, content, exit_status, number, output, text};
 
 /// More terminals than this, and more requests at once, are refused.
 const MOST_TERMINALS: usize = 64;

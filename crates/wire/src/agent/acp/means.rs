@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::super::codex::{join, script_of};
 use super::super::peer::{beginning, from_folder};
+use super::super::place::Place;
 
 /// What is known of a call: the fields of `tool_call`, those of later updates laid over them.
 pub(super) fn lay_over(call: &mut Value, update: &Value) {
@@ -55,7 +56,9 @@ pub(super) fn means(call: &Value, folder: &str) -> AgentMeans {
     let paths = paths(call, folder);
     // A command is one whatever the agent takes it for: `cat x; rm y` may be called reading.
     if !input["command"].is_null() {
-        return command(&input["command"]).map_or(AgentMeans::Other, AgentMeans::Command);
+        let line = command(&input["command"]);
+        let line = line.map(|line| Place::new(folder).line(&input["cwd"], line));
+        return line.map_or(AgentMeans::Other, AgentMeans::Command);
     }
     match call["kind"].as_str().unwrap_or_default() {
         "edit" | "delete" | "move" if !paths.is_empty() => AgentMeans::Write(paths),
@@ -138,6 +141,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_command_in_another_folder_is_judged_with_the_way_there() {
+        let of = |cwd: Value| {
+            let input = json!({ "command": ["bash", "-lc", "rm 0001.sql"], "cwd": cwd });
+            means(&json!({ "kind": "execute", "rawInput": input }), "/w")
+        };
+        let line = |line: &str| AgentMeans::Command(line.to_owned());
+        assert_eq!(of(json!("/w/migrations")), line("cd migrations && rm 0001.sql"));
+        assert_eq!(of(json!("migrations")), line("cd migrations && rm 0001.sql"));
+        assert_eq!(of(json!("/w")), line("rm 0001.sql"));
+        assert_eq!(of(Value::Null), line("rm 0001.sql"));
+    }
 
     #[test]
     fn a_command_is_taken_from_the_parameters_and_never_from_a_title() {

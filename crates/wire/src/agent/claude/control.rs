@@ -5,7 +5,7 @@ use std::sync::Arc;
 use machine::agent::{AgentAsk, AgentEvent, AgentRequest, FailedOrder};
 use serde_json::{Value, json};
 
-use super::{ClaudeCodec, OWN_SERVER, facts, frame, mcp, means, own_name, told};
+use super::{ClaudeCodec, MOST, OWN_SERVER, facts, frame, mcp, means, own_name, told};
 
 /// The hooks that are called back, by the names that the program has for them.
 pub(super) const BEFORE_TOOL: &str = "PreToolUse";
@@ -119,12 +119,14 @@ impl ClaudeCodec {
             // The call itself comes to drivetrain, which judges it there.
             return reply.extend(frame::answer(key, &allow(&input)));
         }
+        let call = request["tool_use_id"].as_str().unwrap_or_default();
+        let folder = self.folders.remove(call).unwrap_or_default();
         self.open.insert(key.to_owned(), Open::Ask(Arc::clone(&input)));
         out.push(AgentEvent::Asks(AgentAsk {
             key: key.to_owned(),
-            id: request["tool_use_id"].as_str().unwrap_or_default().into(),
+            id: call.into(),
             tool: tool.to_owned(),
-            means: means(tool, &input),
+            means: self.place.means(&folder, means(tool, &input)),
             input,
             helper: request["agent_id"].as_str().map(Arc::from),
         }));
@@ -150,6 +152,7 @@ impl ClaudeCodec {
             // Also for a hook that nobody asked for: an answer that says less might count as a yes.
             _ => {
                 let tool = input["tool_name"].as_str().unwrap_or_default();
+                self.note_folder(input);
                 let decision = if self.is_own(tool) { "allow" } else { "ask" };
                 let answer = json!({ "hookSpecificOutput": {
                     "hookEventName": BEFORE_TOOL,
@@ -158,6 +161,15 @@ impl ClaudeCodec {
                 } });
                 reply.extend(frame::answer(key, &answer));
             }
+        }
+    }
+
+    /// The hook alone says in which folder a call will run; the question that follows does not.
+    fn note_folder(&mut self, input: &Value) {
+        let call = input["tool_use_id"].as_str().unwrap_or_default();
+        self.folders.insert(call.to_owned(), input["cwd"].clone());
+        if self.folders.len() > MOST {
+            self.folders.pop_first();
         }
     }
 

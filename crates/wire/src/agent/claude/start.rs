@@ -96,6 +96,8 @@ pub struct ClaudeOptions {
     pub retries: u32,
     /// Whether it tells what its model says piece by piece, with what each answer cost, or only block by block.
     pub pieces: bool,
+    /// The folder in which it works; what its calls do elsewhere is not told apart if it is empty.
+    pub folder: String,
     /// Where all of its state goes.
     pub config_dir: String,
     /// Where its temporary files go; below `/tmp` if absent.
@@ -170,6 +172,7 @@ impl ClaudeOptions {
             without: WITHOUT.iter().map(|tool| (*tool).to_owned()).collect(),
             retries: 4,
             pieces: true,
+            folder: String::new(),
             config_dir: config_dir.into(),
             temporary: None,
             base_url: None,
@@ -286,6 +289,7 @@ pub(in super::super) fn launch(launch: &Launch<'_>) -> Started {
     };
     let mut options = ClaudeOptions::new(session, launch.home);
     options.version = launch.version.to_owned();
+    options.folder = launch.folder.to_owned();
     // A program that takes its model by an argument of its own is not told twice.
     options.model = launch.program.model.clone().filter(|_| launch.program.model_flag.is_none());
     options.temporary = Some(format!("{}/tmp", launch.home));

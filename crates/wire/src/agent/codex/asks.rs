@@ -7,6 +7,7 @@ use machine::agent::{AgentAsk, AgentMeans};
 use serde_json::{Value, json};
 
 use super::super::peer::from_folder;
+use super::super::place::Place;
 
 /// How an answer must look.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,13 +21,14 @@ pub(super) enum Form {
 }
 
 /// A request as a question; nothing if it is none of this kind. `changes` are those of the patch that the question is
-/// about, as its item told them; Codex works in `folder`.
+/// about, as its item told them; Codex works in `folder`, at `place`.
 pub(super) fn read(
     method: &str,
     params: &Value,
     key: String,
     changes: Option<&Value>,
     folder: &str,
+    place: &Place,
 ) -> Option<(AgentAsk, Form)> {
     let written = |paths: Vec<String>| {
         let paths: Vec<String> = paths.iter().map(|path| from_folder(folder, path)).collect();
@@ -34,7 +36,7 @@ pub(super) fn read(
     };
     let (tool, id, means, form) = match method {
         "item/commandExecution/requestApproval" => {
-            let means = command_means(params);
+            let means = command_means(params, place);
             ("commandExecution", &params["itemId"], means, Form::Item)
         }
         "item/fileChange/requestApproval" => {
@@ -49,7 +51,8 @@ pub(super) fn read(
             let means =
                 words.filter(|words| !words.is_empty()).map_or(AgentMeans::Other, |words| {
                     let script = script_of(&words).map(str::to_owned);
-                    AgentMeans::Command(script.unwrap_or_else(|| join(&words)))
+                    let line = script.unwrap_or_else(|| join(&words));
+                    AgentMeans::Command(place.line(&params["cwd"], line))
                 });
             ("commandExecution", &params["callId"], means, Form::Review)
         }
@@ -91,7 +94,7 @@ pub(super) fn answer(form: &Form, refusal: Option<&str>) -> Value {
     }
 }
 
-fn command_means(params: &Value) -> AgentMeans {
+fn command_means(params: &Value, place: &Place) -> AgentMeans {
     let network = &params["networkApprovalContext"];
     if let Some(host) = network["host"].as_str() {
         return AgentMeans::Fetch(host.to_owned());
@@ -100,7 +103,7 @@ fn command_means(params: &Value) -> AgentMeans {
     // Permissions beyond those of the sandbox are more than the command line says.
     let is_plain = params["additionalPermissions"].is_null() && network.is_null();
     match params["command"].as_str().filter(|_| is_command && is_plain) {
-        Some(command) => AgentMeans::Command(unwrapped(command)),
+        Some(command) => AgentMeans::Command(place.line(&params["cwd"], unwrapped(command))),
         None => AgentMeans::Other,
     }
 }

@@ -4,6 +4,7 @@ use machine::agent::client::CommandExit;
 use serde_json::{Value, json};
 
 use super::super::super::codex::join;
+use super::super::super::place::Place;
 use super::{INVALID_PARAMS, REFUSED};
 
 /// The longest content that is given at once; what is longer can be had in parts.
@@ -80,13 +81,6 @@ pub(super) fn number(params: &Value, name: &str) -> Result<Option<u64>, String> 
     }
 }
 
-/// A path in the folder as our own tools take it; any other as it is.
-pub(super) fn below(folder: &str, path: &str) -> String {
-    let rest = path.strip_prefix(folder.trim_end_matches('/'));
-    let rest = rest.and_then(|rest| rest.strip_prefix('/')).filter(|rest| !rest.is_empty());
-    rest.filter(|rest| !rest.starts_with('/') && !folder.is_empty()).unwrap_or(path).to_owned()
-}
-
 /// One line for a shell: the folder, the variables and the command with its arguments. Without arguments the command
 /// may be a whole line itself, and is taken as one.
 pub(super) fn command_line(params: &Value, own_folder: &str) -> Result<String, String> {
@@ -95,10 +89,6 @@ pub(super) fn command_line(params: &Value, own_folder: &str) -> Result<String, S
     let arguments: Option<Vec<&str>> = arguments.iter().map(Value::as_str).collect();
     let arguments = arguments.ok_or("the arguments of terminal/create must be texts")?;
     let mut line = String::new();
-    let other = |folder: &&str| folder.trim_end_matches('/') != own_folder.trim_end_matches('/');
-    if let Some(folder) = params["cwd"].as_str().filter(other) {
-        line = format!("cd {} && ", join(&[&below(own_folder, folder)]));
-    }
     let mut variables = Vec::new();
     for variable in params["env"].as_array().into_iter().flatten() {
         let (name, value) = (variable["name"].as_str(), variable["value"].as_str());
@@ -123,6 +113,7 @@ pub(super) fn command_line(params: &Value, own_folder: &str) -> Result<String, S
         line.extend(variables.iter().map(|variable| format!("{variable} ")));
         line.push_str(&join(&words));
     }
+    let line = Place::new(own_folder).line(&params["cwd"], line);
     if line.contains('\0') {
         return Err("the command holds a NUL character, which no shell can take".to_owned());
     }
@@ -164,15 +155,5 @@ mod tests {
         // What was kept begins in the middle of a character.
         assert_eq!(shown(&"üße".as_bytes()[1..], true, 100), ("ße".to_owned(), true));
         assert_eq!(shown(&[b'a', 0xff, b'b'], false, 4), ("\u{fffd}b".to_owned(), true));
-    }
-
-    #[test]
-    fn a_path_below_the_folder_is_named_from_there() {
-        assert_eq!(below("/w", "/w/a/b"), "a/b");
-        assert_eq!(below("/w/", "/w/a"), "a");
-        for path in ["/wa/b", "/w", "/w/", "/w//etc", "a", "/etc/passwd", "../x"] {
-            assert_eq!(below("/w", path), path);
-        }
-        assert_eq!(below("", "/a"), "/a");
     }
 }
