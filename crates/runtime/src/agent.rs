@@ -83,15 +83,19 @@ impl Agents {
         let slot = Arc::clone(lock(&self.slots).entry(key).or_default());
         let mut slot = lock(&slot);
         // Looked at before it starts: a program need not wait for what it is told.
-        let before = entries(&turn.workspace);
+        let before = Entries::of(&turn.workspace);
         let fits = |process: &Arc<Process>| process.can_go_on(&turn.call);
-        let process = match slot.process.take().filter(fits) {
-            Some(process) => process,
-            None => match Process::start(turn, &self.setting, cancel) {
-                Ok(process) => process,
-                Err(NotStarted::Ended(ended)) => return Ok(ended),
-                Err(NotStarted::Failed(reason)) => return Err(reason),
-            },
+        let process = match slot.process.take() {
+            Some(process) if fits(&process) => process,
+            former => {
+                // Whoever goes on in its place works alone.
+                former.iter().for_each(|process| process.finish());
+                match Process::start(turn, &self.setting, cancel) {
+                    Ok(process) => process,
+                    Err(NotStarted::Ended(ended)) => return Ok(ended),
+                    Err(NotStarted::Failed(reason)) => return Err(reason),
+                }
+            }
         };
         let at_work = (turn.task.clone(), turn.effect);
         lock(&self.at_work).insert(at_work.clone(), Arc::clone(&process));
@@ -145,22 +149,99 @@ impl Agents {
     }
 }
 
-/// What lies in a workspace, but for names with a dot in front: git's own, and those that a sandbox hides behind empty
-/// files while a process runs, come and go by themselves.
-fn entries(workspace: &Workspace) -> BTreeSet<OsString> {
-    let Some(path) = &workspace.path else { return BTreeSet::new() };
-    let listed = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let names = listed.map(|entry| entry.file_name());
-    names.filter(|name| !name.as_encoded_bytes().starts_with(b".")).collect()
+/// What lies in a workspace, but for git's own.
+#[derive(Debug, Default)]
+struct Entries {
+    /// Whether there is anything that anybody sees.
+    seen: bool,
+    /// Names with a dot in front that hold something. Those that hold nothing do not count: a sandbox puts them in the
+    /// place of what it hides, and takes them away again.
+    hidden: BTreeSet<OsString>,
 }
 
-/// Whether nothing of a workspace is left of what lay there.
-fn is_lost(workspace: &Workspace, before: &BTreeSet<OsString>) -> bool {
+impl Entries {
+    fn of(workspace: &Workspace) -> Entries {
+        let mut entries = Entries::default();
+        let Some(path) = &workspace.path else { return entries };
+        for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if !name.as_encoded_bytes().starts_with(b".") {
+                entries.seen = true;
+            } else if name != ".git" && holds_something(&entry.path()) {
+                entries.hidden.insert(name);
+            }
+        }
+        entries
+    }
+}
+
+/// Whether there is a file below this path that is not empty.
+fn holds_something(path: &Path) -> bool {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => {
+            let mut inside = std::fs::read_dir(path).into_iter().flatten().flatten();
+            inside.any(|entry| holds_something(&entry.path()))
+        }
+        Ok(found) => !found.is_file() || found.len() > 0,
+        Err(_) => false,
+    }
+}
+
+/// Whether a workspace is gone, or emptied. Files that have other names than before, or lie in a folder that was not there
+/// before, are work; what a sandbox keeps from being removed is none.
+fn is_lost(workspace: &Workspace, before: &Entries) -> bool {
     let Some(path) = &workspace.path else { return false };
-    !Path::new(path).is_dir() || (!before.is_empty() && before.is_disjoint(&entries(workspace)))
+    if !Path::new(path).is_dir() {
+        return true;
+    }
+    let now = Entries::of(workspace);
+    before.seen && !now.seen && now.hidden.is_subset(&before.hidden)
 }
 
 /// What a panic under a lock leaves is whole: each change is one assignment.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use machine::task::WorkspaceKind;
+
+    use super::*;
+
+    /// Whether a workspace with one file that anybody sees is lost after this.
+    fn is_lost_after(change: impl Fn(&Path)) -> bool {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, content) in
+            [("main.py", "x"), (".git", "gitdir: y"), (".mcp.json", "{}"), (".env", "")]
+        {
+            fs::write(folder.path().join(name), content).unwrap();
+        }
+        let path = Some(folder.path().to_string_lossy().into_owned());
+        let workspace = Workspace { kind: WorkspaceKind::InPlace, path, branch: None, base: None };
+        let before = Entries::of(&workspace);
+        change(folder.path());
+        is_lost(&workspace, &before)
+    }
+
+    #[test]
+    fn a_workspace_is_lost_when_it_is_gone_or_emptied_and_not_when_its_files_are_elsewhere() {
+        assert!(!is_lost_after(|_| {}));
+        for place in ["other.py", "src/main.py", ".github/workflows/main.py"] {
+            let moved = is_lost_after(|path| {
+                fs::create_dir_all(path.join(place).parent().unwrap()).unwrap();
+                fs::rename(path.join("main.py"), path.join(place)).unwrap();
+            });
+            assert!(!moved, "{place}");
+        }
+        assert!(is_lost_after(|path| fs::remove_dir_all(path).unwrap()));
+        // What a sandbox keeps, and what it puts there itself, is nothing that was worked.
+        assert!(is_lost_after(|path| {
+            fs::remove_file(path.join("main.py")).unwrap();
+            fs::create_dir(path.join(".vscode")).unwrap();
+            fs::write(path.join(".vscode/settings.json"), "").unwrap();
+        }));
+    }
 }

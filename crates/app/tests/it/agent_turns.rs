@@ -1,0 +1,70 @@
+//! What a turn of a coding agent leaves in its workspace, and how often one that leads nowhere is repeated. The agent is a
+//! fake one, whose script lies outside of the workspace.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::environment::TestEnvironment;
+
+const INIT: &str =
+    r#"{"type":"system","subtype":"init","session_id":"s1","permissionMode":"default"}"#;
+const SAYS: &str = r#"{"type":"assistant","message":{"role":"assistant","content":[{"type":"text","text":"done"}]},"session_id":"s1"}"#;
+const ENDS: &str =
+    r#"{"type":"result","subtype":"success","is_error":false,"result":"done","session_id":"s1"}"#;
+
+/// A repository with one file that anybody sees, and an agent that plays these steps in each turn and says that it is done.
+fn place(steps: &[&str]) -> TestEnvironment {
+    let place = TestEnvironment::new();
+    let script = place.home().with_file_name("steps.txt");
+    std::fs::write(&script, [&[INIT], steps, &[SAYS, ENDS]].concat().join("\n")).unwrap();
+    let own = place.home().parent().unwrap().join(".config/drivetrain/agents");
+    std::fs::create_dir_all(&own).unwrap();
+    let command = [env!("CARGO_BIN_EXE_drivetrain"), "fake", "agent", script.to_str().unwrap()];
+    let file = format!(
+        "[agent]\nname = \"played\"\nprotocol = \"claude\"\nidle = \"60s\"\ncommand = {command:?}\n"
+    );
+    std::fs::write(own.join("played.toml"), file).unwrap();
+    place.write("main.py", "print(1)\n");
+    place.git(&["init", "--quiet"]);
+    place.commit_all("one");
+    place
+}
+
+const RUN: &[&str] =
+    &["run", "do it", "--agent", "played", "--no-sandbox", "--unattended", "--max-turns", "6"];
+
+fn worktree(place: &TestEnvironment) -> PathBuf {
+    place.home().join("worktrees").join(place.id())
+}
+
+fn of_kind(place: &TestEnvironment, kind: &str) -> Vec<Value> {
+    let events = place.events(&place.id()).into_iter();
+    events.filter(|event| event["type"] == kind).collect()
+}
+
+#[test]
+fn files_that_are_all_moved_are_work_and_no_workspace_that_is_gone() {
+    for folder in ["src", ".github"] {
+        let place = place(&[&format!("run mkdir {folder} && mv main.py {folder}/main.py")]);
+        let ran = place.run(RUN);
+        assert_eq!(ran.code, 0, "{folder}: {}{}", ran.out, ran.err);
+        let ended = of_kind(&place, "agent_ended");
+        assert_eq!((ended.len(), &ended[0]["end"]), (1, &"done".into()), "{ended:?}");
+        assert!(worktree(&place).join(folder).join("main.py").exists(), "{folder}");
+    }
+}
+
+#[test]
+fn a_workspace_that_is_emptied_again_and_again_is_put_back_and_the_third_time_ends_it() {
+    let place = place(&["rm -rf worktree"]);
+    let ran = place.run(RUN);
+    assert_eq!(ran.code, 10, "{}{}", ran.out, ran.err);
+    let ended = of_kind(&place, "agent_ended");
+    assert_eq!(ended.len(), 3, "{ended:?}");
+    assert!(ended.iter().all(|event| event["end"]["broken"] == "workspace"), "{ended:?}");
+    assert_eq!(of_kind(&place, "rolled_back").len(), 3);
+    assert!(worktree(&place).join("main.py").exists(), "its files are back");
+    let why = place.ok(&["why", &place.id()]);
+    assert!(why.contains("played broke off (workspace) 3 times in a row"), "{why}");
+}
