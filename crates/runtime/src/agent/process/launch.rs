@@ -1,6 +1,8 @@
 //! How an agent's process is started: its folder, its conversation, its walls and its variables.
 
 use std::collections::BTreeMap;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex};
@@ -24,6 +26,9 @@ use crate::providers::Secret;
 use crate::sandbox::{Access, Program};
 use crate::whole_file;
 
+/// The longest name of a conversation that is believed, in bytes.
+const LONGEST_ID: u64 = 256;
+
 /// How long a program may take until it can be asked.
 const START_LIMIT: Duration = Duration::from_secs(90);
 
@@ -42,11 +47,8 @@ impl Process {
         let id = session_id(&turn.task, call);
         let begun = begun.join(call.conversation.to_string());
         // It may have begun in a process that died before anybody was told.
-        let session = match &call.session {
-            Some(session) => Session::Resume(session),
-            None if begun.exists() => Session::Resume(&id),
-            None => Session::New(&id),
-        };
+        let session = call.session.clone().or_else(|| noted(&begun, &id));
+        let session = session.as_deref().map_or(Session::New(&id), Session::Resume);
         let behind = Behind::start(turn, setting).map_err(failed)?;
         let (home_text, folder_text) = (text(&home), text(folder));
         let launch = Launch {
@@ -85,8 +87,9 @@ impl Process {
             .map_err(|error| failed(error.to_string()))?;
         process.write(|codec| Ok(codec.open())).map_err(failed)?;
         process.await_ready(cancel)?;
-        // From here on this conversation can only be resumed.
-        let _ = std::fs::write(&begun, id);
+        // From here on this conversation can only be resumed, by what the agent itself calls it.
+        let session = lock(&process.hearing).session.clone().unwrap_or(id);
+        let _ = std::fs::write(&begun, session);
         Ok(process)
     }
 
@@ -157,6 +160,22 @@ fn put(home: &Path, files: &[(String, String)]) -> Result<(), String> {
         root.write(file, content.as_bytes(), None).map_err(|error| failed(&error))?;
     }
     Ok(())
+}
+
+/// What a conversation is resumed by that a process had begun; nothing if none had. The agent can write there, so what
+/// cannot be a name counts as ours, and nothing is read that lies elsewhere.
+fn noted(begun: &Path, id: &str) -> Option<String> {
+    std::fs::symlink_metadata(begun).ok()?;
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(begun);
+    let mut noted = String::new();
+    let read = file.and_then(|file| file.take(LONGEST_ID + 1).read_to_string(&mut noted));
+    let is_name = |name: &str| {
+        name.len() as u64 <= LONGEST_ID
+            && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && name.chars().all(|c| c.is_ascii_graphic())
+    };
+    Some(if read.is_ok() && is_name(&noted) { noted } else { id.to_owned() })
 }
 
 /// The same for the same conversation, so that it is found again after a crash; in the form that agents expect.
@@ -274,4 +293,32 @@ fn seed() -> u128 {
 
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conversation_is_resumed_by_what_was_noted_of_it_and_by_nothing_that_lies_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let begun = folder.path().join("conversation-1");
+        assert_eq!(noted(&begun, "ours"), None);
+        for (content, expected) in [
+            ("thr_0d7a-1", "thr_0d7a-1"),
+            ("", "ours"),
+            ("--dangerously", "ours"),
+            ("two words", "ours"),
+            ("a\nb", "ours"),
+        ] {
+            std::fs::write(&begun, content).unwrap();
+            assert_eq!(noted(&begun, "ours").as_deref(), Some(expected), "{content:?}");
+        }
+        std::fs::write(&begun, "x".repeat(300)).unwrap();
+        assert_eq!(noted(&begun, "ours").as_deref(), Some("ours"));
+        std::fs::write(folder.path().join("private"), "hush").unwrap();
+        std::fs::remove_file(&begun).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("private"), &begun).unwrap();
+        assert_eq!(noted(&begun, "ours").as_deref(), Some("ours"));
+    }
 }
