@@ -23,6 +23,7 @@ pub mod setup;
 mod updates;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use machine::agent::client::{ClientDone, ClientFailure};
 use machine::agent::{AgentEnd, AgentEvent, AgentOrder, AgentQuirks, AgentTurn, FailedOrder};
@@ -117,6 +118,8 @@ enum Replay {
 #[derive(Debug)]
 struct Ask {
     id: Value,
+    /// The agent's id of the call.
+    call: Arc<str>,
     allow: Option<String>,
     reject: Option<String>,
     /// What a yes would be for.
@@ -334,21 +337,29 @@ impl AcpCodec {
                 return Err("the agent cannot be given other parameters than it asked with".into());
             }
             (Ok(None), Some(allow), _) => selected(allow),
-            (Ok(None), None, _) => {
-                return Err("the agent offers no permission for this call alone".to_owned());
-            }
-            (Err(_), _, Some(reject)) => selected(reject),
-            (Err(_), _, None) => json!({ "outcome": "cancelled" }),
+            // A yes for more than this call is nobody's to give, so there it is a no.
+            (_, _, Some(reject)) => selected(reject),
+            (_, _, None) => json!({ "outcome": "cancelled" }),
         };
         self.peer.answer(out, &ask.id, &json!({ "outcome": outcome }));
-        if let (Some(ask), true) = (self.asks.remove(key), may.is_ok()) {
-            self.client.agree(ask.agrees);
+        let Some(ask) = self.asks.remove(key) else { return Ok(()) };
+        let runs = may.is_ok() && ask.allow.is_some();
+        if may.is_ok() && !runs {
+            self.late.push(did_not_run(&ask.call));
         }
-        if let Some(turn) = &mut self.turn {
-            turn.refused += u64::from(may.is_err());
+        if runs {
+            self.client.agree(ask.agrees);
+        } else if let Some(turn) = &mut self.turn {
+            turn.refused += 1;
         }
         Ok(())
     }
+}
+
+/// The end of a call that may run and cannot be let run.
+fn did_not_run(call: &Arc<str>) -> AgentEvent {
+    let text = "it did not run: the agent offers no permission for this call alone".to_owned();
+    AgentEvent::ToolEnded { id: Arc::clone(call), tool: String::new(), ok: false, text }
 }
 
 impl AgentCodec for AcpCodec {

@@ -426,7 +426,6 @@ fn a_permission_is_never_wider_than_what_was_asked() {
     feed(&mut codec, &[asks(0, &["allow_always", "allow_once", "reject_once"])]);
     assert_eq!(told(&mut codec, 1, Ok(None)), Ok(selected("the-allow_once")));
     feed(&mut codec, &[asks(1, &["allow_always"])]);
-    assert!(told(&mut codec, 2, Ok(None)).unwrap_err().contains("no permission for this call"));
     assert!(told(&mut codec, 2, Ok(Some(json!({})))).unwrap_err().contains("other parameters"));
     assert_eq!(told(&mut codec, 2, Err("no".to_owned())), Ok(json!({ "outcome": "cancelled" })));
     feed(&mut codec, &[asks(2, &["allow_once", "reject_always"])]);
@@ -435,6 +434,32 @@ fn a_permission_is_never_wider_than_what_was_asked() {
     let (events, _) = feed(&mut codec, &[ended]);
     assert_eq!(turns(&events)[0].refused, 2);
     assert_eq!(turns(&events)[0].text, "it stopped because a call was refused");
+}
+
+#[test]
+fn a_yes_to_what_can_only_be_had_for_ever_is_a_no_that_is_told_to_both_sides() {
+    for (reject, outcome) in [
+        (Some("reject_once"), json!({ "outcome": "selected", "optionId": "no" })),
+        (None, json!({ "outcome": "cancelled" })),
+    ] {
+        let mut codec = ready(open());
+        codec.order(prompt()).unwrap();
+        let mut options = vec![json!({ "optionId": "yes", "kind": "allow_always" })];
+        options.extend(reject.map(|kind| json!({ "optionId": "no", "kind": kind })));
+        let call =
+            json!({ "toolCallId": "c7", "kind": "execute", "rawInput": { "command": "ls" } });
+        let params = json!({ "sessionId": "s", "toolCall": call, "options": options });
+        feed(&mut codec, &[ask(1, "session/request_permission", params)]);
+        let yes = AgentOrder::Answer { key: "acp-1".to_owned(), may: Ok(None) };
+        let written = values(&codec.order(yes).unwrap());
+        assert_eq!(written[0]["result"]["outcome"], outcome);
+        let (events, _) = feed(&mut codec, &[answer(3, json!({ "stopReason": "cancelled" }))]);
+        let AgentEvent::ToolEnded { id, ok: false, text, .. } = &events[0] else {
+            panic!("{events:?}")
+        };
+        assert!(&**id == "c7" && text.starts_with("it did not run"), "{text}");
+        assert_eq!(turns(&events)[0].refused, 1);
+    }
 }
 
 #[test]

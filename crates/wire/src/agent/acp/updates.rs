@@ -42,7 +42,7 @@ impl AcpCodec {
             means,
             helper: None,
         };
-        self.asks.insert(key, Ask { id, allow, reject, agrees });
+        self.asks.insert(key, Ask { id, call: Arc::from(call_id), allow, reject, agrees });
         out.push(AgentEvent::Asks(ask));
     }
 
