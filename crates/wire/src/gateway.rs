@@ -121,8 +121,8 @@ impl Api {
 }
 
 /// Whose API a path belongs to, and what is wanted there. Other parts of an API can spend without anybody counting, so
-/// what is not known here does not pass.
-pub fn wish(method: &str, path: &str) -> Option<(Api, Wish)> {
+/// what is not known here does not pass. Where two providers have the same path, the one counts whose key there is.
+pub fn wish(method: &str, path: &str, keys: &[Api]) -> Option<(Api, Wish)> {
     let path = path.split('?').next().unwrap_or_default();
     let google = |rest: &str| rest.rsplit_once(':').map(|(_, verb)| verb.to_owned());
     Some(match (method, path) {
@@ -130,7 +130,11 @@ pub fn wish(method: &str, path: &str) -> Option<(Api, Wish)> {
         ("POST", "/v1/messages/count_tokens") => (Api::Anthropic, Wish::Free),
         ("POST", "/v1/responses") => (Api::OpenAi, Wish::Ask(Speaks::OpenAiResponses)),
         ("POST", "/v1/chat/completions") => (Api::OpenAi, Wish::Ask(Speaks::OpenAiChat)),
-        ("GET", "/v1/models") => (Api::OpenAi, Wish::Free),
+        ("GET", "/v1/models") => {
+            let is_anthropic = keys.contains(&Api::Anthropic) && !keys.contains(&Api::OpenAi);
+            (if is_anthropic { Api::Anthropic } else { Api::OpenAi }, Wish::Free)
+        }
+        ("GET", "/v1beta/models") => (Api::Google, Wish::Free),
         ("HEAD" | "GET", "/" | "/api/hello") => (Api::Anthropic, Wish::Free),
         ("POST", path) => {
             let rest = path.strip_prefix("/v1beta/models/").or(path.strip_prefix("/v1/models/"))?;

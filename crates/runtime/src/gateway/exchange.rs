@@ -52,7 +52,8 @@ async fn next(connection: &mut Connection, shared: &Shared) -> bool {
         let _ = refuse(connection, Api::Anthropic, 404, "there is nothing here", false).await;
         return false;
     };
-    let known = wish(method, path);
+    let keys: Vec<Api> = shared.options.upstreams.iter().map(|known| known.api).collect();
+    let known = wish(method, path, &keys);
     let api = known.map_or(Api::Anthropic, |(api, _)| api);
     if request.expects && connection.write(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_err() {
         return false;

@@ -100,7 +100,7 @@ fn a_stream_that_is_cut_is_not_complete_and_says_how_much_came() {
 
 #[test]
 fn only_what_is_counted_or_free_passes() {
-    let ask = |path: &str| wish("POST", path);
+    let ask = |path: &str| wish("POST", path, &Api::ALL);
     assert_eq!(
         ask("/v1/messages?beta=true"),
         Some((Api::Anthropic, Wish::Ask(Speaks::AnthropicMessages)))
@@ -116,7 +116,13 @@ fn only_what_is_counted_or_free_passes() {
     {
         assert_eq!(ask(path), None, "{path}");
     }
-    assert_eq!(wish("DELETE", "/v1/messages"), None);
+    assert_eq!(wish("DELETE", "/v1/messages", &Api::ALL), None);
+    let list = |path: &str, keys: &[Api]| wish("GET", path, keys).map(|(api, _)| api);
+    assert_eq!(list("/v1/models?limit=100", &[Api::Anthropic]), Some(Api::Anthropic));
+    assert_eq!(list("/v1/models", &[Api::OpenAi]), Some(Api::OpenAi));
+    assert_eq!(list("/v1/models", &Api::ALL), Some(Api::OpenAi));
+    assert_eq!(list("/v1beta/models", &[Api::Google]), Some(Api::Google));
+    assert_eq!(list("/v1beta/files", &[Api::Google]), None);
 }
 
 #[test]
