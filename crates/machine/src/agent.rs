@@ -90,6 +90,9 @@ pub struct AgentCall {
     /// What the conversation is resumed by; none if it has not begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// What the conversation has cost so far by the agent's own count, in billionths of a dollar; nothing if nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<u64>,
     /// Whether it has been told so: it is only reminded after that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken: bool,

@@ -155,13 +155,15 @@ pub enum Fact<'a> {
     ChildEnded(&'a ChildEnd),
 }
 
-/// What an agent has certainly heard.
+/// What an agent has certainly heard, and what it says of its conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentHeard<'a> {
     /// What it was asked, in the conversation of this id, where that is known.
     Prompt(Option<&'a str>),
     /// A note of the operator, beside what it was asked.
     Note(&'a Note),
+    /// Its conversation cost this much more by its own count, in billionths of a dollar.
+    Cost(u64),
 }
 
 /// How a driver is to try again.

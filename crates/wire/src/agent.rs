@@ -51,6 +51,8 @@ pub struct Launch<'a> {
     pub program: &'a AgentProgram,
     /// Which conversation.
     pub session: Session<'a>,
+    /// What the conversation has cost so far by the agent's own count, in billionths of a dollar, where that is known.
+    pub cost: Option<u64>,
     /// The folder it works in, absolute.
     pub folder: &'a str,
     /// A folder of its own, absolute, for its settings and conversations.

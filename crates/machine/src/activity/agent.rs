@@ -96,10 +96,15 @@ impl Step<'_> {
             AgentNews::Spent { usage, usd, metered } => {
                 if !at_work && !self.state.data.unpaid.contains(&id) {
                     self.drop_signal();
-                } else if metered {
+                    return;
+                }
+                if at_work {
+                    self.note_cost(usd);
+                }
+                if metered {
                     let (usd, priced) = self.state.data.ledger.settle(usd);
                     let spend = &mut self.state.data.spend;
-                    spend.usd += usd;
+                    spend.usd = (spend.usd + usd).min(MOST_DOLLARS);
                     spend.unpriced = spend.unpriced.saturating_sub(priced);
                 } else {
                     self.pay_agent(usage, usd);
@@ -203,6 +208,20 @@ impl Step<'_> {
         }
     }
 
+    /// Keeps what the conversation has cost by the agent's own count, beside what it is resumed by: another process of the
+    /// agent tells the sum, and what was told before is paid for.
+    fn note_cost(&mut self, usd: Option<f64>) {
+        let Some(usd) = usd.filter(|usd| *usd > 0.0) else { return };
+        // Rounds to what can be written down, and is cut there.
+        let more = (usd.min(MOST_DOLLARS) * 1e9).round() as u64;
+        if let Phase::Consulting { request: Consultation::Agent(call) } = &mut self.state.data.phase
+        {
+            call.cost = call.cost.map(|cost| cost.saturating_add(more));
+        }
+        let (driver, situation) = self.driver();
+        driver.observe(&situation, &Fact::AgentTook(AgentHeard::Cost(more)));
+    }
+
     fn pay_agent(&mut self, usage: Usage, usd: Option<f64>) {
         let told_later = match &self.state.data.phase {
             Phase::Consulting { request: Consultation::Agent(call) } => {
@@ -216,7 +235,7 @@ impl Step<'_> {
             (Some(usd), _) if usd.is_finite() && usd >= 0.0 => {
                 spend.usd = (spend.usd + usd).min(MOST_DOLLARS);
             }
-            (_, Some(cost)) => spend.usd += dollars(cost),
+            (_, Some(cost)) => spend.usd = (spend.usd + dollars(cost)).min(MOST_DOLLARS),
             _ if usage.total() > 0 && !told_later => spend.unpriced += 1,
             _ => {}
         }

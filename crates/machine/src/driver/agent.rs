@@ -92,6 +92,9 @@ struct Memory {
     conversations: u32,
     /// What the conversation is resumed by.
     session: Option<String>,
+    /// What the conversation has cost by the agent's own count, in billionths of a dollar; nothing if nobody knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<u64>,
     /// Whether the conversation has begun: the agent knows the goal.
     begun: bool,
     /// What it is to be told next, in order.
@@ -174,6 +177,7 @@ impl Agent {
         let says: Vec<String> = unheard.into_iter().chain(memory.unsaid.drain(..)).collect();
         let prompt = if !memory.begun {
             memory.conversations = memory.conversations.max(1);
+            memory.cost = Some(0);
             afresh
         } else if says.is_empty() {
             CONTINUE.to_owned()
@@ -186,6 +190,7 @@ impl Agent {
             prompt,
             conversation: memory.conversations.max(1),
             session: memory.session.clone(),
+            cost: memory.cost,
             taken: false,
             path: situation.path.to_vec(),
         })))
@@ -293,6 +298,7 @@ impl Memory {
         let Memory {
             conversations,
             session,
+            cost,
             begun,
             mut unsaid,
             unheard,
@@ -305,7 +311,8 @@ impl Memory {
             unsaid.push(failure.clone().unwrap_or_else(|| GO_ON.to_owned()));
         }
         let operator = Some(operator);
-        let begun_so = Memory { conversations, session, begun, operator, ..Memory::default() };
+        let begun_so =
+            Memory { conversations, session, cost, begun, operator, ..Memory::default() };
         Memory { unsaid, unheard, notes, failure, ..begun_so }
     }
 
@@ -349,6 +356,9 @@ impl Driver for Agent {
             }
             Fact::AgentTook(AgentHeard::Note(note)) => {
                 self.memory.notes.push(self.config.program.operator_says(&note.text));
+            }
+            Fact::AgentTook(AgentHeard::Cost(more)) => {
+                self.memory.cost = self.memory.cost.map(|cost| cost.saturating_add(*more));
             }
             Fact::AgentEnded(Ok(turn)) => self.on_ended(turn),
             Fact::AgentEnded(Err(why)) => {

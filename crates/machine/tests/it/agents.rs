@@ -11,6 +11,7 @@ use machine::agent::{
 use machine::effect::Effect;
 use machine::id::EffectId;
 use machine::input::{Command, Resolution, Signal};
+use machine::message::Usage;
 use machine::policy::permission::{Decide, Profile, Rule};
 use machine::state::{CallStatus, Standing};
 use machine::task::{DriverSpec, TaskSpec};
@@ -369,6 +370,49 @@ fn after_a_crash_a_call_of_ours_is_not_made_again_and_an_unsafe_one_is_in_doubt(
     let prompt = rig.prompt();
     assert!(prompt.contains("Of the call of validator.run that was under way"), "{prompt}");
     assert!(prompt.contains("a person says that it ran to its end"), "{prompt}");
+}
+
+fn spent(usd: f64, metered: bool) -> AgentNews {
+    AgentNews::Spent { usage: Usage::default(), usd: Some(usd), metered }
+}
+
+#[test]
+fn what_a_conversation_cost_goes_with_it_into_the_next_process_and_a_fresh_one_begins_at_nothing() {
+    let cost = |rig: &Rig| match rig.last.effects.iter().find_map(|effect| match effect {
+        Effect::AskAgent { call, .. } => Some(call.cost),
+        _ => None,
+    }) {
+        Some(cost) => cost,
+        None => panic!("{:?}", rig.last.effects),
+    };
+    let (mut rig, turn) = at_work("opencode", None);
+    rig.input(Signal::AgentSaid(turn, spent(1.0, false)).into());
+    rig.input(Signal::AgentSaid(turn, spent(0.5, true)).into());
+    // After a crash it is asked by what was asked before; after an end by the driver.
+    rig.input(Signal::OwnerLost.into()).attach(false);
+    assert_eq!(cost(&rig), Some(1_500_000_000));
+    let turn = rig.effect("agent");
+    rig.agent_ends(turn, AgentEnd::Failed);
+    assert_eq!(cost(&rig), Some(1_500_000_000));
+    let turn = rig.effect("agent");
+    rig.agent_ends(turn, AgentEnd::NoSession);
+    assert_eq!(cost(&rig), Some(0));
+}
+
+#[test]
+fn no_count_of_dollars_is_without_a_number() {
+    for metered in [false, true] {
+        let (mut rig, turn) = at_work("claude", None);
+        for request in [1, 2] {
+            let asks = AgentNews::WouldAsk { request, bytes: 10 };
+            rig.input(Signal::AgentSaid(turn, asks).into());
+            let usage = Usage { input: Some(5), ..Usage::default() };
+            let passed = AgentNews::Passed { request, model: "m".to_owned(), usage };
+            rig.input(Signal::AgentSaid(turn, passed).into());
+            rig.input(Signal::AgentSaid(turn, spent(1.7e308, metered)).into());
+        }
+        assert_eq!(rig.state.data().spend.usd, 1e12, "metered: {metered}");
+    }
 }
 
 fn not_taken(turn: EffectId, words: &str) -> Signal {

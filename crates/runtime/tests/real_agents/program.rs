@@ -139,6 +139,7 @@ impl Place {
         let launch = Launch {
             program: &self.program,
             session,
+            cost: None,
             folder: &folder,
             home: &home,
             version: "",

@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use machine::agent::client::{ClientDone, ClientFailure};
 use machine::agent::{AgentEnd, AgentEvent, AgentOrder, AgentQuirks, AgentTurn, FailedOrder};
+use machine::policy::price::dollars;
 use serde_json::{Value, json};
 
 use super::AgentCodec;
@@ -51,6 +52,8 @@ pub struct AcpOpen {
     pub folder: String,
     /// Which conversation.
     pub opening: Opening,
+    /// What it has cost so far by the agent's own count, in billionths of a dollar, where that is known.
+    pub cost: Option<u64>,
     /// The mode of permission; one in which it asks if absent.
     pub mode: Option<String>,
     /// The model; the agent's own choice if absent.
@@ -89,6 +92,8 @@ pub struct AcpCodec {
     after_cancel: bool,
     /// The cost of the session so far, where that is known.
     cost: Option<f64>,
+    /// Whether this process has told it.
+    tells_cost: bool,
     can_compact: bool,
     /// What an order led to, for whoever reads next.
     late: Vec<AgentEvent>,
@@ -148,7 +153,10 @@ enum Sent {
 impl AcpCodec {
     /// A codec for a process that was just started.
     pub fn new(open: AcpOpen) -> AcpCodec {
-        let cost = (open.opening == Opening::New).then_some(0.0);
+        let cost = match open.opening {
+            Opening::New => Some(0.0),
+            Opening::Resume(_) | Opening::Fork(_) => open.cost.map(dollars),
+        };
         let unproven = open.opening != Opening::New;
         AcpCodec {
             quirks: open.quirks.clone(),
@@ -171,6 +179,7 @@ impl AcpCodec {
             turn: None,
             after_cancel: false,
             cost,
+            tells_cost: false,
             can_compact: false,
             unproven,
             late: Vec::new(),

@@ -69,6 +69,7 @@ fn open() -> AcpOpen {
         version: "0.1".to_owned(),
         folder: FOLDER.to_owned(),
         opening: Opening::New,
+        cost: None,
         mode: None,
         model: None,
         offers: AcpOffers::default(),
@@ -460,6 +461,45 @@ fn a_yes_to_what_can_only_be_had_for_ever_is_a_no_that_is_told_to_both_sides() {
         assert!(&**id == "c7" && text.starts_with("it did not run"), "{text}");
         assert_eq!(turns(&events)[0].refused, 1);
     }
+}
+
+/// What a turn spends in which the session's sum comes to this, by the agent's own count: tokens and dollars.
+fn spent(codec: &mut AcpCodec, prompt_id: u64, sum: Option<f64>) -> Vec<(u64, Option<f64>)> {
+    codec.order(prompt()).unwrap();
+    let cost = sum.map(|amount| json!({ "amount": amount, "currency": "USD" }));
+    let told =
+        update(json!({ "sessionUpdate": "usage_update", "used": 9, "size": 99, "cost": cost }));
+    let usage = json!({ "inputTokens": 1000, "outputTokens": 42, "totalTokens": 1042 });
+    let ended = answer(prompt_id, json!({ "stopReason": "end_turn", "usage": usage }));
+    let (events, _) = feed(codec, &[told, ended]);
+    let spent = events.into_iter().filter_map(|event| match event {
+        AgentEvent::Spent { usage, usd } => Some((usage.total(), usd)),
+        _ => None,
+    });
+    spent.collect()
+}
+
+#[test]
+fn tokens_whose_money_was_told_apart_are_not_without_a_price() {
+    let mut codec = ready(open());
+    assert_eq!(spent(&mut codec, 3, Some(1.0)), [(0, Some(1.0)), (1042, Some(0.0))]);
+    assert_eq!(spent(&mut codec, 4, Some(1.5)), [(0, Some(0.5)), (1042, Some(0.0))]);
+    assert_eq!(spent(&mut codec, 5, None), [(1042, None)], "nobody says what these cost");
+}
+
+#[test]
+fn a_session_of_another_process_goes_on_counting_from_what_was_told_there() {
+    let resumed = |cost| AcpOpen { opening: Opening::Resume("s".to_owned()), cost, ..open() };
+    let first = |cost, sum| spent(&mut ready(resumed(cost)), 3, Some(sum));
+    assert_eq!(first(Some(1_000_000_000), 3.0), [(0, Some(2.0)), (1042, Some(0.0))]);
+    assert_eq!(first(Some(0), 1.0), [(0, Some(1.0)), (1042, Some(0.0))]);
+    assert_eq!(
+        first(Some(1_000_000_000), 0.5),
+        [(0, Some(0.5)), (1042, Some(0.0))],
+        "it counts anew"
+    );
+    assert_eq!(first(Some(333_333_333), 0.333_333_332), [(1042, Some(0.0))]);
+    assert_eq!(first(None, 3.0), [(1042, Some(0.0))], "how much was paid before is not known");
 }
 
 #[test]

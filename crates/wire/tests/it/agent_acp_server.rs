@@ -24,6 +24,7 @@ impl Pair {
             version: "0.1".to_owned(),
             folder: "/w".to_owned(),
             opening,
+            cost: None,
             mode: None,
             model: None,
             offers: AcpOffers::default(),

@@ -54,6 +54,7 @@ impl Process {
         let launch = Launch {
             program: &call.program,
             session,
+            cost: call.cost,
             folder: &folder_text,
             home: &home_text,
             version: &version_of(turn, setting, folder, cancel),

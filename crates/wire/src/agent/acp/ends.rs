@@ -19,6 +19,8 @@ pub(super) struct Signs {
     pub(super) tools: bool,
     /// Its models cost something.
     pub(super) usage: bool,
+    /// What they cost was told in money.
+    pub(super) money: bool,
     /// It said something.
     pub(super) text: bool,
     /// An error that it told of on the side, in Codex's form.
@@ -33,7 +35,9 @@ impl AcpCodec {
         let usage = usage(result).filter(is_something);
         turn.signs.usage |= usage.is_some();
         if let Some(usage) = usage {
-            out.push(AgentEvent::Spent { usage, usd: None });
+            // Money that was told apart is for these tokens too.
+            let usd = turn.signs.money.then_some(0.0);
+            out.push(AgentEvent::Spent { usage, usd });
         }
         let is_stale = self.after_cancel && self.quirks.stale_after_cancel;
         let (end, text) = match result["stopReason"].as_str().unwrap_or_default() {

@@ -18,7 +18,7 @@ const GATEWAYS: [(&str, &str, &str); 3] = [
 /// How the program of a launch is started. Behind a gateway only agents can be used whose key says which provider they
 /// ask.
 pub fn start(launch: &Launch<'_>) -> Result<Started, String> {
-    let Launch { program, session, folder, home, gateway, .. } = *launch;
+    let Launch { program, session, cost, folder, home, gateway, .. } = *launch;
     let mut env = vec![("HOME".to_owned(), home.to_owned())];
     env.extend(program.env.iter().map(|(name, value)| (name.clone(), value.clone())));
     if let Some(gateway) = gateway {
@@ -51,6 +51,7 @@ pub fn start(launch: &Launch<'_>) -> Result<Started, String> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         folder: folder.to_owned(),
         opening,
+        cost,
         mode: program.mode.clone(),
         model,
         offers: offers(program),
@@ -108,6 +109,7 @@ mod tests {
         start(&Launch {
             program: &program,
             session,
+            cost: None,
             folder: "/w",
             home: "/h",
             gateway,
@@ -149,6 +151,7 @@ mod tests {
         let launch = Launch {
             program: &program,
             session,
+            cost: None,
             folder: "/w",
             home: "/h",
             gateway,
@@ -166,6 +169,7 @@ mod tests {
             let launch = Launch {
                 program,
                 session: Session::New("s"),
+                cost: None,
                 folder: "/w",
                 home: "/h",
                 gateway: None,

@@ -11,6 +11,9 @@ use super::super::peer::beginning;
 use super::client::Agreed;
 use super::{AcpCodec, Ask, MOST, Phase, Replay, Sent, means, mode};
 
+/// By how many dollars a sum that was written down may differ from what was told.
+const SLACK: f64 = 1e-6;
+
 impl AcpCodec {
     pub(super) fn on_permission(
         &mut self,
@@ -181,8 +184,17 @@ impl AcpCodec {
         if cost["currency"] == "USD"
             && let Some(amount) = cost["amount"].as_f64()
         {
-            // A session of another process has cost something before; how much is not known.
-            let added = self.cost.map_or(0.0, |before| amount - before);
+            if let Some(turn) = &mut self.turn {
+                turn.signs.money = true;
+            }
+            let is_first = !std::mem::replace(&mut self.tells_cost, true);
+            let added = match self.cost {
+                // One that counts each process for itself begins anew.
+                Some(before) if is_first && amount + SLACK < before => amount,
+                Some(before) => amount - before,
+                // A session of another process has cost something before; how much is not known.
+                None => 0.0,
+            };
             self.cost = Some(amount);
             if added > 0.0 {
                 out.push(AgentEvent::Spent { usage: Usage::default(), usd: Some(added) });

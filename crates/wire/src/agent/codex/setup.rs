@@ -190,6 +190,7 @@ mod tests {
         start(&Launch {
             program: &program,
             session,
+            cost: None,
             folder: "/w",
             home: "/h",
             gateway,
