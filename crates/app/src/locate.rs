@@ -23,6 +23,7 @@ use view::story::Story;
 use view::why::Subject;
 
 use crate::error::{CommandError, near};
+use crate::take_up;
 
 /// Candidates that are listed when an id is ambiguous.
 const CANDIDATES: usize = 8;
@@ -211,7 +212,7 @@ impl Records {
     /// Returns once it is journaled; the process that took it, if one did.
     pub(crate) fn give(self, id: &TaskId, command: Command) -> Result<Option<u32>, CommandError> {
         let mut records = self;
-        for _ in 0..TAKEN_UP {
+        for _ in 0..take_up::TAKEN_UP {
             match records.try_to_give(id, command.clone()) {
                 // A process has taken the task up meanwhile, and is the one to tell.
                 Err(Ungiven::TakenUp) => records = Records::open()?,
@@ -219,9 +220,7 @@ impl Records {
                 Ok(taken) => return Ok(taken),
             }
         }
-        Err(CommandError::environment(format!(
-            "task {id} goes from one process to the next, and none could be told; try again"
-        )))
+        Err(take_up::passed_on(id))
     }
 
     fn try_to_give(self, id: &TaskId, command: Command) -> Result<Option<u32>, Ungiven> {
@@ -245,9 +244,6 @@ impl Records {
         }
     }
 }
-
-/// How often a task may be taken up just when a command is given to it.
-const TAKEN_UP: usize = 10;
 
 /// Why a command was not given.
 enum Ungiven {

@@ -1,7 +1,8 @@
 //! The control socket: commands from other processes of the same user to a task that runs in this one.
 //!
 //! One JSON object a line: `{"v":1,"task":ID,"command":COMMAND}`, answered by `{"v":1,"ok":true}` or
-//! `{"v":1,"ok":false,"error":TEXT}`. The answer comes after the command is in the journal, never before.
+//! `{"v":1,"ok":false,"error":TEXT}`. The answer comes after the command is in the journal, never before. Without a
+//! command it is asked whether the process drives the task: that it takes one up is not in the journal at once.
 //!
 //! This is the operator's side: whoever can speak here can approve. So it stands in a folder that only this user can
 //! enter, both ends make sure of the other's user, and no box that holds a worker ever sees it.
@@ -19,6 +20,7 @@ use machine::Command;
 use machine::id::TaskId;
 use serde::{Deserialize, Serialize};
 
+use crate::home::Home;
 use crate::inbox::{Inbox, Refusal};
 use crate::socket;
 
@@ -42,7 +44,8 @@ const REST: Duration = Duration::from_millis(50);
 struct Request {
     v: u32,
     task: TaskId,
-    command: Command,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    command: Option<Command>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -196,15 +199,18 @@ fn read(line: &[u8]) -> Result<Request, String> {
 
 fn ask(inbox: &Inbox, request: Request) -> Result<(), Refusal> {
     let refused = |reason: &str| Err(Refusal::Rejected(reason.to_owned()));
+    let Some(command) = request.command else {
+        return if inbox.drives(&request.task) { Ok(()) } else { Err(Refusal::NotHere) };
+    };
     // Taking a task up or letting it go is its own process's business.
     if matches!(
-        request.command,
+        command,
         Command::Start(_) | Command::Attach { .. } | Command::Drain | Command::Detach { .. }
     ) {
         return refused("this command cannot be given from outside");
     }
     let (sender, answer) = sync_channel(1);
-    inbox.command(request.task, request.command.into(), Some(sender)).map_err(Refusal::Rejected)?;
+    inbox.command(request.task, command.into(), Some(sender)).map_err(Refusal::Rejected)?;
     match answer.recv_timeout(PATIENCE) {
         Ok(answer) => answer,
         Err(RecvTimeoutError::Timeout) => refused("the journal could not be written in time"),
@@ -214,6 +220,18 @@ fn ask(inbox: &Inbox, request: Request) -> Result<(), Refusal> {
 
 /// Gives a command to the process that listens at `path`, and returns once it is journaled.
 pub fn send(path: &Path, task: &TaskId, command: Command) -> Result<(), ControlError> {
+    say(path, Request { v: 1, task: task.clone(), command: Some(command) })
+}
+
+/// The living process that drives a task which has this owner in the journal, or is just taking it up. An owner that lives
+/// may have let go of it.
+pub fn driver(home: &Home, owner: u64, task: &TaskId) -> Option<u32> {
+    let pid = home.alive(owner)?;
+    let asked = Request { v: 1, task: task.clone(), command: None };
+    say(&home.socket(owner), asked).is_ok().then_some(pid)
+}
+
+fn say(path: &Path, request: Request) -> Result<(), ControlError> {
     let stream = socket::connect(path).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => ControlError::Untrusted(error.to_string()),
         _ => ControlError::Gone(path.to_owned()),
@@ -221,7 +239,6 @@ pub fn send(path: &Path, task: &TaskId, command: Command) -> Result<(), ControlE
     let unknown = |error: io::Error| ControlError::Unknown(error.to_string());
     stream.set_read_timeout(Some(PATIENCE + Duration::from_secs(5))).map_err(unknown)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(unknown)?;
-    let request = Request { v: 1, task: task.clone(), command };
     let mut text = serde_json::to_string(&request)
         .map_err(|error| ControlError::Unknown(error.to_string()))?;
     text.push('\n');

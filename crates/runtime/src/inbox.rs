@@ -1,7 +1,7 @@
 //! Everything that is ready, as one batch, people first. Commands and signals of all tasks meet here; one
 //! batch is one commit. What nobody waits for is held back for a moment, so that it goes with what comes next.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -85,6 +85,8 @@ struct Queues {
     driving: bool,
     /// How many look after what is held.
     watches: usize,
+    /// The tasks that this process drives, or is just taking up.
+    driven: BTreeSet<TaskId>,
 }
 
 /// Somebody who is awake now and then in any case and looks after what is held, so that the supervisor need not be woken
@@ -228,6 +230,21 @@ impl Inbox {
         };
         events.for_each(|event| streams[at].add(event));
         self.wake(queues);
+    }
+
+    /// Says that a task is being taken up here. Until its record says so too, nobody else can know.
+    pub(crate) fn take_up(&self, task: &TaskId) {
+        self.lock().driven.insert(task.clone());
+    }
+
+    /// Says that a task is not driven here any more.
+    pub(crate) fn let_go(&self, task: &TaskId) {
+        self.lock().driven.remove(task);
+    }
+
+    /// Whether a task was taken up here and not let go of.
+    pub(crate) fn drives(&self, task: &TaskId) -> bool {
+        self.lock().driven.contains(task)
     }
 
     /// Asks the supervisor to let go of its tasks; a second time, to do so at once.

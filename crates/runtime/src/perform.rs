@@ -23,6 +23,11 @@ pub trait Perform {
         None
     }
 
+    /// The living process, other than this one, that drives a task which has this owner in the journal.
+    fn driver(&self, _task: &TaskId, _owner: u64) -> Option<u32> {
+        None
+    }
+
     /// The task waits for these children of others' processes: whoever of them has ended, or is driven by nobody, is told of
     /// as `ChildrenSeen`. Said anew whenever they are others; none ends it.
     fn mind(&mut self, _task: &TaskId, _children: Vec<TaskId>) {}

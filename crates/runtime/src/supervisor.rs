@@ -229,6 +229,7 @@ impl<P: Perform> Supervisor<P> {
         host.state.prepare(driver);
         host.state.set_quiet(self.observers.is_empty());
         self.hosts.insert(id.clone(), host);
+        self.inbox.take_up(&id);
         self.perform.begun(&id);
         let start = delivery(&id, Command::Start(Box::new(spec)).into());
         self.beginning.push(&id, [start, delivery(&id, attach.into())]);
@@ -255,7 +256,42 @@ impl<P: Perform> Supervisor<P> {
     /// Takes a task up, with the next batch, where its records end, whoever held it before. A task that has
     /// ended is refused.
     pub fn resume(&mut self, id: &TaskId, attended: bool) -> Result<(), SupervisorError> {
-        let mut inputs = self.take_over(id, None)?;
+        self.take_up_from(id, None, attended)
+    }
+
+    /// The same for one that was seen in the hands of this owner, which does not drive it. If a process takes it up
+    /// meanwhile, that goes on undisturbed, and the error is [`JournalError::Fenced`].
+    pub fn resume_from(
+        &mut self,
+        id: &TaskId,
+        from: u64,
+        attended: bool,
+    ) -> Result<(), SupervisorError> {
+        self.take_up_from(id, Some(from), attended)
+    }
+
+    fn take_up_from(
+        &mut self,
+        id: &TaskId,
+        from: Option<u64>,
+        attended: bool,
+    ) -> Result<(), SupervisorError> {
+        // Before the claim, so that whoever sees the claim can ask whose it is.
+        self.inbox.take_up(id);
+        let taken = self.attach(id, from, attended);
+        if self.hosts.get(id).is_none() {
+            self.inbox.let_go(id);
+        }
+        taken
+    }
+
+    fn attach(
+        &mut self,
+        id: &TaskId,
+        from: Option<u64>,
+        attended: bool,
+    ) -> Result<(), SupervisorError> {
+        let mut inputs = self.take_over(id, from)?;
         let is_lost = !inputs.is_empty();
         let Some(host) = self.hosts.get(id) else { return Ok(()) };
         // What is left to be done of going back is done, whatever became of the task.
@@ -359,14 +395,28 @@ impl<P: Perform> Supervisor<P> {
 
     /// Gives the workspace of a task that no process drives an earlier state: journaled, then performed, and nothing
     /// else of the task goes on. Returns once it is done, with what it was before; a crash leaves the rest to whoever
-    /// takes the task up.
+    /// takes the task up. If a process takes it up that was seen in the hands of `from`, that goes on undisturbed, and
+    /// the error is [`JournalError::Fenced`].
     pub fn roll_back_at_rest(
         &mut self,
         id: &TaskId,
+        from: u64,
         to: &str,
     ) -> Result<Checkpoint, SupervisorError> {
-        self.command_at_rest(id, Command::RollBack { to: to.to_owned() })?;
-        let mut inputs = self.take_over(id, None)?;
+        self.inbox.take_up(id);
+        let done = self.roll_back(id, from, to);
+        self.inbox.let_go(id);
+        done
+    }
+
+    fn roll_back(
+        &mut self,
+        id: &TaskId,
+        from: u64,
+        to: &str,
+    ) -> Result<Checkpoint, SupervisorError> {
+        self.command_at_rest_from(id, from, Command::RollBack { to: to.to_owned() })?;
+        let mut inputs = self.take_over(id, Some(self.journal.owner()))?;
         inputs.push(Command::Attach { owner: self.journal.owner(), attended: false }.into());
         inputs.push(Command::Drain.into());
         let ended = Arc::new(Mutex::new(None));
@@ -698,6 +748,7 @@ impl<P: Perform> Supervisor<P> {
     /// Writes the tasks' summaries and snapshots and forgets them: from here on they are only in the journal.
     fn put_down(&mut self, leaving: &[TaskId]) -> Result<(), SupervisorError> {
         let hosts: Vec<Host> = leaving.iter().filter_map(|id| self.hosts.remove(id)).collect();
+        leaving.iter().for_each(|id| self.inbox.let_go(id));
         for host in hosts.iter().filter(|host| !host.is_open()) {
             self.perform.finished(host.state.id());
         }
@@ -726,6 +777,7 @@ impl<P: Perform> Supervisor<P> {
     /// Another process has the task: stop acting on it at once.
     fn lose(&mut self, id: &TaskId, reason: &str) {
         self.hosts.remove(id);
+        self.inbox.let_go(id);
         self.perform.release(id);
         mind(&mut self.minded, &mut self.perform, id.clone(), Vec::new());
         if let Some((parent, effect)) = self.awaited.remove(id) {

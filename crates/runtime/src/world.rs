@@ -24,6 +24,7 @@ use wire::gate::Toolbox;
 use crate::acceptance::{self, Claim, Places};
 use crate::agent::{Agents, Turn};
 use crate::checkpoint;
+use crate::control;
 use crate::gate::Gates;
 use crate::home::Home;
 use crate::http;
@@ -470,6 +471,10 @@ impl Perform for World {
             | Effect::TellChild { .. }
             | Effect::Cancel { .. } => {}
         }
+    }
+
+    fn driver(&self, task: &TaskId, owner: u64) -> Option<u32> {
+        control::driver(&self.home, owner, task)
     }
 
     fn mind(&mut self, task: &TaskId, children: Vec<TaskId>) {

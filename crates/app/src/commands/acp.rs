@@ -32,7 +32,7 @@ use super::settle::{self, Change};
 use crate::args::AcpArgs;
 use crate::error::{CommandError, Kind};
 use crate::locate::{self, Records, Task};
-use crate::{foreground, output};
+use crate::{foreground, output, take_up};
 use session::{Session, Sessions};
 
 /// Runs the command.
@@ -246,12 +246,12 @@ impl Desk<'_> {
             if found.state.driver_name() == agent::KIND {
                 // What it was doing when its process went is over: the prompt is what it is told first, not later.
                 let note = Command::Interrupt { note: text };
-                self.station.supervisor.command_at_rest(&task, note)?;
-                self.station.supervisor.resume(&task, true)?;
+                take_up::command(&mut self.station, &task, note)?;
+                take_up::resume(&mut self.station, &task, true)?;
                 return self.cycle(Some(Duration::ZERO));
             }
             self.quietly(name, |desk| {
-                desk.station.supervisor.resume(&task, true)?;
+                take_up::resume(&mut desk.station, &task, true)?;
                 desk.cycle(Some(Duration::ZERO))
             })?;
             let standing = self.station.supervisor.host(&task).map(|host| host.state.standing());

@@ -21,7 +21,7 @@ use crate::error::{CommandError, Kind};
 use crate::foreground::{self, Part, Watching};
 use crate::locate::{self, Records};
 use crate::prompt::chat;
-use crate::{output, traffic};
+use crate::{output, take_up, traffic};
 
 /// Somebody is always there in a chat.
 const SCREEN: ScreenArgs = ScreenArgs { unattended: false, quiet: false, stream: false };
@@ -120,9 +120,9 @@ fn go_on(
     foreground::drive(&home, registry, watching, move |station| {
         station.supervisor.performer().carry(traffic);
         if let Some(driver) = other {
-            station.supervisor.command_at_rest(&id, Command::HandOver(driver))?;
+            take_up::command(station, &id, Command::HandOver(driver))?;
         }
-        station.supervisor.resume(&id, watching.attended())?;
+        take_up::resume(station, &id, watching.attended())?;
         Ok(vec![id])
     })
 }

@@ -29,7 +29,7 @@ use crate::error::{CommandError, Kind};
 use crate::foreground::{self, Part, StreamLine};
 use crate::locate::{self, Records};
 use crate::screen::Screen;
-use crate::{output, traffic};
+use crate::{output, take_up, traffic};
 use referee::Referee;
 
 /// Most racers of one race: each has a worktree, a driver and a worker of its own.
@@ -158,7 +158,7 @@ fn resume(prefix: &str, args: &RaceArgs, json: bool) -> Result<u8, CommandError>
     drop(journal);
     drive(&home, registry, field, args, json, traffic, move |station| {
         for id in &ready {
-            station.supervisor.resume(id, false)?;
+            take_up::resume(station, id, false)?;
         }
         Ok(())
     })

@@ -20,6 +20,7 @@ use crate::args::ResumeArgs;
 use crate::error::{CommandError, Kind};
 use crate::foreground::{Part, Watching};
 use crate::locate::{self, Records, Task};
+use crate::take_up::{self, Untaken};
 use crate::{output, traffic};
 
 /// Runs the command.
@@ -80,7 +81,7 @@ fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> 
     let taken = id.clone();
     let code = races.drive(&home, registry, watching, move |station| {
         station.supervisor.performer().carry(traffic);
-        station.supervisor.resume(&taken, watching.attended())?;
+        take_up::resume(station, &taken, watching.attended())?;
         Ok(vec![taken])
     })?;
     children::report(&id)?;
@@ -105,11 +106,7 @@ fn elsewhere(
     json: bool,
 ) -> Result<u8, CommandError> {
     if !task.state.data().paused {
-        return Err(CommandError::new(
-            Kind::Refused,
-            format!("task {id} is driven by process {pid} already"),
-        )
-        .hint(format!("drivetrain log {id} --follow watches it")));
+        return Err(take_up::driven(id, pid));
     }
     records.give(id, Command::Resume)?;
     if json {
@@ -190,9 +187,11 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
         station.supervisor.performer().carry(traffic);
         let mut taken = Vec::new();
         for id in ready {
-            match station.supervisor.resume(&id, watching.attended()) {
+            match take_up::resume(station, &id, watching.attended()) {
                 Ok(()) => taken.push(id),
-                Err(error) => output::error(&CommandError::from(error).text()),
+                // Another process was quicker, and nothing needs to be done about it here.
+                Err(Untaken::Driven(..)) => {}
+                Err(Untaken::Failed(error)) => output::error(&error.text()),
             }
         }
         Ok(taken)
@@ -232,9 +231,14 @@ fn cancel(records: Records, left: &[TaskId]) -> Result<(), CommandError> {
     drop(journal);
     let mut station = Station::open(&home, registry)?;
     for id in left {
-        match station.supervisor.resume(id, false) {
-            Ok(()) | Err(SupervisorError::Refused(_)) => {}
-            Err(error) => return Err(error.into()),
+        let told = take_up::unless_driven(&mut station, id, |station, from| {
+            match station.supervisor.resume_from(id, from, false) {
+                Err(SupervisorError::Refused(_)) => Ok(()),
+                told => told,
+            }
+        });
+        if let Err(Untaken::Failed(error)) = told {
+            return Err(error);
         }
     }
     Ok(())

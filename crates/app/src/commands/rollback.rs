@@ -21,7 +21,7 @@ use crate::args::RollbackArgs;
 use crate::error::{CommandError, Kind};
 use crate::kept::{Kept, paths_json};
 use crate::locate::Records;
-use crate::output;
+use crate::{output, take_up};
 
 /// How long the process that drives the task may take to go back.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -63,7 +63,10 @@ pub(crate) fn run(args: &RollbackArgs, json: bool) -> Result<u8, CommandError> {
             let Records { home, registry, journal } = records;
             drop(journal);
             let mut station = Station::open(&home, registry)?;
-            station.supervisor.roll_back_at_rest(&id, &point.commit)?.name
+            take_up::unless_driven(&mut station, &id, |station, from| {
+                station.supervisor.roll_back_at_rest(&id, from, &point.commit)
+            })?
+            .name
         }
     };
     let points = kept.store.points().map_err(CommandError::environment)?;

@@ -59,6 +59,7 @@ mod signals;
 mod strange_shelf;
 mod stream;
 mod stuck;
+mod take_up;
 mod task_steps;
 mod traffic;
 mod trust;

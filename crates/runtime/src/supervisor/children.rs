@@ -29,7 +29,7 @@ impl<P: Perform> Supervisor<P> {
                 Ok(()) => None,
                 Err(error) => Some(ChildEnd::failed(child.clone(), error.to_string())),
             },
-            Ok(_) => self.take_up(&child, attended),
+            Ok(row) => self.take_up(&child, row.owner, attended),
             Err(error) => Some(ChildEnd::put_down(child.clone(), error.to_string())),
         };
         match left {
@@ -43,8 +43,14 @@ impl<P: Perform> Supervisor<P> {
     }
 
     /// Takes up a child that was begun; how it left, if it is not to be driven.
-    fn take_up(&mut self, child: &TaskId, attended: bool) -> Option<ChildEnd> {
-        let why = match self.resume(child, attended) {
+    fn take_up(&mut self, child: &TaskId, from: u64, attended: bool) -> Option<ChildEnd> {
+        let is_ours = from == self.journal.owner();
+        if let Some(pid) = (!is_ours).then(|| self.perform.driver(child, from)).flatten() {
+            // It is not taken from whoever is at work on it.
+            let why = format!("it is driven by process {pid}");
+            return Some(ChildEnd::put_down(child.clone(), why));
+        }
+        let why = match self.resume_from(child, from, attended) {
             Ok(()) => return None,
             // Refused also because it has ended: what is on record says which.
             Err(why) => why.to_string(),

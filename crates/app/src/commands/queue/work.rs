@@ -25,7 +25,9 @@ use view::{Line, Tone, text};
 
 use crate::args::QueueRunArgs;
 use crate::error::{CommandError, Kind};
-use crate::{locate, output};
+use crate::locate::{self, Records};
+use crate::output;
+use crate::take_up::{self, Untaken};
 
 /// How often it is looked whether something was added.
 const GLANCE: Duration = Duration::from_millis(300);
@@ -148,12 +150,12 @@ impl Worker {
         match follow {
             Follow::Note(integration) => {
                 let note = Command::NoteIntegration(integration.clone());
-                self.station.supervisor.command_at_rest(task, note)?;
+                self.give(task, note)?;
                 self.integrated(task, &integration)?;
             }
             Follow::Reopen { reason, results, rebase } => {
                 let reopen = Command::Reopen { reason: reason.clone(), results, rebase };
-                self.station.supervisor.command_at_rest(task, reopen)?;
+                self.give(task, reopen)?;
                 let at = locate::now();
                 self.settle(task, Stage::Reopened { reason: reason.clone(), at })?;
                 self.tally.sent_back += 1;
@@ -209,6 +211,14 @@ impl Worker {
             }
         }
         Ok(None)
+    }
+
+    /// Gives a task a command; through the process that drives it, should one.
+    fn give(&mut self, task: &TaskId, command: Command) -> Result<(), CommandError> {
+        match take_up::command(&mut self.station, task, command.clone()) {
+            Err(Untaken::Driven(..)) => Records::open()?.give(task, command).map(drop),
+            given => Ok(given?),
+        }
     }
 
     fn data(&self, task: &TaskId) -> Result<Data, CommandError> {
