@@ -5,7 +5,8 @@
 //! journal, or the new one.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, Row};
@@ -20,6 +21,9 @@ use crate::sqlite::{
 };
 use crate::{DamageKind, JournalError, Report, TaskRow};
 
+/// So much of a database is made up at most where its end is missing: the number is from a header that may be damaged.
+const MOST_MISSING: u64 = 1 << 30;
+
 /// A task to be kept.
 struct Kept {
     row: TaskRow,
@@ -33,21 +37,18 @@ pub(super) fn rebuild(folder: &Path) -> Result<Report, JournalError> {
         witness.seize()?;
     }
     let work = fresh(folder, "rebuild")?;
-    let old = work.join("old");
-    private_folder(&old)?;
-    for name in [DATABASE, LOG, TIPS] {
-        copy(&folder.join(name), &old.join(name))?;
-    }
-    let mut report = SqliteJournal::inspect(&old);
-    (report.tasks, report.records) = (0, 0);
-    salvage(&old, &work, &mut report)?;
-
-    let kept = fresh(folder, "damaged")?;
+    let made = make(folder, &work).and_then(|report| Ok((report, keep_tips(folder)?)));
+    let (report, kept) = match made {
+        Ok(made) => made,
+        Err(error) => {
+            // Nothing was moved yet, and on a full disk somebody needs the room.
+            let _ = fs::remove_dir_all(&work);
+            return Err(error);
+        }
+    };
     for name in [DATABASE, LOG, SHARED] {
         rename(&folder.join(name), &kept.join(name))?;
     }
-    // The old witness stays in its place until the new database is in its own.
-    copy(&folder.join(TIPS), &kept.join(TIPS))?;
     sync_folder(&kept)?;
     rename(&work.join(DATABASE), &folder.join(DATABASE))?;
     sync_folder(folder)?;
@@ -55,6 +56,72 @@ pub(super) fn rebuild(folder: &Path) -> Result<Report, JournalError> {
     sync_folder(folder)?;
     fs::remove_dir_all(&work).map_err(|error| failure::file(&work, &error))?;
     Ok(report)
+}
+
+/// Makes a new journal of what can be read of the one in a folder, and looks at it before anybody relies on it.
+fn make(folder: &Path, work: &Path) -> Result<Report, JournalError> {
+    let old = work.join("old");
+    private_folder(&old)?;
+    for name in [DATABASE, LOG, TIPS] {
+        copy(&folder.join(name), &old.join(name))?;
+    }
+    lengthen(&old.join(DATABASE))?;
+    let mut report = SqliteJournal::inspect(&old);
+    (report.tasks, report.records) = (0, 0);
+    salvage(&old, work, &mut report)?;
+    // To look at the new one takes a little room, and the copies are of no use any more.
+    fs::remove_dir_all(&old).map_err(|error| failure::file(&old, &error))?;
+    check(work, &report)?;
+    Ok(report)
+}
+
+/// A folder for what is damaged, with a copy of the witness. The witness itself stays in its place until the new database
+/// is in its own; the copy is made before anything is moved, for there may be no room for it.
+fn keep_tips(folder: &Path) -> Result<PathBuf, JournalError> {
+    let kept = fresh(folder, "damaged")?;
+    if let Err(error) = copy(&folder.join(TIPS), &kept.join(TIPS)) {
+        let _ = fs::remove_dir_all(&kept);
+        return Err(error);
+    }
+    Ok(kept)
+}
+
+/// SQLite reads nothing of a database that is shorter than its header says, so what is missing at the end is made up by
+/// zeroes: then only what was there is lost.
+fn lengthen(path: &Path) -> Result<(), JournalError> {
+    let failed = |error: std::io::Error| failure::file(path, &error);
+    let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else { return Ok(()) };
+    let mut header = [0; 100];
+    if file.read_exact_at(&mut header, 0).is_err() {
+        return Ok(());
+    }
+    let page = match u16::from_be_bytes([header[16], header[17]]) {
+        1 => 65_536,
+        size => u64::from(size),
+    };
+    let pages = u32::from_be_bytes([header[28], header[29], header[30], header[31]]);
+    let length = file.metadata().map_err(failed)?.len();
+    let missing = (page * u64::from(pages)).saturating_sub(length);
+    if missing > 0 && missing <= MOST_MISSING {
+        file.set_len(length + missing).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// What was made must be what is reported, or the old one is better.
+fn check(work: &Path, report: &Report) -> Result<(), JournalError> {
+    let made = SqliteJournal::inspect(work);
+    if let Some(damage) = made.damages.first() {
+        let why = format!("the rebuilt journal is not sound: {}", damage.detail);
+        return Err(JournalError::Store(why));
+    }
+    if (made.tasks, made.records) != (report.tasks, report.records) {
+        return Err(JournalError::Store(format!(
+            "the rebuilt journal holds {} tasks and {} records, and not {} and {}",
+            made.tasks, made.records, report.tasks, report.records
+        )));
+    }
+    Ok(())
 }
 
 /// Reads everything that can be read in one folder and makes a new journal of it in another.
@@ -124,10 +191,22 @@ fn salvage(old: &Path, new: &Path, report: &mut Report) -> Result<(), JournalErr
     db.execute_batch("drop table salvaged; commit").map_err(failed)?;
     tips.sync()?;
     report.damages.sort_by(|one, other| (&one.task, one.n).cmp(&(&other.task, other.n)));
-    // Closing the only connection moves everything into the one file.
+    empty_log(&db).map_err(failed)?;
     db.close().map_err(|(_, error)| failure::writing(&error, new))?;
     drop(source);
     File::open(&path).and_then(|file| file.sync_all()).map_err(|error| failure::file(&path, &error))
+}
+
+/// Moves everything into the one file. Closing does so too, but does not say if there was no room.
+fn empty_log(db: &Connection) -> rusqlite::Result<()> {
+    let left: (i64, i64) =
+        db.query_row("pragma wal_checkpoint(truncate)", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    if left == (0, 0) {
+        return Ok(());
+    }
+    // Nobody else knows this database, so nobody can be in the way.
+    let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+    Err(rusqlite::Error::SqliteFailure(busy, Some("its log could not be emptied".to_owned())))
 }
 
 /// The rows of the old database go before what the witness says. Returns the highest owner number met.
@@ -326,4 +405,32 @@ fn sync_folder(folder: &Path) -> Result<(), JournalError> {
     File::open(folder)
         .and_then(|file| file.sync_all())
         .map_err(|error| failure::file(folder, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Entry, Journal};
+
+    #[test]
+    fn what_was_made_is_looked_at_before_the_old_one_is_moved() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = SqliteJournal::open(folder.path()).unwrap();
+        let body = vec![7; 10_000];
+        let one = Entry::Record { task: "a", n: 1, time: 0, version: 1, body: &body };
+        journal.commit(&[Entry::Create { task: "a", time: 0 }, one]).unwrap();
+        drop(journal);
+        let work = fresh(folder.path(), "rebuild").unwrap();
+        let report = make(folder.path(), &work).unwrap();
+        assert_eq!((report.tasks, report.records), (1, 1));
+        let log = fs::metadata(work.join(LOG)).map_or(0, |data| data.len());
+        assert_eq!(log, 0, "everything is in the one file");
+        check(&work, &report).unwrap();
+        let more = Report { records: 2, ..report.clone() };
+        assert!(matches!(check(&work, &more), Err(JournalError::Store(_))));
+        // What a disk without room leaves of it.
+        let made = OpenOptions::new().write(true).open(work.join(DATABASE)).unwrap();
+        made.set_len(4096).unwrap();
+        assert!(matches!(check(&work, &report), Err(JournalError::Store(_))));
+    }
 }

@@ -432,3 +432,25 @@ fn harmless_things_are_not_called_damage() {
         }
     }
 }
+
+#[test]
+fn a_database_that_lost_its_last_page_keeps_the_tasks_that_have_nothing_there() {
+    let folder = scratch();
+    let mut journal = open(folder.path());
+    let ids: Vec<String> = (0..29).map(|task| format!("task-{task}")).collect();
+    for (place, id) in ids.iter().enumerate() {
+        let body = vec![place as u8; 1_500];
+        let time = 1_700_000_000_000 + place as i64;
+        journal.commit(&[create(id, time), record(id, 1, &body), record(id, 2, &body)]).unwrap();
+    }
+    drop(journal);
+    let path = folder.path().join("journal.db");
+    let length = fs::metadata(&path).unwrap().len();
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length - PAGE).unwrap();
+    let report = SqliteJournal::rebuild(folder.path()).unwrap();
+    assert!((26..29).contains(&report.tasks), "{report:?}");
+    assert!(report.damages.iter().any(|damage| damage.task.is_some()), "{report:?}");
+    let journal = open(folder.path());
+    assert_eq!(journal.verify().damages, []);
+    assert_eq!(journal.list(100, None).unwrap().len() as u64, report.tasks);
+}
