@@ -10,7 +10,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
@@ -109,6 +109,11 @@ impl Witness {
 
     pub(super) fn sync(&self) -> Result<(), JournalError> {
         self.file.sync_all().map_err(|error| failure::file(&self.path, &error))
+    }
+
+    /// Whether the file has no name any more: somebody removed the journal.
+    pub(super) fn is_removed(&self) -> bool {
+        self.file.metadata().is_ok_and(|data| data.nlink() == 0)
     }
 
     /// The header; `None` if it cannot be made out.

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 
 use crate::chain::Chain;
 use crate::sqlite::read::Found;
-use crate::sqlite::witness::{SLOT, Seen, Slot, Tip};
+use crate::sqlite::witness::{SLOT, Seen, Slot, Tip, Witness};
 use crate::sqlite::{SqliteJournal, failure, schema};
 use crate::{DamageKind, Entry, JournalError, MAX_BODY, TaskRow, check_id};
 
@@ -98,6 +98,11 @@ impl SqliteJournal {
         self.writer.commits += 1;
         self.syncs += 1;
         self.note_tips(entries);
+        if self.witness.as_ref().is_some_and(Witness::is_removed) {
+            // What was written is nowhere: the files live on without a name until this process ends.
+            let why = format!("{} was removed while it was in use", self.folder.display());
+            return Err(self.abandon(JournalError::Store(why)));
+        }
         Ok(())
     }
 

@@ -283,3 +283,19 @@ fn a_witness_that_was_lost_is_told_until_the_rebuild() {
     assert_eq!(journal.records("a", 0).unwrap().len(), 3);
     sound(&journal);
 }
+
+#[test]
+fn a_journal_that_is_removed_while_it_is_in_use_takes_nothing_more() {
+    let folder = scratch();
+    let home = folder.path().join("journal");
+    let mut journal = open(&home);
+    journal.commit(&[create("a", 0), record("a", 1, b"one")]).unwrap();
+    std::fs::remove_dir_all(&home).unwrap();
+    let mut refused = || match journal.commit(&[record("a", 2, b"two")]) {
+        Err(JournalError::Store(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    let why = refused();
+    assert!(why.contains("was removed while it was in use"), "{why}");
+    refused();
+}
