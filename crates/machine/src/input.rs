@@ -25,8 +25,9 @@ use crate::time::{Span, Timestamp};
 use crate::tool::ToolResult;
 use crate::verdict::{Checkpoint, Verdict};
 
-/// The version of inputs and state that this machine writes.
-pub const MACHINE_VERSION: u32 = 1;
+/// The version of inputs and state that this machine writes. It grows with the list of inputs, so that an older drivetrain
+/// knows that it cannot read them; those of every lower version are read.
+pub const MACHINE_VERSION: u32 = 2;
 
 /// An input with the moment it entered.
 #[derive(Debug, Clone, PartialEq)]
@@ -341,6 +342,27 @@ impl From<Signal> for Input {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The names that a reader of this type knows, as its refusal of another one lists them.
+    fn names<T: serde::de::DeserializeOwned>() -> Vec<String> {
+        let refusal = serde_json::from_str::<T>("\"-\"").err().map(|error| error.to_string());
+        let refusal = refusal.unwrap_or_default();
+        let expected = refusal.split("expected one of").nth(1).unwrap_or_default();
+        expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    /// What [`MACHINE_VERSION`] stands for. Whoever changes one of the lists raises the version.
+    #[test]
+    fn the_version_grows_with_the_list_of_inputs() {
+        assert_eq!(MACHINE_VERSION, 2);
+        let commands = "start attach drain detach pause resume cancel interrupt steer follow_up raise approve deny answer \
+             tell resolve roll_back hand_over reopen note_integration dispatch child_report";
+        assert_eq!(names::<Command>().join(" "), commands);
+        let signals = "workspace_opened tools_opened tools_changed verified consulted model_replied agent_said agent_ended \
+             child_left children_seen checkpointed restored requested withdrawn timer_fired owner_lost restarted slept \
+             set_back";
+        assert_eq!(names::<Signal>().join(" "), signals);
+    }
 
     #[test]
     fn an_input_reads_what_it_writes_and_a_tools_end_is_a_pair() {

@@ -143,7 +143,7 @@ impl Host {
             if record.version > machine::MACHINE_VERSION {
                 return Err(wrong("it was written by a newer drivetrain".to_owned()));
             }
-            let input = decode(&record.body).map_err(wrong)?;
+            let input = decode(&record.body).map_err(|reason| wrong(newer(reason)))?;
             let stamped = Stamped { time: Timestamp(record.time), input };
             // One task that breaks the machine must not hide the others. Its half-made state is dropped here.
             let output = catch_unwind(AssertUnwindSafe(|| step(&mut host.state, stamped)));
@@ -240,6 +240,14 @@ pub fn encode(input: &Input) -> Vec<u8> {
 /// Reads back what `encode` made.
 pub fn decode(body: &[u8]) -> Result<Input, String> {
     serde_json::from_slice(body).map_err(|error| error.to_string())
+}
+
+/// What a body means that cannot be read, though its chain is whole: an input that is not known here is no damage.
+fn newer(reason: String) -> String {
+    match reason.starts_with("unknown variant") {
+        true => format!("it was probably written by a newer drivetrain ({reason})"),
+        false => reason,
+    }
 }
 
 /// The stable shape of `show --json` and `list --json`, fields by name.
