@@ -139,12 +139,12 @@ pub(crate) fn ended(id: &TaskId, outcome: Outcome) -> CommandError {
 fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
     let traffic = traffic::open(&args.traffic)?;
     let (mut ready, mut paused, mut waiting, mut resting) = (Vec::new(), 0, 0, 0);
-    let (mut records, mut tasks) = open_tasks(json)?;
+    let (mut records, mut tasks, mut worst) = open_tasks(json)?;
     let left = tasks.iter().filter(|(_, task)| task.driven_by.is_none() && is_left(&records, task));
     let left: Vec<TaskId> = left.map(|(row, _)| TaskId(row.id.clone())).collect();
     if !left.is_empty() {
         cancel(records, &left)?;
-        (records, tasks) = open_tasks(json)?;
+        (records, tasks, worst) = open_tasks(json)?;
     }
     let races = Races::of(tasks.iter().map(|(_, task)| task))?;
     for (row, task) in tasks {
@@ -158,9 +158,7 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
                     .and_then(|()| prepare::require_sandbox(&task.state.data().spec.sandbox));
                 match ready_to_go {
                     Ok(()) => ready.push(id),
-                    Err(error) => {
-                        output::error(&if json { error.json().to_string() } else { error.text() })
-                    }
+                    Err(error) => worst = worst.max(tell(&error, json)),
                 }
             }
             Standing::Paused => paused += 1,
@@ -177,12 +175,13 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
                 "v": 1, "resumed": 0, "paused": paused, "waiting": waiting, "resting": resting,
             }));
         }
-        return Ok(0);
+        return Ok(worst);
     }
     let watching = Watching::new(&args.screen, json, Part::Watches)?;
     let Records { home, journal, .. } = records;
     drop(journal);
     let going_on = ready.clone();
+    let untaken = &mut worst;
     let code = races.drive(&home, Arc::new(Registry::builtin()), watching, move |station| {
         station.supervisor.performer().carry(traffic);
         let mut taken = Vec::new();
@@ -191,7 +190,7 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
                 Ok(()) => taken.push(id),
                 // Another process was quicker, and nothing needs to be done about it here.
                 Err(Untaken::Driven(..)) => {}
-                Err(Untaken::Failed(error)) => output::error(&error.text()),
+                Err(Untaken::Failed(error)) => *untaken = (*untaken).max(tell(&error, json)),
             }
         }
         Ok(taken)
@@ -199,22 +198,26 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
     for id in &going_on {
         children::report(id)?;
     }
-    Ok(code)
+    Ok(code.max(worst))
 }
 
-/// The tasks that have not ended. One that cannot be read must not keep the others.
-fn open_tasks(json: bool) -> Result<(Records, Vec<(TaskRow, Task)>), CommandError> {
+/// Says why a task is left out; the exit code that this alone would have.
+fn tell(error: &CommandError, json: bool) -> u8 {
+    output::error(&if json { error.json().to_string() } else { error.text() });
+    error.exit_code()
+}
+
+/// The tasks that have not ended, and the highest exit code of those that cannot be read: they must not keep the others.
+fn open_tasks(json: bool) -> Result<(Records, Vec<(TaskRow, Task)>, u8), CommandError> {
     let records = Records::open()?;
-    let mut tasks = Vec::new();
+    let (mut tasks, mut worst) = (Vec::new(), 0);
     for row in records.journal.open_tasks()? {
         match records.glance(&row) {
             Ok(task) => tasks.push((row, task)),
-            Err(error) => {
-                output::error(&if json { error.json().to_string() } else { error.text() });
-            }
+            Err(error) => worst = worst.max(tell(&error, json)),
         }
     }
-    Ok((records, tasks))
+    Ok((records, tasks, worst))
 }
 
 /// Whether a step of a task that has ended began this one: there is nothing that it could go on for.

@@ -3,6 +3,10 @@
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use journal::sqlite::SqliteJournal;
+use journal::{Entry, Journal};
+use runtime::home::Home;
+
 use crate::environment::{Ran, TestEnvironment};
 use crate::model::count;
 
@@ -100,5 +104,30 @@ fn of_two_that_resume_all_at_once_each_task_has_one_and_each_question_is_asked_o
         let events = place.events(task["id"].as_str().unwrap());
         assert_eq!(task["outcome"], "completed", "{task}");
         assert_eq!(count(&events, "model_called"), 2, "once more after the one that was killed");
+    }
+}
+
+/// Adds a record to a task that nobody drives.
+fn add(place: &TestEnvironment, id: &str, version: u32, body: &[u8]) {
+    let mut journal = SqliteJournal::open(&Home::at(place.home()).journal()).unwrap();
+    let n = journal.claim(id).unwrap() + 1;
+    journal
+        .commit(&[Entry::Record { task: id, n, time: 2_000_000_000_000, version, body }])
+        .unwrap();
+}
+
+#[test]
+fn a_task_that_cannot_be_read_counts_for_the_exit_code_of_all() {
+    let later = machine::MACHINE_VERSION + 1;
+    for version in [machine::MACHINE_VERSION, later] {
+        let place = TestEnvironment::new();
+        let id = at_rest(&place);
+        add(&place, &id, version, br#"{"sig":{"dreamt":1}}"#);
+        let ran = place.run(&["resume", "--all", "--unattended"]);
+        assert_eq!(ran.code, 20, "{}{}", ran.out, ran.err);
+        assert!(ran.err.contains("written by a newer drivetrain"), "{}", ran.err);
+        place.write("release", "");
+        assert_eq!(place.run(&["run", "task.toml"]).code, 0);
+        assert_eq!(place.run(&["resume", "--all", "--json"]).code, 20, "nothing to resume");
     }
 }
