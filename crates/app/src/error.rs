@@ -150,6 +150,7 @@ impl From<ControlError> for CommandError {
             ControlError::Gone(_)
             | ControlError::Untrusted(_)
             | ControlError::NotHere
+            | ControlError::Late
             | ControlError::Unknown(_) => CommandError::environment(message),
         }
     }

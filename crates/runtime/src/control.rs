@@ -57,6 +57,34 @@ struct Answer {
     /// The process lives but does not drive the task.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     not_here: bool,
+    /// The command waits to be journaled, and will be when that is possible.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    late: bool,
+}
+
+impl Answer {
+    fn of(answer: Result<(), Refusal>) -> Answer {
+        let (error, not_here) = match &answer {
+            Ok(()) => (String::new(), false),
+            Err(Refusal::Rejected(error)) => (error.clone(), false),
+            Err(Refusal::NotHere) => (String::new(), true),
+        };
+        Answer { v: 1, ok: answer.is_ok(), error, not_here, late: false }
+    }
+
+    fn late() -> Answer {
+        let error = ControlError::Late.to_string();
+        Answer { v: 1, ok: false, error, not_here: false, late: true }
+    }
+
+    fn read(self) -> Result<(), ControlError> {
+        match self {
+            Answer { ok: true, .. } => Ok(()),
+            Answer { not_here: true, .. } => Err(ControlError::NotHere),
+            Answer { late: true, .. } => Err(ControlError::Late),
+            Answer { error, .. } => Err(ControlError::Refused(error)),
+        }
+    }
 }
 
 /// Why a command could not be given.
@@ -74,6 +102,11 @@ pub enum ControlError {
     /// It was journaled but does not fit the task, or was refused before that.
     #[error("{0}")]
     Refused(String),
+    /// It could not be journaled in time, and is when that is possible again.
+    #[error(
+        "the journal could not be written in time: the command waits for the disk and takes effect when there is room; look with `drivetrain log`"
+    )]
+    Late,
     /// The connection broke or took too long: whether the command was journaled is not known.
     #[error("the process that drives the task did not answer: {0}; look with `drivetrain log`")]
     Unknown(String),
@@ -155,18 +188,13 @@ fn serve(stream: UnixStream, inbox: &Inbox, owed: &AtomicUsize) -> io::Result<()
 }
 
 fn answer(stream: &UnixStream, line: &[u8], inbox: &Inbox) -> io::Result<()> {
-    let refused = |reason: String| Err(Refusal::Rejected(reason));
+    let refused = |reason: String| Answer::of(Err(Refusal::Rejected(reason)));
     let answer = match read(line) {
-        Ok(request) if request.v == 1 => ask(inbox, request),
+        Ok(request) if request.v == 1 => ask(inbox, request, PATIENCE),
         Ok(request) => {
             refused(format!("protocol version {} is not spoken here: expected 1", request.v))
         }
         Err(reason) => refused(format!("not a request: {reason}")),
-    };
-    let answer = match answer {
-        Ok(()) => Answer { v: 1, ok: true, error: String::new(), not_here: false },
-        Err(Refusal::Rejected(error)) => Answer { v: 1, ok: false, error, not_here: false },
-        Err(Refusal::NotHere) => Answer { v: 1, ok: false, error: String::new(), not_here: true },
     };
     let mut text = serde_json::to_string(&answer)?;
     text.push('\n');
@@ -197,10 +225,11 @@ fn read(line: &[u8]) -> Result<Request, String> {
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
-fn ask(inbox: &Inbox, request: Request) -> Result<(), Refusal> {
-    let refused = |reason: &str| Err(Refusal::Rejected(reason.to_owned()));
+fn ask(inbox: &Inbox, request: Request, patience: Duration) -> Answer {
+    let refused = |reason: &str| Answer::of(Err(Refusal::Rejected(reason.to_owned())));
     let Some(command) = request.command else {
-        return if inbox.drives(&request.task) { Ok(()) } else { Err(Refusal::NotHere) };
+        let drives = inbox.drives(&request.task);
+        return Answer::of(if drives { Ok(()) } else { Err(Refusal::NotHere) });
     };
     // Taking a task up or letting it go is its own process's business.
     if matches!(
@@ -210,10 +239,13 @@ fn ask(inbox: &Inbox, request: Request) -> Result<(), Refusal> {
         return refused("this command cannot be given from outside");
     }
     let (sender, answer) = sync_channel(1);
-    inbox.command(request.task, command.into(), Some(sender)).map_err(Refusal::Rejected)?;
-    match answer.recv_timeout(PATIENCE) {
-        Ok(answer) => answer,
-        Err(RecvTimeoutError::Timeout) => refused("the journal could not be written in time"),
+    if let Err(reason) = inbox.command(request.task, command.into(), Some(sender)) {
+        return refused(&reason);
+    }
+    match answer.recv_timeout(patience) {
+        Ok(answer) => Answer::of(answer),
+        // It stays where it is and enters when there is room, so it is not refused.
+        Err(RecvTimeoutError::Timeout) => Answer::late(),
         Err(RecvTimeoutError::Disconnected) => refused("the process is stopping"),
     }
 }
@@ -247,11 +279,7 @@ fn say(path: &Path, request: Request) -> Result<(), ControlError> {
     BufReader::new((&stream).take(MAX_REQUEST as u64)).read_line(&mut line).map_err(unknown)?;
     let answer: Answer = serde_json::from_str(&line)
         .map_err(|_| ControlError::Unknown("the connection closed before an answer".to_owned()))?;
-    match answer {
-        Answer { ok: true, .. } => Ok(()),
-        Answer { not_here: true, .. } => Err(ControlError::NotHere),
-        Answer { error, .. } => Err(ControlError::Refused(error)),
-    }
+    answer.read()
 }
 
 #[cfg(test)]
@@ -293,6 +321,36 @@ mod tests {
             assert!(said.contains("\"ok\":false") && said.contains(expected), "{bytes}: {said}");
         }
         assert_eq!(says(&path, &vec![b'a'; MAX_REQUEST + 8192]), None);
+    }
+
+    #[test]
+    fn a_command_that_waits_for_the_disk_is_not_called_refused() {
+        let inbox = Inbox::default();
+        let request = || Request {
+            v: 1,
+            task: TaskId("t1".to_owned()),
+            command: Some(Command::Cancel { reason: String::new() }),
+        };
+        let answer = ask(&inbox, request(), Duration::from_millis(1));
+        let text = serde_json::to_string(&answer).unwrap();
+        let read = serde_json::from_str::<Answer>(&text).unwrap().read();
+        assert!(matches!(read, Err(ControlError::Late)), "{read:?}");
+        assert_eq!(inbox.take(None, 0).deliveries.len(), 1, "it enters when there is room");
+    }
+
+    #[test]
+    fn a_process_says_which_tasks_it_drives() {
+        let (folder, path, _control) = listening();
+        let inbox = Inbox::default();
+        let second = folder.path().join("2.sock");
+        let _listening = Control::listen(&second, inbox.clone()).unwrap();
+        let task = TaskId("t1".to_owned());
+        let asked = |path: &Path| say(path, Request { v: 1, task: task.clone(), command: None });
+        assert!(matches!(asked(&path), Err(ControlError::NotHere)));
+        inbox.take_up(&task);
+        assert!(asked(&second).is_ok());
+        inbox.let_go(&task);
+        assert!(matches!(asked(&second), Err(ControlError::NotHere)));
     }
 
     #[test]
