@@ -194,13 +194,24 @@ impl Presence {
     /// that is free is that of a dead process.
     pub fn take(home: &Home, owner: u64) -> io::Result<Presence> {
         let beside = home.run().join(format!(".{owner}.lock"));
-        let made =
-            OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&beside)?;
-        let lock = FileLock::wait(made)?;
-        writeln!(lock.file(), "{}", std::process::id())?;
-        fs::rename(&beside, home.lock(owner))?;
-        Ok(Presence { home: home.clone(), owner, _lock: lock })
+        let taken = locked(&beside).and_then(|lock| {
+            fs::rename(&beside, home.lock(owner))?;
+            Ok(Presence { home: home.clone(), owner, _lock: lock })
+        });
+        if taken.is_err() {
+            // Nobody looks for it under this name, so nobody would remove it.
+            let _ = fs::remove_file(&beside);
+        }
+        taken
     }
+}
+
+/// A locked file with the number of this process.
+fn locked(path: &Path) -> io::Result<FileLock> {
+    let made = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
+    let lock = FileLock::wait(made)?;
+    writeln!(lock.file(), "{}", std::process::id())?;
+    Ok(lock)
 }
 
 impl Drop for Presence {
@@ -226,6 +237,17 @@ mod tests {
         assert_eq!(home.dead_owners(), Vec::<u64>::new());
         drop(presence);
         assert_eq!(home.alive(7), None);
+    }
+
+    #[test]
+    fn a_lock_that_could_not_be_taken_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path());
+        home.create().unwrap();
+        fs::create_dir(home.lock(7)).unwrap();
+        assert!(Presence::take(&home, 7).is_err());
+        let left: Vec<_> = fs::read_dir(home.run()).unwrap().map(|entry| entry.unwrap()).collect();
+        assert_eq!(left.len(), 1, "{left:?}");
     }
 
     #[test]

@@ -93,7 +93,11 @@ pub fn read(stream: &impl Timed, buffer: &mut [u8], until: Option<Instant>) -> i
 }
 
 fn check_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().ok_or_else(|| refused(path, "it has no folder"))?;
+    check_private(path.parent().ok_or_else(|| refused(path, "it has no folder"))?)
+}
+
+/// Refuses a folder for sockets that others may use.
+pub fn check_private(folder: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(folder)?;
     if !found.is_dir() {
         return Err(refused(folder, "it is no folder"));

@@ -229,6 +229,10 @@ fn home_writable(home: &Home) -> Check {
         let removed = std::fs::remove_file(&probe);
         written.and(removed).map_err(|error| error.to_string())
     });
+    if let (Ok(()), Err(error)) = (&tried, runtime::socket::check_private(&home.run())) {
+        let mend = "no task begins there: processes speak to each other in this folder";
+        return check("home", Health::Broken, error.to_string(), mend);
+    }
     match tried {
         Ok(()) => check("home", Health::Good, root, ""),
         Err(reason) => check(

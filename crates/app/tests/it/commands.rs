@@ -87,6 +87,18 @@ fn init_writes_an_example_that_works_and_overwrites_nothing() {
 }
 
 #[test]
+fn a_doctor_names_a_folder_of_sockets_that_others_may_use() {
+    use std::os::unix::fs::PermissionsExt;
+    let environment = TestEnvironment::new();
+    environment.ok(&["doctor"]);
+    let run = environment.home().join("run");
+    std::fs::set_permissions(&run, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let ran = environment.run(&["doctor"]);
+    assert_eq!(ran.code, 20, "{}", ran.out);
+    assert!(ran.out.contains("others may use it (mode 755)"), "{}", ran.out);
+}
+
+#[test]
 fn a_doctor_names_what_is_missing_and_how_to_mend_it() {
     let environment = TestEnvironment::new();
     let healthy: Value = serde_json::from_str(&environment.ok(&["doctor", "--json"])).unwrap();
