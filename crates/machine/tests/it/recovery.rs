@@ -1,7 +1,7 @@
 //! What follows a failed turn: ladders, circles, waits for a model, and what a person is told. Time is a field.
 
 use machine::cause::{Cause, CauseKind, ModelTrouble, Repetition};
-use machine::effect::Effect;
+use machine::effect::{Effect, InTheWay};
 use machine::event::EventKind;
 use machine::input::{Command, Signal};
 use machine::message::{
@@ -234,10 +234,11 @@ fn rolling_back_goes_to_the_base_begins_anew_and_is_left_out_where_there_is_none
     keep(&mut rig, "t1");
     refuse(&mut rig, "no");
     assert_eq!(chosen(&rig), ["1 rollback"]);
-    let Some(Effect::Restore { to, .. }) = rig.last.effects.last() else {
+    let Some(Effect::Restore { to, in_the_way, .. }) = rig.last.effects.last() else {
         panic!("{}", rig.told())
     };
     assert!(to.starts_with("base-"), "{to}");
+    assert_eq!(*in_the_way, InTheWay::SetAside, "nobody may be there to move anything");
     // A crash in between restores again.
     through_disk(&mut rig);
     rig.input(Signal::OwnerLost.into()).attach(false);

@@ -1,6 +1,7 @@
 //! Going back: journaled first, performed by whoever is there, and never half done in silence.
 
 use machine::driver::Wait;
+use machine::effect::{Effect, InTheWay};
 use machine::input::{Command, Signal};
 use machine::policy::budget::Budget;
 use machine::state::{Phase, Standing};
@@ -38,6 +39,10 @@ fn what_runs_is_stopped_first_and_the_driver_is_told_after() {
         rig.told(),
         "[cancel#2 restore#3] roll_back_asked, tool_ended c1 aborted, turn_ended"
     );
+    let Some(Effect::Restore { in_the_way, .. }) = rig.last.effects.last() else {
+        panic!("{}", rig.told())
+    };
+    assert_eq!(*in_the_way, InTheWay::Refused, "somebody asked, and can move it");
     rig.command(to("other"));
     assert_eq!(
         rig.told(),
