@@ -207,8 +207,11 @@ fn tell(error: &CommandError, json: bool) -> u8 {
     error.exit_code()
 }
 
+/// A task that has not ended.
+type Open = (TaskRow, Task);
+
 /// The tasks that have not ended, and the highest exit code of those that cannot be read: they must not keep the others.
-fn open_tasks(json: bool) -> Result<(Records, Vec<(TaskRow, Task)>, u8), CommandError> {
+fn open_tasks(json: bool) -> Result<(Records, Vec<Open>, u8), CommandError> {
     let records = Records::open()?;
     let (mut tasks, mut worst) = (Vec::new(), 0);
     for row in records.journal.open_tasks()? {
