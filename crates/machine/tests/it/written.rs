@@ -510,17 +510,15 @@ fn what_a_person_has_tried_again_goes_on_where_it_ended() {
         assert_eq!(play.story[..3], ["a fails", "b fails", "escalate"]);
         assert_eq!(play.story.last().unwrap(), "completed", "{:?}", play.story);
     }
-    for of in [machine("a"), single("retry", one.clone()), several("sequence", &[one.clone()])] {
-        let mut play = Play::of(escalated(&of)).failing("a", 3).run();
-        play.tell("go on");
-        assert!(play.story.contains(&"escalate".to_owned()), "{:?}", play.story);
-    }
+    let mut play = Play::of(escalated(&single("retry", one.clone()))).failing("a", 3).run();
+    play.tell("go on");
+    play.is(&["a fails", "a fails", "a fails", "escalate", "a", "completed"]);
     let states = json!({ "driver": "workflow", "driver_config": { "name": "s", "initial": "a", "states": [
         { "name": "a", "tool": "shell", "parameters": { "command": "a" },
             "transitions": [{ "to": "z", "when": "result.ok" }] },
         { "name": "z", "terminal": true },
     ] } });
-    for of in [machine("a"), states] {
+    for of in [machine("a"), states, several("sequence", &[one])] {
         let mut play = Play::of(escalated(&of)).failing("a", 1).run();
         play.tell("go on");
         play.is(&["a fails", "escalate", "a", "completed"]);
