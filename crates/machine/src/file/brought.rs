@@ -115,7 +115,7 @@ mod tests {
         let read = workflow::parse(&text, "w.toml", &Alike).unwrap();
         let titles: Vec<String> = read.acceptance.iter().map(Criterion::title).collect();
         assert_eq!(titles.len(), 4, "{titles:?}");
-        assert_eq!(titles[1], "make");
+        assert_eq!(titles[1], "shell: make");
         let files: Vec<(usize, &str)> =
             read.rubric_files.iter().map(|(at, path)| (*at, path.as_str())).collect();
         assert_eq!(files, [(2, "one.md"), (3, "two.md")]);
