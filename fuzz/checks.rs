@@ -225,6 +225,7 @@ fn check_history(reply: &Reply) {
             reply.message.clone(),
             Message { role: Role::User, blocks },
         ]),
+        moved: 0,
         tools: vec![tool].into(),
         tool_choice: ToolChoice::Auto,
         max_tokens: None,

@@ -176,6 +176,7 @@ fn asks(messages: Vec<Message>) -> ModelRequest {
         model: String::new(),
         system: String::new(),
         messages: machine::message::conversation(messages),
+        moved: 0,
         tools: Default::default(),
         tool_choice: ToolChoice::Auto,
         max_tokens: None,

@@ -223,12 +223,23 @@ pub struct ModelCall {
     /// Whether it is asked to sum up the conversation, not to go on with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compacts: bool,
+    /// Whether only words are wanted, although it is told of tools.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub words_only: bool,
+    /// How many of the first messages were said after something else than what stands before them now: thinking in
+    /// them no longer fits.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub moved: usize,
     /// Its number among the task's questions, given by the loop: the same question, asked again, has the same.
     #[serde(default)]
     pub question: u64,
     /// Those of the tools that are not built in, as their servers offer them.
     #[serde(default, skip_serializing_if = "no_offers")]
     pub offers: Arc<Vec<ToolOffer>>,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 fn no_offers(offers: &Arc<Vec<ToolOffer>>) -> bool {
@@ -253,6 +264,12 @@ impl ModelFailure {
     /// Whether the question was too long: the same one will never be answered, a shorter one may.
     pub fn is_overflow(&self) -> bool {
         matches!(self.kind.as_str(), "context_overflow" | "too_large")
+    }
+
+    /// Whether thinking was given back that does not fit what stands before it: the same conversation without it may
+    /// be answered.
+    pub fn is_stale_thinking(&self) -> bool {
+        self.kind == "stale_thinking"
     }
 }
 

@@ -53,6 +53,8 @@ pub struct ModelRequest {
     /// The conversation. May come from other providers and models: what they alone understand is left out
     /// or turned into text when the request is built, never in stored history.
     pub messages: Conversation,
+    /// How many of the first messages were said after something else than what stands before them now.
+    pub moved: usize,
     /// The tools it may ask for.
     pub tools: ToolList,
     /// Whether it may or must ask for one.

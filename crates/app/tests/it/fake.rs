@@ -194,6 +194,7 @@ fn ask_for_stream(client: &mut Client, served: Served, text: &str) -> Answer {
             role: Role::User,
             blocks: vec![Block { part, native: None }],
         }]),
+        moved: 0,
         tools: Default::default(),
         tool_choice: ToolChoice::Auto,
         max_tokens: Some(100),

@@ -40,6 +40,7 @@ fn request(messages: Vec<Message>, max_tokens: u64) -> ModelRequest {
         model: "smol".to_owned(),
         system: "Answer briefly.".to_owned(),
         messages: conversation(messages),
+        moved: 0,
         tools: Default::default(),
         tool_choice: ToolChoice::Auto,
         max_tokens: Some(max_tokens),

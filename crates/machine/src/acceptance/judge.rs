@@ -113,6 +113,8 @@ pub fn question(model: &str, work: &Work<'_>, again: bool) -> ModelCall {
         tools: Arc::from([]),
         temperature: None,
         compacts: false,
+        words_only: false,
+        moved: 0,
         question: 0,
         offers: Arc::default(),
     }

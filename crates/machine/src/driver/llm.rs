@@ -142,6 +142,9 @@ impl Offered {
 struct Memory {
     /// The conversation.
     messages: Conversation,
+    /// How many of its first messages were said after something else than what stands before them now.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    moved: usize,
     /// What is to be said next, in order; becomes one message of the user.
     #[serde(default)]
     unsaid: Vec<Block>,
@@ -193,6 +196,10 @@ struct Memory {
     /// Whether the question that is under way is for a summary.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     summing_up: bool,
+    /// Whether the answer to it was no summary: from then on tools are forbidden in it. Not before, as that costs the
+    /// provider's cache.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    words_only: bool,
 }
 
 /// One tool call of an answer; its place among the actions is its place here.
@@ -295,18 +302,17 @@ impl Llm {
             blocks.sort_by_key(|block| !matches!(block.part, Part::ToolResult { .. }));
             messages.push(Arc::new(Message { role: Role::User, blocks }));
         }
-        let full = self.window.is_some_and(|w| compact::is_full(self.memory.context, w));
-        if full && self.memory.squeeze.is_none() && self.memory.messages.len() > 2 {
+        if self.is_full() && self.memory.squeeze.is_none() && self.memory.messages.len() > 2 {
             self.memory.squeeze = Some(Squeeze::Summary);
         }
         if let Some(squeeze) = self.memory.squeeze {
             return self.shorten(situation, squeeze);
         }
         self.memory.summing_up = false;
-        self.consult(situation, Arc::clone(&self.memory.messages))
+        self.consult(situation, Arc::clone(&self.memory.messages), self.memory.moved)
     }
 
-    fn consult(&self, situation: &Situation<'_>, messages: Conversation) -> Decision {
+    fn consult(&self, situation: &Situation<'_>, messages: Conversation, moved: usize) -> Decision {
         Decision::Consult(Consultation::Model(ModelCall {
             model: self.model.clone(),
             system: Arc::clone(&self.system),
@@ -314,6 +320,8 @@ impl Llm {
             tools: Arc::clone(&self.tools),
             temperature: self.temperature,
             compacts: self.memory.summing_up,
+            words_only: self.memory.words_only,
+            moved,
             question: 0,
             offers: self.offered.of(situation.tools),
         }))
@@ -330,7 +338,11 @@ impl Llm {
         if squeeze.asks() {
             self.memory.summing_up = true;
             let asked = compact::question(&self.memory.messages, squeeze, &self.memory.focus);
-            return self.consult(situation, Arc::new(asked));
+            let moved = match squeeze {
+                Squeeze::Summary => self.memory.moved,
+                _ => asked.len(),
+            };
+            return self.consult(situation, Arc::new(asked), moved);
         }
         self.rebuild(situation, squeeze);
         self.ask(situation)
@@ -346,20 +358,46 @@ impl Llm {
             summary: summary.as_deref().filter(|_| squeeze != Squeeze::Opening),
         };
         self.memory.messages = Arc::new(compact::rebuilt(&kept, messages, squeeze));
-        self.memory.squeeze = None;
+        self.memory.moved = self.memory.messages.len();
         self.memory.squeezed = Some(squeeze);
-        self.memory.summing_up = false;
-        self.memory.focus.clear();
+        self.end_summary();
         self.memory.context = 0;
         self.memory.squeezes += 1;
     }
 
+    /// Nothing is asked for the sake of a summary any more.
+    fn end_summary(&mut self) {
+        self.memory.squeeze = None;
+        self.memory.summing_up = false;
+        self.memory.words_only = false;
+        self.memory.focus.clear();
+    }
+
+    /// What is no summary must not take the place of a conversation: it is asked for once more, then there must be a
+    /// way without it.
+    fn on_summary(&mut self, situation: &Situation<'_>, reply: &Reply) {
+        let squeeze = self.memory.squeeze.unwrap_or(Squeeze::Summary);
+        if let Some(summary) = compact::summary(reply) {
+            self.memory.summary = Some(summary);
+            return self.rebuild(situation, squeeze);
+        }
+        if !self.memory.words_only {
+            self.memory.words_only = true;
+        } else if squeeze > Squeeze::Summary || self.is_full() {
+            self.memory.squeeze = squeeze.harder();
+        } else {
+            // Only a person wanted it shorter: it goes on as it is.
+            self.end_summary();
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.window.is_some_and(|window| compact::is_full(self.memory.context, window))
+    }
+
     fn on_reply(&mut self, situation: &Situation<'_>, reply: &Reply) {
         if self.memory.summing_up {
-            let squeeze = self.memory.squeeze.unwrap_or(Squeeze::Summary);
-            let summary = reply.message.text();
-            self.memory.summary = Some(summary).filter(|text| !text.trim().is_empty());
-            return self.rebuild(situation, squeeze);
+            return self.on_summary(situation, reply);
         }
         self.memory.steps += 1;
         self.memory.squeezed = None;
@@ -403,6 +441,11 @@ impl Llm {
                 self.memory.squeeze = Some(harder);
                 return;
             }
+        }
+        // Tools or instructions that changed on the way have the same effect as a prefix that was replaced.
+        if failure.is_stale_thinking() && self.memory.moved < self.memory.messages.len() {
+            self.memory.moved = self.memory.messages.len();
+            return;
         }
         self.memory.end =
             Some(format!("the model did not answer: {}: {}", failure.kind, failure.message));
@@ -496,6 +539,7 @@ impl Llm {
         self.memory.end = None;
         self.memory.cuts = 0;
         self.memory.squeeze = None;
+        self.memory.words_only = false;
         self.memory.squeezes = 0;
         if !retry.fresh {
             // A question that was not answered is asked again as it is.

@@ -42,7 +42,7 @@ pub fn report(kind: Option<&str>) -> Report {
         // Refused by its own rules: it is there.
         Some(
             "client" | "history" | "auth" | "rate_limited" | "quota" | "context_overflow"
-            | "too_large" | "content_filter",
+            | "stale_thinking" | "too_large" | "content_filter",
         ) => Report::Works,
         // What was never sent, was stopped here, or broke off tells neither.
         Some(_) => Report::Nothing,

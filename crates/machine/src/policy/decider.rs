@@ -140,6 +140,8 @@ pub fn question(model: &str, rubric: &str, asked: &Asked<'_>) -> ModelCall {
         tools: Arc::from([]),
         temperature: None,
         compacts: false,
+        words_only: false,
+        moved: 0,
         question: 0,
         offers: Arc::default(),
     }

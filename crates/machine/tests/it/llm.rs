@@ -413,6 +413,105 @@ fn a_full_context_is_summed_up_and_what_must_not_be_lost_is_kept_word_for_word()
     assert!(sent(&rig)[0].contains("3 tests failed"), "{:?}", sent(&rig));
 }
 
+/// The question that is under way.
+fn call(rig: &Rig) -> &ModelCall {
+    let asked = rig.last.effects.iter().find_map(|effect| match effect {
+        Effect::CallModel { call, .. } => Some(call),
+        _ => None,
+    });
+    asked.expect("a model is asked")
+}
+
+#[test]
+fn after_a_summary_no_thinking_from_before_it_counts() {
+    let mut rig = Rig::started(with_context(1000));
+    step(&mut rig, 100, "A");
+    step(&mut rig, 900, "B");
+    assert_eq!(call(&rig).moved, 0, "the question for a summary only adds to what was said");
+    answer(&mut rig, Ok(reply(vec![text("notes")], StopReason::EndTurn)));
+    assert_eq!((call(&rig).moved, sent(&rig).len()), (3, 3), "{:?}", sent(&rig));
+    step(&mut rig, 100, "C");
+    assert_eq!(
+        (call(&rig).moved, sent(&rig).len()),
+        (3, 5),
+        "what came later stands as it was said"
+    );
+    // What was cut for the sake of a summary has no place behind what it was said after, either.
+    answer(&mut rig, overflow());
+    assert_eq!(call(&rig).moved, sent(&rig).len());
+}
+
+#[test]
+fn thinking_that_is_refused_is_left_out_of_the_same_question_once() {
+    let mut rig = Rig::started(task());
+    step(&mut rig, 100, "A");
+    assert_eq!(call(&rig).moved, 0);
+    let refused = || failed("stale_thinking", Retry::Never);
+    answer(&mut rig, refused());
+    assert_eq!((call(&rig).moved, sent(&rig).len()), (3, 3));
+    step(&mut rig, 100, "B");
+    assert_eq!((call(&rig).moved, sent(&rig).len()), (3, 5), "it stays left out");
+    answer(&mut rig, refused());
+    assert_eq!(call(&rig).moved, 5, "tools may change again");
+    answer(&mut rig, refused());
+    let Standing::Finished { outcome, reason } = rig.state.standing() else { panic!("goes on") };
+    assert_eq!(outcome, Outcome::Failed);
+    assert!(reason.contains("stale_thinking"), "{reason}");
+}
+
+#[test]
+fn what_is_no_summary_never_takes_the_place_of_the_conversation() {
+    let wants_more = || {
+        let parts = vec![text("Let me see."), tool("u9", "read", json!({ "path": "b" }))];
+        Ok(reply(parts, StopReason::ToolUse))
+    };
+    let says_nothing = || Ok(reply(vec![text(" ")], StopReason::EndTurn));
+    let refuses = || Ok(reply(vec![text("I cannot.")], StopReason::Refusal));
+    let answers: [&dyn Fn() -> Result<Reply, ModelFailure>; 3] =
+        [&wants_more, &says_nothing, &refuses];
+    for no_summary in answers {
+        let mut rig = Rig::started(with_context(1000));
+        step(&mut rig, 100, "A");
+        step(&mut rig, 900, "B");
+        assert!(!call(&rig).words_only, "forbidding tools costs the cache");
+        answer(&mut rig, no_summary());
+        assert_eq!(sent(&rig).len(), 6, "the same question: {:?}", sent(&rig));
+        assert!(call(&rig).words_only && call(&rig).compacts);
+        answer(&mut rig, Ok(reply(vec![text("a says A")], StopReason::EndTurn)));
+        assert!(sent(&rig)[0].contains("a says A"), "{:?}", sent(&rig));
+        assert!(!call(&rig).words_only && !call(&rig).compacts);
+    }
+}
+
+#[test]
+fn without_a_summary_a_full_conversation_keeps_the_last_one_and_its_last_step() {
+    let mut rig = Rig::started(with_context(1000));
+    step(&mut rig, 100, "A");
+    step(&mut rig, 900, "B");
+    answer(&mut rig, Ok(reply(vec![text("a says A")], StopReason::EndTurn)));
+    step(&mut rig, 900, "C");
+    for _ in 0..3 {
+        assert!(call(&rig).compacts, "{:?}", sent(&rig));
+        answer(&mut rig, Ok(reply(vec![], StopReason::EndTurn)));
+    }
+    let now = sent(&rig);
+    assert!(!call(&rig).compacts && now[0].contains("a says A"), "{now:?}");
+    assert_eq!(now[1..], ["Assistant: use u1 read", "User: result u1 C"]);
+}
+
+#[test]
+fn a_chat_that_a_person_wants_shorter_stays_as_it_is_without_a_summary() {
+    let mut rig = chat(json!({}));
+    answer(&mut rig, Ok(reply(vec![text("hello")], StopReason::EndTurn)));
+    told(&mut rig, "/compact");
+    for _ in 0..2 {
+        answer(&mut rig, Ok(reply(vec![], StopReason::EndTurn)));
+    }
+    assert!(matches!(rig.state.standing(), Standing::AwaitingPerson { .. }), "a person speaks");
+    told(&mut rig, "and now?");
+    assert_eq!(sent(&rig).len(), 3, "{:?}", sent(&rig));
+}
+
 #[test]
 fn edge_case_07_an_overflow_forces_ever_shorter_conversations_and_then_an_end() {
     let mut rig = Rig::started(task());

@@ -287,11 +287,12 @@ impl Remote {
             system: call.system.to_string(),
             messages: Arc::clone(&call.messages),
             tools: self.declare(call),
-            tool_choice: ToolChoice::Auto,
+            tool_choice: if call.words_only { ToolChoice::None } else { ToolChoice::Auto },
             max_tokens: None,
             temperature: call.temperature,
             effort: None,
             output_schema: None,
+            moved: call.moved,
             cache: true,
         }
     }

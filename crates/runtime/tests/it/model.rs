@@ -112,6 +112,8 @@ fn call(model: &str) -> ModelCall {
         tools: Arc::from(["read".to_owned()]),
         temperature: None,
         compacts: false,
+        words_only: false,
+        moved: 0,
         question: 1,
         offers: Arc::default(),
     }

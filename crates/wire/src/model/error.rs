@@ -14,6 +14,8 @@ pub enum ErrorKind {
     Config,
     /// The history breaks the provider's rules (ids, order, missing results).
     History,
+    /// Thinking that was given back does not fit what stands before it.
+    StaleThinking,
     /// The key is missing, wrong or not allowed.
     Auth,
     /// Too many requests; waiting helps.
@@ -77,6 +79,7 @@ impl ErrorKind {
             ErrorKind::Client => "client",
             ErrorKind::Config => "config",
             ErrorKind::History => "history",
+            ErrorKind::StaleThinking => "stale_thinking",
             ErrorKind::Auth => "auth",
             ErrorKind::RateLimited => "rate_limited",
             ErrorKind::Quota => "quota",
@@ -145,6 +148,7 @@ impl ModelError {
             ErrorKind::Client
             | ErrorKind::Config
             | ErrorKind::History
+            | ErrorKind::StaleThinking
             | ErrorKind::Auth
             | ErrorKind::Quota
             | ErrorKind::ContextOverflow
@@ -308,6 +312,17 @@ pub fn says_overflow(message: &str) -> bool {
     ];
     let message = message.to_ascii_lowercase();
     SIGNS.iter().any(|sign| message.contains(sign))
+}
+
+/// Whether a provider's message says that thinking was given back which does not fit the conversation any more.
+/// Without its thinking the conversation is taken.
+pub fn says_stale_thinking(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    let says = |sign: &str| message.contains(sign);
+    says("thinking")
+        && (says("bound to a different conversation")
+            || says("invalid `signature`")
+            || says("cannot be modified"))
 }
 
 /// A provider's words, fit for logs: one line of bounded length without control characters, and without what

@@ -108,6 +108,11 @@ impl Written {
         &messages[self.messages.len()..]
     }
 
+    /// How many messages are kept.
+    pub(super) fn begun(&self) -> usize {
+        self.messages.len()
+    }
+
     /// Whether nothing is kept, ever.
     pub(super) fn is_nothing(&self) -> bool {
         !self.keeps

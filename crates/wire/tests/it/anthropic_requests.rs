@@ -389,3 +389,37 @@ fn a_reply_goes_back_as_it_came() {
     {"content":[{"text":"Cited.","type":"text"},{"cache_control":{"type":"ephemeral"},"id":"toolu_1","input":{"path":"a"},"name":"read","type":"tool_use"}],"role":"assistant"}
     "#);
 }
+
+#[test]
+fn thinking_that_was_moved_behind_something_else_is_left_out_and_all_else_stays() {
+    let native = |raw: Value| {
+        Some(Native { dialect: "anthropic_messages".to_owned(), model: MODEL.to_owned(), raw })
+    };
+    let step = |id: &str| {
+        let thought = json!({"type": "thinking", "thinking": "", "signature": id});
+        let hidden = json!({"type": "redacted_thinking", "data": id});
+        let thinking = || Part::Thinking { text: String::new() };
+        let mut message = assistant([tool_use(id, "read", json!({}))]);
+        message.blocks.insert(0, Block { part: thinking(), native: native(hidden) });
+        message.blocks.insert(0, Block { part: thinking(), native: native(thought) });
+        [message, user([tool_result(id, "read", "ok")])]
+    };
+    let history = [vec![user([text("Hi")])], step("a").into(), step("b").into(), step("c").into()];
+    let mut asked = request(MODEL, history.concat());
+    let mut written = wire::model::Written::begin();
+    for (moved, kept) in [(0, "abc"), (3, "bc"), (4, "c"), (7, "")] {
+        asked.moved = moved;
+        let body = String::from_utf8(AnthropicMessages.encode(&asked).whole()).unwrap();
+        let again = AnthropicMessages.encode_on(&asked, &mut written).whole();
+        assert_eq!(body.as_bytes(), again, "{moved}");
+        for id in ["a", "b", "c"] {
+            assert_eq!(
+                body.contains(&format!(r#""signature":"{id}""#)),
+                kept.contains(id),
+                "{body}"
+            );
+            assert_eq!(body.contains(&format!(r#""data":"{id}""#)), kept.contains(id), "{body}");
+            assert!(body.contains(&format!(r#""tool_use_id":"{id}""#)), "{body}");
+        }
+    }
+}

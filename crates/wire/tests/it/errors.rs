@@ -168,6 +168,8 @@ fn bodies_of_anthropic_become_kinds() {
     assert_eq!(kind(500, "invalid_request_error", "x"), ErrorKind::Server);
     assert_eq!(kind(403, "permission_error", "x"), ErrorKind::Auth);
     assert_eq!(kind(404, "not_found_error", "model: nope"), ErrorKind::Config);
+    let bound = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation.";
+    assert_eq!(kind(400, "invalid_request_error", bound), ErrorKind::StaleThinking);
     assert_eq!(kind(413, "request_too_large", "x"), ErrorKind::TooLarge);
     assert_eq!(kind(400, "invalid_request_error", "max_tokens: required"), ErrorKind::Config);
     assert_eq!(

@@ -207,6 +207,7 @@ impl Rig {
         });
         let model = model(u16::from(self.questions.is_multiple_of(2)));
         let request = ModelRequest {
+            moved: 0,
             tools: tools.to_vec().into(),
             cache: true,
             messages,

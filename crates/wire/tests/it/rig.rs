@@ -120,6 +120,7 @@ pub(crate) fn request(model: &str, messages: Vec<Message>) -> ModelRequest {
         model: model.to_owned(),
         system: String::new(),
         messages: conversation(messages),
+        moved: 0,
         tools: Default::default(),
         tool_choice: ToolChoice::Auto,
         max_tokens: None,

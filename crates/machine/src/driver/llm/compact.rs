@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::super::Situation;
-use crate::message::{Block, Message, Part, Role};
+use crate::message::{Block, Message, Part, Reply, Role, StopReason};
 
 /// How full a context may be before it is made shorter, in percent.
 const FULL: u64 = 80;
@@ -99,6 +99,15 @@ pub(super) fn question(
     }
     asked.push(Arc::new(Message::user(text)));
     asked
+}
+
+/// The summary, if the answer is one: words, and no step towards something else.
+pub(super) fn summary(reply: &Reply) -> Option<String> {
+    let calls = |block: &Block| matches!(block.part, Part::ToolUse { .. });
+    if reply.stop == StopReason::Refusal || reply.message.blocks.iter().any(calls) {
+        return None;
+    }
+    Some(reply.message.text()).filter(|text| !text.trim().is_empty())
 }
 
 /// The first words of a new conversation about work that somebody has begun.

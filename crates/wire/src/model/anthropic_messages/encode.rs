@@ -19,16 +19,16 @@ pub(super) fn encode(request: &ModelRequest, written: &mut Written) -> HttpReque
     if request.tools.is_empty() && !written.is_nothing() {
         return encode(request, &mut Written::nothing());
     }
-    written.follow(&format!("{NAME} {}", request.model), &request.messages);
+    written.follow(&format!("{NAME} {} {}", request.model, request.moved), &request.messages);
     if let Some(stable) = written.stable(&request.messages) {
-        let mut history = History::new(&request.model, written);
+        let mut history = History::new(request, written);
         history.take(stable);
         if history.is_settled() {
             let (turns, ids) = (history.turns, history.ids);
             written.add(stable, &turns, ids);
         }
     }
-    let mut history = History::new(&request.model, written);
+    let mut history = History::new(request, written);
     history.take(written.rest(&request.messages));
     history.end();
     // What marks the end of the cache, and what decides on thinking, must be among what is written anew.
@@ -283,6 +283,8 @@ fn mark_stable(turns: &mut [Turn<'_>]) {
 /// are unique and of a certain form, no text is empty.
 struct History<'a, 'w> {
     model: &'a str,
+    /// How many of the messages to come were said after something else than what stands before them now.
+    moved: usize,
     /// What stands before it.
     before: &'w Written,
     turns: Vec<Turn<'a>>,
@@ -299,10 +301,11 @@ const INTERRUPTED: &str = "The call was interrupted; whether it had an effect is
 const CONTINUE: &str = "Continue.";
 
 impl<'a, 'w> History<'a, 'w> {
-    fn new(model: &'a str, before: &'w Written) -> History<'a, 'w> {
+    fn new(request: &'a ModelRequest, before: &'w Written) -> History<'a, 'w> {
+        let (model, moved) = (&request.model, request.moved.saturating_sub(before.begun()));
         let (turns, open) = (Vec::new(), Vec::new());
         let (ids, tools) = (Ids::default(), BTreeSet::new());
-        History { model, before, turns, open, ids, tools, pauses: false }
+        History { model, moved, before, turns, open, ids, tools, pauses: false }
     }
 
     fn take(&mut self, messages: &'a [Arc<Message>]) {
@@ -312,6 +315,7 @@ impl<'a, 'w> History<'a, 'w> {
                 Some(Role::User) => self.user(group),
                 None => {}
             }
+            self.moved = self.moved.saturating_sub(group.len());
         }
     }
 
@@ -329,9 +333,15 @@ impl<'a, 'w> History<'a, 'w> {
     fn assistant(&mut self, messages: &'a [Arc<Message>]) {
         let mut content = Vec::new();
         self.pauses = false;
-        for block in messages.iter().flat_map(|message| &message.blocks) {
+        let moved = self.moved;
+        let blocks = messages
+            .iter()
+            .enumerate()
+            .flat_map(|(at, message)| message.blocks.iter().map(move |block| (at < moved, block)));
+        for (is_moved, block) in blocks {
             let native = block.native.as_ref().and_then(|native| self.own(native));
-            let native = native.filter(|raw| is_taken_back(raw));
+            // Thinking is bound to all that stood before it, and refused behind anything else.
+            let native = native.filter(|raw| is_taken_back(raw) && !(is_moved && is_thought(raw)));
             self.pauses = native.is_some_and(is_server_tool);
             match (&block.part, native) {
                 (Part::ToolUse { id, name, input }, native) => {

@@ -74,6 +74,7 @@ fn kind(name: &str, message: &str) -> Option<ErrorKind> {
         "invalid_request_error" if says(&["image exceeds", "request exceeds"]) => {
             ErrorKind::TooLarge
         }
+        "invalid_request_error" if error::says_stale_thinking(&lower) => ErrorKind::StaleThinking,
         // Messages about the conversation begin with the place in it.
         "invalid_request_error"
             if lower.starts_with("messages")

@@ -15,6 +15,7 @@ fn asks(model: &str, messages: Vec<Message>) -> ModelRequest {
         model: model.to_owned(),
         system: String::new(),
         messages: machine::message::conversation(messages),
+        moved: 0,
         tools: Default::default(),
         tool_choice: ToolChoice::Auto,
         max_tokens: None,

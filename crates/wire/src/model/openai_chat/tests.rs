@@ -105,6 +105,7 @@ pub(in crate::model) fn ask(messages: Vec<Message>) -> ModelRequest {
         model: "m".to_owned(),
         system: String::new(),
         messages: machine::message::conversation(messages),
+        moved: 0,
         tools: Default::default(),
         tool_choice: ToolChoice::Auto,
         max_tokens: None,

@@ -419,6 +419,7 @@ fn the_same_question_is_heard_in_every_dialect() {
         model: "some-model".to_owned(),
         system: "standing orders".to_owned(),
         messages: machine::message::conversation(messages),
+        moved: 0,
         tools: Default::default(),
         tool_choice: ToolChoice::Auto,
         max_tokens: Some(100),
