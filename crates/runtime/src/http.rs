@@ -49,6 +49,8 @@ pub struct Limits {
     pub first: Duration,
     /// Between two chunks that count.
     pub idle: Duration,
+    /// The same while chunks come that show work on what is not shown.
+    pub busy: Duration,
     /// The whole call.
     pub total: Duration,
     /// The most bytes that are read of an answer that is an error.
@@ -60,6 +62,7 @@ impl Default for Limits {
         Limits {
             first: Duration::from_secs(300),
             idle: Duration::from_secs(120),
+            busy: Duration::from_secs(900),
             total: Duration::from_secs(3600),
             error_body: 64 << 10,
         }
@@ -73,6 +76,8 @@ pub enum Chunk {
     Counted,
     /// Only that the connection lives; the time for silence runs on.
     Empty,
+    /// Nothing yet, but that the server works on it: silence may last longer, though not for ever.
+    Busy,
     /// Nothing more is wanted.
     Last,
 }
@@ -232,6 +237,7 @@ impl Call {
                 Chunk::Counted => {
                     counted = Waiting { since: Instant::now(), limit: self.limits.idle };
                 }
+                Chunk::Busy => counted.grow(&self.limits),
                 Chunk::Empty => {}
                 Chunk::Last => {
                     // Whether the end comes or not changes nothing for this call.
@@ -293,6 +299,14 @@ impl Call {
 struct Waiting {
     since: Instant,
     limit: Duration,
+}
+
+impl Waiting {
+    /// The server shows that it works: it may be silent from now on for as long as ever, up to the longest time.
+    fn grow(&mut self, limits: &Limits) {
+        let limit = (self.since.elapsed() + limits.idle).min(limits.busy);
+        self.limit = self.limit.max(limit);
+    }
 }
 
 /// Ends once the handle is triggered.

@@ -182,6 +182,12 @@ pub trait Decode: Send {
 
     /// Whether the provider's own end mark has come.
     fn is_complete(&self) -> bool;
+
+    /// Whether the provider has begun something that it may hold back until it is whole, and shows until then only
+    /// that it lives.
+    fn is_held_back(&self) -> bool {
+        false
+    }
 }
 
 /// A tool's name as all providers take it back. A model may have named one that nobody offered, in a form that

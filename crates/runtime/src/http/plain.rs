@@ -316,7 +316,9 @@ impl<'c> Answer<'c> {
                     Chunk::Counted => {
                         let limit = self.call.limits.idle;
                         self.waiting = super::Waiting { since: Instant::now(), limit };
+                        self.wake_in_time();
                     }
+                    Chunk::Busy => self.waiting.grow(&self.call.limits),
                     Chunk::Empty => {}
                     Chunk::Last => {
                         wanted = false;
@@ -410,6 +412,14 @@ impl<'c> Answer<'c> {
             Poll::Pending => self.poll_late(context),
         })
         .await
+    }
+
+    /// Sets the timer anew if it would fire too late: the first wait may be the longest.
+    fn wake_in_time(&mut self) {
+        let until = self.call.until(&self.waiting).into();
+        if until < self.timer.deadline() {
+            self.timer.as_mut().reset(until);
+        }
     }
 
     /// Ready once it is too late.

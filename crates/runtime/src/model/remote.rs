@@ -397,7 +397,7 @@ impl<'a> Reader<'a> {
 
     fn take(&mut self, chunk: &[u8]) -> Chunk {
         let chunk = match self.stream.push(chunk, &mut self.events) {
-            Ok(()) => weigh(&self.events),
+            Ok(()) => weigh(&self.events, self.stream.is_held_back()),
             // The stream keeps its error and tells it at its end.
             Err(_) => Chunk::Last,
         };
@@ -502,7 +502,7 @@ fn declarations(call: &ModelCall) -> ToolList {
 
 /// What a chunk meant. The beginning of an answer and its counters say nothing yet: many servers send them at
 /// once and then think.
-fn weigh(events: &[StreamEvent]) -> Chunk {
+fn weigh(events: &[StreamEvent], is_held_back: bool) -> Chunk {
     let mut chunk = Chunk::Empty;
     for event in events {
         match event {
@@ -545,3 +545,4 @@ fn cut(stream: Stream, error: &TransportError, events: &mut Vec<StreamEvent>) ->
     cut.usage = usage;
     Err(cut)
 }
+            StreamEvent::Ping if is_held_back && chunk == Chunk::Empty => chunk = Chunk::Busy,

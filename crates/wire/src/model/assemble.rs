@@ -75,6 +75,11 @@ impl Stream {
         })
     }
 
+    /// Whether a sign of life is all that can be expected for now (see [`Decode::is_held_back`]).
+    pub fn is_held_back(&self) -> bool {
+        self.decoder.is_held_back()
+    }
+
     /// What the answer has cost so far.
     pub fn usage(&self) -> Usage {
         self.assembler.usage

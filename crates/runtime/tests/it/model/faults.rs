@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use machine::message::Retry;
+use runtime::http::Limits;
 use runtime::model::Models;
 use runtime::process::Cancel;
 use runtime::providers::Environment;
@@ -52,6 +53,48 @@ fn pings_do_not_keep_a_stalled_answer_alive() {
     let failure = Rig::with(&server, short(10_000, 200, 20_000)).fails("anthropic/claude");
     assert_eq!((failure.kind.as_str(), failure.retry), ("idle_timeout", Retry::Backoff));
     assert_eq!(failure.usage.input, Some(10));
+}
+
+/// An answer whose call is begun and then held back, with a sign of life now and then.
+fn holding_back(pings: usize) -> Server {
+    Server::new(move |_, stream| {
+        let begin = ANTHROPIC.find("event: content_block_start").unwrap();
+        let call = r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t1","name":"read","input":{}}}"#;
+        let opened = format!("{}data: {call}\n\n", &ANTHROPIC[..begin]);
+        let mut sent = stream.write_all(&[HEAD.as_bytes(), &chunk(&opened)].concat());
+        for _ in 0..pings {
+            std::thread::sleep(Duration::from_millis(50));
+            sent = sent.and(stream.write_all(&chunk("data: {\"type\":\"ping\"}\n\n")));
+        }
+        let json = r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{}"}}"#;
+        let rest = &ANTHROPIC[ANTHROPIC.find("event: content_block_stop").unwrap()..];
+        sent.is_ok() && stream.write_all(&chunk(format!("data: {json}\n\n{rest}"))).is_ok()
+    })
+}
+
+#[test]
+fn a_call_that_is_held_back_until_it_is_whole_is_waited_for_while_its_server_lives() {
+    let limits = short(400, 400, 60_000);
+    let reply = Rig::with(&holding_back(20), limits).ask("anthropic/claude").unwrap();
+    assert_eq!(reply.message.blocks.len(), 1);
+    // But not for ever.
+    let limits = Limits { busy: Duration::from_millis(600), ..limits };
+    let failure = Rig::with(&holding_back(1000), limits).fails("anthropic/claude");
+    assert_eq!((failure.kind.as_str(), failure.retry), ("idle_timeout", Retry::Backoff));
+}
+
+#[test]
+fn silence_after_the_first_words_is_not_measured_by_the_patience_before_them() {
+    let server = Server::new(|_, stream| {
+        let begin = ANTHROPIC.find("event: content_block_stop").unwrap();
+        let _ = stream.write_all(&[HEAD.as_bytes(), &chunk(&ANTHROPIC[..begin])].concat());
+        hold(stream);
+        false
+    });
+    let begun = Instant::now();
+    let failure = Rig::with(&server, short(30_000, 200, 60_000)).fails("anthropic/claude");
+    assert_eq!(failure.kind, "idle_timeout");
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
 #[test]

@@ -115,6 +115,11 @@ impl Decode for Decoder {
     fn is_complete(&self) -> bool {
         self.ended
     }
+
+    /// The parameters of a call come once they are whole, and thinking that is not shown does not come at all.
+    fn is_held_back(&self) -> bool {
+        self.blocks.values().flatten().any(|open| open.kind != Kind::Text)
+    }
 }
 
 impl Decoder {
