@@ -5,6 +5,7 @@
 //! here, in one place, before a model, a person or a rule sees them. What it says about how safe a tool is counts
 //! only if the operator's file says so.
 
+mod root;
 #[cfg(test)]
 mod tests;
 
@@ -150,9 +151,12 @@ pub fn offers(server: &str, claims: Vec<Claim>, limits: Limits<'_>) -> ServerToo
             left_out.push(format!("{shown:?}: {why}"));
             continue;
         }
-        let Some(schema) = checked_schema(claim.schema) else {
-            left_out.push(format!("{shown:?}: its schema is too large or no table"));
-            continue;
+        let schema = match checked_schema(claim.schema) {
+            Ok(schema) => schema,
+            Err(why) => {
+                left_out.push(format!("{shown:?}: {why}"));
+                continue;
+            }
         };
         let class = match (limits.trust_annotations, claim.read_only, claim.idempotent) {
             (true, true, _) => EffectClass::Pure,
@@ -383,22 +387,34 @@ fn hides(c: char) -> bool {
         || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// A schema of an object, cleaned; none if it is something else, too deep or too large.
-fn checked_schema(schema: Value) -> Option<Value> {
+/// A schema of an object, cleaned, as every provider takes it; else why it cannot be one.
+fn checked_schema(schema: Value) -> Result<Value, String> {
+    let wrong = || "its schema is too large or no table".to_owned();
     let mut schema = match schema {
         Value::Null => json!({}),
         Value::Object(_) => schema,
-        _ => return None,
+        _ => return Err(wrong()),
     };
-    if !tidy(&mut schema, 0) || schema.to_string().len() > MAX_SCHEMA {
-        return None;
+    let is_large = |schema: &Value| schema.to_string().len() > MAX_SCHEMA;
+    if !tidy(&mut schema, 0) || is_large(&schema) {
+        return Err(wrong());
     }
     match schema.get("type") {
         None => schema["type"] = json!("object"),
         Some(Value::String(kind)) if kind == "object" => {}
-        Some(_) => return None,
+        Some(_) => return Err(wrong()),
     }
-    Some(schema)
+    root::unite(&mut schema);
+    if is_large(&schema) {
+        return Err(wrong());
+    }
+    match root::unsendable(&schema) {
+        Some(key) => Err(format!(
+            "the name of its parameter {:?} is not one that every provider takes (letters, digits, `_`, `.` and `-`)",
+            clean(key, MAX_NAME)
+        )),
+        None => Ok(schema),
+    }
 }
 
 /// Cleans every text of a schema, its keys too; false if it nests too deeply.

@@ -88,6 +88,21 @@ fn what_is_too_large_is_left_out_and_named() {
 }
 
 #[test]
+fn a_schema_that_some_provider_refuses_is_put_right_or_costs_only_its_tool() {
+    let of = |schema| offers("s", vec![Claim { schema, ..claim("t") }, claim("u")], ALL);
+    for bare in [json!({ "type": "object" }), Value::Null, json!({ "anyOf": [] })] {
+        assert_eq!(of(bare).tools[0].schema, json!({ "type": "object", "properties": {} }));
+    }
+    let offered = of(json!({ "oneOf": [{ "properties": { "a": {} } }, { "$ref": "#/oneOf/0" }] }));
+    let united = json!({ "type": "object", "properties": { "a": {} } });
+    assert_eq!(offered.tools[0].schema, united);
+    let offered = of(json!({ "properties": { "filter[id]": {} } }));
+    assert_eq!(names(&offered.tools), ["mcp__s__u"]);
+    let problem = offered.problem.unwrap();
+    assert!(problem.contains("\"t\"") && problem.contains("filter[id]"), "{problem}");
+}
+
+#[test]
 fn a_servers_word_on_safety_counts_only_if_the_operator_says_so() {
     let claims = || {
         vec![

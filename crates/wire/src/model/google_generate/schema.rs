@@ -129,7 +129,7 @@ impl Reducer<'_> {
         }
     }
 
-    /// `enum` and `const`. Google knows only texts; other values are told in words.
+    /// `enum` and `const`. Google knows only texts, and no empty ones; other values are told in words.
     fn choices(&self, given: &Map<String, Value>, out: &mut Map<String, Value>) {
         let values: Vec<&Value> = match (given.get("enum"), given.get("const")) {
             (Some(Value::Array(values)), _) => values.iter().collect(),
@@ -141,8 +141,11 @@ impl Reducer<'_> {
             out.insert("nullable".to_owned(), Value::Bool(true));
         }
         let is_text = |kind: Option<&Value>| kind.is_none_or(|kind| kind == "string");
-        if !texts.is_empty() && texts.iter().all(|v| v.is_string()) && is_text(out.get("type")) {
+        let are_texts = !texts.is_empty() && texts.iter().all(|value| value.is_string());
+        if are_texts && is_text(out.get("type")) {
             out.insert("type".to_owned(), "string".into());
+        }
+        if are_texts && is_text(out.get("type")) && !texts.iter().any(|value| **value == "") {
             out.insert("enum".to_owned(), texts.into_iter().map(|v| (*v).clone()).collect());
         } else if !texts.is_empty() {
             let listed: Vec<String> = texts.iter().map(|value| value.to_string()).collect();

@@ -391,6 +391,10 @@ fn schemas_are_reduced_to_what_is_read() {
             json!({"type": "integer", "description": "How many. One of: 1, 2."}),
         ),
         (
+        (
+            json!({"enum": ["", "x"]}),
+            json!({"type": "string", "description": "One of: \"\", \"x\"."}),
+        ),
             json!({"type": ["string", "number"]}),
             json!({"anyOf": [{"type": "string"}, {"type": "number"}]}),
         ),
