@@ -76,18 +76,24 @@ pub fn wait(failure: &ModelFailure, asked: Asked, waits: &Waits, salt: u64) -> O
     let wait = match failure.retry {
         Retry::Never => return None,
         Retry::After(millis) if millis > waits.longest_wait.0 => return None,
-        // Up to a twentieth later, never sooner.
-        Retry::After(millis) => millis + spread(salt) * millis / 20_000,
-        Retry::Backoff => {
-            let doubled = FIRST_WAIT_MILLIS << failures.saturating_sub(1).min(10);
-            let whole = doubled.min(LONGEST_OWN_WAIT_MILLIS);
-            whole - whole / 10 + spread(salt) * whole / 5_000
+        // Up to a twentieth later, never sooner; and never sooner than by our own rule, as some servers ask for no
+        // wait at all.
+        Retry::After(millis) => {
+            (millis + spread(salt) * millis / 20_000).max(own_wait(failures, salt))
         }
+        Retry::Backoff => own_wait(failures, salt),
     };
     if is_own(failure) && waited.0.saturating_add(wait) > ALL_OWN_WAITS_MILLIS {
         return None;
     }
     Some(Span(wait))
+}
+
+/// The wait of our own after so many failures in a row.
+fn own_wait(failures: u32, salt: u64) -> u64 {
+    let doubled = FIRST_WAIT_MILLIS << failures.saturating_sub(1).min(10);
+    let whole = doubled.min(LONGEST_OWN_WAIT_MILLIS);
+    whole - whole / 10 + spread(salt) * whole / 5_000
 }
 
 /// A number that differs from task to task and from effect to effect.
@@ -131,6 +137,10 @@ mod tests {
             }
         }
         assert_eq!(after(Retry::Never, 1, 0), None);
+        for failures in 1..Waits::default().attempts {
+            let own = after(Retry::Backoff, failures, 7);
+            assert_eq!(after(Retry::After(0), failures, 7), own, "some servers ask for no wait");
+        }
         assert_eq!(after(Retry::Backoff, Waits::default().attempts, 0), None);
     }
 
