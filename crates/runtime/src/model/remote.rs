@@ -16,7 +16,7 @@ use wire::model::assemble::Limits;
 use wire::model::constrained::{Choices, constrain};
 use wire::model::recording::{Cover, Question};
 use wire::model::{
-    Answer, Dialect, ErrorKind, HttpRequest, ModelError, ModelRequest, Stream, StreamEvent,
+    Answer, Dialect, ErrorKind, HttpRequest, ModelError, ModelRequest, Retry, Stream, StreamEvent,
     ToolChoice, ToolDeclaration, ToolList, Written,
 };
 
@@ -153,7 +153,9 @@ impl Remote {
         }
         let mut admission = self.endpoints.admit(&provider.base_url)?;
         let stopped = || ModelError::new(ErrorKind::Cancelled, "the call was stopped");
-        let key = match self.key_at_hand(provider) {
+        let at_hand = self.key_at_hand(provider);
+        let may_be_old = at_hand.is_some() && !provider.key_command.is_empty();
+        let key = match at_hand {
             Some(key) => key?,
             None => {
                 // Few calls need it, and many calls wait at once.
@@ -191,8 +193,12 @@ impl Remote {
                 // Some servers quote the key that they refuse.
                 error.message = key.hide(&error.message);
             }
-            if error.kind == ErrorKind::Auth {
-                self.lock().keys.remove(&provider.key_command);
+            if error.kind == ErrorKind::Auth
+                && self.forget_key(provider, key.as_ref())
+                && may_be_old
+            {
+                // It may have run out since the command gave it: the same question brings a fresh one.
+                error.retry = Retry::Backoff;
             }
             error
         })
@@ -334,6 +340,18 @@ impl Remote {
             return Some(provider.key(&self.environment, &Cancel::new()).map_err(no_key));
         }
         self.lock().keys.get(&provider.key_command).map(|key| Ok(Some(key.clone())))
+    }
+
+    /// Forgets a key that was refused, if it came from a command; false if it did not. What the command gave to
+    /// others meanwhile stays.
+    fn forget_key(&self, provider: &Provider, refused: Option<&Secret>) -> bool {
+        let is_command = provider.key_state(&self.environment) == KeyState::Command;
+        let mut known = self.lock();
+        let kept = known.keys.get(&provider.key_command).map(Secret::reveal);
+        if is_command && kept == refused.map(Secret::reveal) {
+            known.keys.remove(&provider.key_command);
+        }
+        is_command
     }
 
     async fn key_of_command(&self, provider: &Provider) -> Result<Option<Secret>, ModelError> {

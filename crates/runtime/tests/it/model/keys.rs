@@ -93,9 +93,26 @@ fn a_key_command_is_asked_once_and_again_after_a_refusal() {
     assert_eq!(asked(), 1);
     let failure = ask().unwrap_err();
     assert_eq!((failure.kind.as_str(), asked()), ("auth", 1));
+    assert_eq!(failure.retry, Retry::Backoff, "it may have run out: a fresh one may do");
     ask().unwrap();
     assert_eq!(asked(), 2);
     assert!(server.requests().iter().all(|r| r.has(&format!("authorization: Bearer {KEY}"))));
+}
+
+#[test]
+fn a_key_that_is_refused_as_it_comes_from_its_command_is_not_tried_again() {
+    let refused = plain("401 Unauthorized", "", r#"{"error":{"message":"unknown"}}"#);
+    let server = Server::repeating(refused);
+    let user = tempfile::tempdir().unwrap();
+    let base = server.url();
+    let text = format!(
+        "[provider.here]\ndialect = \"openai_chat\"\nbase_url = \"{base}\"\nkey_command = [\"echo\", \"{KEY}\"]\n"
+    );
+    fs::write(user.path().join("models.toml"), text).unwrap();
+    let models = Models::new(Environment::fixed(&[], Some(user.path())), Limits::default());
+    let failure =
+        models.call("t", &call("here/small"), empty(), &Cancel::new(), &mut |_| {}).unwrap_err();
+    assert_eq!((failure.kind.as_str(), failure.retry), ("auth", Retry::Never));
 }
 
 #[test]
