@@ -9,6 +9,7 @@
 //! `history`, `failure`, `frame` and some of `encode` hold what the Responses dialect shares.
 
 mod decode;
+mod details;
 pub(super) mod encode;
 pub(super) mod failure;
 pub(super) mod frame;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
+use super::details::Details;
 use super::failure;
 use super::frame::{self, Counters, Field};
 use crate::model::quick::Template;
@@ -29,6 +30,8 @@ pub(super) struct Decoder {
     /// The text or thinking that goes on.
     prose: Option<Prose>,
     calls: Vec<Call>,
+    /// Reasoning that a gateway passes on piece by piece, to be given back as it is.
+    details: Details,
     is_refused: bool,
     is_finished: bool,
     is_done: bool,
@@ -120,6 +123,8 @@ struct Delta<'a> {
     reasoning_content: Field<'a>,
     #[serde(borrow, default)]
     reasoning: Field<'a>,
+    #[serde(borrow, default)]
+    reasoning_details: Field<'a>,
     #[serde(borrow)]
     tool_calls: Option<Vec<ToolDelta<'a>>>,
 }
@@ -160,7 +165,7 @@ impl Decode for Decoder {
         if data.trim() == "[DONE]" {
             return self.done(out);
         }
-        let before = out.len();
+        let (before, details) = (out.len(), self.details.heard());
         let chunk: Chunk<'_> = frame::read(data)?;
         let is_error = chunk.error.is_some()
             || chunk.object.as_str() == "error"
@@ -170,7 +175,9 @@ impl Decode for Decoder {
             return Err(failure::in_stream(&frame::read(data)?));
         }
         self.chunk(chunk, out)?;
-        if let [said] = &out[before..] {
+        if let [said] = &out[before..]
+            && self.details.heard() == details
+        {
             self.learn(event, data, said);
         }
         Ok(())
@@ -276,6 +283,9 @@ impl Decoder {
             self.think(Form::Field("reasoning_content"), text, None, out);
         } else if let Some(text) = delta.reasoning.into_text() {
             self.think(Form::Field("reasoning"), text, None, out);
+        }
+        if let Field::Other(Value::Array(pieces)) = delta.reasoning_details {
+            self.details.hear(pieces);
         }
         match delta.content {
             Field::Absent => {}
@@ -433,6 +443,12 @@ impl Decoder {
     /// Ends every block: what comes after this belongs to new ones.
     fn close(&mut self, out: &mut Vec<StreamEvent>) {
         self.close_prose(out);
+        if let Some(raw) = self.details.take() {
+            let index = self.new_block();
+            // It is thinking, whether it can be read or not.
+            out.push(StreamEvent::ThinkingDelta { index, text: String::new() });
+            out.push(StreamEvent::Native { index, raw });
+        }
         for call in self.calls.iter_mut().filter(|call| !call.is_closed) {
             call.is_closed = true;
             // A call without a name is started too: whoever assembles the answer refuses it.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::NAME;
+use super::details;
 use super::history::{self, Heard, History, IdForm, Said, Turn};
 use crate::model::{
     Effort, HttpRequest, ModelRequest, ToolChoice, ToolDeclaration, Vendor, Written, sent_name,
@@ -26,15 +27,18 @@ pub(super) fn request(
     written: &mut Written,
 ) -> HttpRequest {
     let form = if vendor.short_tool_ids { IdForm::Nine } else { IdForm::AtMost(40) };
-    written.follow(&format!("{NAME} {vendor:?} {}", request.model), &request.messages);
+    let known = format!("{NAME} {vendor:?} {} {}", request.model, request.moved);
+    written.follow(&known, &request.messages);
+    let moved = |written: &Written| request.moved.saturating_sub(written.begun());
     if let Some(stable) = written.stable(&request.messages) {
-        let history = History::new(stable, form, written.ids());
+        let history = History::new(stable, form, written.ids(), moved(written));
         if history.is_settled() {
             let (items, ids) = (messages(vendor, &request.model, history.turns), history.ids);
             written.add(stable, &items, ids);
         }
     }
-    let history = History::new(written.rest(&request.messages), form, written.ids());
+    let rest = written.rest(&request.messages);
+    let history = History::new(rest, form, written.ids(), moved(written));
     let items = messages(vendor, &request.model, history.turns);
     let system = (!request.system.is_empty()).then_some(Wire::System { content: &request.system });
     let limit = |named: bool| request.max_tokens.filter(|_| named);
@@ -102,7 +106,7 @@ fn assistant<'a>(said: Vec<Said<'a>>, model: &str, messages: &mut Vec<Wire<'a>>)
     let mut reasoning: BTreeMap<&str, String> = BTreeMap::new();
     let mut tool_calls = Vec::new();
     let mut results = Vec::new();
-    for Said { block, call } in said {
+    for Said { block, call, is_moved } in said {
         let native = history::native(block, NAME, model);
         match &block.part {
             Part::Text { text } => parts.push(ContentPart::Text { text: Cow::Borrowed(text) }),
@@ -117,6 +121,7 @@ fn assistant<'a>(said: Vec<Said<'a>>, model: &str, messages: &mut Vec<Wire<'a>>)
                     for (name, text) in fields {
                         reasoning
                             .entry(name)
+    let mut reasoning_details = Vec::new();
                             .or_default()
                             .push_str(text.as_str().unwrap_or_default());
                     }
@@ -129,6 +134,10 @@ fn assistant<'a>(said: Vec<Said<'a>>, model: &str, messages: &mut Vec<Wire<'a>>)
                     Function { name: sent_name(name), arguments: history::arguments(input) };
                 let extra_content = native.and_then(|raw| raw.get("extra_content"));
                 tool_calls.push(ToolCall {
+                Some(raw) if raw[details::FIELD].is_array() => {
+                    let all = raw[details::FIELD].as_array().into_iter().flatten();
+                    reasoning_details.extend(all.filter(|d| !(is_moved && details::is_bound(d))));
+                }
                     id: call.id.clone(),
                     kind: "function",
                     function,
@@ -143,7 +152,11 @@ fn assistant<'a>(said: Vec<Said<'a>>, model: &str, messages: &mut Vec<Wire<'a>>)
     if content.is_none() && tool_calls.is_empty() {
         return;
     }
-    messages.push(Wire::Assistant { content, reasoning, tool_calls });
+    if !reasoning_details.is_empty() {
+        // They hold the same words.
+        reasoning.clear();
+    }
+    messages.push(Wire::Assistant { content, reasoning, reasoning_details, tool_calls });
     messages.append(&mut results);
 }
 
@@ -238,12 +251,15 @@ enum Wire<'a> {
 impl Wire<'_> {
     fn said(text: &str) -> Wire<'_> {
         let content = Some(Content::Text(Cow::Borrowed(text)));
-        Wire::Assistant { content, reasoning: BTreeMap::new(), tool_calls: Vec::new() }
+        let (reasoning, reasoning_details) = (BTreeMap::new(), Vec::new());
+        Wire::Assistant { content, reasoning, reasoning_details, tool_calls: Vec::new() }
     }
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
+        reasoning_details: Vec<&'a Value>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
 enum Content<'a> {
     Text(Cow<'a, str>),
     Parts(Vec<ContentPart<'a>>),

@@ -149,13 +149,30 @@ impl Problem {
         let message = ["message", "detail", "error_description"]
             .into_iter()
             .find_map(|name| inner.get(name).filter(|message| !message.is_null()));
+        let (mut message, mut name) =
+            (message.map(prose).unwrap_or_default(), word(&inner["type"]));
+        if let Some(behind) = Problem::behind(inner) {
+            message = [message, behind.message].join(": ");
+            name = Some(name).filter(|name| !name.is_empty()).unwrap_or(behind.name);
+        }
         Problem {
-            message: message.map(prose).unwrap_or_default(),
+            message,
             code: word(&inner["code"]),
-            name: word(&inner["type"]),
+            name,
             is_error: error.is_some() || value["object"] == "error",
             resets: inner["resets_in_seconds"].as_u64(),
         }
+    }
+
+    /// What the server behind a gateway said (OpenRouter): its own answer, or words about it.
+    fn behind(error: &Value) -> Option<Problem> {
+        let raw = error["metadata"]["raw"].as_str().filter(|raw| !raw.trim().is_empty())?;
+        let read = match serde_json::from_str::<Value>(raw) {
+            Ok(answer @ Value::Object(_)) => Problem::read(&answer),
+            _ => Problem::default(),
+        };
+        let message = if read.message.is_empty() { raw.to_owned() } else { read.message };
+        Some(Problem { message, ..read })
     }
 
     fn kind(&self, status: Option<u16>) -> ErrorKind {
@@ -182,6 +199,8 @@ impl Problem {
             ErrorKind::Overloaded
         } else if is_rate {
             ErrorKind::RateLimited
+        } else if error::says_stale_thinking(&text) {
+            ErrorKind::StaleThinking
         } else if is(HISTORY) || says(HISTORY_SIGNS) {
             ErrorKind::History
         } else if is(FILTER) {

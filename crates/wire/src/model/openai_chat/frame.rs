@@ -140,11 +140,19 @@ impl Counters {
         let cache_write_long = details["cache_write_tokens_details"]["ttl_12h_tokens"].as_u64();
         let cache_write = written.map(|all| all.saturating_sub(cache_write_long.unwrap_or(0)));
         let cached = cache_read.unwrap_or(0).saturating_add(written.unwrap_or(0));
+        let input = usage[self.input].as_u64();
+        let thinking = usage[self.output_details]["reasoning_tokens"].as_u64();
+        let said = usage[self.output].as_u64();
+        // xAI counts reasoning beside the output; only the sum of all tells.
+        let with_thinking = said.unwrap_or(0).saturating_add(thinking.unwrap_or(0));
+        let is_beside = usage["total_tokens"]
+            .as_u64()
+            .is_some_and(|total| total >= input.unwrap_or(0).saturating_add(with_thinking));
         Usage {
             nanodollars: None,
-            input: usage[self.input].as_u64().map(|all| all.saturating_sub(cached)),
-            output: usage[self.output].as_u64(),
-            thinking: usage[self.output_details]["reasoning_tokens"].as_u64(),
+            input: input.map(|all| all.saturating_sub(cached)),
+            output: if is_beside { said.map(|_| with_thinking) } else { said },
+            thinking,
             cache_read,
             cache_write,
             cache_write_long,

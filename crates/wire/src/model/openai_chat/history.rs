@@ -53,6 +53,8 @@ pub(in crate::model) struct Said<'a> {
     pub(in crate::model) block: &'a Block,
     /// Of a tool use.
     pub(in crate::model) call: Option<Call<'a>>,
+    /// Whether it was said after something else than what stands before it now.
+    pub(in crate::model) is_moved: bool,
 }
 
 /// A tool call of this request.
@@ -76,19 +78,21 @@ pub(in crate::model) struct History<'a> {
 
 impl<'a> History<'a> {
     /// Puts a conversation in order, after one that took the ids `before`. A result goes to its call if nobody
-    /// spoke in between; any other becomes text of the user, so that what was sent before stays as it was.
+    /// spoke in between; any other becomes text of the user, so that what was sent before stays as it was. The first
+    /// `moved` messages were said after something else than what stands before them now.
     pub(in crate::model) fn new(
         messages: &'a [Arc<Message>],
         form: IdForm,
         before: &Ids,
+        moved: usize,
     ) -> History<'a> {
         let ids = Ids::after(before);
         let mut calls = CallIds { form, before, ids };
         let mut turns: Vec<Turn<'_>> = Vec::new();
-        for message in messages {
+        for (at, message) in messages.iter().enumerate() {
             match message.role {
                 Role::Assistant => {
-                    let said = said(&message.blocks, &mut calls);
+                    let said = said(&message.blocks, &mut calls, at < moved);
                     match turns.last_mut() {
                         _ if said.is_empty() => {}
                         Some(Turn::Assistant(before))
@@ -131,7 +135,7 @@ impl<'a> History<'a> {
     }
 }
 
-fn said<'a>(blocks: &'a [Block], ids: &mut CallIds<'_>) -> Vec<Said<'a>> {
+fn said<'a>(blocks: &'a [Block], ids: &mut CallIds<'_>, is_moved: bool) -> Vec<Said<'a>> {
     let mut said = Vec::with_capacity(blocks.len());
     for block in blocks {
         let call = match &block.part {
@@ -145,7 +149,7 @@ fn said<'a>(blocks: &'a [Block], ids: &mut CallIds<'_>) -> Vec<Said<'a>> {
             }),
             Part::Text { .. } | Part::Thinking { .. } | Part::Media { .. } | Part::Opaque => None,
         };
-        said.push(Said { block, call });
+        said.push(Said { block, call, is_moved });
     }
     said
 }

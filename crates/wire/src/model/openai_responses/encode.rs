@@ -19,13 +19,13 @@ pub(super) fn request(request: &ModelRequest, written: &mut Written) -> HttpRequ
     const FORM: IdForm = IdForm::AtMost(64);
     written.follow(&format!("{NAME} {}", request.model), &request.messages);
     if let Some(stable) = written.stable(&request.messages) {
-        let history = History::new(stable, FORM, written.ids());
+        let history = History::new(stable, FORM, written.ids(), 0);
         if history.is_settled() {
             let (items, ids) = (input(&request.model, history.turns), history.ids);
             written.add(stable, &items, ids);
         }
     }
-    let history = History::new(written.rest(&request.messages), FORM, written.ids());
+    let history = History::new(written.rest(&request.messages), FORM, written.ids(), 0);
     let items = input(&request.model, history.turns);
     let has_tools = !request.tools.is_empty();
     let rest = Rest {
@@ -65,7 +65,7 @@ fn input<'a>(model: &str, turns: Vec<Turn<'a>>) -> Vec<Item<'a>> {
 fn assistant<'a>(said: Vec<Said<'a>>, model: &str, items: &mut Vec<Item<'a>>) {
     let begin = items.len();
     let mut results = Vec::new();
-    for Said { block, call } in said {
+    for Said { block, call, .. } in said {
         let native = history::native(block, NAME, model).filter(|raw| is_taken_back(raw));
         let text = match (&block.part, native, call) {
             (Part::ToolUse { name, input, .. }, native, Some(call)) => {

@@ -522,3 +522,45 @@ fn frames_that_repeat_each_other_are_read_like_any_others() {
     }
     assert_eq!(glances, 2);
 }
+
+#[test]
+fn reasoning_that_a_gateway_passes_on_is_put_together_and_kept() {
+    let details = |piece: Value| json!({ "content": "", "reasoning_details": [piece] });
+    let text = |text: &str| json!({ "type": "reasoning.text", "text": text, "format": "anthropic-claude-v1", "index": 0 });
+    let seal = json!({ "type": "reasoning.text", "signature": "S", "format": "anthropic-claude-v1", "index": 0 });
+    let hidden = |id: &str| json!({ "type": "reasoning.encrypted", "data": id, "id": id, "format": "google-gemini-v1", "index": 0 });
+    let frames = [
+        delta(details(text("I se"))),
+        delta(details(text("e."))),
+        delta(details(seal)),
+        delta(details(hidden("call_a"))),
+        delta(details(hidden("call_b"))),
+        delta(json!({ "content": "Hi" })),
+        finish("stop"),
+    ];
+    let reply = reply(&OpenAiChat::openai(), &frames).unwrap();
+    let kept = reply.message.blocks.iter().find_map(|block| block.native.as_ref()).unwrap();
+    let whole = json!({ "type": "reasoning.text", "text": "I see.", "signature": "S", "format": "anthropic-claude-v1", "index": 0 });
+    assert_eq!(
+        kept.raw,
+        json!({ "reasoning_details": [whole, hidden("call_a"), hidden("call_b")] })
+    );
+    assert_eq!(says(&reply), ("Hi".to_owned(), StopReason::EndTurn));
+}
+
+#[test]
+fn reasoning_that_is_counted_beside_the_output_is_output() {
+    let counted = |total: u64| {
+        let usage = json!({
+            "prompt_tokens": 10120, "completion_tokens": 1499, "total_tokens": total,
+            "prompt_tokens_details": { "cached_tokens": 128 },
+            "completion_tokens_details": { "reasoning_tokens": 809 },
+        });
+        let counts = json!({ "choices": [], "usage": usage }).to_string();
+        let frames = [delta(json!({ "content": "Hi" })), finish("stop"), counts];
+        reply(&OpenAiChat::openai(), &frames).unwrap().usage
+    };
+    assert_eq!(counted(10120 + 1499).output, Some(1499));
+    assert_eq!(counted(10120 + 1499 + 809).output, Some(1499 + 809));
+    assert_eq!(counted(10120 + 1499 + 809).input, Some(9992));
+}

@@ -301,6 +301,25 @@ fn the_same_model_gets_its_thinking_back_in_the_form_it_came_in() {
 }
 
 #[test]
+fn reasoning_that_a_gateway_passed_on_goes_back_unless_it_is_bound_to_what_is_gone() {
+    let bound = json!({ "type": "reasoning.text", "text": "a", "signature": "S", "format": "anthropic-claude-v1", "index": 0 });
+    let free = json!({ "type": "reasoning.encrypted", "data": "D", "format": "google-gemini-v1", "index": 0 });
+    let said = |model: &str| {
+        let raw = json!({ "reasoning_details": [bound, free] });
+        let own = |raw: Value| made_by("openai_chat", model, thinking("a"), raw);
+        vec![assistant(vec![own(json!({ "reasoning": "a" })), own(raw), plain(text("Hi"))])]
+    };
+    let mut request = ask(said("m"));
+    let sent = |request: &ModelRequest| body(&OpenAiChat::openai(), request)["messages"][0].take();
+    let details = json!([bound, free]);
+    let whole = json!({ "role": "assistant", "content": "Hi", "reasoning_details": details });
+    assert_eq!(sent(&request), whole, "the same words are not sent twice");
+    request.moved = 1;
+    assert_eq!(sent(&request)["reasoning_details"], json!([free]));
+    assert_eq!(sent(&ask(said("other"))), json!({ "role": "assistant", "content": "Hi" }));
+}
+
+#[test]
 fn pictures_and_documents_are_parts() {
     let parts = || {
         vec![

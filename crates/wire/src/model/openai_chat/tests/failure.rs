@@ -114,3 +114,20 @@ fn headers_decide_the_wait_and_name_the_request() {
     let redirect = failure(302, &[("location", "http://attacker.invalid/")], body);
     assert_eq!((redirect.kind.word(), redirect.retry), ("redirect", Retry::Never));
 }
+
+#[test]
+fn what_the_server_behind_a_gateway_said_is_told_and_decides() {
+    let raw = r#"{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"prompt is too long: 208732 tokens > 200000 maximum\"}}"#;
+    let body = |raw: &str| {
+        format!(
+            r#"{{"error":{{"message":"Provider returned error","code":400,"metadata":{{"raw":"{raw}","provider_name":"x"}}}}}}"#
+        )
+    };
+    check(400, &body(raw), "context_overflow", Retry::Never);
+    let told = failure(400, &[], &body(raw)).message;
+    assert!(told.starts_with("Provider returned error: prompt is too long: 208732"), "{told}");
+    let told = failure(400, &[], &body("no such thing")).message;
+    assert_eq!(told, "Provider returned error: no such thing");
+    let bound = "messages.1: Invalid `signature` in `thinking` block. The block is bound to a different conversation.";
+    check(400, &body(bound), "stale_thinking", Retry::Never);
+}
