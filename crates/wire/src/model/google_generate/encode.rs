@@ -119,6 +119,9 @@ impl Generation {
             (Some(2), "2.5") => Generation::Budget { least: 0 },
             (Some(3..), _) if is_pro => Generation::Level { none: "low" },
             (Some(3..), _) => Generation::Level { none: "minimal" },
+            // An alias of the newest (`gemini-flash-latest`).
+            (None, _) if model.ends_with("-latest") && is_pro => Generation::Level { none: "low" },
+            (None, _) if model.ends_with("-latest") => Generation::Level { none: "minimal" },
             _ => Generation::Plain,
         }
     }

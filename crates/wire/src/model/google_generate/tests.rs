@@ -167,6 +167,11 @@ fn effort_is_a_budget_or_a_level_by_the_models_generation() {
         ),
         ("gemini-3.1-pro", Effort::None, json!({"thinkingLevel": "low", "includeThoughts": false})),
         (
+            "gemini-flash-latest",
+            Effort::None,
+            json!({"thinkingLevel": "minimal", "includeThoughts": false}),
+        ),
+        (
             "gemini-3.1-pro",
             Effort::Medium,
             json!({"thinkingLevel": "medium", "includeThoughts": true}),
@@ -387,14 +392,14 @@ fn schemas_are_reduced_to_what_is_read() {
         ),
         (json!({"const": "x"}), json!({"type": "string", "enum": ["x"]})),
         (
+            json!({"enum": ["", "x"]}),
+            json!({"type": "string", "description": "One of: \"\", \"x\"."}),
+        ),
+        (
             json!({"type": "integer", "enum": [1, 2], "description": "How many."}),
             json!({"type": "integer", "description": "How many. One of: 1, 2."}),
         ),
         (
-        (
-            json!({"enum": ["", "x"]}),
-            json!({"type": "string", "description": "One of: \"\", \"x\"."}),
-        ),
             json!({"type": ["string", "number"]}),
             json!({"anyOf": [{"type": "string"}, {"type": "number"}]}),
         ),

@@ -51,7 +51,7 @@ pub(super) fn request(
         tool_choice: has_tools.then(|| Choice::new(vendor, &request.tool_choice)),
         max_tokens: limit(!vendor.max_completion_tokens),
         max_completion_tokens: limit(vendor.max_completion_tokens),
-        temperature: request.temperature,
+        temperature: request.temperature.filter(|_| takes_temperature(&request.model)),
         reasoning_effort: request.effort.map(effort),
         response_format: request.output_schema.as_ref().map(ResponseFormat::new),
     };
@@ -65,6 +65,23 @@ pub(in crate::model) fn headers() -> Vec<(String, String)> {
     [("content-type", "application/json"), ("accept", "text/event-stream")]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into()
+}
+
+/// OpenAI's models that reason refuse any temperature. Names of others say nothing about it.
+pub(in crate::model) fn takes_temperature(model: &str) -> bool {
+    // Gateways put the maker before the name.
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let name = name.strip_prefix("ft:").unwrap_or(name);
+    let number = |rest: &str| {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        rest[..digits].parse::<u32>().ok()
+    };
+    match (name.strip_prefix("gpt-"), name.strip_prefix('o')) {
+        _ if name.starts_with("gpt-5-chat") => true,
+        (Some(rest), _) => number(rest).is_none_or(|version| version < 5),
+        (_, Some(rest)) => number(rest).is_none(),
+        _ => true,
+    }
 }
 
 /// The word for an effort, in both OpenAI dialects.
@@ -104,6 +121,7 @@ fn messages<'a>(vendor: &Vendor, model: &str, turns: Vec<Turn<'a>>) -> Vec<Wire<
 fn assistant<'a>(said: Vec<Said<'a>>, model: &str, messages: &mut Vec<Wire<'a>>) {
     let mut parts = Vec::new();
     let mut reasoning: BTreeMap<&str, String> = BTreeMap::new();
+    let mut reasoning_details = Vec::new();
     let mut tool_calls = Vec::new();
     let mut results = Vec::new();
     for Said { block, call, is_moved } in said {
@@ -116,12 +134,15 @@ fn assistant<'a>(said: Vec<Said<'a>>, model: &str, messages: &mut Vec<Wire<'a>>)
             }
             Part::Thinking { .. } | Part::Opaque => match native {
                 Some(raw) if raw["type"].is_string() => parts.push(ContentPart::Raw(raw)),
+                Some(raw) if raw[details::FIELD].is_array() => {
+                    let all = raw[details::FIELD].as_array().into_iter().flatten();
+                    reasoning_details.extend(all.filter(|d| !(is_moved && details::is_bound(d))));
+                }
                 // Reasoning that came in a field of its own goes back in the same field.
                 Some(Value::Object(fields)) => {
                     for (name, text) in fields {
                         reasoning
                             .entry(name)
-    let mut reasoning_details = Vec::new();
                             .or_default()
                             .push_str(text.as_str().unwrap_or_default());
                     }
@@ -134,10 +155,6 @@ fn assistant<'a>(said: Vec<Said<'a>>, model: &str, messages: &mut Vec<Wire<'a>>)
                     Function { name: sent_name(name), arguments: history::arguments(input) };
                 let extra_content = native.and_then(|raw| raw.get("extra_content"));
                 tool_calls.push(ToolCall {
-                Some(raw) if raw[details::FIELD].is_array() => {
-                    let all = raw[details::FIELD].as_array().into_iter().flatten();
-                    reasoning_details.extend(all.filter(|d| !(is_moved && details::is_bound(d))));
-                }
                     id: call.id.clone(),
                     kind: "function",
                     function,
@@ -240,6 +257,8 @@ enum Wire<'a> {
         #[serde(flatten)]
         reasoning: BTreeMap<&'a str, String>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
+        reasoning_details: Vec<&'a Value>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall<'a>>,
     },
     Tool {
@@ -258,8 +277,6 @@ impl Wire<'_> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-        reasoning_details: Vec<&'a Value>,
-        #[serde(skip_serializing_if = "Vec::is_empty")]
 enum Content<'a> {
     Text(Cow<'a, str>),
     Parts(Vec<ContentPart<'a>>),

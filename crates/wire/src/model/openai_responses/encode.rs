@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::NAME;
-use crate::model::openai_chat::encode::{effort, headers};
+use crate::model::openai_chat::encode::{effort, headers, takes_temperature};
 use crate::model::openai_chat::history::{self, Heard, History, IdForm, Said, Turn};
 use crate::model::{HttpRequest, ModelRequest, ToolChoice, ToolDeclaration, Written, sent_name};
 
@@ -32,7 +32,7 @@ pub(super) fn request(request: &ModelRequest, written: &mut Written) -> HttpRequ
         tools: request.tools.written(NAME, |tools| tools.iter().map(Tool::new).collect::<Vec<_>>()),
         tool_choice: has_tools.then(|| Choice::new(&request.tool_choice)),
         max_output_tokens: request.max_tokens,
-        temperature: request.temperature,
+        temperature: request.temperature.filter(|_| takes_temperature(&request.model)),
         reasoning: request.effort.map(|e| Reasoning { effort: effort(e), summary: "auto" }),
         include: if reasons(request) { &["reasoning.encrypted_content"] } else { &[] },
         text: request.output_schema.as_ref().map(|schema| Text { format: Format::new(schema) }),
@@ -44,8 +44,10 @@ pub(super) fn request(request: &ModelRequest, written: &mut Written) -> HttpRequ
 }
 
 fn reasons(request: &ModelRequest) -> bool {
-    request.effort.is_some()
-        || !WITHOUT_REASONING.iter().any(|family| request.model.starts_with(family))
+    let name = request.model.strip_prefix("ft:").unwrap_or(&request.model);
+    let is_plain =
+        name.contains("-chat") || WITHOUT_REASONING.iter().any(|family| name.starts_with(family));
+    request.effort.is_some() || !is_plain
 }
 
 fn input<'a>(model: &str, turns: Vec<Turn<'a>>) -> Vec<Item<'a>> {

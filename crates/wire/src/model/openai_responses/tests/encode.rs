@@ -70,6 +70,8 @@ fn families_without_reasoning_are_not_asked_for_it() {
     assert!(include("gpt-5", None));
     assert!(include("o3", None));
     assert!(!include("gpt-4.1-mini", None));
+    assert!(!include("ft:gpt-4.1-mini:me::1", None));
+    assert!(!include("gpt-5-chat-latest", None));
     assert!(include("gpt-4.1-mini", Some(Effort::Low)));
 }
 
@@ -163,4 +165,21 @@ fn pictures_and_documents_are_parts() {
             { "type": "input_text", "text": "b.md:\nHi" },
         ])
     );
+}
+
+#[test]
+fn temperatures_go_only_to_models_that_take_them() {
+    let sent = |model: &str| {
+        let mut request = ask(vec![]);
+        (request.model, request.temperature) = (model.to_owned(), Some(0.5));
+        body(&OpenAiResponses, &request).get("temperature").is_some()
+    };
+    for model in
+        ["gpt-4.1", "ft:gpt-4.1-mini:me", "gpt-5-chat-latest", "gpt-oss-20b", "omega", "openhands"]
+    {
+        assert!(sent(model), "{model}");
+    }
+    for model in ["gpt-5", "gpt-5.2-codex", "o3", "o4-mini", "openai/gpt-5-mini", "ft:o4-mini:me"] {
+        assert!(!sent(model), "{model}");
+    }
 }
