@@ -292,13 +292,13 @@ impl Remote {
             model: model.to_owned(),
             system: call.system.to_string(),
             messages: Arc::clone(&call.messages),
+            moved: call.moved,
             tools: self.declare(call),
             tool_choice: if call.words_only { ToolChoice::None } else { ToolChoice::Auto },
             max_tokens: None,
             temperature: call.temperature,
             effort: None,
             output_schema: None,
-            moved: call.moved,
             cache: true,
         }
     }
@@ -402,6 +402,8 @@ struct Reader<'a> {
     /// Elsewhere: a call that waits is moved about before it does.
     stream: Box<Stream>,
     events: Vec<StreamEvent>,
+    /// The beginning of an answer that is no stream.
+    document: Option<Vec<u8>>,
     /// What the answer may be, if it is bound to a schema.
     choices: Option<Choices>,
     hear: Listener<'a>,
@@ -410,25 +412,38 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(dialect: &'a dyn Dialect, model: &str, hear: Listener<'a>) -> Reader<'a> {
         let stream = Box::new(Stream::new(dialect, Limits::default()).for_model(model));
-        Reader { dialect, stream, events: Vec::new(), choices: None, hear }
+        Reader { dialect, stream, events: Vec::new(), document: None, choices: None, hear }
     }
 
     fn take(&mut self, chunk: &[u8]) -> Chunk {
         let chunk = match self.stream.push(chunk, &mut self.events) {
             Ok(()) => weigh(&self.events, self.stream.is_held_back()),
             // The stream keeps its error and tells it at its end.
-            Err(_) => Chunk::Last,
+            Err(error) => {
+                if error.kind == ErrorKind::Malformed {
+                    self.document = Some(chunk.to_vec());
+                }
+                Chunk::Last
+            }
         };
         tell(self.hear, &mut self.events, self.choices.is_some());
         chunk
     }
 
     fn end(self, ended: Result<Finished, TransportError>) -> Answer {
-        let Reader { dialect, stream, mut events, choices, hear } = self;
-        let answer = match ended {
-            Ok(Finished { status: 200, .. }) => stream.close(&mut events),
-            Ok(Finished { status, headers, body }) => Err(dialect.failure(status, &headers, &body)),
-            Err(error) => cut(*stream, &error, &mut events),
+        let Reader { dialect, stream, mut events, document, choices, hear } = self;
+        let answer = match (ended, document) {
+            (Ok(Finished { status, headers, .. }), Some(document)) => Err(explained(
+                stream.close(&mut events),
+                dialect.failure(status, &headers, &document),
+            )),
+            (ended, _) => match ended {
+                Ok(Finished { status: 200, .. }) => stream.close(&mut events),
+                Ok(Finished { status, headers, body }) => {
+                    Err(dialect.failure(status, &headers, &body))
+                }
+                Err(error) => cut(*stream, &error, &mut events),
+            },
         };
         tell(hear, &mut events, choices.is_some());
         match choices {
@@ -436,6 +451,14 @@ impl<'a> Reader<'a> {
             None => answer,
         }
     }
+}
+
+/// What is wrong with an answer that is no stream, in the server's own words.
+fn explained(answer: Answer, mut failure: ModelError) -> ModelError {
+    if let Err(error) = answer {
+        failure.message = format!("{}: {}", error.message, failure.message);
+    }
+    failure
 }
 
 /// Passes on what came. Half a decision is nothing to read.
@@ -525,6 +548,7 @@ fn weigh(events: &[StreamEvent], is_held_back: bool) -> Chunk {
     for event in events {
         match event {
             StreamEvent::MessageStop => return Chunk::Last,
+            StreamEvent::Ping if is_held_back && chunk == Chunk::Empty => chunk = Chunk::Busy,
             StreamEvent::Ping
             | StreamEvent::MessageStart { .. }
             | StreamEvent::MessageDelta { .. }
@@ -563,4 +587,3 @@ fn cut(stream: Stream, error: &TransportError, events: &mut Vec<StreamEvent>) ->
     cut.usage = usage;
     Err(cut)
 }
-            StreamEvent::Ping if is_held_back && chunk == Chunk::Empty => chunk = Chunk::Busy,

@@ -429,7 +429,13 @@ fn milliseconds(text: &str, scale: f64) -> Option<u64> {
 
 fn hide_key(word: &str) -> std::borrow::Cow<'_, str> {
     const STARTS: &[&str] = &["sk-", "AIza", "gsk_", "xai-", "Bearer"];
-    let start = STARTS.iter().filter_map(|mark| word.find(mark)).min();
+    // No part of another word, but perhaps behind the letter of an escape.
+    let begins = |at: &usize| {
+        let mut before = word[..*at].chars().rev();
+        before.next().is_none_or(|c| !c.is_alphanumeric() || before.next() == Some('\\'))
+    };
+    let places = |mark: &&str| word.match_indices(*mark).map(|(at, _)| at).find(begins);
+    let start = STARTS.iter().filter_map(places).min();
     match start {
         Some(at) if word.len() - at >= 12 => format!("{}[key]", &word[..at]).into(),
         _ => word.into(),

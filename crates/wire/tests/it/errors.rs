@@ -129,6 +129,8 @@ fn waits_in_prose_are_read() {
 fn what_a_provider_says_is_bounded_and_holds_no_key() {
     assert_eq!(told("a\n\tb\u{1b}[31m"), "a b [31m");
     assert_eq!(told("Wrong key: sk-ant-0123456789abcdef."), "Wrong key: [key]");
+    assert_eq!(told("key=sk-0123456789abcdef \\nsk-0123456789abcdef"), "key=[key] \\n[key]");
+    assert_eq!(told("no server desk-machine-lab"), "no server desk-machine-lab");
     assert_eq!(told("ask-me"), "ask-me");
     let long = told(&"é".repeat(5000));
     assert!(long.len() < 510 && long.ends_with('…'), "{long}");
@@ -166,10 +168,10 @@ fn bodies_of_anthropic_become_kinds() {
     assert_eq!(kind(402, "billing_error", "x"), ErrorKind::Quota);
     assert_eq!(kind(529, "overloaded_error", "x"), ErrorKind::Overloaded);
     assert_eq!(kind(500, "invalid_request_error", "x"), ErrorKind::Server);
-    assert_eq!(kind(403, "permission_error", "x"), ErrorKind::Auth);
-    assert_eq!(kind(404, "not_found_error", "model: nope"), ErrorKind::Config);
     let bound = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation.";
     assert_eq!(kind(400, "invalid_request_error", bound), ErrorKind::StaleThinking);
+    assert_eq!(kind(403, "permission_error", "x"), ErrorKind::Auth);
+    assert_eq!(kind(404, "not_found_error", "model: nope"), ErrorKind::Config);
     assert_eq!(kind(413, "request_too_large", "x"), ErrorKind::TooLarge);
     assert_eq!(kind(400, "invalid_request_error", "max_tokens: required"), ErrorKind::Config);
     assert_eq!(

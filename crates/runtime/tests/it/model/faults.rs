@@ -145,6 +145,16 @@ fn a_page_with_status_200_is_no_answer() {
     let server = Server::saying(plain("200 OK", "", "<html>Please log in</html>"));
     let failure = Rig::new(&server).fails("here/small");
     assert_eq!((failure.kind.as_str(), failure.retry), ("malformed", Retry::Never));
+    assert!(failure.message.contains("a web page"), "{}", failure.message);
+}
+
+#[test]
+fn an_error_with_status_200_is_told_in_its_own_words() {
+    let body = r#"{"error":{"message":"insufficient balance, please recharge","code":"insufficient_quota"}}"#;
+    let server = Server::saying(plain("200 OK", "", body));
+    let failure = Rig::new(&server).fails("here/small");
+    assert_eq!((failure.kind.as_str(), failure.retry), ("quota", Retry::Never));
+    assert!(failure.message.contains("please recharge"), "{}", failure.message);
 }
 
 #[test]
