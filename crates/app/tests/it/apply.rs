@@ -157,6 +157,16 @@ fn without_a_commit_the_changes_are_in_index_and_files() {
     assert!(again.err.contains("does not exist yet"), "{}", again.err);
 }
 
+#[test]
+fn a_file_that_was_only_touched_is_no_change() {
+    let repository = Repository::new();
+    let id = proven(&repository);
+    let file = std::fs::File::options().write(true).open(repository.place.folder().join("a.txt"));
+    file.unwrap().set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000)).unwrap();
+    assert_eq!(repository.json(&["apply", &id])["how"], "committed");
+    assert_eq!(repository.git(&["status", "--porcelain"]), "");
+}
+
 /// Cut short after the branch moved: asking again completes it, unless the user has worked on.
 #[test]
 fn a_crash_in_the_middle_is_completed_by_asking_again() {

@@ -358,6 +358,8 @@ impl Checkout {
             return Ok(Some(commit.to_owned()));
         }
         let before = self.repository.head.as_str();
+        // A file that was saved again as it was would be taken for a changed one; those that differ are named already.
+        let _ = git(&["update-index", "-q", "--refresh"]);
         // Everything that git itself would refuse is seen before anything moves.
         git(&["read-tree", "-m", "-u", "-n", before, &note.tree])?;
         if wish.by_users_git() {
