@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use machine::agent::{AgentCall, AgentOrder, AgentTurn, FailedOrder};
 use machine::id::{EffectId, TaskId};
+use machine::policy::protected;
 use machine::policy::sandbox::SandboxSpec;
 use machine::server::ToolOffer;
 use machine::task::Workspace;
@@ -165,10 +166,17 @@ impl Entries {
         let Some(path) = &workspace.path else { return entries };
         for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            if !name.as_encoded_bytes().starts_with(b".") {
-                entries.seen = true;
-            } else if name != ".git" && holds_something(&entry.path()) {
+            let is_hidden = name.as_encoded_bytes().starts_with(b".");
+            // Some of the names that a sandbox puts empty files in the place of have no dot in front.
+            let may_be_hidden = name.to_str().is_some_and(|name| protected::part(name).is_some());
+            let holds_nothing = (is_hidden || may_be_hidden) && !holds_something(&entry.path());
+            if name == ".git" || holds_nothing {
+                continue;
+            }
+            if is_hidden {
                 entries.hidden.insert(name);
+            } else {
+                entries.seen = true;
             }
         }
         entries
@@ -242,6 +250,7 @@ mod tests {
             fs::remove_file(path.join("main.py")).unwrap();
             fs::create_dir(path.join(".vscode")).unwrap();
             fs::write(path.join(".vscode/settings.json"), "").unwrap();
+            fs::write(path.join("rust-toolchain"), "").unwrap();
         }));
     }
 }
