@@ -104,6 +104,8 @@ pub struct Root {
     /// As given, and with links resolved: absolute paths may begin with either.
     names: [PathBuf; 2],
     resolver: Resolver,
+    /// Whether names that steer other programs stay as they are.
+    protects: bool,
 }
 
 /// Who resolves paths.
@@ -126,7 +128,12 @@ impl Root {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = openat(rustix::fs::CWD, folder, flags, Mode::empty())?;
         let real = folder.canonicalize()?;
-        Ok(Root { folder: fd, names: [folder.to_owned(), real], resolver })
+        Ok(Root { folder: fd, names: [folder.to_owned(), real], resolver, protects: true })
+    }
+
+    /// Opens a folder of drivetrain's own, in which no name is protected from it.
+    pub(crate) fn open_own(folder: &Path) -> io::Result<Root> {
+        Ok(Root { protects: false, ..Root::open(folder)? })
     }
 
     /// Opens a regular file for reading. Never blocks, whatever the path names.
@@ -231,6 +238,12 @@ impl Root {
         }
     }
 
+    /// Refuses names that steer other programs.
+    fn check_protected(&self, clean: &str) -> Result<(), Reason> {
+        let name = protected::part(clean).filter(|_| self.protects);
+        name.map_or(Ok(()), |name| Err(Reason::Protected(name.to_owned())))
+    }
+
     /// Finds the folder and the name that a write would go to, through links that stay inside.
     fn place(&self, path: &str, parents: Parents) -> Result<Place, Reason> {
         let mut clean = self.clean(path)?;
@@ -238,7 +251,7 @@ impl Root {
             return Err(Reason::NotAFile("a path that ends in a slash"));
         }
         for _ in 0..MAX_LINKS {
-            check_protected(&clean)?;
+            self.check_protected(&clean)?;
             let (above, name) = clean.rsplit_once('/').unwrap_or(("", &clean));
             let folder = match self.resolve(above, OFlags::PATH | OFlags::DIRECTORY) {
                 Ok(folder) => folder,
@@ -251,7 +264,7 @@ impl Root {
             };
             // Links may have led elsewhere: what counts for protection is where the file really is.
             let real = self.real_path(&folder)?;
-            check_protected(&join(&real, name))?;
+            self.check_protected(&join(&real, name))?;
             let stat = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Err(Errno::NOENT) => {
                     return Ok(Place { folder: Some(folder), name: name.to_owned(), mode: None });
@@ -292,7 +305,7 @@ impl Root {
             match self.resolve(shorter, OFlags::PATH | OFlags::DIRECTORY) {
                 Ok(folder) => {
                     let real = self.real_path(&folder)?;
-                    return check_protected(&join(&real, &path[shorter.len() + 1..]));
+                    return self.check_protected(&join(&real, &path[shorter.len() + 1..]));
                 }
                 Err(Errno::NOENT) => above = shorter,
                 Err(error) => return Err(Reason::from(error)),
@@ -317,7 +330,7 @@ impl Root {
             folder = match self.resolve(&made, flags) {
                 Ok(next) => next,
                 Err(Errno::NOENT) => {
-                    check_protected(&join(&self.real_path(&folder)?, name))?;
+                    self.check_protected(&join(&self.real_path(&folder)?, name))?;
                     match mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
                         Ok(()) | Err(Errno::EXIST) => {}
                         Err(error) => return Err(Reason::from(error)),
@@ -604,11 +617,6 @@ fn check_text(path: &str) -> Result<(), Reason> {
         }
     }
     Ok(())
-}
-
-/// Refuses names that steer other programs.
-fn check_protected(clean: &str) -> Result<(), Reason> {
-    protected::part(clean).map_or(Ok(()), |name| Err(Reason::Protected(name.to_owned())))
 }
 
 fn join(above: &str, name: &str) -> String {

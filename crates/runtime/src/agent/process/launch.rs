@@ -156,7 +156,7 @@ fn put(home: &Path, files: &[(String, String)]) -> Result<(), String> {
     let failed = |why: &dyn std::fmt::Display| {
         format!("cannot write what it needs into its folder {}: {why}", home.display())
     };
-    let root = Root::open(home).map_err(|error| failed(&error))?;
+    let root = Root::open_own(home).map_err(|error| failed(&error))?;
     for (file, content) in files {
         root.write(file, content.as_bytes(), None).map_err(|error| failed(&error))?;
     }
@@ -299,6 +299,14 @@ fn text(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_agent_is_given_files_whose_names_are_protected_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), &[(".gemini/settings.json".to_owned(), "{}".to_owned())]).unwrap();
+        let written = std::fs::read_to_string(folder.path().join(".gemini/settings.json"));
+        assert_eq!(written.unwrap(), "{}");
+    }
 
     #[test]
     fn a_conversation_is_resumed_by_what_was_noted_of_it_and_by_nothing_that_lies_elsewhere() {
