@@ -504,13 +504,14 @@ impl<P: Perform> Supervisor<P> {
         }
         let mut deliveries = batch.deliveries;
         self.on_stops(batch.stops, &mut deliveries);
-        let now = self.clock.now();
-        let slept = self.follow_clock(now);
-        deliveries.extend(self.due_timers(now));
         if let Some(group) = self.held.take() {
             self.write(group)?;
         }
-        let mut all = slept;
+        let now = self.clock.now();
+        // Behind a group that is held, what the clock did would be told with the time of a later one: it is told
+        // when that can be written.
+        let mut all = if self.held.is_none() { self.follow_clock(now) } else { Vec::new() };
+        deliveries.extend(self.due_timers(now));
         all.append(&mut self.backlog);
         all.append(&mut deliveries);
         self.beginning.keep_back(&mut all);
