@@ -94,10 +94,8 @@ impl<P: Perform> Supervisor<P> {
         children: Vec<TaskId>,
     ) -> Result<(), SupervisorError> {
         for child in children {
-            if self.journal.task(child.as_str()).is_ok_and(|row| row.open) {
-                let reason = format!("the task that began it has ended ({parent})");
-                self.errands.push((child, Command::Cancel { reason }));
-            }
+            let reason = format!("the task that began it has ended ({parent})");
+            self.errands.push((child, Command::Cancel { reason }));
         }
         self.run_errands()
     }
@@ -119,10 +117,13 @@ impl<P: Perform> Supervisor<P> {
             return Ok(());
         }
         for (child, command) in std::mem::take(&mut self.errands) {
+            // One that has ended, or has never begun, has nothing to be told.
+            if !self.journal.task(child.as_str()).is_ok_and(|row| row.open) {
+                continue;
+            }
             match self.command_at_rest(&child, command) {
-                // It may have ended by itself, or never begun.
+                // Its list entry may be late: it may have ended all the same.
                 Ok(()) | Err(SupervisorError::Refused(_)) => {}
-                Err(SupervisorError::Journal(JournalError::UnknownTask(_))) => {}
                 // Whoever takes it up looks whether it is still wanted.
                 Err(SupervisorError::Journal(JournalError::Fenced { .. })) => {}
                 Err(error) => return Err(error),
