@@ -56,14 +56,15 @@ impl Step<'_> {
         }
         let server = changed.server.clone();
         let mut changed = changed;
+        let problem = changed.problem.clone();
         let now_other = self.mark_changed(&mut changed);
-        let problem = match (changed.problem.clone(), now_other) {
-            (problem, None) => problem,
-            (None, now_other) => now_other,
-            (Some(problem), Some(now_other)) => Some(format!("{problem}; {now_other}")),
-        };
-        let servers = &self.state.data.spec.servers;
-        self.state.data.tools = Arc::new(server::replace(&self.state.data.tools, servers, changed));
+        let data = &mut self.state.data;
+        let mut tools = server::replace(&data.tools, &data.spec.servers, changed);
+        let taken_over = mark_taken_over(&data.tools, &data.former_tools, &mut tools);
+        data.tools = Arc::new(tools);
+        let problems: Vec<String> =
+            [problem, now_other, taken_over].into_iter().flatten().collect();
+        let problem = (!problems.is_empty()).then(|| problems.join("; "));
         let mine = self.state.data.tools.iter().filter(|tool| tool.source == server);
         let tools: Vec<String> = mine.map(|tool| tool.name.clone()).collect();
         self.event(|| EventKind::ToolsOpened { server, tools, problem });
@@ -176,4 +177,27 @@ impl Step<'_> {
             base: None,
         })
     }
+}
+
+/// Marks the tools that have the name by which this task knew another one: what was allowed under it was not them. In
+/// words, if there are any.
+fn mark_taken_over(
+    before: &[ToolOffer],
+    former: &[ToolOffer],
+    now: &mut [ToolOffer],
+) -> Option<String> {
+    let mut taken = Vec::new();
+    for tool in now {
+        let named: Vec<&ToolOffer> =
+            before.iter().filter(|known| known.name == tool.name).collect();
+        let had_it = named.iter().any(|known| known.is_same_tool(tool));
+        let was_others = || former.iter().any(|known| known.name == tool.name);
+        if !had_it && (!named.is_empty() || was_others()) {
+            tool.changed = true;
+            taken.push(tool.name.clone());
+        }
+    }
+    (!taken.is_empty()).then(|| {
+        format!("asked about anew, as they have names that other tools had: {}", taken.join(", "))
+    })
 }

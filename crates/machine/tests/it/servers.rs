@@ -113,6 +113,40 @@ fn a_tool_that_changed_is_reported_and_asked_about_though_a_rule_allows_it() {
 }
 
 #[test]
+fn a_tool_that_takes_over_the_name_of_an_allowed_one_is_asked_about() {
+    // Both names are `mcp__s__lo_ok` here; the first that a server lists has it.
+    let listed = |tools: &[&str]| offered("s", tools, false);
+    let mut task = calling("worker");
+    let call = json!({ "tool": "mcp__s__lo_ok", "input": {} });
+    task.driver.config["turns"] = json!([[call], [call], [call]]);
+    let tool = "mcp__s__lo_ok".to_owned();
+    task.policy.rules = vec![Rule { tool, decide: Decide::Allow, ..Rule::default() }];
+    for (between, other) in [(None, &["lo ok", "lo_ok"][..]), (Some(&[][..]), &["lo ok"][..])] {
+        let mut rig = Rig::new();
+        rig.command(Command::Start(Box::new(task.clone()))).attach(true).open_workspace();
+        let id = rig.effect("open_tools");
+        rig.input(Signal::ToolsOpened(id, vec![listed(&["lo_ok"])]).into());
+        assert!(rig.told().contains("tool_started c1"), "{}", rig.told());
+        if let Some(between) = between {
+            rig.input(Signal::ToolsChanged(listed(between)).into());
+        }
+        rig.input(Signal::ToolsChanged(listed(other)).into());
+        let EventKind::ToolsOpened { problem: Some(problem), .. } = &rig.last.events[0].kind else {
+            panic!("{}", rig.told())
+        };
+        assert!(problem.contains("that other tools had: mcp__s__lo_ok"), "{problem}");
+        rig.ended(3, ToolResult::ok(""));
+        assert!(rig.told().ends_with("approval_requested c2"), "{}", rig.told());
+        rig.command(Command::approve(machine::id::CallId(2)));
+        let id = rig.effect("run_tool").0;
+        // A person has seen what it is now; listed once more it is the same.
+        rig.input(Signal::ToolsChanged(listed(other)).into());
+        rig.ended(id, ToolResult::ok(""));
+        assert!(rig.told().contains("tool_started c3"), "{}", rig.told());
+    }
+}
+
+#[test]
 fn a_server_that_cannot_be_had_costs_its_tools_and_not_the_task() {
     let nothing = ServerTools {
         server: "s".to_owned(),
