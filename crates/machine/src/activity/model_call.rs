@@ -1,6 +1,7 @@
 //! Model calls: what they cost is counted once, failed ones too; a failure that may heal is waited out, durably.
 
 use crate::cause::ModelTrouble;
+use crate::driver::llm::is_summary;
 use crate::driver::{Consultation, Fact};
 use crate::effect::Effect;
 use crate::event::EventKind;
@@ -53,7 +54,7 @@ impl Step<'_> {
                 });
                 let (model, text, stop) = (reply.model.clone(), reply.message.text(), reply.stop);
                 let tools: Vec<String> = tools.collect();
-                let compacted = self.compacted();
+                let compacted = self.compacted(reply);
                 let idle = tools.is_empty();
                 self.note_reply(Some(stop).filter(|_| idle), None);
                 self.event(|| EventKind::ModelReplied { model, text, tools, stop, usage });
@@ -78,10 +79,12 @@ impl Step<'_> {
         driver.observe(&situation, &Fact::Replied(reply.as_ref()));
     }
 
-    /// The length of the conversation that the model was asked to sum up, if it was.
-    fn compacted(&self) -> Option<usize> {
+    /// The length of the conversation that this answer sums up, if it does.
+    fn compacted(&self, reply: &Reply) -> Option<usize> {
         match &self.state.data.phase {
-            Phase::Consulting { request: Consultation::Model(call) } if call.compacts => {
+            Phase::Consulting { request: Consultation::Model(call) }
+                if call.compacts && is_summary(reply) =>
+            {
                 // The last message is the request itself.
                 Some(call.messages.len().saturating_sub(1))
             }

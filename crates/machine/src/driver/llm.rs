@@ -29,6 +29,11 @@ use crate::task::CriterionResult;
 use crate::tool::{self, Status, ToolResult};
 use compact::{Kept, Squeeze};
 
+/// Whether an answer to the request for a summary is one.
+pub(crate) fn is_summary(reply: &Reply) -> bool {
+    compact::summary(reply).is_some()
+}
+
 /// The kind of driver that asks a model.
 #[derive(Debug)]
 pub struct LlmKind;

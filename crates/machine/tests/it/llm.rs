@@ -475,9 +475,11 @@ fn what_is_no_summary_never_takes_the_place_of_the_conversation() {
         step(&mut rig, 900, "B");
         assert!(!call(&rig).words_only, "forbidding tools costs the cache");
         answer(&mut rig, no_summary());
+        assert!(!rig.told().contains("compacted"), "nothing became shorter: {}", rig.told());
         assert_eq!(sent(&rig).len(), 6, "the same question: {:?}", sent(&rig));
         assert!(call(&rig).words_only && call(&rig).compacts);
         answer(&mut rig, Ok(reply(vec![text("a says A")], StopReason::EndTurn)));
+        assert!(rig.told().contains("compacted"), "{}", rig.told());
         assert!(sent(&rig)[0].contains("a says A"), "{:?}", sent(&rig));
         assert!(!call(&rig).words_only && !call(&rig).compacts);
     }
