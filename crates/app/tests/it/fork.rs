@@ -36,15 +36,21 @@ fn a_fork_begins_with_the_files_of_a_checkpoint_and_leaves_the_old_task_alone() 
     assert_eq!(repository.place.read("n3"), "3\n");
 }
 
-#[test]
-fn a_fork_that_counts_from_here_still_hands_over_the_whole_tree() {
-    let repository = Repository::new();
+/// A task with `n1`, and the id of a fork of it that adds `n2` and counts its changes from there.
+fn forked_from_here(repository: &Repository) -> String {
     let (old, _) = repository.task(&["echo 1 > n1"], Some("test -e n1"));
     let fork =
         ["fork", &old, "--at", "2", "--base", "here", "--driver", "user", "--check", "test -e n2"];
     let ran = repository.place.run_with(&fork, "shell echo 2 > n2\ndone\n");
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     let new = ids(&repository.place).into_iter().find(|id| *id != old).unwrap();
+    new
+}
+
+#[test]
+fn a_fork_that_counts_from_here_still_hands_over_the_whole_tree() {
+    let repository = Repository::new();
+    let new = forked_from_here(&repository);
     assert_eq!(repository.place.ok(&["diff", &new, "--name-only"]), "A n2\n");
     let applied = repository.json(&["apply", &new]);
     assert_eq!(applied["paths"], 2, "{applied}");
@@ -54,12 +60,7 @@ fn a_fork_that_counts_from_here_still_hands_over_the_whole_tree() {
 #[test]
 fn the_queue_takes_all_of_a_fork_that_counts_from_here() {
     let repository = Repository::new();
-    let (old, _) = repository.task(&["echo 1 > n1"], Some("test -e n1"));
-    let fork =
-        ["fork", &old, "--at", "2", "--base", "here", "--driver", "user", "--check", "test -e n2"];
-    let ran = repository.place.run_with(&fork, "shell echo 2 > n2\ndone\n");
-    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    let new = ids(&repository.place).into_iter().find(|id| *id != old).unwrap();
+    let new = forked_from_here(&repository);
     repository.place.ok(&["queue", "add", &new]);
     repository.place.ok(&["queue", "run"]);
     assert_eq!(repository.git(&["show", "--name-only", "--format=", "main"]), "n1\nn2");

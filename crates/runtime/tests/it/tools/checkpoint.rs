@@ -469,7 +469,7 @@ impl NewWorktree {
     fn of(fill: impl FnOnce(&Path)) -> NewWorktree {
         let all = folder();
         let [repository, work, state] =
-            ["repository", "work", "state"].map(|name| all.path().join(name));
+            ["repository", "tree", "state"].map(|name| all.path().join(name));
         fs::create_dir(&repository).unwrap();
         git(&repository, &["init", "-q"]);
         fill(&repository);
@@ -484,7 +484,7 @@ impl NewWorktree {
         let first = store.keep(&self.work, "first").unwrap();
         let made = |index: PathBuf| fs::metadata(index).unwrap().modified().unwrap();
         let is_without = made(self.state.join("checkpoints/t.git/index"))
-            == made(self.repository.join(".git/worktrees/work/index"));
+            == made(self.repository.join(".git/worktrees/tree/index"));
         // A folder that is in no repository is looked at by git.
         fs::rename(self.work.join(".git"), self.all.path().join("link")).unwrap();
         let cancel = Cancel::new();
