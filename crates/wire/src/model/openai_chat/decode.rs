@@ -79,6 +79,7 @@ struct Call {
     name: String,
     /// Arguments that came before the name.
     held: String,
+    has_arguments: bool,
     extra: Option<Value>,
     is_started: bool,
     is_closed: bool,
@@ -453,6 +454,11 @@ impl Decoder {
             call.is_closed = true;
             // A call without a name is started too: whoever assembles the answer refuses it.
             call.start(out);
+            if !call.has_arguments {
+                // How a call without parameters comes from Claude through gateways. A tool that needs some says so.
+                let (index, id) = (call.block, Arc::default());
+                out.push(StreamEvent::InputJsonDelta { index, id, json: "{}".to_owned() });
+            }
             out.push(StreamEvent::ToolUseStop { index: call.block, id: Arc::default() });
             if let Some(extra) = call.extra.take() {
                 let raw = json!({ "extra_content": extra });
@@ -519,6 +525,7 @@ impl Call {
             id: String::new(),
             name: String::new(),
             held: String::new(),
+            has_arguments: false,
             extra: None,
             is_started: false,
             is_closed: false,
@@ -527,6 +534,7 @@ impl Call {
 
     /// Takes more arguments; holds them back until the call has a name, and an id if one may still come.
     fn go_on(&mut self, arguments: String, out: &mut Vec<StreamEvent>) {
+        self.has_arguments |= !arguments.is_empty();
         if !self.is_started {
             self.held.push_str(&arguments);
             let id_may_come = self.id.is_empty() && self.held.is_empty();

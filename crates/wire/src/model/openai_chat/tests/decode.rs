@@ -322,7 +322,8 @@ fn a_cut_call_never_runs() {
     assert_eq!(fails(&cut("stop")), "tool_args_invalid");
     assert_eq!(fails(&cut("length")), "tool_args_truncated");
     assert_eq!(fails(&cut("tool_calls")[..2]), "stream_truncated");
-    assert_eq!(fails(&[opens(0, "call_1"), finish("tool_calls"), done()]), "tool_args_invalid");
+    assert_eq!(fails(&[opens(0, "call_1"), finish("length"), done()]), "tool_args_truncated");
+    assert_eq!(fails(&[opens(0, "call_1"), done()]), "stream_truncated");
     let late = [opens(0, "call_1"), goes_on(0, "{}"), finish("tool_calls"), goes_on(0, " ")];
     assert_eq!(fails(&late), "protocol");
     let same = [opens(0, "call_1"), goes_on(0, "{}"), opens(1, "call_1"), goes_on(1, "{}")];
@@ -333,6 +334,17 @@ fn a_cut_call_never_runs() {
     let nameless =
         [tool(0, json!({ "id": "a", "function": { "arguments": "{}" } })), finish("tool_calls")];
     assert_eq!(fails(&nameless), "malformed_tool_call");
+}
+
+#[test]
+fn a_call_without_arguments_has_no_parameters() {
+    for reason in ["tool_calls", "stop"] {
+        let two = [opens(0, "call_1"), opens(1, "call_2"), goes_on(1, "{\"command\":\"ls\"}")];
+        let frames = [&two[..], &[finish(reason), done()]].concat();
+        let reply = reply(&OpenAiChat::default(), &frames).unwrap();
+        let expected = [("call_1", json!({})), ("call_2", json!({ "command": "ls" }))];
+        assert_eq!(calls(&reply), expected.map(|(id, input)| (id.to_owned(), input)));
+    }
 }
 
 #[test]
