@@ -309,6 +309,16 @@ pub fn says_overflow(message: &str) -> bool {
         "exceeds the available context size",
         "too many tokens",
         "input token count",
+        "prompt token count",
+        "maximum prompt length",
+        "maximum model length",
+        "maximum allowed input length",
+        "range of input length should be",
+        "prompt exceeds max length",
+        "reduce the length of the messages",
+        "exceeded model token limit",
+        "context size has been exceeded",
+        "configured context size",
     ];
     let message = message.to_ascii_lowercase();
     SIGNS.iter().any(|sign| message.contains(sign))

@@ -485,17 +485,27 @@ impl Decoder {
     }
 
     fn stop(&self, reason: &str) -> Result<StopReason, ModelError> {
-        Ok(match reason {
-            "stop" if self.is_refused => StopReason::Refusal,
-            "stop" => StopReason::EndTurn,
-            "tool_calls" | "function_call" => StopReason::ToolUse,
-            "length" => StopReason::MaxTokens,
-            "content_filter" => StopReason::Refusal,
-            "model_length" => {
+        // Together says `eos`; gateways let words of the provider behind them through, in its own letters.
+        let word = reason.to_ascii_lowercase();
+        Ok(match word.as_str() {
+            "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" => match self.is_refused {
+                true => StopReason::Refusal,
+                false => StopReason::EndTurn,
+            },
+            "tool_calls" | "function_call" | "tool_use" => StopReason::ToolUse,
+            "length" | "max_tokens" => StopReason::MaxTokens,
+            "refusal" | "safety" => StopReason::Refusal,
+            // Google adds its own reason.
+            word if word.starts_with("content_filter") => StopReason::Refusal,
+            word if word.contains("malformed_function_call") => {
+                let message = "the provider says that the call is malformed";
+                return Err(ModelError::new(ErrorKind::MalformedToolCall, message));
+            }
+            "model_length" | "model_context_window_exceeded" => {
                 let message = "the answer ended at the end of the model's context";
                 return Err(ModelError::new(ErrorKind::ContextOverflow, message));
             }
-            "error" => {
+            "error" | "abort" => {
                 let message = "the provider ended the answer with an error";
                 return Err(ModelError::new(ErrorKind::Server, message));
             }
@@ -503,8 +513,9 @@ impl Decoder {
                 let message = "the provider ran out of resources";
                 return Err(ModelError::new(ErrorKind::Overloaded, message));
             }
-            other => {
-                let message = crate::model::error::told(&format!("the finish reason is `{other}`"));
+            _ => {
+                let message =
+                    crate::model::error::told(&format!("the finish reason is `{reason}`"));
                 return Err(ModelError::new(ErrorKind::UnknownStop, message));
             }
         })

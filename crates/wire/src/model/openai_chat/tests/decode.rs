@@ -296,6 +296,15 @@ fn every_finish_reason_has_its_meaning() {
     assert_eq!(says("model_length"), "context_overflow");
     assert_eq!(says("error"), "server");
     assert_eq!(says("insufficient_system_resource"), "overloaded");
+    for end in ["eos", "STOP", "end_turn"] {
+        assert_eq!(says(end), "EndTurn", "{end}");
+    }
+    assert_eq!(says("max_tokens"), "MaxTokens");
+    assert_eq!(says("tool_use"), "malformed_tool_call");
+    assert_eq!(says("content_filter: PROHIBITED_CONTENT"), "Refusal");
+    assert_eq!(says("function_call_filter: MALFORMED_FUNCTION_CALL"), "malformed_tool_call");
+    assert_eq!(says("model_context_window_exceeded"), "context_overflow");
+    assert_eq!(says("abort"), "server");
     assert_eq!(says("banana"), "unknown_stop");
     assert_eq!(says(""), "stream_truncated");
     let number = [delta(json!({ "content": "x" })), chunk(json!({}), 3.into()), done()];
