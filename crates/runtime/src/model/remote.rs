@@ -12,6 +12,7 @@ use machine::message::{ModelCall, Reply};
 use machine::policy::price::Price;
 use machine::server::ToolOffer;
 use machine::tool;
+use serde::de::IgnoredAny;
 use wire::model::assemble::Limits;
 use wire::model::constrained::{Choices, constrain};
 use wire::model::recording::{Cover, Question};
@@ -38,6 +39,9 @@ const BELIEVED: Duration = Duration::from_secs(1);
 
 /// The most bytes of conversations that are kept in wire form.
 const MAX_WRITTEN: usize = 64 << 20;
+
+/// The most that is read of an answer that is no stream.
+const MAX_DOCUMENT: usize = 64 << 10;
 
 /// How many lists of tools are kept.
 const MAX_DECLARED: usize = 16;
@@ -419,25 +423,32 @@ impl<'a> Reader<'a> {
         let chunk = match self.stream.push(chunk, &mut self.events) {
             Ok(()) => weigh(&self.events, self.stream.is_held_back()),
             // The stream keeps its error and tells it at its end.
-            Err(error) => {
-                if error.kind == ErrorKind::Malformed {
-                    self.document = Some(chunk.to_vec());
-                }
-                Chunk::Last
-            }
+            Err(error) if error.kind == ErrorKind::Malformed => self.hear_out(chunk),
+            Err(_) => Chunk::Last,
         };
         tell(self.hear, &mut self.events, self.choices.is_some());
         chunk
     }
 
+    /// More of an answer that is no stream. What its server has to say may come in pieces.
+    fn hear_out(&mut self, chunk: &[u8]) -> Chunk {
+        let document = self.document.get_or_insert_default();
+        let room = MAX_DOCUMENT - document.len();
+        document.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        let is_whole = || serde_json::from_slice::<IgnoredAny>(document).is_ok();
+        if document.len() == MAX_DOCUMENT || is_whole() { Chunk::Last } else { Chunk::Empty }
+    }
+
     fn end(self, ended: Result<Finished, TransportError>) -> Answer {
         let Reader { dialect, stream, mut events, document, choices, hear } = self;
-        let answer = match (ended, document) {
-            (Ok(Finished { status, headers, .. }), Some(document)) => Err(explained(
-                stream.close(&mut events),
-                dialect.failure(status, &headers, &document),
-            )),
-            (ended, _) => match ended {
+        let answer = match document {
+            // Also where its end did not come: what is there says more than that.
+            Some(document) if ended != Err(TransportError::Cancelled) => {
+                let headers = ended.map(|finished| finished.headers).unwrap_or_default();
+                let failure = dialect.failure(200, &headers, &document);
+                Err(explained(stream.close(&mut events), failure))
+            }
+            _ => match ended {
                 Ok(Finished { status: 200, .. }) => stream.close(&mut events),
                 Ok(Finished { status, headers, body }) => {
                     Err(dialect.failure(status, &headers, &body))
