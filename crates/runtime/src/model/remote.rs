@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use machine::message::{ModelCall, Reply};
+use machine::message::{Block, ModelCall, Part, Reply, Usage};
 use machine::policy::price::Price;
 use machine::server::ToolOffer;
 use machine::tool;
@@ -142,11 +142,12 @@ impl Remote {
         };
         let reader = Reader { choices, ..Reader::new(&*dialect, model, hear) };
         let price = facts.price.as_ref();
+        let size = request.parts().iter().map(|part| part.len()).sum();
         if let Traffic::Replay(recording) = &self.traffic {
             let known = providers.keys(&self.environment);
             let cover = Cover::new(known.iter().map(Secret::reveal));
             let question = recorded(provider, &request, &cover);
-            return charged(replay(recording, task, &question, reader), price);
+            return charged(replay(recording, task, &question, reader), price, size);
         }
         let sent = digest(&call);
         let asked = Asked { task, question: call.question, request: &sent };
@@ -183,7 +184,7 @@ impl Remote {
         };
         let (answer, recorded) = self.ask(sending, stop).await;
         admission.ended(&answer);
-        let answer = charged(answer, price);
+        let answer = charged(answer, price, size);
         let answer = answer.map(redact::value);
         if let Ok(reply) = &answer {
             self.answers.keep(asked, reply);
@@ -527,14 +528,39 @@ fn digest(call: &ModelCall) -> String {
     digest.text()
 }
 
-/// What the answer cost, or what came of it before it failed.
-fn charged(mut answer: Answer, price: Option<&Price>) -> Answer {
+/// What the answer cost, or what came of it before it failed. Where its provider counts nothing, or counts nothing but
+/// zeros, what it cost stays unknown; its tokens are guessed from what was sent and what came, so that a limit of them
+/// holds and a full context is seen.
+fn charged(mut answer: Answer, price: Option<&Price>, sent: usize) -> Answer {
     let usage = match &mut answer {
         Ok(reply) => &mut reply.usage,
         Err(error) => &mut error.usage,
     };
+    if usage.total() == 0 {
+        *usage = Usage::default();
+    }
     usage.nanodollars = price.and_then(|price| price.cost(usage));
+    if let Ok(reply) = &mut answer
+        && reply.usage.total() == 0
+    {
+        reply.usage.input = Some(tokens(sent));
+        reply.usage.output = Some(tokens(reply.message.blocks.iter().map(said).sum()));
+    }
     answer
+}
+
+/// About how many tokens so many bytes are.
+fn tokens(bytes: usize) -> u64 {
+    bytes.div_ceil(4) as u64
+}
+
+fn said(block: &Block) -> usize {
+    match &block.part {
+        Part::Text { text } | Part::Thinking { text } | Part::ToolResult { text, .. } => text.len(),
+        Part::ToolUse { name, input, .. } => name.len() + input.to_string().len(),
+        Part::Media { data, .. } => data.len(),
+        Part::Opaque => 0,
+    }
 }
 
 fn declarations(call: &ModelCall) -> ToolList {
