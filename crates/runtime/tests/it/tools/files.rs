@@ -207,6 +207,10 @@ fn grep_finds_lines_and_stays_inside() {
     );
     assert_eq!(grep(json!({"pattern": "beta", "path": "src/a.rs"})), "src/a.rs:2:fn beta() {}");
     assert_eq!(grep(json!({"pattern": "absent"})), "");
+    let below = place.path().canonicalize().unwrap();
+    for glob in ["src/deep/*.rs".into(), "./src/deep/*.rs".into(), below.join("src/deep/*.rs")] {
+        assert_eq!(grep(json!({"pattern": "alpha", "glob": glob})), "src/deep/b.rs:1:alpha");
+    }
     let text = grep(json!({"pattern": "alpha", "limit": 1}));
     assert_eq!(
         text,
@@ -217,6 +221,7 @@ fn grep_finds_lines_and_stays_inside() {
         (json!({"pattern": "a", "path": "none"}), "does not exist"),
         (json!({"pattern": "a", "path": "out"}), "leads out"),
         (json!({"pattern": "a", "glob": "[a"}), "is not a pattern"),
+        (json!({"pattern": "a", "glob": "/elsewhere/*.rs"}), "grep glob \"/elsewhere/*.rs\""),
     ] {
         let text = error(place.path(), "grep", input);
         assert!(text.contains(what), "{text}");
