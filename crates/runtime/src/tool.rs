@@ -4,6 +4,7 @@
 mod edit;
 mod glob;
 mod grep;
+mod line;
 mod memory;
 mod outline;
 mod patch;
@@ -29,6 +30,7 @@ use crate::home::Home;
 use crate::process::{Cancel, Capture, Containment};
 use crate::sandbox::Sandbox;
 
+pub(crate) use line::Lines;
 #[cfg(test)]
 pub(crate) use memory::note;
 pub use memory::notes;
