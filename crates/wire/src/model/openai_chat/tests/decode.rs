@@ -571,17 +571,21 @@ fn reasoning_that_a_gateway_passes_on_is_put_together_and_kept() {
 
 #[test]
 fn reasoning_that_is_counted_beside_the_output_is_output() {
-    let counted = |total: u64| {
+    let counted_in = |total: u64, details: Value| {
         let usage = json!({
             "prompt_tokens": 10120, "completion_tokens": 1499, "total_tokens": total,
             "prompt_tokens_details": { "cached_tokens": 128 },
-            "completion_tokens_details": { "reasoning_tokens": 809 },
+            "completion_tokens_details": details,
         });
         let counts = json!({ "choices": [], "usage": usage }).to_string();
         let frames = [delta(json!({ "content": "Hi" })), finish("stop"), counts];
         reply(&OpenAiChat::openai(), &frames).unwrap().usage
     };
+    let counted = |total: u64| counted_in(total, json!({ "reasoning_tokens": 809 }));
     assert_eq!(counted(10120 + 1499).output, Some(1499));
+    assert_eq!(counted(0).output, Some(1499));
+    let untold = counted_in(10120 + 1499 + 809, Value::Null);
+    assert_eq!(untold.output, Some(1499 + 809), "only the sum tells");
     assert_eq!(counted(10120 + 1499 + 809).output, Some(1499 + 809));
     assert_eq!(counted(10120 + 1499 + 809).input, Some(9992));
 }
