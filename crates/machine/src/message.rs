@@ -271,6 +271,24 @@ impl ModelFailure {
     pub fn is_stale_thinking(&self) -> bool {
         self.kind == "stale_thinking"
     }
+
+    /// Whether the model answered, and not in a way that can be used: told so, it may do better.
+    pub fn is_unusable(&self) -> bool {
+        matches!(
+            self.kind.as_str(),
+            "truncated"
+                | "tool_args_truncated"
+                | "tool_args_invalid"
+                | "malformed_tool_call"
+                | "duplicate_tool_id"
+                | "empty_completion"
+        )
+    }
+
+    /// Whether the same question is of no use.
+    pub fn is_final(&self) -> bool {
+        self.retry == Retry::Never
+    }
 }
 
 /// Whether a question may be asked again.

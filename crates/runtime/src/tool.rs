@@ -4,6 +4,7 @@
 mod edit;
 mod glob;
 mod grep;
+mod line;
 mod memory;
 mod outline;
 mod patch;
@@ -29,6 +30,7 @@ use crate::home::Home;
 use crate::process::{Cancel, Capture, Containment};
 use crate::sandbox::Sandbox;
 
+pub(crate) use line::Lines;
 #[cfg(test)]
 pub(crate) use memory::note;
 pub use memory::notes;
@@ -153,6 +155,20 @@ impl Patience<'_> {
 
 fn failed(text: impl Into<String>) -> ToolResult {
     ToolResult::ended(Status::Error, text)
+}
+
+/// Whether a file has lines, and each ends in CR LF.
+fn has_only_crlf(content: &[u8]) -> bool {
+    let mut before = 0;
+    let mut has_lines = false;
+    for byte in content {
+        if *byte == b'\n' && before != b'\r' {
+            return false;
+        }
+        has_lines |= *byte == b'\n';
+        before = *byte;
+    }
+    has_lines
 }
 
 /// A text parameter; `check_input` has seen to it that required ones are there.

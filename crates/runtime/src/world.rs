@@ -38,7 +38,7 @@ use crate::plugin::{Plugins, Walls};
 use crate::process::{Cancel, Containment};
 use crate::providers::{Environment, Providers};
 use crate::redact;
-use crate::tool::{self, BlobSink, ToolServices};
+use crate::tool::{self, BlobSink, Lines, ToolServices};
 use crate::workspace::{self, setup::make_ready};
 
 /// How long `release` waits for stopped work to end; a process tree is killed well within it.
@@ -63,6 +63,8 @@ pub struct World {
     keeping: BTreeMap<TaskId, Arc<Mutex<()>>>,
     /// Who looks after children, for each task that waits for some.
     minders: BTreeMap<TaskId, Minder>,
+    /// Who changes files next.
+    lines: Lines,
 }
 
 /// The effects under way. An entry is removed by the thread that performed it, after its report is queued.
@@ -115,6 +117,7 @@ impl World {
             checkouts,
             keeping: BTreeMap::new(),
             minders: BTreeMap::new(),
+            lines: Lines::default(),
         }
     }
 
@@ -243,10 +246,18 @@ impl World {
         }
         let tools = self.tools_of(task);
         let (name, servers) = (task.clone(), Arc::clone(&self.servers));
+        let place = self.lines.join(&call.tool, call.workspace.path.as_deref());
         self.spawn(
             task,
             id,
             move |cancel| {
+                if let Some(place) = &place {
+                    place.wait();
+                    if cancel.is_triggered() {
+                        let stopped = ToolResult::ended(Status::Aborted, "stopped before it began");
+                        return Input::ToolEnded(id, stopped);
+                    }
+                }
                 let result = match &call.server {
                     Some(behind) => servers.call(name.as_str(), &call, behind, &tools, cancel),
                     None => tool::run(&call, &tools, cancel),

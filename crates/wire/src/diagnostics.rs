@@ -99,6 +99,8 @@ struct Reader {
     place: Option<(Severity, Place)>,
     /// The last place of a traceback of Python.
     traceback: Option<Place>,
+    /// Whether it is one that Python itself prints: the next line that is not indented says what was raised.
+    is_printed: bool,
     /// The first and the last line that pytest marks with `E`.
     marked: Option<(String, String)>,
 }
@@ -128,6 +130,7 @@ impl Reader {
         }
         if let Some(place) = python_frame(trimmed) {
             self.traceback = Some(place);
+            self.is_printed = true;
             return;
         }
         if let Some(place) = announced(trimmed) {
@@ -138,7 +141,8 @@ impl Reader {
             self.message = Some((severity, message.to_owned()));
             return;
         }
-        if let Some(place) = self.traceback.take_if(|_| is_exception(line)) {
+        let is_raised = is_exception(line) || (self.is_printed && is_named(line));
+        if let Some(place) = self.traceback.take_if(|_| is_raised) {
             return self.add(place, Severity::Error, trimmed);
         }
         self.placed(trimmed.strip_prefix("vet: ").unwrap_or(trimmed));
@@ -159,6 +163,7 @@ impl Reader {
             // A step of a traceback; those outside the project are not where the mistake is.
             if !place.path.starts_with(['/', '<', '.']) {
                 self.traceback = Some(place);
+                self.is_printed = false;
             }
         } else if is_exception(rest) && !rest.contains(' ') {
             let message = match self.marked.take() {
@@ -177,6 +182,7 @@ impl Reader {
     fn marked(&mut self, text: &str) {
         if let Some(place) = python_frame(text) {
             self.traceback = Some(place);
+            self.is_printed = false;
             return;
         }
         match &mut self.marked {
@@ -305,6 +311,13 @@ fn is_exception(line: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
     let named = ["Error", "Exception", "Interrupt", "Exit", "Failed", "Warning"];
     name.chars().all(plain) && named.iter().any(|end| name.ends_with(end))
+}
+
+/// `subprocess.TimeoutExpired: too late`, `zlib.error: bad`: a class by the way it is written.
+fn is_named(line: &str) -> bool {
+    let name = line.split(':').next().unwrap_or_default();
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
+    name.chars().all(plain) && (name.starts_with(char::is_uppercase) || name.contains('.'))
 }
 
 /// A place whose message follows on the next line.

@@ -13,7 +13,8 @@
 //!   is a changed answer;
 //! - an event or a block of a type nobody knows is kept or passed over, never an error;
 //! - an end without the provider's own mark is [`ErrorKind::StreamTruncated`], whatever came before;
-//! - a tool call whose arguments are not one complete JSON object is an error, never a call;
+//! - a tool call whose arguments are not one complete JSON object is an error, never a call; where a provider sends
+//!   none at all for a call without parameters, its decoder says so;
 //! - counters of usage are taken as sent, and never shrink a budget.
 
 pub mod accepts;

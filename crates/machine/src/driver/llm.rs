@@ -65,7 +65,7 @@ pub const LIMIT_REACHED: &str = "max_steps = ";
 /// Why a chat waits after a person stopped the model without a word.
 const STOPPED: &str = "stopped";
 
-/// Answers in a row that were cut at the model's limit before the driver gives up.
+/// Answers in a row that were cut at the model's limit, or could not be used, before the driver gives up.
 const MOST_CUTS: u32 = 3;
 
 #[derive(Debug, Clone, Deserialize)]
@@ -386,6 +386,11 @@ impl Llm {
             self.memory.summary = Some(summary);
             return self.rebuild(situation, squeeze);
         }
+        self.on_no_summary();
+    }
+
+    fn on_no_summary(&mut self) {
+        let squeeze = self.memory.squeeze.unwrap_or(Squeeze::Summary);
         if !self.memory.words_only {
             self.memory.words_only = true;
         } else if squeeze > Squeeze::Summary || self.is_full() {
@@ -451,6 +456,17 @@ impl Llm {
         if failure.is_stale_thinking() && self.memory.moved < self.memory.messages.len() {
             self.memory.moved = self.memory.messages.len();
             return;
+        }
+        if failure.is_unusable() && self.memory.summing_up {
+            return self.on_no_summary();
+        }
+        if failure.is_unusable() && failure.is_final() && self.memory.cuts + 1 < MOST_CUTS {
+            self.memory.cuts += 1;
+            return self.say(format!(
+                "Your last answer could not be used, and nothing of it was done: {} Try again; if it was long, \
+                 in smaller parts.",
+                sentence(&failure.message)
+            ));
         }
         self.memory.end =
             Some(format!("the model did not answer: {}: {}", failure.kind, failure.message));

@@ -71,10 +71,16 @@ impl Price {
         })
     }
 
-    /// What a call cost, in billionths of a US dollar; none if its provider counted nothing.
+    fn is_free(&self) -> bool {
+        let long = self.long.as_deref().map_or(0.0, |long| long.input + long.output);
+        let cached = [self.cache_read, self.cache_write, self.cache_write_long];
+        self.input + self.output + long + cached.into_iter().flatten().sum::<f64>() == 0.0
+    }
+
+    /// What a call cost, in billionths of a US dollar; none if its provider counted nothing, unless it is free.
     pub fn cost(&self, usage: &Usage) -> Option<u64> {
         if usage.input.is_none() && usage.output.is_none() {
-            return None;
+            return self.is_free().then_some(0);
         }
         let long = self.long.as_deref().filter(|long| usage.context() > long.over);
         let (input, output) =
@@ -137,6 +143,9 @@ mod tests {
     #[test]
     fn what_was_not_counted_has_no_cost_and_what_is_not_listed_costs_as_input() {
         assert_eq!(price().cost(&Usage::default()), None);
+        let free =
+            Price { input: 0.0, output: 0.0, cache_read: None, cache_write: None, ..price() };
+        assert_eq!(free.cost(&Usage::default()), Some(0));
         let plain = Price { cache_read: None, cache_write: None, ..price() };
         let usage = Usage { input: Some(1), cache_read: Some(1), ..Usage::default() };
         assert_eq!(plain.cost(&usage), Some(6_000));

@@ -206,6 +206,31 @@ fn an_answer_that_is_cut_goes_on_and_a_refusal_ends() {
 }
 
 #[test]
+fn an_answer_that_cannot_be_used_is_told_to_the_model_and_the_third_in_a_row_ends() {
+    let cut = || {
+        let message = "the answer ended at its token limit inside its tool calls".to_owned();
+        let (kind, retry) = ("tool_args_truncated".to_owned(), Retry::Never);
+        Err(ModelFailure { kind, retry, message, usage: usage(9) })
+    };
+    let mut rig = Rig::started(task());
+    for _ in 0..2 {
+        answer(&mut rig, cut());
+        let told = sent(&rig).pop().unwrap();
+        assert!(told.contains("nothing of it was done: the answer ended at its"), "{told}");
+        answer(&mut rig, cut());
+        answer(&mut rig, Ok(reply(vec![tool("u1", "read", json!({}))], StopReason::ToolUse)));
+        assert!(sent(&rig).pop().unwrap().contains("result u1"), "an answer begins the row anew");
+    }
+    for _ in 0..3 {
+        answer(&mut rig, cut());
+    }
+    let Standing::Finished { outcome, reason } = rig.state.standing() else { panic!("goes on") };
+    assert_eq!(outcome, Outcome::Failed);
+    assert!(reason.starts_with("the model did not answer: tool_args_truncated"), "{reason}");
+    assert_eq!(rig.state.data().spend.tokens, 9 * 10, "what was cut is paid for");
+}
+
+#[test]
 fn an_unsafe_call_of_a_model_is_refused_when_nobody_attends_and_the_model_is_told() {
     let mut rig = Rig::started(task());
     let calls = vec![tool("u1", "shell", json!({ "command": "rm -rf ." }))];
@@ -467,8 +492,9 @@ fn what_is_no_summary_never_takes_the_place_of_the_conversation() {
     };
     let says_nothing = || Ok(reply(vec![text(" ")], StopReason::EndTurn));
     let refuses = || Ok(reply(vec![text("I cannot.")], StopReason::Refusal));
-    let answers: [&dyn Fn() -> Result<Reply, ModelFailure>; 3] =
-        [&wants_more, &says_nothing, &refuses];
+    let is_cut = || failed("tool_args_truncated", Retry::Never);
+    let answers: [&dyn Fn() -> Result<Reply, ModelFailure>; 4] =
+        [&wants_more, &says_nothing, &refuses, &is_cut];
     for no_summary in answers {
         let mut rig = Rig::started(with_context(1000));
         step(&mut rig, 100, "A");

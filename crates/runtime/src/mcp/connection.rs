@@ -12,7 +12,8 @@ use machine::task::Workspace;
 use machine::time::Span;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
-    Implementation, PaginatedRequestParams, ProtocolVersion, SubscriptionFilter,
+    ClientRequest, Implementation, ListToolsRequest, PaginatedRequestParams, ProtocolVersion,
+    ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientCacheConfig, ClientLifecycleMode, NotificationContext, Peer, RoleClient, RunningService,
@@ -23,7 +24,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::engine;
-use super::reach::{Expanded, Unbegun, explained};
+use super::reach::{Expanded, Unbegun, explained, said};
 use crate::http;
 use crate::network;
 use crate::process::{Cancel, Child};
@@ -250,8 +251,8 @@ impl Connection {
                 Failure::Refused(self.hide(&format!("it refused the call: {said}")))
             }
             ServiceError::TransportClosed => Failure::Dead(self.explain("it went away")),
-            ServiceError::TransportSend(_) => {
-                Failure::Dead(self.explain(&format!("it cannot be reached: {error}")))
+            ServiceError::TransportSend(error) => {
+                Failure::Dead(self.explain(&format!("it cannot be reached: {}", said(error))))
             }
             _ => Failure::Refused(self.hide(&format!("its answer cannot be used: {error}"))),
         }
@@ -320,17 +321,47 @@ async fn list(peer: &Peer<RoleClient>) -> Result<Vec<Claim>, String> {
     let (mut claims, mut cursor) = (Vec::new(), None);
     for _ in 0..MAX_PAGES {
         let params = PaginatedRequestParams::default().with_cursor(cursor);
-        let page = peer.list_tools(Some(params)).await.map_err(|error| match error {
+        let request = ListToolsRequest {
+            method: Default::default(),
+            params: Some(params),
+            extensions: Default::default(),
+        };
+        let page = peer.send_request(ClientRequest::ListToolsRequest(request)).await;
+        let page = page.map_err(|error| match error {
             ServiceError::McpError(said) => machine::server::clean(&said.message, 500),
+            ServiceError::TransportSend(error) => said(&error),
             error => error.to_string(),
         })?;
-        claims.extend(page.tools.into_iter().map(claim));
-        cursor = page.next_cursor;
+        cursor = match page {
+            ServerResult::ListToolsResult(page) => {
+                claims.extend(page.tools.into_iter().map(claim));
+                page.next_cursor
+            }
+            // One tool that breaks the rules must not cost the others.
+            ServerResult::CustomResult(page) if page.0["tools"].is_array() => {
+                claims.extend(page.0["tools"].as_array().into_iter().flatten().map(odd_claim));
+                page.0["nextCursor"].as_str().map(str::to_owned)
+            }
+            _ => return Err("what it sent is no list of tools".to_owned()),
+        };
         if cursor.is_none() || claims.len() > MAX_LISTED {
             break;
         }
     }
     Ok(claims)
+}
+
+/// A tool of a list that is not as it should be, as far as it can be read. Its own word that it is safe is not taken.
+fn odd_claim(tool: &Value) -> Claim {
+    match serde_json::from_value(tool.clone()) {
+        Ok(tool) => claim(tool),
+        Err(_) => Claim {
+            name: tool["name"].as_str().unwrap_or_default().to_owned(),
+            description: tool["description"].as_str().unwrap_or_default().to_owned(),
+            schema: tool["inputSchema"].clone(),
+            ..Claim::default()
+        },
+    }
 }
 
 fn claim(tool: rmcp::model::Tool) -> Claim {

@@ -9,9 +9,10 @@ use machine::file::mcp::{Reach, Server, expand};
 use machine::policy::sandbox::Needs;
 use machine::time::Span;
 use rmcp::service::{ClientInitializeError, ClientLifecycleMode, serve_client_with_lifecycle};
+use rmcp::transport::DynamicTransportError;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::{
-    StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
+    StreamableHttpClientTransport, StreamableHttpClientTransportConfig, StreamableHttpError,
 };
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
@@ -206,15 +207,31 @@ fn began(
             Err(Unbegun::Failed(format!("it wants another authorization: {error}")))
         }
         // Over HTTP a refusal may be a status instead of a message.
-        Some(Ok(Err(
-            error @ (ClientInitializeError::JsonRpcError(_)
-            | ClientInitializeError::TransportError { .. }),
-        ))) => Err(Unbegun::Refused(format!("it refused to begin: {error}"))),
+        Some(Ok(Err(ClientInitializeError::TransportError { error, .. }))) => {
+            Err(Unbegun::Refused(format!("no talk began: {}", said(&error))))
+        }
+        Some(Ok(Err(error @ ClientInitializeError::JsonRpcError(_)))) => {
+            Err(Unbegun::Refused(format!("it refused to begin: {error}")))
+        }
         Some(Ok(Err(ClientInitializeError::ConnectionClosed(_)))) => {
             Err(Unbegun::Failed("it closed the connection before it answered".to_owned()))
         }
         Some(Ok(Err(error))) => Err(Unbegun::Failed(format!("no talk began: {error}"))),
     }
+}
+
+/// What went wrong on the way, without the names of types around it.
+pub(super) fn said(error: &DynamicTransportError) -> String {
+    let Some(StreamableHttpError::Client(client)) =
+        error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>()
+    else {
+        return error.error.to_string();
+    };
+    let mut cause: &dyn std::error::Error = client;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
 }
 
 /// A reason, with how the process ended if it did, and the end of what it wrote to its error output.

@@ -8,10 +8,11 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use machine::message::{ModelCall, Reply};
+use machine::message::{Block, ModelCall, Part, Reply, Usage};
 use machine::policy::price::Price;
 use machine::server::ToolOffer;
 use machine::tool;
+use serde::de::IgnoredAny;
 use wire::model::assemble::Limits;
 use wire::model::constrained::{Choices, constrain};
 use wire::model::recording::{Cover, Question};
@@ -38,6 +39,9 @@ const BELIEVED: Duration = Duration::from_secs(1);
 
 /// The most bytes of conversations that are kept in wire form.
 const MAX_WRITTEN: usize = 64 << 20;
+
+/// The most that is read of an answer that is no stream.
+const MAX_DOCUMENT: usize = 64 << 10;
 
 /// How many lists of tools are kept.
 const MAX_DECLARED: usize = 16;
@@ -138,11 +142,12 @@ impl Remote {
         };
         let reader = Reader { choices, ..Reader::new(&*dialect, model, hear) };
         let price = facts.price.as_ref();
+        let size = request.parts().iter().map(|part| part.len()).sum();
         if let Traffic::Replay(recording) = &self.traffic {
             let known = providers.keys(&self.environment);
             let cover = Cover::new(known.iter().map(Secret::reveal));
             let question = recorded(provider, &request, &cover);
-            return charged(replay(recording, task, &question, reader), price);
+            return charged(replay(recording, task, &question, reader), price, size);
         }
         let sent = digest(&call);
         let asked = Asked { task, question: call.question, request: &sent };
@@ -179,7 +184,7 @@ impl Remote {
         };
         let (answer, recorded) = self.ask(sending, stop).await;
         admission.ended(&answer);
-        let answer = charged(answer, price);
+        let answer = charged(answer, price, size);
         let answer = answer.map(redact::value);
         if let Ok(reply) = &answer {
             self.answers.keep(asked, reply);
@@ -419,25 +424,32 @@ impl<'a> Reader<'a> {
         let chunk = match self.stream.push(chunk, &mut self.events) {
             Ok(()) => weigh(&self.events, self.stream.is_held_back()),
             // The stream keeps its error and tells it at its end.
-            Err(error) => {
-                if error.kind == ErrorKind::Malformed {
-                    self.document = Some(chunk.to_vec());
-                }
-                Chunk::Last
-            }
+            Err(error) if error.kind == ErrorKind::Malformed => self.hear_out(chunk),
+            Err(_) => Chunk::Last,
         };
         tell(self.hear, &mut self.events, self.choices.is_some());
         chunk
     }
 
+    /// More of an answer that is no stream. What its server has to say may come in pieces.
+    fn hear_out(&mut self, chunk: &[u8]) -> Chunk {
+        let document = self.document.get_or_insert_default();
+        let room = MAX_DOCUMENT - document.len();
+        document.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        let is_whole = || serde_json::from_slice::<IgnoredAny>(document).is_ok();
+        if document.len() == MAX_DOCUMENT || is_whole() { Chunk::Last } else { Chunk::Empty }
+    }
+
     fn end(self, ended: Result<Finished, TransportError>) -> Answer {
         let Reader { dialect, stream, mut events, document, choices, hear } = self;
-        let answer = match (ended, document) {
-            (Ok(Finished { status, headers, .. }), Some(document)) => Err(explained(
-                stream.close(&mut events),
-                dialect.failure(status, &headers, &document),
-            )),
-            (ended, _) => match ended {
+        let answer = match document {
+            // Also where its end did not come: what is there says more than that.
+            Some(document) if ended != Err(TransportError::Cancelled) => {
+                let headers = ended.map(|finished| finished.headers).unwrap_or_default();
+                let failure = dialect.failure(200, &headers, &document);
+                Err(explained(stream.close(&mut events), failure))
+            }
+            _ => match ended {
                 Ok(Finished { status: 200, .. }) => stream.close(&mut events),
                 Ok(Finished { status, headers, body }) => {
                     Err(dialect.failure(status, &headers, &body))
@@ -516,14 +528,39 @@ fn digest(call: &ModelCall) -> String {
     digest.text()
 }
 
-/// What the answer cost, or what came of it before it failed.
-fn charged(mut answer: Answer, price: Option<&Price>) -> Answer {
+/// What the answer cost, or what came of it before it failed. Where its provider counts nothing, or counts nothing but
+/// zeros, what it cost stays unknown; its tokens are guessed from what was sent and what came, so that a limit of them
+/// holds and a full context is seen.
+fn charged(mut answer: Answer, price: Option<&Price>, sent: usize) -> Answer {
     let usage = match &mut answer {
         Ok(reply) => &mut reply.usage,
         Err(error) => &mut error.usage,
     };
+    if usage.total() == 0 {
+        *usage = Usage::default();
+    }
     usage.nanodollars = price.and_then(|price| price.cost(usage));
+    if let Ok(reply) = &mut answer
+        && reply.usage.total() == 0
+    {
+        reply.usage.input = Some(tokens(sent));
+        reply.usage.output = Some(tokens(reply.message.blocks.iter().map(said).sum()));
+    }
     answer
+}
+
+/// About how many tokens so many bytes are.
+fn tokens(bytes: usize) -> u64 {
+    bytes.div_ceil(4) as u64
+}
+
+fn said(block: &Block) -> usize {
+    match &block.part {
+        Part::Text { text } | Part::Thinking { text } | Part::ToolResult { text, .. } => text.len(),
+        Part::ToolUse { name, input, .. } => name.len() + input.to_string().len(),
+        Part::Media { data, .. } => data.len(),
+        Part::Opaque => 0,
+    }
 }
 
 fn declarations(call: &ModelCall) -> ToolList {

@@ -1,9 +1,11 @@
 //! `edit`: exact text replaced in a file.
 
+use std::borrow::Cow;
+
 use machine::effect::ToolCall;
 use machine::tool::ToolResult;
 
-use super::{FILE_LIMIT, failed, flag, text};
+use super::{FILE_LIMIT, failed, flag, has_only_crlf, text};
 use crate::beneath::Root;
 
 pub(super) fn run(call: &ToolCall, root: &Root) -> ToolResult {
@@ -24,6 +26,8 @@ pub(super) fn run(call: &ToolCall, root: &Root) -> ToolResult {
         },
         Err(error) => return failed(format!("cannot edit {error}")),
     };
+    let (old, new) = in_its_line_ends(&content, old, new);
+    let (old, new) = (old.as_ref(), new.as_ref());
     let places: Vec<usize> = content.match_indices(old).map(|(at, _)| at).collect();
     if call.repeated && is_done(&content, &places, old, new) {
         return ToolResult::ok(format!("already done: {path} has the new text"));
@@ -52,6 +56,14 @@ pub(super) fn run(call: &ToolCall, root: &Root) -> ToolResult {
             count => format!("replaced the text in {path}, {count} times"),
         }),
     }
+}
+
+/// The texts as they are meant: models write lines that end in LF, whatever the file has.
+fn in_its_line_ends<'a>(content: &str, old: &'a str, new: &'a str) -> (Cow<'a, str>, Cow<'a, str>) {
+    if old.contains('\r') || new.contains('\r') || !has_only_crlf(content.as_bytes()) {
+        return (old.into(), new.into());
+    }
+    (old.replace('\n', "\r\n").into(), new.replace('\n', "\r\n").into())
 }
 
 /// Whether an earlier attempt shows in the file: the new text is there and the old one only as part of it.

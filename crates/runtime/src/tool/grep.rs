@@ -37,7 +37,8 @@ pub(super) fn run(
         Ok(matcher) => matcher,
         Err(error) => return failed(format!("{pattern:?} is not a regular expression: {error}")),
     };
-    let only = match call.input.get("glob").and_then(|value| value.as_str()).map(name_pattern) {
+    let only = call.input.get("glob").and_then(|value| value.as_str());
+    let only = match only.map(|pattern| name_pattern(root, pattern)) {
         None => None,
         Some(Ok(only)) => Some(only),
         Some(Err(reason)) => return failed(reason),
@@ -108,10 +109,14 @@ pub(super) fn run(
     shown_text(found.trim_end_matches('\n'), services)
 }
 
-/// A pattern without a slash matches names in every folder.
-fn name_pattern(pattern: &str) -> Result<GlobMatcher, String> {
-    let anywhere = if pattern.contains('/') { pattern.to_owned() } else { format!("**/{pattern}") };
-    GlobBuilder::new(&anywhere)
+/// A pattern without a slash matches names in every folder; any other is one of `glob`.
+fn name_pattern(root: &Root, pattern: &str) -> Result<GlobMatcher, String> {
+    let below = if pattern.contains('/') {
+        root.relative(pattern).map_err(|error| format!("grep glob {error}"))?
+    } else {
+        format!("**/{pattern}")
+    };
+    GlobBuilder::new(&below)
         .literal_separator(true)
         .build()
         .map(|glob| glob.compile_matcher())

@@ -392,6 +392,18 @@ fn what_a_hostile_server_claims_is_cut_and_cleaned() {
 }
 
 #[test]
+fn a_tool_that_breaks_the_rules_costs_no_other() {
+    let rig = Rig::with(&["--odd"], "trust_annotations = true");
+    let tools = rig.open();
+    assert_eq!(names(&tools), ["bare", "echo", "hinted", "numbered"]);
+    assert_eq!(tools.tools[0].schema, json!({ "type": "object", "properties": {} }));
+    assert_eq!(tools.tools[0].class, EffectClass::Unsafe, "it is not believed");
+    let problem = tools.problem.as_deref().unwrap();
+    assert!(problem.contains("wordy") && problem.contains("name is empty"), "{problem}");
+    assert_eq!(rig.call("echo", json!({ "text": "hi" })).text, "hi");
+}
+
+#[test]
 fn large_output_is_shown_in_part_and_kept_whole() {
     let rig = Rig::with(&[], "");
     rig.open();

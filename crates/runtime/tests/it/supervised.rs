@@ -391,6 +391,28 @@ fn many_tasks_run_their_processes_at_once_and_all_end() {
 }
 
 #[test]
+fn changes_of_one_file_that_are_asked_for_at_once_are_all_made_in_their_order() {
+    let (folder, home) = home();
+    let mut supervisor = supervisor(&home, Box::new(SqliteJournal::open(&home.journal()).unwrap()));
+    let work = folder.path().join("work");
+    std::fs::create_dir(&work).unwrap();
+    // Each changes what the one before made; a large file keeps each of them busy for a while.
+    std::fs::write(work.join("f"), format!("n0;{}", "x".repeat(1 << 20))).unwrap();
+    let edit = |n: u32| {
+        let (old, new) = (format!("n{n};"), format!("n{};", n + 1));
+        json!({ "tool": "edit", "input": { "path": "f", "old": old, "new": new } })
+    };
+    let edits: Vec<Value> = (0..20).map(edit).collect();
+    let mut task = spec(json!({ "turns": [edits] }));
+    task.workspace.kind = Some(WorkspaceKind::InPlace);
+    task.folder = work.to_str().unwrap().to_owned();
+    supervisor.begin(id("t"), task, false).unwrap();
+    supervisor.run().unwrap();
+    let after = std::fs::read_to_string(work.join("f")).unwrap();
+    assert_eq!(&after[..5], "n20;x");
+}
+
+#[test]
 fn what_a_model_says_is_heard_before_its_answer_and_is_not_journaled() {
     let (folder, home) = home();
     std::fs::write(folder.path().join("s.toml"), "[[reply]]\ntext = \"hello there\"\n").unwrap();

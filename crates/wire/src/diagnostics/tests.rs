@@ -108,6 +108,12 @@ fn a_traceback_is_placed_where_it_ends() {
          line 3, in main\n    int('x')\nValueError: invalid literal\n",
         &["a.py:3 error ValueError: invalid literal"],
     );
+    for raised in ["subprocess.TimeoutExpired: too late", "zlib.error: bad", "StopIteration"] {
+        check(
+            &format!("  File \"a.py\", line 3, in f\n    g()\n    ^^^\n{raised}\n"),
+            &[&format!("a.py:3 error {raised}")],
+        );
+    }
 }
 
 #[test]

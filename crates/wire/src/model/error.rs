@@ -285,10 +285,11 @@ pub fn duration(text: &str) -> Option<u64> {
     (!text.is_empty()).then_some(total)
 }
 
-/// The wait that a message tells in prose (`Please try again in 1.898s.`), in milliseconds.
+/// The wait that a message tells in prose (`Please try again in 1.898s.`; Google says `retry in`), in milliseconds.
 pub fn try_again_in(message: &str) -> Option<u64> {
-    const MARK: &str = "try again in ";
-    let start = message.to_ascii_lowercase().find(MARK)? + MARK.len();
+    const MARKS: [&str; 2] = ["try again in ", "retry in "];
+    let lower = message.to_ascii_lowercase();
+    let start = MARKS.iter().find_map(|mark| Some(lower.find(mark)? + mark.len()))?;
     let text = message.get(start..)?.split_whitespace().next()?;
     duration(text.trim_end_matches(['.', ',', ')']))
 }
@@ -309,6 +310,16 @@ pub fn says_overflow(message: &str) -> bool {
         "exceeds the available context size",
         "too many tokens",
         "input token count",
+        "prompt token count",
+        "maximum prompt length",
+        "maximum model length",
+        "maximum allowed input length",
+        "range of input length should be",
+        "prompt exceeds max length",
+        "reduce the length of the messages",
+        "exceeded model token limit",
+        "context size has been exceeded",
+        "configured context size",
     ];
     let message = message.to_ascii_lowercase();
     SIGNS.iter().any(|sign| message.contains(sign))

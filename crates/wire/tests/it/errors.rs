@@ -116,6 +116,7 @@ fn dates_are_read_without_a_clock() {
 fn waits_in_prose_are_read() {
     assert_eq!(try_again_in("Rate limit. Please try again in 1.898s."), Some(1898));
     assert_eq!(try_again_in("Try again in 6m0s, please"), Some(360_000));
+    assert_eq!(try_again_in("Quota exceeded. Please retry in 54.4s."), Some(54_400));
     assert_eq!(try_again_in("try again in a moment"), None);
     assert_eq!(try_again_in("try again in "), None);
     assert_eq!(duration("500ms"), Some(500));

@@ -4,6 +4,8 @@
 
 use std::ops::Range;
 
+use super::super::has_only_crlf;
+
 /// How far from its stated place a hunk may be found, in lines.
 const REACH: usize = 200;
 
@@ -337,6 +339,8 @@ pub(super) enum Search {
 
 /// The content after all hunks; the error names the first that does not fit.
 pub(super) fn apply(content: &[u8], hunks: &[Hunk], search: Search) -> Result<Vec<u8>, String> {
+    let in_crlf = if has_only_crlf(content) { with_crlf(hunks) } else { None };
+    let hunks = in_crlf.as_deref().unwrap_or(hunks);
     let lines: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
     let mut result = Vec::with_capacity(content.len());
     let mut taken = 0;
@@ -371,6 +375,24 @@ pub(super) fn apply(content: &[u8], hunks: &[Hunk], search: Search) -> Result<Ve
 /// Whether a hunk adds a line without an end that is not the end of the content.
 fn ends_inside(hunk: &Hunk, result: &[u8]) -> bool {
     hunk.new.last().is_some_and(|line| !line.ends_with(b"\n") && !result.ends_with(line))
+}
+
+/// The hunks as they are meant in a file whose lines end in CR LF: models write LF. None if they tell the two apart.
+fn with_crlf(hunks: &[Hunk]) -> Option<Vec<Hunk>> {
+    let mut lines = hunks.iter().flat_map(|hunk| hunk.old.iter().chain(&hunk.new));
+    if lines.any(|line| line.contains(&b'\r')) {
+        return None;
+    }
+    let end = |line: &Vec<u8>| match line.strip_suffix(b"\n") {
+        Some(line) => [line, b"\r\n"].concat(),
+        None => line.clone(),
+    };
+    let ended = |hunk: &Hunk| Hunk {
+        old: hunk.old.iter().map(end).collect(),
+        new: hunk.new.iter().map(end).collect(),
+        ..*hunk
+    };
+    Some(hunks.iter().map(ended).collect())
 }
 
 /// The hunks that take a diff back.

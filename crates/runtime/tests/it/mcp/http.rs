@@ -110,6 +110,17 @@ fn a_server_over_http_that_comes_back_is_spoken_to_again() {
 }
 
 #[test]
+fn a_server_that_nobody_runs_is_a_problem_in_plain_words() {
+    let rig = Rig::empty();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    rig.declare(&format!("[server.test]\nurl = \"http://{free}/mcp\"\n"));
+    rig.trust();
+    let problem = rig.open().problem.unwrap();
+    assert!(problem.contains("Connection refused"), "{problem}");
+    assert!(!problem.contains("rmcp"), "{problem}");
+}
+
+#[test]
 fn in_the_clear_only_this_machine_is_spoken_to() {
     let rig = Rig::empty();
     rig.declare("[server.test]\nurl = \"http://example.org/mcp\"\n");

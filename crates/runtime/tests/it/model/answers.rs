@@ -53,6 +53,20 @@ fn a_chat_stream_becomes_a_tool_call() {
     assert!(request.body.contains("\"small/er\""), "{}", request.body);
 }
 
+#[test]
+fn an_answer_that_nobody_counted_is_measured() {
+    for counts in ["", r#","usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#] {
+        let counted = r#","usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}"#;
+        let server = Server::saying(whole(&CHAT.replace(counted, counts)));
+        let reply = Rig::new(&server).ask("here/small").unwrap();
+        let sent = server.requests()[0].body.len() as u64;
+        let said = "read".len() + r#"{"path":"a.txt"}"#.len();
+        assert_eq!(reply.usage.input, Some(sent.div_ceil(4)));
+        assert_eq!(reply.usage.output, Some(said as u64 / 4));
+        assert_eq!(reply.usage.nanodollars, None, "what it cost is not known");
+    }
+}
+
 /// A chat stream that says `text` and then stops.
 fn chat(text: &str) -> String {
     let chunk = |delta: serde_json::Value, stop: Option<&str>| {

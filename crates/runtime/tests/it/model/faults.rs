@@ -158,6 +158,31 @@ fn an_error_with_status_200_is_told_in_its_own_words() {
 }
 
 #[test]
+fn an_error_with_status_200_that_comes_in_pieces_is_heard_to_its_end() {
+    let pieces = [
+        r#"{"error":{"message":"Rate limit reached. "#,
+        r#"Please try again in 7s","type":"rate_limit_error","#,
+        r#""code":"rate_limit_exceeded"}}"#,
+    ];
+    for (pieces, kind) in [(&pieces[..], "rate_limited"), (&pieces[..2], "malformed")] {
+        let said: Vec<Vec<u8>> = pieces.iter().map(|piece| chunk(*piece)).collect();
+        let server = Server::new(move |_, stream| {
+            let mut sent = stream.write_all(HEAD.as_bytes());
+            for piece in &said {
+                std::thread::sleep(Duration::from_millis(30));
+                sent = sent.and_then(|()| stream.write_all(piece));
+            }
+            false
+        });
+        let failure = Rig::new(&server).fails("here/small");
+        assert_eq!(failure.kind, kind, "{failure:?}");
+        assert!(failure.message.contains("try again in 7s"), "{}", failure.message);
+        let wait = if kind == "malformed" { Retry::Never } else { Retry::After(7000) };
+        assert_eq!(failure.retry, wait);
+    }
+}
+
+#[test]
 fn a_redirect_is_not_followed_and_the_key_goes_nowhere_else() {
     for status in ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
         let elsewhere = Server::saying(whole(ANTHROPIC));

@@ -113,6 +113,26 @@ fn edit_replaces_exactly_what_it_is_told() {
 }
 
 #[test]
+fn edit_keeps_the_line_ends_of_a_file_whose_lines_end_in_cr_lf() {
+    let place = folder();
+    let file = place.path().join("f");
+    let cases = [
+        ("one\r\ntwo\r\nthree", "one\ntwo", "1\n2\n2b", "1\r\n2\r\n2b\r\nthree"),
+        ("one\r\ntwo\r\n", "two", "two\nthree", "one\r\ntwo\r\nthree\r\n"),
+        ("one\r\ntwo\r\n", "one\r\n", "1\n", "1\ntwo\r\n"),
+        ("one\r\ntwo\nthree\n", "two\n", "2\n", "one\r\n2\nthree\n"),
+    ];
+    for (before, old, new, after) in cases {
+        fs::write(&file, before).unwrap();
+        let input = json!({"path": "f", "old": old, "new": new});
+        for _ in 0..2 {
+            assert_eq!(run_again(place.path(), "edit", input.clone()).status, Status::Ok, "{old}");
+            assert_eq!(fs::read_to_string(&file).unwrap(), after);
+        }
+    }
+}
+
+#[test]
 fn a_repeated_edit_is_done_once() {
     let place = folder();
     let file = place.path().join("f");
@@ -187,6 +207,10 @@ fn grep_finds_lines_and_stays_inside() {
     );
     assert_eq!(grep(json!({"pattern": "beta", "path": "src/a.rs"})), "src/a.rs:2:fn beta() {}");
     assert_eq!(grep(json!({"pattern": "absent"})), "");
+    let below = place.path().canonicalize().unwrap();
+    for glob in ["src/deep/*.rs".into(), "./src/deep/*.rs".into(), below.join("src/deep/*.rs")] {
+        assert_eq!(grep(json!({"pattern": "alpha", "glob": glob})), "src/deep/b.rs:1:alpha");
+    }
     let text = grep(json!({"pattern": "alpha", "limit": 1}));
     assert_eq!(
         text,
@@ -197,6 +221,7 @@ fn grep_finds_lines_and_stays_inside() {
         (json!({"pattern": "a", "path": "none"}), "does not exist"),
         (json!({"pattern": "a", "path": "out"}), "leads out"),
         (json!({"pattern": "a", "glob": "[a"}), "is not a pattern"),
+        (json!({"pattern": "a", "glob": "/elsewhere/*.rs"}), "grep glob \"/elsewhere/*.rs\""),
     ] {
         let text = error(place.path(), "grep", input);
         assert!(text.contains(what), "{text}");

@@ -113,6 +113,19 @@ fn one_hunk_that_does_not_fit_leaves_everything_as_it_was() {
 }
 
 #[test]
+fn a_diff_in_lf_keeps_the_line_ends_of_a_file_in_cr_lf() {
+    let place = folder();
+    let file = place.path().join("f");
+    fs::write(&file, "one\r\ntwo\r\nthree\r\n").unwrap();
+    let diff = "--- a/f\n+++ b/f\n@@ -1,3 +1,4 @@\n one\n-two\n+2\n+2b\n three\n";
+    apply(place.path(), diff).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "one\r\n2\r\n2b\r\nthree\r\n");
+    let diff = "--- a/f\n+++ b/f\n@@ -1,1 +1,1 @@\n-one\r\n+one\n";
+    apply(place.path(), diff).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "one\n2\r\n2b\r\nthree\r\n");
+}
+
+#[test]
 fn a_hunk_is_found_near_its_place() {
     let place = folder();
     let lines: String = (1..=50).map(|number| format!("{number}\n")).collect();

@@ -19,7 +19,7 @@ pub(super) fn of_answer(status: u16, headers: &[(String, String)], body: &[u8]) 
         let kind = error::kind_of_status(status);
         return ModelError::of_answer(kind, &message, status, headers);
     }
-    let kind = if (200..300).contains(&status) || (status >= 500 && name != "overloaded_error") {
+    let kind = if status >= 500 && name != "overloaded_error" {
         error::kind_of_status(status)
     } else {
         kind(name, message).unwrap_or_else(|| error::kind_of_status(status))

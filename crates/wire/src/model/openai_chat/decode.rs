@@ -79,6 +79,7 @@ struct Call {
     name: String,
     /// Arguments that came before the name.
     held: String,
+    has_arguments: bool,
     extra: Option<Value>,
     is_started: bool,
     is_closed: bool,
@@ -453,6 +454,11 @@ impl Decoder {
             call.is_closed = true;
             // A call without a name is started too: whoever assembles the answer refuses it.
             call.start(out);
+            if !call.has_arguments {
+                // How a call without parameters comes from Claude through gateways. A tool that needs some says so.
+                let (index, id) = (call.block, Arc::default());
+                out.push(StreamEvent::InputJsonDelta { index, id, json: "{}".to_owned() });
+            }
             out.push(StreamEvent::ToolUseStop { index: call.block, id: Arc::default() });
             if let Some(extra) = call.extra.take() {
                 let raw = json!({ "extra_content": extra });
@@ -479,17 +485,27 @@ impl Decoder {
     }
 
     fn stop(&self, reason: &str) -> Result<StopReason, ModelError> {
-        Ok(match reason {
-            "stop" if self.is_refused => StopReason::Refusal,
-            "stop" => StopReason::EndTurn,
-            "tool_calls" | "function_call" => StopReason::ToolUse,
-            "length" => StopReason::MaxTokens,
-            "content_filter" => StopReason::Refusal,
-            "model_length" => {
+        // Together says `eos`; gateways let words of the provider behind them through, in its own letters.
+        let word = reason.to_ascii_lowercase();
+        Ok(match word.as_str() {
+            "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" => match self.is_refused {
+                true => StopReason::Refusal,
+                false => StopReason::EndTurn,
+            },
+            "tool_calls" | "function_call" | "tool_use" => StopReason::ToolUse,
+            "length" | "max_tokens" => StopReason::MaxTokens,
+            "refusal" | "safety" => StopReason::Refusal,
+            // Google adds its own reason.
+            word if word.starts_with("content_filter") => StopReason::Refusal,
+            word if word.contains("malformed_function_call") => {
+                let message = "the provider says that the call is malformed";
+                return Err(ModelError::new(ErrorKind::MalformedToolCall, message));
+            }
+            "model_length" | "model_context_window_exceeded" => {
                 let message = "the answer ended at the end of the model's context";
                 return Err(ModelError::new(ErrorKind::ContextOverflow, message));
             }
-            "error" => {
+            "error" | "abort" => {
                 let message = "the provider ended the answer with an error";
                 return Err(ModelError::new(ErrorKind::Server, message));
             }
@@ -497,8 +513,9 @@ impl Decoder {
                 let message = "the provider ran out of resources";
                 return Err(ModelError::new(ErrorKind::Overloaded, message));
             }
-            other => {
-                let message = crate::model::error::told(&format!("the finish reason is `{other}`"));
+            _ => {
+                let message =
+                    crate::model::error::told(&format!("the finish reason is `{reason}`"));
                 return Err(ModelError::new(ErrorKind::UnknownStop, message));
             }
         })
@@ -519,6 +536,7 @@ impl Call {
             id: String::new(),
             name: String::new(),
             held: String::new(),
+            has_arguments: false,
             extra: None,
             is_started: false,
             is_closed: false,
@@ -527,6 +545,7 @@ impl Call {
 
     /// Takes more arguments; holds them back until the call has a name, and an id if one may still come.
     fn go_on(&mut self, arguments: String, out: &mut Vec<StreamEvent>) {
+        self.has_arguments |= !arguments.is_empty();
         if !self.is_started {
             self.held.push_str(&arguments);
             let id_may_come = self.id.is_empty() && self.held.is_empty();

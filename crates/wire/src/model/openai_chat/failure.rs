@@ -52,6 +52,8 @@ const FILTER: &[&str] = &[
     "cyber_policy",
     "misalignment_policy_violation",
 ];
+/// The model wrote something that the server (Groq) cannot read as a call; another try may do.
+const MALFORMED_CALL: &[&str] = &["tool_use_failed", "output_parse_failed", "json_validate_failed"];
 const CONFIG: &[&str] =
     &["model_not_found", "invalid_request_error", "BadRequestError", "NotFoundError"];
 
@@ -190,6 +192,8 @@ impl Problem {
             ])
         {
             ErrorKind::Quota
+        } else if is(MALFORMED_CALL) {
+            ErrorKind::MalformedToolCall
         } else if is(OVERFLOW) || (!is_rate && error::says_overflow(&text)) {
             ErrorKind::ContextOverflow
         } else if is_rate && says(&["request too large"]) {

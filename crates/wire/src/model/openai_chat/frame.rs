@@ -143,15 +143,14 @@ impl Counters {
         let input = usage[self.input].as_u64();
         let thinking = usage[self.output_details]["reasoning_tokens"].as_u64();
         let said = usage[self.output].as_u64();
-        // xAI counts reasoning beside the output; only the sum of all tells.
-        let with_thinking = said.unwrap_or(0).saturating_add(thinking.unwrap_or(0));
-        let is_beside = usage["total_tokens"]
-            .as_u64()
-            .is_some_and(|total| total >= input.unwrap_or(0).saturating_add(with_thinking));
+        // xAI counts reasoning beside the output, and Google's server of this dialect does not count it at all; only the
+        // sum of all tells.
+        let beside =
+            usage["total_tokens"].as_u64().zip(input).map(|(all, of)| all.saturating_sub(of));
         Usage {
             nanodollars: None,
             input: input.map(|all| all.saturating_sub(cached)),
-            output: if is_beside { said.map(|_| with_thinking) } else { said },
+            output: said.map(|said| said.max(beside.unwrap_or(0))),
             thinking,
             cache_read,
             cache_write,

@@ -305,7 +305,12 @@ impl Decoder {
                 }
             }
             Kind::Call => {
-                self.fill(index, raw["arguments"].as_str().unwrap_or_default().to_owned(), out)?;
+                let whole = match raw["arguments"].as_str() {
+                    // How gateways pass on a call without parameters.
+                    Some("") if self.items[index].so_far.is_empty() => "{}",
+                    whole => whole.unwrap_or_default(),
+                };
+                self.fill(index, whole.to_owned(), out)?;
                 out.push(StreamEvent::ToolUseStop { index, id: Arc::default() });
             }
             Kind::Other => {}

@@ -296,6 +296,15 @@ fn every_finish_reason_has_its_meaning() {
     assert_eq!(says("model_length"), "context_overflow");
     assert_eq!(says("error"), "server");
     assert_eq!(says("insufficient_system_resource"), "overloaded");
+    for end in ["eos", "STOP", "end_turn"] {
+        assert_eq!(says(end), "EndTurn", "{end}");
+    }
+    assert_eq!(says("max_tokens"), "MaxTokens");
+    assert_eq!(says("tool_use"), "malformed_tool_call");
+    assert_eq!(says("content_filter: PROHIBITED_CONTENT"), "Refusal");
+    assert_eq!(says("function_call_filter: MALFORMED_FUNCTION_CALL"), "malformed_tool_call");
+    assert_eq!(says("model_context_window_exceeded"), "context_overflow");
+    assert_eq!(says("abort"), "server");
     assert_eq!(says("banana"), "unknown_stop");
     assert_eq!(says(""), "stream_truncated");
     let number = [delta(json!({ "content": "x" })), chunk(json!({}), 3.into()), done()];
@@ -322,7 +331,8 @@ fn a_cut_call_never_runs() {
     assert_eq!(fails(&cut("stop")), "tool_args_invalid");
     assert_eq!(fails(&cut("length")), "tool_args_truncated");
     assert_eq!(fails(&cut("tool_calls")[..2]), "stream_truncated");
-    assert_eq!(fails(&[opens(0, "call_1"), finish("tool_calls"), done()]), "tool_args_invalid");
+    assert_eq!(fails(&[opens(0, "call_1"), finish("length"), done()]), "tool_args_truncated");
+    assert_eq!(fails(&[opens(0, "call_1"), done()]), "stream_truncated");
     let late = [opens(0, "call_1"), goes_on(0, "{}"), finish("tool_calls"), goes_on(0, " ")];
     assert_eq!(fails(&late), "protocol");
     let same = [opens(0, "call_1"), goes_on(0, "{}"), opens(1, "call_1"), goes_on(1, "{}")];
@@ -333,6 +343,17 @@ fn a_cut_call_never_runs() {
     let nameless =
         [tool(0, json!({ "id": "a", "function": { "arguments": "{}" } })), finish("tool_calls")];
     assert_eq!(fails(&nameless), "malformed_tool_call");
+}
+
+#[test]
+fn a_call_without_arguments_has_no_parameters() {
+    for reason in ["tool_calls", "stop"] {
+        let two = [opens(0, "call_1"), opens(1, "call_2"), goes_on(1, "{\"command\":\"ls\"}")];
+        let frames = [&two[..], &[finish(reason), done()]].concat();
+        let reply = reply(&OpenAiChat::default(), &frames).unwrap();
+        let expected = [("call_1", json!({})), ("call_2", json!({ "command": "ls" }))];
+        assert_eq!(calls(&reply), expected.map(|(id, input)| (id.to_owned(), input)));
+    }
 }
 
 #[test]
@@ -550,17 +571,21 @@ fn reasoning_that_a_gateway_passes_on_is_put_together_and_kept() {
 
 #[test]
 fn reasoning_that_is_counted_beside_the_output_is_output() {
-    let counted = |total: u64| {
+    let counted_in = |total: u64, details: Value| {
         let usage = json!({
             "prompt_tokens": 10120, "completion_tokens": 1499, "total_tokens": total,
             "prompt_tokens_details": { "cached_tokens": 128 },
-            "completion_tokens_details": { "reasoning_tokens": 809 },
+            "completion_tokens_details": details,
         });
         let counts = json!({ "choices": [], "usage": usage }).to_string();
         let frames = [delta(json!({ "content": "Hi" })), finish("stop"), counts];
         reply(&OpenAiChat::openai(), &frames).unwrap().usage
     };
+    let counted = |total: u64| counted_in(total, json!({ "reasoning_tokens": 809 }));
     assert_eq!(counted(10120 + 1499).output, Some(1499));
+    assert_eq!(counted(0).output, Some(1499));
+    let untold = counted_in(10120 + 1499 + 809, Value::Null);
+    assert_eq!(untold.output, Some(1499 + 809), "only the sum tells");
     assert_eq!(counted(10120 + 1499 + 809).output, Some(1499 + 809));
     assert_eq!(counted(10120 + 1499 + 809).input, Some(9992));
 }

@@ -78,6 +78,28 @@ fn mistral_bodies_have_their_kinds() {
 }
 
 #[test]
+fn a_call_that_the_server_could_not_read_is_asked_for_again() {
+    let body = r#"{"error":{"message":"Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.","type":"invalid_request_error","code":"tool_use_failed","failed_generation":"<function=ls"}}"#;
+    check(400, body, "malformed_tool_call", Retry::Backoff);
+}
+
+#[test]
+fn every_server_has_its_own_words_for_a_question_that_is_too_long() {
+    for words in [
+        "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+        "Please reduce the length of the messages or completion.",
+        "Invalid request: Your request exceeded model token limit: 262144 (requested: 291351)",
+        "The decoder prompt (length 9000) is longer than the maximum model length of 8192.",
+        "prompt token count of 5000 exceeds the limit of 4096",
+        "Range of input length should be [1, 30000]",
+        "Context size has been exceeded.",
+    ] {
+        let body = serde_json::json!({ "error": { "message": words, "code": null } }).to_string();
+        check(400, &body, "context_overflow", Retry::Never);
+    }
+}
+
+#[test]
 fn bodies_that_are_no_errors_leave_it_to_the_status() {
     let never = Retry::Never;
     check(502, "<html>bad gateway</html>", "server", Retry::Backoff);

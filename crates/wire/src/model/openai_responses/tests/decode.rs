@@ -355,6 +355,9 @@ fn a_cut_call_never_runs() {
         ends(&[item(0, json!({ "type": "function_call", "call_id": "other" }))]),
         "protocol"
     );
+    let none = [created(), item(0, function_call(0, "")), completed()];
+    let none = reply(&OpenAiResponses, &none).unwrap();
+    assert_eq!(calls(&none), [("call_0".to_owned(), json!({}))], "a call without parameters");
     assert_eq!(ends(&[item(0, message(0, "x"))]), "protocol");
     assert_eq!(fails(&[created(), arguments(7, "{}")]), "protocol");
     let rest = item(0, function_call(0, "{\"command\":\"ls\"}"));
