@@ -124,6 +124,18 @@ fn nothing_is_written_outside() {
     assert!(std::path::Path::new("/usr/bin/env").exists());
 }
 
+/// As root the kernel's settings are files of one's own, and one of them names a program that is started outside.
+#[test]
+fn settings_of_the_kernel_cannot_be_changed() {
+    let environment = TestEnvironment::new();
+    // Opened to add nothing.
+    let script = "for name in kernel/core_pattern kernel/modprobe kernel/hostname vm/swappiness fs/file-max; do \
+        (: >> /proc/sys/$name) 2>/dev/null && echo opened $name; done; \
+        cat /proc/sys/kernel/ostype; echo x > /proc/self/fd/1";
+    let ran = environment.inside(script);
+    assert_eq!(ran.out, "Linux\nx\n", "{}", ran.err);
+}
+
 #[test]
 fn secrets_of_the_home_and_what_lies_beside_are_not_seen() {
     let environment = TestEnvironment::new();

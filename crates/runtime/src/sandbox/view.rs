@@ -207,7 +207,12 @@ impl View {
             ]
             .map(PathBuf::from),
         );
-        self.write.extend(["/dev", "/proc"].map(PathBuf::from));
+        self.write.push(PathBuf::from("/dev"));
+        // What a process may change of itself is there, and for root the settings of the kernel are beside it, which
+        // bubblewrap leaves open: one of them names a program that is started outside.
+        if !rustix::process::geteuid().is_root() {
+            self.write.push(PathBuf::from("/proc"));
+        }
         Ok(())
     }
 
