@@ -257,9 +257,10 @@ fn no_socket_leads_out() {
         for my $f (1, 2, 10, 16, 17, 40) { for my $k (1, 2) {
             print socket($s, $f, $k, 0) ? \"made $f $k\\n\" : \"no\\n\"; } }
         print socketpair($a, $b, PF_UNIX, SOCK_DGRAM, 0) ? \"datagram pair\\n\" : \"no\\n\";
+        print socketpair($a, $b, PF_UNIX, SOCK_RAW, 0) ? \"raw pair\\n\" : \"no\\n\";
         print socketpair($a, $b, PF_UNIX, SOCK_STREAM, 0) ? \"pair\\n\" : \"no pair\\n\";";
     let ran = environment.inside_perl(script);
-    assert_eq!(ran.out, format!("{}pair\n", "no\n".repeat(13)), "{}", ran.err);
+    assert_eq!(ran.out, format!("{}pair\n", "no\n".repeat(14)), "{}", ran.err);
     // With a network of its own, only the inside is reached; with the user's, no socket of the file system is.
     let script = format!(
         "use Socket; my ($l, $t, $o, $u); my $here = inet_aton('127.0.0.1');
