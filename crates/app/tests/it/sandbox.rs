@@ -195,6 +195,35 @@ fn what_is_asked_for_is_opened_and_nothing_else() {
     }
 }
 
+/// In place, what is asked for may lie in what the worker writes, who can put a link in its place.
+#[test]
+fn a_link_in_the_workspace_opens_nothing_outside() {
+    let environment = TestEnvironment::new();
+    let beside = environment.folder().join("../beside");
+    std::fs::create_dir(&beside).unwrap();
+    std::fs::write(beside.join("kept"), "kept").unwrap();
+    std::fs::create_dir(environment.folder().join("out")).unwrap();
+    let ask = |how: &str, path: &str| {
+        let script = format!("cat {path}/kept; echo x > {path}/new; cat ../beside/kept");
+        environment.run(&["sandbox", "run", how, path, "--", "sh", "-c", &script])
+    };
+    assert_eq!(ask("--write", "out").out, "");
+    assert!(environment.folder().join("out/new").exists());
+    std::fs::remove_dir_all(environment.folder().join("out")).unwrap();
+    std::os::unix::fs::symlink("../beside", environment.folder().join("out")).unwrap();
+    for how in ["--read", "--write"] {
+        let ran = ask(how, "out");
+        assert!(
+            ran.code != 0 && ran.err.contains("a link in a folder that is worked in"),
+            "{}",
+            ran.err
+        );
+        assert!(!ran.out.contains("kept"), "{}", ran.out);
+    }
+    assert!(!beside.join("new").exists());
+    assert_eq!(ask("--read", "../beside").out, "keptkept", "what is named is meant");
+}
+
 #[test]
 fn the_journal_and_its_sockets_are_not_seen() {
     let environment = TestEnvironment::new();
