@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::place::{Folders, Place};
 use super::{Access, Question, command};
+use crate::diff;
 use crate::shell::known::{self, Deeds, Kind, Known};
 use crate::shell::{self, Flow, Reading, Run, Unclear, Word};
 
@@ -270,32 +271,18 @@ fn tool_paths(tool: &str, input: &Value) -> Vec<(String, Access)> {
     }
 }
 
-/// The files that a diff names: in its headers, not in what it adds and removes.
+/// The files that a diff names. One that the tool cannot read changes nothing.
 fn patched(diff: &str) -> Vec<(String, Access)> {
     let mut paths: Vec<(String, Access)> = Vec::new();
-    // Lines of a hunk that are still to come: of the old file and of the new one.
-    let (mut old, mut new) = (0usize, 0usize);
-    for line in diff.lines() {
-        if old > 0 || new > 0 {
-            let first = line.as_bytes().first();
-            old -= usize::from(old > 0 && matches!(first, None | Some(b' ' | b'-')));
-            new -= usize::from(new > 0 && matches!(first, None | Some(b' ' | b'+')));
-            continue;
-        }
-        if let Some(rest) = line.strip_prefix("@@ ") {
-            let mut counts = rest.split_whitespace().take(2).map(|range| {
-                range.split_once(',').map_or(1, |(_, count)| count.parse().unwrap_or(0))
-            });
-            (old, new) = (counts.next().unwrap_or(0), counts.next().unwrap_or(0));
-            continue;
-        }
-        let names = ["--- ", "+++ ", "rename from ", "rename to ", "copy from ", "copy to "];
-        let Some(name) = names.iter().find_map(|start| line.strip_prefix(start)) else { continue };
-        let name = name.split('\t').next().unwrap_or_default().trim().trim_matches('"');
-        let bare = ["a/", "b/"].iter().find_map(|side| name.strip_prefix(side));
-        let name = if line.starts_with(['-', '+']) { bare.unwrap_or(name) } else { name };
-        if name != "/dev/null" && !paths.iter().any(|(known, _)| known == name) {
-            paths.push((name.to_owned(), Access::Write));
+    for patch in diff::parse(diff).unwrap_or_default() {
+        // What is moved or copied can be read at its new place.
+        let moved = patch.old.as_deref().filter(|_| patch.new.is_some() && patch.new != patch.old);
+        let read = moved.into_iter().map(|name| (name, Access::Read));
+        for (name, access) in read.chain(patch.names().map(|name| (name, Access::Write))) {
+            let path = (name.to_owned(), access);
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
         }
     }
     paths

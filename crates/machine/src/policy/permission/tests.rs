@@ -144,6 +144,36 @@ mod tools {
         assert_eq!(check(Profile::Dev, "patch", json!({ "diff": harmless })), "allow tool");
     }
 
+    /// Whatever the tool would change is what the gate sees, in every way of writing its name.
+    #[test]
+    fn a_patch_names_its_files_to_the_gate_as_to_the_tool() {
+        let path = |pattern: &str, access| Rule {
+            path: vec![pattern.into()],
+            access: Some(access),
+            ..rule("*", Decide::Deny)
+        };
+        let rules = vec![path("kept/**", Access::Write), path("b/**", Access::Write)];
+        let policy = Policy { rules, ..of_profile(Profile::Dev) };
+        let hunk = "@@ -1 +1 @@\n-x\n+y\n";
+        for diff in [
+            format!("--- \"a/\\153ept/x\"\n+++ \"b/\\153ept/x\"\n{hunk}"),
+            format!("--- x/y\n+++ b/y\n{hunk}"),
+            "diff --git a/kept/x b/kept/x\nold mode 100644\nnew mode 100755\n".to_owned(),
+            "diff --git a/kept/x b/kept/x\nnew file mode 100644\nindex 000..111\n".to_owned(),
+            format!(
+                "--- a/x\n+++ b/x\n{hunk}diff --git a/z b/z\nrename from z\nrename to kept/z\n"
+            ),
+        ] {
+            let input = json!({ "diff": diff });
+            assert_eq!(judge(&policy, &question("patch", &input)).decide, Decide::Deny, "{diff}");
+        }
+        let input = json!({ "diff": format!("--- a/x\n+++ b/x\n{hunk}") });
+        assert_eq!(judge(&policy, &question("patch", &input)).decide, Decide::Allow);
+        let hidden = Policy { rules: vec![path("kept/**", Access::Read)], ..policy };
+        let input = json!({ "diff": "diff --git a/kept/x b/y\nrename from kept/x\nrename to y\n" });
+        assert_eq!(judge(&hidden, &question("patch", &input)).decide, Decide::Deny);
+    }
+
     #[test]
     fn tools_of_servers_are_judged_by_name_and_class() {
         let input = json!({});
