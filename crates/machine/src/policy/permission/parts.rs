@@ -251,7 +251,7 @@ fn change_folder(run: &Run, folders: Folders<'_>, places: &mut Vec<Option<String
 }
 
 /// The paths that a file tool is given.
-fn tool_paths(tool: &str, input: &Value) -> Vec<(String, Access)> {
+pub(crate) fn tool_paths(tool: &str, input: &Value) -> Vec<(String, Access)> {
     let text = |key: &str| input[key].as_str().map(str::to_owned);
     let path = || text("path").unwrap_or_else(|| ".".to_owned());
     match tool {
