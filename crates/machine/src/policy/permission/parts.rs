@@ -43,6 +43,8 @@ pub(super) enum Subject<'a> {
     Path {
         place: Place,
         access: Access,
+        /// Whether a folder is meant with all that is in it.
+        whole: bool,
         named: Named,
         /// As it was written.
         text: &'a str,
@@ -85,6 +87,8 @@ pub(super) struct Call {
     paths: Vec<(String, Access)>,
     /// Whether its parts are all there is to it.
     is_its_parts: bool,
+    /// Whether a tool reads folders with all that is in them.
+    is_deep: bool,
 }
 
 impl Call {
@@ -94,11 +98,12 @@ impl Call {
             let paths = tool_paths(question.tool, question.input);
             // Checks do more than read the path that they are asked about.
             let is_its_parts = question.tool != "validator.run";
-            return Call { paths, is_its_parts, ..Call::default() };
+            let is_deep = matches!(question.tool, "grep" | "skeleton" | "view");
+            return Call { paths, is_its_parts, is_deep, ..Call::default() };
         }
         let reading = shell::read(question.input["command"].as_str().unwrap_or_default());
         let known = reading.runs.iter().map(look).collect();
-        Call { reading, known, paths: Vec::new(), is_its_parts: true }
+        Call { reading, known, is_its_parts: true, ..Call::default() }
     }
 
     /// Gives every part to `take`, in the order of the text.
@@ -109,7 +114,9 @@ impl Call {
         take(Part { subject: Subject::Call { alone }, run: None, opaque: false });
         for (text, access) in &self.paths {
             let place = Place::of_tool(text, folders);
-            let subject = Subject::Path { place, access: *access, named: Named::Tool, text };
+            let (access, named) = (*access, Named::Tool);
+            let whole = access == Access::Write || self.is_deep;
+            let subject = Subject::Path { place, access, whole, named, text };
             take(Part { subject, run: None, opaque: false });
         }
         let mut places: Vec<Option<String>> = vec![Some(String::new())];
@@ -126,7 +133,7 @@ impl Call {
 fn look(run: &Run) -> Known {
     let nothing = |reads| {
         let (writes, hosts) = (Vec::new(), Vec::new());
-        Known::Understood(Deeds { kind: Kind::Look, reads, writes, hosts })
+        Known::Understood(Deeds { kind: Kind::Look, reads, deep: false, writes, hosts })
     };
     if command::has_odd_wrapper(run) {
         let wrapper = run.through.join(" ");
@@ -173,13 +180,15 @@ fn each_of_run<'a>(
     };
     let opaque = deeds.is_none() && !matches!(deed, Deed::Nothing);
     take(Part { subject: Subject::Command(deed), run: Some(run), opaque });
-    let mut path = |word: &'a Word, access, named| {
+    let is_deep = deeds.is_some_and(|deeds| deeds.deep);
+    let mut path = |word: &Word, text: &'a str, access, named| {
         let mut seen: Vec<Place> = Vec::new();
         for folder in places.iter() {
             let place = Place::of_word(word, folder.as_deref(), folders);
             if !seen.contains(&place) {
                 seen.push(place.clone());
-                let subject = Subject::Path { place, access, named, text: text_of(word) };
+                let whole = access == Access::Write || named == Named::Program && is_deep;
+                let subject = Subject::Path { place, access, whole, named, text };
                 take(Part { subject, run: Some(run), opaque });
             }
         }
@@ -189,11 +198,15 @@ fn each_of_run<'a>(
             Flow::Read => Access::Read,
             Flow::Write => Access::Write,
         };
-        path(&redirect.target, access, Named::Redirect);
+        path(&redirect.target, text_of(&redirect.target), access, Named::Redirect);
     }
     if let Some(deeds) = deeds {
-        deeds.reads.iter().for_each(|word| path(word, Access::Read, Named::Program));
-        deeds.writes.iter().for_each(|word| path(word, Access::Write, Named::Program));
+        for word in &deeds.reads {
+            path(word, text_of(word), Access::Read, Named::Program);
+        }
+        for word in &deeds.writes {
+            path(word, text_of(word), Access::Write, Named::Program);
+        }
     }
     let exact = deeds.is_some_and(|deeds| matches!(deeds.kind, Kind::Look | Kind::Change));
     if !exact {
@@ -201,10 +214,14 @@ fn each_of_run<'a>(
             let known = |words: &[Word]| words.contains(word);
             !deeds.is_some_and(|deeds| known(&deeds.reads) || known(&deeds.writes))
         };
-        let guesses = run.argv.iter().skip(1).filter(named);
-        guesses.filter(|word| is_plain_path(word)).for_each(|word| {
-            path(word, Access::Read, Named::Guess);
-        });
+        for word in run.argv.iter().skip(1).filter(named) {
+            if is_plain_path(word) {
+                path(word, text_of(word), Access::Read, Named::Guess);
+            }
+            if let Some(value) = value_of(word).filter(|_| opaque) {
+                path(&value, text_of(word), Access::Read, Named::Guess);
+            }
+        }
     }
     for host in deeds.into_iter().flat_map(|deeds| &deeds.hosts) {
         take(Part { subject: Subject::Host(host), run: Some(run), opaque });
@@ -221,6 +238,17 @@ fn is_plain_path(word: &Word) -> bool {
     let text = text_of(word);
     !matches!(word, Word::Unknown(_)) && !text.starts_with('-') && !text.contains("://")
         || matches!(word, Word::Unknown(text) if text.starts_with(['~', '$']) && text.contains('/'))
+}
+
+/// What an argument of an unknown program gives a name to, as in `--output=x` and `of=x`: that may be a path, too.
+fn value_of(word: &Word) -> Option<Word> {
+    let value = text_of(word).split_once('=').map(|(_, value)| value.to_owned())?;
+    match word {
+        Word::Plain(_) => Some(Word::Plain(value)),
+        Word::Pattern(_) => Some(Word::Pattern(value)),
+        Word::Unknown(_) => None,
+    }
+    .filter(|value| is_plain_path(value) && !text_of(value).is_empty())
 }
 
 /// Follows a line to where it changes folders. It may fail to, or do so in a sub-shell: the former places stay.

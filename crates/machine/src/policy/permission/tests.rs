@@ -453,10 +453,85 @@ mod lines {
             "deny",
             &["cat vault/a", "cat < vault/a", "cd vault && cat a", "frob vault/a", "cp x vault/y"],
         );
+        check(&policy, "deny", &["dd if=x of=vault/a", "frob --output=vault/a", "frob a=./vault"]);
         check(&policy, "ask", &["cat $x", "cat v*/a", "$(frob)"]);
-        check(&policy, "allow", &["cat a", "ls"]);
+        check(&policy, "allow", &["cat a", "ls", "frob --output=vaults/a", "frob a="]);
         let read = judge(&policy, &question("read", &json!({ "path": "vault/a" })));
         assert_eq!(read.decide, Decide::Deny);
+    }
+
+    #[test]
+    fn a_denied_path_is_not_read_or_changed_with_the_folder_that_it_is_in() {
+        let of = |access| Policy {
+            rules: vec![Rule {
+                path: vec!["data/kept/**".into()],
+                access: Some(access),
+                ..rule("*", Decide::Deny)
+            }],
+            ..of_profile(Profile::Dev)
+        };
+        let read = of(Access::Read);
+        check(
+            &read,
+            "ask",
+            &[
+                "grep -r x .",
+                "grep -R x data",
+                "grep -r x",
+                "rg x",
+                "rg x data",
+                "cp -r data other",
+                "cp -a . ../x",
+                "mv data other",
+                "ln -s data other",
+                "diff -r data other",
+                "git grep x",
+                "git grep x -- data",
+                "git diff HEAD~1 -- 'd*/kept/x'",
+                "git diff HEAD~1 -- ':(top)data/kept'",
+                "git -C data show HEAD:./kept/x",
+            ],
+        );
+        check(&read, "deny", &["cat data/kept/x", "mv data/kept other", "grep -r x data/kept"]);
+        check(
+            &read,
+            "allow",
+            &[
+                "ls -R data",
+                "grep -r x src",
+                "rg x src",
+                "cp -r src other",
+                "mv src other",
+                "git diff -- src",
+                "git add data",
+            ],
+        );
+        for (tool, input) in [
+            ("grep", json!({ "pattern": "x" })),
+            ("grep", json!({ "pattern": "x", "path": "data" })),
+            ("skeleton", json!({ "path": "." })),
+            ("view", json!({ "symbol": "x" })),
+        ] {
+            assert_eq!(judge(&read, &question(tool, &input)).decide, Decide::Ask, "{tool} {input}");
+        }
+        let input = json!({ "pattern": "x", "path": "src" });
+        assert_eq!(judge(&read, &question("grep", &input)).decide, Decide::Allow);
+        let write = of(Access::Write);
+        check(
+            &write,
+            "ask",
+            &[
+                "rm -rf *",
+                "rm -rf d*",
+                "git rm -r 'd*'",
+                "git checkout HEAD~1 -- 'd*/kept/x'",
+                "git restore -s HEAD~1 ':(top)data/kept/x'",
+                "git restore -s HEAD~1 ':!src'",
+                "git rm -q :data/kept/x",
+                "git checkout .",
+            ],
+        );
+        check(&write, "allow", &["rm -rf s*", "git checkout -- 'src/*.rs'", "git grep x"]);
     }
 
     #[test]
