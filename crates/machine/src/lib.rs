@@ -10,6 +10,7 @@ pub mod agent;
 pub mod cause;
 pub mod child;
 pub mod contest;
+pub mod diff;
 pub mod driver;
 pub mod effect;
 pub mod event;

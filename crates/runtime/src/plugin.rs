@@ -9,11 +9,13 @@
 mod tests;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use machine::driver::external::PluginSpec;
+use machine::policy::protected;
 use machine::policy::sandbox::SandboxSpec;
 use machine::task::Workspace;
 use serde::Deserialize;
@@ -26,6 +28,9 @@ use crate::sandbox::{Access, Program};
 
 /// The version of the protocol; a plugin that names another one is refused.
 pub const PROTOCOL: u64 = 1;
+
+/// The method of those who decide about calls in a person's place.
+const JUDGE: &str = "judge";
 
 /// How long a line may be, in bytes, in either direction.
 const LINE_LIMIT: usize = 8 * 1024 * 1024;
@@ -183,6 +188,9 @@ impl Plugins {
 
     fn start(&self, question: &Question<'_>, cancel: &Cancel) -> Result<Process, String> {
         let plugin = &question.plugin;
+        if question.method == JUDGE {
+            check_judge(plugin, question.walls.workspace)?;
+        }
         let mut spec = ProcessSpec::new(plugin.command.iter().cloned());
         spec.cwd = plugin.folder.as_ref().map(PathBuf::from);
         spec.env = plugin.env.clone().into_iter().collect();
@@ -228,6 +236,35 @@ impl Plugins {
             }
         }
     }
+}
+
+/// Whoever judges a worker's calls must not be what the worker wrote: no file that its command names may lie where the
+/// task works, unless it lies below a name that nobody there can write.
+fn check_judge(plugin: &PluginSpec, workspace: &Workspace) -> Result<(), String> {
+    let (Some(folder), Some(workspace)) = (&plugin.folder, &workspace.path) else { return Ok(()) };
+    let Ok(workspace) = fs::canonicalize(workspace) else { return Ok(()) };
+    for (number, word) in plugin.command.iter().enumerate() {
+        // A bare word at the beginning is looked up among the system's programs.
+        let path = Path::new(folder).join(word);
+        let is_file = fs::symlink_metadata(&path).is_ok_and(|found| !found.is_dir());
+        if !is_file || (number == 0 && !word.contains('/')) {
+            continue;
+        }
+        let above = path.parent().and_then(|above| fs::canonicalize(above).ok());
+        let named = above.zip(path.file_name()).map(|(above, name)| above.join(name));
+        for place in named.into_iter().chain(fs::canonicalize(&path)) {
+            let Ok(below) = place.strip_prefix(&workspace) else { continue };
+            let first = below.iter().next().and_then(|name| name.to_str()).unwrap_or_default();
+            if protected::part(first).is_none() {
+                return Err(format!(
+                    "{} lies where the task works and could have been written by the worker: keep it below \
+                     .drivetrain or elsewhere",
+                    path.display()
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A running plugin that was initialized.

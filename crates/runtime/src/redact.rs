@@ -4,6 +4,7 @@
 //! signal, a blob, an answer on disk or a word on its way to observers. So the journal holds the name of a key in its place, and so does the next prompt.
 
 use std::borrow::Cow;
+use std::path::Path;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
 use machine::agent::AgentNews;
@@ -16,20 +17,26 @@ pub(crate) use wire::redact::Redactor;
 static KNOWN: RwLock<Option<Redactor>> = RwLock::new(None);
 
 /// Words in the names of variables that hold secrets.
-const NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
+const NAMES: [&str; 7] =
+    ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"];
 
 /// Learns the secrets of this process's environment: every variable whose name says that it is one.
 pub fn learn_environment() {
     // What is no text is learnt in the form in which it would be shown.
     for (name, value) in std::env::vars_os() {
         let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
-        let upper = name.to_uppercase();
-        // A path to a key is no key, and git's are names of settings.
-        let is_none = value.starts_with('/') || upper.starts_with("GIT_CONFIG_KEY_");
-        if NAMES.iter().any(|word| upper.contains(word)) && !is_none {
+        if is_secret(&name, &value) {
             learn(&name, &value);
         }
     }
+}
+
+fn is_secret(name: &str, value: &str) -> bool {
+    let name = name.to_uppercase();
+    // A path to a key is no key, but a key may begin as one does; git's are names of settings.
+    let is_none =
+        value.starts_with('/') && Path::new(value).exists() || name.starts_with("GIT_CONFIG_KEY_");
+    NAMES.iter().any(|word| name.contains(word)) && !is_none
 }
 
 /// Learns one secret under its name.
@@ -112,6 +119,15 @@ mod tests {
         let shown = format!("{:?}", input(failed.into()));
         assert!(shown.contains("no: [redacted: TEST_KEY]"), "{shown}");
         assert_eq!(bytes(b"of-this-test-0815").as_ref(), b"[redacted: TEST_KEY]");
+    }
+
+    #[test]
+    fn a_key_that_begins_as_a_path_does_is_one_and_a_path_to_a_key_is_none() {
+        assert!(is_secret("AWS_SECRET_ACCESS_KEY", "/kPxRfiCYzEXAMPLE+bK7MDENG/x"));
+        assert!(is_secret("gpg_passphrase", "of-this-test-0817"));
+        assert!(!is_secret("TLS_KEY_FILE", "/dev/null"));
+        assert!(!is_secret("GIT_CONFIG_KEY_0", "safe.directory"));
+        assert!(!is_secret("EDITOR", "of-this-test-0818"));
     }
 
     #[test]

@@ -157,20 +157,6 @@ fn failed(text: impl Into<String>) -> ToolResult {
     ToolResult::ended(Status::Error, text)
 }
 
-/// Whether a file has lines, and each ends in CR LF.
-fn has_only_crlf(content: &[u8]) -> bool {
-    let mut before = 0;
-    let mut has_lines = false;
-    for byte in content {
-        if *byte == b'\n' && before != b'\r' {
-            return false;
-        }
-        has_lines |= *byte == b'\n';
-        before = *byte;
-    }
-    has_lines
-}
-
 /// A text parameter; `check_input` has seen to it that required ones are there.
 fn text<'a>(call: &'a ToolCall, name: &str) -> &'a str {
     call.input.get(name).and_then(|value| value.as_str()).unwrap_or_default()

@@ -171,26 +171,26 @@ fn a_model_decides_when_nobody_attends_and_says_why() {
     assert_eq!(exported.matches("model_replied").count(), 2, "each answer is journaled");
 }
 
+/// A program that lets one line pass and dies of every other.
+const JUDGE: &str = "while read -r line; do\n\
+         id=$(printf '%s' \"$line\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/')\n\
+         case $line in\n\
+         *'\"initialize\"'*) printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"protocol\":1}}\\n' \"$id\" ;;\n\
+         *'touch one'*) printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"decision\":\"allow\",\"reason\":\"fine\"}}\\n' \"$id\" ;;\n\
+         *) exit 3 ;;\n\
+         esac\ndone\n";
+
 #[test]
 fn a_program_decides_and_one_that_dies_passes_on_to_a_person() {
     let place = TestEnvironment::new();
     place.write(
         ".drivetrain/policy.toml",
         "unattended = \"escalate\"\n[[rule]]\ntool = \"shell\"\ndecide = \"ask\"\n\
-         [[decider]]\nname = \"judge\"\nkind = \"program\"\ncommand = [\"sh\", \"judge.sh\"]\n\
+         [[decider]]\nname = \"judge\"\nkind = \"program\"\ncommand = [\"sh\", \".drivetrain/judge.sh\"]\n\
          [[decider]]\nkind = \"person\"\n",
     );
     place.trust();
-    place.write(
-        "judge.sh",
-        "while read -r line; do\n\
-         id=$(printf '%s' \"$line\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/')\n\
-         case $line in\n\
-         *'\"initialize\"'*) printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"protocol\":1}}\\n' \"$id\" ;;\n\
-         *'touch one'*) printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"decision\":\"allow\",\"reason\":\"fine\"}}\\n' \"$id\" ;;\n\
-         *) exit 3 ;;\n\
-         esac\ndone\n",
-    );
+    place.write(".drivetrain/judge.sh", JUDGE);
     place.steps("task.toml", &["touch one", "touch two"], "");
     let ran = place.run(&["run", "task.toml", "--unattended"]);
     assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
@@ -201,6 +201,31 @@ fn a_program_decides_and_one_that_dies_passes_on_to_a_person() {
     place.ok(&["approve", &place.id()]);
     assert_eq!(place.run(&["resume", &place.id(), "--unattended"]).code, 0);
     assert!(exists(&place.folder().join("two")));
+}
+
+/// In place a worker could write what decides about its calls.
+#[test]
+fn a_program_that_the_worker_can_write_decides_nothing() {
+    for command in ["\"sh\", \"judge.sh\"", "\"./below/judge\"", "\"sh\", \"below/../judge.sh\""] {
+        let place = TestEnvironment::new();
+        place.write("judge.sh", JUDGE);
+        std::fs::create_dir(place.folder().join("below")).unwrap();
+        std::os::unix::fs::symlink("/usr/bin/true", place.folder().join("below/judge")).unwrap();
+        place.write(
+            ".drivetrain/policy.toml",
+            &format!(
+                "unattended = \"escalate\"\n[[rule]]\ntool = \"shell\"\ndecide = \"ask\"\n\
+                 [[decider]]\nname = \"judge\"\nkind = \"program\"\ncommand = [{command}]\n"
+            ),
+        );
+        place.trust();
+        place.steps("task.toml", &["touch one"], "");
+        let ran = place.run(&["run", "task.toml", "--unattended"]);
+        assert_ne!(ran.code, 0, "{command}: {}", ran.out);
+        assert!(!exists(&place.folder().join("one")), "{command}: {}", ran.out);
+        let said = decisions(&place, &place.id());
+        assert!(said.contains("lies where the task works"), "{command}: {said}");
+    }
 }
 
 #[test]

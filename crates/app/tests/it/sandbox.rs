@@ -124,6 +124,18 @@ fn nothing_is_written_outside() {
     assert!(std::path::Path::new("/usr/bin/env").exists());
 }
 
+/// As root the kernel's settings are files of one's own, and one of them names a program that is started outside.
+#[test]
+fn settings_of_the_kernel_cannot_be_changed() {
+    let environment = TestEnvironment::new();
+    // Opened to add nothing.
+    let script = "for name in kernel/core_pattern kernel/modprobe kernel/hostname vm/swappiness fs/file-max; do \
+        (: >> /proc/sys/$name) 2>/dev/null && echo opened $name; done; \
+        cat /proc/sys/kernel/ostype; echo x > /proc/self/fd/1";
+    let ran = environment.inside(script);
+    assert_eq!(ran.out, "Linux\nx\n", "{}", ran.err);
+}
+
 #[test]
 fn secrets_of_the_home_and_what_lies_beside_are_not_seen() {
     let environment = TestEnvironment::new();
@@ -181,6 +193,35 @@ fn what_is_asked_for_is_opened_and_nothing_else() {
         let ran = environment.run(&["sandbox", "run", "--write", path, "--", "true"]);
         assert_eq!(ran.code, 20, "{path}: {}", ran.err);
     }
+}
+
+/// In place, what is asked for may lie in what the worker writes, who can put a link in its place.
+#[test]
+fn a_link_in_the_workspace_opens_nothing_outside() {
+    let environment = TestEnvironment::new();
+    let beside = environment.folder().join("../beside");
+    std::fs::create_dir(&beside).unwrap();
+    std::fs::write(beside.join("kept"), "kept").unwrap();
+    std::fs::create_dir(environment.folder().join("out")).unwrap();
+    let ask = |how: &str, path: &str| {
+        let script = format!("cat {path}/kept; echo x > {path}/new; cat ../beside/kept");
+        environment.run(&["sandbox", "run", how, path, "--", "sh", "-c", &script])
+    };
+    assert_eq!(ask("--write", "out").out, "");
+    assert!(environment.folder().join("out/new").exists());
+    std::fs::remove_dir_all(environment.folder().join("out")).unwrap();
+    std::os::unix::fs::symlink("../beside", environment.folder().join("out")).unwrap();
+    for how in ["--read", "--write"] {
+        let ran = ask(how, "out");
+        assert!(
+            ran.code != 0 && ran.err.contains("a link in a folder that is worked in"),
+            "{}",
+            ran.err
+        );
+        assert!(!ran.out.contains("kept"), "{}", ran.out);
+    }
+    assert!(!beside.join("new").exists());
+    assert_eq!(ask("--read", "../beside").out, "keptkept", "what is named is meant");
 }
 
 #[test]
@@ -245,9 +286,10 @@ fn no_socket_leads_out() {
         for my $f (1, 2, 10, 16, 17, 40) { for my $k (1, 2) {
             print socket($s, $f, $k, 0) ? \"made $f $k\\n\" : \"no\\n\"; } }
         print socketpair($a, $b, PF_UNIX, SOCK_DGRAM, 0) ? \"datagram pair\\n\" : \"no\\n\";
+        print socketpair($a, $b, PF_UNIX, SOCK_RAW, 0) ? \"raw pair\\n\" : \"no\\n\";
         print socketpair($a, $b, PF_UNIX, SOCK_STREAM, 0) ? \"pair\\n\" : \"no pair\\n\";";
     let ran = environment.inside_perl(script);
-    assert_eq!(ran.out, format!("{}pair\n", "no\n".repeat(13)), "{}", ran.err);
+    assert_eq!(ran.out, format!("{}pair\n", "no\n".repeat(14)), "{}", ran.err);
     // With a network of its own, only the inside is reached; with the user's, no socket of the file system is.
     let script = format!(
         "use Socket; my ($l, $t, $o, $u); my $here = inet_aton('127.0.0.1');

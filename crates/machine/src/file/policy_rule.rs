@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::policy::permission::tool_paths;
 use crate::tool;
 
 /// What a command's words may be made of: anything else would mean something to a shell or to a pattern.
@@ -13,23 +14,49 @@ const NEEDS_PATTERN: &str = "a rule for shell is a pattern, which covers whateve
 /// A rule that allows what was approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
-    keys: Vec<(&'static str, String)>,
+    /// Each with what it is to be: one of several, where there are several.
+    keys: Vec<(&'static str, Vec<String>)>,
 }
 
 /// The rule that allows this call, and for `shell` what is like the pattern. It is as narrow as a rule can be; the
 /// error says what cannot be written as one.
 pub fn draft(tool: &str, input: &Value, like: Option<&str>) -> Result<Draft, String> {
-    let mut keys = vec![("tool", tool.to_owned())];
-    let is_file_tool = tool::find(tool).is_some();
-    match (tool, like, input["path"].as_str()) {
-        ("shell", Some(like), _) => keys.push(("command", pattern(like)?)),
+    let mut keys = vec![("tool", vec![tool.to_owned()])];
+    match (tool, like) {
+        ("shell", Some(like)) => keys.push(("command", vec![pattern(like)?])),
         // A rule means the words and whatever arguments follow: how many of them is for the person to say.
-        ("shell", None, _) => return Err(NEEDS_PATTERN.to_owned()),
-        (_, Some(_), _) => return Err(format!("a pattern is for shell, and this is {tool}")),
-        (_, None, Some(path)) if is_file_tool => keys.push(("path", exact_path(path)?)),
-        _ => {}
+        ("shell", None) => return Err(NEEDS_PATTERN.to_owned()),
+        (_, Some(_)) => return Err(format!("a pattern is for shell, and this is {tool}")),
+        (_, None) => {
+            let paths = paths(tool, input);
+            let paths: Result<Vec<String>, String> =
+                paths.iter().map(|path| exact_path(path)).collect();
+            let paths = paths?;
+            if !paths.is_empty() {
+                keys.push(("path", paths));
+            }
+        }
     }
     Ok(Draft { keys })
+}
+
+/// The files that a call is about: without them the rule would be about every call of the tool.
+fn paths(tool: &str, input: &Value) -> Vec<String> {
+    match tool {
+        "write" | "edit" | "patch" | "read" | "glob" | "grep" | "skeleton" | "view" => {
+            let mut paths: Vec<String> = Vec::new();
+            for (path, _) in tool_paths(tool, input) {
+                if !paths.contains(&path) {
+                    paths.push(path);
+                }
+            }
+            paths
+        }
+        _ if tool::find(tool).is_some() => {
+            input["path"].as_str().map(str::to_owned).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn words(text: &str, more: &str) -> bool {
@@ -50,7 +77,10 @@ fn pattern(like: &str) -> Result<String, String> {
 fn exact_path(path: &str) -> Result<String, String> {
     let up = path.split('/').any(|name| name == "..");
     if words(path, " ") && !up {
-        return Ok(path.strip_prefix("./").unwrap_or(path).to_owned());
+        let path = path.strip_prefix("./").unwrap_or(path);
+        // A pattern without a slash would be a name at any depth.
+        let is_name = !path.contains('/') && path != ".";
+        return Ok(if is_name { format!("./{path}") } else { path.to_owned() });
     }
     Err(format!("{path:?} cannot be written as a rule: approve it for the task"))
 }
@@ -60,8 +90,12 @@ impl Draft {
     pub fn toml(&self, comment: &str) -> String {
         let comment: String = comment.chars().filter(|c| !c.is_control()).collect();
         let mut text = format!("# {comment}\n[[rule]]\n");
-        for (key, value) in &self.keys {
-            text.push_str(&format!("{key} = {}\n", toml::Value::from(value.as_str())));
+        for (key, values) in &self.keys {
+            let value = match values.as_slice() {
+                [value] => toml::Value::from(value.as_str()),
+                values => toml::Value::from(values.to_vec()),
+            };
+            text.push_str(&format!("{key} = {value}\n"));
         }
         text.push_str("decide = \"allow\"\nreason = \"approved for the project\"\n");
         text
@@ -137,8 +171,17 @@ mod tests {
         assert!(
             rule("write", json!({ "path": "./a b.txt" }), None)
                 .unwrap()
-                .contains("path = \"a b.txt\"")
+                .contains("path = \"./a b.txt\""),
+            "here, and not at any depth"
         );
+        // What a coding agent writes may be several files; what a diff changes is in its text.
+        let several = json!({ "paths": ["src/a.rs", "b.rs"], "input": {} });
+        assert!(
+            rule("write", several, None).unwrap().contains("path = [\"src/a.rs\", \"./b.rs\"]\n")
+        );
+        let diff = "--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1 +1 @@\n-x\n+y\n";
+        let patch = rule("patch", json!({ "diff": diff }), None).unwrap();
+        assert!(patch.contains("path = \"src/a.rs\"\n"), "{patch}");
         assert!(
             rule("mcp__s__t", json!({ "path": "x" }), None)
                 .unwrap()
@@ -150,6 +193,8 @@ mod tests {
             ("shell", json!({ "command": "make" }), Some("make $(x)")),
             ("write", json!({ "path": "../x" }), None),
             ("write", json!({ "path": "src/*" }), None),
+            ("write", json!({ "paths": ["src/a.rs", "src/*"] }), None),
+            ("glob", json!({ "pattern": "**" }), None),
             ("write", json!({ "path": "x" }), Some("x *")),
         ] {
             assert!(rule(tool, input.clone(), like).is_err(), "{tool} {input} {like:?}");

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::permission::Author;
+use crate::diff;
 use crate::server;
 use crate::tool::{self, Status, ToolResult};
 
@@ -112,15 +113,8 @@ fn changed_by(tool: &str, input: &Value) -> Vec<String> {
 
 /// The files that a diff changes and that are there before: what it makes needs no look.
 fn changed_by_diff(diff: &str) -> Vec<String> {
-    let mut changed = Vec::new();
-    for line in diff.lines() {
-        let Some(name) = line.strip_prefix("--- ") else { continue };
-        let name = name.split('\t').next().unwrap_or(name).trim();
-        if name != "/dev/null" {
-            changed.push(name.strip_prefix("a/").unwrap_or(name).to_owned());
-        }
-    }
-    changed
+    let patches = diff::parse(diff).unwrap_or_default();
+    patches.into_iter().filter_map(|patch| patch.old).collect()
 }
 
 /// The files whose text a call has shown, or made.
@@ -131,10 +125,8 @@ fn shown_by((tool, input): (&str, &Value), result: &ToolResult) -> Vec<String> {
             input["path"].as_str().map(str::to_owned).into_iter().collect()
         }
         ("patch", Status::Ok) => {
-            let diff = input["diff"].as_str().unwrap_or_default();
-            let made = diff.lines().filter_map(|line| line.strip_prefix("+++ "));
-            let made = made.map(|name| name.split('\t').next().unwrap_or(name).trim());
-            made.map(|name| name.strip_prefix("b/").unwrap_or(name).to_owned()).collect()
+            let patches = diff::parse(input["diff"].as_str().unwrap_or_default());
+            patches.unwrap_or_default().into_iter().filter_map(|patch| patch.new).collect()
         }
         // Each definition stands below a line such as `src/parser.rs:39-51  Parser::push`.
         ("view", Status::Ok) => {

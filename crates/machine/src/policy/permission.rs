@@ -25,6 +25,7 @@ use crate::tool::EffectClass;
 
 pub use command::CommandPattern;
 pub use glob::PathPattern;
+pub(crate) use parts::tool_paths;
 pub use profile::Profile;
 pub use protected::{PROTECTED, protected_name};
 pub use weigh::{PartJudgement, explain, judge};

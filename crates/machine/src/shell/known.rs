@@ -35,6 +35,8 @@ pub struct Deeds {
     pub kind: Kind,
     /// Files and folders that are read, as far as the arguments name them.
     pub reads: Vec<Word>,
+    /// Whether folders are read with all that is in them.
+    pub deep: bool,
     /// Files and folders that are written or removed, as far as the arguments name them.
     pub writes: Vec<Word>,
     /// Hosts that are reached, as far as the arguments name them.
@@ -59,7 +61,7 @@ pub enum Kind {
 impl Deeds {
     /// Work of a kind, with nothing named.
     fn of(kind: Kind) -> Deeds {
-        Deeds { kind, reads: Vec::new(), writes: Vec::new(), hosts: Vec::new() }
+        Deeds { kind, reads: Vec::new(), deep: false, writes: Vec::new(), hosts: Vec::new() }
     }
 }
 

@@ -156,10 +156,12 @@ fn programs(sockets: Sockets) -> Result<Vec<BpfProgram>, seccompiler::BackendErr
         }
     };
     unserved.insert(libc::SYS_socket, socket);
-    // A pair of connected sockets leads nowhere else, but one for datagrams can be pointed at any address.
+    // A pair of connected sockets leads nowhere else, but one for datagrams can be pointed at any address; raw ones are
+    // another name for the same.
     let pair = vec![
         SeccompRule::new(vec![word(0, Ne, libc::AF_UNIX as u64)?])?,
         SeccompRule::new(vec![word(1, MaskedEq(0xf), libc::SOCK_DGRAM as u64)?])?,
+        SeccompRule::new(vec![word(1, MaskedEq(0xf), libc::SOCK_RAW as u64)?])?,
     ];
     unserved.insert(libc::SYS_socketpair, pair);
 

@@ -347,6 +347,9 @@ impl Drop for Place {
 }
 
 const HELD: &str = "held";
+
+/// A setting of the kernel that root can change.
+const KERNEL_SETTING: &str = "/proc/sys/kernel/core_pattern";
 const BROKEN: &str = "broken ";
 
 /// What a probe tries to reach.
@@ -391,6 +394,10 @@ pub(super) fn inside(targets: &Targets) -> i32 {
         && fs::read(format!("/proc/{}/environ", targets.process)).is_ok_and(|text| !text.is_empty())
     {
         broken.push("read the variables of the runtime".to_owned());
+    }
+    // Opened and not written: it says which program the kernel starts, outside, for one that crashed.
+    if fs::OpenOptions::new().write(true).open(KERNEL_SETTING).is_ok() {
+        broken.push("change settings of the kernel".to_owned());
     }
     for (name, link) in &targets.namespaces {
         if fs::read_link(Path::new("/proc/self/ns").join(name)).ok().as_ref() == Some(link) {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use machine::policy::protected;
 use machine::policy::sandbox::{Level, Network};
@@ -141,17 +141,18 @@ impl View {
         let home = home();
         view.hide_strangers(sandbox, home.as_deref())?;
         view.show_tools(home.as_deref(), &sandbox.spec.network);
+        let ground = ground(sandbox);
         for path in &sandbox.spec.read {
-            view.show(&asked_for(path)?);
+            view.show(&asked_for(path, &ground)?);
         }
         for path in &sandbox.spec.write {
-            let path = asked_for(path)?;
+            let path = asked_for(path, &ground)?;
             check_writable(&path, home.as_deref())?;
             view.write(path);
         }
         for path in &sandbox.shown {
-            if let Ok(path) = path.canonicalize() {
-                view.show(&path);
+            if let (Ok(real), false) = (path.canonicalize(), is_turned(path, &ground)) {
+                view.show(&real);
             }
         }
         view.place_workspace(sandbox, home.as_deref())?;
@@ -207,7 +208,12 @@ impl View {
             ]
             .map(PathBuf::from),
         );
-        self.write.extend(["/dev", "/proc"].map(PathBuf::from));
+        self.write.push(PathBuf::from("/dev"));
+        // What a process may change of itself is there, and for root the settings of the kernel are beside it, which
+        // bubblewrap leaves open: one of them names a program that is started outside.
+        if !rustix::process::geteuid().is_root() {
+            self.write.push(PathBuf::from("/proc"));
+        }
         Ok(())
     }
 
@@ -531,11 +537,49 @@ pub(super) fn home() -> Option<PathBuf> {
     home.canonicalize().ok().filter(|home| home != Path::new("/"))
 }
 
-/// A path that somebody asked for must be there.
-fn asked_for(path: &str) -> Result<PathBuf, String> {
-    Path::new(path).canonicalize().map_err(|error| {
+/// The folders that something inside can write, or could in an earlier call: a link there leads wherever it likes.
+fn ground(sandbox: &Sandbox) -> Vec<PathBuf> {
+    let asked = sandbox.spec.write.iter().map(Path::new);
+    let all = asked.chain(sandbox.workspace.as_deref());
+    all.filter_map(|path| path.canonicalize().ok()).collect()
+}
+
+/// Whether a link in such a folder leads a path out of it.
+fn is_turned(path: &Path, ground: &[PathBuf]) -> bool {
+    let mut here = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                here.pop();
+            }
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
+                // That it is missing is told by whoever opens it.
+                let Ok(next) = here.join(part).canonicalize() else { return false };
+                if ground.iter().any(|ground| here.starts_with(ground) && !next.starts_with(ground))
+                {
+                    return true;
+                }
+                here = next;
+            }
+        }
+    }
+    false
+}
+
+/// A path that somebody asked for must be there, and must lead where they meant it to.
+fn asked_for(path: &str, ground: &[PathBuf]) -> Result<PathBuf, String> {
+    let real = Path::new(path).canonicalize().map_err(|error| {
         format!("the sandbox cannot open {path}: {error}; make it, or take it out of [sandbox]")
-    })
+    })?;
+    if is_turned(Path::new(path), ground) {
+        return Err(format!(
+            "the sandbox does not open {path}: a link in a folder that is worked in leads to {}; name that \
+             in [sandbox] if it is meant",
+            real.display()
+        ));
+    }
+    Ok(real)
 }
 
 /// Nobody can have all of a home or of the system writable.

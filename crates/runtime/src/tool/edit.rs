@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
+use machine::diff::has_only_crlf;
 use machine::effect::ToolCall;
 use machine::tool::ToolResult;
 
-use super::{FILE_LIMIT, failed, flag, has_only_crlf, text};
+use super::{FILE_LIMIT, failed, flag, text};
 use crate::beneath::Root;
 
 pub(super) fn run(call: &ToolCall, root: &Root) -> ToolResult {

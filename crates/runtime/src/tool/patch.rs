@@ -1,15 +1,13 @@
 //! `patch`: a unified diff, all of it or nothing.
 
-mod diff;
-
 use std::collections::BTreeMap;
 
+use machine::diff::{self, FilePatch, Search};
 use machine::effect::ToolCall;
 use machine::tool::ToolResult;
 
 use super::{FILE_LIMIT, failed, text};
 use crate::beneath::{PathError, Reason, Root};
-use diff::{FilePatch, Search};
 
 pub(super) fn run(call: &ToolCall, root: &Root) -> ToolResult {
     let patches = match diff::parse(text(call, "diff")) {

@@ -217,7 +217,7 @@ impl PathPattern {
     }
 
     /// Whether something that matches can lie below a path.
-    pub(super) fn lies_below(&self, path: &str) -> bool {
+    pub(super) fn lies_below(&self, path: &str, by: fn(&str, &str) -> bool) -> bool {
         if self.anchor == Anchor::Name {
             return false;
         }
@@ -227,7 +227,7 @@ impl PathPattern {
                 None => return false,
                 // From the first wildcard on, anything may be meant.
                 Some(segment) if segment.contains(['*', '?', '[']) => return true,
-                Some(segment) if segment != name => return false,
+                Some(segment) if !by(segment, name) => return false,
                 Some(_) => {}
             }
         }
@@ -292,11 +292,13 @@ mod tests {
 
     #[test]
     fn what_lies_below_a_folder_is_seen_from_it() {
-        let below = |pattern: &str, path: &str| PathPattern::from(pattern).lies_below(path);
+        let below = |pattern: &str, path: &str| PathPattern::from(pattern).lies_below(path, meets);
         assert!(below("a/secrets/**", "a"));
         assert!(below("a/secrets/**", ""));
         assert!(!below("a/secrets/**", "b"));
         assert!(!below("*.pem", "a"));
+        assert!(below("a/secrets/**", "*"));
+        assert!(!below("a/secrets/**", "b*"));
     }
 
     proptest! {

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::place::{Folders, Place};
 use super::{Access, Question, command};
+use crate::diff;
 use crate::shell::known::{self, Deeds, Kind, Known};
 use crate::shell::{self, Flow, Reading, Run, Unclear, Word};
 
@@ -42,6 +43,8 @@ pub(super) enum Subject<'a> {
     Path {
         place: Place,
         access: Access,
+        /// Whether a folder is meant with all that is in it.
+        whole: bool,
         named: Named,
         /// As it was written.
         text: &'a str,
@@ -84,6 +87,8 @@ pub(super) struct Call {
     paths: Vec<(String, Access)>,
     /// Whether its parts are all there is to it.
     is_its_parts: bool,
+    /// Whether a tool reads folders with all that is in them.
+    is_deep: bool,
 }
 
 impl Call {
@@ -93,11 +98,12 @@ impl Call {
             let paths = tool_paths(question.tool, question.input);
             // Checks do more than read the path that they are asked about.
             let is_its_parts = question.tool != "validator.run";
-            return Call { paths, is_its_parts, ..Call::default() };
+            let is_deep = matches!(question.tool, "grep" | "skeleton" | "view");
+            return Call { paths, is_its_parts, is_deep, ..Call::default() };
         }
         let reading = shell::read(question.input["command"].as_str().unwrap_or_default());
         let known = reading.runs.iter().map(look).collect();
-        Call { reading, known, paths: Vec::new(), is_its_parts: true }
+        Call { reading, known, is_its_parts: true, ..Call::default() }
     }
 
     /// Gives every part to `take`, in the order of the text.
@@ -108,7 +114,9 @@ impl Call {
         take(Part { subject: Subject::Call { alone }, run: None, opaque: false });
         for (text, access) in &self.paths {
             let place = Place::of_tool(text, folders);
-            let subject = Subject::Path { place, access: *access, named: Named::Tool, text };
+            let (access, named) = (*access, Named::Tool);
+            let whole = access == Access::Write || self.is_deep;
+            let subject = Subject::Path { place, access, whole, named, text };
             take(Part { subject, run: None, opaque: false });
         }
         let mut places: Vec<Option<String>> = vec![Some(String::new())];
@@ -125,7 +133,7 @@ impl Call {
 fn look(run: &Run) -> Known {
     let nothing = |reads| {
         let (writes, hosts) = (Vec::new(), Vec::new());
-        Known::Understood(Deeds { kind: Kind::Look, reads, writes, hosts })
+        Known::Understood(Deeds { kind: Kind::Look, reads, deep: false, writes, hosts })
     };
     if command::has_odd_wrapper(run) {
         let wrapper = run.through.join(" ");
@@ -172,13 +180,15 @@ fn each_of_run<'a>(
     };
     let opaque = deeds.is_none() && !matches!(deed, Deed::Nothing);
     take(Part { subject: Subject::Command(deed), run: Some(run), opaque });
-    let mut path = |word: &'a Word, access, named| {
+    let is_deep = deeds.is_some_and(|deeds| deeds.deep);
+    let mut path = |word: &Word, text: &'a str, access, named| {
         let mut seen: Vec<Place> = Vec::new();
         for folder in places.iter() {
             let place = Place::of_word(word, folder.as_deref(), folders);
             if !seen.contains(&place) {
                 seen.push(place.clone());
-                let subject = Subject::Path { place, access, named, text: text_of(word) };
+                let whole = access == Access::Write || named == Named::Program && is_deep;
+                let subject = Subject::Path { place, access, whole, named, text };
                 take(Part { subject, run: Some(run), opaque });
             }
         }
@@ -188,11 +198,15 @@ fn each_of_run<'a>(
             Flow::Read => Access::Read,
             Flow::Write => Access::Write,
         };
-        path(&redirect.target, access, Named::Redirect);
+        path(&redirect.target, text_of(&redirect.target), access, Named::Redirect);
     }
     if let Some(deeds) = deeds {
-        deeds.reads.iter().for_each(|word| path(word, Access::Read, Named::Program));
-        deeds.writes.iter().for_each(|word| path(word, Access::Write, Named::Program));
+        for word in &deeds.reads {
+            path(word, text_of(word), Access::Read, Named::Program);
+        }
+        for word in &deeds.writes {
+            path(word, text_of(word), Access::Write, Named::Program);
+        }
     }
     let exact = deeds.is_some_and(|deeds| matches!(deeds.kind, Kind::Look | Kind::Change));
     if !exact {
@@ -200,10 +214,14 @@ fn each_of_run<'a>(
             let known = |words: &[Word]| words.contains(word);
             !deeds.is_some_and(|deeds| known(&deeds.reads) || known(&deeds.writes))
         };
-        let guesses = run.argv.iter().skip(1).filter(named);
-        guesses.filter(|word| is_plain_path(word)).for_each(|word| {
-            path(word, Access::Read, Named::Guess);
-        });
+        for word in run.argv.iter().skip(1).filter(named) {
+            if is_plain_path(word) {
+                path(word, text_of(word), Access::Read, Named::Guess);
+            }
+            if let Some(value) = value_of(word).filter(|_| opaque) {
+                path(&value, text_of(word), Access::Read, Named::Guess);
+            }
+        }
     }
     for host in deeds.into_iter().flat_map(|deeds| &deeds.hosts) {
         take(Part { subject: Subject::Host(host), run: Some(run), opaque });
@@ -220,6 +238,17 @@ fn is_plain_path(word: &Word) -> bool {
     let text = text_of(word);
     !matches!(word, Word::Unknown(_)) && !text.starts_with('-') && !text.contains("://")
         || matches!(word, Word::Unknown(text) if text.starts_with(['~', '$']) && text.contains('/'))
+}
+
+/// What an argument of an unknown program gives a name to, as in `--output=x` and `of=x`: that may be a path, too.
+fn value_of(word: &Word) -> Option<Word> {
+    let value = text_of(word).split_once('=').map(|(_, value)| value.to_owned())?;
+    match word {
+        Word::Plain(_) => Some(Word::Plain(value)),
+        Word::Pattern(_) => Some(Word::Pattern(value)),
+        Word::Unknown(_) => None,
+    }
+    .filter(|value| is_plain_path(value) && !text_of(value).is_empty())
 }
 
 /// Follows a line to where it changes folders. It may fail to, or do so in a sub-shell: the former places stay.
@@ -250,7 +279,7 @@ fn change_folder(run: &Run, folders: Folders<'_>, places: &mut Vec<Option<String
 }
 
 /// The paths that a file tool is given.
-fn tool_paths(tool: &str, input: &Value) -> Vec<(String, Access)> {
+pub(crate) fn tool_paths(tool: &str, input: &Value) -> Vec<(String, Access)> {
     let text = |key: &str| input[key].as_str().map(str::to_owned);
     let path = || text("path").unwrap_or_else(|| ".".to_owned());
     match tool {
@@ -270,32 +299,18 @@ fn tool_paths(tool: &str, input: &Value) -> Vec<(String, Access)> {
     }
 }
 
-/// The files that a diff names: in its headers, not in what it adds and removes.
+/// The files that a diff names. One that the tool cannot read changes nothing.
 fn patched(diff: &str) -> Vec<(String, Access)> {
     let mut paths: Vec<(String, Access)> = Vec::new();
-    // Lines of a hunk that are still to come: of the old file and of the new one.
-    let (mut old, mut new) = (0usize, 0usize);
-    for line in diff.lines() {
-        if old > 0 || new > 0 {
-            let first = line.as_bytes().first();
-            old -= usize::from(old > 0 && matches!(first, None | Some(b' ' | b'-')));
-            new -= usize::from(new > 0 && matches!(first, None | Some(b' ' | b'+')));
-            continue;
-        }
-        if let Some(rest) = line.strip_prefix("@@ ") {
-            let mut counts = rest.split_whitespace().take(2).map(|range| {
-                range.split_once(',').map_or(1, |(_, count)| count.parse().unwrap_or(0))
-            });
-            (old, new) = (counts.next().unwrap_or(0), counts.next().unwrap_or(0));
-            continue;
-        }
-        let names = ["--- ", "+++ ", "rename from ", "rename to ", "copy from ", "copy to "];
-        let Some(name) = names.iter().find_map(|start| line.strip_prefix(start)) else { continue };
-        let name = name.split('\t').next().unwrap_or_default().trim().trim_matches('"');
-        let bare = ["a/", "b/"].iter().find_map(|side| name.strip_prefix(side));
-        let name = if line.starts_with(['-', '+']) { bare.unwrap_or(name) } else { name };
-        if name != "/dev/null" && !paths.iter().any(|(known, _)| known == name) {
-            paths.push((name.to_owned(), Access::Write));
+    for patch in diff::parse(diff).unwrap_or_default() {
+        // What is moved or copied can be read at its new place.
+        let moved = patch.old.as_deref().filter(|_| patch.new.is_some() && patch.new != patch.old);
+        let read = moved.into_iter().map(|name| (name, Access::Read));
+        for (name, access) in read.chain(patch.names().map(|name| (name, Access::Write))) {
+            let path = (name.to_owned(), access);
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
         }
     }
     paths

@@ -1,7 +1,7 @@
 //! Where a path leads, as far as its text tells: below the workspace, elsewhere, or nobody knows.
 
 use super::glob::{self, Anchor, PathPattern, Reach};
-use super::{Access, Fit, protected};
+use super::{Fit, protected};
 use crate::shell::Word;
 
 /// Folders of the system that anybody may look at.
@@ -141,12 +141,12 @@ impl Place {
         }
     }
 
-    /// Whether a rule's pattern means it.
+    /// Whether a rule's pattern means it; `whole` if a folder is meant with all that is in it.
     pub(super) fn fits(
         &self,
         pattern: &PathPattern,
         reach: Reach,
-        access: Access,
+        whole: bool,
         folders: Folders<'_>,
     ) -> Fit {
         let Some(absolute) = &self.absolute else {
@@ -169,16 +169,14 @@ impl Place {
             },
         };
         let Some(path) = from_anchor else { return Fit::No };
-        if self.is_pattern {
-            let may = reach == Reach::Wide && pattern.takes(path, reach, glob::meets);
-            return if may { Fit::Maybe } else { Fit::No };
-        }
-        if pattern.takes(path, reach, glob::matches) {
+        let by = if self.is_pattern { glob::meets } else { glob::matches };
+        if !self.is_pattern && pattern.takes(path, reach, by) {
             return Fit::Yes;
         }
-        // To write a folder may be to write all that is in it.
-        let holds = reach == Reach::Wide && access == Access::Write && pattern.lies_below(path);
-        if holds { Fit::Maybe } else { Fit::No }
+        let may = reach == Reach::Wide
+            && (self.is_pattern && pattern.takes(path, reach, by)
+                || whole && pattern.lies_below(path, by));
+        if may { Fit::Maybe } else { Fit::No }
     }
 }
 
@@ -228,6 +226,7 @@ fn home_path(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Access;
     use super::*;
 
     const FOLDERS: Folders<'_> = Folders { workspace: Some("/users/u/p"), home: Some("/users/u") };
@@ -275,10 +274,10 @@ mod tests {
     #[test]
     fn what_holds_back_takes_what_may_be_meant() {
         let fits = |pattern: &str, text: &str, access| {
-            let pattern = PathPattern::from(pattern);
+            let (pattern, whole) = (PathPattern::from(pattern), access == Access::Write);
             (
-                place(text).fits(&pattern, Reach::Narrow, access, FOLDERS),
-                place(text).fits(&pattern, Reach::Wide, access, FOLDERS),
+                place(text).fits(&pattern, Reach::Narrow, whole, FOLDERS),
+                place(text).fits(&pattern, Reach::Wide, whole, FOLDERS),
             )
         };
         assert_eq!(fits("s/**", "s/a", Access::Read), (Fit::Yes, Fit::Yes));
@@ -287,6 +286,9 @@ mod tests {
         assert_eq!(fits("s/**", "$x", Access::Read), (Fit::No, Fit::Maybe));
         assert_eq!(fits("s/x/**", "s", Access::Write), (Fit::No, Fit::Maybe));
         assert_eq!(fits("s/x/**", "s", Access::Read), (Fit::No, Fit::No));
+        assert_eq!(fits("s/x/**", "*", Access::Write), (Fit::No, Fit::Maybe));
+        assert_eq!(fits("s/x/**", "*", Access::Read), (Fit::No, Fit::No));
+        assert_eq!(fits("s/x/**", "t*", Access::Write), (Fit::No, Fit::No));
         assert_eq!(fits("~/.ssh/**", "/users/u/.ssh/x", Access::Read), (Fit::Yes, Fit::Yes));
         assert_eq!(fits("~/.ssh/**", "$HOME/.ssh/x", Access::Read), (Fit::Yes, Fit::Yes));
         assert_eq!(fits("/etc/**", "/etc/hosts", Access::Read), (Fit::Yes, Fit::Yes));

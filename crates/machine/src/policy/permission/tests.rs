@@ -144,6 +144,36 @@ mod tools {
         assert_eq!(check(Profile::Dev, "patch", json!({ "diff": harmless })), "allow tool");
     }
 
+    /// Whatever the tool would change is what the gate sees, in every way of writing its name.
+    #[test]
+    fn a_patch_names_its_files_to_the_gate_as_to_the_tool() {
+        let path = |pattern: &str, access| Rule {
+            path: vec![pattern.into()],
+            access: Some(access),
+            ..rule("*", Decide::Deny)
+        };
+        let rules = vec![path("kept/**", Access::Write), path("b/**", Access::Write)];
+        let policy = Policy { rules, ..of_profile(Profile::Dev) };
+        let hunk = "@@ -1 +1 @@\n-x\n+y\n";
+        for diff in [
+            format!("--- \"a/\\153ept/x\"\n+++ \"b/\\153ept/x\"\n{hunk}"),
+            format!("--- x/y\n+++ b/y\n{hunk}"),
+            "diff --git a/kept/x b/kept/x\nold mode 100644\nnew mode 100755\n".to_owned(),
+            "diff --git a/kept/x b/kept/x\nnew file mode 100644\nindex 000..111\n".to_owned(),
+            format!(
+                "--- a/x\n+++ b/x\n{hunk}diff --git a/z b/z\nrename from z\nrename to kept/z\n"
+            ),
+        ] {
+            let input = json!({ "diff": diff });
+            assert_eq!(judge(&policy, &question("patch", &input)).decide, Decide::Deny, "{diff}");
+        }
+        let input = json!({ "diff": format!("--- a/x\n+++ b/x\n{hunk}") });
+        assert_eq!(judge(&policy, &question("patch", &input)).decide, Decide::Allow);
+        let hidden = Policy { rules: vec![path("kept/**", Access::Read)], ..policy };
+        let input = json!({ "diff": "diff --git a/kept/x b/y\nrename from kept/x\nrename to y\n" });
+        assert_eq!(judge(&hidden, &question("patch", &input)).decide, Decide::Deny);
+    }
+
     #[test]
     fn tools_of_servers_are_judged_by_name_and_class() {
         let input = json!({});
@@ -423,10 +453,85 @@ mod lines {
             "deny",
             &["cat vault/a", "cat < vault/a", "cd vault && cat a", "frob vault/a", "cp x vault/y"],
         );
+        check(&policy, "deny", &["dd if=x of=vault/a", "frob --output=vault/a", "frob a=./vault"]);
         check(&policy, "ask", &["cat $x", "cat v*/a", "$(frob)"]);
-        check(&policy, "allow", &["cat a", "ls"]);
+        check(&policy, "allow", &["cat a", "ls", "frob --output=vaults/a", "frob a="]);
         let read = judge(&policy, &question("read", &json!({ "path": "vault/a" })));
         assert_eq!(read.decide, Decide::Deny);
+    }
+
+    #[test]
+    fn a_denied_path_is_not_read_or_changed_with_the_folder_that_it_is_in() {
+        let of = |access| Policy {
+            rules: vec![Rule {
+                path: vec!["data/kept/**".into()],
+                access: Some(access),
+                ..rule("*", Decide::Deny)
+            }],
+            ..of_profile(Profile::Dev)
+        };
+        let read = of(Access::Read);
+        check(
+            &read,
+            "ask",
+            &[
+                "grep -r x .",
+                "grep -R x data",
+                "grep -r x",
+                "rg x",
+                "rg x data",
+                "cp -r data other",
+                "cp -a . ../x",
+                "mv data other",
+                "ln -s data other",
+                "diff -r data other",
+                "git grep x",
+                "git grep x -- data",
+                "git diff HEAD~1 -- 'd*/kept/x'",
+                "git diff HEAD~1 -- ':(top)data/kept'",
+                "git -C data show HEAD:./kept/x",
+            ],
+        );
+        check(&read, "deny", &["cat data/kept/x", "mv data/kept other", "grep -r x data/kept"]);
+        check(
+            &read,
+            "allow",
+            &[
+                "ls -R data",
+                "grep -r x src",
+                "rg x src",
+                "cp -r src other",
+                "mv src other",
+                "git diff -- src",
+                "git add data",
+            ],
+        );
+        for (tool, input) in [
+            ("grep", json!({ "pattern": "x" })),
+            ("grep", json!({ "pattern": "x", "path": "data" })),
+            ("skeleton", json!({ "path": "." })),
+            ("view", json!({ "symbol": "x" })),
+        ] {
+            assert_eq!(judge(&read, &question(tool, &input)).decide, Decide::Ask, "{tool} {input}");
+        }
+        let input = json!({ "pattern": "x", "path": "src" });
+        assert_eq!(judge(&read, &question("grep", &input)).decide, Decide::Allow);
+        let write = of(Access::Write);
+        check(
+            &write,
+            "ask",
+            &[
+                "rm -rf *",
+                "rm -rf d*",
+                "git rm -r 'd*'",
+                "git checkout HEAD~1 -- 'd*/kept/x'",
+                "git restore -s HEAD~1 ':(top)data/kept/x'",
+                "git restore -s HEAD~1 ':!src'",
+                "git rm -q :data/kept/x",
+                "git checkout .",
+            ],
+        );
+        check(&write, "allow", &["rm -rf s*", "git checkout -- 'src/*.rs'", "git grep x"]);
     }
 
     #[test]

@@ -275,7 +275,7 @@ fn fit(active: &Active<'_>, part: &Part<'_>, folders: Folders<'_>) -> Fit {
         _ if of_command == Fit::No => Fit::No,
         Subject::Command(_) if rule.path.is_empty() && rule.host.is_empty() => of_command,
         Subject::Command(_) => Fit::No,
-        Subject::Path { place, access, named, .. } => {
+        Subject::Path { place, access, whole, named, .. } => {
             if !rule.host.is_empty() {
                 return Fit::No;
             }
@@ -287,7 +287,7 @@ fn fit(active: &Active<'_>, part: &Part<'_>, folders: Folders<'_>) -> Fit {
             if is_guess && reach == Reach::Narrow || !is_guess && other_access {
                 return Fit::No;
             }
-            let fits = rule.path.iter().map(|path| place.fits(path, reach, *access, folders));
+            let fits = rule.path.iter().map(|path| place.fits(path, reach, *whole, folders));
             fits.max().unwrap_or(Fit::No).min(of_command)
         }
         Subject::Host(_) if !rule.path.is_empty() => Fit::No,

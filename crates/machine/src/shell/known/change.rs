@@ -1,7 +1,7 @@
 //! Programs that write exactly the paths that they name.
 
 use super::Kind;
-use super::program::{Operands, Program};
+use super::program::{Deep, Operands, Program};
 use crate::shell::options::Options;
 
 const CHANGE: Program = Program { kind: Kind::Change, operands: Operands::Write, ..Program::PLAIN };
@@ -62,6 +62,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         },
         operands: Operands::ReadThenWrite,
         writes: &["-t", "--target-directory"],
+        deep: Deep::With(&["-r", "-R", "-a", "--recursive", "--archive"]),
         ..CHANGE
     },
     Program {
@@ -73,7 +74,9 @@ pub(super) const PROGRAMS: &[Program] = &[
             long_values: "target-directory",
             ..Options::NONE
         },
+        operands: Operands::Move,
         writes: &["-t", "--target-directory"],
+        deep: Deep::Always,
         ..CHANGE
     },
     Program {
@@ -107,6 +110,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         // both ends count as written.
         names: &["ln"],
         options: Options { flags: "fnrTv", long: "force relative verbose", ..Options::NONE },
+        operands: Operands::Move,
+        deep: Deep::Always,
         ..CHANGE
     },
 ];

@@ -1,6 +1,6 @@
 //! git: its commands by what they touch. Aliases and settings on the command line are not known.
 
-use super::program::{Operands, Program, command};
+use super::program::{Deep, Operands, Program, command};
 use super::reach::remote_host;
 use super::{Deeds, Kind};
 use crate::shell::Word;
@@ -117,6 +117,7 @@ const COMMANDS: &[Program] = &[
             ..Options::NONE
         },
         operands: Operands::PatternThenRead,
+        deep: Deep::Always,
         ..LOOK
     },
     Program { names: &["cat-file"], options: Options { flags: "tspe", ..Options::NONE }, ..LOOK },
@@ -185,7 +186,7 @@ const COMMANDS: &[Program] = &[
             long: "cached force dry-run quiet verbose ignore-unmatch",
             ..Options::NONE
         },
-        operands: Operands::Write,
+        operands: Operands::Move,
         ..RECORD
     },
     Program {
@@ -290,6 +291,14 @@ pub(super) fn git(arguments: &[Word]) -> Result<Deeds, String> {
     };
     let mut deeds = judge(name, rest).map_err(|why| format!("{name}: {why}"))?;
     let named: Vec<Word> = deeds.reads.iter().flat_map(in_commit).collect();
+    deeds.deep = deeds.kind == Kind::Look;
+    let literal = arguments.iter().any(|word| word.plain() == Some("--literal-pathspecs"));
+    if !literal && !matches!(name, "clone" | "init") {
+        // What is read may also be named as it stands in the index, behind a colon.
+        let reads = deeds.reads.iter().map(|word| pathspec(word, &[":(", ":/", ":!", ":^"]));
+        deeds.reads = reads.collect();
+        deeds.writes = deeds.writes.iter().map(|word| pathspec(word, &[":"])).collect();
+    }
     deeds.reads.extend(named);
     if !reads.is_empty() && deeds.kind != Kind::Look {
         // Paths are named from the other folder, and where it is decides which repository is changed.
@@ -297,6 +306,18 @@ pub(super) fn git(arguments: &[Word]) -> Result<Deeds, String> {
     }
     deeds.reads.extend(reads);
     Ok(deeds)
+}
+
+/// A path as git reads it: it matches patterns by itself, quoted ones too. Signs in front say where it begins, what is left
+/// out and how it is compared, so that it may be anything.
+fn pathspec(word: &Word, signs: &[&str]) -> Word {
+    match word {
+        Word::Plain(text) if signs.iter().any(|sign| text.starts_with(sign)) => {
+            Word::Plain(".".to_owned())
+        }
+        Word::Plain(text) if text.contains(['*', '?', '[']) => Word::Pattern(text.clone()),
+        other => other.clone(),
+    }
 }
 
 /// The paths that `COMMIT:PATH` may stand for: a path can have colons of its own.

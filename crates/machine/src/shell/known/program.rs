@@ -15,6 +15,19 @@ pub(super) struct Program {
     pub(super) reads: &'static [&'static str],
     /// Options whose value is a file or folder that is written.
     pub(super) writes: &'static [&'static str],
+    /// When folders are read with all that is in them.
+    pub(super) deep: Deep,
+}
+
+/// When a program reads folders with all that is in them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deep {
+    /// It does not.
+    Never,
+    /// With one of these options.
+    With(&'static [&'static str]),
+    /// Always.
+    Always,
 }
 
 /// What the operands of a program are.
@@ -30,6 +43,8 @@ pub(super) enum Operands {
     ReadOne,
     /// Files and folders that are written or removed.
     Write,
+    /// Files and folders that can be read at another place afterwards, and are written.
+    Move,
     /// What to look for, unless an option gives that, then files that are read.
     PatternThenRead,
     /// A mode or an owner, then files that are written.
@@ -53,6 +68,7 @@ impl Program {
         operands: Operands::None,
         reads: &[],
         writes: &[],
+        deep: Deep::Never,
     };
 
     /// What an invocation with these arguments does.
@@ -61,6 +77,11 @@ impl Program {
         let mut deeds = Deeds::of(self.kind);
         deeds.reads = parsed.values(self.reads);
         deeds.writes = parsed.values(self.writes);
+        deeds.deep = match self.deep {
+            Deep::Never => false,
+            Deep::With(options) => parsed.has(options),
+            Deep::Always => true,
+        };
         self.place(&parsed, &mut deeds)?;
         Ok(deeds)
     }
@@ -84,9 +105,17 @@ impl Program {
                 deeds.reads.extend(operands);
             }
             Operands::Write => deeds.writes.extend(operands),
+            Operands::Move => {
+                deeds.reads.extend(operands.clone());
+                deeds.writes.extend(operands);
+            }
             Operands::PatternThenRead => {
                 let given = parsed.has(&["-e", "-f", "--regexp", "--file", "--files"]);
+                let named = deeds.reads.len();
                 deeds.reads.extend(operands.skip(usize::from(!given)));
+                if deeds.deep && deeds.reads.len() == named {
+                    deeds.reads.push(Word::Plain(".".to_owned()));
+                }
             }
             Operands::TextThenWrite => deeds.writes.extend(operands.skip(1)),
             Operands::ReadThenWrite => {

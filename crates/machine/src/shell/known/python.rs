@@ -1,6 +1,6 @@
 //! python, pytest and the installers of packages.
 
-use super::program::{Operands, Program, command};
+use super::program::{Deep, Operands, Program, command};
 use super::{Deeds, Kind, interpreted};
 use crate::shell::Word;
 use crate::shell::options::Options;
@@ -20,6 +20,7 @@ pub(super) const PYTEST: Program = Program {
     operands: Operands::Read,
     reads: &[],
     writes: &[],
+    deep: Deep::Never,
 };
 
 const CHECKER: Program = Program { kind: Kind::Build, operands: Operands::Read, ..Program::PLAIN };

@@ -96,6 +96,7 @@ pub(super) fn remote(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
     let parsed = options.parse(arguments)?;
     let mut deeds = Deeds::of(Kind::Reach);
     deeds.reads = parsed.values(&["-i"]);
+    deeds.deep = true;
     if name == "ssh" {
         deeds.hosts.extend(parsed.operands.first().map(address_host));
         return Ok(deeds);

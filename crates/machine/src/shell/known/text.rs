@@ -1,6 +1,6 @@
 //! Programs that only read and print.
 
-use super::program::{Operands, Program};
+use super::program::{Deep, Operands, Program};
 use super::{Deeds, Kind};
 use crate::shell::Word;
 use crate::shell::options::Options;
@@ -178,6 +178,14 @@ pub(super) const PROGRAMS: &[Program] = &[
         options: GREP,
         operands: Operands::PatternThenRead,
         reads: &["-f", "--file", "--exclude-from"],
+        deep: Deep::With(&[
+            "-r",
+            "-R",
+            "--recursive",
+            "--dereference-recursive",
+            "-d",
+            "--directories",
+        ]),
         ..LOOK
     },
     Program {
@@ -185,9 +193,10 @@ pub(super) const PROGRAMS: &[Program] = &[
         options: RG,
         operands: Operands::PatternThenRead,
         reads: &["-f", "--file", "--ignore-file"],
+        deep: Deep::Always,
         ..LOOK
     },
-    Program { names: &["diff"], options: DIFF, ..LOOK },
+    Program { names: &["diff"], options: DIFF, deep: Deep::With(&["-r", "--recursive"]), ..LOOK },
     Program {
         names: &["cmp"],
         options: Options { flags: "bls", values: "in", ..HARMLESS },

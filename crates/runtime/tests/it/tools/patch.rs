@@ -145,6 +145,8 @@ fn wrong_diffs_are_refused_with_a_reason() {
         ("hello\n", "names no file"),
         ("@@ -1 +1 @@\n-1\n+2\n", "without the names"),
         ("--- a/f\n+++ b/f\n@@ -1,2 +1 @@\n-1\n", "ends too early"),
+        ("--- a/f\n+++ b/f\n@@ -18446744073709551615 +1 @@\n-1\n+2\n", "not a hunk header"),
+        ("--- a/f\n+++ b/f\n@@ -4294967295 +1 @@\n-1\n+2\n", "does not apply"),
         ("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n+2\n+3\n", "more lines than its header promises"),
         ("--- a/f\n+++ b/f\n@@ nonsense @@\n", "not a hunk header"),
         ("--- a/none\n+++ b/none\n@@ -1 +1 @@\n-1\n+2\n", "does not exist"),

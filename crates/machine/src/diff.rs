@@ -1,39 +1,44 @@
-//! Unified diffs: text to hunks, and hunks onto content. Knows no files.
+//! Unified diffs: text to hunks, and hunks onto content. Knows no files. The tool that applies a diff and the gate that
+//! judges it read it here: what one of them took for another file than the other would pass unseen.
 //!
 //! Lines keep their ends, so that a missing newline at the end of a file is content like any other.
 
 use std::ops::Range;
-
-use super::super::has_only_crlf;
 
 /// How far from its stated place a hunk may be found, in lines.
 const REACH: usize = 200;
 
 /// What a diff says about one file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct FilePatch {
+pub struct FilePatch {
     /// The file before; none if it is created.
-    pub(super) old: Option<String>,
+    pub old: Option<String>,
     /// The file after; none if it is deleted.
-    pub(super) new: Option<String>,
+    pub new: Option<String>,
     /// The old file stays, and the new one is a copy of it.
-    pub(super) copies: bool,
+    pub copies: bool,
     /// Whether the file may be executed, where the diff says.
-    pub(super) executable: Option<bool>,
+    pub executable: Option<bool>,
     /// The changes, in order.
-    pub(super) hunks: Vec<Hunk>,
+    pub hunks: Vec<Hunk>,
 }
 
 impl FilePatch {
+    /// Every name in it.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let new = self.new.as_deref().filter(|new| self.old.as_deref() != Some(new));
+        self.old.as_deref().into_iter().chain(new)
+    }
+
     /// The name to speak of.
-    pub(super) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         self.new.as_deref().or(self.old.as_deref()).unwrap_or_default()
     }
 }
 
 /// One change: the lines before and after, with their ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Hunk {
+pub struct Hunk {
     old_start: usize,
     new_start: usize,
     old: Vec<Vec<u8>>,
@@ -41,7 +46,7 @@ pub(super) struct Hunk {
 }
 
 /// Reads a diff; the error names the line.
-pub(super) fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
+pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
     let mut lines = Lines { lines: text.split_inclusive('\n').collect(), at: 0 };
     let mut patches = Vec::new();
     while let Some(line) = lines.peek() {
@@ -323,22 +328,38 @@ fn parse_ranges(line: &str) -> Option<(StartAndCount, StartAndCount)> {
     }
     let range = |text: &str| {
         let (start, count) = text.split_once(',').unwrap_or((text, "1"));
-        Some((start.parse().ok()?, count.parse().ok()?))
+        // No file has more lines, and with larger numbers nothing could be counted.
+        let number = |text: &str| Some(text.parse::<u32>().ok()? as usize);
+        Some((number(start)?, number(count)?))
     };
     Some((range(old)?, range(new)?))
 }
 
 /// Where a hunk may be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Search {
+pub enum Search {
     /// Only where it says, shifted by what the hunks before it added.
     Exact,
     /// Also somewhat before or after.
     Near,
 }
 
+/// Whether a file has lines, and each ends in CR LF.
+pub fn has_only_crlf(content: &[u8]) -> bool {
+    let mut before = 0;
+    let mut has_lines = false;
+    for byte in content {
+        if *byte == b'\n' && before != b'\r' {
+            return false;
+        }
+        has_lines |= *byte == b'\n';
+        before = *byte;
+    }
+    has_lines
+}
+
 /// The content after all hunks; the error names the first that does not fit.
-pub(super) fn apply(content: &[u8], hunks: &[Hunk], search: Search) -> Result<Vec<u8>, String> {
+pub fn apply(content: &[u8], hunks: &[Hunk], search: Search) -> Result<Vec<u8>, String> {
     let in_crlf = if has_only_crlf(content) { with_crlf(hunks) } else { None };
     let hunks = in_crlf.as_deref().unwrap_or(hunks);
     let lines: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
@@ -396,7 +417,7 @@ fn with_crlf(hunks: &[Hunk]) -> Option<Vec<Hunk>> {
 }
 
 /// The hunks that take a diff back.
-pub(super) fn reversed(hunks: &[Hunk]) -> Vec<Hunk> {
+pub fn reversed(hunks: &[Hunk]) -> Vec<Hunk> {
     let swap = |hunk: &Hunk| Hunk {
         old_start: hunk.new_start,
         new_start: hunk.old_start,
