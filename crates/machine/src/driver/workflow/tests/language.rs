@@ -469,6 +469,21 @@ fn a_person_is_asked_and_may_be_late() {
 }
 
 #[test]
+fn a_driver_of_a_step_waits_for_a_person_no_longer_than_it_says() {
+    let inner = json!([
+        {"name": "which", "ask": "Which?", "timeout": "5m", "on_timeout": "skip"},
+        sh("b", "{{ steps.which.status }}", json!({})),
+    ]);
+    let config =
+        steps(&[json!({"name": "d", "driver": "workflow", "driver_config": {"steps": inner}})]);
+    insta::assert_snapshot!(play(&config, &["person: …"]), @"
+    person: Which? until +5m
+    act b (timed_out)
+    claim: workflow w: 1 step done
+    ");
+}
+
+#[test]
 fn another_workflow_is_called_with_inputs_and_gives_outputs() {
     let inner = json!({"name": "inner", "max_steps": 2,
         "inputs": {"n": {"type": "integer"}, "label": {"type": "string", "default": "x"}},
