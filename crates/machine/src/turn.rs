@@ -199,11 +199,41 @@ impl Step<'_> {
             return true;
         }
         // Whoever takes over decides what comes next: what runs ends, and nothing is added to it.
-        let is_handed_over = self.state.data.successor.is_some();
-        if !is_handed_over && self.state.driver.live.eager() && self.deliver_results() > 0 {
+        if self.state.data.successor.is_some() {
+            return false;
+        }
+        // Whatever else it decides would be held back, too.
+        if self.state.data.held.is_some() {
+            // Somebody spoke: what was held back is looked at again once what runs has ended.
+            let held = self.state.data.held.take_if(|_| self.state.data.notes.is_empty());
+            return held.is_some_and(|actions| self.join_turn(actions));
+        }
+        if self.state.driver.live.eager() && self.deliver_results() > 0 {
             return self.decide_while_acting();
         }
         false
+    }
+
+    /// Adds to the open turn what is one more; true if there is more to do at once.
+    fn join_turn(&mut self, actions: Vec<Action>) -> bool {
+        let data = &mut self.state.data;
+        let forbidden = data.budget.forbids(&data.committed(), Purchase::Turn);
+        if forbidden.is_empty() {
+            data.spend.turns += 1;
+            let (turn, count) = (data.spend.turns, actions.len());
+            self.event(|| EventKind::TurnStarted { turn, actions: count });
+            self.add_calls(actions);
+            self.state.data.turn_kept = false;
+            return true;
+        }
+        data.held = Some(actions);
+        // What runs may end first: its result is not lost to the limit.
+        let running = |call: &Call| matches!(call.status, CallStatus::Running { .. });
+        if data.calls.iter().any(running) {
+            return false;
+        }
+        self.exhaust(forbidden);
+        true
     }
 
     /// An eager driver decides after each result, while other actions are under way.
@@ -213,30 +243,17 @@ impl Step<'_> {
             driver.decide(&situation)
         };
         match decision {
-            Decision::Act(actions) if !actions.is_empty() => {
-                let forbidden =
-                    self.state.data.budget.forbids(&self.state.data.committed(), Purchase::Turn);
-                if forbidden.is_empty() {
-                    self.state.data.spend.turns += 1;
-                    let (turn, count) = (self.state.data.spend.turns, actions.len());
-                    self.event(|| EventKind::TurnStarted { turn, actions: count });
-                    self.add_calls(actions);
-                    self.state.data.turn_kept = false;
-                } else {
-                    self.state.data.held = Some(actions);
-                    self.exhaust(forbidden);
-                }
-            }
-            Decision::Act(_) | Decision::Wait(_) => return false,
+            Decision::Act(actions) if !actions.is_empty() => self.join_turn(actions),
+            Decision::Act(_) | Decision::Wait(_) => false,
             Decision::Consult(_) | Decision::Claim { .. } | Decision::GiveUp { .. } => {
                 self.abort_calls("another way won");
                 self.settle_doubts();
                 self.close_turn();
                 self.state.data.phase = Phase::Ready;
                 self.apply(decision);
+                true
             }
         }
-        true
     }
 
     /// Gives the driver every result it has not seen, in the order of the decision; how many there were.
