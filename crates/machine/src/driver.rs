@@ -246,6 +246,11 @@ pub trait Driver: fmt::Debug + Send {
         false
     }
 
+    /// Whether it has decided on actions that it has not handed out: what it is told now comes too late for them.
+    fn has_decided(&self) -> bool {
+        false
+    }
+
     /// What it hands over beside the work itself, once it claimed and the claim held.
     fn outputs(&self, situation: &Situation<'_>) -> Option<Value> {
         let _ = situation;

@@ -3,12 +3,14 @@
 
 use std::collections::VecDeque;
 
-use crate::driver::{Action, Consultation, Decision, Fact, Situation, Wait};
+use crate::driver::{Action, Consultation, Decision, Fact, NoteKind, Situation, Wait};
 use crate::event::EventKind;
 use crate::policy::budget::Purchase;
+use crate::policy::permission::Author;
 use crate::state::{Call, CallStatus, Phase};
 use crate::step::Step;
 use crate::task::Outcome;
+use crate::tool::Status;
 
 /// Decisions within one input. A driver that decides more often without anything happening in the world
 /// turns in a circle, and `step` must end.
@@ -106,15 +108,38 @@ impl Step<'_> {
         if self.is_finished() {
             return;
         }
-        self.deliver_notes();
-        if let Some(actions) = self.state.data.held.take() {
-            return self.begin_turn(actions);
-        }
-        let decision = {
-            let (driver, situation) = self.driver();
-            driver.decide(&situation)
+        let is_decided = self.state.data.held.is_some() || self.state.driver.live.has_decided();
+        let is_late = self.deliver_notes() && is_decided;
+        let decision = match self.state.data.held.take() {
+            Some(actions) => Decision::Act(actions),
+            None => {
+                let (driver, situation) = self.driver();
+                driver.decide(&situation)
+            }
         };
-        self.apply(decision);
+        match decision {
+            Decision::Act(actions) if is_late => self.act_on_what_stands(actions),
+            decision => self.apply(decision),
+        }
+    }
+
+    /// The operator spoke before this was begun. What a worker wished for, it wished for without knowing: it is told
+    /// that nothing of it was done, and thinks again. A step that the operator wrote stands.
+    fn act_on_what_stands(&mut self, actions: Vec<Action>) {
+        let (wishes, written): (Vec<Action>, Vec<Action>) =
+            actions.into_iter().partition(|action| action.author == Author::Worker);
+        if !wishes.is_empty() {
+            self.add_calls(wishes);
+            let why = "the operator spoke before it began";
+            self.end_calls(Status::Skipped, why, |call| {
+                matches!(call.status, CallStatus::Queued { .. })
+            });
+            self.deliver_results();
+            self.state.data.calls.clear();
+        }
+        if !written.is_empty() {
+            self.begin_turn(written);
+        }
     }
 
     fn apply(&mut self, decision: Decision) {
@@ -288,13 +313,16 @@ impl Step<'_> {
         self.tell_progress();
     }
 
-    fn deliver_notes(&mut self) {
+    /// True if one of them is about what comes next, and not only said once the driver would be finished.
+    fn deliver_notes(&mut self) -> bool {
         let notes: VecDeque<_> = std::mem::take(&mut self.state.data.notes);
+        let is_told = notes.iter().any(|note| note.kind != NoteKind::FollowUp);
         for note in notes {
             let (driver, situation) = self.driver();
             driver.observe(&situation, &Fact::Note(&note));
             self.event(|| EventKind::NoteDelivered { note });
         }
+        is_told
     }
 
     fn wait(&mut self, wait: Wait) {

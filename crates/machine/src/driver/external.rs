@@ -299,6 +299,10 @@ impl Driver for External {
         }
     }
 
+    fn has_decided(&self) -> bool {
+        matches!(self.memory.answer, Some(Next::Act(_)))
+    }
+
     fn save(&self) -> Value {
         // Cannot fail: plain data with text keys.
         serde_json::to_value(&self.memory).expect("plain data is always JSON")

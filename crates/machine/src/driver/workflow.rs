@@ -451,6 +451,10 @@ impl Driver for Workflow {
         saved
     }
 
+    fn has_decided(&self) -> bool {
+        self.children.values().any(StepChild::has_decided)
+    }
+
     fn eager(&self) -> bool {
         self.definition.forks || self.children.values().any(StepChild::eager)
     }

@@ -107,3 +107,27 @@ fn a_step_that_a_limit_of_time_stopped_is_a_persons_to_try_again() {
     rig.ended(next.0, ToolResult::ok(""));
     assert_eq!(finished(&rig), Some(Outcome::Completed), "{}", rig.told());
 }
+
+#[test]
+fn what_a_limit_held_back_is_not_done_if_the_operator_speaks_first() {
+    let three = json!([[read("a")], [read("b")], [read("c")]]);
+    let worker = json!({ "turns": three, "author": "worker" });
+    for command in [
+        Command::Steer { text: "not b".to_owned() },
+        Command::Interrupt { note: "not b".to_owned() },
+    ] {
+        let mut rig = Rig::started(TaskSpec { budget: turns(1), ..spec(worker.clone()) });
+        rig.ended(2, ToolResult::ok(""));
+        assert_eq!(finished(&rig), Some(Outcome::BudgetExhausted), "{}", rig.told());
+        rig.command(Command::Raise(turns(9))).command(command).attach(false);
+        let told = "note_delivered not b, tool_ended c2 skipped, turn_started, tool_started c3";
+        assert!(rig.told().ends_with(told), "{}", rig.told());
+    }
+    // Steps that were written down stand.
+    let written = json!({ "turns": three });
+    let mut rig = Rig::started(TaskSpec { budget: turns(1), ..spec(written) });
+    rig.ended(2, ToolResult::ok(""));
+    rig.command(Command::Raise(turns(9)));
+    rig.command(Command::Steer { text: "not b".to_owned() }).attach(false);
+    assert!(rig.told().ends_with("turn_started, tool_started c2"), "{}", rig.told());
+}

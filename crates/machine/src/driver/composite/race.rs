@@ -288,6 +288,11 @@ impl Driver for Race {
         })
     }
 
+    fn has_decided(&self) -> bool {
+        self.standing.iter().any(|standing| matches!(standing, Standing::Acts(_)))
+            || self.children.iter().any(Child::has_decided)
+    }
+
     fn eager(&self) -> bool {
         true
     }

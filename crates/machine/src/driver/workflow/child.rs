@@ -128,6 +128,10 @@ impl StepChild {
         self.child.eager()
     }
 
+    pub(super) fn has_decided(&self) -> bool {
+        self.child.has_decided()
+    }
+
     /// Whether something of it goes on in the world.
     pub(super) fn is_busy(&self) -> bool {
         self.child.is_under_way()
