@@ -376,6 +376,18 @@ impl DriverSlot {
         hand
     }
 
+    /// The names of the drivers that it has work in its place, however deep.
+    pub(crate) fn within(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut config = Value::clone(&self.config);
+        // The configuration was walked when the driver was made, so there is no error to speak of.
+        let _ = composite::visit(&self.name, &mut config, &mut |name, _| {
+            names.push(name.to_owned());
+            Ok(())
+        });
+        names
+    }
+
     /// Whether a failed verdict may have ended it, so that it has to be told to try again: what it does was written down.
     pub(crate) fn ends_by_verdict(&self) -> bool {
         matches!(self.name.as_str(), "workflow" | "state_machine") || composite::is_kind(&self.name)
