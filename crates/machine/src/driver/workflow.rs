@@ -290,6 +290,7 @@ impl Driver for Workflow {
             tasks,
             child_began,
             child_end,
+            asked,
             ..
         } = &mut self.memory;
         let mut run = Run {
@@ -303,6 +304,7 @@ impl Driver for Workflow {
             tasks,
             child_began,
             child_end,
+            asked: asked.as_ref(),
             children: &mut self.children,
             limits: Vec::new(),
             deadlines: Vec::new(),

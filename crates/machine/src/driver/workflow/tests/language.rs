@@ -478,6 +478,26 @@ fn a_person_is_asked_and_may_be_late() {
 }
 
 #[test]
+fn the_time_of_a_person_begins_when_the_question_is_put() {
+    let ask = |name: &str| {
+        let asked = format!("{name}?");
+        json!([{"name": name, "approve": asked, "timeout": "5m", "on_timeout": "skip"}])
+    };
+    let config = steps(&[json!({"name": "p", "parallel": {"a": ask("a"), "b": ask("b")}})]);
+    insta::assert_snapshot!(play(&config, &["person: …", "person: …"]), @"
+    person: a? (yes / no) until +5m
+    person: b? (yes / no) until +5m
+    claim: workflow w: 1 step done, 2 failed on the way
+    ");
+    let timed = json!({"name": "p", "parallel": {"a": ask("a"), "b": ask("b")}, "timeout": "7m"});
+    insta::assert_snapshot!(play(&steps(&[timed]), &["person: …", "person: yes"]), @"
+    person: a? (yes / no) until +5m
+    person: b? (yes / no) until +2m
+    claim: workflow w: 1 step done, 1 failed on the way
+    ");
+}
+
+#[test]
 fn a_driver_of_a_step_waits_for_a_person_no_longer_than_it_says() {
     let inner = json!([
         {"name": "which", "ask": "Which?", "timeout": "5m", "on_timeout": "skip"},
