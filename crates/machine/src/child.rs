@@ -254,6 +254,7 @@ pub fn may_check(child: &TaskSpec, command: &str) -> Result<(), String> {
             class: EffectClass::Unsafe,
             author: Author::Worker,
             driver: &child.driver.name,
+            within: &[],
             attended: true,
             workspace: Some(&child.folder),
             sandboxed: child.sandbox.level != Level::Off,

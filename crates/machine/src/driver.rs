@@ -246,6 +246,11 @@ pub trait Driver: fmt::Debug + Send {
         false
     }
 
+    /// Whether it has decided on actions that it has not handed out: what it is told now comes too late for them.
+    fn has_decided(&self) -> bool {
+        false
+    }
+
     /// What it hands over beside the work itself, once it claimed and the claim held.
     fn outputs(&self, situation: &Situation<'_>) -> Option<Value> {
         let _ = situation;
@@ -369,6 +374,18 @@ impl DriverSlot {
             Ok(())
         });
         hand
+    }
+
+    /// The names of the drivers that it has work in its place, however deep.
+    pub(crate) fn within(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut config = Value::clone(&self.config);
+        // The configuration was walked when the driver was made, so there is no error to speak of.
+        let _ = composite::visit(&self.name, &mut config, &mut |name, _| {
+            names.push(name.to_owned());
+            Ok(())
+        });
+        names
     }
 
     /// Whether a failed verdict may have ended it, so that it has to be told to try again: what it does was written down.

@@ -9,7 +9,8 @@ use crate::event::EventKind;
 use crate::id::CallId;
 use crate::input::Command;
 use crate::policy::budget::{Budget, Exhausted};
-use crate::state::{Attachment, CallStatus, Pending, Phase};
+use crate::policy::permission::Author;
+use crate::state::{Attachment, Call, CallStatus, Pending, Phase};
 use crate::step::Step;
 use crate::task::{DriverSpec, FileStanding, Outcome, TaskSpec};
 use crate::tool::{EffectClass, Status, ToolResult};
@@ -103,9 +104,14 @@ impl Step<'_> {
         self.state.data.tools_open = false;
         self.lose_requests();
         self.forget_deciders();
+        self.leave_undone(|_| true)
+    }
+
+    /// What becomes of running calls that nobody will report on.
+    fn leave_undone(&mut self, which: impl Fn(&Call) -> bool) -> (Vec<CallId>, Vec<CallId>) {
         let (mut repeated, mut in_doubt) = (Vec::new(), Vec::new());
         for call in &mut self.state.data.calls {
-            if matches!(call.status, CallStatus::Running { .. }) {
+            if matches!(call.status, CallStatus::Running { .. }) && which(call) {
                 if call.class == EffectClass::Unsafe {
                     call.status = CallStatus::InDoubt;
                     in_doubt.push(call.id);
@@ -349,10 +355,29 @@ impl Step<'_> {
         let cause = Cause::Budget { axes: axes.iter().map(|axis| axis.axis.clone()).collect() };
         self.event(|| EventKind::BudgetExhausted { axes });
         self.close_requests("the budget was exhausted");
+        self.set_steps_aside();
         self.end_calls(Status::Aborted, "the budget was exhausted", |call| {
             matches!(call.status, CallStatus::Running { .. })
         });
         self.finish_because(Outcome::BudgetExhausted, words.join(", "), Some(cause));
+    }
+
+    /// Stops the steps under way that were written down, so that they can be gone on with once there is more: a worker
+    /// thinks of something else, but a list of steps would end over one that failed.
+    fn set_steps_aside(&mut self) {
+        if !self.state.driver.ends_by_verdict() {
+            return;
+        }
+        let is_step = |call: &Call| {
+            call.action.author == Author::Operator
+                && matches!(call.status, CallStatus::Running { .. })
+        };
+        let steps: Vec<CallId> =
+            self.state.data.calls.iter().filter(|call| is_step(call)).map(|call| call.id).collect();
+        for id in &steps {
+            self.stop(|pending| *pending == Pending::Call(*id));
+        }
+        self.leave_undone(|call| steps.contains(&call.id));
     }
 
     /// Ends the task by the cause that its phase tells.

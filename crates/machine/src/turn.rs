@@ -3,12 +3,14 @@
 
 use std::collections::VecDeque;
 
-use crate::driver::{Action, Consultation, Decision, Fact, Situation, Wait};
+use crate::driver::{Action, Consultation, Decision, Fact, NoteKind, Situation, Wait};
 use crate::event::EventKind;
 use crate::policy::budget::Purchase;
+use crate::policy::permission::Author;
 use crate::state::{Call, CallStatus, Phase};
 use crate::step::Step;
 use crate::task::Outcome;
+use crate::tool::Status;
 
 /// Decisions within one input. A driver that decides more often without anything happening in the world
 /// turns in a circle, and `step` must end.
@@ -106,15 +108,38 @@ impl Step<'_> {
         if self.is_finished() {
             return;
         }
-        self.deliver_notes();
-        if let Some(actions) = self.state.data.held.take() {
-            return self.begin_turn(actions);
-        }
-        let decision = {
-            let (driver, situation) = self.driver();
-            driver.decide(&situation)
+        let is_decided = self.state.data.held.is_some() || self.state.driver.live.has_decided();
+        let is_late = self.deliver_notes() && is_decided;
+        let decision = match self.state.data.held.take() {
+            Some(actions) => Decision::Act(actions),
+            None => {
+                let (driver, situation) = self.driver();
+                driver.decide(&situation)
+            }
         };
-        self.apply(decision);
+        match decision {
+            Decision::Act(actions) if is_late => self.act_on_what_stands(actions),
+            decision => self.apply(decision),
+        }
+    }
+
+    /// The operator spoke before this was begun. What a worker wished for, it wished for without knowing: it is told
+    /// that nothing of it was done, and thinks again. A step that the operator wrote stands.
+    fn act_on_what_stands(&mut self, actions: Vec<Action>) {
+        let (wishes, written): (Vec<Action>, Vec<Action>) =
+            actions.into_iter().partition(|action| action.author == Author::Worker);
+        if !wishes.is_empty() {
+            self.add_calls(wishes);
+            let why = "the operator spoke before it began";
+            self.end_calls(Status::Skipped, why, |call| {
+                matches!(call.status, CallStatus::Queued { .. })
+            });
+            self.deliver_results();
+            self.state.data.calls.clear();
+        }
+        if !written.is_empty() {
+            self.begin_turn(written);
+        }
     }
 
     fn apply(&mut self, decision: Decision) {
@@ -199,11 +224,41 @@ impl Step<'_> {
             return true;
         }
         // Whoever takes over decides what comes next: what runs ends, and nothing is added to it.
-        let is_handed_over = self.state.data.successor.is_some();
-        if !is_handed_over && self.state.driver.live.eager() && self.deliver_results() > 0 {
+        if self.state.data.successor.is_some() {
+            return false;
+        }
+        // Whatever else it decides would be held back, too.
+        if self.state.data.held.is_some() {
+            // Somebody spoke: what was held back is looked at again once what runs has ended.
+            let held = self.state.data.held.take_if(|_| self.state.data.notes.is_empty());
+            return held.is_some_and(|actions| self.join_turn(actions));
+        }
+        if self.state.driver.live.eager() && self.deliver_results() > 0 {
             return self.decide_while_acting();
         }
         false
+    }
+
+    /// Adds to the open turn what is one more; true if there is more to do at once.
+    fn join_turn(&mut self, actions: Vec<Action>) -> bool {
+        let data = &mut self.state.data;
+        let forbidden = data.budget.forbids(&data.committed(), Purchase::Turn);
+        if forbidden.is_empty() {
+            data.spend.turns += 1;
+            let (turn, count) = (data.spend.turns, actions.len());
+            self.event(|| EventKind::TurnStarted { turn, actions: count });
+            self.add_calls(actions);
+            self.state.data.turn_kept = false;
+            return true;
+        }
+        data.held = Some(actions);
+        // What runs may end first: its result is not lost to the limit.
+        let running = |call: &Call| matches!(call.status, CallStatus::Running { .. });
+        if data.calls.iter().any(running) {
+            return false;
+        }
+        self.exhaust(forbidden);
+        true
     }
 
     /// An eager driver decides after each result, while other actions are under way.
@@ -213,30 +268,17 @@ impl Step<'_> {
             driver.decide(&situation)
         };
         match decision {
-            Decision::Act(actions) if !actions.is_empty() => {
-                let forbidden =
-                    self.state.data.budget.forbids(&self.state.data.committed(), Purchase::Turn);
-                if forbidden.is_empty() {
-                    self.state.data.spend.turns += 1;
-                    let (turn, count) = (self.state.data.spend.turns, actions.len());
-                    self.event(|| EventKind::TurnStarted { turn, actions: count });
-                    self.add_calls(actions);
-                    self.state.data.turn_kept = false;
-                } else {
-                    self.state.data.held = Some(actions);
-                    self.exhaust(forbidden);
-                }
-            }
-            Decision::Act(_) | Decision::Wait(_) => return false,
+            Decision::Act(actions) if !actions.is_empty() => self.join_turn(actions),
+            Decision::Act(_) | Decision::Wait(_) => false,
             Decision::Consult(_) | Decision::Claim { .. } | Decision::GiveUp { .. } => {
                 self.abort_calls("another way won");
                 self.settle_doubts();
                 self.close_turn();
                 self.state.data.phase = Phase::Ready;
                 self.apply(decision);
+                true
             }
         }
-        true
     }
 
     /// Gives the driver every result it has not seen, in the order of the decision; how many there were.
@@ -271,13 +313,16 @@ impl Step<'_> {
         self.tell_progress();
     }
 
-    fn deliver_notes(&mut self) {
+    /// True if one of them is about what comes next, and not only said once the driver would be finished.
+    fn deliver_notes(&mut self) -> bool {
         let notes: VecDeque<_> = std::mem::take(&mut self.state.data.notes);
+        let is_told = notes.iter().any(|note| note.kind != NoteKind::FollowUp);
         for note in notes {
             let (driver, situation) = self.driver();
             driver.observe(&situation, &Fact::Note(&note));
             self.event(|| EventKind::NoteDelivered { note });
         }
+        is_told
     }
 
     fn wait(&mut self, wait: Wait) {

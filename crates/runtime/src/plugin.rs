@@ -315,8 +315,13 @@ impl Process {
                 "it speaks protocol {protocol}, expected {PROTOCOL}"
             )));
         }
-        self.observes = answer["capabilities"]["observe"] == true;
-        self.snapshots = answer["capabilities"]["snapshot"] == true;
+        // A table that says yes, or a list that names them: what is not understood here would cost its state in silence.
+        let can = |what: &str| {
+            let said = &answer["capabilities"];
+            said[what] == true || said.as_array().is_some_and(|list| list.contains(&json!(what)))
+        };
+        self.observes = can("observe");
+        self.snapshots = can("snapshot");
         Ok(())
     }
 

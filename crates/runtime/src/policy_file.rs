@@ -130,6 +130,7 @@ fn decides(text: &str, name: &str, approved: &Approved<'_>) -> Result<(), String
         class: approved.class,
         author: Author::Worker,
         driver: approved.driver,
+        within: &[],
         attended: true,
         workspace: approved.folder.to_str(),
         sandboxed: true,

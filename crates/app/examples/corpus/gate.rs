@@ -41,6 +41,7 @@ pub(crate) fn judged(case: &Case, rig: &Rig) -> Option<Judgement> {
         class: EffectClass::Unsafe,
         author: Author::Worker,
         driver: "llm",
+        within: &[],
         attended: true,
         workspace: Some(&workspace),
         sandboxed: true,

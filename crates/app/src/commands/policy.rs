@@ -93,6 +93,7 @@ pub(crate) fn explained(args: &ExplainArgs, json: bool) -> Result<u8, CommandErr
         class,
         author: Author::Worker,
         driver: &args.driver,
+        within: &[],
         attended: !args.unattended,
         workspace: Some(&folder),
         sandboxed: true,

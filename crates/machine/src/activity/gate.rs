@@ -77,17 +77,21 @@ impl Step<'_> {
     fn with_question<T>(&self, index: usize, ask: impl FnOnce(&Policy, &Question<'_>) -> T) -> T {
         let call = &self.state.data.calls[index];
         let workspace = self.workspace();
+        let policy = &self.state.data.spec.policy;
+        let matters = policy.rules.iter().any(|rule| !rule.driver.is_empty());
+        let within = if matters { self.state.driver.within() } else { Vec::new() };
         let question = Question {
             tool: &call.action.tool,
             input: &call.action.input,
             class: call.class,
             author: call.action.author,
             driver: self.state.driver_name(),
+            within: &within,
             attended: self.is_attended(),
             workspace: workspace.path.as_deref(),
             sandboxed: self.state.data.spec.sandbox.level != Level::Off,
         };
-        ask(&self.state.data.spec.policy, &question)
+        ask(policy, &question)
     }
 
     pub(crate) fn is_attended(&self) -> bool {

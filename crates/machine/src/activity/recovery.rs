@@ -117,8 +117,9 @@ impl Step<'_> {
     /// Has the driver try again, with what it knows or without.
     fn have_retried(&mut self, why: &str, fresh: bool) {
         self.state.data.course.trouble = None;
-        self.state.data.held = None;
         if fresh {
+            // One that only goes on still waits for what it decided.
+            self.state.data.held = None;
             self.state.data.course.watch.forget_turns();
         }
         let retry = Retry { why: why.to_owned(), fresh };

@@ -486,6 +486,11 @@ impl Child {
         self.live.eager()
     }
 
+    /// Whether it has decided on actions that it has not handed out.
+    pub(super) fn has_decided(&self) -> bool {
+        self.live.has_decided()
+    }
+
     /// Whether actions of it have not ended.
     pub(super) fn is_under_way(&self) -> bool {
         self.under_way > 0
@@ -669,6 +674,10 @@ impl Renewable {
             _ if self.renew => {}
             _ => self.child.observe(situation, fact),
         }
+    }
+
+    fn has_decided(&self) -> bool {
+        !self.renew && self.child.has_decided()
     }
 
     fn eager(&self) -> bool {

@@ -28,6 +28,9 @@ const LOST_ANSWERS: u32 = 2;
 /// The longest wait a plugin can ask for, in seconds: a year.
 const LONGEST_WAIT: f64 = 365.0 * 86_400.0;
 
+/// The shortest one: a plugin that has nothing to do is not asked as fast as it answers.
+const SHORTEST_WAIT: f64 = 1.0;
+
 /// How a plugin process is started, as it stands under `plugin` in the driver's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginSpec {
@@ -202,7 +205,8 @@ impl Answer {
             }
             Answer::Wait { seconds: Some(seconds), reason, .. } => {
                 // In range: `read` refuses anything below zero or above a year.
-                let at = situation.now.after(Span((seconds * 1000.0).ceil() as u64));
+                let millis = (seconds.max(SHORTEST_WAIT) * 1000.0).ceil() as u64;
+                let at = situation.now.after(Span(millis));
                 Next::Wait(Wait::Until { at, reason })
             }
             Answer::Wait { prompt, .. } => {
@@ -297,6 +301,10 @@ impl Driver for External {
                     .push(json!({ "kind": "retry", "why": retry.why, "fresh": retry.fresh }));
             }
         }
+    }
+
+    fn has_decided(&self) -> bool {
+        matches!(self.memory.answer, Some(Next::Act(_)))
     }
 
     fn save(&self) -> Value {

@@ -653,6 +653,10 @@ impl Driver for Llm {
         }
     }
 
+    fn has_decided(&self) -> bool {
+        !self.memory.asked.is_empty()
+    }
+
     /// Another model goes on with the same conversation; what only the former understands is left out when the
     /// request is built. What was answered stays answered, and a chat that was stopped still waits for its person.
     fn inherit(&mut self, former: &SavedDriver) {

@@ -290,6 +290,7 @@ impl Driver for Workflow {
             tasks,
             child_began,
             child_end,
+            asked,
             ..
         } = &mut self.memory;
         let mut run = Run {
@@ -303,6 +304,7 @@ impl Driver for Workflow {
             tasks,
             child_began,
             child_end,
+            asked: asked.as_ref(),
             children: &mut self.children,
             limits: Vec::new(),
             deadlines: Vec::new(),
@@ -449,6 +451,10 @@ impl Driver for Workflow {
             saved["children"] = serde_json::to_value(children).unwrap_or_default();
         }
         saved
+    }
+
+    fn has_decided(&self) -> bool {
+        self.children.values().any(StepChild::has_decided)
     }
 
     fn eager(&self) -> bool {

@@ -111,6 +111,7 @@ mod tests {
             class: EffectClass::Unsafe,
             author: Author::Worker,
             driver: "llm",
+            within: &[],
             attended: true,
             workspace: Some("/w"),
             sandboxed: true,

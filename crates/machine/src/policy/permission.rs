@@ -221,6 +221,8 @@ pub struct Question<'a> {
     pub author: Author,
     /// The task's driver, by name.
     pub driver: &'a str,
+    /// The drivers that it has work in its place: its children, and those of its steps.
+    pub within: &'a [String],
     /// Whether a person is there to answer.
     pub attended: bool,
     /// The folder that it works in, absolute; none for a task without one.

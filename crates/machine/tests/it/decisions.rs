@@ -13,7 +13,7 @@ use machine::policy::grant::Scope;
 use machine::policy::permission::{Decide, Policy, Rule, Unattended};
 use machine::server::{Claim, Limits, ServerSpec, ServerTools, offers};
 use machine::state::{Ask, Standing, State};
-use machine::task::TaskSpec;
+use machine::task::{DriverSpec, TaskSpec};
 use machine::time::Span;
 use machine::tool::ToolResult;
 use serde_json::{Value, json};
@@ -366,5 +366,33 @@ fn a_program_decides_by_the_same_answers() {
         let id = rig.effect("consult");
         rig.input(Signal::Consulted(id, answer).into());
         assert!(rig.decisions().starts_with(decision), "{}", rig.decisions());
+    }
+}
+
+#[test]
+fn a_rule_that_holds_a_driver_back_holds_where_another_has_it_work() {
+    let worker = json!({ "turns": [[shell("a")]], "author": "worker" });
+    let child = json!({ "driver": "scripted", "driver_config": worker });
+    let step = json!({ "name": "s", "driver": "scripted", "driver_config": worker });
+    let own = json!({ "name": "own", "tool": "shell", "parameters": { "command": "b" } });
+    let within = [
+        DriverSpec::new("scripted", worker.clone()),
+        DriverSpec::new("retry", json!({ "driver": child })),
+        DriverSpec::new("workflow", json!({ "name": "w", "steps": [step, own] })),
+    ];
+    let of =
+        |driver: &str, decide| Rule { driver: vec![driver.to_owned()], ..rule("shell", decide) };
+    for driver in within {
+        let is_flow = driver.name == "workflow";
+        let mut task = TaskSpec { driver, ..spec(json!(null)) };
+        task.policy.rules = vec![of("scripted", Decide::Deny), rule("shell", Decide::Allow)];
+        let rig = Rig::started(task.clone());
+        assert!(rig.told().contains("tool_ended c1 denied"), "{}", rig.told());
+        // What the operator wrote is not that worker's.
+        assert_eq!(rig.told().contains("tool_started c2"), is_flow, "{}", rig.told());
+        // A rule that lets pass is read narrowly.
+        task.policy.rules = vec![of("scripted", Decide::Allow)];
+        let rig = Rig::started(task.clone());
+        assert_eq!(rig.told().contains("tool_started c1"), task.driver.name == "scripted");
     }
 }

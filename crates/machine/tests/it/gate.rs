@@ -73,6 +73,7 @@ fn misses(cases: &str) -> (usize, Vec<String>) {
                 class: EffectClass::Unsafe,
                 author: Author::Worker,
                 driver: "llm",
+                within: &[],
                 attended: true,
                 workspace: Some("/rig/wt"),
                 sandboxed: true,

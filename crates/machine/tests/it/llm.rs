@@ -241,11 +241,32 @@ fn an_unsafe_call_of_a_model_is_refused_when_nobody_attends_and_the_model_is_tol
 }
 
 #[test]
-fn a_note_that_came_before_the_results_is_sent_after_them() {
+fn a_note_that_came_while_the_model_thought_skips_the_calls_that_it_asks_for() {
+    let child = json!({ "driver": "llm", "driver_config": task().driver.config });
+    let step = json!({ "name": "s", "driver": "llm", "driver_config": task().driver.config });
+    for driver in [
+        task().driver,
+        DriverSpec::new("retry", json!({ "driver": child })),
+        DriverSpec::new("race", json!({ "drivers": [child] })),
+        DriverSpec::new("workflow", json!({ "steps": [step] })),
+    ] {
+        let mut rig = Rig::started(TaskSpec { driver, ..task() });
+        rig.command(Command::Steer { text: "be brief".to_owned() });
+        let calls = vec![tool("u1", "read", json!({ "path": "a" }))];
+        answer_to(&mut rig, 2, Ok(reply(calls, StopReason::ToolUse)));
+        assert_eq!(
+            sent(&rig).pop().unwrap(),
+            "User: result u1 failed [skipped]\nthe operator spoke before it began | The operator says: be brief",
+        );
+    }
+}
+
+#[test]
+fn a_note_that_came_while_a_call_ran_is_sent_after_its_result() {
     let mut rig = Rig::started(task());
-    rig.command(Command::Steer { text: "be brief".to_owned() });
     let calls = vec![tool("u1", "read", json!({ "path": "a" }))];
     answer_to(&mut rig, 2, Ok(reply(calls, StopReason::ToolUse)));
+    rig.command(Command::Steer { text: "be brief".to_owned() });
     rig.ended(3, ToolResult::ok("A"));
     assert_eq!(sent(&rig).pop().unwrap(), "User: result u1 A | The operator says: be brief",);
 }

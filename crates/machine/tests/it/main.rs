@@ -13,6 +13,7 @@ mod gateway;
 mod hosts;
 mod judges;
 mod laws;
+mod limits;
 mod llm;
 mod receipt;
 mod records;

@@ -33,6 +33,7 @@ pub(crate) fn decisions(count: u64) -> Value {
             class: EffectClass::Unsafe,
             author: Author::Worker,
             driver: "llm",
+            within: &[],
             attended: true,
             workspace: Some("/users/u/project"),
             sandboxed: true,

@@ -147,9 +147,11 @@ fn a_question_can_be_cancelled() {
 
 #[test]
 fn capabilities_decide_whether_it_observes_and_is_asked_for_its_state() {
-    let able = plugin(r#"answer '{"decision":"claim"}'"#, r#"{"observe":true,"snapshot":true}"#);
-    let answer = ask(&Plugins::new(None), &able);
-    assert_eq!(answer, Ok(json!({ "decision": "claim", "state": "seen++" })));
+    for can in [r#"{"observe":true,"snapshot":true}"#, r#"["observe","snapshot"]"#] {
+        let able = plugin(r#"answer '{"decision":"claim"}'"#, can);
+        let answer = ask(&Plugins::new(None), &able);
+        assert_eq!(answer, Ok(json!({ "decision": "claim", "state": "seen++" })), "{can}");
+    }
     let plain = plugin(r#"answer '{"decision":"claim"}'"#, "{}");
     assert_eq!(ask(&Plugins::new(None), &plain), Ok(json!({ "decision": "claim" })));
 }

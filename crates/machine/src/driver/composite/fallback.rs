@@ -142,6 +142,10 @@ impl Driver for Fallback {
         })
     }
 
+    fn has_decided(&self) -> bool {
+        self.children.get(self.at).is_some_and(Child::has_decided)
+    }
+
     fn eager(&self) -> bool {
         self.stragglers() || self.children.get(self.at).is_some_and(|child| child.live.eager())
     }

@@ -268,10 +268,9 @@ impl Driver for Race {
                     let is_end = matches!(fact, Fact::AgentEnded(_) | Fact::ChildEnded(_));
                     is_end || matches!(fact, Fact::Consulted(_) | Fact::Replied(_))
                 }
-                Standing::Ready
-                | Standing::Acts(_)
-                | Standing::Asks(_)
-                | Standing::Ended { .. } => false,
+                // What it wanted to ask may be another question now.
+                Standing::Asks(_) => matches!(fact, Fact::Note(_)),
+                Standing::Ready | Standing::Acts(_) | Standing::Ended { .. } => false,
             };
             if wakes {
                 *standing = Standing::Ready;
@@ -286,6 +285,11 @@ impl Driver for Race {
             memory: self.memory.clone(),
             children: self.children.iter().map(Child::save).collect(),
         })
+    }
+
+    fn has_decided(&self) -> bool {
+        self.standing.iter().any(|standing| matches!(standing, Standing::Acts(_)))
+            || self.children.iter().any(Child::has_decided)
     }
 
     fn eager(&self) -> bool {

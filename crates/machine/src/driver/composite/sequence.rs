@@ -107,6 +107,10 @@ impl Driver for Sequence {
         })
     }
 
+    fn has_decided(&self) -> bool {
+        self.children[self.at].has_decided()
+    }
+
     fn eager(&self) -> bool {
         self.stragglers() || self.children[self.at].live.eager()
     }

@@ -410,6 +410,23 @@ fn a_race_gives_each_child_its_results_in_the_order_of_its_actions() {
 }
 
 #[test]
+fn a_question_that_waits_in_a_race_is_put_anew_after_a_note() {
+    let spec = composite(
+        "race",
+        &[
+            script(&["act slow", "wait 50"]),
+            script(&["act quick", "consult q1", "consult q2", "heard"]),
+        ],
+    );
+    let mut world = World::new(&spec);
+    world.ends = [1].into();
+    // The question waits until nothing is under way, and so does the note.
+    world.run(2).note("mind the gap");
+    let heard = "claim quick=ok,note mind the gap,answer \"q2\"";
+    check(&mut world, &["act slow@[0] quick@[1]", "consult \"q2\"", heard]);
+}
+
+#[test]
 fn a_race_waits_for_moments_first_and_then_for_people() {
     let spec = composite(
         "race",

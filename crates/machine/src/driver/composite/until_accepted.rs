@@ -105,6 +105,10 @@ impl Driver for UntilAccepted {
         })
     }
 
+    fn has_decided(&self) -> bool {
+        self.worker.has_decided()
+    }
+
     fn eager(&self) -> bool {
         self.worker.eager()
     }

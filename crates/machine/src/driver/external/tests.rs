@@ -96,6 +96,12 @@ fn an_answer_becomes_a_decision() {
         waited,
         Decision::Wait(Wait::Until { at: Timestamp(2500), reason: "rate".to_owned() })
     );
+    // One that asks for no wait at all is not asked as fast as it answers.
+    let waited = plugin.answer(json!({ "decision": "wait", "seconds": 0, "reason": "soon" }));
+    assert_eq!(
+        waited,
+        Decision::Wait(Wait::Until { at: Timestamp(2000), reason: "soon".to_owned() })
+    );
     let asked = plugin.answer(json!({ "decision": "wait", "prompt": "which?" }));
     assert_eq!(asked, Decision::Wait(Wait::Person { prompt: "which?".to_owned(), until: None }));
     let claimed = plugin.answer(json!({ "decision": "claim", "summary": "done" }));

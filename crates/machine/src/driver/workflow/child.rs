@@ -128,6 +128,10 @@ impl StepChild {
         self.child.eager()
     }
 
+    pub(super) fn has_decided(&self) -> bool {
+        self.child.has_decided()
+    }
+
     /// Whether something of it goes on in the world.
     pub(super) fn is_busy(&self) -> bool {
         self.child.is_under_way()
@@ -147,7 +151,8 @@ impl StepChild {
             Standing::Ended(end) => return Move::Ended(end.clone()),
             Standing::Busy => return Move::Busy,
             Standing::Asks(request) => return Move::Asks(request.clone()),
-            Standing::Waits(Wait::Until { at, .. }) if *at <= situation.now => {}
+            Standing::Waits(Wait::Until { at, .. } | Wait::Person { until: Some(at), .. })
+                if *at <= situation.now => {}
             Standing::Waits(wait) => return Move::Waits(wait.clone()),
             // The loop asks for a decision only when no question is open: this one was dropped.
             Standing::Ready | Standing::Asked => {}

@@ -56,6 +56,8 @@ pub(super) struct Run<'r> {
     pub(super) child_began: &'r mut Option<(Address, u64)>,
     /// The end of one of them that has not been looked at.
     pub(super) child_end: &'r mut Option<(Address, ChildEnd)>,
+    /// Whose question was put last and has no answer.
+    pub(super) asked: Option<&'r Address>,
     /// The drivers at work.
     pub(super) children: &'r mut BTreeMap<Address, StepChild>,
     /// The limits of the workflows around the step: the most steps, and how many there were at the beginning.
@@ -176,7 +178,7 @@ impl Run<'_> {
                     step.came(&came)
                 }
                 Stage::Driver => self.driver(step, frame.until, address)?,
-                Stage::Person(prompt) => self.person(step, prompt, frame.until, address)?,
+                Stage::Person(prompt) => self.person(step, prompt, &mut frame.until, address)?,
                 Stage::Task(order) => self.task(step, order, frame.until, address)?,
                 Stage::Flow(_) | Stage::Each(_) | Stage::Parallel(_) | Stage::Row(_) => {
                     self.deadlines.extend(frame.until);

@@ -221,7 +221,7 @@ impl Recipe {
         for (key, given) in at.entries() {
             if key != "checks" {
                 let text = format!(
-                    "retry: {key}: not carried; the checks are criteria here, and what follows a failed one is said by [recovery] of a task"
+                    "retry: {key}: not carried; the checks are criteria here, and what follows a failed one is said by [retry] of a task"
                 );
                 remarks.at(source, &given, text);
                 continue;

@@ -188,9 +188,9 @@ fn a_recipe_becomes_prompts_and_a_workflow() {
     -- line 21: parameters: when: nobody is asked for it; give it with --input when=…
     -- line 27: extensions: github: no program or address is taken over from a recipe; if you trust this stdio server, add it to .drivetrain/mcp.toml
     -- line 36: settings: odd: has no meaning here and is left out
-    -- line 38: retry: max_retries: not carried; the checks are criteria here, and what follows a failed one is said by [recovery] of a task
+    -- line 38: retry: max_retries: not carried; the checks are criteria here, and what follows a failed one is said by [retry] of a task
     -- line 42: retry: a criterion is frozen when the task is made and takes no inputs; write this command out
-    -- line 44: retry: on_failure: not carried; the checks are criteria here, and what follows a failed one is said by [recovery] of a task
+    -- line 44: retry: on_failure: not carried; the checks are criteria here, and what follows a failed one is said by [retry] of a task
     -- line 48: sub_recipes: lint: import its file too, then call it by a step with workflow = "@workflows/…"
     -- line 50: activities: examples for a desktop; left out
     -- line 51: author: has no meaning here and is left out

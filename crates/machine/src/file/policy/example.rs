@@ -97,6 +97,7 @@ impl Example {
                 class,
                 author: Author::Worker,
                 driver: &self.driver,
+                within: &[],
                 attended: self.attended,
                 workspace: Some(WORKSPACE),
                 sandboxed: true,

@@ -12,6 +12,7 @@ fn question<'a>(tool: &'a str, input: &'a Value) -> Question<'a> {
         class,
         author: Author::Worker,
         driver: "llm",
+        within: &[],
         attended: true,
         workspace: Some("/w"),
         sandboxed: true,

@@ -172,7 +172,16 @@ struct Active<'p> {
 fn is_about(rule: &Rule, question: &Question<'_>) -> bool {
     server::names(&rule.tool, question.tool)
         && rule.attended.is_none_or(|attended| attended == question.attended)
-        && (rule.driver.is_empty() || rule.driver.iter().any(|name| name == question.driver))
+        && (rule.driver.is_empty() || rule.driver.iter().any(|name| is_by(rule, name, question)))
+}
+
+/// Whether a call is of this driver. Which one of several wished for it is not said with the call, so what holds back holds
+/// for each of them, and what allows only for the one that decides in the task. A step that was written down is of no worker.
+fn is_by(rule: &Rule, name: &String, question: &Question<'_>) -> bool {
+    let is_within = rule.decide != Decide::Allow
+        && question.author == Author::Worker
+        && question.within.contains(name);
+    is_within || name == question.driver
 }
 
 fn opinion(

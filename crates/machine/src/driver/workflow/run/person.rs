@@ -12,17 +12,22 @@ impl Run<'_> {
         &mut self,
         step: &Step,
         prompt: &mut String,
-        until: Option<Timestamp>,
+        until: &mut Option<Timestamp>,
         address: &Address,
     ) -> Option<Ended> {
         let Work::Person(work) = &step.work else { return Some(Ended::skipped()) };
-        if let Some(came) = self.came.remove(address) {
+        let came = self.came.remove(address);
+        if came.is_none() && self.asked != Some(address) {
+            // Nobody has seen it: something else was under way. The time is the person's, so it has not begun.
+            *until = step.timeout.map(|timeout| self.now().after(timeout));
+        }
+        if let Some(came) = came {
             match work.understand(&came.text) {
                 Ok(answer) => return Some(work.ended(step, answer)),
                 Err(expected) => *prompt = format!("{expected}\n{}", work.first(prompt)),
             }
         }
-        let until = until.into_iter().chain(self.deadlines.iter().copied()).min();
+        let until = until.iter().chain(&self.deadlines).copied().min();
         if let Some(until) = until {
             if until <= self.now() {
                 let why = format!("step {:?}: nobody answered in time", step.name);

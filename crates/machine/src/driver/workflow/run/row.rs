@@ -26,12 +26,19 @@ impl Run<'_> {
             if begins && step.counted && !is_idle {
                 *frame.visits.entry(frame.at).or_default() += 1;
             }
+            let worn_out = step.repairs.filter(|_| begins && !is_idle);
+            let worn_out = worn_out.and_then(|check| row.worn_out(frame, check));
             let ended = if is_idle {
                 Ended::skipped()
             } else {
                 let RowFrame { step: inner, results, visits, .. } = frame;
                 let scope = outer.with(Layer::Steps { index: &row.index, results, visits });
-                self.step(step, inner, &scope, address)?
+                // One that would not run anyway ends nothing.
+                let runs = || step.when.as_ref().is_none_or(|when| scope.holds(when) == Ok(true));
+                match worn_out.filter(|_| runs()) {
+                    Some(end) => return Some(Err(end)),
+                    None => self.step(step, inner, &scope, address)?,
+                }
             };
             let attempts = std::mem::take(&mut frame.step).retries + 1;
             let (ok, skipped, stuck) = (ended.ok, ended.is_skipped(), ended.stuck);
@@ -102,9 +109,30 @@ impl Row {
             return Ok(());
         }
         match step.checks_again {
-            Some(check) => self.check_again(frame, step, check, String::new),
+            Some(check) => self.check_again(frame, step, check, ""),
             None => self.next(frame),
         }
+    }
+
+    /// The end of a repair whose check was run again as often as it may be: what is mended now nobody would look at.
+    /// A repair that leads elsewhere by itself goes on.
+    fn worn_out(&self, frame: &RowFrame, check: usize) -> Option<End> {
+        let last = self.steps.iter().position(|step| step.checks_again == Some(check))?;
+        let taken = frame.gotos.get(&last).copied().unwrap_or(0);
+        let is_over = taken > 0 && taken >= self.steps[last].max_gotos;
+        let rest = self.steps.get(frame.at..=last)?;
+        let ends = is_over && !rest.iter().any(|step| step.leads_past(check));
+        ends.then(|| self.over(&self.steps[last], check, ""))
+    }
+
+    fn over(&self, last: &Step, check: usize, why: &str) -> End {
+        let check = self.name(check);
+        let why = match why {
+            "" => format!("{check:?} still fails"),
+            why => format!("the last time, {why}"),
+        };
+        let (from, most) = (&last.name, last.max_gotos);
+        End::stuck(format!("the way {from} -> {check} was taken {most} times; {why}"))
     }
 
     fn check_again(
@@ -112,20 +140,11 @@ impl Row {
         frame: &mut RowFrame,
         step: &Step,
         check: usize,
-        why: impl FnOnce() -> String,
+        why: &str,
     ) -> Result<(), End> {
         let taken = frame.gotos.entry(frame.at).or_default();
         if *taken >= step.max_gotos {
-            let why = match why() {
-                why if why.is_empty() => format!("{:?} still fails", self.name(check)),
-                why => format!("the last time, {why}"),
-            };
-            return Err(End::stuck(format!(
-                "the way {} -> {} was taken {} times; {why}",
-                step.name,
-                self.name(check),
-                step.max_gotos
-            )));
+            return Err(self.over(step, check, why));
         }
         *taken += 1;
         frame.at = check;
@@ -143,7 +162,7 @@ impl Row {
         match escape {
             Escape::Fail => Err(End { reason: why, stuck }),
             Escape::Skip => match step.checks_again {
-                Some(check) => self.check_again(frame, step, check, || why),
+                Some(check) => self.check_again(frame, step, check, &why),
                 None => self.next(frame),
             },
             Escape::Goto(target) => {
@@ -161,5 +180,13 @@ impl Row {
                 Ok(())
             }
         }
+    }
+}
+
+impl Step {
+    /// Whether it says of itself that something else than the next step or this check may follow.
+    fn leads_past(&self, check: usize) -> bool {
+        let goes = |escape: Escape| matches!(escape, Escape::Goto(target) if target != check);
+        self.then.is_some() || goes(self.on_error.escape()) || self.on_timeout.is_some_and(goes)
     }
 }
