@@ -551,6 +551,16 @@ pub(crate) fn listen(
     };
     let mut signals =
         signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    // Whoever hears signals must not wait for a reader of what is printed.
+    let (say, to_say) = channel();
+    let tell = move || {
+        for text in to_say {
+            if let Some(screen) = &screen {
+                screen.lines(vec![Line::new(Tone::Ask, text)]);
+            }
+        }
+    };
+    std::thread::Builder::new().name("told".to_owned()).spawn(tell).map_err(failed)?;
     let hear = move || {
         let mut count = 0;
         for signal in signals.forever() {
@@ -565,6 +575,7 @@ pub(crate) fn listen(
                 count = 1;
             }
             stopping.store(true, Ordering::Relaxed);
+            output::stop();
             inbox.stop();
             let again = if signal == SIGINT && std::io::stdin().is_terminal() {
                 "Ctrl-C"
@@ -576,9 +587,8 @@ pub(crate) fn listen(
                 _ => "stopping now".to_owned(),
             };
             count += 1;
-            if let Some(screen) = &screen {
-                screen.lines(vec![Line::new(Tone::Ask, text)]);
-            }
+            // It goes on for as long as this one does.
+            let _ = say.send(text);
         }
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(hear).map(drop).map_err(failed)

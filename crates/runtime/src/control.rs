@@ -102,9 +102,10 @@ pub enum ControlError {
     /// It was journaled but does not fit the task, or was refused before that.
     #[error("{0}")]
     Refused(String),
-    /// It could not be journaled in time, and is when that is possible again.
+    /// It could not be journaled in time, and is when that is possible again: the process waits for the disk, or for whoever
+    /// reads what it prints.
     #[error(
-        "the journal could not be written in time: the command waits for the disk and takes effect when there is room; look with `drivetrain log`"
+        "the process that drives the task has not come to it in time, because the disk is full or nobody reads what it prints: the command waits there and takes effect when that is over; look with `drivetrain log`, or end the process with two signals (kill)"
     )]
     Late,
     /// The connection broke or took too long: whether the command was journaled is not known.
