@@ -261,7 +261,19 @@ pub fn send(path: &Path, task: &TaskId, command: Command) -> Result<(), ControlE
 pub fn driver(home: &Home, owner: u64, task: &TaskId) -> Option<u32> {
     let pid = home.alive(owner)?;
     let asked = Request { v: 1, task: task.clone(), command: None };
-    say(&home.socket(owner), asked).is_ok().then_some(pid)
+    match say(&home.socket(owner), asked) {
+        Ok(()) => Some(pid),
+        Err(ControlError::NotHere | ControlError::Gone(_)) => None,
+        // One that is just ending has let go of all its tasks. Of one that does not answer, such as one that was stopped
+        // by Ctrl-Z, that is not known.
+        Err(_) => {
+            let until = Instant::now() + 2 * LAST_WORDS;
+            while home.alive(owner).is_some() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            home.alive(owner)
+        }
+    }
 }
 
 fn say(path: &Path, request: Request) -> Result<(), ControlError> {
@@ -352,6 +364,21 @@ mod tests {
         assert!(asked(&second).is_ok());
         inbox.let_go(&task);
         assert!(matches!(asked(&second), Err(ControlError::NotHere)));
+    }
+
+    #[test]
+    fn a_living_process_that_does_not_answer_is_taken_for_one_that_drives() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path());
+        home.create().unwrap();
+        let task = TaskId("t1".to_owned());
+        let presence = crate::home::Presence::take(&home, 7).unwrap();
+        let listener = socket::listen(&home.socket(7)).unwrap();
+        let breaks_off = std::thread::spawn(move || drop(listener.accept()));
+        assert_eq!(driver(&home, 7, &task), Some(std::process::id()));
+        breaks_off.join().unwrap();
+        drop(presence);
+        assert_eq!(driver(&home, 7, &task), None);
     }
 
     #[test]
