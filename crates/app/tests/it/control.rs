@@ -244,3 +244,20 @@ fn a_task_is_not_taken_from_a_living_process_that_cannot_be_reached() {
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert!(exists(&environment.folder().join("two")));
 }
+
+#[test]
+fn whoever_follows_is_told_that_the_process_is_gone_and_ends_with_the_reader() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["touch one; sleep 60"], "");
+    let task = environment.start(&["run", "task.toml"]);
+    environment.until_file("one");
+    let mut follow = environment.command(&["log", &task.id, "--follow"]);
+    let mut follower = follow.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    lines.find(|line| line.as_ref().unwrap().contains("touch one")).unwrap().unwrap();
+    task.signal("KILL");
+    let said = lines.find(|line| line.as_ref().unwrap().contains("is gone")).unwrap().unwrap();
+    assert!(said.contains(&format!("drivetrain resume {}", task.id)), "{said}");
+    drop(lines);
+    assert_eq!(follower.wait().unwrap().code(), Some(0));
+}
