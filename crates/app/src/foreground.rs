@@ -18,6 +18,7 @@ use machine::task::{DriverSpec, Outcome};
 use runtime::home::Home;
 use runtime::host::Host;
 use runtime::inbox::Inbox;
+use runtime::room::Room;
 use runtime::station::Station;
 use runtime::supervisor::Notice;
 use serde::Serialize;
@@ -329,6 +330,10 @@ impl Watcher {
             Notice::Unstalled => {
                 self.tell(Tone::Good, "the journal can be written again".to_owned())
             }
+            Notice::Room(room) => {
+                let (tone, text) = room_words(room);
+                self.tell(tone, text);
+            }
             Notice::Lost(task, reason) => {
                 self.tell(Tone::Bad, format!("task {task} was lost: {reason}"));
                 let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -484,6 +489,16 @@ impl Watcher {
             _ => return,
         };
         self.screen.running(what);
+    }
+}
+
+/// What is said of work that waits for room on the disk.
+pub(crate) fn room_words(room: &Room) -> (Tone, String) {
+    match room {
+        Room::Missing(reason) => {
+            (Tone::Bad, format!("there is no room to keep the files, so it waits: {reason}"))
+        }
+        Room::Found => (Tone::Good, "it does not wait for room any more".to_owned()),
     }
 }
 

@@ -31,6 +31,7 @@ use crate::host::{self, FoldError, Host, Hosts};
 use crate::inbox::{Batch, Delivery, Inbox, Refusal};
 use crate::live::Streamed;
 use crate::perform::Perform;
+use crate::room::Room;
 use beginning::Beginning;
 
 /// How long to wait before a full disk is tried again.
@@ -53,6 +54,8 @@ pub enum Notice<'a> {
     Stalled(&'a str),
     /// The journal can be written again.
     Unstalled,
+    /// Something else than the journal waits for room on the disk, or does not any more.
+    Room(&'a Room),
     /// This process no longer holds a task: another took it.
     Lost(&'a TaskId, &'a str),
 }
@@ -502,6 +505,9 @@ impl<P: Perform> Supervisor<P> {
     pub fn cycle(&mut self, batch: Batch) -> Result<(), SupervisorError> {
         for streamed in &batch.streams {
             self.tell(streamed);
+        }
+        for room in &batch.room {
+            self.notify(&Notice::Room(room));
         }
         let mut deliveries = batch.deliveries;
         self.on_stops(batch.stops, &mut deliveries);

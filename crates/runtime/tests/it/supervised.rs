@@ -271,7 +271,7 @@ fn a_full_disk_only_delays_and_is_said_once() {
     supervisor.observe(Box::new(move |notice| match notice {
         Notice::Stalled(reason) => notes.lock().unwrap().push(format!("stalled: {reason}")),
         Notice::Unstalled => notes.lock().unwrap().push("unstalled".to_owned()),
-        Notice::Event(_) | Notice::Streamed(..) | Notice::Lost(..) => {}
+        Notice::Event(_) | Notice::Streamed(..) | Notice::Room(_) | Notice::Lost(..) => {}
     }));
     supervisor.begin(id("t"), steps(3), false).unwrap();
     *left.lock().unwrap() = 2;
