@@ -207,7 +207,7 @@ pub(crate) fn drive(
     drop(station);
     for child in children {
         // One that outlived its parent's wait has not been charged.
-        children::report(&child)?;
+        children::report_end(&child, watching.json);
     }
     code
 }

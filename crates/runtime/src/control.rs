@@ -281,7 +281,15 @@ fn say(path: &Path, request: Request) -> Result<(), ControlError> {
         io::ErrorKind::PermissionDenied => ControlError::Untrusted(error.to_string()),
         _ => ControlError::Gone(path.to_owned()),
     })?;
-    let unknown = |error: io::Error| ControlError::Unknown(error.to_string());
+    let unknown = |error: io::Error| {
+        ControlError::Unknown(match error.kind() {
+            // A read whose time is over says "would block".
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                "nothing came within half a minute; it may have been stopped (Ctrl-Z)".to_owned()
+            }
+            _ => error.to_string(),
+        })
+    };
     stream.set_read_timeout(Some(PATIENCE + Duration::from_secs(5))).map_err(unknown)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(unknown)?;
     let mut text = serde_json::to_string(&request)
