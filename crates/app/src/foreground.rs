@@ -18,6 +18,7 @@ use machine::task::{DriverSpec, Outcome};
 use runtime::home::Home;
 use runtime::host::Host;
 use runtime::inbox::Inbox;
+use runtime::room::Room;
 use runtime::station::Station;
 use runtime::supervisor::Notice;
 use serde::Serialize;
@@ -206,7 +207,7 @@ pub(crate) fn drive(
     drop(station);
     for child in children {
         // One that outlived its parent's wait has not been charged.
-        children::report(&child)?;
+        children::report_end(&child, watching.json);
     }
     code
 }
@@ -328,6 +329,10 @@ impl Watcher {
             }
             Notice::Unstalled => {
                 self.tell(Tone::Good, "the journal can be written again".to_owned())
+            }
+            Notice::Room(room) => {
+                let (tone, text) = room_words(room);
+                self.tell(tone, text);
             }
             Notice::Lost(task, reason) => {
                 self.tell(Tone::Bad, format!("task {task} was lost: {reason}"));
@@ -487,6 +492,16 @@ impl Watcher {
     }
 }
 
+/// What is said of work that waits for room on the disk.
+pub(crate) fn room_words(room: &Room) -> (Tone, String) {
+    match room {
+        Room::Missing(reason) => {
+            (Tone::Bad, format!("there is no room to keep the files, so it waits: {reason}"))
+        }
+        Room::Found => (Tone::Good, "it does not wait for room any more".to_owned()),
+    }
+}
+
 /// A line of the live stream in `--json`.
 #[derive(Serialize)]
 pub(crate) struct StreamLine<'a> {
@@ -551,6 +566,16 @@ pub(crate) fn listen(
     };
     let mut signals =
         signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    // Whoever hears signals must not wait for a reader of what is printed.
+    let (say, to_say) = channel();
+    let tell = move || {
+        for text in to_say {
+            if let Some(screen) = &screen {
+                screen.lines(vec![Line::new(Tone::Ask, text)]);
+            }
+        }
+    };
+    std::thread::Builder::new().name("told".to_owned()).spawn(tell).map_err(failed)?;
     let hear = move || {
         let mut count = 0;
         for signal in signals.forever() {
@@ -565,6 +590,7 @@ pub(crate) fn listen(
                 count = 1;
             }
             stopping.store(true, Ordering::Relaxed);
+            output::stop();
             inbox.stop();
             let again = if signal == SIGINT && std::io::stdin().is_terminal() {
                 "Ctrl-C"
@@ -576,9 +602,8 @@ pub(crate) fn listen(
                 _ => "stopping now".to_owned(),
             };
             count += 1;
-            if let Some(screen) = &screen {
-                screen.lines(vec![Line::new(Tone::Ask, text)]);
-            }
+            // It goes on for as long as this one does.
+            let _ = say.send(text);
         }
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(hear).map(drop).map_err(failed)

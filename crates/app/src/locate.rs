@@ -208,6 +208,22 @@ impl Records {
         if attachment.owner != row.owner { None } else { self.home.alive(row.owner) }
     }
 
+    /// Whether the process that drove a task, which stands so, died over it.
+    pub(crate) fn is_left(&self, id: &TaskId, state: &State) -> Result<bool, CommandError> {
+        if state.data().attachment.is_none() {
+            return Ok(false);
+        }
+        Ok(self.driver_of(&self.journal.task(id.as_str())?, state).is_none())
+    }
+
+    /// Whether the task's owner has it in hand, as far as the journal says.
+    fn is_attached(&self, id: &TaskId, row: &TaskRow) -> bool {
+        let Ok(host) = self.fold(id) else { return false };
+        let attachment = host.state.data().attachment.as_ref();
+        attachment.is_some_and(|attachment| attachment.owner == row.owner)
+            && self.home.alive(row.owner).is_some()
+    }
+
     /// Gives a task a command: through the socket of the process that drives it, else into the journal.
     /// Returns once it is journaled; the process that took it, if one did.
     pub(crate) fn give(self, id: &TaskId, command: Command) -> Result<Option<u32>, CommandError> {
@@ -228,6 +244,10 @@ impl Records {
         if let Some(pid) = self.home.alive(row.owner) {
             match control::send(&self.home.socket(row.owner), id, command.clone()) {
                 Ok(()) => return Ok(Some(pid)),
+                // It drives the task and does not listen: the task would be taken out of its hands in the middle of a call.
+                Err(ControlError::Gone(socket)) if self.is_attached(id, &row) => {
+                    return Err(Ungiven::Failed(unreachable(id, pid, &socket)));
+                }
                 Err(ControlError::Gone(_)) => {}
                 // Its last holder lives but has let go of it.
                 Err(ControlError::NotHere) => {}
@@ -243,6 +263,15 @@ impl Records {
             Err(error) => Err(Ungiven::Failed(error.into())),
         }
     }
+}
+
+/// What is said of a process that drives a task and whose socket is not there.
+fn unreachable(id: &TaskId, pid: u32, socket: &std::path::Path) -> CommandError {
+    CommandError::environment(format!(
+        "task {id} is driven by process {pid}, which cannot be told anything: no process listens on {}",
+        socket.display()
+    ))
+    .hint(format!("kill {pid} lets it stop in order; then give the command again"))
 }
 
 /// Why a command was not given.

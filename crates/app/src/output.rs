@@ -3,11 +3,14 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::panic::PanicHookInfo;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Once, OnceLock};
+use std::time::{Duration, Instant};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde::Serialize;
 use view::{Line, Tone, text};
 
@@ -15,6 +18,19 @@ use crate::error::CommandError;
 
 /// Whether standard output was closed by its reader, or takes nothing more.
 static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// How often this process was asked to stop, and since when.
+static STOPS: AtomicUsize = AtomicUsize::new(0);
+static STOPPED: OnceLock<Instant> = OnceLock::new();
+
+/// How long a reader is waited for after the first request to stop, as running work is.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a reader that does not read is waited for before it is asked again whether to.
+const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// How much is written at once: a pipe that has room has room for as much.
+const AT_ONCE: usize = 4096;
 
 /// Why standard output could not be written, where no reader has closed it.
 static FAILED: OnceLock<String> = OnceLock::new();
@@ -27,6 +43,27 @@ pub(crate) fn is_closed() -> bool {
     CLOSED.load(Ordering::Relaxed)
 }
 
+/// Whether the reader of standard output has gone away, without anything being written to it.
+pub(crate) fn has_no_reader() -> bool {
+    let stdout = io::stdout();
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut out = [PollFd::new(&stdout, PollFlags::OUT)];
+    poll(&mut out, Some(&now)).is_ok() && out[0].revents().contains(PollFlags::ERR)
+}
+
+/// This process was asked to stop: a reader that does not read is not waited for much longer, and not at all when it is asked
+/// for the second time.
+pub(crate) fn stop() {
+    let _ = STOPPED.set(Instant::now());
+    STOPS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Whether nobody waits for a reader any more.
+fn is_stopped() -> bool {
+    let is_late = || STOPPED.get().is_some_and(|since| since.elapsed() >= PATIENCE);
+    STOPS.load(Ordering::Relaxed) >= 2 || is_late()
+}
+
 /// Prints lines for a person, with colours where they are wanted.
 pub(crate) fn lines(lines: &[Line]) {
     let mut text = String::new();
@@ -37,7 +74,7 @@ pub(crate) fn lines(lines: &[Line]) {
         }
         text.push('\n');
     }
-    write(|mut out| out.write_all(without_keys(&text).as_bytes()));
+    write(without_keys(&text).as_bytes());
 }
 
 /// Whether colours are wanted: not where the output is no terminal or NO_COLOR is set. Asked for every line, and it does
@@ -49,20 +86,22 @@ fn is_coloured() -> bool {
 
 /// Prints one JSON value in one line.
 pub(crate) fn json(value: &impl Serialize) {
-    write(|mut out| {
-        let text = text::json(&without_keys(&serde_json::to_string(value)?));
-        writeln!(out, "{text}")
-    });
+    match serde_json::to_string(value) {
+        Ok(text) => write(format!("{}\n", text::json(&without_keys(&text))).as_bytes()),
+        Err(error) => failed(&error.into()),
+    }
 }
 
 /// Prints bytes as they are.
 pub(crate) fn raw(bytes: &[u8]) {
-    write(|mut out| out.write_all(bytes));
+    write(bytes);
 }
 
 /// Prints the help or the version that was asked for.
 pub(crate) fn help(asked: &clap::Error) {
-    write(|_| asked.print());
+    if let Err(error) = asked.print() {
+        failed(&error);
+    }
 }
 
 /// Prints to standard error: JSON as one line, anything else in lines whose characters are all visible.
@@ -140,16 +179,41 @@ pub(crate) fn styled(line: &Line) -> String {
     format!("{style}{}{style:#}", line.text.trim_end())
 }
 
-fn write(print: impl FnOnce(io::StdoutLock<'static>) -> io::Result<()>) {
+fn write(bytes: &[u8]) {
     if is_closed() {
         return;
     }
-    if let Err(error) = print(io::stdout().lock()).and_then(|()| io::stdout().flush()) {
-        CLOSED.store(true, Ordering::Relaxed);
-        if error.kind() != io::ErrorKind::BrokenPipe {
-            // The first one tells why; later ones follow from it.
-            let _ = FAILED.set(error.to_string());
+    let mut out = io::stdout().lock();
+    let written = bytes.chunks(AT_ONCE).try_for_each(|some| {
+        until_read()?;
+        out.write_all(some).and_then(|()| out.flush())
+    });
+    if let Err(error) = written {
+        failed(&error);
+    }
+}
+
+/// Waits until standard output takes something. What waits here keeps everything else waiting, so it ends when this process
+/// shall: then nothing more is written.
+fn until_read() -> io::Result<()> {
+    let stdout = io::stdout();
+    loop {
+        match poll(&mut [PollFd::new(&stdout, PollFlags::OUT)], Some(&GLANCE)) {
+            // Nobody reads, for now.
+            Ok(0) if !is_stopped() => {}
+            Ok(0) => return Err(io::ErrorKind::BrokenPipe.into()),
+            Err(Errno::INTR) => {}
+            // What cannot be waited for is written, and says itself what is wrong.
+            Ok(_) | Err(_) => return Ok(()),
         }
+    }
+}
+
+fn failed(error: &io::Error) {
+    CLOSED.store(true, Ordering::Relaxed);
+    if error.kind() != io::ErrorKind::BrokenPipe {
+        // The first one tells why; later ones follow from it.
+        let _ = FAILED.set(error.to_string());
     }
 }
 

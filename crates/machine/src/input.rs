@@ -2,6 +2,8 @@
 //!
 //! Inputs are what the journal keeps, so their JSON is a format: names are short and never change meaning.
 
+mod brief;
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -102,9 +102,10 @@ pub enum ControlError {
     /// It was journaled but does not fit the task, or was refused before that.
     #[error("{0}")]
     Refused(String),
-    /// It could not be journaled in time, and is when that is possible again.
+    /// It could not be journaled in time, and is when that is possible again: the process waits for the disk, or for whoever
+    /// reads what it prints.
     #[error(
-        "the journal could not be written in time: the command waits for the disk and takes effect when there is room; look with `drivetrain log`"
+        "the process that drives the task has not come to it in time, because the disk is full or nobody reads what it prints: the command waits there and takes effect when that is over; look with `drivetrain log`, or end the process with two signals (kill)"
     )]
     Late,
     /// The connection broke or took too long: whether the command was journaled is not known.
@@ -260,7 +261,19 @@ pub fn send(path: &Path, task: &TaskId, command: Command) -> Result<(), ControlE
 pub fn driver(home: &Home, owner: u64, task: &TaskId) -> Option<u32> {
     let pid = home.alive(owner)?;
     let asked = Request { v: 1, task: task.clone(), command: None };
-    say(&home.socket(owner), asked).is_ok().then_some(pid)
+    match say(&home.socket(owner), asked) {
+        Ok(()) => Some(pid),
+        Err(ControlError::NotHere | ControlError::Gone(_)) => None,
+        // One that is just ending has let go of all its tasks. Of one that does not answer, such as one that was stopped
+        // by Ctrl-Z, that is not known.
+        Err(_) => {
+            let until = Instant::now() + 2 * LAST_WORDS;
+            while home.alive(owner).is_some() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            home.alive(owner)
+        }
+    }
 }
 
 fn say(path: &Path, request: Request) -> Result<(), ControlError> {
@@ -268,7 +281,15 @@ fn say(path: &Path, request: Request) -> Result<(), ControlError> {
         io::ErrorKind::PermissionDenied => ControlError::Untrusted(error.to_string()),
         _ => ControlError::Gone(path.to_owned()),
     })?;
-    let unknown = |error: io::Error| ControlError::Unknown(error.to_string());
+    let unknown = |error: io::Error| {
+        ControlError::Unknown(match error.kind() {
+            // A read whose time is over says "would block".
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                "nothing came within half a minute; it may have been stopped (Ctrl-Z)".to_owned()
+            }
+            _ => error.to_string(),
+        })
+    };
     stream.set_read_timeout(Some(PATIENCE + Duration::from_secs(5))).map_err(unknown)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(unknown)?;
     let mut text = serde_json::to_string(&request)
@@ -351,6 +372,21 @@ mod tests {
         assert!(asked(&second).is_ok());
         inbox.let_go(&task);
         assert!(matches!(asked(&second), Err(ControlError::NotHere)));
+    }
+
+    #[test]
+    fn a_living_process_that_does_not_answer_is_taken_for_one_that_drives() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path());
+        home.create().unwrap();
+        let task = TaskId("t1".to_owned());
+        let presence = crate::home::Presence::take(&home, 7).unwrap();
+        let listener = socket::listen(&home.socket(7)).unwrap();
+        let breaks_off = std::thread::spawn(move || drop(listener.accept()));
+        assert_eq!(driver(&home, 7, &task), Some(std::process::id()));
+        breaks_off.join().unwrap();
+        drop(presence);
+        assert_eq!(driver(&home, 7, &task), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use machine::{Input, Signal};
 use tokio::sync::Notify;
 
 use crate::live::{Feed, Streamed};
+use crate::room::Room;
 use crate::{network, redact};
 
 /// Commands that may wait at once; beyond it a sender is told to come back.
@@ -77,6 +78,7 @@ struct Queues {
     signals: VecDeque<Delivery>,
     stops: u32,
     streams: Vec<Streamed>,
+    room: Vec<Room>,
     /// How often they were taken.
     taken: u64,
     /// Whether the supervisor waits; waking nobody costs a system call.
@@ -137,6 +139,8 @@ pub struct Batch {
     pub stops: u32,
     /// What models said meanwhile.
     pub streams: Vec<Streamed>,
+    /// What waits for room on the disk, or does not any more.
+    pub room: Vec<Room>,
 }
 
 impl Default for Inbox {
@@ -232,6 +236,13 @@ impl Inbox {
         self.wake(queues);
     }
 
+    /// Says that something waits for room on the disk, or does not any more.
+    pub(crate) fn room(&self, room: Room) {
+        let mut queues = self.lock();
+        queues.room.push(room);
+        self.wake(queues);
+    }
+
     /// Says that a task is being taken up here. Until its record says so too, nobody else can know.
     pub(crate) fn take_up(&self, task: &TaskId) {
         self.lock().driven.insert(task.clone());
@@ -282,8 +293,9 @@ impl Inbox {
         deliveries.extend(queues.people.drain(..));
         deliveries.extend(queues.signals.drain(..));
         let streams = std::mem::take(&mut queues.streams);
+        let room = std::mem::take(&mut queues.room);
         queues.taken += 1;
-        Batch { deliveries, stops: queues.stops, streams }
+        Batch { deliveries, stops: queues.stops, streams, room }
     }
 
     /// Sleeps until somebody wakes it, `deadline` or the moment at which what is held is due; drives the network if
@@ -333,7 +345,8 @@ impl Inbox {
 impl Queues {
     /// Whether there is something to take at once.
     fn has_come(&self, seen_stops: u32) -> bool {
-        self.is_urgent(seen_stops) || !self.streams.is_empty() || self.is_due()
+        let is_told = !self.streams.is_empty() || !self.room.is_empty();
+        self.is_urgent(seen_stops) || is_told || self.is_due()
     }
 
     /// Whether somebody waits for what is here.

@@ -41,6 +41,7 @@ pub mod providers;
 pub mod queue;
 pub mod receipt;
 pub mod redact;
+pub mod room;
 pub mod sandbox;
 pub mod script;
 pub mod servers;

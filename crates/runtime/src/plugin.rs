@@ -38,6 +38,9 @@ const LINE_LIMIT: usize = 8 * 1024 * 1024;
 /// How many lines of a process may be no JSON-RPC before it is ended.
 const MALFORMED_LIMIT: u64 = 64;
 
+/// How many lines that are no answer are still read once the time for one is over: it may stand right behind them.
+const LATE_LIMIT: u64 = 1000;
+
 /// How long an answer may take if the plugin's file does not say.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -347,7 +350,13 @@ impl Process {
         self.last_id += 1;
         self.send(&jsonrpc::request(self.last_id, method, params))?;
         let mut deadline = Instant::now() + self.timeout;
+        let mut late = 0;
         loop {
+            // One that never stops to speak is late too, though there is always another line.
+            late += u64::from(Instant::now() >= deadline);
+            if late > LATE_LIMIT && !self.waited_until(&mut deadline) {
+                return Err(self.too_late(method));
+            }
             let line = match self.child.read_line(deadline, LINE_LIMIT, cancel) {
                 Ok(Some(line)) => line,
                 Ok(None) => return Err(Failure::Broken(self.ended(method))),
@@ -357,12 +366,7 @@ impl Process {
                 }
                 // Its time does not run while it waits for a tool.
                 Err(ReadError::TimedOut) if self.waited_until(&mut deadline) => continue,
-                Err(ReadError::TimedOut) => {
-                    let waited = machine::time::Span(
-                        u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX),
-                    );
-                    return Err(Failure::Broken(format!("no answer to {method} within {waited}")));
-                }
+                Err(ReadError::TimedOut) => return Err(self.too_late(method)),
                 Err(why) => return Err(Failure::Broken(format!("no answer to {method}: {why}"))),
             };
             if line.trim().is_empty() {
@@ -386,6 +390,11 @@ impl Process {
                 Err(why) => self.malformed(&why)?,
             }
         }
+    }
+
+    fn too_late(&self, method: &str) -> Failure {
+        let waited = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
+        Failure::Broken(format!("no answer to {method} within {}", machine::time::Span(waited)))
     }
 
     /// Puts the deadline off to what is left since the plugin last waited for us; false if nothing is.

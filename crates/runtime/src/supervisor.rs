@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use journal::{Entry, Journal, JournalError};
+use journal::{Entry, Journal, JournalError, MAX_BODY};
 use machine::child::step::ChildEnd;
 use machine::driver::{DriverSlot, Registry};
 use machine::event::EventKind;
@@ -31,6 +31,7 @@ use crate::host::{self, FoldError, Host, Hosts};
 use crate::inbox::{Batch, Delivery, Inbox, Refusal};
 use crate::live::Streamed;
 use crate::perform::Perform;
+use crate::room::Room;
 use beginning::Beginning;
 
 /// How long to wait before a full disk is tried again.
@@ -53,6 +54,8 @@ pub enum Notice<'a> {
     Stalled(&'a str),
     /// The journal can be written again.
     Unstalled,
+    /// Something else than the journal waits for room on the disk, or does not any more.
+    Room(&'a Room),
     /// This process no longer holds a task: another took it.
     Lost(&'a TaskId, &'a str),
 }
@@ -224,6 +227,7 @@ impl<P: Perform> Supervisor<P> {
     ) -> Result<(), SupervisorError> {
         let driver = DriverSlot::create(&spec.driver.name, &spec.driver.config, &self.registry)
             .map_err(SupervisorError::Refused)?;
+        let start = start(&id, spec)?;
         let attach = Command::Attach { owner: self.journal.owner(), attended };
         let mut host = Host::new(id.clone(), Arc::clone(&self.registry));
         host.state.prepare(driver);
@@ -231,7 +235,6 @@ impl<P: Perform> Supervisor<P> {
         self.hosts.insert(id.clone(), host);
         self.inbox.take_up(&id);
         self.perform.begun(&id);
-        let start = delivery(&id, Command::Start(Box::new(spec)).into());
         self.beginning.push(&id, [start, delivery(&id, attach.into())]);
         Ok(())
     }
@@ -240,10 +243,11 @@ impl<P: Perform> Supervisor<P> {
     pub fn lay_down(&mut self, id: &TaskId, spec: TaskSpec) -> Result<(), SupervisorError> {
         let driver = DriverSlot::create(&spec.driver.name, &spec.driver.config, &self.registry)
             .map_err(SupervisorError::Refused)?;
+        let start = start(id, spec)?;
         let mut host = Host::new(id.clone(), Arc::clone(&self.registry));
         host.state.prepare(driver);
         self.hosts.insert(id.clone(), host);
-        self.turn(vec![delivery(id, Command::Start(Box::new(spec)).into())])?;
+        self.turn(vec![start])?;
         if self.hosts.remove(id).is_some() || self.held.take().is_some() {
             self.stalled = None;
             return Err(SupervisorError::Refused(
@@ -502,6 +506,9 @@ impl<P: Perform> Supervisor<P> {
         for streamed in &batch.streams {
             self.tell(streamed);
         }
+        for room in &batch.room {
+            self.notify(&Notice::Room(room));
+        }
         let mut deliveries = batch.deliveries;
         self.on_stops(batch.stops, &mut deliveries);
         if let Some(group) = self.held.take() {
@@ -604,19 +611,19 @@ impl<P: Perform> Supervisor<P> {
         let time = self.clock.now();
         let mut group =
             Group { time, items: Vec::with_capacity(deliveries.len()), ..Group::default() };
-        for delivery in deliveries {
+        for mut delivery in deliveries {
             let Some((slot, host)) = self.hosts.find(&delivery.task) else {
                 if let Some(reply) = delivery.reply {
                     let _ = reply.try_send(Err(Refusal::NotHere));
                 }
                 continue;
             };
+            let Some(body) = encode(&mut delivery, &mut self.perform) else { continue };
             if host.numbered == host.last && host.pace.is_due(host.last) {
                 group.snapshots.push((delivery.task.clone(), host.last, save(host)));
             }
             host.numbered += 1;
-            let (n, body) = (host.numbered, host::encode(&delivery.input));
-            group.items.push(Item { n, slot, body, delivery });
+            group.items.push(Item { n: host.numbered, slot, body, delivery });
         }
         group
     }
@@ -815,6 +822,41 @@ fn mind<P: Perform>(
 
 fn delivery(task: &TaskId, input: Input) -> Delivery {
     Delivery { task: task.clone(), input, reply: None }
+}
+
+/// The first input of a task, if a record can hold it.
+fn start(id: &TaskId, spec: TaskSpec) -> Result<Delivery, SupervisorError> {
+    let input = Input::from(Command::Start(Box::new(spec)));
+    let size = host::encode(&input).len();
+    if size > MAX_BODY {
+        let why = input.in_brief(size, MAX_BODY).err().unwrap_or_default();
+        return Err(SupervisorError::Refused(why));
+    }
+    Ok(delivery(id, input))
+}
+
+/// An input as the journal keeps it; in brief if no record can hold it, and none if it can only be refused.
+fn encode<P: Perform>(delivery: &mut Delivery, perform: &mut P) -> Option<Vec<u8>> {
+    let body = host::encode(&delivery.input);
+    if body.len() <= MAX_BODY {
+        return Some(body);
+    }
+    match delivery.input.in_brief(body.len(), MAX_BODY) {
+        Ok(brief) => {
+            if let Input::Signal(Signal::AgentEnded(turn, _)) = &brief {
+                // It may be at work, and nobody would hear of it any more.
+                perform.cancel(&delivery.task, *turn);
+            }
+            delivery.input = brief;
+            Some(host::encode(&delivery.input))
+        }
+        Err(why) => {
+            if let Some(reply) = delivery.reply.take() {
+                let _ = reply.try_send(Err(Refusal::Rejected(why)));
+            }
+            None
+        }
+    }
 }
 
 fn detach(reason: &str) -> Input {

@@ -38,6 +38,7 @@ use crate::plugin::{Plugins, Walls};
 use crate::process::{Cancel, Containment};
 use crate::providers::{Environment, Providers};
 use crate::redact;
+use crate::room;
 use crate::tool::{self, BlobSink, Lines, ToolServices};
 use crate::workspace::{self, setup::make_ready};
 
@@ -405,7 +406,7 @@ impl Perform for World {
                 self.agents.let_ask(task, turn, request, may);
             }
             Effect::Checkpoint { id, workspace, reason, worker } => {
-                let (name, home) = (task.clone(), self.home.clone());
+                let (name, home, inbox) = (task.clone(), self.home.clone(), self.inbox.clone());
                 let (stopping, keeping) = (self.stopping(task, id), self.keeping(task));
                 self.spawn(
                     task,
@@ -415,10 +416,14 @@ impl Perform for World {
                             Worker::Stops => stopping.stop(cancel),
                             Worker::Stays => Ok(()),
                         };
-                        let made = stopped.and_then(|()| {
+                        let make = || {
                             let _alone = keeping.lock();
                             let (task, home) = (name.as_str(), home.root());
                             checkpoint::checkpoint(task, &workspace, &reason, home, cancel)
+                        };
+                        let tell = |room| inbox.room(room);
+                        let made = stopped.and_then(|()| {
+                            room::until_there_is_some(home.root(), cancel, tell, make)
                         });
                         Signal::Checkpointed(id, made).into()
                     },

@@ -60,7 +60,7 @@ fn watch(records: &Records, amount: Amount, json: bool) -> Result<u8, CommandErr
     if !json {
         output::lines(&[Line::new(Tone::Faint, "watching; Ctrl-C ends it")]);
     }
-    while !output::is_closed() {
+    while !output::is_closed() && !output::has_no_reader() {
         let mut open = BTreeMap::new();
         for task in asking(records)? {
             for ask in &task.asks {

@@ -9,9 +9,11 @@ use machine::id::TaskId;
 use machine::state::Standing;
 use runtime::dispatching::Dispatching;
 use runtime::home::Home;
+use serde_json::json;
 
 use crate::error::CommandError;
 use crate::locate::{Records, Task};
+use crate::output;
 
 /// Charges what a task has spent to its parent, if it has one. Whatever goes wrong is for the next time: what it may
 /// spend stays set aside until then.
@@ -34,6 +36,19 @@ pub(crate) fn report(id: &TaskId) -> Result<(), CommandError> {
         return Ok(());
     }
     records.give(&parent, Command::ChildReport(report)).map(drop)
+}
+
+/// The same at the end of a process that drove the task. How the task ended is one thing, and that its parent cannot be told
+/// now another: it is said, and changes no exit code.
+pub(crate) fn report_end(id: &TaskId, json: bool) {
+    let Err(error) = report(id) else { return };
+    let text = error.text();
+    let why = text.trim_start_matches("error: ");
+    let said = format!(
+        "the task that dispatched {id} could not be told, and will be when that is looked at: {why}"
+    );
+    let notice = json!({ "v": 1, "notice": said }).to_string();
+    output::error(if json { &notice } else { &said });
 }
 
 /// Gives back what was set aside for children that never began: whoever dispatched them was killed before they were in

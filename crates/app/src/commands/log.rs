@@ -37,11 +37,20 @@ pub(crate) fn run(args: &LogArgs, json: bool) -> Result<u8, CommandError> {
         printer.print(&output)
     })
     .map_err(|error| CommandError::environment(error.to_string()))?;
+    let mut told = false;
     while args.follow
         && !output::is_closed()
         && !matches!(host.state.standing(), Standing::Finished { .. })
     {
         std::thread::sleep(GLANCE);
+        if output::has_no_reader() {
+            break;
+        }
+        let is_left = records.is_left(&id, &host.state)?;
+        if is_left && !told {
+            tell_left(&id, json);
+        }
+        told = is_left;
         for record in records.journal.records(id.as_str(), host.last)? {
             let input = host::decode(&record.body).map_err(|reason| {
                 CommandError::environment(format!("record {} cannot be read: {reason}", record.n))
@@ -51,6 +60,16 @@ pub(crate) fn run(args: &LogArgs, json: bool) -> Result<u8, CommandError> {
         }
     }
     Ok(0)
+}
+
+/// Says that nothing comes until somebody goes on with the task: whoever was killed told nobody.
+fn tell_left(id: &TaskId, json: bool) {
+    let text = format!("the process that drove it is gone: drivetrain resume {id} goes on");
+    if json {
+        output::error(&serde_json::json!({ "v": 1, "notice": text }).to_string());
+    } else {
+        output::lines(&[Line::new(Tone::Ask, text)]);
+    }
 }
 
 /// Which hosts the sandboxes of the task have reached for.

@@ -276,6 +276,10 @@ impl Watcher {
             Notice::Unstalled => {
                 self.tell(Tone::Good, "the journal can be written again".to_owned());
             }
+            Notice::Room(room) => {
+                let (tone, text) = foreground::room_words(room);
+                self.tell(tone, text);
+            }
             Notice::Lost(task, reason) => {
                 self.tell(Tone::Bad, format!("task {task} was lost: {reason}"));
                 let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);

@@ -84,7 +84,7 @@ fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> 
         take_up::resume(station, &taken, watching.attended())?;
         Ok(vec![taken])
     })?;
-    children::report(&id)?;
+    children::report_end(&id, json);
     Ok(code)
 }
 
@@ -196,7 +196,7 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
         Ok(taken)
     })?;
     for id in &going_on {
-        children::report(id)?;
+        children::report_end(id, json);
     }
     Ok(code.max(worst))
 }

@@ -223,3 +223,41 @@ fn a_process_that_was_stopped_and_goes_on_hears_the_rest_of_a_request() {
     environment.write("go", "");
     assert_eq!(task.wait().code, 0);
 }
+
+#[test]
+fn a_task_is_not_taken_from_a_living_process_that_cannot_be_reached() {
+    let environment = TestEnvironment::new();
+    let wait = "touch one; while ! test -e go; do sleep 0.02; done";
+    environment.steps("task.toml", &[wait, "touch two"], "");
+    let task = environment.start(&["run", "task.toml"]);
+    environment.until_file("one");
+    // Whoever tidies up old files takes it away.
+    sockets(&environment).iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    for command in [&["steer", &task.id, "be quick"][..], &["cancel", &task.id]] {
+        let told = environment.run(command);
+        assert_eq!(told.code, 20, "{}{}", told.out, told.err);
+        assert!(told.err.contains(&format!("process {}", task.pid())), "{}", told.err);
+        assert!(told.err.contains("kill"), "{}", told.err);
+    }
+    environment.write("go", "");
+    let ran = task.wait();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(exists(&environment.folder().join("two")));
+}
+
+#[test]
+fn whoever_follows_is_told_that_the_process_is_gone_and_ends_with_the_reader() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["touch one; sleep 60"], "");
+    let task = environment.start(&["run", "task.toml"]);
+    environment.until_file("one");
+    let mut follow = environment.command(&["log", &task.id, "--follow"]);
+    let mut follower = follow.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    lines.find(|line| line.as_ref().unwrap().contains("touch one")).unwrap().unwrap();
+    task.signal("KILL");
+    let said = lines.find(|line| line.as_ref().unwrap().contains("is gone")).unwrap().unwrap();
+    assert!(said.contains(&format!("drivetrain resume {}", task.id)), "{said}");
+    drop(lines);
+    assert_eq!(follower.wait().unwrap().code(), Some(0));
+}

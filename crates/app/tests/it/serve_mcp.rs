@@ -505,3 +505,38 @@ fn what_was_asked_before_the_input_ended_is_answered() {
     }
     client.child.wait().unwrap();
 }
+
+#[test]
+fn a_task_whose_parent_cannot_be_told_keeps_its_exit_code() {
+    let place = TestEnvironment::new();
+    let waits = "[[reply]]\nstatus = 429\nretry_after = \"2m\"\nrepeat = true\n";
+    let looks = "[[reply]]\ntool_calls = [{ tool = \"glob\", input = { pattern = \"*\" } }]\nusage = { input = 100, output = 20 }\n";
+    let later = "[[reply]]\nstatus = 529\nretry_after = \"4s\"\n";
+    model(&place, &format!("{later}{looks}{waits}"));
+    place.steps("task.toml", &["touch one; while ! test -e go; do sleep 0.02; done"], "");
+    let parent = place.start(&["run", "task.toml"]);
+    place.until_file("one");
+    let mut client = Client::start(&place, &[&WORKER[..], &["--parent", &parent.id]].concat());
+    let child =
+        client.json("dispatch", json!({ "goal": "look" }))["id"].as_str().unwrap().to_owned();
+    // The process of the parent lives, and cannot be reached any more.
+    for entry in std::fs::read_dir(place.home().join("run")).unwrap() {
+        let path = entry.unwrap().path();
+        let owner = place.home().join("run").join(path.file_stem().unwrap()).with_extension("lock");
+        let pid = std::fs::read_to_string(owner).unwrap_or_default();
+        if path.extension().is_some_and(|end| end == "sock")
+            && pid.trim() == parent.pid().to_string()
+        {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    place.until(|| {
+        let shown = place.show(&child);
+        (shown["turns"] == 1 && shown["driven_by"].is_null()).then_some(())
+    });
+    let ran = place.run(&["resume", &child, "--unattended"]);
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("could not be told"), "{}", ran.err);
+    place.write("go", "");
+    assert_eq!(parent.wait().code, 0);
+}

@@ -118,3 +118,44 @@ fn a_person_at_a_pipe_decides_line_by_line() {
     let ran = environment.run_with(&["run", "x", "--driver", "user", "--in-place"], "shell true\n");
     assert_eq!(ran.code, 13, "the end of input puts the task to rest");
 }
+
+#[test]
+fn a_reader_that_does_not_read_keeps_nobody_from_stopping() {
+    for json in [&["--json"][..], &[]] {
+        let environment = TestEnvironment::new();
+        let reply = |number: u32| {
+            let call = format!("{{ tool = \"glob\", input = {{ pattern = \"{number}*\" }} }}");
+            let text = format!("line {number}\\n").repeat(900);
+            format!("[[reply]]\ntext = \"{text}\"\ntool_calls = [{call}]\n")
+        };
+        environment.write("s.toml", &(0..60).map(reply).collect::<String>());
+        let words = ["run", "talk", "--model", "script/s.toml", "--in-place"];
+        let mut run = environment.command(&[&words[..], json].concat());
+        let mut child = run.stdout(Stdio::piped()).spawn().unwrap();
+        let unread = child.stdout.take().unwrap();
+        let waiting = || rustix::io::ioctl_fionread(&unread).unwrap();
+        // It is full once nothing more is added to it.
+        environment.until(|| {
+            let before = waiting();
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            (before > 32 << 10 && before == waiting()).then_some(())
+        });
+        for _ in 0..2 {
+            let pid = rustix::process::Pid::from_child(&child);
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+            // Two of the same kind that come at once are one.
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        environment.until(|| child_has_ended(&child));
+        assert_eq!(child.wait().unwrap().code(), Some(13));
+        drop(unread);
+        let id = environment.id();
+        assert_eq!(environment.show(&id)["interrupted"], false, "it was put down");
+    }
+}
+
+/// Whether a process is only waited for.
+fn child_has_ended(child: &std::process::Child) -> Option<()> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    status.contains("State:\tZ").then_some(())
+}

@@ -164,3 +164,26 @@ fn another_protocol_is_refused() {
     let error = ask(&Plugins::new(None), &other).unwrap_err();
     assert_eq!(error, "plugin t: it speaks protocol 2, expected 1");
 }
+
+/// It never stops to breathe, so there is always something to read.
+#[test]
+fn a_process_that_says_nothing_without_end_is_given_up_and_can_be_cancelled() {
+    for (timeout, is_cancelled) in [("300ms", false), ("1h", true)] {
+        let mut floods = plugin("yes ''", "{}");
+        floods["plugin"]["timeout"] = timeout.into();
+        let cancel = Cancel::new();
+        let (stop, (sender, ended)) = (cancel.clone(), std::sync::mpsc::channel());
+        std::thread::spawn(move || {
+            let plugins = Plugins::new(None);
+            let answer = consult(&plugins, "t1", &floods, &decide(Value::Null), &cancel);
+            plugins.close("t1");
+            sender.send(answer).unwrap();
+        });
+        if is_cancelled {
+            std::thread::sleep(Duration::from_millis(300));
+            stop.trigger();
+        }
+        let answer = ended.recv_timeout(Duration::from_secs(30)).expect("it has an end");
+        assert!(answer.unwrap_err().contains("no answer to decide"));
+    }
+}

@@ -134,6 +134,10 @@ impl Child {
         cancel: &Cancel,
     ) -> Result<Option<String>, ReadError> {
         loop {
+            // Also while there is always more to read.
+            if cancel.is_triggered() {
+                return Err(ReadError::Cancelled);
+            }
             let found = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
             if let Some(end) = found.map(|at| at + self.searched) {
                 if end > max_len {
@@ -164,7 +168,6 @@ impl Child {
                 Ok(0) => self.stdout = None,
                 Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) if cancel.is_triggered() => return Err(ReadError::Cancelled),
                 Err(Errno::AGAIN) if Instant::now() >= deadline => return Err(ReadError::TimedOut),
                 Err(Errno::AGAIN) => {
                     let mut fds = vec![PollFd::new(stdout, PollFlags::IN)];

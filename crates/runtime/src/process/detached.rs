@@ -5,14 +5,14 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Starts this program with these arguments, in a process group of its own and without a terminal. What it has to say of
 /// errors goes to the end of `log`.
 pub fn start_detached(arguments: &[&str], folder: &Path, log: &Path) -> io::Result<u32> {
     let errors: File = OpenOptions::new().create(true).append(true).mode(0o600).open(log)?;
-    let mut child = Command::new(std::env::current_exe()?)
+    let mut child = Command::new(own_program(std::env::current_exe()?))
         .args(arguments)
         .current_dir(folder)
         .stdin(Stdio::null())
@@ -27,4 +27,25 @@ pub fn start_detached(arguments: &[&str], folder: &Path, log: &Path) -> io::Resu
     };
     std::thread::Builder::new().name("detached".to_owned()).spawn(waits)?;
     Ok(id)
+}
+
+/// This program. Where it was replaced by another one since it began, or removed, the kernel still leads to it.
+fn own_program(path: PathBuf) -> PathBuf {
+    if path.exists() { path } else { PathBuf::from("/proc/self/exe") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_was_replaced_is_started_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("drivetrain");
+        std::fs::copy("/bin/true", &path).unwrap();
+        assert_eq!(own_program(path.clone()), path);
+        let again = own_program(folder.path().join("drivetrain (deleted)"));
+        let this = std::env::current_exe().unwrap();
+        assert_eq!(again.canonicalize().unwrap(), this.canonicalize().unwrap());
+    }
 }

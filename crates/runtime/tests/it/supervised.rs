@@ -271,7 +271,7 @@ fn a_full_disk_only_delays_and_is_said_once() {
     supervisor.observe(Box::new(move |notice| match notice {
         Notice::Stalled(reason) => notes.lock().unwrap().push(format!("stalled: {reason}")),
         Notice::Unstalled => notes.lock().unwrap().push("unstalled".to_owned()),
-        Notice::Event(_) | Notice::Streamed(..) | Notice::Lost(..) => {}
+        Notice::Event(_) | Notice::Streamed(..) | Notice::Room(_) | Notice::Lost(..) => {}
     }));
     supervisor.begin(id("t"), steps(3), false).unwrap();
     *left.lock().unwrap() = 2;
@@ -527,4 +527,39 @@ text = "Done."
     // The second is refused before the first has run.
     assert_eq!(results, [("two", true), ("one", false)]);
     assert_eq!(heard.last(), Some(&StreamEvent::MessageStop));
+}
+
+#[test]
+fn an_answer_that_no_record_can_hold_fails_its_call_and_leaves_other_tasks_alone() {
+    // Each of these is two characters of JSON, so that the file is smaller than the record would be.
+    let script = format!("[[reply]]\ntext = '{}'\n", "\\".repeat((4 << 20) - 30));
+    let (_folder, mut supervisor, _) = streaming(&script);
+    supervisor.begin(id("other"), steps(5), false).unwrap();
+    supervisor.run().unwrap();
+    assert_eq!(supervisor.outcomes()[&id("other")], Outcome::Completed);
+    assert_eq!(supervisor.outcomes()[&id("t")], Outcome::Failed);
+    let loaded = supervisor.journal().load("t").unwrap();
+    let host = Host::fold(&id("t"), &loaded, registry(), true, drop).unwrap();
+    let why = format!("{:?}", host.state.standing());
+    assert!(why.contains("output_too_large") || why.contains("at most 8388608"), "{why}");
+}
+
+#[test]
+fn a_task_or_a_command_that_no_record_can_hold_is_refused() {
+    let (_folder, home) = home();
+    let mut supervisor = supervisor(&home, Box::new(SqliteJournal::open(&home.journal()).unwrap()));
+    let large = || "x".repeat(9 << 20);
+    let task = TaskSpec { goal: large(), ..steps(1) };
+    let refused = supervisor.begin(id("large"), task.clone(), false).unwrap_err();
+    assert!(refused.to_string().contains("at most 8388608"), "{refused}");
+    assert!(supervisor.lay_down(&id("large"), task).is_err());
+    assert!(supervisor.is_empty());
+    supervisor.begin(id("small"), steps(2), false).unwrap();
+    let (sender, answer) = sync_channel(1);
+    let note = Command::Steer { text: large() };
+    supervisor.inbox().command(id("small"), note.into(), Some(sender)).unwrap();
+    supervisor.run().unwrap();
+    let answer = answer.try_recv().unwrap();
+    assert!(format!("{answer:?}").contains("at most 8388608"), "{answer:?}");
+    assert_eq!(supervisor.outcomes()[&id("small")], Outcome::Completed);
 }

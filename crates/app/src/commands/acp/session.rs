@@ -57,7 +57,7 @@ pub(super) fn hear(notice: &Notice<'_>, sessions: &Sessions, pipe: &Pipe) {
     let task = match notice {
         Notice::Event(event) => &event.task,
         Notice::Streamed(task, _) => *task,
-        Notice::Stalled(_) | Notice::Unstalled | Notice::Lost(..) => return,
+        Notice::Stalled(_) | Notice::Unstalled | Notice::Room(_) | Notice::Lost(..) => return,
     };
     let mut sessions = lock(sessions);
     let Some((name, session)) = sessions.iter_mut().find(|(_, known)| known.task == *task) else {
@@ -74,7 +74,7 @@ pub(super) fn hear(notice: &Notice<'_>, sessions: &Sessions, pipe: &Pipe) {
                 tell(told, name, session, pipe);
             }
         }
-        Notice::Stalled(_) | Notice::Unstalled | Notice::Lost(..) => {}
+        Notice::Stalled(_) | Notice::Unstalled | Notice::Room(_) | Notice::Lost(..) => {}
     }
 }
 

@@ -278,6 +278,7 @@ fn listen(stops: Arc<AtomicU32>, cancel: Cancel, json: bool) -> Result<(), Comma
         signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let hear = move || {
         for _ in signals.forever() {
+            output::stop();
             let before = stops.fetch_add(1, Ordering::Relaxed);
             let said = match before {
                 0 => "letting the task at hand end; a second signal stops it now",

@@ -69,7 +69,7 @@ impl Run {
                 world.tally.fenced += 1;
                 world.note(|| format!("{task} is lost: {reason}"));
             }
-            Notice::Streamed(..) | Notice::Stalled(_) | Notice::Unstalled => {}
+            Notice::Streamed(..) | Notice::Stalled(_) | Notice::Unstalled | Notice::Room(_) => {}
         }));
     }
 

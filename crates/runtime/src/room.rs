@@ -1,0 +1,126 @@
+//! A disk without room. What drivetrain itself has to write so that a task can go on is tried again until there is some, as
+//! the journal is: a disk that is full for a while must not end a task.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::process::Cancel;
+
+/// A disk with fewer bytes than this has no room.
+const LITTLE: u64 = 64 << 10;
+
+/// How long until it is tried again.
+const LATER: Duration = Duration::from_secs(1);
+
+/// How often the wait looks whether it was stopped.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// What observers are told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Room {
+    /// Something waits for room, for this reason.
+    Missing(String),
+    /// It does not wait any more.
+    Found,
+}
+
+/// Does something that writes to the disk of a folder, again and again for as long as there is no room for it, and until it is stopped.
+pub(crate) fn until_there_is_some<T>(
+    folder: &Path,
+    cancel: &Cancel,
+    tell: impl Fn(Room),
+    act: impl FnMut() -> Result<T, String>,
+) -> Result<T, String> {
+    // Git has words of its own for it.
+    let is_full = |why: &str| says_so(why) || has_little(folder);
+    try_again(LATER, is_full, cancel, tell, act)
+}
+
+fn try_again<T>(
+    later: Duration,
+    is_full: impl Fn(&str) -> bool,
+    cancel: &Cancel,
+    tell: impl Fn(Room),
+    mut act: impl FnMut() -> Result<T, String>,
+) -> Result<T, String> {
+    let mut waited = false;
+    loop {
+        let done = act();
+        let is_over = match &done {
+            Err(why) if is_full(why) => {
+                if !std::mem::replace(&mut waited, true) {
+                    tell(Room::Missing(why.clone()));
+                }
+                is_stopped(later, cancel)
+            }
+            Ok(_) | Err(_) => true,
+        };
+        if is_over {
+            if waited {
+                tell(Room::Found);
+            }
+            return done;
+        }
+    }
+}
+
+/// Waits; whether it was stopped meanwhile.
+fn is_stopped(later: Duration, cancel: &Cancel) -> bool {
+    let until = Instant::now() + later;
+    while !cancel.is_triggered() && Instant::now() < until {
+        std::thread::sleep(GLANCE.min(later));
+    }
+    cancel.is_triggered()
+}
+
+/// Whether that is why, in the words of the system.
+fn says_so(why: &str) -> bool {
+    ["No space left on device", "Disk quota exceeded"].iter().any(|words| why.contains(words))
+}
+
+fn has_little(folder: &Path) -> bool {
+    let left = |disk: rustix::fs::StatVfs| disk.f_bavail.saturating_mul(disk.f_frsize);
+    rustix::fs::statvfs(folder).is_ok_and(|disk| left(disk) < LITTLE)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(1);
+
+    fn full() -> String {
+        std::io::Error::from_raw_os_error(28).to_string()
+    }
+
+    #[test]
+    fn what_finds_no_room_is_done_again_and_told_once() {
+        let (told, mut tries) = (RefCell::new(Vec::new()), 0);
+        let tell = |room| told.borrow_mut().push(room);
+        let done = try_again(SOON, says_so, &Cancel::new(), tell, || {
+            tries += 1;
+            if tries < 4 { Err(full()) } else { Ok(tries) }
+        });
+        assert_eq!(done, Ok(4));
+        assert_eq!(*told.borrow(), [Room::Missing(full()), Room::Found]);
+    }
+
+    #[test]
+    fn whoever_is_stopped_does_not_wait_and_other_failures_count_at_once() {
+        let cancel = Cancel::new();
+        let long = Duration::from_secs(3600);
+        let stopped: Result<(), String> = try_again(long, says_so, &cancel, drop, || {
+            cancel.trigger();
+            Err(full())
+        });
+        assert_eq!(stopped, Err(full()));
+        let mut tries = 0;
+        let failed: Result<(), String> = try_again(SOON, says_so, &Cancel::new(), drop, || {
+            tries += 1;
+            Err("it is broken".to_owned())
+        });
+        assert_eq!((failed, tries), (Err("it is broken".to_owned()), 1));
+    }
+}
