@@ -344,6 +344,9 @@ impl<'c> Proposal<'c> {
                 let _ = Note::put_back(earlier.as_ref(), wish.task, state_home);
             }
         })?;
+        if let Some(commit) = commit.as_deref().filter(|_| wish.by_users_git()) {
+            notices.extend(checkout.made_by_hooks(commit, &tree)?);
+        }
         notices.extend(checkout.fill(&changed, &large));
         Note { done: true, commit: commit.clone(), ..note }.write(wish.task, state_home)?;
         Ok(done(commit.map_or(How::Staged, How::Committed), changed.len(), notices))

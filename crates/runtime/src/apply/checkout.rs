@@ -56,11 +56,8 @@ impl Checkout {
                 repository.git.settings.push(format!("{name}={value}"));
             }
         }
-        let place = |name: &str| -> Result<PathBuf, String> {
-            let found = repository.git(["rev-parse".into(), "--git-path".into(), name.into()])?;
-            Ok(repository.top.join(found.strip_suffix('\n').unwrap_or(&found)))
-        };
-        let (objects, attributes) = (place("objects")?, place("info/attributes")?);
+        let objects = place(&repository, "objects")?;
+        let attributes = place(&repository, "info/attributes")?;
         let current = repository
             .git(["symbolic-ref", "--quiet", "--short", "HEAD"].map(OsString::from))
             .map_or("HEAD".to_owned(), |name| name.trim_end().to_owned());
@@ -228,13 +225,13 @@ impl Checkout {
                 &["commit it first, or take it out of the index: git restore --staged FILE"],
             ));
         }
-        let Some(hooks) = setting(&self.repository, "core.hooksPath") else { return Ok(()) };
-        let hooks = self.repository.top.join(hooks);
-        let own: Vec<&OsStr> = changed
-            .iter()
-            .map(|entry| entry.path.as_os_str())
-            .filter(|path| self.repository.top.join(path).starts_with(&hooks))
-            .collect();
+        if let Some((what, give_up)) = self.under_way() {
+            return Err(refused(
+                format!("{what} is under way, and your own git would conclude it with this commit"),
+                &[&format!("conclude it first (git commit), or give it up ({give_up})")],
+            ));
+        }
+        let own = self.hooks_among(changed)?;
         if own.is_empty() {
             return Ok(());
         }
@@ -242,6 +239,67 @@ impl Checkout {
             format!("the task changed the hooks that would run: {}", named(own.into_iter())),
             &["look at them with drivetrain diff; without --hooks none of them runs"],
         ))
+    }
+
+    /// What the user began and did not end that the next commit of their git would end, and how it is given up.
+    fn under_way(&self) -> Option<(&'static str, &'static str)> {
+        let kinds = [
+            ("MERGE_HEAD", "a merge", "git merge --abort"),
+            ("CHERRY_PICK_HEAD", "a cherry-pick", "git cherry-pick --abort"),
+            ("REVERT_HEAD", "a revert", "git revert --abort"),
+        ];
+        let is_there = |name| place(&self.repository, name).is_ok_and(|place| place.exists());
+        let found = kinds.into_iter().find(|(name, ..)| is_there(name));
+        found.map(|(_, what, give_up)| (what, give_up))
+    }
+
+    /// The paths among these that git would run as hooks, or that its hooks are made to run.
+    fn hooks_among<'a>(&self, changed: &'a [Entry]) -> Result<Vec<&'a OsStr>, String> {
+        let folder =
+            who::hooks_of(&self.repository.top).ok_or("git does not say where hooks are")?;
+        let mut folders = vec![really(&folder)];
+        // Husky has git look into a folder of its own, whose hooks call those of the same name above.
+        if folder.file_name() == Some(OsStr::new("_")) {
+            folders.extend(folder.parent().map(really));
+        }
+        let files = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let files: Vec<PathBuf> = files.map(|file| really(&file.path())).collect();
+        let is_hook = |path: &&OsStr| {
+            let path = really(&self.repository.top.join(path));
+            folders.iter().any(|folder| path.starts_with(folder)) || files.contains(&path)
+        };
+        Ok(changed.iter().map(|entry| entry.path.as_os_str()).filter(is_hook).collect())
+    }
+
+    /// Those of these paths in which the user has changes that git was told not to look at, with how it is told to.
+    fn unseen<'a>(&self, changed: &'a [Entry]) -> Result<Vec<(&'a OsStr, &'static str)>, String> {
+        let listed = self.repository.output(["ls-files", "-v", "-z"].map(OsString::from))?.out;
+        let mut flags = BTreeMap::new();
+        for line in listed.split(|byte| *byte == 0).filter(|line| line.len() > 2) {
+            // A letter for each file, small where changes are not looked for.
+            match line[0] {
+                b'S' => flags.insert(&line[2..], "--no-skip-worktree"),
+                flag if flag.is_ascii_lowercase() => {
+                    flags.insert(&line[2..], "--no-assume-unchanged")
+                }
+                _ => None,
+            };
+        }
+        let mut unseen = Vec::new();
+        for entry in changed {
+            let Some(back) = flags.get(entry.path.as_bytes()) else { continue };
+            let Ok(meta) = fs::symlink_metadata(self.top().join(&entry.path)) else { continue };
+            let words = ["hash-object", "--"].map(OsString::from).into_iter();
+            let is_as_it_was = meta.is_file()
+                && self
+                    .repository
+                    .git(words.chain([entry.path.clone()]))
+                    .is_ok_and(|hash| hash.trim_end() == entry.old_hash);
+            if !is_as_it_was {
+                unseen.push((entry.path.as_os_str(), *back));
+            }
+        }
+        Ok(unseen)
     }
 
     /// Those of these paths that have a filter, with it.
@@ -419,6 +477,17 @@ impl Checkout {
         }
     }
 
+    /// What a person should know of a commit that the user's git made: hooks may have changed what is in it.
+    pub(super) fn made_by_hooks(&self, commit: &str, tree: &str) -> Result<Option<String>, String> {
+        let others = self.differences(commit, tree)?;
+        Ok((!others.is_empty()).then(|| {
+            format!(
+                "a hook changed files on their way into the commit, which is not what was verified there: {}",
+                named(others.iter().map(|entry| entry.path.as_os_str()))
+            )
+        }))
+    }
+
     fn head(&self) -> Result<String, String> {
         let head = ["rev-parse", "--verify", "HEAD^{commit}"].map(OsString::from);
         Ok(self.repository.git(head)?.trim_end().to_owned())
@@ -518,6 +587,27 @@ fn other_branch(repository: &Repository, onto: &str) -> Result<Option<String>, A
     let name = format!("refs/heads/{onto}^{{commit}}");
     let tip = repository.git(["rev-parse", "--verify", "--quiet", &name].map(OsString::from));
     Ok(tip.ok().map(|tip| tip.trim_end().to_owned()))
+}
+
+/// Where git has something of a repository.
+fn place(repository: &Repository, name: &str) -> Result<PathBuf, String> {
+    let found = repository.git(["rev-parse".into(), "--git-path".into(), name.into()])?;
+    Ok(repository.top.join(found.strip_suffix('\n').unwrap_or(&found)))
+}
+
+/// Where a path leads, whether or not something is there.
+fn really(path: &Path) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    let path = match (path.parent(), fs::read_link(path)) {
+        (Some(folder), Ok(target)) => folder.join(target),
+        _ => path.to_owned(),
+    };
+    match (path.parent().map(Path::canonicalize), path.file_name()) {
+        (Some(Ok(folder)), Some(name)) => folder.join(name),
+        _ => path,
+    }
 }
 
 /// A setting of the user's, as data: the repository's own, else the user's.
