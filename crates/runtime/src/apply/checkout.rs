@@ -80,16 +80,17 @@ impl Checkout {
         state_home: &Path,
     ) -> Result<Option<Applied>, ApplyError> {
         let applied =
-            |how| Applied { how, branch: note.branch.clone(), paths: 0, notices: Vec::new() };
+            |how| Applied { how, branch: self.branch.clone(), paths: 0, notices: Vec::new() };
+        let tip = self.tip.as_deref();
+        // The commit may have come to this branch from the one that it was made on.
+        if let Some(commit) = note.commit.as_deref().filter(|_| note.done) {
+            let is_there = tip == Some(commit) || tip.is_some_and(|tip| self.holds(commit, tip));
+            return Ok(is_there.then(|| applied(How::Already(Some(commit.to_owned())))));
+        }
         if note.branch != self.branch {
             return Ok(None);
         }
-        let tip = self.tip.as_deref();
         if let Some(commit) = note.commit.as_deref() {
-            let is_there = tip == Some(commit) || tip.is_some_and(|tip| self.holds(commit, tip));
-            if note.done {
-                return Ok(is_there.then(|| applied(How::Already(Some(commit.to_owned())))));
-            }
             if tip != Some(commit) {
                 return Ok(None);
             }
@@ -204,6 +205,18 @@ impl Checkout {
         if wish.by_users_git() {
             let staged = said().filter(|entry| entry[0] != b' ');
             self.refuse_for_hooks(staged.map(|entry| OsStr::from_bytes(&entry[3..])), changed)?;
+        }
+        let unseen = self.unseen(changed)?;
+        if let Some((_, back)) = unseen.first() {
+            return Err(refused(
+                format!(
+                    "the task changed files of which you have changes that git was told not to look at: {}",
+                    named(unseen.iter().map(|(path, _)| *path))
+                ),
+                &[&format!(
+                    "git update-index {back} FILE has git see yours; commit or stash them, or put them away"
+                )],
+            ));
         }
         self.refuse_covered(changed)?;
         Ok(())
