@@ -335,6 +335,9 @@ impl<'c> Proposal<'c> {
             Some(_) | None => None,
         };
         scratch.hand_objects(&target, &tree, commit.as_deref(), &checkout)?;
+        if checkout.checked_out {
+            checkout.try_out(&tree)?;
+        }
         let note = Note { done: false, commit, ..note };
         let earlier = Note::read(wish.task, state_home).filter(|note| note.done);
         note.write(wish.task, state_home)?;

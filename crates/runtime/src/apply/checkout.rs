@@ -429,31 +429,61 @@ impl Checkout {
             return Ok(Some(commit.to_owned()));
         }
         let before = self.repository.head.as_str();
-        // A file that was saved again as it was would be taken for a changed one; those that differ are named already.
-        let _ = git(&["update-index", "-q", "--refresh"]);
-        // Everything that git itself would refuse is seen before anything moves.
-        git(&["read-tree", "-m", "-u", "-n", before, &note.tree])?;
         if wish.by_users_git() {
-            git(&["read-tree", "-m", "-u", before, &note.tree])?;
+            if let Err(reason) = git(&["read-tree", "-m", "-u", before, &note.tree]) {
+                return Err(self.taken_back(note, &reason, state_home));
+            }
             let message = wish.message.unwrap_or_default();
             return self.committed_by_the_user(message, note, cancel).map(Some);
         }
         if let Some(commit) = note.commit.as_deref() {
             let why = format!("drivetrain apply {}", wish.task);
-            git(&["update-ref", "-m", &why, "HEAD", commit, before])?;
+            git(&["update-ref", "-m", &why, "HEAD", commit, before]).map_err(
+                |reason| match self.head() {
+                    Ok(head) if head != before => refused(
+                        format!("{} was moved by somebody else meanwhile", self.branch),
+                        &["nothing was changed; ask again"],
+                    ),
+                    Ok(_) | Err(_) => ApplyError::Failed(reason),
+                },
+            )?;
         }
-        if let Err(reason) = git(&["read-tree", "-m", "-u", before, &note.tree]) {
-            if let Some(commit) = note.commit.as_deref() {
-                git(&["update-ref", "-m", "drivetrain apply: taken back", "HEAD", before, commit])?;
+        match git(&["read-tree", "-m", "-u", before, &note.tree]) {
+            Ok(_) => Ok(note.commit.clone()),
+            Err(reason) => Err(self.taken_back(note, &reason, state_home)),
+        }
+    }
+
+    /// Sees everything that git itself would refuse before anything moves.
+    pub(super) fn try_out(&self, tree: &str) -> Result<(), String> {
+        let git = |words: &[&str]| self.repository.git(words.iter().map(OsString::from));
+        // A file that was saved again as it was would be taken for a changed one; those that differ are named already.
+        let _ = git(&["update-index", "-q", "--refresh"]);
+        git(&["read-tree", "-m", "-u", "-n", &self.repository.head, tree]).map(drop)
+    }
+
+    /// What is to be said where the files could not follow. They go back before the branch does: on a disk that is full
+    /// that makes room, and what cannot go back can still be completed.
+    fn taken_back(&self, note: &Note, reason: &str, state_home: &Path) -> ApplyError {
+        let before = self.repository.head.as_str();
+        let branch = || match note.commit.as_deref() {
+            Some(commit) => {
+                let why = "drivetrain apply: taken back";
+                let words = ["update-ref", "-m", why, "HEAD", before, commit];
+                self.repository.git(words.map(OsString::from)).map(drop)
             }
-            // Some files may have been written; one that is the user's stays as it is.
-            let _ = self.follow(note, Side::Before, state_home);
-            return Err(ApplyError::Failed(format!(
-                "the files of {} could not be written: {reason}",
-                self.repository.top.display()
-            )));
-        }
-        Ok(note.commit.clone())
+            None => Ok(()),
+        };
+        let files = self.follow(note, Side::Before, state_home).map_err(|error| error.to_string());
+        let top = self.repository.top.display();
+        let reason = format!("the files of {top} could not be written: {reason}");
+        ApplyError::Failed(match files.and_then(|_| branch()) {
+            Ok(()) => format!("{reason}\neverything is as it was"),
+            Err(error) => format!(
+                "{reason}\nwhat was begun could not be taken back: {error}\nmend that (make room, if the disk is full) and \
+                 ask again, which completes it; commit nothing before"
+            ),
+        })
     }
 
     /// Has the user's git make the commit. If it does not, exactly what was put into index and files is taken back: it was

@@ -17,6 +17,7 @@ use crate::process::Cancel;
 use crate::workspace::text;
 
 use super::checkout::Checkout;
+use super::following::Side;
 use super::{ApplyError, refused, unguessable};
 
 /// The repository; removed when dropped.
@@ -75,13 +76,21 @@ impl Entry {
     }
 
     /// The same change the other way round.
-    pub(super) fn reversed(&self) -> Entry {
+    fn reversed(&self) -> Entry {
         Entry {
             old_mode: self.mode.clone(),
             mode: self.old_mode.clone(),
             old_hash: self.hash.clone(),
             hash: self.old_hash.clone(),
             path: self.path.clone(),
+        }
+    }
+
+    /// The change that ends with one of its two states.
+    pub(super) fn toward(&self, side: Side) -> Entry {
+        match side {
+            Side::Before => self.reversed(),
+            Side::After => self.clone(),
         }
     }
 
