@@ -57,6 +57,12 @@ pub fn open(
              \"in_place\" under [workspace]",
             folder.display()
         )),
+        // Nobody gave the worktree up: that a repository cannot be used has to be said before its files are.
+        (Err(reason), None) if has_commits(&folder) => Err(format!(
+            "cannot make a worktree for {}: {reason}; mend that, or work in the folder itself with --in-place (kind = \
+             \"in_place\" under [workspace])",
+            folder.display()
+        )),
         (Err(_), None) => in_place(&folder),
     }
 }
@@ -88,6 +94,17 @@ pub fn open_fork(
     record.write(&path)?;
     let fill = |folder: &Path| store.fill(folder, &from.at.name);
     complete(task, record, &repository, state_home, Branch::Unknown, &fill)
+}
+
+/// Whether a folder is in a repository that has a commit, or of which git cannot say that it has none.
+fn has_commits(folder: &Path) -> bool {
+    if !folder.ancestors().any(|above| fs::symlink_metadata(above.join(".git")).is_ok()) {
+        return false;
+    }
+    let git = Git { settings: trusted(), ..Git::default() };
+    let words = ["rev-list", "--all", "--max-count=1"].map(OsString::from).into_iter();
+    let place: [OsString; 2] = ["-C".into(), folder.into()];
+    git.run(place.into_iter().chain(words)).map_or(true, |first| !first.is_empty())
 }
 
 fn in_place(folder: &Path) -> Result<Workspace, String> {
