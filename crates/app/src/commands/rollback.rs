@@ -14,6 +14,7 @@ use runtime::control::{self, ControlError};
 use runtime::host::Host;
 use runtime::process::Cancel;
 use runtime::station::Station;
+use runtime::supervisor::Notice;
 use serde_json::json;
 use view::{Line, Tone, diff, text};
 
@@ -63,6 +64,7 @@ pub(crate) fn run(args: &RollbackArgs, json: bool) -> Result<u8, CommandError> {
             let Records { home, registry, journal } = records;
             drop(journal);
             let mut station = Station::open(&home, registry)?;
+            station.supervisor.observe(Box::new(told));
             take_up::unless_driven(&mut station, &id, |station, from| {
                 station.supervisor.roll_back_at_rest(&id, from, &point.commit)
             })?
@@ -99,6 +101,17 @@ pub(crate) fn run(args: &RollbackArgs, json: bool) -> Result<u8, CommandError> {
     }
     output::lines(&lines);
     Ok(0)
+}
+
+/// What cannot be written down is not done: whoever waits is told what for.
+fn told(notice: &Notice<'_>) {
+    match notice {
+        Notice::Stalled(reason) => {
+            output::error(&format!("the journal cannot be written, everything waits: {reason}"));
+        }
+        Notice::Unstalled => output::error("the journal can be written again"),
+        Notice::Event(_) | Notice::Streamed(..) | Notice::Lost(..) => {}
+    }
 }
 
 fn preview(
