@@ -38,7 +38,6 @@ use crate::process::Cancel;
 use crate::sandbox::masks;
 use crate::whole_file::{self, Lasting};
 use crate::workspace::{absolute, check_task, text, worktree_of};
-pub(crate) use bring_back::Since;
 pub use compare::{Change, ChangeKind, Lines};
 use extra::Extra;
 use index::Mode;

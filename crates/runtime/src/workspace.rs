@@ -6,6 +6,7 @@ pub mod upkeep;
 
 pub(crate) use settle::settle;
 
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +16,7 @@ use machine::task::{ForkedFrom, Workspace, WorkspaceKind, WorkspaceSpec};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{Since, Store};
+use crate::checkpoint::Store;
 use crate::git::{Git, Printed};
 use crate::lock::FileLock;
 use crate::process::{self, Cancel};
@@ -92,7 +93,7 @@ pub fn open_fork(
     let store = Store::open(task, state_home, cancel)?;
     store.take_over(&Store::open(&from.task, state_home, cancel)?, &from.at.name)?;
     record.write(&path)?;
-    let fill = |folder: &Path| store.fill(folder, &from.at.name);
+    let fill = |folder: &Path| store.fill(folder, &from.at.name).map(drop);
     complete(task, record, &repository, state_home, Branch::Unknown, &fill)
 }
 
@@ -280,18 +281,21 @@ fn alone(state_home: &Path) -> Result<FileLock, String> {
     FileLock::wait(lock).map_err(wrong)
 }
 
-/// Looks after the worktree of a task that is taken up again, once after each start of the machine: what the disk had
-/// lost of its last checkpoint is brought back. None where there was no restart, or nothing that one could harm.
+/// Looks after the worktree of a task that is taken up again, once after each start of the machine and whenever it is gone:
+/// what was lost of its last checkpoint is brought back. None where nothing can have been lost.
 pub fn taken_up(task: &str, state_home: &Path) -> Option<Result<u32, String>> {
     let path = Record::path(task, state_home);
     let record = Record::read(&path).ok()?;
     let boot = process::boot();
-    if !record.ready || record.removed || boot.is_empty() || record.boot == boot {
+    let is_gone = !worktree_of(task, state_home).exists();
+    let is_other_start = !boot.is_empty() && record.boot != boot && !record.removed;
+    if !record.ready || !(is_gone || is_other_start) {
         return None;
     }
     let was_known = !record.boot.is_empty();
-    let looked_after = Record { boot: boot.to_owned(), ..record.clone() };
-    let brought_back = was_known.then(|| bring_back(task, record, state_home));
+    let mut looked_after = Record { boot: boot.to_owned(), ..record.clone() };
+    let brought_back = (was_known || is_gone).then(|| bring_back(task, record, state_home));
+    looked_after.removed &= !matches!(brought_back, Some(Ok(_)));
     // Whatever came of it: a person was told, and looks at it only once.
     match looked_after.write(&path) {
         Ok(()) => brought_back,
@@ -301,13 +305,17 @@ pub fn taken_up(task: &str, state_home: &Path) -> Option<Result<u32, String>> {
 
 fn bring_back(task: &str, record: Record, state_home: &Path) -> Result<u32, String> {
     let repository = Repository::find(Path::new(&record.repository))?;
-    let is_there = worktree_of(task, state_home).exists();
-    let workspace = complete(task, record, &repository, state_home, Branch::Unknown, &|_| Ok(()))?;
     let cancel = Cancel::new();
+    let put_back = Cell::new(0);
+    let fill = |folder: &Path| {
+        let store = Store::open(task, state_home, &cancel)?;
+        store.put_back(folder).map(|count| put_back.set(count))
+    };
+    let is_there = worktree_of(task, state_home).exists();
+    let workspace = complete(task, record, &repository, state_home, Branch::Unknown, &fill)?;
     let (store, folder) = Store::of(task, &workspace, state_home, &cancel)?;
-    let work = if is_there { Since::Checkpoint } else { Since::Never };
-    let lost = store.bring_back(&folder, work)?;
-    Ok(u32::try_from(lost.len()).unwrap_or(u32::MAX))
+    let lost = if is_there { store.bring_back(&folder)?.len() } else { put_back.get() };
+    Ok(u32::try_from(lost).unwrap_or(u32::MAX))
 }
 
 /// Has what git wrote about a new worktree on the disk. Its files are another matter: the first checkpoint holds them.
