@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use machine::upkeep::{Branch, Loose};
 
 use crate::apply::Note;
-use crate::checkpoint::{Content, Store};
+use crate::checkpoint::{Content, Store, writable};
 use crate::git::Git;
 use crate::process::Cancel;
 
@@ -213,6 +213,7 @@ fn own_index(about: &Path) -> io::Result<()> {
 
 /// Removes everything in a worktree but what makes it one.
 fn empty(path: &Path) -> io::Result<()> {
+    writable::whole(path)?;
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         if entry.file_name() == ".git" {
