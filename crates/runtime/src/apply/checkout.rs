@@ -612,10 +612,20 @@ impl Checkout {
 /// The last commit of a branch that is not checked out here; none if there is no such branch.
 fn other_branch(repository: &Repository, onto: &str) -> Result<Option<String>, ApplyError> {
     let named = ["check-ref-format", "--branch", onto].map(OsString::from);
-    if onto.starts_with('-') || onto.starts_with("drivetrain/") || repository.git(named).is_err() {
+    // Git would make a branch of that very name, beside the one that is meant.
+    let begins = |name: &&str| onto.starts_with(*name);
+    let is_odd = ["-", "refs/", "drivetrain/"].iter().any(begins) || onto == "@";
+    if is_odd || repository.git(named).is_err() {
         return Err(refused(
             format!("{onto:?} cannot be the name of a branch of yours"),
-            &["names that begin with drivetrain/ are those of tasks"],
+            &["a name such as main; those that begin with drivetrain/ are of tasks"],
+        ));
+    }
+    let remote = ["show-ref", "--verify", "--quiet", &format!("refs/remotes/{onto}")];
+    if repository.git(remote.map(OsString::from)).is_ok() {
+        return Err(refused(
+            format!("{onto} is a branch of a remote, which only its owner moves"),
+            &["name a branch of yours, and push it"],
         ));
     }
     let worktrees =
