@@ -49,6 +49,31 @@ fn a_commit_that_has_come_to_another_branch_is_applied_there() {
     assert_eq!((&said["how"], &said["commit"]), (&"already".into(), &commit.into()));
 }
 
+#[test]
+fn what_a_killed_process_left_is_cleared_away() {
+    let repository = Repository::new();
+    let id = proven(&repository, "echo three >> a.txt");
+    let run = repository.place.home().join("run");
+    std::fs::create_dir_all(run.join("apply-12345.git/files/large")).unwrap();
+    repository.place.ok(&["apply", &id]);
+    let left = std::fs::read_dir(&run).unwrap().flatten().map(|entry| entry.file_name());
+    let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with("apply-")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Git would take each of these for a new branch, of a name that hides another.
+#[test]
+fn a_name_that_means_another_branch_makes_no_new_one() {
+    let repository = Repository::new();
+    let id = proven(&repository, "echo three >> a.txt");
+    repository.git(&["update-ref", "refs/remotes/origin/main", "HEAD"]);
+    for name in ["refs/heads/main", "@", "origin/main", "drivetrain/x"] {
+        repository.refused(&["apply", &id, "--onto", name]);
+    }
+    assert_eq!(repository.git(&["for-each-ref", "refs/heads"]).lines().count(), 2);
+    repository.place.ok(&["apply", &id, "--onto", "origin2/main"]);
+}
+
 /// A disk that is full leaves the beginning of a file, and so does a kill: it is git's, and nothing of it is lost.
 #[test]
 fn a_file_that_was_cut_off_is_no_file_of_the_users() {
