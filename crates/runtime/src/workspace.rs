@@ -20,7 +20,7 @@ use crate::checkpoint::Store;
 use crate::git::{Git, Printed};
 use crate::lock::FileLock;
 use crate::process::{self, Cancel};
-use crate::sandbox;
+use crate::sandbox::{self, masks};
 use crate::whole_file::{self, Lasting};
 
 /// Makes the task's workspace, or finds the one that was made before, whole again where it was left half made.
@@ -99,7 +99,8 @@ pub fn open_fork(
 
 /// Whether a folder is in a repository that has a commit, or of which git cannot say that it has none.
 fn has_commits(folder: &Path) -> bool {
-    if !folder.ancestors().any(|above| fs::symlink_metadata(above.join(".git")).is_ok()) {
+    let is_repository = |path: &Path| fs::symlink_metadata(path).is_ok() && !masks::stands_in(path);
+    if !folder.ancestors().any(|above| is_repository(&above.join(".git"))) {
         return false;
     }
     let git = Git { settings: trusted(), ..Git::default() };

@@ -1,9 +1,11 @@
 //! `worktrees`: what there is, and that taking away never loses anything.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::Value;
 
+use crate::environment::TestEnvironment;
 use crate::repository::{Repository, git};
 
 fn listed(repository: &Repository, id: &str) -> Value {
@@ -215,4 +217,21 @@ fn a_repository_that_is_gone_is_named() {
     std::fs::create_dir(&folder).unwrap();
     let reason = listed(&repository, &id)["reason"].to_string();
     assert!(reason.contains(folder.to_str().unwrap()), "{reason}");
+}
+
+/// A task in place has empty files stand in for names that are not there; a killed one leaves them behind.
+#[test]
+fn what_a_sandbox_left_in_a_folder_is_no_repository_and_declares_nothing() {
+    let place = TestEnvironment::new();
+    for name in [".git", ".mcp.json"] {
+        place.write(name, "");
+        let left = std::fs::Permissions::from_mode(0o1400);
+        std::fs::set_permissions(place.folder().join(name), left).unwrap();
+    }
+    place.steps("task.toml", &["echo was here > a.txt"], "");
+    let task = place.read("task.toml").replace("[workspace]\nkind = \"in_place\"\n", "");
+    place.write("task.toml", &task);
+    let ran = place.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(place.read("a.txt"), "was here\n");
 }
