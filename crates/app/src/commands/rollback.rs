@@ -48,8 +48,9 @@ pub(crate) fn run(args: &RollbackArgs, json: bool) -> Result<u8, CommandError> {
         .store
         .in_the_way(&kept.folder, &now.content, &target.content)
         .map_err(CommandError::environment)?;
+    let lacks = kept.lacks(&records, &point)?;
     if args.preview {
-        return preview(&kept, point.number, &paths, &blocked, json);
+        return preview(&kept, point.number, &paths, &blocked, lacks, json);
     }
     // Said before a task that runs is stopped for it.
     if !blocked.is_empty() {
@@ -83,6 +84,7 @@ pub(crate) fn run(args: &RollbackArgs, json: bool) -> Result<u8, CommandError> {
             "to": { "number": point.number, "checkpoint": point.commit },
             "undo": { "number": undo_number, "checkpoint": undo },
             "paths": paths_json(&paths),
+            "lacks": lacks,
         }));
         return Ok(0);
     }
@@ -91,6 +93,7 @@ pub(crate) fn run(args: &RollbackArgs, json: bool) -> Result<u8, CommandError> {
         format!("the workspace of task {id} is as at checkpoint {}", point.number),
     )];
     lines.push(diff::sum(&paths));
+    lines.extend(lacks.map(|lacks| Line::new(Tone::Ask, text::visible(&lacks))));
     if let Some(number) = undo_number {
         lines.push(Line::plain(format!("drivetrain rollback {id} --to {number} undoes this")));
     }
@@ -119,6 +122,7 @@ fn preview(
     number: usize,
     paths: &[diff::Path],
     blocked: &[PathBuf],
+    lacks: Option<String>,
     json: bool,
 ) -> Result<u8, CommandError> {
     let blocked: Vec<String> =
@@ -126,11 +130,12 @@ fn preview(
     if json {
         output::json(&json!({
             "v": 1, "task": kept.id, "preview": true, "to": number, "paths": paths_json(paths),
-            "in_the_way": blocked,
+            "in_the_way": blocked, "lacks": lacks,
         }));
         return Ok(0);
     }
     let mut lines = diff::stat(paths);
+    lines.extend(lacks.map(|lacks| Line::new(Tone::Ask, text::visible(&lacks))));
     for path in &blocked {
         lines.push(Line::new(
             Tone::Ask,
