@@ -1,11 +1,15 @@
 //! The files of one task: its checkpoints, its workspace, and what is compared with what.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use journal::{Journal, Loaded};
+use machine::event::EventKind;
 use machine::id::TaskId;
 use machine::state::{Data, Standing};
 use machine::task::{Outcome, Workspace, WorkspaceKind};
 use runtime::checkpoint::{Change, Content, Lines, Point, Store};
+use runtime::host::Host;
 use runtime::process::Cancel;
 use view::diff::Path;
 
@@ -53,6 +57,36 @@ impl<'a> Kept<'a> {
             Store::of(id.as_str(), &workspace, records.home.root(), cancel).map_err(refused)?;
         let points = store.points().map_err(CommandError::environment)?;
         Ok(Kept { id, task, store, workspace, folder, points })
+    }
+
+    /// What a checkpoint lacks that is older than what the task stands on: to hand it over would take that away again.
+    pub(crate) fn lacks(
+        &self,
+        records: &Records,
+        point: &Point,
+    ) -> Result<Option<String>, CommandError> {
+        let all = records.journal.records(self.id.as_str(), 0)?;
+        let loaded = Loaded { snapshot: None, records: all };
+        let mut stands_on = None;
+        let folded =
+            Host::fold(&self.id, &loaded, Arc::clone(&records.registry), false, |output| {
+                for event in output.events {
+                    if let EventKind::Rebased { branch, commit, undo } = event.kind {
+                        stands_on = Some((branch, commit, undo));
+                    }
+                }
+            });
+        folded.map_err(|error| CommandError::environment(error.to_string()))?;
+        let Some((branch, commit, undo)) = stands_on else { return Ok(None) };
+        let since = self.points.iter().find(|point| point.commit == undo);
+        let is_before = since.is_some_and(|since| point.number <= since.number);
+        Ok(is_before.then(|| {
+            format!(
+                "checkpoint {} is from before the task was put on {branch} at {}: what others had brought there is not in it",
+                point.number,
+                commit.get(..10).unwrap_or(&commit)
+            )
+        }))
     }
 
     pub(crate) fn data(&self) -> &Data {

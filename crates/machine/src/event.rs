@@ -74,7 +74,7 @@ pub enum EventKind {
         /// Calls nobody knows the end of.
         in_doubt: Vec<CallId>,
     },
-    /// The machine was restarted while the task was under way.
+    /// The machine was restarted while the task was under way, or its workspace was removed.
     Restarted {
         /// Files of the last checkpoint that were lost, and are there again.
         brought_back: u32,

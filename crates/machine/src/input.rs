@@ -320,8 +320,8 @@ pub enum Signal {
     TimerFired(EffectId),
     /// The process that performed the task's effects is gone; nobody knows how far they came.
     OwnerLost,
-    /// The machine was restarted since the task was last taken up: so many files of its last checkpoint were lost and
-    /// are there again. The error says why nobody knows.
+    /// The machine was restarted since the task was last taken up, or its workspace was removed: so many files of its last
+    /// checkpoint were lost and are there again. The error says why nobody knows.
     Restarted(Result<u32, String>),
     /// The clock went on by so much more than the machine worked: it slept, or its clock was set forward.
     Slept(Span),

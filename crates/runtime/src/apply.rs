@@ -21,6 +21,7 @@ use machine::verdict::Checkpoint;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Content, Store};
+use crate::lock::FileLock;
 use crate::process::Cancel;
 use crate::workspace::{Repository, absolute, check_task, origin};
 use checkout::Checkout;
@@ -201,6 +202,8 @@ pub(crate) struct Proposal<'c> {
     /// Paths at which a large file belongs.
     large: Vec<OsString>,
     notices: Vec<String>,
+    /// Nobody else hands this task over meanwhile: what is written down of it would be another's.
+    _alone: FileLock,
 }
 
 /// Makes the result, and changes nothing of the user's.
@@ -222,6 +225,7 @@ pub(crate) fn propose<'c>(
         )
     })?;
     let checkout = Checkout::open(repository, wish)?;
+    let alone = alone(wish.task, state_home)?;
     if let Some(note) = Note::read(wish.task, state_home).filter(|note| note.frozen == wish.frozen)
         && let Some(applied) = checkout.taken_up(wish, &note, state_home)?
     {
@@ -261,6 +265,7 @@ pub(crate) fn propose<'c>(
         collisions,
         large,
         notices,
+        _alone: alone,
     };
     Ok(Begun::Made(Box::new(proposal)))
 }
@@ -302,8 +307,18 @@ impl<'c> Proposal<'c> {
         wish: &Wish<'_>,
         state_home: &Path,
     ) -> Result<Applied, ApplyError> {
-        let Proposal { cancel, scratch, checkout, top, target, tree, large, mut notices, .. } =
-            self;
+        let Proposal {
+            cancel,
+            scratch,
+            checkout,
+            top,
+            target,
+            tree,
+            large,
+            mut notices,
+            _alone,
+            ..
+        } = self;
         let state_home = &absolute(state_home)?;
         let changed = scratch.changed(&target, &tree)?;
         let done =
@@ -335,6 +350,9 @@ impl<'c> Proposal<'c> {
             Some(_) | None => None,
         };
         scratch.hand_objects(&target, &tree, commit.as_deref(), &checkout)?;
+        if checkout.checked_out {
+            checkout.try_out(&tree)?;
+        }
         let note = Note { done: false, commit, ..note };
         let earlier = Note::read(wish.task, state_home).filter(|note| note.done);
         note.write(wish.task, state_home)?;
@@ -344,10 +362,24 @@ impl<'c> Proposal<'c> {
                 let _ = Note::put_back(earlier.as_ref(), wish.task, state_home);
             }
         })?;
+        if let Some(commit) = commit.as_deref().filter(|_| wish.by_users_git()) {
+            notices.extend(checkout.made_by_hooks(commit, &tree)?);
+        }
         notices.extend(checkout.fill(&changed, &large));
         Note { done: true, commit: commit.clone(), ..note }.write(wish.task, state_home)?;
         Ok(done(commit.map_or(How::Staged, How::Committed), changed.len(), notices))
     }
+}
+
+fn alone(task: &str, state_home: &Path) -> Result<FileLock, ApplyError> {
+    let path = Note::path(task, state_home).with_extension("lock");
+    let wrong = |error: std::io::Error| format!("cannot use {}: {error}", path.display());
+    fs::create_dir_all(state_home.join("applied")).map_err(wrong)?;
+    let file = fs::File::options().create(true).append(true).open(&path).map_err(wrong)?;
+    FileLock::take(file).ok_or_else(|| {
+        let reason = format!("task {task} is being handed over by another process");
+        refused(reason, &["ask again when it has ended"])
+    })
 }
 
 /// A part of a name that nobody can have put something under before.

@@ -20,6 +20,7 @@ mod pack;
 mod repositories;
 mod unborn;
 mod untouched;
+pub(crate) mod writable;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, FileTimes};
@@ -38,7 +39,6 @@ use crate::process::Cancel;
 use crate::sandbox::masks;
 use crate::whole_file::{self, Lasting};
 use crate::workspace::{absolute, check_task, text, worktree_of};
-pub(crate) use bring_back::Since;
 pub use compare::{Change, ChangeKind, Lines};
 use extra::Extra;
 use index::Mode;
@@ -454,6 +454,7 @@ impl<'s> Store<'s> {
             InTheWay::Refused => {}
             InTheWay::SetAside => self.set_aside(folder, &blocked).map_err(wrong)?,
         }
+        writable::for_changes(folder, &changes).map_err(|error| wrong(error.to_string()))?;
         self.check_out(folder, &seen, &target.files).map_err(wrong)?;
         target.extra.apply(folder, &seen.content.extra).map_err(wrong)?;
         // Seen, not believed: what is there now is kept again and compared.

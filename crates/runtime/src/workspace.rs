@@ -6,6 +6,7 @@ pub mod upkeep;
 
 pub(crate) use settle::settle;
 
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -15,11 +16,11 @@ use machine::task::{ForkedFrom, Workspace, WorkspaceKind, WorkspaceSpec};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{Since, Store};
+use crate::checkpoint::Store;
 use crate::git::{Git, Printed};
 use crate::lock::FileLock;
 use crate::process::{self, Cancel};
-use crate::sandbox;
+use crate::sandbox::{self, masks};
 use crate::whole_file::{self, Lasting};
 
 /// Makes the task's workspace, or finds the one that was made before, whole again where it was left half made.
@@ -57,6 +58,12 @@ pub fn open(
              \"in_place\" under [workspace]",
             folder.display()
         )),
+        // Nobody gave the worktree up: that a repository cannot be used has to be said before its files are.
+        (Err(reason), None) if has_commits(&folder) => Err(format!(
+            "cannot make a worktree for {}: {reason}; mend that, or work in the folder itself with --in-place (kind = \
+             \"in_place\" under [workspace])",
+            folder.display()
+        )),
         (Err(_), None) => in_place(&folder),
     }
 }
@@ -86,8 +93,20 @@ pub fn open_fork(
     let store = Store::open(task, state_home, cancel)?;
     store.take_over(&Store::open(&from.task, state_home, cancel)?, &from.at.name)?;
     record.write(&path)?;
-    let fill = |folder: &Path| store.fill(folder, &from.at.name);
+    let fill = |folder: &Path| store.fill(folder, &from.at.name).map(drop);
     complete(task, record, &repository, state_home, Branch::Unknown, &fill)
+}
+
+/// Whether a folder is in a repository that has a commit, or of which git cannot say that it has none.
+fn has_commits(folder: &Path) -> bool {
+    let is_repository = |path: &Path| fs::symlink_metadata(path).is_ok() && !masks::stands_in(path);
+    if !folder.ancestors().any(|above| is_repository(&above.join(".git"))) {
+        return false;
+    }
+    let git = Git { settings: trusted(), ..Git::default() };
+    let words = ["rev-list", "--all", "--max-count=1"].map(OsString::from).into_iter();
+    let place: [OsString; 2] = ["-C".into(), folder.into()];
+    git.run(place.into_iter().chain(words)).map_or(true, |first| !first.is_empty())
 }
 
 fn in_place(folder: &Path) -> Result<Workspace, String> {
@@ -263,18 +282,21 @@ fn alone(state_home: &Path) -> Result<FileLock, String> {
     FileLock::wait(lock).map_err(wrong)
 }
 
-/// Looks after the worktree of a task that is taken up again, once after each start of the machine: what the disk had
-/// lost of its last checkpoint is brought back. None where there was no restart, or nothing that one could harm.
+/// Looks after the worktree of a task that is taken up again, once after each start of the machine and whenever it is gone:
+/// what was lost of its last checkpoint is brought back. None where nothing can have been lost.
 pub fn taken_up(task: &str, state_home: &Path) -> Option<Result<u32, String>> {
     let path = Record::path(task, state_home);
     let record = Record::read(&path).ok()?;
     let boot = process::boot();
-    if !record.ready || record.removed || boot.is_empty() || record.boot == boot {
+    let is_gone = !worktree_of(task, state_home).exists();
+    let is_other_start = !boot.is_empty() && record.boot != boot && !record.removed;
+    if !record.ready || !(is_gone || is_other_start) {
         return None;
     }
     let was_known = !record.boot.is_empty();
-    let looked_after = Record { boot: boot.to_owned(), ..record.clone() };
-    let brought_back = was_known.then(|| bring_back(task, record, state_home));
+    let mut looked_after = Record { boot: boot.to_owned(), ..record.clone() };
+    let brought_back = (was_known || is_gone).then(|| bring_back(task, record, state_home));
+    looked_after.removed &= !matches!(brought_back, Some(Ok(_)));
     // Whatever came of it: a person was told, and looks at it only once.
     match looked_after.write(&path) {
         Ok(()) => brought_back,
@@ -284,13 +306,17 @@ pub fn taken_up(task: &str, state_home: &Path) -> Option<Result<u32, String>> {
 
 fn bring_back(task: &str, record: Record, state_home: &Path) -> Result<u32, String> {
     let repository = Repository::find(Path::new(&record.repository))?;
-    let is_there = worktree_of(task, state_home).exists();
-    let workspace = complete(task, record, &repository, state_home, Branch::Unknown, &|_| Ok(()))?;
     let cancel = Cancel::new();
+    let put_back = Cell::new(0);
+    let fill = |folder: &Path| {
+        let store = Store::open(task, state_home, &cancel)?;
+        store.put_back(folder).map(|count| put_back.set(count))
+    };
+    let is_there = worktree_of(task, state_home).exists();
+    let workspace = complete(task, record, &repository, state_home, Branch::Unknown, &fill)?;
     let (store, folder) = Store::of(task, &workspace, state_home, &cancel)?;
-    let work = if is_there { Since::Checkpoint } else { Since::Never };
-    let lost = store.bring_back(&folder, work)?;
-    Ok(u32::try_from(lost.len()).unwrap_or(u32::MAX))
+    let lost = if is_there { store.bring_back(&folder)?.len() } else { put_back.get() };
+    Ok(u32::try_from(lost).unwrap_or(u32::MAX))
 }
 
 /// Has what git wrote about a new worktree on the disk. Its files are another matter: the first checkpoint holds them.

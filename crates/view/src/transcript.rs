@@ -423,7 +423,7 @@ fn restarted(brought_back: u32, problem: Option<&str>) -> Vec<Line> {
         ),
     };
     vec![
-        Line::new(Tone::Bad, format!("the machine was restarted; {lost}")),
+        Line::new(Tone::Bad, format!("the machine was restarted, or the folder removed: {lost}")),
         Line::new(Tone::Bad, "  what was written last, after it, may be old, empty or gone"),
     ]
 }

@@ -135,7 +135,9 @@ fn unverified(kept: &Kept<'_>) -> CommandError {
     let id = &kept.id;
     let how = match kept.outcome() {
         None => "it has not ended".to_owned(),
-        Some(Outcome::Completed) => "it had no criteria that could prove it".to_owned(),
+        Some(Outcome::Completed) => {
+            "it changed nothing, or had no criteria that could prove it".to_owned()
+        }
         Some(outcome) => format!("it ended as {}", outcome.word()),
     };
     CommandError::new(Kind::Refused, format!("task {id} is not verified: {how}"))

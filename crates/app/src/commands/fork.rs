@@ -33,6 +33,10 @@ pub(crate) fn run(args: &ForkArgs, json: bool) -> Result<u8, CommandError> {
             .hint("only a task in a worktree can be forked: its base is known"));
     }
     let registry = Arc::new(Registry::builtin());
+    if let Some(lacks) = kept.lacks(&records, kept.point(&args.at)?)? {
+        let hint = "begin at a later one; drivetrain diff ID --from N --to N shows what an earlier one holds";
+        return Err(CommandError::new(Kind::Refused, lacks).hint(hint));
+    }
     let forked_from = forked_from(args, &kept)?;
     let spec = spec_of(args, &kept, &records, &registry, json)?;
     let spec = TaskSpec { forked_from: Some(forked_from), ..spec };

@@ -14,6 +14,7 @@ use runtime::control::{self, ControlError};
 use runtime::host::Host;
 use runtime::process::Cancel;
 use runtime::station::Station;
+use runtime::supervisor::Notice;
 use serde_json::json;
 use view::{Line, Tone, diff, text};
 
@@ -47,8 +48,9 @@ pub(crate) fn run(args: &RollbackArgs, json: bool) -> Result<u8, CommandError> {
         .store
         .in_the_way(&kept.folder, &now.content, &target.content)
         .map_err(CommandError::environment)?;
+    let lacks = kept.lacks(&records, &point)?;
     if args.preview {
-        return preview(&kept, point.number, &paths, &blocked, json);
+        return preview(&kept, point.number, &paths, &blocked, lacks, json);
     }
     // Said before a task that runs is stopped for it.
     if !blocked.is_empty() {
@@ -63,6 +65,7 @@ pub(crate) fn run(args: &RollbackArgs, json: bool) -> Result<u8, CommandError> {
             let Records { home, registry, journal } = records;
             drop(journal);
             let mut station = Station::open(&home, registry)?;
+            station.supervisor.observe(Box::new(told));
             take_up::unless_driven(&mut station, &id, |station, from| {
                 station.supervisor.roll_back_at_rest(&id, from, &point.commit)
             })?
@@ -81,6 +84,7 @@ pub(crate) fn run(args: &RollbackArgs, json: bool) -> Result<u8, CommandError> {
             "to": { "number": point.number, "checkpoint": point.commit },
             "undo": { "number": undo_number, "checkpoint": undo },
             "paths": paths_json(&paths),
+            "lacks": lacks,
         }));
         return Ok(0);
     }
@@ -89,6 +93,7 @@ pub(crate) fn run(args: &RollbackArgs, json: bool) -> Result<u8, CommandError> {
         format!("the workspace of task {id} is as at checkpoint {}", point.number),
     )];
     lines.push(diff::sum(&paths));
+    lines.extend(lacks.map(|lacks| Line::new(Tone::Ask, text::visible(&lacks))));
     if let Some(number) = undo_number {
         lines.push(Line::plain(format!("drivetrain rollback {id} --to {number} undoes this")));
     }
@@ -101,11 +106,23 @@ pub(crate) fn run(args: &RollbackArgs, json: bool) -> Result<u8, CommandError> {
     Ok(0)
 }
 
+/// What cannot be written down is not done: whoever waits is told what for.
+fn told(notice: &Notice<'_>) {
+    match notice {
+        Notice::Stalled(reason) => {
+            output::error(&format!("the journal cannot be written, everything waits: {reason}"));
+        }
+        Notice::Unstalled => output::error("the journal can be written again"),
+        Notice::Event(_) | Notice::Streamed(..) | Notice::Lost(..) => {}
+    }
+}
+
 fn preview(
     kept: &Kept<'_>,
     number: usize,
     paths: &[diff::Path],
     blocked: &[PathBuf],
+    lacks: Option<String>,
     json: bool,
 ) -> Result<u8, CommandError> {
     let blocked: Vec<String> =
@@ -113,11 +130,12 @@ fn preview(
     if json {
         output::json(&json!({
             "v": 1, "task": kept.id, "preview": true, "to": number, "paths": paths_json(paths),
-            "in_the_way": blocked,
+            "in_the_way": blocked, "lacks": lacks,
         }));
         return Ok(0);
     }
     let mut lines = diff::stat(paths);
+    lines.extend(lacks.map(|lacks| Line::new(Tone::Ask, text::visible(&lacks))));
     for path in &blocked {
         lines.push(Line::new(
             Tone::Ask,

@@ -53,6 +53,76 @@ fn hooks_that_the_task_itself_wrote_do_not_run() {
     assert!(!canary.exists());
 }
 
+/// What runs is not always where git looks for hooks: links lead out of that folder, and husky calls the folder above.
+#[test]
+fn hooks_that_the_task_wrote_elsewhere_do_not_run_either() {
+    type Arrange = fn(&Repository);
+    let linked: Arrange = |repository| {
+        hook(&repository.place.folder().join("scripts"), "pre-commit", "exit 0");
+        let link = repository.place.folder().join(".git/hooks/pre-commit");
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink("../../scripts/pre-commit", link).unwrap();
+    };
+    let husky: Arrange = |repository| {
+        hook(&repository.place.folder().join("scripts"), "pre-commit", "exit 0");
+        repository.place.write("scripts/_/.gitignore", "*\n");
+        hook(&repository.place.folder().join("scripts/_"), "pre-commit", "sh scripts/pre-commit");
+        repository.git(&["config", "core.hooksPath", "scripts/_"]);
+    };
+    let of_the_worktree: Arrange = |repository| {
+        hook(&repository.place.folder().join("scripts"), "pre-commit", "exit 0");
+        repository.git(&["config", "extensions.worktreeConfig", "true"]);
+        repository.git(&["config", "--worktree", "core.hooksPath", "scripts"]);
+    };
+    for arrange in [linked, husky, of_the_worktree] {
+        let repository = Repository::new();
+        let canary = repository.place.home().with_file_name("canary");
+        arrange(&repository);
+        repository.commit("hooks");
+        let touch = format!("echo 'touch {}' >> scripts/pre-commit", canary.display());
+        let id = proven(&repository, &touch);
+        let said = repository.refused(&["apply", &id, "--hooks"]);
+        assert!(said.contains("hooks that would run: scripts/pre-commit"), "{said}");
+        assert!(!canary.exists());
+        repository.place.ok(&["apply", &id]);
+        assert!(!canary.exists());
+    }
+}
+
+#[test]
+fn what_a_hook_made_of_the_verified_files_is_told() {
+    let repository = Repository::new();
+    let hooks = repository.place.folder().join(".git/hooks");
+    hook(&hooks, "pre-commit", "echo formatted >> a.txt; git add a.txt");
+    let id = proven(&repository, "echo three >> a.txt; echo n > new.txt");
+    let said = repository.json(&["apply", &id, "--hooks"]);
+    let notices = said["notices"].to_string();
+    assert!(notices.contains("not what was verified") && notices.contains("a.txt"), "{said}");
+    assert!(!notices.contains("new.txt"), "{said}");
+    // A hook that changes nothing is nothing to tell of.
+    hook(&hooks, "pre-commit", "exit 0");
+    let id = proven(&repository, "echo m > more.txt");
+    assert_eq!(repository.json(&["apply", &id, "--hooks"])["notices"], serde_json::json!([]));
+}
+
+/// The user's own git would conclude it, with all that is in it, under the task's name.
+#[test]
+fn a_merge_of_the_user_that_is_under_way_is_not_concluded() {
+    let repository = Repository::new();
+    let id = proven(&repository, "echo three >> a.txt");
+    repository.git(&["checkout", "--quiet", "-b", "side"]);
+    repository.place.write("side.txt", "side\n");
+    repository.commit("side");
+    repository.git(&["checkout", "--quiet", "main"]);
+    repository.git(&["merge", "--quiet", "--strategy=ours", "--no-commit", "side"]);
+    let said = repository.refused(&["apply", &id, "--hooks"]);
+    assert!(said.contains("a merge is under way") && said.contains("git merge --abort"), "{said}");
+    assert!(repository.place.folder().join(".git/MERGE_HEAD").exists());
+    repository.git(&["commit", "--quiet", "-m", "merged"]);
+    repository.place.ok(&["apply", &id, "--hooks", "--merge"]);
+    assert_eq!(repository.git(&["rev-list", "--parents", "-1", "HEAD"]).split(' ').count(), 2);
+}
+
 #[test]
 fn a_signal_while_a_hook_runs_takes_everything_back() {
     let repository = Repository::new();

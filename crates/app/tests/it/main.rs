@@ -8,6 +8,7 @@ mod agent_turns;
 mod agents;
 mod apply;
 mod apply_hooks;
+mod apply_in_trouble;
 mod apply_planted;
 mod approvals;
 mod builtins;

@@ -190,6 +190,26 @@ fn what_collides_is_reopened_on_the_files_of_both() {
     assert_eq!(seen, format!("one\n{marked}three\n"));
 }
 
+/// An older checkpoint has not what others brought: handed over, it would take that away again.
+#[test]
+fn a_checkpoint_from_before_the_branch_was_taken_in_says_what_it_lacks() {
+    let place = place();
+    let a = task(&place, "a", ["echo theirs > theirs", "true"], &["true"]);
+    let b = task(&place, "b", ["echo mine > mine", "rm theirs"], &["test ! -e theirs"]);
+    place.ok(&["queue", "add", &a, &b]);
+    assert_eq!(worked(&place, 10), pairs(&[("integrated", &a), ("reopened", &b)]));
+    let preview = ["rollback", &b, "--to", "2", "--preview"];
+    let lacks = "from before the task was put on main";
+    assert!(!place.ok(&preview).contains(lacks), "it is not yet on it");
+    place.ok(&["resume", &b]);
+    assert!(place.ok(&preview).contains(lacks));
+    let fork = place.run(&["fork", &b, "--at", "2"]);
+    assert_eq!(fork.code, 2, "{}", fork.out);
+    assert!(fork.err.contains(lacks), "{}", fork.err);
+    assert!(place.ok(&["rollback", &b, "--to", "2"]).contains(lacks));
+    assert!(!place.ok(&["rollback", &b, "--to", "4"]).contains(lacks));
+}
+
 #[test]
 fn a_branch_that_moves_meanwhile_is_looked_at_again() {
     let place = place();

@@ -40,7 +40,7 @@ fn what_the_disk_lost_is_brought_back_and_told() {
 
     let ran = place.run(&["resume", &id]);
     assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
-    let told = "the machine was restarted; 1 file of the last checkpoint had been lost and was brought back";
+    let told = "1 file of the last checkpoint had been lost and was brought back";
     assert!(ran.out.contains(told), "{}", ran.out);
     assert_eq!(std::fs::read_to_string(worktree(&id).join("kept.txt")).unwrap(), "all of it\n");
     let events = place.events(&id);
@@ -48,4 +48,38 @@ fn what_the_disk_lost_is_brought_back_and_told() {
     assert_eq!(restarted["brought_back"], 1);
     let again = place.run(&["resume", &id]);
     assert!(!again.out.contains("restarted"), "{}", again.out);
+}
+
+/// A person, or a program that tidies up, takes the folder away of a task that is under way: it goes on with the last
+/// checkpoint, exactly.
+#[test]
+fn a_worktree_that_was_removed_is_made_anew_as_it_was_last_kept() {
+    let place = TestEnvironment::new();
+    place.git(&["init", "--quiet"]);
+    place.write("kept.txt", "all of it\n");
+    place.write("removed.txt", "by the task\n");
+    place.commit_all("first");
+    let work = "echo new > new.txt; rm removed.txt; mkdir empty";
+    place.steps("task.toml", &[work, "touch begun; sleep 300"], "checkpoints = \"turns\"\n");
+    let task = place.start(&["run", "task.toml", "--no-sandbox", "--worktree"]);
+    let worktree = |id: &str| place.home().join("worktrees").join(id);
+    place.until(|| {
+        let tasks = place.tasks();
+        let id = tasks.first()?["id"].as_str()?;
+        worktree(id).join("begun").exists().then_some(())
+    });
+    let id = place.id();
+    task.signal("KILL");
+    task.wait();
+    place.until_quiet();
+    std::fs::remove_dir_all(worktree(&id)).unwrap();
+
+    let ran = place.run(&["resume", &id]);
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("the folder removed"), "{}", ran.out);
+    let there = |name: &str| worktree(&id).join(name).exists();
+    let found = ["kept.txt", "new.txt", "empty", "removed.txt"].map(there);
+    assert_eq!(found, [true, true, true, false], "{}", ran.out);
+    let again = place.run(&["resume", &id]);
+    assert!(!again.out.contains("the folder removed"), "{}", again.out);
 }

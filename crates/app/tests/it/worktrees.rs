@@ -1,9 +1,11 @@
 //! `worktrees`: what there is, and that taking away never loses anything.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::Value;
 
+use crate::environment::TestEnvironment;
 use crate::repository::{Repository, git};
 
 fn listed(repository: &Repository, id: &str) -> Value {
@@ -177,4 +179,59 @@ fn checkpoints_go_only_if_all_that_are_named_may_and_not_those_of_young_tasks() 
         said.contains("or `drivetrain worktrees clean --checkpoints` took them away"),
         "{said}"
     );
+}
+
+/// In a folder that is in no repository a task works in place; a repository that is there and cannot be used is no such
+/// folder, and nobody gave up the worktree.
+#[test]
+fn a_repository_that_cannot_be_used_is_never_worked_in() {
+    type Spoil = fn(&Repository);
+    let elsewhere: Spoil = |repository| {
+        let git = repository.place.folder().join(".git");
+        std::fs::rename(&git, git.with_file_name("moved")).unwrap();
+        std::fs::write(&git, "gitdir: /nowhere\n").unwrap();
+    };
+    let too_new: Spoil = |repository| {
+        repository.git(&["config", "core.repositoryFormatVersion", "99"]);
+    };
+    for (spoil, reason) in [(elsewhere, "/nowhere"), (too_new, "99")] {
+        let repository = Repository::new();
+        spoil(&repository);
+        let file = repository.task_file("task.toml", &["echo was here > a.txt"], Some("true"), "");
+        let ran = repository.place.run(&["run", file.to_str().unwrap()]);
+        assert_ne!(ran.code, 0, "{}", ran.out);
+        assert!(format!("{}{}", ran.out, ran.err).contains(reason), "{}{}", ran.out, ran.err);
+        assert_eq!(repository.place.read("a.txt"), "one\ntwo\n");
+        let in_place = repository.place.run(&["run", file.to_str().unwrap(), "--in-place"]);
+        assert_eq!(in_place.code, 0, "{}{}", in_place.out, in_place.err);
+    }
+}
+
+#[test]
+fn a_repository_that_is_gone_is_named() {
+    let repository = Repository::new();
+    let (id, _) = repository.task(&["echo n > new.txt"], Some("true"));
+    let folder = repository.place.folder();
+    let moved = folder.with_file_name("moved");
+    std::fs::rename(&folder, &moved).unwrap();
+    std::fs::create_dir(&folder).unwrap();
+    let reason = listed(&repository, &id)["reason"].to_string();
+    assert!(reason.contains(folder.to_str().unwrap()), "{reason}");
+}
+
+/// A task in place has empty files stand in for names that are not there; a killed one leaves them behind.
+#[test]
+fn what_a_sandbox_left_in_a_folder_is_no_repository_and_declares_nothing() {
+    let place = TestEnvironment::new();
+    for name in [".git", ".mcp.json"] {
+        place.write(name, "");
+        let left = std::fs::Permissions::from_mode(0o1400);
+        std::fs::set_permissions(place.folder().join(name), left).unwrap();
+    }
+    place.steps("task.toml", &["echo was here > a.txt"], "");
+    let task = place.read("task.toml").replace("[workspace]\nkind = \"in_place\"\n", "");
+    place.write("task.toml", &task);
+    let ran = place.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(place.read("a.txt"), "was here\n");
 }

@@ -1,4 +1,5 @@
-//! The machine was restarted: the journal and the checkpoints outlive that, the files of the workspace need not.
+//! The machine was restarted, or somebody removed the workspace: the journal and the checkpoints outlive that, the files of
+//! the workspace need not.
 
 use crate::driver::{Hand, Note, NoteKind};
 use crate::event::EventKind;
@@ -15,11 +16,9 @@ impl Step<'_> {
         };
         // Steps that were written down cannot look again themselves.
         let unknown = match &problem {
-            Some(problem) => {
-                Some(format!("after a restart it is not known what was lost ({problem})"))
-            }
+            Some(problem) => Some(format!("it is not known which files were lost ({problem})")),
             None if !is_whole && self.state.driver.hand() == Hand::Written => {
-                Some("a restart may have cost what the last steps wrote".to_owned())
+                Some("what the last steps wrote may be lost".to_owned())
             }
             None => None,
         };
@@ -37,8 +36,8 @@ impl Step<'_> {
             count => format!("{count} files that were lost were brought back. "),
         };
         let text = format!(
-            "The machine was restarted while you were at work. {back}What was written in the last moments before may be \
-             old, empty or gone: look again before you rely on what you remember of it."
+            "The machine was restarted, or your workspace removed, while you were at work. {back}What was written in the last \
+             moments before may be old, empty or gone: look again before you rely on what you remember of it."
         );
         self.state.data.notes.push_back(Note { kind: NoteKind::Steer, text });
         if let Some(unknown) = unknown {

@@ -56,11 +56,8 @@ impl Checkout {
                 repository.git.settings.push(format!("{name}={value}"));
             }
         }
-        let place = |name: &str| -> Result<PathBuf, String> {
-            let found = repository.git(["rev-parse".into(), "--git-path".into(), name.into()])?;
-            Ok(repository.top.join(found.strip_suffix('\n').unwrap_or(&found)))
-        };
-        let (objects, attributes) = (place("objects")?, place("info/attributes")?);
+        let objects = place(&repository, "objects")?;
+        let attributes = place(&repository, "info/attributes")?;
         let current = repository
             .git(["symbolic-ref", "--quiet", "--short", "HEAD"].map(OsString::from))
             .map_or("HEAD".to_owned(), |name| name.trim_end().to_owned());
@@ -83,16 +80,17 @@ impl Checkout {
         state_home: &Path,
     ) -> Result<Option<Applied>, ApplyError> {
         let applied =
-            |how| Applied { how, branch: note.branch.clone(), paths: 0, notices: Vec::new() };
+            |how| Applied { how, branch: self.branch.clone(), paths: 0, notices: Vec::new() };
+        let tip = self.tip.as_deref();
+        // The commit may have come to this branch from the one that it was made on.
+        if let Some(commit) = note.commit.as_deref().filter(|_| note.done) {
+            let is_there = tip == Some(commit) || tip.is_some_and(|tip| self.holds(commit, tip));
+            return Ok(is_there.then(|| applied(How::Already(Some(commit.to_owned())))));
+        }
         if note.branch != self.branch {
             return Ok(None);
         }
-        let tip = self.tip.as_deref();
         if let Some(commit) = note.commit.as_deref() {
-            let is_there = tip == Some(commit) || tip.is_some_and(|tip| self.holds(commit, tip));
-            if note.done {
-                return Ok(is_there.then(|| applied(How::Already(Some(commit.to_owned())))));
-            }
             if tip != Some(commit) {
                 return Ok(None);
             }
@@ -208,6 +206,18 @@ impl Checkout {
             let staged = said().filter(|entry| entry[0] != b' ');
             self.refuse_for_hooks(staged.map(|entry| OsStr::from_bytes(&entry[3..])), changed)?;
         }
+        let unseen = self.unseen(changed)?;
+        if let Some((_, back)) = unseen.first() {
+            return Err(refused(
+                format!(
+                    "the task changed files of which you have changes that git was told not to look at: {}",
+                    named(unseen.iter().map(|(path, _)| *path))
+                ),
+                &[&format!(
+                    "git update-index {back} FILE has git see yours; commit or stash them, or put them away"
+                )],
+            ));
+        }
         self.refuse_covered(changed)?;
         Ok(())
     }
@@ -228,13 +238,13 @@ impl Checkout {
                 &["commit it first, or take it out of the index: git restore --staged FILE"],
             ));
         }
-        let Some(hooks) = setting(&self.repository, "core.hooksPath") else { return Ok(()) };
-        let hooks = self.repository.top.join(hooks);
-        let own: Vec<&OsStr> = changed
-            .iter()
-            .map(|entry| entry.path.as_os_str())
-            .filter(|path| self.repository.top.join(path).starts_with(&hooks))
-            .collect();
+        if let Some((what, give_up)) = self.under_way() {
+            return Err(refused(
+                format!("{what} is under way, and your own git would conclude it with this commit"),
+                &[&format!("conclude it first (git commit), or give it up ({give_up})")],
+            ));
+        }
+        let own = self.hooks_among(changed)?;
         if own.is_empty() {
             return Ok(());
         }
@@ -242,6 +252,67 @@ impl Checkout {
             format!("the task changed the hooks that would run: {}", named(own.into_iter())),
             &["look at them with drivetrain diff; without --hooks none of them runs"],
         ))
+    }
+
+    /// What the user began and did not end that the next commit of their git would end, and how it is given up.
+    fn under_way(&self) -> Option<(&'static str, &'static str)> {
+        let kinds = [
+            ("MERGE_HEAD", "a merge", "git merge --abort"),
+            ("CHERRY_PICK_HEAD", "a cherry-pick", "git cherry-pick --abort"),
+            ("REVERT_HEAD", "a revert", "git revert --abort"),
+        ];
+        let is_there = |name| place(&self.repository, name).is_ok_and(|place| place.exists());
+        let found = kinds.into_iter().find(|(name, ..)| is_there(name));
+        found.map(|(_, what, give_up)| (what, give_up))
+    }
+
+    /// The paths among these that git would run as hooks, or that its hooks are made to run.
+    fn hooks_among<'a>(&self, changed: &'a [Entry]) -> Result<Vec<&'a OsStr>, String> {
+        let folder =
+            who::hooks_of(&self.repository.top).ok_or("git does not say where hooks are")?;
+        let mut folders = vec![really(&folder)];
+        // Husky has git look into a folder of its own, whose hooks call those of the same name above.
+        if folder.file_name() == Some(OsStr::new("_")) {
+            folders.extend(folder.parent().map(really));
+        }
+        let files = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let files: Vec<PathBuf> = files.map(|file| really(&file.path())).collect();
+        let is_hook = |path: &&OsStr| {
+            let path = really(&self.repository.top.join(path));
+            folders.iter().any(|folder| path.starts_with(folder)) || files.contains(&path)
+        };
+        Ok(changed.iter().map(|entry| entry.path.as_os_str()).filter(is_hook).collect())
+    }
+
+    /// Those of these paths in which the user has changes that git was told not to look at, with how it is told to.
+    fn unseen<'a>(&self, changed: &'a [Entry]) -> Result<Vec<(&'a OsStr, &'static str)>, String> {
+        let listed = self.repository.output(["ls-files", "-v", "-z"].map(OsString::from))?.out;
+        let mut flags = BTreeMap::new();
+        for line in listed.split(|byte| *byte == 0).filter(|line| line.len() > 2) {
+            // A letter for each file, small where changes are not looked for.
+            match line[0] {
+                b'S' => flags.insert(&line[2..], "--no-skip-worktree"),
+                flag if flag.is_ascii_lowercase() => {
+                    flags.insert(&line[2..], "--no-assume-unchanged")
+                }
+                _ => None,
+            };
+        }
+        let mut unseen = Vec::new();
+        for entry in changed {
+            let Some(back) = flags.get(entry.path.as_bytes()) else { continue };
+            let Ok(meta) = fs::symlink_metadata(self.top().join(&entry.path)) else { continue };
+            let words = ["hash-object", "--"].map(OsString::from).into_iter();
+            let is_as_it_was = meta.is_file()
+                && self
+                    .repository
+                    .git(words.chain([entry.path.clone()]))
+                    .is_ok_and(|hash| hash.trim_end() == entry.old_hash);
+            if !is_as_it_was {
+                unseen.push((entry.path.as_os_str(), *back));
+            }
+        }
+        Ok(unseen)
     }
 
     /// Those of these paths that have a filter, with it.
@@ -358,31 +429,61 @@ impl Checkout {
             return Ok(Some(commit.to_owned()));
         }
         let before = self.repository.head.as_str();
-        // A file that was saved again as it was would be taken for a changed one; those that differ are named already.
-        let _ = git(&["update-index", "-q", "--refresh"]);
-        // Everything that git itself would refuse is seen before anything moves.
-        git(&["read-tree", "-m", "-u", "-n", before, &note.tree])?;
         if wish.by_users_git() {
-            git(&["read-tree", "-m", "-u", before, &note.tree])?;
+            if let Err(reason) = git(&["read-tree", "-m", "-u", before, &note.tree]) {
+                return Err(self.taken_back(note, &reason, state_home));
+            }
             let message = wish.message.unwrap_or_default();
             return self.committed_by_the_user(message, note, cancel).map(Some);
         }
         if let Some(commit) = note.commit.as_deref() {
             let why = format!("drivetrain apply {}", wish.task);
-            git(&["update-ref", "-m", &why, "HEAD", commit, before])?;
+            git(&["update-ref", "-m", &why, "HEAD", commit, before]).map_err(
+                |reason| match self.head() {
+                    Ok(head) if head != before => refused(
+                        format!("{} was moved by somebody else meanwhile", self.branch),
+                        &["nothing was changed; ask again"],
+                    ),
+                    Ok(_) | Err(_) => ApplyError::Failed(reason),
+                },
+            )?;
         }
-        if let Err(reason) = git(&["read-tree", "-m", "-u", before, &note.tree]) {
-            if let Some(commit) = note.commit.as_deref() {
-                git(&["update-ref", "-m", "drivetrain apply: taken back", "HEAD", before, commit])?;
+        match git(&["read-tree", "-m", "-u", before, &note.tree]) {
+            Ok(_) => Ok(note.commit.clone()),
+            Err(reason) => Err(self.taken_back(note, &reason, state_home)),
+        }
+    }
+
+    /// Sees everything that git itself would refuse before anything moves.
+    pub(super) fn try_out(&self, tree: &str) -> Result<(), String> {
+        let git = |words: &[&str]| self.repository.git(words.iter().map(OsString::from));
+        // A file that was saved again as it was would be taken for a changed one; those that differ are named already.
+        let _ = git(&["update-index", "-q", "--refresh"]);
+        git(&["read-tree", "-m", "-u", "-n", &self.repository.head, tree]).map(drop)
+    }
+
+    /// What is to be said where the files could not follow. They go back before the branch does: on a disk that is full
+    /// that makes room, and what cannot go back can still be completed.
+    fn taken_back(&self, note: &Note, reason: &str, state_home: &Path) -> ApplyError {
+        let before = self.repository.head.as_str();
+        let branch = || match note.commit.as_deref() {
+            Some(commit) => {
+                let why = "drivetrain apply: taken back";
+                let words = ["update-ref", "-m", why, "HEAD", before, commit];
+                self.repository.git(words.map(OsString::from)).map(drop)
             }
-            // Some files may have been written; one that is the user's stays as it is.
-            let _ = self.follow(note, Side::Before, state_home);
-            return Err(ApplyError::Failed(format!(
-                "the files of {} could not be written: {reason}",
-                self.repository.top.display()
-            )));
-        }
-        Ok(note.commit.clone())
+            None => Ok(()),
+        };
+        let files = self.follow(note, Side::Before, state_home).map_err(|error| error.to_string());
+        let top = self.repository.top.display();
+        let reason = format!("the files of {top} could not be written: {reason}");
+        ApplyError::Failed(match files.and_then(|_| branch()) {
+            Ok(()) => format!("{reason}\neverything is as it was"),
+            Err(error) => format!(
+                "{reason}\nwhat was begun could not be taken back: {error}\nmend that (make room, if the disk is full) and \
+                 ask again, which completes it; commit nothing before"
+            ),
+        })
     }
 
     /// Has the user's git make the commit. If it does not, exactly what was put into index and files is taken back: it was
@@ -417,6 +518,17 @@ impl Checkout {
                  back first"
             ))),
         }
+    }
+
+    /// What a person should know of a commit that the user's git made: hooks may have changed what is in it.
+    pub(super) fn made_by_hooks(&self, commit: &str, tree: &str) -> Result<Option<String>, String> {
+        let others = self.differences(commit, tree)?;
+        Ok((!others.is_empty()).then(|| {
+            format!(
+                "a hook changed files on their way into the commit, which is not what was verified there: {}",
+                named(others.iter().map(|entry| entry.path.as_os_str()))
+            )
+        }))
     }
 
     fn head(&self) -> Result<String, String> {
@@ -500,10 +612,20 @@ impl Checkout {
 /// The last commit of a branch that is not checked out here; none if there is no such branch.
 fn other_branch(repository: &Repository, onto: &str) -> Result<Option<String>, ApplyError> {
     let named = ["check-ref-format", "--branch", onto].map(OsString::from);
-    if onto.starts_with('-') || onto.starts_with("drivetrain/") || repository.git(named).is_err() {
+    // Git would make a branch of that very name, beside the one that is meant.
+    let begins = |name: &&str| onto.starts_with(*name);
+    let is_odd = ["-", "refs/", "drivetrain/"].iter().any(begins) || onto == "@";
+    if is_odd || repository.git(named).is_err() {
         return Err(refused(
             format!("{onto:?} cannot be the name of a branch of yours"),
-            &["names that begin with drivetrain/ are those of tasks"],
+            &["a name such as main; those that begin with drivetrain/ are of tasks"],
+        ));
+    }
+    let remote = ["show-ref", "--verify", "--quiet", &format!("refs/remotes/{onto}")];
+    if repository.git(remote.map(OsString::from)).is_ok() {
+        return Err(refused(
+            format!("{onto} is a branch of a remote, which only its owner moves"),
+            &["name a branch of yours, and push it"],
         ));
     }
     let worktrees =
@@ -518,6 +640,27 @@ fn other_branch(repository: &Repository, onto: &str) -> Result<Option<String>, A
     let name = format!("refs/heads/{onto}^{{commit}}");
     let tip = repository.git(["rev-parse", "--verify", "--quiet", &name].map(OsString::from));
     Ok(tip.ok().map(|tip| tip.trim_end().to_owned()))
+}
+
+/// Where git has something of a repository.
+fn place(repository: &Repository, name: &str) -> Result<PathBuf, String> {
+    let found = repository.git(["rev-parse".into(), "--git-path".into(), name.into()])?;
+    Ok(repository.top.join(found.strip_suffix('\n').unwrap_or(&found)))
+}
+
+/// Where a path leads, whether or not something is there.
+fn really(path: &Path) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    let path = match (path.parent(), fs::read_link(path)) {
+        (Some(folder), Ok(target)) => folder.join(target),
+        _ => path.to_owned(),
+    };
+    match (path.parent().map(Path::canonicalize), path.file_name()) {
+        (Some(Ok(folder)), Some(name)) => folder.join(name),
+        _ => path,
+    }
 }
 
 /// A setting of the user's, as data: the repository's own, else the user's.

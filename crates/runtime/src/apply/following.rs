@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::git::Git;
+use crate::git::reading::begins_with;
 use crate::workspace::text;
 
 use super::checkout::{Checkout, in_the_way, named, paths_in};
@@ -30,6 +31,15 @@ struct Stands {
     as_after: bool,
 }
 
+impl Stands {
+    fn at(self, side: Side) -> bool {
+        match side {
+            Side::Before => self.as_before,
+            Side::After => self.as_after,
+        }
+    }
+}
+
 impl Checkout {
     /// Gives a checkout that was cut short one of the two states that it was between. Whatever is as neither of them has
     /// it is the user's, and stops it; what is not there is nobody's. False if nothing had begun.
@@ -46,6 +56,7 @@ impl Checkout {
         let in_index = self.in_index(&changed)?;
         let ours: BTreeSet<&Path> = changed.iter().map(|entry| Path::new(&entry.path)).collect();
         let (mut begun, mut foreign, mut staged) = (note.commit.is_some(), Vec::new(), Vec::new());
+        let (mut to_write, mut to_stage) = (Vec::new(), Vec::new());
         for entry in &changed {
             let path = self.top().join(&entry.path);
             let is_there = fs::symlink_metadata(&path).is_ok();
@@ -65,8 +76,15 @@ impl Checkout {
             let index = Stands { as_before: before, as_after: after };
             begun |= !file.as_before || !index.as_before;
             let is_blocked = in_the_way(self.top(), Path::new(&entry.path), &ours).is_some();
-            if is_blocked || (is_there && !file.as_before && !file.as_after) {
+            let is_neither = is_there && !file.as_before && !file.as_after;
+            if is_blocked || (is_neither && !self.is_cut_off(entry)) {
                 foreign.push(entry.path.as_os_str());
+            }
+            if !file.at(side) {
+                to_write.push(entry.toward(side));
+            }
+            if !index.at(side) {
+                to_stage.push(entry.toward(side));
             }
             if !index.as_before && !index.as_after {
                 staged.push(entry.path.as_os_str());
@@ -78,19 +96,22 @@ impl Checkout {
         if !foreign.is_empty() || !staged.is_empty() {
             return Err(changed_since(foreign, staged, note));
         }
-        self.put(&changed, side)?;
+        // What is right already is not written again: on a disk that is full, taking away has to be enough.
+        stage(&self.git_at_top(), &to_stage)?;
+        self.write(&to_write)?;
         Ok(true)
     }
 
     /// Gives these paths one of their two states, whatever they hold.
     pub(super) fn put(&self, changed: &[Entry], side: Side) -> Result<(), String> {
-        let wanted: Vec<Entry> = match side {
-            Side::Before => changed.iter().map(Entry::reversed).collect(),
-            Side::After => changed.to_vec(),
-        };
-        let git = self.git_at_top();
+        let wanted: Vec<Entry> = changed.iter().map(|entry| entry.toward(side)).collect();
         // An index that somebody else holds stops it before any file has changed.
-        stage(&git, &wanted)?;
+        stage(&self.git_at_top(), &wanted)?;
+        self.write(&wanted)
+    }
+
+    /// Gives files what the index has of them.
+    fn write(&self, wanted: &[Entry]) -> Result<(), String> {
         let (gone, there): (Vec<&Entry>, Vec<&Entry>) =
             wanted.iter().partition(|entry| entry.is_gone());
         for entry in gone {
@@ -103,10 +124,24 @@ impl Checkout {
         }
         let asked = there.iter().flat_map(|entry| [entry.path.as_bytes(), b"\0"].concat());
         let words = ["checkout-index", "--quiet", "--force", "--index", "-z", "--stdin"];
-        git.output(words.map(OsString::from).to_vec(), Some(asked.collect()))?;
-        let large: Vec<OsString> = self.large_among(&wanted)?.into_iter().collect();
-        let _ = self.fill(&wanted, &large);
+        self.git_at_top().output(words.map(OsString::from).to_vec(), Some(asked.collect()))?;
+        let large: Vec<OsString> = self.large_among(wanted)?.into_iter().collect();
+        let _ = self.fill(wanted, &large);
         Ok(())
+    }
+
+    /// Whether a file holds the beginning of what it is to hold and no more, as a git leaves it that was killed or had no room.
+    /// Whosever it is, nothing of it is lost with it.
+    fn is_cut_off(&self, entry: &Entry) -> bool {
+        let path = self.top().join(&entry.path);
+        if entry.is_gone() || !fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_file()) {
+            return false;
+        }
+        let mut place = OsString::from("--path=");
+        place.push(&entry.path);
+        let words = vec!["cat-file".into(), "--filters".into(), place, entry.hash.clone().into()];
+        let begins = |mut file| begins_with(&self.git_at_top(), words, &mut file);
+        File::open(&path).and_then(begins).unwrap_or(false)
     }
 
     /// What a commit and a tree of the user's repository differ in.

@@ -13,10 +13,12 @@ use crate::checkpoint::{Content, Store};
 use crate::git::Git;
 use crate::git::reading::{Unsound, read_back};
 use crate::git::who::Who;
+use crate::lock::FileLock;
 use crate::process::Cancel;
 use crate::workspace::text;
 
 use super::checkout::Checkout;
+use super::following::Side;
 use super::{ApplyError, refused, unguessable};
 
 /// The repository; removed when dropped.
@@ -27,12 +29,38 @@ pub(super) struct Scratch {
     /// The objects of the user's repository.
     borrowed: PathBuf,
     cancel: Cancel,
+    /// Says that somebody works in it.
+    _in_use: FileLock,
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
         // It holds nothing that is not elsewhere.
         let _ = fs::remove_dir_all(&self.path);
+        let _ = fs::remove_file(self.path.with_extension(LOCK));
+    }
+}
+
+/// The end of the name of what is locked as long as the repository beside it is used.
+const LOCK: &str = "lock";
+
+fn lock(repository: &Path) -> io::Result<Option<FileLock>> {
+    let path = repository.with_extension(LOCK);
+    Ok(FileLock::take(File::options().create(true).append(true).open(path)?))
+}
+
+/// Removes what processes left that were killed.
+fn clear_away(run: &Path) {
+    for entry in fs::read_dir(run).into_iter().flatten().flatten() {
+        let (name, path) = (entry.file_name(), entry.path().with_extension("git"));
+        let is_one = [".git", ".lock"].iter().any(|end| name.as_bytes().ends_with(end.as_bytes()));
+        if !is_one || !name.as_bytes().starts_with(b"apply-") {
+            continue;
+        }
+        if let Ok(Some(_nobodys)) = lock(&path) {
+            let _ = fs::remove_dir_all(&path);
+            let _ = fs::remove_file(path.with_extension(LOCK));
+        }
     }
 }
 
@@ -75,13 +103,21 @@ impl Entry {
     }
 
     /// The same change the other way round.
-    pub(super) fn reversed(&self) -> Entry {
+    fn reversed(&self) -> Entry {
         Entry {
             old_mode: self.mode.clone(),
             mode: self.old_mode.clone(),
             old_hash: self.hash.clone(),
             hash: self.old_hash.clone(),
             path: self.path.clone(),
+        }
+    }
+
+    /// The change that ends with one of its two states.
+    pub(super) fn toward(&self, side: Side) -> Entry {
+        match side {
+            Side::Before => self.reversed(),
+            Side::After => self.clone(),
         }
     }
 
@@ -186,9 +222,14 @@ impl Scratch {
         state_home: &Path,
         cancel: &Cancel,
     ) -> Result<Scratch, ApplyError> {
-        let path = state_home.join("run").join(format!("apply-{}.git", std::process::id()));
+        let run = state_home.join("run");
+        clear_away(&run);
+        let random = unguessable().map_err(|error| error.to_string())?;
+        let path = run.join(format!("apply-{random}.git"));
         let wrong = |error: io::Error| format!("cannot use {}: {error}", path.display());
-        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&run).map_err(wrong)?;
+        let in_use = lock(&path).map_err(wrong)?;
+        let in_use = in_use.ok_or_else(|| format!("{} is another's", path.display()))?;
         fs::create_dir_all(path.join("files")).map_err(wrong)?;
         let objects = path.join("objects");
         let scratch = Scratch {
@@ -196,6 +237,7 @@ impl Scratch {
             borrowed: checkout.objects.clone(),
             path: path.clone(),
             cancel: cancel.clone(),
+            _in_use: in_use,
         };
         let init = ["init", "--quiet", "--bare", "--template="];
         let init = init.map(OsString::from).into_iter().chain([path.clone().into()]);

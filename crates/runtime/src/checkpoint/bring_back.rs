@@ -15,21 +15,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::{CHECKPOINTS, ChangeKind, Content, Store, quiet};
 
-/// Since when a file that differs from the last checkpoint counts as somebody's work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Since {
-    /// Since the checkpoint was made.
-    Checkpoint,
-    /// Nobody has worked there: the folder was just made anew.
-    Never,
-}
-
 /// Seconds and nanoseconds since the epoch.
 type Moment = (i64, i64);
 
 impl Store<'_> {
     /// Gives the files back that were lost since the last checkpoint, and their paths.
-    pub(crate) fn bring_back(&self, folder: &Path, work: Since) -> Result<Vec<OsString>, String> {
+    pub(crate) fn bring_back(&self, folder: &Path) -> Result<Vec<OsString>, String> {
         let Some(last) = self.tip()? else { return Ok(Vec::new()) };
         let target = self.content(&last)?;
         if self.index().exists() {
@@ -48,8 +39,7 @@ impl Store<'_> {
             .filter(|change| change.kind != ChangeKind::Removed)
             .map(|change| change.path)
             .filter(|path| {
-                work == Since::Never
-                    || last_touched(folder, path).is_some_and(|touched| touched < made)
+                last_touched(folder, path).is_some_and(|touched| touched < made)
                     || self.is_cut_off(folder, tree.tree(), path)
             })
             .collect();
@@ -57,6 +47,14 @@ impl Store<'_> {
             self.check_out_some(folder, tree.tree(), &lost)?;
         }
         Ok(lost)
+    }
+
+    /// Gives a folder that was just made anew the files of the last checkpoint; how many paths differed.
+    pub(crate) fn put_back(&self, folder: &Path) -> Result<usize, String> {
+        let Some(last) = self.tip()? else { return Ok(0) };
+        let differed = self.fill(folder, &last)?;
+        sync(folder)?;
+        Ok(differed)
     }
 
     /// Whether a file holds the beginning of what it held, and nothing or zeros after that.
@@ -95,10 +93,14 @@ impl Store<'_> {
         if !printed.complaint.is_empty() {
             return Err(printed.complaint);
         }
-        // The next loss of power would not find them changed before the checkpoint.
-        let sync = || rustix::fs::syncfs(File::open(folder)?).map_err(io::Error::from);
-        sync().map_err(|error| format!("cannot sync {}: {error}", folder.display()))
+        sync(folder)
     }
+}
+
+/// The next loss of power would not find the files changed before the checkpoint.
+fn sync(folder: &Path) -> Result<(), String> {
+    let sync = || rustix::fs::syncfs(File::open(folder)?).map_err(io::Error::from);
+    sync().map_err(|error| format!("cannot sync {}: {error}", folder.display()))
 }
 
 /// When a path was last changed; for one that is not there, when the nearest folder above it was.

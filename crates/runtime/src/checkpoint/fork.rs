@@ -22,12 +22,14 @@ impl Store<'_> {
         self.set_tip(commit).map_err(wrong)
     }
 
-    /// Gives a new worktree, of which nobody has changed anything yet, the files of a checkpoint.
-    pub(crate) fn fill(&self, folder: &Path, commit: &str) -> Result<(), String> {
+    /// Gives a new worktree, of which nobody has changed anything yet, the files of a checkpoint; how many paths differed.
+    pub(crate) fn fill(&self, folder: &Path, commit: &str) -> Result<usize, String> {
         let target = self.content(commit)?;
         let seen = self.see(folder, &self.index())?;
+        let changes = self.compare(&seen.content, &target)?;
         self.check_out(folder, &seen, &target.files)?;
-        target.extra.apply(folder, &seen.content.extra)
+        target.extra.apply(folder, &seen.content.extra)?;
+        Ok(changes.len())
     }
 }
 

@@ -3,7 +3,8 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -39,10 +40,7 @@ pub(crate) fn read_back(
     let wrong = |error: io::Error| format!("cannot read objects back: {error}");
     let mut child = Child::spawn(git.spec(arguments)).map_err(wrong)?;
     let (stdin, stdout) = child.take_pipes().ok_or("cannot read objects back")?;
-    // Git ends when its time is over, and so does every wait for it.
-    let flags = fcntl_getfl(&stdout).map_err(|error| wrong(error.into()))?;
-    fcntl_setfl(&stdout, flags - OFlags::NONBLOCK).map_err(|error| wrong(error.into()))?;
-    let mut answers = BufReader::with_capacity(PIECE, File::from(stdout));
+    let mut answers = reader(stdout).map_err(wrong)?;
     let mut unsound = Vec::new();
     for name in names {
         if git.cancel.as_ref().is_some_and(|cancel| cancel.is_triggered()) {
@@ -61,6 +59,37 @@ pub(crate) fn read_back(
     drop(stdin);
     child.wait(GRACE);
     Ok(unsound)
+}
+
+/// Whether what git prints begins with all that a file holds. Both may be larger than memory.
+pub(crate) fn begins_with(
+    git: &Git,
+    arguments: Vec<OsString>,
+    file: &mut File,
+) -> io::Result<bool> {
+    let mut child = Child::spawn(git.spec(arguments))?;
+    let (_stdin, stdout) = child.take_pipes().ok_or(io::ErrorKind::BrokenPipe)?;
+    let mut printed = reader(stdout)?;
+    let (mut found, mut wanted) = (vec![0; PIECE], vec![0; PIECE]);
+    let begins = loop {
+        let length = file.read(&mut found)?;
+        let wanted = &mut wanted[..length];
+        if length == 0 {
+            break true;
+        }
+        if printed.read_exact(wanted).is_err() || found[..length] != *wanted {
+            break false;
+        }
+    };
+    child.kill();
+    Ok(begins)
+}
+
+/// What git prints, waited for: it ends when its time is over, and so does every wait for it.
+fn reader(stdout: OwnedFd) -> io::Result<BufReader<File>> {
+    let flags = fcntl_getfl(&stdout)?;
+    fcntl_setfl(&stdout, flags - OFlags::NONBLOCK)?;
+    Ok(BufReader::with_capacity(PIECE, File::from(stdout)))
 }
 
 /// Reads the answer to one question: `NAME KIND SIZE`, the content, and a line end.

@@ -1,6 +1,6 @@
 //! Who the user is, as their own git would say: by variables, by their settings, or not at all.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::process::{Cancel, Containment, ProcessSpec, Streams, run};
@@ -106,6 +106,19 @@ impl Known {
 /// What the settings of the system, the user and the repository say, in that order.
 fn settings_of(folder: &Path) -> Vec<(String, String)> {
     let wanted = r"^(user|author|committer)\.(name|email)$";
+    let said = asked_as_the_user(folder, &["config", "-z", "--get-regexp", wanted]);
+    let lines = said.split('\0').filter_map(|line| line.split_once('\n'));
+    lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// The folder in which the user's own git looks for hooks, by whatever setting.
+pub(crate) fn hooks_of(folder: &Path) -> Option<PathBuf> {
+    let said = asked_as_the_user(folder, &["rev-parse", "--git-path", "hooks"]);
+    said.strip_suffix('\n').map(|path| folder.join(path))
+}
+
+/// What git says of itself with all settings of the user in force; empty if it fails.
+fn asked_as_the_user(folder: &Path, words: &[&str]) -> String {
     let spec = ProcessSpec {
         env: variables(),
         cwd: Some(folder.to_owned()),
@@ -113,11 +126,9 @@ fn settings_of(folder: &Path) -> Vec<(String, String)> {
         streams: Streams::Separate,
         mark: "git".to_owned(),
         containment: Containment::Session,
-        ..ProcessSpec::new(["git", "config", "-z", "--get-regexp", wanted])
+        ..ProcessSpec::new(["git"].iter().chain(words))
     };
-    let said = run(spec, &Cancel::new()).map(|ended| ended.stdout.text()).unwrap_or_default();
-    let lines = said.split('\0').filter_map(|line| line.split_once('\n'));
-    lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    run(spec, &Cancel::new()).map(|ended| ended.stdout.text()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -204,6 +204,11 @@ pub(super) fn names(folder: &Path) -> Vec<PathBuf> {
     names
 }
 
+/// Whether what lies there only stands in for a name that is not there: a sandbox needs it, or a killed process left it.
+pub(crate) fn stands_in(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| is_stand_in(&meta))
+}
+
 /// The names of a folder that are not there, or only as a stand-in: whatever a look in passing sees of them is nobody's
 /// work, so they are in no checkpoint.
 pub(crate) fn not_there(folder: &Path) -> Vec<PathBuf> {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use machine::upkeep::{Branch, Loose};
 
 use crate::apply::Note;
-use crate::checkpoint::{Content, Store};
+use crate::checkpoint::{Content, Store, writable};
 use crate::git::Git;
 use crate::process::Cancel;
 
@@ -110,7 +110,7 @@ pub fn kept(
 pub fn branch(task: &str, state_home: &Path) -> Result<Branch, String> {
     let record = Record::read(&Record::path(task, &absolute(state_home)?))?;
     let name = branch_of(task);
-    let repository = Repository::find(Path::new(&record.repository))?;
+    let repository = used(Path::new(&record.repository))?;
     if !repository.has_branch(&name)? {
         return Ok(Branch::Absent);
     }
@@ -125,12 +125,18 @@ pub fn branch(task: &str, state_home: &Path) -> Result<Branch, String> {
     }
 }
 
+/// The user's repository; the error names it.
+fn used(folder: &Path) -> Result<Repository, String> {
+    Repository::find(folder)
+        .map_err(|reason| format!("the repository {} cannot be used: {reason}", folder.display()))
+}
+
 /// The commits that only a worktree holds.
 pub fn loose(worktree: &Worktree) -> Result<Option<Loose>, String> {
     if !worktree.present {
         return Ok(None);
     }
-    let repository = Repository::find(&worktree.repository)?;
+    let repository = used(&worktree.repository)?;
     let git = |words: &[&str]| repository.git(words.iter().map(OsString::from));
     let head = format!("worktrees/{}/HEAD", worktree.task);
     let commit = git(&["rev-parse", "--verify", "--quiet", &head])
@@ -167,9 +173,7 @@ pub fn remove(task: &str, state_home: &Path, branch: Branch) -> Result<(), Strin
     let mut record = Record::read(&place)?;
     record.removing = true;
     record.write(&place)?;
-    let repository = Repository::find(Path::new(&record.repository)).map_err(|reason| {
-        format!("the repository {} cannot be used: {reason}", record.repository)
-    })?;
+    let repository = used(Path::new(&record.repository))?;
     if path.exists() {
         let about = repository.about(task)?;
         own_index(&about).map_err(|error| format!("cannot use {}: {error}", about.display()))?;
@@ -209,6 +213,7 @@ fn own_index(about: &Path) -> io::Result<()> {
 
 /// Removes everything in a worktree but what makes it one.
 fn empty(path: &Path) -> io::Result<()> {
+    writable::whole(path)?;
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         if entry.file_name() == ".git" {

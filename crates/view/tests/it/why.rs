@@ -248,7 +248,7 @@ fn a_paused_task_and_one_that_a_person_drives_say_how_to_go_on() {
     scene.pid = None;
     let why = scene.why();
     let reason =
-        "after a restart it is not known what was lost (no git): look at the files, then resume it";
+        "it is not known which files were lost (no git): look at the files, then resume it";
     assert!(why.contains(reason), "{why}");
     let mut scene = Scene::begin(spec("user", Value::Null));
     scene.put(Command::Detach { reason: "it waits for a person".to_owned() });
