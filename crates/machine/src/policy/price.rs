@@ -47,6 +47,12 @@ pub struct LongPrice {
     /// As in [`Price`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_read: Option<f64>,
+    /// As in [`Price`], but never less than what is said there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<f64>,
+    /// As in [`Price`], but never less than what is said there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_long: Option<f64>,
 }
 
 impl Price {
@@ -62,6 +68,8 @@ impl Price {
             ("long.input", long.map(|long| long.input)),
             ("long.output", long.map(|long| long.output)),
             ("long.cache_read", long.and_then(|long| long.cache_read)),
+            ("long.cache_write", long.and_then(|long| long.cache_write)),
+            ("long.cache_write_long", long.and_then(|long| long.cache_write_long)),
         ];
         let wrong = parts.into_iter().find(|(_, price)| {
             price.is_some_and(|price| !price.is_finite() || !(0.0..=1e6).contains(&price))
@@ -86,13 +94,19 @@ impl Price {
         let (input, output) =
             long.map_or((self.input, self.output), |long| (long.input, long.output));
         let cache_read = long.map_or(self.cache_read, |long| long.cache_read).unwrap_or(input);
-        let cache_write = self.cache_write.unwrap_or(input).max(long.map_or(0.0, |_| input));
+        let mut cache_write = self.cache_write.unwrap_or(input);
+        let mut cache_write_long = self.cache_write_long.unwrap_or(cache_write);
+        if let Some(long) = long {
+            cache_write = long.cache_write.unwrap_or(input).max(cache_write);
+            let kept = long.cache_write_long.unwrap_or(cache_write);
+            cache_write_long = kept.max(cache_write_long);
+        }
         let parts = [
             (usage.input, input),
             (usage.output, output),
             (usage.cache_read, cache_read),
             (usage.cache_write, cache_write),
-            (usage.cache_write_long, self.cache_write_long.unwrap_or(cache_write)),
+            (usage.cache_write_long, cache_write_long),
         ];
         let cost: f64 = parts
             .into_iter()
@@ -121,6 +135,17 @@ mod tests {
             cache_write_long: None,
             as_of: None,
             long: None,
+        }
+    }
+
+    fn long() -> LongPrice {
+        LongPrice {
+            over: 10,
+            input: 6.0,
+            output: 22.5,
+            cache_read: None,
+            cache_write: None,
+            cache_write_long: None,
         }
     }
 
@@ -153,11 +178,26 @@ mod tests {
 
     #[test]
     fn a_long_question_has_its_own_price() {
-        let long = LongPrice { over: 10, input: 6.0, output: 22.5, cache_read: None };
-        let price = Price { long: Some(Box::new(long)), ..price() };
+        let price = Price { long: Some(Box::new(long())), ..price() };
         let usage = |input| Usage { input: Some(input), output: Some(1), ..Usage::default() };
         assert_eq!(price.cost(&usage(10)), Some(45_000));
         assert_eq!(price.cost(&usage(11)), Some(88_500));
+    }
+
+    #[test]
+    fn a_long_question_that_is_kept_costs_no_less_than_one_that_is_not() {
+        let usage = Usage {
+            input: Some(11),
+            cache_write: Some(1),
+            cache_write_long: Some(1),
+            ..Usage::default()
+        };
+        let with =
+            |long| Price { cache_write_long: Some(5.0), long: Some(Box::new(long)), ..price() };
+        // Nothing is said: as other tokens of a long question, each.
+        assert_eq!(with(long()).cost(&usage), Some(66_000 + 6_000 + 6_000));
+        let said = LongPrice { cache_write: Some(7.5), cache_write_long: Some(12.0), ..long() };
+        assert_eq!(with(said).cost(&usage), Some(66_000 + 7_500 + 12_000));
     }
 
     #[test]

@@ -28,7 +28,7 @@ document_url = true
 decisions = "constrained"
 [model."work/large"]
 context = 128000
-price = { input = 3, output = 15.5, cache_read = 0.3, cache_write = 3.75, cache_write_long = 6, as_of = "2026-01-31", long = { over = 200000, input = 6, output = 22.5, cache_read = 0.6 } }
+price = { input = 3, output = 15.5, cache_read = 0.3, cache_write = 3.75, cache_write_long = 6, as_of = "2026-01-31", long = { over = 200000, input = 6, output = 22.5, cache_read = 0.6, cache_write = 7.5, cache_write_long = 12 } }
 decisions = "native"
 "#;
 

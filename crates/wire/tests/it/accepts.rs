@@ -97,6 +97,48 @@ fn anthropic_wants_results_at_once_and_nothing_empty() {
 }
 
 #[test]
+fn anthropic_takes_instructions_after_the_user_and_before_the_model() {
+    let served = Served::AnthropicMessages;
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let says = |role: &str, blocks: Value| json!({ "role": role, "content": blocks });
+    let user = says("user", json!("hi"));
+    let model = says("assistant", json!([text("so")]));
+    let told = says("system", json!([text("be brief")]));
+    let call = json!({ "type": "tool_use", "id": "a", "name": "read", "input": {} });
+    let calls = says("assistant", json!([call]));
+    let results =
+        says("user", json!([{ "type": "tool_result", "tool_use_id": "a", "content": "x" }]));
+    let searched = says(
+        "assistant",
+        json!([{ "type": "web_search_tool_result", "tool_use_id": "s", "content": [] }]),
+    );
+    let change = says("system", json!([{ "type": "tool_addition", "tool": {} }]));
+    let mut effort = says("system", json!([]));
+    effort["output_config"] = json!({ "effort": "low" });
+
+    takes(served, &json!([user, told]));
+    takes(served, &json!([user, says("system", json!("be brief")), model, user]));
+    takes(served, &json!([user, calls, results, told, model, user, told]));
+    takes(served, &json!([user, told, told, model, user]));
+    takes(served, &json!([user, searched, told, model, user]));
+    takes(served, &json!([user, change, model, user]));
+    // What only sets something, and says nothing, stands anywhere.
+    takes(served, &json!([effort, user, effort, calls, effort, results, effort]));
+
+    refuses(served, "top-level 'system'", &json!([told, user]));
+    refuses(served, "messages.2: role 'system' must follow", &json!([user, model, told, user]));
+    refuses(served, "messages.2: role 'system' must follow", &json!([user, calls, told, results]));
+    refuses(served, "messages.2: role 'system' must precede", &json!([user, told, told, user]));
+    refuses(served, "without `tool_result`", &json!([user, calls, user, told]));
+    refuses(served, "without `tool_result`", &json!([user, calls, effort]));
+    refuses(served, "must end with a user", &json!([user, model, effort]));
+    refuses(served, "at least one block", &json!([user, says("system", json!([]))]));
+    refuses(served, "at least one block", &json!([user, says("system", json!(""))]));
+    refuses(served, "non-empty", &json!([user, says("system", json!([text("")]))]));
+    refuses(served, "blocks only", &json!([user, says("system", json!([{ "type": "image" }]))]));
+}
+
+#[test]
 fn chat_wants_one_result_for_each_call_and_mistral_an_answer_after_it() {
     let user = json!({ "role": "user", "content": "hi" });
     let says = json!({ "role": "assistant", "content": "so" });

@@ -85,6 +85,8 @@ static LONG: Table = Table::new(
         must("input", Kind::Number, "Tokens of the question."),
         must("output", Kind::Number, "Tokens of the answer, thinking included."),
         may("cache_read", Kind::Number, "Tokens read from a cache."),
+        may("cache_write", Kind::Number, "Tokens written to a cache."),
+        may("cache_write_long", Kind::Number, "The same, kept for longer."),
     ]],
 );
 

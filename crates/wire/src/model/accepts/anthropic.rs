@@ -1,5 +1,5 @@
 //! Anthropic's rules: turns alternate and begin with the user, every call has its result first thing in the next
-//! turn, ids are unique, nothing is empty, nothing ends in thought.
+//! turn, ids are unique, nothing is empty, nothing ends in thought, instructions stand between the user and the model.
 
 use std::collections::BTreeSet;
 
@@ -20,15 +20,19 @@ pub(super) fn check(body: &Value) -> Result<(), Refusal> {
     let mut is_answering = false;
     for (at, message) in messages.iter().enumerate() {
         let role = text(message, "role");
+        if role == "system" {
+            check_instructions(messages, at, message)?;
+            continue;
+        }
+        if turn.is_empty() && role != "user" {
+            return Err("messages: first message must use the \"user\" role".to_owned());
+        }
         if role != turn {
             if turn == "user" && !open.is_empty() {
                 return Err(unanswered(at.saturating_sub(2), &open));
             }
             is_answering = role == "user";
             turn = role;
-        }
-        if at == 0 && role != "user" {
-            return Err("messages: first message must use the \"user\" role".to_owned());
         }
         for (place, block) in blocks(at, message)?.iter().enumerate() {
             let refuse = |why: &str| Err(format!("messages.{at}.content.{place}: {why}"));
@@ -73,7 +77,8 @@ pub(super) fn check(body: &Value) -> Result<(), Refusal> {
             }
         }
         let last = blocks(at, message)?.last().map(|block| text(block, "type"));
-        let next = messages.get(at + 1).map(|next| text(next, "role"));
+        let next = messages[at + 1..].iter().find(|next| !is_setting(next));
+        let next = next.map(|next| text(next, "role"));
         if role == "assistant" && next != Some("assistant") {
             if matches!(last, Some("thinking" | "redacted_thinking")) {
                 return Err(format!("messages.{at}: the final block cannot be `thinking`"));
@@ -94,6 +99,64 @@ pub(super) fn check(body: &Value) -> Result<(), Refusal> {
         return Err("messages: requests with `tool_use` blocks must define tools".to_owned());
     }
     Ok(())
+}
+
+/// A message of the system in the middle of a conversation: after the user, or after a tool of the provider's own,
+/// and before the model or at the end. Several may follow each other.
+fn check_instructions(messages: &[Value], at: usize, message: &Value) -> Result<(), Refusal> {
+    const ANYWHERE: &str =
+        "the directive-only form (content: [] with output_config) is accepted at any position";
+    if is_setting(message) {
+        return Ok(());
+    }
+    let refuse = |why: &str| Err(format!("messages.{at}: {why}"));
+    let before = messages[..at].iter().rev().find(|other| !is_setting(other));
+    let after = messages[at + 1..].iter().find(|other| !is_setting(other));
+    match before.map(|before| (text(before, "role"), before)) {
+        None => {
+            let why = "use the top-level 'system' parameter for the initial system prompt";
+            return refuse(&format!("{why}; {ANYWHERE}"));
+        }
+        Some(("user" | "system", _)) => {}
+        Some((_, before)) if ends_in_result(before) => {}
+        Some(_) => {
+            let why = "role 'system' must follow a 'user' message or an 'assistant' message ending in a server tool result";
+            return refuse(&format!("{why}; {ANYWHERE}"));
+        }
+    }
+    if !matches!(after.map(|after| text(after, "role")), None | Some("assistant" | "system")) {
+        let why = "role 'system' must precede an 'assistant' message or end the array";
+        return refuse(&format!("{why}; {ANYWHERE}"));
+    }
+    match &message["content"] {
+        Value::String(text) if !text.is_empty() => Ok(()),
+        Value::Array(blocks) if !blocks.is_empty() => {
+            let kinds = ["text", "tool_addition", "tool_removal"];
+            if !blocks.iter().all(|block| kinds.contains(&text(block, "type"))) {
+                let why =
+                    "role 'system' supports text, tool_addition, and tool_removal blocks only";
+                return refuse(why);
+            }
+            if blocks.iter().any(|block| block["type"] == "text" && text(block, "text").is_empty())
+            {
+                return Err("messages: text content blocks must be non-empty".to_owned());
+            }
+            Ok(())
+        }
+        _ => refuse("system content must contain at least one block"),
+    }
+}
+
+/// A message of the system that says nothing and only sets something from there on.
+fn is_setting(message: &Value) -> bool {
+    message["role"] == "system"
+        && message["content"].as_array().is_some_and(Vec::is_empty)
+        && !message["output_config"].is_null()
+}
+
+fn ends_in_result(message: &Value) -> bool {
+    let last = message["content"].as_array().and_then(|blocks| blocks.last());
+    last.is_some_and(|block| text(block, "type").ends_with("_tool_result"))
 }
 
 /// The content as blocks; a text alone is one, and needs no further look.

@@ -113,15 +113,16 @@ impl Generation {
         let Some(version) = model.strip_prefix("gemini-") else { return Generation::Plain };
         let is_pro = model.contains("-pro");
         let number = version.split('-').next().unwrap_or_default();
-        let major = number.split('.').next().and_then(|major| major.parse::<u32>().ok());
+        let mut digits = number.split('.').map(|part| part.parse::<u32>().ok());
+        let (major, minor) = (digits.next().flatten(), digits.next().flatten().unwrap_or(0));
         match (major, number) {
             (Some(2), "2.5") if is_pro => Generation::Budget { least: 128 },
             (Some(2), "2.5") => Generation::Budget { least: 0 },
-            (Some(3..), _) if is_pro => Generation::Level { none: "low" },
-            (Some(3..), _) => Generation::Level { none: "minimal" },
+            // Since 3.7 none of them takes the word for next to nothing, as no pro ever did.
+            (Some(3), _) if !is_pro && minor < 7 => Generation::Level { none: "minimal" },
+            (Some(3..), _) => Generation::Level { none: "low" },
             // An alias of the newest (`gemini-flash-latest`).
-            (None, _) if model.ends_with("-latest") && is_pro => Generation::Level { none: "low" },
-            (None, _) if model.ends_with("-latest") => Generation::Level { none: "minimal" },
+            (None, _) if model.ends_with("-latest") => Generation::Level { none: "low" },
             _ => Generation::Plain,
         }
     }

@@ -167,9 +167,31 @@ fn effort_is_a_budget_or_a_level_by_the_models_generation() {
         ),
         ("gemini-3.1-pro", Effort::None, json!({"thinkingLevel": "low", "includeThoughts": false})),
         (
-            "gemini-flash-latest",
+            "gemini-3.5-flash-lite",
             Effort::None,
             json!({"thinkingLevel": "minimal", "includeThoughts": false}),
+        ),
+        (
+            "gemini-3.6-flash",
+            Effort::None,
+            json!({"thinkingLevel": "minimal", "includeThoughts": false}),
+        ),
+        // Newer ones refuse the word.
+        (
+            "gemini-3.7-flash",
+            Effort::None,
+            json!({"thinkingLevel": "low", "includeThoughts": false}),
+        ),
+        (
+            "gemini-3.8-flash",
+            Effort::None,
+            json!({"thinkingLevel": "low", "includeThoughts": false}),
+        ),
+        ("gemini-4-flash", Effort::None, json!({"thinkingLevel": "low", "includeThoughts": false})),
+        (
+            "gemini-flash-latest",
+            Effort::None,
+            json!({"thinkingLevel": "low", "includeThoughts": false}),
         ),
         (
             "gemini-3.1-pro",
