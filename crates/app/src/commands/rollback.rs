@@ -113,7 +113,7 @@ fn told(notice: &Notice<'_>) {
             output::error(&format!("the journal cannot be written, everything waits: {reason}"));
         }
         Notice::Unstalled => output::error("the journal can be written again"),
-        Notice::Event(_) | Notice::Streamed(..) | Notice::Lost(..) => {}
+        Notice::Event(_) | Notice::Streamed(..) | Notice::Room(_) | Notice::Lost(..) => {}
     }
 }
 
