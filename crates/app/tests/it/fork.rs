@@ -43,8 +43,7 @@ fn forked_from_here(repository: &Repository) -> String {
         ["fork", &old, "--at", "2", "--base", "here", "--driver", "user", "--check", "test -e n2"];
     let ran = repository.place.run_with(&fork, "shell echo 2 > n2\ndone\n");
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    let new = ids(&repository.place).into_iter().find(|id| *id != old).unwrap();
-    new
+    ids(&repository.place).into_iter().find(|id| *id != old).unwrap()
 }
 
 #[test]
