@@ -41,7 +41,9 @@ pub(crate) fn run(args: &ForkArgs, json: bool) -> Result<u8, CommandError> {
     let registry = Arc::new(Registry::builtin());
     let forked_from = forked_from(args, &kept)?;
     let spec = spec_of(args, &kept, &records, &registry, json)?;
-    let spec = TaskSpec { forked_from: Some(forked_from), ..spec };
+    let mut spec = TaskSpec { forked_from: Some(forked_from), ..spec };
+    // Its files were written by those who know the marks of the old task.
+    runtime::library::mark_anew(&mut spec).map_err(CommandError::environment)?;
     let traffic = traffic::open(&args.traffic)?;
     let watching = Watching::new(&args.screen, json, Part::in_driver(&spec.driver))?;
     drop(kept);

@@ -68,3 +68,20 @@ fn a_workspace_that_is_emptied_again_and_again_is_put_back_and_the_third_time_en
     let why = place.ok(&["why", &place.id()]);
     assert!(why.contains("played broke off (workspace) 3 times in a row"), "{why}");
 }
+
+#[test]
+fn a_fork_has_a_mark_of_the_operator_that_no_file_of_the_old_task_can_hold() {
+    let place = place(&["run touch made.py"]);
+    assert_eq!(place.run(&[RUN, &["--check", "test -e made.py"]].concat()).code, 0);
+    let old = place.id();
+    let ran = place.run(&["fork", &old, "--at", "2", "--goal", "again", "--unattended"]);
+    let tasks = place.tasks();
+    let new = tasks.iter().find(|task| task["goal"] == "again");
+    let new = new.unwrap_or_else(|| panic!("{}{}", ran.out, ran.err))["id"].as_str().unwrap();
+    let mark = |id: &str| {
+        let records = place.ok(&["journal", "export", id]);
+        let (_, rest) = records.split_once("\"operator\":\"").unwrap();
+        rest.split('"').next().unwrap().to_owned()
+    };
+    assert_ne!(mark(&old), mark(new));
+}
