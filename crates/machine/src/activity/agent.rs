@@ -404,8 +404,10 @@ impl Step<'_> {
             Err(reason) => (None, reason.clone()),
         };
         self.event(|| EventKind::AgentEnded { end, text });
-        if let Ok(AgentTurn { end: AgentEnd::ContextOverflow, .. }) = &ended {
-            self.state.data.spend.context_overflows += 1;
+        match ended.as_ref().map(|turn| &turn.end) {
+            Ok(AgentEnd::ContextOverflow) => self.state.data.spend.context_overflows += 1,
+            Ok(AgentEnd::Done) => self.state.data.spend.context_overflows = 0,
+            _ => {}
         }
         if let Some(failure) = ended.as_ref().ok().and_then(may_heal) {
             self.count_wasted(&failure);

@@ -213,7 +213,11 @@ impl Agent {
             AgentEnd::Refused => {
                 memory.end = Some(format!("the model of {name} refused: {}", turn.text));
             }
-            AgentEnd::ContextOverflow => memory.begin_afresh(&turn.text),
+            // What a new conversation begins with may be too long already.
+            AgentEnd::ContextOverflow => {
+                memory.begin_afresh(&turn.text);
+                self.lose(&format!("the conversation of {name} became too long"), &turn.text);
+            }
             AgentEnd::NoSession => {
                 memory.begin_afresh("");
                 self.lose(&format!("the conversation of {name} was not there"), &turn.text);
