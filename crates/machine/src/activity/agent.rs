@@ -10,6 +10,7 @@ use crate::agent::{
     CONTINUE, FailedOrder, offer,
 };
 use crate::child::HeldAsk;
+use crate::driver::agent::unmarked;
 use crate::driver::{Action, AgentHeard, Consultation, Fact, Note, NoteKind};
 use crate::effect::Effect;
 use crate::event::EventKind;
@@ -429,11 +430,6 @@ impl Step<'_> {
             self.roll_back(kept);
         }
     }
-}
-
-/// What the operator said, without the mark in front.
-fn unmarked(words: &str) -> &str {
-    words.split_once("] ").filter(|(mark, _)| mark.starts_with('[')).map_or(words, |(_, said)| said)
 }
 
 /// A failure of the agent's model that may be gone later.
