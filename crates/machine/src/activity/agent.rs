@@ -206,6 +206,7 @@ impl Step<'_> {
         let data = &mut self.state.data;
         for bytes in std::mem::take(&mut data.asked).into_values() {
             data.spend.tokens = data.spend.tokens.saturating_add(gateway::lost(bytes));
+            data.spend.unpriced += 1;
         }
     }
 
