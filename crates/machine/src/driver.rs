@@ -346,6 +346,22 @@ pub struct SavedDriver {
     pub state: Value,
 }
 
+/// What a model and an agent both keep of what they were told, for one of the other kind that takes over.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Said {
+    /// The operator's notes; those to an agent begin with its mark.
+    notes: Vec<String>,
+    /// The last failed verdict.
+    failure: Option<String>,
+}
+
+impl Said {
+    fn by(former: &SavedDriver) -> Said {
+        Said::deserialize(&former.state).unwrap_or_default()
+    }
+}
+
 /// Whose decisions a driver brings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hand {

@@ -253,7 +253,11 @@ impl Step<'_> {
 
     pub(crate) fn on_raise(&mut self, raise: &Budget) {
         match &self.state.data.phase {
-            Phase::Finished { outcome: Outcome::BudgetExhausted, .. } => {}
+            Phase::Finished { outcome: Outcome::BudgetExhausted, .. } => {
+                if let Err(reason) = self.may_go_on_alone() {
+                    return self.reject(reason);
+                }
+            }
             Phase::Finished { .. } => return self.reject(self.ended()),
             _ => {}
         }
@@ -273,7 +277,11 @@ impl Step<'_> {
             Phase::Finished {
                 outcome: Outcome::Failed | Outcome::Stuck | Outcome::BudgetExhausted,
                 ..
-            } => {}
+            } => {
+                if let Err(reason) = self.may_go_on_alone() {
+                    return self.reject(reason);
+                }
+            }
             Phase::Finished { .. } => return self.reject(self.ended()),
             _ => {}
         }
@@ -336,6 +344,16 @@ impl Step<'_> {
             // It was made once already, when the hand-over was accepted, from the same plain data.
             Err(reason) => self.finish(Outcome::Failed, reason),
         }
+    }
+
+    /// Whether a task that has ended can go on. The files of one that a step began are those of the task around it, which
+    /// has gone on with them.
+    fn may_go_on_alone(&self) -> Result<(), String> {
+        let Some(around) = self.state.data.begun_by() else { return Ok(()) };
+        Err(format!(
+            "{}, and task {around}, whose step began it, has gone on without it in the same files",
+            self.ended()
+        ))
     }
 
     /// A task that a limit or its driver had ended goes on; a process has to take it up.

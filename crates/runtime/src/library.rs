@@ -32,6 +32,7 @@ use crate::acting;
 use crate::home::Home;
 use crate::trust::{self, Seen, TrustState};
 
+pub use agents::mark_anew;
 pub use resolve::check;
 pub use shelf::Item;
 

@@ -352,6 +352,11 @@ fn after(subject: &Subject<'_>, outcome: Outcome) -> Vec<Next> {
     let log = Next::new(format!("drivetrain log {id}"), "everything that happened");
     let hand_over =
         Next::new(format!("drivetrain hand-over {id} --driver user"), "decide yourself from here");
+    // It is over with the step that began it.
+    if let Some(around) = data.begun_by() {
+        let command = format!("drivetrain why {around}");
+        return vec![log, Next::new(command, "how the task around it stands")];
+    }
     match outcome {
         Outcome::Verified | Outcome::Completed => {
             let merge = data

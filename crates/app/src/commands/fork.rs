@@ -32,6 +32,12 @@ pub(crate) fn run(args: &ForkArgs, json: bool) -> Result<u8, CommandError> {
         return Err(CommandError::new(Kind::Refused, reason)
             .hint("only a task in a worktree can be forked: its base is known"));
     }
+    if let Some(around) = kept.task.state.begun_by() {
+        let reason =
+            format!("a step of task {around} began task {}, in the files of that one", kept.id);
+        return Err(CommandError::new(Kind::Refused, reason)
+            .hint(format!("drivetrain fork {around} --at N begins with a state of those files")));
+    }
     let registry = Arc::new(Registry::builtin());
     if let Some(lacks) = kept.lacks(&records, kept.point(&args.at)?)? {
         let hint = "begin at a later one; drivetrain diff ID --from N --to N shows what an earlier one holds";
@@ -39,7 +45,9 @@ pub(crate) fn run(args: &ForkArgs, json: bool) -> Result<u8, CommandError> {
     }
     let forked_from = forked_from(args, &kept)?;
     let spec = spec_of(args, &kept, &records, &registry, json)?;
-    let spec = TaskSpec { forked_from: Some(forked_from), ..spec };
+    let mut spec = TaskSpec { forked_from: Some(forked_from), ..spec };
+    // Its files were written by those who know the marks of the old task.
+    runtime::library::mark_anew(&mut spec).map_err(CommandError::environment)?;
     let traffic = traffic::open(&args.traffic)?;
     let watching = Watching::new(&args.screen, json, Part::in_driver(&spec.driver))?;
     drop(kept);
@@ -93,7 +101,9 @@ fn spec_of(
         // The driver as it was settled then; what its programs are now is looked at, as for a task that is resumed.
         let change = if args.trust { Change::Taken } else { Change::Refused };
         settle::go_on(kept.data(), change, json)?;
-        let mut spec = TaskSpec { goal, acceptance, ..TaskSpec::clone(old) };
+        // It runs in no race, and nobody dispatched it and set something aside for it.
+        let alone = TaskSpec { dispatch: None, contest: None, ..TaskSpec::clone(old) };
+        let mut spec = TaskSpec { goal, acceptance, ..alone };
         let kind = spec.workspace.kind;
         spec.acceptance.extend(checks::commands(&args.check, folder, kind, json)?);
         args.limits.replace(&mut spec.budget);

@@ -8,6 +8,7 @@ use journal::{Journal, Loaded};
 use machine::Command;
 use machine::event::EventKind;
 use machine::id::TaskId;
+use machine::state::Standing;
 use machine::task::Outcome;
 use runtime::checkpoint::in_the_way;
 use runtime::control::{self, ControlError};
@@ -34,6 +35,9 @@ pub(crate) fn run(args: &RollbackArgs, json: bool) -> Result<u8, CommandError> {
     let (records, cancel) = (Records::open()?, Cancel::new());
     let kept = Kept::open(&records, &args.id, &cancel)?;
     let point = kept.point(&args.to)?.clone();
+    if !args.preview {
+        leave_files_of_another(&records, &kept)?;
+    }
     if !kept.folder.exists() {
         let reason = format!("the folder {} of task {} is gone", kept.folder.display(), kept.id);
         return Err(CommandError::new(Kind::Refused, reason).hint(format!(
@@ -97,7 +101,7 @@ pub(crate) fn run(args: &RollbackArgs, json: bool) -> Result<u8, CommandError> {
     if let Some(number) = undo_number {
         lines.push(Line::plain(format!("drivetrain rollback {id} --to {number} undoes this")));
     }
-    if kept.outcome() == Some(Outcome::Verified) {
+    if kept.outcome() == Some(Outcome::Verified) && kept.task.state.begun_by().is_none() {
         lines.push(Line::plain(format!(
             "what was proven stays: drivetrain apply {id} still hands over the tree that was verified"
         )));
@@ -115,6 +119,24 @@ fn told(notice: &Notice<'_>) {
         Notice::Unstalled => output::error("the journal can be written again"),
         Notice::Event(_) | Notice::Streamed(..) | Notice::Room(_) | Notice::Lost(..) => {}
     }
+}
+
+/// A task that a step began works in the files of the task around it. Once it has ended they are that task's, which
+/// would not be told.
+fn leave_files_of_another(records: &Records, kept: &Kept<'_>) -> Result<(), CommandError> {
+    let (Some(_), Some(around)) = (kept.outcome(), kept.task.state.begun_by()) else {
+        return Ok(());
+    };
+    let standing = records.load(around)?.state.standing();
+    if let Standing::Finished { .. } = standing {
+        return Ok(());
+    }
+    let reason = format!(
+        "task {} has ended, and its files are those of task {around}, which has not",
+        kept.id
+    );
+    Err(CommandError::new(Kind::Refused, reason)
+        .hint(format!("drivetrain checkpoints {around} lists what that one can go back to")))
 }
 
 fn preview(

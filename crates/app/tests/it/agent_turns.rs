@@ -68,3 +68,30 @@ fn a_workspace_that_is_emptied_again_and_again_is_put_back_and_the_third_time_en
     let why = place.ok(&["why", &place.id()]);
     assert!(why.contains("played broke off (workspace) 3 times in a row"), "{why}");
 }
+
+#[test]
+fn a_fork_has_a_mark_of_the_operator_that_no_file_of_the_old_task_can_hold() {
+    let place = place(&["run touch made.py"]);
+    assert_eq!(place.run(&[RUN, &["--check", "test -e made.py"]].concat()).code, 0);
+    let old = place.id();
+    let ran = place.run(&["fork", &old, "--at", "2", "--goal", "again", "--unattended"]);
+    let tasks = place.tasks();
+    let new = tasks.iter().find(|task| task["goal"] == "again");
+    let new = new.unwrap_or_else(|| panic!("{}{}", ran.out, ran.err))["id"].as_str().unwrap();
+    let mark = |id: &str| {
+        let records = place.ok(&["journal", "export", id]);
+        let (_, rest) = records.split_once("\"operator\":\"").unwrap();
+        rest.split('"').next().unwrap().to_owned()
+    };
+    assert_ne!(mark(&old), mark(new));
+}
+
+#[test]
+fn a_conversation_that_is_too_long_however_often_it_begins_ends_the_attempt() {
+    let long = r#"{"type":"result","subtype":"success","is_error":true,"result":"Prompt is too long","terminal_reason":"prompt_too_long","session_id":"s1"}"#;
+    let place = place(&[long, "sleep 60"]);
+    let ran = place.run(RUN);
+    assert_eq!(ran.code, 10, "{}{}", ran.out, ran.err);
+    assert_eq!(of_kind(&place, "agent_ended").len(), 3);
+    assert!(ran.out.contains("became too long 3 times in a row"), "{}", ran.out);
+}

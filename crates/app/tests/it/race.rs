@@ -154,6 +154,21 @@ fn without_a_winner_the_code_says_how_they_ended() {
 }
 
 #[test]
+fn a_fork_of_a_racer_runs_in_no_race() {
+    let place = place();
+    place.write("right.toml", &script("0s", "echo 42 > out.txt"));
+    let ran = race(&place, "script/right.toml,script/right.toml", &[]);
+    let end = finished(&ran.out);
+    let winner = end["winner"].as_str().unwrap();
+    let ran = place.run(&["fork", winner, "--at", "1", "--goal", "again", "--unattended"]);
+    let tasks = place.tasks();
+    let forked = tasks.iter().find(|task| task["goal"] == "again");
+    let forked = forked.unwrap_or_else(|| panic!("{}{}", ran.out, ran.err));
+    let shown = place.show(forked["id"].as_str().unwrap());
+    assert!(shown["race"].is_null(), "{shown}");
+}
+
+#[test]
 fn what_cannot_be_a_race_is_refused_before_anything_is_written() {
     let place = place();
     place.write("right.toml", &script("0s", "echo 42 > out.txt"));

@@ -7,7 +7,7 @@ use runtime::home::Home;
 use runtime::host::encode;
 use serde_json::Value;
 
-use crate::environment::TestEnvironment;
+use crate::environment::{TestEnvironment, exists};
 use crate::model::SCRIPT;
 
 /// Waits for the file `go`, having said so.
@@ -100,6 +100,54 @@ fn in_a_worktree_the_change_of_the_child_is_the_change_of_the_whole() {
     assert_eq!(place.read("a.txt"), "", "the project itself is untouched");
     place.ok(&["apply", &parent, "--no-commit"]);
     assert_eq!(place.read("a.txt"), "one\ntwo\n");
+}
+
+#[test]
+fn the_task_of_a_step_has_no_files_of_its_own_to_fork() {
+    let order = shell("echo x >> a.txt") + "\nchecks = [\"test -s a.txt\"]";
+    let place = place(&steps(&order, ""));
+    place.git(&["init", "--quiet"]);
+    place.commit_all("all");
+    place.ok(&["run", "task.toml", "--check", "test -s told"]);
+    let parent = parent(&place);
+    let child = id(&children(&place, &parent)[0]);
+    let around = place.show(&parent)["workspace"].as_str().unwrap().to_owned();
+    for more in [&[][..], &["--driver", "user"]] {
+        let ran =
+            place.run(&[&["fork", &child, "--at", "2", "--goal", "once more"], more].concat());
+        assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+        assert!(ran.err.contains(&format!("drivetrain fork {parent}")), "{}", ran.err);
+    }
+    let text = std::fs::read_to_string(format!("{around}/a.txt")).unwrap();
+    assert_eq!(text, "x\n", "what the task around it proved is as it was");
+    assert_eq!(place.tasks().len(), 2, "nothing was begun");
+}
+
+#[test]
+fn the_files_of_a_task_at_work_do_not_go_back_by_way_of_the_task_of_a_step() {
+    let order = shell("echo x >> a.txt") + "\nchecks = [\"test -s a.txt\"]";
+    let hold = format!(
+        "[[workflow.steps]]\nname = \"hold\"\ntool = \"shell\"\nparameters = {{ command = {} }}\n",
+        Value::from(HOLD)
+    );
+    let place = place(&format!("{}{hold}", steps(&order, "")));
+    place.git(&["init", "--quiet"]);
+    place.commit_all("all");
+    let running = place.start(&["run", "task.toml", "--no-sandbox"]);
+    let parent = place.until(|| {
+        let tasks = place.tasks();
+        let found = tasks.iter().find(|task| task["goal"] == "all of it")?;
+        let around = found["workspace"].as_str()?;
+        exists(&std::path::Path::new(around).join("waits")).then(|| id(found))
+    });
+    let around = place.show(&parent)["workspace"].as_str().unwrap().to_owned();
+    let child = id(&children(&place, &parent)[0]);
+    let ran = place.run(&["rollback", &child, "--to", "1"]);
+    assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains(&format!("those of task {parent}")), "{}", ran.err);
+    std::fs::write(format!("{around}/go"), "").unwrap();
+    assert_eq!(running.wait().code, 0);
+    assert!(std::path::Path::new(&around).join("a.txt").exists());
 }
 
 #[test]

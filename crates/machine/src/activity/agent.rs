@@ -10,6 +10,7 @@ use crate::agent::{
     CONTINUE, FailedOrder, offer,
 };
 use crate::child::HeldAsk;
+use crate::driver::agent::unmarked;
 use crate::driver::{Action, AgentHeard, Consultation, Fact, Note, NoteKind};
 use crate::effect::Effect;
 use crate::event::EventKind;
@@ -205,6 +206,7 @@ impl Step<'_> {
         let data = &mut self.state.data;
         for bytes in std::mem::take(&mut data.asked).into_values() {
             data.spend.tokens = data.spend.tokens.saturating_add(gateway::lost(bytes));
+            data.spend.unpriced += 1;
         }
     }
 
@@ -404,8 +406,10 @@ impl Step<'_> {
             Err(reason) => (None, reason.clone()),
         };
         self.event(|| EventKind::AgentEnded { end, text });
-        if let Ok(AgentTurn { end: AgentEnd::ContextOverflow, .. }) = &ended {
-            self.state.data.spend.context_overflows += 1;
+        match ended.as_ref().map(|turn| &turn.end) {
+            Ok(AgentEnd::ContextOverflow) => self.state.data.spend.context_overflows += 1,
+            Ok(AgentEnd::Done) => self.state.data.spend.context_overflows = 0,
+            _ => {}
         }
         if let Some(failure) = ended.as_ref().ok().and_then(may_heal) {
             self.count_wasted(&failure);
@@ -427,11 +431,6 @@ impl Step<'_> {
             self.roll_back(kept);
         }
     }
-}
-
-/// What the operator said, without the mark in front.
-fn unmarked(words: &str) -> &str {
-    words.split_once("] ").filter(|(mark, _)| mark.starts_with('[')).map_or(words, |(_, said)| said)
 }
 
 /// A failure of the agent's model that may be gone later.

@@ -140,6 +140,12 @@ fn depth(parent: &Data) -> u32 {
 }
 
 impl Data {
+    /// The task whose step began this one, if one did.
+    pub fn begun_by(&self) -> Option<&TaskId> {
+        let dispatch = self.spec.dispatch.as_ref()?;
+        dispatch.parent.as_ref().filter(|_| dispatch.within.is_some())
+    }
+
     /// The child that the task waits for, if a step has begun one.
     pub fn awaited_child(&self) -> Option<(TaskId, &Child)> {
         let Phase::Consulting { request: Consultation::Task(order) } = &self.phase else {
@@ -179,8 +185,7 @@ impl State {
 
     /// The task whose step began this one, if one did.
     pub fn begun_by(&self) -> Option<&TaskId> {
-        let dispatch = self.data().spec.dispatch.as_ref()?;
-        dispatch.parent.as_ref().filter(|_| dispatch.within.is_some())
+        self.data().begun_by()
     }
 
     /// How a child that is put down or has ended is told of at its parent.

@@ -13,7 +13,7 @@ use super::opening::{self, Look};
 use super::{
     AgentHeard, Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry,
 };
-use super::{Retry, SavedDriver, Situation};
+use super::{Retry, Said, SavedDriver, Situation, llm};
 use crate::agent::{AgentCall, AgentEnd, AgentFault, AgentProgram, AgentTurn, CONTINUE};
 use crate::task::CriterionResult;
 
@@ -213,7 +213,11 @@ impl Agent {
             AgentEnd::Refused => {
                 memory.end = Some(format!("the model of {name} refused: {}", turn.text));
             }
-            AgentEnd::ContextOverflow => memory.begin_afresh(&turn.text),
+            // What a new conversation begins with may be too long already.
+            AgentEnd::ContextOverflow => {
+                memory.begin_afresh(&turn.text);
+                self.lose(&format!("the conversation of {name} became too long"), &turn.text);
+            }
             AgentEnd::NoSession => {
                 memory.begin_afresh("");
                 self.lose(&format!("the conversation of {name} was not there"), &turn.text);
@@ -279,6 +283,11 @@ impl Agent {
         self.memory.failure = Some(text.clone());
         self.memory.unsaid.push(text);
     }
+}
+
+/// What the operator said, without the mark in front.
+pub(crate) fn unmarked(words: &str) -> &str {
+    words.split_once("] ").filter(|(mark, _)| mark.starts_with('[')).map_or(words, |(_, said)| said)
 }
 
 /// What stands before the operator's words.
@@ -383,9 +392,16 @@ impl Driver for Agent {
         }
     }
 
-    /// The same agent with another model goes on with the conversation. Another one begins a conversation of its own; what
-    /// the operator said and what failed it is told.
+    /// The same agent with another model goes on with the conversation. Another one, and one that follows a model, begins a
+    /// conversation of its own; what the operator said and what failed it is told.
     fn inherit(&mut self, former: &SavedDriver) {
+        if former.name == llm::KIND {
+            let Said { notes, failure } = Said::by(former);
+            let program = &self.config.program;
+            let notes = notes.iter().map(|note| program.operator_says(note)).collect();
+            self.memory = Memory { notes, failure, ..Memory::default() };
+            return;
+        }
         if former.name != KIND {
             return;
         }

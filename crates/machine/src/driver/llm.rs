@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::opening::{self, Look};
 use super::{
     Action, Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry, Retry,
-    SavedDriver, Situation, Wait,
+    Said, SavedDriver, Situation, Wait, agent,
 };
 use crate::message::{
     Block, Conversation, Message, ModelCall, ModelFailure, Part, Reply, Role, StopReason,
@@ -39,7 +39,7 @@ pub(crate) fn is_summary(reply: &Reply) -> bool {
 pub struct LlmKind;
 
 /// The name of this kind.
-const KIND: &str = "llm";
+pub(super) const KIND: &str = "llm";
 
 /// What a model is told beside the goal, if the task says nothing else.
 const SYSTEM: &str = "You work on a task in a folder, with the tools you are given. Look before you change. \
@@ -547,12 +547,30 @@ impl Llm {
         self.memory.claim = None;
         self.memory.done = false;
         let text = super::rejection(results);
+        // Whoever took over has it from the one before.
+        if self.memory.messages.is_empty() && self.memory.failure.as_ref() == Some(&text) {
+            return;
+        }
         self.memory.failure = Some(text.clone());
         self.say(text);
     }
 }
 
 impl Llm {
+    /// The operator's words count whoever hears them, and so does what failed.
+    fn take_over_from_agent(&mut self, former: &SavedDriver) {
+        let Said { notes, failure } = Said::by(former);
+        for note in &notes {
+            let said = agent::unmarked(note).to_owned();
+            self.say(format!("The operator said before: {said}"));
+            self.memory.notes.push(said);
+        }
+        if let Some(failure) = failure {
+            self.say(failure.clone());
+            self.memory.failure = Some(failure);
+        }
+    }
+
     /// A new conversation keeps the instructions, the operator's notes and what failed last; the one before is in the
     /// journal. One that goes on is only told what failed, if it does not know.
     fn on_retry(&mut self, situation: &Situation<'_>, retry: &Retry) {
@@ -657,9 +675,12 @@ impl Driver for Llm {
         !self.memory.asked.is_empty()
     }
 
-    /// Another model goes on with the same conversation; what only the former understands is left out when the
-    /// request is built. What was answered stays answered, and a chat that was stopped still waits for its person.
+    /// After an agent it begins with what the operator said and what failed last. Another model goes on with the same
+    /// conversation; what only the former understands is left out when the request is built. What was answered stays answered, and a chat that was stopped still waits for its person.
     fn inherit(&mut self, former: &SavedDriver) {
+        if former.name == agent::KIND {
+            return self.take_over_from_agent(former);
+        }
         let (true, Ok(memory)) = (former.name == KIND, Memory::deserialize(&former.state)) else {
             return;
         };

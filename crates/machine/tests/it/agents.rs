@@ -467,3 +467,19 @@ fn an_order_that_is_not_words_and_fails_is_told_and_nothing_else() {
     assert_eq!(rig.told(), "[] order_failed");
     assert!(rig.state.data().notes.is_empty());
 }
+
+#[test]
+fn overflows_are_counted_in_a_row_and_the_third_ends_the_attempt() {
+    let (mut rig, turn) = at_work("claude", None);
+    rig.agent_ends(turn, AgentEnd::ContextOverflow);
+    assert_eq!(rig.state.data().spend.context_overflows, 1);
+    let again = rig.effect("agent");
+    rig.command(steer()).command(Command::Pause).agent_ends(again, AgentEnd::Done);
+    assert_eq!(rig.state.data().spend.context_overflows, 0, "one that fitted came between");
+    rig.command(Command::Resume);
+    for _ in 0..3 {
+        let turn = rig.effect("agent");
+        rig.agent_ends(turn, AgentEnd::ContextOverflow);
+    }
+    assert!(matches!(rig.state.standing(), Standing::Finished { .. }), "{}", rig.told());
+}

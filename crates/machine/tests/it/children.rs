@@ -224,6 +224,30 @@ fn children_are_limited_in_number_and_in_depth() {
 }
 
 #[test]
+fn the_task_of_a_step_that_has_ended_does_not_go_on_in_files_that_are_anothers_by_then() {
+    let mut task = spec(json!({ "turns": [[read("a")]] }));
+    task.budget.max_turns = Some(0);
+    let raise = || Command::Raise(Budget { max_turns: Some(5), ..Budget::default() });
+    let hand_over = || Command::HandOver(DriverSpec::new("user", json!({})));
+    let mut rig = Rig::started(task.clone());
+    assert_eq!(rig.command(raise()).refusal(), "");
+    let within = Workspace {
+        kind: WorkspaceKind::InPlace,
+        path: Some("/project".to_owned()),
+        branch: None,
+        base: None,
+    };
+    let (parent, within) = (Some(TaskId("around".to_owned())), Some(within));
+    task.dispatch = Some(Dispatch { parent, depth: 1, key: None, within });
+    let mut rig = Rig::new();
+    rig.command(Command::Start(Box::new(task))).attach(false);
+    for command in [raise(), hand_over()] {
+        rig.command(command);
+        assert!(rig.refusal().contains("task around, whose step began it"), "{}", rig.refusal());
+    }
+}
+
+#[test]
 fn a_child_may_never_do_more_than_its_parent() {
     let workspace =
         |kind| Workspace { kind, path: Some("/w".to_owned()), branch: None, base: None };

@@ -89,7 +89,8 @@ fn what_was_under_way_when_its_process_died_counts_by_its_size() {
     let (mut rig, turn) = at_work(Budget::default());
     assert_eq!(asks(&mut rig, turn, 1), Some(Ok(())));
     rig.input(Signal::OwnerLost.into());
-    assert_eq!(rig.state.data().spend.tokens, 100);
+    let spend = &rig.state.data().spend;
+    assert_eq!((spend.tokens, spend.unpriced), (100, 1), "nobody knows what it cost");
     said(&mut rig, turn, passed(1, 100, Some(0)));
     assert_eq!(rig.state.data().spend.tokens, 100, "not twice");
 }

@@ -7,7 +7,7 @@ use machine::driver::composite;
 use machine::file;
 use machine::file::composed::{self, Composed};
 use machine::file::lookup::Kind;
-use machine::task::{DriverSpec, FileStanding};
+use machine::task::{DriverSpec, FileStanding, TaskSpec};
 use machine::time::Span;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -149,11 +149,32 @@ fn program(library: &Library, config: &Value) -> Result<AgentProgram, LibraryErr
     if let Some(gateway) = config["gateway"].as_bool() {
         program.gateway = Some(gateway);
     }
-    let mut mark = [0u8; 8];
-    getrandom::fill(&mut mark)
-        .map_err(|error| wrong(format!("no chance is to be had: {error}")))?;
-    program.operator = format!("{:016x}", u64::from_le_bytes(mark));
+    program.operator = mark().map_err(wrong)?;
     Ok(program)
+}
+
+/// What marks the operator's words to an agent.
+fn mark() -> Result<String, String> {
+    let mut mark = [0u8; 8];
+    getrandom::fill(&mut mark).map_err(|error| format!("no chance is to be had: {error}"))?;
+    Ok(format!("{:016x}", u64::from_le_bytes(mark)))
+}
+
+/// Gives the agents of a task that was made from another one marks that nobody knows, wherever in it they stand.
+pub fn mark_anew(task: &mut TaskSpec) -> Result<(), String> {
+    let new = mark()?;
+    let drivers = task.recovery.drivers.values_mut();
+    for driver in drivers.chain([&mut task.driver]) {
+        composite::visit(&driver.name, &mut driver.config, &mut |name, config| {
+            if name == "agent"
+                && let Some(operator) = config.pointer_mut("/program/operator")
+            {
+                *operator = Value::from(new.as_str());
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

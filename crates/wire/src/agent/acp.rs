@@ -447,7 +447,9 @@ impl AgentCodec for AcpCodec {
         }
         let mut out = Vec::new();
         match order {
-            AgentOrder::Prompt { text } => self.prompt(&text, Turn::default(), &mut out)?,
+            AgentOrder::Prompt { text } => {
+                self.prompt(&no_command(text), Turn::default(), &mut out)?;
+            }
             AgentOrder::Steer { .. } => {
                 return Err("the protocol cannot say anything in the middle of a turn".to_owned());
             }
@@ -484,4 +486,11 @@ impl AgentCodec for AcpCodec {
         }
         Ok(out)
     }
+}
+
+/// A text that begins with a slash is a command to most agents themselves, to some behind white space too: they would
+/// carry that out, and say that they are done.
+fn no_command(text: String) -> String {
+    let words = text.trim_start();
+    if words.starts_with('/') { format!("The task: {words}") } else { text }
 }

@@ -739,6 +739,20 @@ fn orders_that_do_not_fit_say_why() {
 }
 
 #[test]
+fn what_is_to_be_done_is_never_a_command_to_the_agent_itself() {
+    for (text, written) in [
+        ("go", "go"),
+        ("/compact the log files", "The task: /compact the log files"),
+        ("\n /memory shows nothing", "The task: /memory shows nothing"),
+    ] {
+        let mut codec = ready(open());
+        let order = AgentOrder::Prompt { text: text.to_owned() };
+        let sent = values(&codec.order(order).unwrap());
+        assert_eq!(sent[0]["params"]["prompt"][0]["text"], written);
+    }
+}
+
+#[test]
 fn an_agent_with_a_command_for_it_makes_its_conversation_shorter() {
     let mut codec = ready(open());
     let commands = json!({ "sessionUpdate": "available_commands_update",

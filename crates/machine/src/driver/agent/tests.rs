@@ -351,3 +351,33 @@ fn a_note_that_was_heard_in_a_turn_is_not_said_again_but_a_fresh_conversation_ha
     let prompt = rig.prompt().prompt;
     assert!(prompt.contains("[operator k7] use tabs"), "{prompt}");
 }
+
+#[test]
+fn what_was_said_to_a_model_is_said_to_an_agent_that_takes_over_and_the_other_way_round() {
+    let saved = |name: &str, state: Value| SavedDriver {
+        name: name.to_owned(),
+        version: 1,
+        config: Arc::new(config("claude")),
+        state,
+    };
+    let results = failed("red");
+    let red = crate::driver::rejection(&results);
+    let mut rig = Rig::new();
+    let state = json!({ "messages": [], "notes": ["use tabs"], "failure": red.clone() });
+    rig.driver.inherit(&saved("llm", state));
+    let prompt = rig.prompt().prompt;
+    assert!(prompt.contains("\n\nadd a parser\n\n"), "{prompt}");
+    assert!(prompt.ends_with(&format!("[operator k7] use tabs\n\n{red}")), "{prompt}");
+    let model = json!({ "model": "script/x" });
+    let mut model = llm::LlmKind.create(&model, &Registry::builtin()).unwrap();
+    model.inherit(&saved("agent", rig.driver.save()));
+    // A ladder tells whoever takes over what failed; it knows already.
+    model.observe(&situation(), &Fact::VerdictFailed(&results));
+    let Decision::Consult(Consultation::Model(call)) = model.decide(&situation()) else {
+        panic!("asks nobody")
+    };
+    let told: Vec<String> = call.messages.iter().map(|message| message.text()).collect();
+    let told = told.join("\n");
+    assert!(told.contains("The operator said before: use tabs"), "{told}");
+    assert_eq!(told.matches(&red).count(), 1, "{told}");
+}
