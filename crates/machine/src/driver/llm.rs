@@ -676,7 +676,8 @@ impl Driver for Llm {
     }
 
     /// After an agent it begins with what the operator said and what failed last. Another model goes on with the same
-    /// conversation; what only the former understands is left out when the request is built. What was answered stays answered, and a chat that was stopped still waits for its person.
+    /// conversation; what only the former understands is left out when the request is built. What was answered stays
+    /// answered, and a chat that was stopped still waits for its person.
     fn inherit(&mut self, former: &SavedDriver) {
         if former.name == agent::KIND {
             return self.take_over_from_agent(former);
