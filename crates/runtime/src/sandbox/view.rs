@@ -79,13 +79,21 @@ const STARTS: [&str; 20] = [
 const HIDDEN: [&str; 6] = ["/home", "/root", "/run", "/tmp", "/var/run", "/var/tmp"];
 
 /// Files that only root can read: nobody misses them, and a runtime of root would show them.
-const SECRETS: [&str; 9] = [
-    "/etc/shadow",
-    "/etc/shadow-",
+const SECRETS: [&str; 17] = [
+    "/etc/NetworkManager/system-connections",
     "/etc/gshadow",
     "/etc/gshadow-",
-    "/etc/sudoers",
+    "/etc/krb5.keytab",
+    "/etc/letsencrypt",
+    "/etc/security/opasswd",
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/ssh/ssh_host_ecdsa_key",
+    "/etc/ssh/ssh_host_ed25519_key",
+    "/etc/ssh/ssh_host_rsa_key",
     "/etc/ssl/private",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
     "/etc/wireguard",
     "/lost+found",
     "/var/spool/cron",

@@ -530,9 +530,28 @@ mod lines {
                 "git restore -s HEAD~1 ':!src'",
                 "git rm -q :data/kept/x",
                 "git checkout .",
+                "ruff check --fix data",
+                "ruff check --fix",
+                "ruff format",
+                "ruff format data",
+                "eslint --fix data",
+                "eslint --fix",
             ],
         );
-        check(&write, "allow", &["rm -rf s*", "git checkout -- 'src/*.rs'", "git grep x"]);
+        check(
+            &write,
+            "allow",
+            &[
+                "rm -rf s*",
+                "git checkout -- 'src/*.rs'",
+                "git grep x",
+                "ruff check data",
+                "ruff check --fix src",
+                "ruff format src",
+                "eslint data",
+                "eslint --fix src lib",
+            ],
+        );
     }
 
     #[test]

@@ -119,6 +119,7 @@ pub(super) const PROGRAMS: &[Program] = &[
             long_values: "ext format max-warnings",
             ..Options::NONE
         },
+        operands: Operands::WriteWith { verbs: &[], when: &["--fix"] },
         ..CHECK
     },
     Program {

@@ -43,6 +43,9 @@ pub(super) enum Operands {
     ReadOne,
     /// Files and folders that are written or removed.
     Write,
+    /// Files and folders that are read, and written if one of `when` is among the options or is the tool's command; the
+    /// working folder if none are named.
+    WriteWith { verbs: &'static [&'static str], when: &'static [&'static str] },
     /// Files and folders that can be read at another place afterwards, and are written.
     Move,
     /// What to look for, unless an option gives that, then files that are read.
@@ -105,6 +108,16 @@ impl Program {
                 deeds.reads.extend(operands);
             }
             Operands::Write => deeds.writes.extend(operands),
+            Operands::WriteWith { verbs, when } => {
+                let verb = parsed.operands.first().and_then(Word::plain);
+                let verb = verb.filter(|verb| verbs.contains(verb));
+                let mut files: Vec<Word> = operands.skip(usize::from(verb.is_some())).collect();
+                if files.is_empty() {
+                    files.push(Word::Plain(".".to_owned()));
+                }
+                let writes = parsed.has(when) || verb.is_some_and(|verb| when.contains(&verb));
+                if writes { &mut deeds.writes } else { &mut deeds.reads }.extend(files);
+            }
             Operands::Move => {
                 deeds.reads.extend(operands.clone());
                 deeds.writes.extend(operands);

@@ -82,6 +82,10 @@ pub(super) const RUFF: Program = Program {
         long_values: "select ignore extend-select output-format line-length target-version exclude",
         ..Options::NONE
     },
+    operands: Operands::WriteWith {
+        verbs: &["check", "format"],
+        when: &["--fix", "--unsafe-fixes", "format"],
+    },
     ..CHECKER
 };
 
