@@ -359,20 +359,18 @@ fn after(subject: &Subject<'_>, outcome: Outcome) -> Vec<Next> {
     }
     match outcome {
         Outcome::Verified | Outcome::Completed => {
-            let merge = data
+            let worktree = data
                 .workspace
                 .as_ref()
                 .filter(|workspace| workspace.kind == WorkspaceKind::Worktree);
-            merge
-                .and_then(|workspace| workspace.path.as_ref())
-                .map(|path| {
-                    let path = text::quoted(&text::visible(path));
-                    Next::new(
-                        format!("git -C {path} status"),
-                        "look at the work, on its own branch",
-                    )
-                })
-                .into_iter()
+            let look =
+                worktree.map(|_| Next::new(format!("drivetrain diff {id}"), "what it changed"));
+            let proven = worktree.filter(|_| outcome == Outcome::Verified);
+            let hand = proven.map(|_| {
+                Next::new(format!("drivetrain apply {id}"), "bring its change into your checkout")
+            });
+            look.into_iter()
+                .chain(hand)
                 .chain(subject.receipt.map(|_| {
                     let command = format!("drivetrain receipt {id}");
                     Next::new(command, "what was proven, and how")

@@ -16,6 +16,20 @@ fn proven(repository: &Repository) -> String {
     repository.task(&WORK, Some("grep -q three a.txt")).0
 }
 
+#[test]
+fn a_task_that_is_done_says_how_its_work_is_seen_and_taken() {
+    let repository = Repository::new();
+    let (proven, _) = repository.task(&["echo 1 > new"], Some("test -e new"));
+    let why = repository.place.ok(&["why", &proven]);
+    for command in ["diff", "apply", "receipt"] {
+        assert!(why.contains(&format!("  drivetrain {command} {proven}")), "{why}");
+    }
+    let (claimed, _) = repository.task(&["echo 2 > other"], None);
+    let why = repository.place.ok(&["why", &claimed]);
+    assert!(why.contains(&format!("  drivetrain diff {claimed}")), "{why}");
+    assert!(!why.contains("drivetrain apply"), "nothing was proven: {why}");
+}
+
 /// Row 25 of the edge cases.
 #[test]
 fn edge_case_25_the_users_branch_index_and_files_are_untouched_until_apply_and_a_moved_head_needs_consent()
