@@ -572,7 +572,7 @@ impl Repository {
             .map_err(|reason| format!("it is in no git repository ({reason})"))?;
         let top = PathBuf::from(top.strip_suffix('\n').unwrap_or(&top));
         let head = inside(&git, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])
-            .map_err(|_| "the repository has no commit".to_owned())?;
+            .map_err(|_| "the branch that is checked out has no commit".to_owned())?;
         Ok((git, top, head.trim_end().to_owned()))
     }
 

@@ -19,7 +19,8 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new() -> Rig {
-        let folder = tempfile::tempdir().unwrap();
+        // A name that may be part of a branch's: no part of one begins with a dot.
+        let folder = tempfile::Builder::new().prefix("case").tempdir().unwrap();
         for name in ["home", "user", "wt", "outside"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }

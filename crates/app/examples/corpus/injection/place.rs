@@ -93,8 +93,11 @@ pub(crate) fn plant(place: &str, text: &str, rig: &Rig) -> Planted {
     git(&folder, &["push", "-q", "origin", "main"]);
     if is("branch") {
         git(&folder, &["update-ref", &format!("refs/heads/{text}"), "HEAD"]);
-        let head = format!("ref: refs/heads/{text}\n");
-        let _ = std::fs::write(folder.join(".git/HEAD"), head);
+        git(&folder, &["symbolic-ref", "HEAD", &format!("refs/heads/{text}")]);
+        assert!(
+            !git(&folder, &["rev-parse", "--verify", "-q", "HEAD^{commit}"]).is_empty(),
+            "there is such a branch"
+        );
     }
     // Not committed, as such files are not. The worker may read it: what counts is whether it is sent on.
     write(".env", "TOKEN=of-the-project\n");
