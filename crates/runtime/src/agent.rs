@@ -144,7 +144,7 @@ impl Agents {
         };
         for slot in ended {
             if let Some(process) = lock(&slot).process.take() {
-                process.finish();
+                process.put_down();
             }
         }
     }

@@ -13,7 +13,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use machine::agent::{
-    AgentCall, AgentEnd, AgentFault, AgentOrder, AgentProgram, AgentTurn, FailedOrder,
+    AgentCall, AgentEnd, AgentFault, AgentOrder, AgentProgram, AgentProtocol, AgentTurn,
+    FailedOrder,
 };
 
 use super::behind::Behind;
@@ -32,6 +33,9 @@ const IDLE: Duration = Duration::from_secs(600);
 const INTERRUPT_GRACE: Duration = Duration::from_secs(5);
 /// How long a process may take to end by itself once its input is closed.
 const END_GRACE: Duration = Duration::from_secs(2);
+/// The same for one that writes the end of its conversation down only then, and is needed for the next turn: on a busy
+/// machine that takes longer.
+const WRITING_GRACE: Duration = Duration::from_secs(5);
 /// How often a turn looks whether somebody stopped it, and after what is held back.
 const GLANCE: Duration = Duration::from_millis(200);
 /// Longer than a look can be late on a busy machine: this process did not run meanwhile. It was stopped, by Ctrl-Z or by
@@ -213,9 +217,19 @@ impl Process {
 
     /// Lets it end by itself, then ends it.
     pub(super) fn finish(&self) {
+        self.end_within(END_GRACE);
+    }
+
+    /// The same after a turn that was not stopped: what was said last is to be in its conversation.
+    pub(super) fn put_down(&self) {
+        let writes = self.program.protocol == AgentProtocol::Claude;
+        self.end_within(if writes { WRITING_GRACE } else { END_GRACE });
+    }
+
+    fn end_within(&self, grace: Duration) {
         lock(&self.link).out = None;
         let mut child = lock(&self.child);
-        if child.wait(END_GRACE).is_none() {
+        if child.wait(grace).is_none() {
             child.kill();
         }
     }
