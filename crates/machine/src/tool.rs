@@ -230,6 +230,11 @@ pub fn find(name: &str) -> Option<&'static ToolSpec> {
     TOOLS.iter().find(|tool| tool.name == name)
 }
 
+/// Whether a tool changes files itself, by reading and writing them.
+pub fn changes_files(name: &str) -> bool {
+    matches!(name, "edit" | "patch" | "write")
+}
+
 /// The name that a model is told: some providers take only letters, digits, `_` and `-`.
 pub fn model_name(name: &str) -> Cow<'_, str> {
     if name.contains('.') { Cow::Owned(name.replace('.', "_")) } else { Cow::Borrowed(name) }

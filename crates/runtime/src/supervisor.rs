@@ -6,6 +6,7 @@
 
 mod beginning;
 mod children;
+mod group;
 mod two_times;
 
 use std::cmp::Reverse;
@@ -13,12 +14,12 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use journal::{Entry, Journal, JournalError, MAX_BODY};
+use journal::{Entry, Journal, JournalError};
 use machine::child::step::ChildEnd;
 use machine::driver::{DriverSlot, Registry};
 use machine::event::EventKind;
 use machine::id::{EffectId, TaskId};
-use machine::input::{Command, MACHINE_VERSION, Signal, Stamped};
+use machine::input::{Command, Signal, Stamped};
 use machine::state::{Pending, Standing};
 use machine::stream::StreamEvent;
 use machine::task::{Outcome, TaskSpec};
@@ -27,12 +28,13 @@ use machine::verdict::Checkpoint;
 use machine::{Effect, Event, Input, step};
 
 use crate::clock::Clock;
-use crate::host::{self, FoldError, Host, Hosts};
+use crate::host::{FoldError, Host, Hosts};
 use crate::inbox::{Batch, Delivery, Inbox, Refusal};
 use crate::live::Streamed;
 use crate::perform::Perform;
 use crate::room::Room;
 use beginning::Beginning;
+use group::{Group, Item, encode, start};
 
 /// How long to wait before a full disk is tried again.
 const FULL_DISK_PATIENCE: Duration = Duration::from_secs(1);
@@ -72,49 +74,6 @@ pub enum SupervisorError {
     /// What was asked does not fit the task.
     #[error("{0}")]
     Refused(String),
-}
-
-/// A batch on its way to the disk: one commit.
-#[derive(Debug, Default)]
-struct Group {
-    time: Timestamp,
-    items: Vec<Item>,
-    snapshots: Vec<(TaskId, u64, Vec<u8>)>,
-}
-
-/// One input of a group, numbered and encoded.
-#[derive(Debug)]
-struct Item {
-    delivery: Delivery,
-    slot: usize,
-    n: u64,
-    body: Vec<u8>,
-}
-
-impl Group {
-    /// Takes everything of a task out of it.
-    fn forget(&mut self, task: &TaskId) {
-        self.items.retain(|item| item.delivery.task != *task);
-        self.snapshots.retain(|(of, _, _)| of != task);
-    }
-
-    /// What the journal writes, in order: a task is made before its first record.
-    fn entries(&self) -> Vec<Entry<'_>> {
-        let mut entries = Vec::with_capacity(self.items.len() + self.snapshots.len() + 1);
-        let time = self.time.0;
-        for item in &self.items {
-            let task = item.delivery.task.as_str();
-            if item.n == 1 {
-                entries.push(Entry::Create { task, time });
-            }
-            let (n, version, body) = (item.n, MACHINE_VERSION, item.body.as_slice());
-            entries.push(Entry::Record { task, n, time, version, body });
-        }
-        for (task, n, body) in &self.snapshots {
-            entries.push(Entry::Snapshot { task: task.as_str(), n: *n, body });
-        }
-        entries
-    }
 }
 
 /// The loop over all tasks of this process.
@@ -822,41 +781,6 @@ fn mind<P: Perform>(
 
 fn delivery(task: &TaskId, input: Input) -> Delivery {
     Delivery { task: task.clone(), input, reply: None }
-}
-
-/// The first input of a task, if a record can hold it.
-fn start(id: &TaskId, spec: TaskSpec) -> Result<Delivery, SupervisorError> {
-    let input = Input::from(Command::Start(Box::new(spec)));
-    let size = host::encode(&input).len();
-    if size > MAX_BODY {
-        let why = input.in_brief(size, MAX_BODY).err().unwrap_or_default();
-        return Err(SupervisorError::Refused(why));
-    }
-    Ok(delivery(id, input))
-}
-
-/// An input as the journal keeps it; in brief if no record can hold it, and none if it can only be refused.
-fn encode<P: Perform>(delivery: &mut Delivery, perform: &mut P) -> Option<Vec<u8>> {
-    let body = host::encode(&delivery.input);
-    if body.len() <= MAX_BODY {
-        return Some(body);
-    }
-    match delivery.input.in_brief(body.len(), MAX_BODY) {
-        Ok(brief) => {
-            if let Input::Signal(Signal::AgentEnded(turn, _)) = &brief {
-                // It may be at work, and nobody would hear of it any more.
-                perform.cancel(&delivery.task, *turn);
-            }
-            delivery.input = brief;
-            Some(host::encode(&delivery.input))
-        }
-        Err(why) => {
-            if let Some(reply) = delivery.reply.take() {
-                let _ = reply.try_send(Err(Refusal::Rejected(why)));
-            }
-            None
-        }
-    }
 }
 
 fn detach(reason: &str) -> Input {

@@ -2,20 +2,15 @@
 //! whoever looks sees it.
 
 use std::fs::{File, FileTimes};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
 use crate::environment::TestEnvironment;
 
-#[test]
-fn what_the_disk_lost_is_brought_back_and_told() {
-    let place = TestEnvironment::new();
-    place.git(&["init", "--quiet"]);
-    place.write("kept.txt", "all of it\n");
-    place.commit_all("first");
-    let check = "[[acceptance]]\nkind = \"shell\"\ncommand = \"true\"\n";
-    place.steps("task.toml", &["touch begun; sleep 300"], check);
+/// The task of `task.toml`, killed in the step that has just made `begun`: its id and its worktree.
+fn killed_in_a_step(place: &TestEnvironment) -> (String, PathBuf) {
     let task = place.start(&["run", "task.toml", "--no-sandbox", "--worktree"]);
     let worktree = |id: &str| place.home().join("worktrees").join(id);
     place.until(|| {
@@ -27,9 +22,22 @@ fn what_the_disk_lost_is_brought_back_and_told() {
     task.signal("KILL");
     task.wait();
     place.until_quiet();
+    let worktree = worktree(&id);
+    (id, worktree)
+}
+
+#[test]
+fn what_the_disk_lost_is_brought_back_and_told() {
+    let place = TestEnvironment::new();
+    place.git(&["init", "--quiet"]);
+    place.write("kept.txt", "all of it\n");
+    place.commit_all("first");
+    let check = "[[acceptance]]\nkind = \"shell\"\ncommand = \"true\"\n";
+    place.steps("task.toml", &["touch begun; sleep 300"], check);
+    let (id, worktree) = killed_in_a_step(&place);
 
     // What a loss of power does to a file that was not synced, and to what is known of the machine's start.
-    std::fs::write(worktree(&id).join("kept.txt"), "").unwrap();
+    std::fs::write(worktree.join("kept.txt"), "").unwrap();
     let store = place.home().join(format!("checkpoints/{id}.git/refs/heads/checkpoints"));
     let later = FileTimes::new().set_modified(SystemTime::now() + Duration::from_secs(3600));
     File::options().write(true).open(store).unwrap().set_times(later).unwrap();
@@ -42,7 +50,7 @@ fn what_the_disk_lost_is_brought_back_and_told() {
     assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
     let told = "1 file of the last checkpoint had been lost and was brought back";
     assert!(ran.out.contains(told), "{}", ran.out);
-    assert_eq!(std::fs::read_to_string(worktree(&id).join("kept.txt")).unwrap(), "all of it\n");
+    assert_eq!(std::fs::read_to_string(worktree.join("kept.txt")).unwrap(), "all of it\n");
     let events = place.events(&id);
     let restarted = events.iter().find(|event| event["type"] == "restarted").unwrap();
     assert_eq!(restarted["brought_back"], 1);
@@ -61,23 +69,13 @@ fn a_worktree_that_was_removed_is_made_anew_as_it_was_last_kept() {
     place.commit_all("first");
     let work = "echo new > new.txt; rm removed.txt; mkdir empty";
     place.steps("task.toml", &[work, "touch begun; sleep 300"], "checkpoints = \"turns\"\n");
-    let task = place.start(&["run", "task.toml", "--no-sandbox", "--worktree"]);
-    let worktree = |id: &str| place.home().join("worktrees").join(id);
-    place.until(|| {
-        let tasks = place.tasks();
-        let id = tasks.first()?["id"].as_str()?;
-        worktree(id).join("begun").exists().then_some(())
-    });
-    let id = place.id();
-    task.signal("KILL");
-    task.wait();
-    place.until_quiet();
-    std::fs::remove_dir_all(worktree(&id)).unwrap();
+    let (id, worktree) = killed_in_a_step(&place);
+    std::fs::remove_dir_all(&worktree).unwrap();
 
     let ran = place.run(&["resume", &id]);
     assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
     assert!(ran.out.contains("the folder removed"), "{}", ran.out);
-    let there = |name: &str| worktree(&id).join(name).exists();
+    let there = |name: &str| worktree.join(name).exists();
     let found = ["kept.txt", "new.txt", "empty", "removed.txt"].map(there);
     assert_eq!(found, [true, true, true, false], "{}", ran.out);
     let again = place.run(&["resume", &id]);

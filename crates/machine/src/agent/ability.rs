@@ -137,6 +137,15 @@ impl AgentProtocol {
         }
     }
 
+    /// Whether a process writes the end of its conversation down only when it ends: on a busy machine that takes a while, and
+    /// the next turn needs it.
+    pub const fn writes_at_its_end(self) -> bool {
+        match self {
+            AgentProtocol::Claude => true,
+            AgentProtocol::Codex | AgentProtocol::Acp => false,
+        }
+    }
+
     /// The cells that only the running agent knows.
     pub const fn says_itself(self) -> &'static [&'static str] {
         match self {

@@ -4,10 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::budget::{Budget, Purchase, Spend};
+use super::price::tokens_in;
 use crate::message::Usage;
-
-/// Bytes of text that are taken for one token where nobody counts.
-const BYTES_PER_TOKEN: u64 = 4;
 
 /// Whether a gateway asks an agent's models in its place. It can only do so with a key: an agent's own login stays with
 /// the agent. The error says what is missing.
@@ -102,23 +100,22 @@ pub fn charge(passed: &Passed) -> Usage {
     if !passed.began {
         return usage;
     }
-    let tokens = |bytes: u64| bytes.div_ceil(BYTES_PER_TOKEN);
     let no_input = [usage.input, usage.cache_read, usage.cache_write, usage.cache_write_long]
         .iter()
         .all(Option::is_none);
     if no_input {
-        usage.input = Some(tokens(passed.asked));
+        usage.input = Some(tokens_in(passed.asked));
     }
     // The count that comes with the beginning of an answer is not that of its end.
     if usage.output.is_none() || !passed.whole {
-        usage.output = Some(usage.output.unwrap_or(0).max(tokens(passed.said)));
+        usage.output = Some(usage.output.unwrap_or(0).max(tokens_in(passed.said)));
     }
     usage
 }
 
 /// What a question that nobody heard the end of counts for, in tokens.
 pub fn lost(asked: u64) -> u64 {
-    asked.div_ceil(BYTES_PER_TOKEN)
+    tokens_in(asked)
 }
 
 /// Money for what passed, beside what the agent says that it cost: kept since the agent last said so.

@@ -4,10 +4,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::Usage;
+use crate::message::{Block, Message, Part, Usage};
 
 /// Billionths of a dollar in one dollar for a million tokens: what one token costs at a price of 1.
 const PER_TOKEN: f64 = 1000.0;
+
+/// Bytes of text that are taken for one token where nobody counts.
+const BYTES_PER_TOKEN: u64 = 4;
 
 /// The price of a model, in US dollars for a million tokens.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -122,9 +125,56 @@ pub fn dollars(billionths: u64) -> f64 {
     billionths as f64 / 1e9
 }
 
+/// About how many tokens so many bytes of text are, where nobody counts.
+pub(crate) fn tokens_in(bytes: u64) -> u64 {
+    bytes.div_ceil(BYTES_PER_TOKEN)
+}
+
+/// What a call counts for. Where its provider counts nothing, or nothing but zeros, what it cost stays unknown; the tokens
+/// of an answer are guessed from how many bytes were sent and what came, so that a limit of them holds and a full context
+/// is seen.
+pub fn count(usage: Usage, price: Option<&Price>, answered: Option<(u64, &Message)>) -> Usage {
+    let counted = Some(usage).filter(|usage| usage.total() > 0).unwrap_or_default();
+    let nanodollars = price.and_then(|price| price.cost(&counted));
+    let counted = Usage { nanodollars, ..counted };
+    match answered.filter(|_| counted.total() == 0) {
+        Some((sent, answer)) => Usage {
+            input: Some(tokens_in(sent)),
+            output: Some(tokens_in(answer.blocks.iter().map(bytes_of).sum())),
+            ..counted
+        },
+        None => counted,
+    }
+}
+
+fn bytes_of(block: &Block) -> u64 {
+    let bytes = match &block.part {
+        Part::Text { text } | Part::Thinking { text } | Part::ToolResult { text, .. } => text.len(),
+        Part::ToolUse { name, input, .. } => name.len() + input.to_string().len(),
+        Part::Media { data, .. } => data.len(),
+        Part::Opaque => 0,
+    };
+    bytes as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_that_nobody_counted_is_measured_and_its_cost_unknown() {
+        let answer = Message::user("12345");
+        let zeros = Usage { input: Some(0), output: Some(0), ..Usage::default() };
+        for untold in [Usage::default(), zeros] {
+            let guessed = count(untold, Some(&price()), Some((41, &answer)));
+            assert_eq!((guessed.input, guessed.output), (Some(11), Some(2)));
+            assert_eq!(guessed.nanodollars, None);
+            assert_eq!(count(untold, Some(&price()), None), Usage::default());
+        }
+        let told = Usage { input: Some(1), ..Usage::default() };
+        let counted = count(told, Some(&price()), Some((41, &answer)));
+        assert_eq!(counted, Usage { nanodollars: Some(3_000), ..told });
+    }
 
     fn price() -> Price {
         Price {

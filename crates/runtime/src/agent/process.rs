@@ -13,8 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use machine::agent::{
-    AgentCall, AgentEnd, AgentFault, AgentOrder, AgentProgram, AgentProtocol, AgentTurn,
-    FailedOrder,
+    AgentCall, AgentEnd, AgentFault, AgentOrder, AgentProgram, AgentTurn, FailedOrder,
 };
 
 use super::behind::Behind;
@@ -33,8 +32,7 @@ const IDLE: Duration = Duration::from_secs(600);
 const INTERRUPT_GRACE: Duration = Duration::from_secs(5);
 /// How long a process may take to end by itself once its input is closed.
 const END_GRACE: Duration = Duration::from_secs(2);
-/// The same for one that writes the end of its conversation down only then, and is needed for the next turn: on a busy
-/// machine that takes longer.
+/// The same for one that writes the end of its conversation down only then.
 const WRITING_GRACE: Duration = Duration::from_secs(5);
 /// How often a turn looks whether somebody stopped it, and after what is held back.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -222,7 +220,7 @@ impl Process {
 
     /// The same after a turn that was not stopped: what was said last is to be in its conversation.
     pub(super) fn put_down(&self) {
-        let writes = self.program.protocol == AgentProtocol::Claude;
+        let writes = self.program.protocol.writes_at_its_end();
         self.end_within(if writes { WRITING_GRACE } else { END_GRACE });
     }
 

@@ -8,8 +8,8 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use machine::message::{Block, ModelCall, Part, Reply, Usage};
-use machine::policy::price::Price;
+use machine::message::{ModelCall, Reply};
+use machine::policy::price::{self, Price};
 use machine::server::ToolOffer;
 use machine::tool;
 use serde::de::IgnoredAny;
@@ -528,39 +528,14 @@ fn digest(call: &ModelCall) -> String {
     digest.text()
 }
 
-/// What the answer cost, or what came of it before it failed. Where its provider counts nothing, or counts nothing but
-/// zeros, what it cost stays unknown; its tokens are guessed from what was sent and what came, so that a limit of them
-/// holds and a full context is seen.
+/// What the answer counts for, or what came of it before it failed.
 fn charged(mut answer: Answer, price: Option<&Price>, sent: usize) -> Answer {
-    let usage = match &mut answer {
-        Ok(reply) => &mut reply.usage,
-        Err(error) => &mut error.usage,
-    };
-    if usage.total() == 0 {
-        *usage = Usage::default();
-    }
-    usage.nanodollars = price.and_then(|price| price.cost(usage));
-    if let Ok(reply) = &mut answer
-        && reply.usage.total() == 0
-    {
-        reply.usage.input = Some(tokens(sent));
-        reply.usage.output = Some(tokens(reply.message.blocks.iter().map(said).sum()));
+    let sent = sent as u64;
+    match &mut answer {
+        Ok(reply) => reply.usage = price::count(reply.usage, price, Some((sent, &reply.message))),
+        Err(error) => error.usage = price::count(error.usage, price, None),
     }
     answer
-}
-
-/// About how many tokens so many bytes are.
-fn tokens(bytes: usize) -> u64 {
-    bytes.div_ceil(4) as u64
-}
-
-fn said(block: &Block) -> usize {
-    match &block.part {
-        Part::Text { text } | Part::Thinking { text } | Part::ToolResult { text, .. } => text.len(),
-        Part::ToolUse { name, input, .. } => name.len() + input.to_string().len(),
-        Part::Media { data, .. } => data.len(),
-        Part::Opaque => 0,
-    }
 }
 
 fn declarations(call: &ModelCall) -> ToolList {

@@ -5,8 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The tools that change files themselves.
-const CHANGING: [&str; 3] = ["edit", "patch", "write"];
+use machine::tool::changes_files;
 
 /// The lines before all folders.
 #[derive(Debug, Default)]
@@ -31,7 +30,7 @@ struct Spot {
 impl Lines {
     /// The next place before this folder; none for a tool that changes nothing.
     pub(crate) fn join(&mut self, tool: &str, folder: Option<&str>) -> Option<Place> {
-        let folder = folder.filter(|_| CHANGING.contains(&tool))?;
+        let folder = folder.filter(|_| changes_files(tool))?;
         self.last.retain(|_, last| !*last.lock());
         let own = Arc::new(Spot::default());
         let before = self.last.insert(folder.to_owned(), Arc::clone(&own));
