@@ -20,9 +20,9 @@ pub mod state_machine;
 pub mod user;
 pub mod workflow;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -331,6 +331,8 @@ pub struct DriverSlot {
     pub config: Arc<Value>,
     /// The driver itself.
     pub live: Box<dyn Driver>,
+    /// See [`DriverSlot::within`]; walked once, as a configuration may be long and never changes.
+    within: OnceLock<Vec<String>>,
 }
 
 /// A driver at rest.
@@ -374,12 +376,29 @@ pub enum Hand {
 }
 
 impl DriverSlot {
-    /// Whose decisions it brings; of several, those that are known the least beforehand.
-    pub fn hand(&self) -> Hand {
-        let mut hand = Hand::Written;
+    pub(crate) fn new(
+        name: &str,
+        version: u32,
+        config: Arc<Value>,
+        live: Box<dyn Driver>,
+    ) -> DriverSlot {
+        DriverSlot { name: name.to_owned(), version, config, live, within: OnceLock::new() }
+    }
+
+    /// Looks at it and at every driver in it, however deep.
+    fn each(&self, mut look: impl FnMut(&str, &Value)) {
         let mut config = Value::clone(&self.config);
         // The configuration was walked when the driver was made, so there is no error to speak of.
         let _ = composite::visit(&self.name, &mut config, &mut |name, config| {
+            look(name, config);
+            Ok(())
+        });
+    }
+
+    /// Whose decisions it brings; of several, those that are known the least beforehand.
+    pub fn hand(&self) -> Hand {
+        let mut hand = Hand::Written;
+        self.each(|name, config| {
             hand = hand.max(match name {
                 "workflow" | "state_machine" => Hand::Written,
                 "scripted" if config["author"] != "worker" => Hand::Written,
@@ -387,21 +406,17 @@ impl DriverSlot {
                 name if composite::is_kind(name) => Hand::Written,
                 _ => Hand::Worker,
             });
-            Ok(())
         });
         hand
     }
 
     /// The names of the drivers that it has work in its place, however deep.
-    pub(crate) fn within(&self) -> Vec<String> {
-        let mut names = Vec::new();
-        let mut config = Value::clone(&self.config);
-        // The configuration was walked when the driver was made, so there is no error to speak of.
-        let _ = composite::visit(&self.name, &mut config, &mut |name, _| {
-            names.push(name.to_owned());
-            Ok(())
-        });
-        names
+    pub(crate) fn within(&self) -> &[String] {
+        self.within.get_or_init(|| {
+            let mut names = BTreeSet::new();
+            self.each(|name, _| names.extend([name.to_owned()]));
+            names.into_iter().collect()
+        })
     }
 
     /// Whether a failed verdict may have ended it, so that it has to be told to try again: what it does was written down.
@@ -413,12 +428,7 @@ impl DriverSlot {
     pub fn create(name: &str, config: &Value, registry: &Registry) -> Result<DriverSlot, String> {
         let kind = registry.find(name)?;
         let live = kind.create(config, registry)?;
-        Ok(DriverSlot {
-            name: name.to_owned(),
-            version: kind.version(),
-            config: Arc::new(config.clone()),
-            live,
-        })
+        Ok(DriverSlot::new(name, kind.version(), Arc::new(config.clone()), live))
     }
 
     /// Puts it to rest.
@@ -443,11 +453,6 @@ impl DriverSlot {
             ));
         }
         let live = kind.load(&saved.config, &saved.state, registry)?;
-        Ok(DriverSlot {
-            name: saved.name.clone(),
-            version: saved.version,
-            config: Arc::clone(&saved.config),
-            live,
-        })
+        Ok(DriverSlot::new(&saved.name, saved.version, Arc::clone(&saved.config), live))
     }
 }

@@ -422,12 +422,7 @@ impl State {
                 inputs: 0,
                 dropped: 0,
             },
-            driver: DriverSlot {
-                name: String::new(),
-                version: 0,
-                config: Arc::new(Value::Null),
-                live: Box::new(Unstarted),
-            },
+            driver: DriverSlot::new("", 0, Arc::new(Value::Null), Box::new(Unstarted)),
             registry,
             prepared: None,
             quiet: false,
@@ -459,12 +454,7 @@ impl State {
             ));
         }
         let driver = if saved.data.phase == Phase::New {
-            DriverSlot {
-                name: String::new(),
-                version: 0,
-                config: Arc::new(Value::Null),
-                live: Box::new(Unstarted),
-            }
+            DriverSlot::new("", 0, Arc::new(Value::Null), Box::new(Unstarted))
         } else if saved.as_started {
             let config = Arc::new(saved.data.spec.driver.config.clone());
             DriverSlot::load(&SavedDriver { config, ..saved.driver.clone() }, &registry)?

@@ -79,14 +79,14 @@ impl Step<'_> {
         let workspace = self.workspace();
         let policy = &self.state.data.spec.policy;
         let matters = policy.rules.iter().any(|rule| !rule.driver.is_empty());
-        let within = if matters { self.state.driver.within() } else { Vec::new() };
+        let within = if matters { self.state.driver.within() } else { &[] };
         let question = Question {
             tool: &call.action.tool,
             input: &call.action.input,
             class: call.class,
             author: call.action.author,
             driver: self.state.driver_name(),
-            within: &within,
+            within,
             attended: self.is_attended(),
             workspace: workspace.path.as_deref(),
             sandboxed: self.state.data.spec.sandbox.level != Level::Off,
