@@ -51,6 +51,15 @@ impl Step<'_> {
         None
     }
 
+    /// Whether the gate would now have somebody asked about a call.
+    pub(crate) fn will_be_asked(&self, index: usize) -> bool {
+        let judged = self.distrust_changed(index, self.judge_call(index));
+        judged.decide == Decide::Ask
+            && self.against_charter(index).is_none()
+            && self.grant_for(index).is_none()
+            && self.denied_before(index).is_none()
+    }
+
     /// Why the file of the task's agent does not let it do this.
     fn against_charter(&self, index: usize) -> Option<String> {
         let data = &self.state.data;

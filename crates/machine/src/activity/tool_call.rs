@@ -37,6 +37,11 @@ impl Step<'_> {
                         }
                         return;
                     }
+                    // Whoever is to be asked about it can be asked meanwhile.
+                    if self.waits_its_turn(index) && (approved || !self.will_be_asked(index)) {
+                        index += 1;
+                        continue;
+                    }
                     // An attempt that may have run before had its checkpoint.
                     if !repeated && self.waits_for_checkpoint(index) {
                         index += 1;
@@ -54,6 +59,20 @@ impl Step<'_> {
                 index += 1;
             }
         }
+    }
+
+    /// Whether a call has to wait for one before it in the same answer of a model. Models ask for what depends on each other at
+    /// once (`git add` and `git commit`, an edit and the test of it): only what changes nothing runs side by side.
+    fn waits_its_turn(&self, index: usize) -> bool {
+        let (before, rest) = self.state.data.calls.split_at(index);
+        let Some(call) = rest.first().filter(|call| call.has_a_turn()) else {
+            return false;
+        };
+        before.iter().filter(|other| other.has_a_turn()).any(|other| {
+            other.action.path == call.action.path
+                && !matches!(other.status, CallStatus::Done(_))
+                && (other.class != EffectClass::Pure || call.class != EffectClass::Pure)
+        })
     }
 
     fn start_call(&mut self, index: usize, approved: bool, repeated: bool, by: String) {

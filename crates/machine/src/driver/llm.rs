@@ -1,5 +1,5 @@
 //! The driver `llm`: a model decides. It is asked with the whole conversation; the tools it asks for are this
-//! turn's actions, all at once; when it asks for none it claims to be finished.
+//! turn's actions; when it asks for none it claims to be finished.
 //!
 //! Its configuration is `{"model": "PROVIDER/NAME", "system", "tools": [..], "without": [..], "first": [..], "max_steps",
 //! "chat"}`. The conversation

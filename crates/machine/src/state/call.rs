@@ -140,6 +140,16 @@ impl Call {
         CallHash::of(&self.action.tool, &self.action.input)
     }
 
+    /// Whether it is one of the calls of a model's answer, which are made in its order. A question to a person holds up none of
+    /// them.
+    pub(crate) fn has_a_turn(&self) -> bool {
+        let is_of_an_answer = !self.action.tool_use.is_empty();
+        is_of_an_answer
+            && self.request.is_none()
+            && self.agent.is_none()
+            && self.action.tool != "ask"
+    }
+
     /// The question and choices of an `ask` call.
     pub(crate) fn question(&self) -> (String, Vec<String>) {
         let question = self.action.input["question"].as_str().unwrap_or_default().to_owned();

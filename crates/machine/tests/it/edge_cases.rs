@@ -13,6 +13,7 @@ use machine::tool::ToolResult;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::model::answer;
 use crate::rig::{Rig, registry, shell, spec};
 
 fn model(context: u64) -> TaskSpec {
@@ -42,11 +43,6 @@ fn runs(command: &str, tokens: u64) -> Result<Reply, ModelFailure> {
 fn overflow() -> Result<Reply, ModelFailure> {
     let (kind, message) = ("context_overflow".to_owned(), "too long".to_owned());
     Err(ModelFailure { kind, retry: Retry::Never, message, usage: Usage::default() })
-}
-
-fn answer(rig: &mut Rig, answer: Result<Reply, ModelFailure>) {
-    let id = rig.effect("call_model");
-    rig.input(Signal::ModelReplied(id, Box::new(answer)).into());
 }
 
 fn run(rig: &mut Rig, command: &str, tokens: u64) {

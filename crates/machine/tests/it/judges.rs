@@ -13,6 +13,7 @@ use machine::task::{Criterion, CriterionResult, Outcome, TaskSpec};
 use machine::verdict::Verdict;
 use serde_json::json;
 
+use crate::model::answer;
 use crate::rig::{Rig, check_of, registry, shell, spec};
 
 fn judge(decides: bool) -> Criterion {
@@ -63,11 +64,6 @@ fn said(text: &str) -> Result<Reply, ModelFailure> {
 fn failed(retry: Retry) -> Result<Reply, ModelFailure> {
     let (kind, message) = ("overloaded".to_owned(), "come back".to_owned());
     Err(ModelFailure { kind, message, retry, usage: Usage::default() })
-}
-
-fn answer(rig: &mut Rig, reply: Result<Reply, ModelFailure>) {
-    let id = rig.effect("call_model");
-    rig.input(Signal::ModelReplied(id, Box::new(reply)).into());
 }
 
 fn asked(rig: &Rig) -> &ModelCall {

@@ -5,48 +5,23 @@ use std::sync::Arc;
 use machine::effect::Effect;
 use machine::input::{Command, Signal};
 use machine::message::{
-    Block, Message, ModelCall, ModelFailure, Part, Reply, Retry, Role, StopReason, Usage,
+    Block, Message, ModelCall, ModelFailure, Part, Reply, Retry, StopReason, Usage,
 };
 use machine::state::Standing;
 use machine::task::{CriterionResult, DriverSpec, Outcome, TaskSpec};
 use machine::tool::{Status, ToolResult};
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, check_of, spec};
+use crate::model::{self, answer, task, text, tool};
+use crate::rig::{Rig, check_of};
 use machine::verdict::Verdict;
-
-fn task() -> TaskSpec {
-    let driver = DriverSpec::new("llm", json!({ "model": "script/x" }));
-    TaskSpec { driver, ..spec(json!(null)) }
-}
 
 fn usage(tokens: u64) -> Usage {
     Usage { input: Some(tokens), output: Some(1), ..Usage::default() }
 }
 
 fn reply(parts: Vec<Part>, stop: StopReason) -> Reply {
-    let blocks = parts.into_iter().map(|part| Block { part, native: None }).collect();
-    Reply {
-        id: "r".to_owned(),
-        model: "m".to_owned(),
-        message: Message { role: Role::Assistant, blocks },
-        stop,
-        usage: usage(9),
-    }
-}
-
-fn text(words: &str) -> Part {
-    Part::Text { text: words.to_owned() }
-}
-
-fn tool(id: &str, name: &str, input: Value) -> Part {
-    Part::ToolUse { id: id.to_owned(), name: name.to_owned(), input }
-}
-
-/// Answers the question of the last output.
-fn answer(rig: &mut Rig, answer: Result<Reply, ModelFailure>) {
-    let id = rig.effect("call_model");
-    answer_to(rig, id.0, answer);
+    Reply { usage: usage(9), ..model::reply(parts, stop) }
 }
 
 fn answer_to(rig: &mut Rig, effect: u64, answer: Result<Reply, ModelFailure>) {

@@ -15,6 +15,8 @@ mod judges;
 mod laws;
 mod limits;
 mod llm;
+mod model;
+mod order;
 mod receipt;
 mod records;
 mod recovery;

@@ -4,9 +4,7 @@ use machine::cause::{Cause, CauseKind, ModelTrouble, Repetition};
 use machine::effect::{Effect, InTheWay};
 use machine::event::EventKind;
 use machine::input::{Command, Signal};
-use machine::message::{
-    Block, Message, ModelCall, ModelFailure, Part, Reply, Retry, Role, StopReason, Usage,
-};
+use machine::message::{ModelCall, ModelFailure, Part, Reply, Retry, StopReason, Usage};
 use machine::policy::budget::Budget;
 use machine::policy::permission::{Decide, Rule};
 use machine::policy::recovery::{Ladder, Rung};
@@ -17,6 +15,7 @@ use machine::tool::{Status, ToolResult};
 use machine::verdict::{Checkpoint, Verdict};
 use serde_json::{Value, json};
 
+use crate::model::{self, answer, reply};
 use crate::rig::{Rig, check_of, registry, shell, spec};
 
 pub(crate) fn ladder(rungs: &[&str]) -> Ladder {
@@ -24,14 +23,9 @@ pub(crate) fn ladder(rungs: &[&str]) -> Ladder {
     Ladder { rungs, after: 1, most: None }
 }
 
-fn llm() -> TaskSpec {
-    let driver = DriverSpec::new("llm", json!({ "model": "script/x" }));
-    TaskSpec { driver, ..spec(json!(null)) }
-}
-
 /// A model whose work is checked.
 fn checked() -> TaskSpec {
-    TaskSpec { acceptance: vec![check_of("make test")], ..llm() }
+    TaskSpec { acceptance: vec![check_of("make test")], ..model::task() }
 }
 
 fn says(text: &str) -> Reply {
@@ -43,21 +37,9 @@ fn uses(tool: &str, input: Value) -> Reply {
     reply(vec![part], StopReason::ToolUse)
 }
 
-fn reply(parts: Vec<Part>, stop: StopReason) -> Reply {
-    let blocks = parts.into_iter().map(|part| Block { part, native: None }).collect();
-    let message = Message { role: Role::Assistant, blocks };
-    let (id, model) = ("r".to_owned(), "m".to_owned());
-    Reply { id, model, message, stop, usage: Usage::default() }
-}
-
 fn failure(kind: &str, retry: Retry) -> ModelFailure {
     let (kind, message) = (kind.to_owned(), "no".to_owned());
     ModelFailure { kind, retry, message, usage: Usage::default() }
-}
-
-fn answer(rig: &mut Rig, answer: Result<Reply, ModelFailure>) {
-    let id = rig.effect("call_model");
-    rig.input(Signal::ModelReplied(id, Box::new(answer)).into());
 }
 
 fn failed(evidence: &str) -> Verdict {
@@ -318,7 +300,7 @@ fn run_tool(rig: &mut Rig, command: &str, result: ToolResult, takes: i64) {
 }
 
 fn allowed() -> TaskSpec {
-    let mut task = llm();
+    let mut task = model::task();
     task.policy.rules =
         vec![Rule { tool: "shell".to_owned(), decide: Decide::Allow, ..Rule::default() }];
     task
@@ -338,12 +320,12 @@ fn the_stuck_suite_wastes_no_more_requests_than_its_limits_say() {
         assert_eq!((got.1, got.2), (Outcome::Stuck, cause), "{name}");
         assert!(got.0 <= bound, "{name}: {} requests", got.0);
     };
-    let blocked = requests(Rig::started(denied(llm())), |rig, _| {
+    let blocked = requests(Rig::started(denied(model::task())), |rig, _| {
         answer(rig, Ok(uses("shell", json!({ "command": "rm -r x" }))));
         Some(())
     });
     row("a blocked tool", 5, blocked, Cause::NoProgress { what: Repetition::BlockedCall });
-    let wandering = requests(Rig::started(denied(llm())), |rig, n| {
+    let wandering = requests(Rig::started(denied(model::task())), |rig, n| {
         answer(rig, Ok(uses("shell", json!({ "command": format!("rm -r x{n}") }))));
         Some(())
     });
@@ -366,7 +348,7 @@ fn the_stuck_suite_wastes_no_more_requests_than_its_limits_say() {
     row("calls that run out of time", 20, timeouts, Cause::TimedOut { count: 20 });
     let question = {
         let mut rig = Rig::new();
-        rig.command(Command::Start(Box::new(llm())));
+        rig.command(Command::Start(Box::new(model::task())));
         rig.attach(true).open_workspace();
         requests(rig, |rig, n| {
             answer(rig, Ok(uses("ask", json!({ "question": "which port?" }))));
@@ -468,7 +450,7 @@ fn a_model_that_failed_for_good_is_recovered_from_by_its_kind() {
         ("context_overflow", ModelTrouble::ContextOverflow, &["fresh_session"], "1 fresh_session"),
         ("malformed", ModelTrouble::BadReply, &["next_turn"], "1 next_turn"),
     ] {
-        let mut task = llm();
+        let mut task = model::task();
         task.recovery.ladders.insert(CauseKind::ModelFailed, ladder(rungs));
         let mut rig = Rig::started(task);
         for _ in 0..10 {
@@ -495,7 +477,7 @@ fn a_model_that_failed_for_good_is_recovered_from_by_its_kind() {
         let cause = Cause::ModelFailed { failure: trouble };
         assert_eq!(end(&rig), (Outcome::Failed, cause), "{kind}");
     }
-    let mut rig = Rig::started(llm());
+    let mut rig = Rig::started(model::task());
     answer(&mut rig, Ok(reply(Vec::new(), StopReason::Refusal)));
     let refused = Cause::ModelFailed { failure: ModelTrouble::Refusal };
     assert_eq!(end(&rig), (Outcome::Failed, refused));
@@ -507,7 +489,7 @@ fn a_row_of_steps_can_be_followed_by_somebody_who_thinks() {
     let mut task = spec(json!(null));
     task.driver = DriverSpec::new("workflow", steps);
     task.recovery.ladders.insert(CauseKind::GaveUp, ladder(&["hand_over:strong"]));
-    task.recovery.drivers.insert("strong".to_owned(), llm().driver);
+    task.recovery.drivers.insert("strong".to_owned(), model::task().driver);
     let mut rig = Rig::started(task);
     let id = rig.effect("run_tool");
     rig.ended(id.0, ToolResult::ended(Status::Error, "oh no"));
@@ -546,7 +528,7 @@ fn limited(task: TaskSpec) -> Rig {
 
 #[test]
 fn hours_of_a_usage_limit_are_waited_out_once_over_a_crash() {
-    let mut rig = limited(llm());
+    let mut rig = limited(model::task());
     let at = waits(&rig).unwrap();
     assert!(at >= rig.now + HOURS);
     assert!(rig.state.wants_release());
@@ -567,7 +549,7 @@ fn hours_of_a_usage_limit_are_waited_out_once_over_a_crash() {
 
 #[test]
 fn a_wait_can_be_paused_cancelled_and_outlasts_no_budget() {
-    let mut rig = limited(llm());
+    let mut rig = limited(model::task());
     let timer = rig.effect("set_timer");
     rig.command(Command::Pause);
     rig.now += 2 * HOURS;
@@ -575,10 +557,10 @@ fn a_wait_can_be_paused_cancelled_and_outlasts_no_budget() {
     assert_eq!(rig.told(), "[] ", "paused");
     rig.command(Command::Resume);
     assert_eq!(rig.told(), "[call_model#4] resumed, model_called");
-    let mut rig = limited(llm());
+    let mut rig = limited(model::task());
     rig.command(Command::Cancel { reason: String::new() });
     assert_eq!(end(&rig), (Outcome::Cancelled, Cause::Cancelled));
-    let mut task = llm();
+    let mut task = model::task();
     task.budget = Budget { max_time: Some(Span::seconds(3600)), ..Budget::default() };
     let mut rig = limited(task);
     let cause = Cause::Budget { axes: vec!["max_time".to_owned()] };
@@ -592,20 +574,20 @@ fn a_wait_can_be_paused_cancelled_and_outlasts_no_budget() {
 #[test]
 fn a_clock_that_jumps_neither_hangs_a_wait_nor_makes_it_a_storm() {
     // Back by a year while nobody drives it: it waits no longer than it was asked to.
-    let mut rig = limited(llm());
+    let mut rig = limited(model::task());
     rig.input(Signal::OwnerLost.into());
     rig.now -= 400 * 24 * 3600 * 1000;
     assert_eq!(rig.state.rests_until(Timestamp(rig.now)), None, "it can be taken up");
     rig.attach(false);
     assert!(waits(&rig).unwrap() <= rig.now + HOURS + HOURS / 20 + 1);
     // Back while it is driven: the timer that fires ends the wait.
-    let mut rig = limited(llm());
+    let mut rig = limited(model::task());
     let timer = rig.effect("set_timer");
     rig.now -= 400 * 24 * 3600 * 1000;
     rig.input(Signal::TimerFired(timer).into());
     assert_eq!(rig.told(), "[call_model#4] model_called");
     // Forward: asked once, and again only after the next wait.
-    let mut rig = limited(llm());
+    let mut rig = limited(model::task());
     for asked in 2..=12u64 {
         let timer = rig.effect("set_timer");
         rig.now += 400 * 24 * 3600 * 1000;
@@ -670,7 +652,7 @@ fn edge_case_15_progress_is_told_at_each_interval_once_over_a_restart() {
 
 #[test]
 fn edge_case_20_a_model_that_answers_nonsense_for_ever_is_bounded() {
-    let bad = requests(Rig::started(llm()), |rig, _| {
+    let bad = requests(Rig::started(model::task()), |rig, _| {
         answer(rig, Err(failure("tool_args_invalid", Retry::Backoff)));
         let timer = rig.last.effects.iter().find(|e| matches!(e, Effect::SetTimer { .. }))?.id();
         rig.now += 60_000;
@@ -679,7 +661,7 @@ fn edge_case_20_a_model_that_answers_nonsense_for_ever_is_bounded() {
     });
     let cause = Cause::ModelFailed { failure: ModelTrouble::BadReply };
     assert_eq!(bad, (10, Outcome::Failed, cause));
-    let unknown = requests(Rig::started(llm()), |rig, n| {
+    let unknown = requests(Rig::started(model::task()), |rig, n| {
         answer(rig, Ok(uses(&format!("tool{n}"), json!({}))));
         Some(())
     });
@@ -728,7 +710,7 @@ fn a_plugin_that_repeats_itself_or_talks_nonsense_is_bounded() {
 #[test]
 fn the_cause_says_what_was_missing_around_the_task() {
     let mut rig = Rig::new();
-    rig.command(Command::Start(Box::new(llm())));
+    rig.command(Command::Start(Box::new(model::task())));
     rig.attach(false);
     let id = rig.effect("open_workspace");
     rig.input(Signal::WorkspaceOpened(id, Err("no room".to_owned())).into());

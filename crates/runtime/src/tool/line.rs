@@ -1,4 +1,4 @@
-//! Who changes files next. The calls of one answer run at once; those that change files of the same folder do so one after
+//! Who changes files next. Calls that run at once, of branches or of a plugin, change files of the same folder one after
 //! the other, in the order in which they were asked for: two that read, change and write the same file would undo each
 //! other.
 
