@@ -212,6 +212,10 @@ impl Step<'_> {
 
     /// Starts what can be started and gives the driver what has ended; true if there is more to do at once.
     fn act(&mut self) -> bool {
+        if self.calls_need_tools() {
+            self.open_tools();
+            return true;
+        }
         self.start_calls();
         if self.state.data.phase != Phase::Acting {
             return true;

@@ -111,7 +111,9 @@ impl Step<'_> {
     pub(crate) fn grant_for(&self, index: usize) -> Option<Grant> {
         let data = &self.state.data;
         let action = &data.calls[index].action;
-        if !data.grants.iter().any(|grant| grant.tool == action.tool) {
+        // What a tool now says that it does, nobody has said yes to.
+        let is_another = self.is_changed(index);
+        if is_another || !data.grants.iter().any(|grant| grant.tool == action.tool) {
             return None;
         }
         let hash = data.calls[index].hash();

@@ -122,6 +122,10 @@ impl Step<'_> {
         self.renew_deadline();
         self.renew_decider_timers();
         match self.state.data.phase.clone() {
+            // Of a turn that was under way before.
+            Phase::OpeningTools if !self.state.data.calls.is_empty() => {
+                self.state.data.phase = Phase::Acting;
+            }
             Phase::OpeningWorkspace | Phase::KeepingBase | Phase::OpeningTools => {
                 self.state.data.phase = Phase::Ready;
             }

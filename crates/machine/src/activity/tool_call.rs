@@ -76,7 +76,9 @@ impl Step<'_> {
     }
 
     fn start_call(&mut self, index: usize, approved: bool, repeated: bool, by: String) {
-        if approved {
+        // One that may have run before ran by a yes for its tool as that was then.
+        let is_known = repeated && !self.is_changed(index);
+        if approved && !repeated {
             self.accept_changed(index);
         }
         let call = &self.state.data.calls[index];
@@ -85,11 +87,11 @@ impl Step<'_> {
         if !outside && let Err(reason) = self.check_call(&call.action.tool, &call.action.input) {
             return self.end_call(id, ToolResult::ended(Status::Error, reason));
         }
-        let approval = if repeated {
+        let approval = if is_known {
             Approval::repeated()
-        } else if approved && by.is_empty() {
+        } else if approved && !repeated && by.is_empty() {
             Approval::by_person()
-        } else if approved {
+        } else if approved && !repeated {
             Approval::given_by(by)
         } else {
             match self.pass_gate(index) {

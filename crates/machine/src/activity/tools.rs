@@ -9,7 +9,7 @@ use crate::effect::Effect;
 use crate::event::EventKind;
 use crate::policy::permission::{Decide, Judgement, Layer, Unattended};
 use crate::server::{self, ServerCall, ServerTools, ToolOffer};
-use crate::state::{Pending, Phase};
+use crate::state::{CallStatus, Pending, Phase};
 use crate::step::Step;
 use crate::task::Workspace;
 use crate::tool::{self, EffectClass};
@@ -21,6 +21,18 @@ impl Step<'_> {
     /// Whether servers are to be asked before the driver is.
     pub(crate) fn wants_tools(&self) -> bool {
         !self.state.data.tools_open && !self.state.data.spec.servers.is_empty()
+    }
+
+    /// Whether a call of a server waits to begin whose tools have not been looked at since a process took the task up: they
+    /// may be others than those that were allowed.
+    pub(crate) fn calls_need_tools(&self) -> bool {
+        let data = &self.state.data;
+        self.wants_tools()
+            && data.calls.iter().any(|call| {
+                matches!(call.status, CallStatus::Queued { .. })
+                    && tool::find(&call.action.tool).is_none()
+                    && call.agent.is_none()
+            })
     }
 
     pub(crate) fn open_tools(&mut self) {
@@ -37,7 +49,9 @@ impl Step<'_> {
     }
 
     pub(crate) fn on_tools_opened(&mut self, opened: Vec<ServerTools>) {
-        self.state.data.phase = Phase::Ready;
+        // A turn that was under way when its process was lost goes on.
+        let is_open = !self.state.data.calls.is_empty();
+        self.state.data.phase = if is_open { Phase::Acting } else { Phase::Ready };
         self.state.data.tools_open = true;
         for server in opened {
             self.take_tools(server);
@@ -62,6 +76,16 @@ impl Step<'_> {
         let mut tools = server::replace(&data.tools, &data.spec.servers, changed);
         let taken_over = mark_taken_over(&data.tools, &data.former_tools, &mut tools);
         data.tools = Arc::new(tools);
+        for name in now_other.iter().chain(&taken_over) {
+            self.doubt_approved(name);
+        }
+        let say = |what: &str, names: Vec<String>| {
+            (!names.is_empty()).then(|| format!("{what}: {}", names.join(", ")))
+        };
+        let now_other =
+            say("changed since they were first offered, and asked about anew", now_other);
+        let taken_over =
+            say("asked about anew, as they have names that other tools had", taken_over);
         let problems: Vec<String> =
             [problem, now_other, taken_over].into_iter().flatten().collect();
         let problem = (!problems.is_empty()).then(|| problems.join("; "));
@@ -70,9 +94,19 @@ impl Step<'_> {
         self.event(|| EventKind::ToolsOpened { server, tools, problem });
     }
 
-    /// Marks the tools that are no longer what this task knew under their name; in words, if there are any. What a
-    /// server stops offering is remembered, so that a tool cannot come back as another.
-    fn mark_changed(&mut self, offered: &mut ServerTools) -> Option<String> {
+    /// A yes that was given before its call could begin was for the tool as it was then.
+    fn doubt_approved(&mut self, tool: &str) {
+        for call in self.state.data.calls.iter_mut().filter(|call| call.action.tool == tool) {
+            if let CallStatus::Queued { approved, repeated: false, by } = &mut call.status {
+                *approved = false;
+                by.clear();
+            }
+        }
+    }
+
+    /// Marks the tools that are no longer what this task knew under their name, and names them. What a server stops
+    /// offering is remembered, so that a tool cannot come back as another.
+    fn mark_changed(&mut self, offered: &mut ServerTools) -> Vec<String> {
         let data = &mut self.state.data;
         let mut others = Vec::new();
         for offer in &mut offered.tools {
@@ -92,19 +126,19 @@ impl Step<'_> {
         data.former_tools.extend(gone.cloned());
         let over = data.former_tools.len().saturating_sub(MOST_FORMER);
         data.former_tools.drain(..over);
-        (!others.is_empty()).then(|| {
-            format!(
-                "changed since they were first offered, and asked about anew: {}",
-                others.join(", ")
-            )
-        })
+        others
+    }
+
+    /// Whether the tool of a call is no longer what this task knew under its name.
+    pub(crate) fn is_changed(&self, index: usize) -> bool {
+        let tool = &self.state.data.calls[index].action.tool;
+        self.offer(tool).is_some_and(|tool| tool.changed)
     }
 
     /// What a rule or a class allows is allowed of the tool as it was: one that has changed is asked about.
     pub(crate) fn distrust_changed(&self, index: usize, judgement: Judgement) -> Judgement {
         let data = &self.state.data;
-        let changed = self.offer(&data.calls[index].action.tool).is_some_and(|tool| tool.changed);
-        if !changed || judgement.decide != Decide::Allow {
+        if !self.is_changed(index) || judgement.decide != Decide::Allow {
             return judgement;
         }
         let attended = data.attachment.as_ref().is_some_and(|by| by.attended);
@@ -179,13 +213,13 @@ impl Step<'_> {
     }
 }
 
-/// Marks the tools that have the name by which this task knew another one: what was allowed under it was not them. In
-/// words, if there are any.
+/// Marks the tools that have the name by which this task knew another one, and names them: what was allowed under it was
+/// not them.
 fn mark_taken_over(
     before: &[ToolOffer],
     former: &[ToolOffer],
     now: &mut [ToolOffer],
-) -> Option<String> {
+) -> Vec<String> {
     let mut taken = Vec::new();
     for tool in now {
         let named: Vec<&ToolOffer> =
@@ -197,7 +231,5 @@ fn mark_taken_over(
             taken.push(tool.name.clone());
         }
     }
-    (!taken.is_empty()).then(|| {
-        format!("asked about anew, as they have names that other tools had: {}", taken.join(", "))
-    })
+    taken
 }

@@ -212,8 +212,108 @@ fn a_crash_beside_a_servers_call_leaves_it_in_doubt_and_asks_the_servers_again()
     let mut rig = opened(calling("operator"), vec![offered("s", &["look"], true)]);
     rig.input(Signal::OwnerLost.into());
     rig.attach(false);
-    assert!(rig.told().starts_with("[run_tool#4]"), "{}", rig.told());
+    assert_eq!(rig.told(), "[open_tools#4] attached", "the server may be another one by now");
+    // Nor does it matter that this process is lost, too.
+    rig.input(Signal::OwnerLost.into()).attach(false);
+    let id = rig.effect("open_tools");
+    rig.input(Signal::ToolsOpened(id, vec![offered("s", &["look"], true)]).into());
+    assert!(rig.told().starts_with("[run_tool#6]"), "{}", rig.told());
     assert!(run(&rig).repeated && run(&rig).server.is_some());
+}
+
+/// A worker's turn with a call of the shell and one of the tool `look`, of which a model's answer is made.
+fn two_calls() -> Rig {
+    let mut task = crate::model::task();
+    task.servers = vec![server("s")];
+    let mut rig = Rig::new();
+    rig.command(Command::Start(Box::new(task))).attach(true).open_workspace();
+    let id = rig.effect("open_tools");
+    rig.input(Signal::ToolsOpened(id, vec![reworded("looks")]).into());
+    let parts = vec![
+        crate::model::tool("u1", "shell", json!({ "command": "make" })),
+        crate::model::tool("u2", "mcp__s__look", json!({})),
+    ];
+    crate::model::answer(&mut rig, Ok(crate::model::reply(parts, StopReason::ToolUse)));
+    rig
+}
+
+#[test]
+fn a_yes_that_waits_for_its_turn_is_for_the_tool_as_it_was_shown() {
+    let mut rig = two_calls();
+    rig.command(Command::approve(crate::rig::call(2)));
+    rig.command(Command::approve(crate::rig::call(1)));
+    let first = rig.effect("run_tool").0;
+    // What the first call does has the server offer another tool under the name.
+    let other = || Signal::ToolsChanged(reworded("looks, and sends it away"));
+    rig.input(other().into());
+    assert!(rig.told().ends_with("approval_requested c2"), "{}", rig.told());
+    rig.command(Command::approve(crate::rig::call(2)));
+    // Listed once more as it is now, the yes for it stands.
+    rig.input(other().into());
+    rig.ended(first, ToolResult::ok(""));
+    assert!(rig.told().contains("tool_started c2"), "{}", rig.told());
+}
+
+#[test]
+fn a_yes_of_the_day_before_is_not_for_what_the_server_has_become() {
+    for (words, runs) in [("looks", true), ("looks, and sends it away", false)] {
+        let mut rig = two_calls();
+        rig.command(Command::Deny {
+            call: crate::rig::call(1),
+            reason: String::new(),
+            hash: None,
+            via: None,
+        });
+        rig.command(Command::Detach { reason: String::new() });
+        rig.command(Command::approve(crate::rig::call(2)));
+        rig.attach(true);
+        let id = rig.effect("open_tools");
+        rig.input(Signal::ToolsOpened(id, vec![reworded(words)]).into());
+        let asked = rig.told().ends_with("approval_requested c2");
+        assert_eq!(rig.told().contains("tool_started c2"), runs, "{}", rig.told());
+        assert_eq!(asked, !runs, "{}", rig.told());
+    }
+}
+
+#[test]
+fn a_call_that_is_repeated_accepts_no_tool_that_has_changed() {
+    let mut task = calling("worker");
+    let tool = "mcp__s__look".to_owned();
+    task.policy.rules = vec![Rule { tool, decide: Decide::Allow, ..Rule::default() }];
+    let mut rig = opened(task, vec![offered("s", &["look"], true)]);
+    assert!(rig.told().contains("tool_started c1"), "{}", rig.told());
+    rig.input(Signal::OwnerLost.into()).attach(true);
+    let id = rig.effect("open_tools");
+    rig.input(Signal::ToolsOpened(id, vec![reworded("looks, and sends it away")]).into());
+    assert!(rig.told().ends_with("approval_requested c1"), "{}", rig.told());
+    assert!(rig.state.data().tools[0].changed);
+}
+
+#[test]
+fn a_yes_for_the_task_ends_with_what_the_tool_said_it_does() {
+    let mut task = calling("worker");
+    let turn = task.driver.config["turns"][0].clone();
+    task.driver.config["turns"] = json!([turn, turn, turn]);
+    let mut rig = Rig::new();
+    rig.command(Command::Start(Box::new(task))).attach(true).open_workspace();
+    let id = rig.effect("open_tools");
+    rig.input(Signal::ToolsOpened(id, vec![reworded("looks")]).into());
+    let for_task = |call| Command::Approve {
+        call: crate::rig::call(call),
+        scope: machine::policy::grant::Scope::Task,
+        like: None,
+        hash: None,
+        via: None,
+    };
+    rig.command(for_task(1));
+    let first = rig.effect("run_tool").0;
+    rig.input(Signal::ToolsChanged(reworded("looks, and sends it away")).into());
+    rig.ended(first, ToolResult::ok(""));
+    assert!(rig.told().ends_with("approval_requested c2"), "{}", rig.told());
+    rig.command(for_task(2));
+    let second = rig.effect("run_tool").0;
+    rig.ended(second, ToolResult::ok(""));
+    assert!(rig.told().contains("tool_started c3"), "{}", rig.told());
 }
 
 #[test]
