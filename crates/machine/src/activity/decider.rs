@@ -44,6 +44,10 @@ impl Step<'_> {
         if self.is_attended() {
             return self.ask_approval(index, judged, None);
         }
+        // A worker can wish for any number of calls at once: what one question cost counts before the next is asked.
+        if self.state.data.pending.values().any(|pending| matches!(pending, Pending::Decider(_))) {
+            return;
+        }
         let deciders = &self.state.data.spec.policy.deciders;
         let place = usize::try_from(turn.decider).unwrap_or(usize::MAX);
         let Some(asked) = deciders.get(place).cloned() else {

@@ -323,6 +323,22 @@ fn a_crash_asks_the_same_decider_again_and_a_person_who_has_come_instead() {
 }
 
 #[test]
+fn deciders_are_asked_one_question_at_a_time_and_a_limit_ends_that() {
+    let calls: Vec<Value> = (0..50).map(|at| shell(&format!("a {at}"))).collect();
+    let mut task = spec(json!({ "turns": [calls], "author": "worker" }));
+    let (unattended, deciders) = (Unattended::Escalate, vec![model("careful")]);
+    task.policy = Policy { unattended, deciders, ..Policy::default() };
+    task.budget.max_tokens = Some(25);
+    let mut rig = Rig::started(task);
+    // Each answer counts ten.
+    for _ in 0..3 {
+        says(&mut rig, r#"{"decision":"deny","reason":"no"}"#);
+    }
+    assert!(rig.told().contains("task_finished budget_exhausted"), "{}", rig.told());
+    assert_eq!(rig.state.data().spend.tokens, 30);
+}
+
+#[test]
 fn while_a_task_is_held_no_further_decider_is_asked() {
     let mut rig = escalating(vec![model("one"), model("two")]);
     let question = rig.effect("call_model");
