@@ -27,6 +27,13 @@ pub fn draft(tool: &str, input: &Value, like: Option<&str>) -> Result<Draft, Str
         // A rule means the words and whatever arguments follow: how many of them is for the person to say.
         ("shell", None) => return Err(NEEDS_PATTERN.to_owned()),
         (_, Some(_)) => return Err(format!("a pattern is for shell, and this is {tool}")),
+        // A rule cannot say which address, or what an agent asks a tool of its own for.
+        _ if tool::find(tool).is_none() && !tool.starts_with("mcp__") => {
+            return Err(format!(
+                "a rule for {tool} would allow whatever it is asked for: approve this call for the task, or write \
+                 the rule yourself (`tool = {tool:?}`)"
+            ));
+        }
         (_, None) => {
             let paths = paths(tool, input);
             let paths: Result<Vec<String>, String> =
@@ -187,6 +194,10 @@ mod tests {
                 .unwrap()
                 .contains("tool = \"mcp__s__t\"\ndecide")
         );
+        for tool in ["fetch", "claude.WebSearch"] {
+            let wide = rule(tool, json!({ "url": "https://example.org/a" }), None).unwrap_err();
+            assert!(wide.contains("whatever it is asked for"), "{wide}");
+        }
         for (tool, input, like) in [
             ("shell", json!({ "command": "make" }), Some("make\n[[rule]]")),
             ("shell", json!({ "command": "make" }), Some("*")),
