@@ -256,7 +256,7 @@ impl Sandbox {
                 return Err("the reduced sandbox has no network; use network = \"none\"".to_owned());
             }
             let folder = scratch_folder()?;
-            orders.read = view.read.clone();
+            (orders.read, orders.listed) = view.read_reduced();
             orders.write = view.write_reduced(&folder);
             for name in ["HOME", "TMPDIR"] {
                 env.push((name.into(), folder.clone().into()));

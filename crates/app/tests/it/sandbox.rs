@@ -480,6 +480,47 @@ fn a_file_cannot_switch_it_off() {
 }
 
 #[test]
+fn what_a_toolchain_keeps_secret_in_its_folder_is_not_shown_with_it() {
+    for level in ["full", "reduced"] {
+        let environment = TestEnvironment::new();
+        let uv = environment.folder().join("../.local/share/uv");
+        std::fs::create_dir_all(uv.join("credentials")).unwrap();
+        std::fs::create_dir_all(uv.join("tools")).unwrap();
+        std::fs::write(uv.join("credentials/credentials.toml"), "secret-mark").unwrap();
+        std::fs::write(uv.join("tools/tool"), "tool-mark").unwrap();
+        let uv = uv.canonicalize().unwrap();
+        let script =
+            format!("cat {0}/credentials/credentials.toml; cat {0}/tools/tool", uv.display());
+        environment.steps("task.toml", &[&script], "");
+        let ran = environment.run(&["run", "task.toml", "--sandbox", level]);
+        assert_eq!(ran.code, 0, "{level}: {}", ran.out);
+        let result = environment.result("s1");
+        assert!(result.contains("tool-mark"), "{level}: {result}");
+        assert!(!result.contains("secret-mark"), "{level}: {result}");
+    }
+}
+
+#[test]
+fn the_reduced_walls_show_few_devices_and_nothing_that_is_roots_alone() {
+    let environment = TestEnvironment::new();
+    let left = format!("/dev/shm/left-{}", std::process::id());
+    let script = format!(
+        "echo x > {left} && echo kept; ls /dev/pts && echo terminals; cat /etc/shadow && echo shadow; \
+         head -c 4 /dev/zero | wc -c; echo x > /dev/null && echo null; ls /etc | grep -x passwd; \
+         grep -q . /etc/passwd && echo known"
+    );
+    environment.steps("task.toml", &[&script], "");
+    let ran = environment.run(&["run", "task.toml", "--sandbox", "reduced"]);
+    assert_eq!(ran.code, 0, "{}", ran.out);
+    let result = environment.result("s1");
+    for passed in ["kept", "terminals", "shadow\n"] {
+        assert!(!result.contains(&format!("\n{passed}")), "{passed}: {result}");
+    }
+    assert!(result.contains("4\nnull\npasswd\nknown\n"), "{result}");
+    assert!(!std::path::Path::new(&left).exists());
+}
+
+#[test]
 fn the_reduced_walls_hold_what_they_promise() {
     let environment = TestEnvironment::new();
     std::fs::create_dir_all(environment.folder().join("../.ssh")).unwrap();

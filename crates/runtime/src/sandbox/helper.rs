@@ -34,7 +34,7 @@ pub(crate) const READY: u8 = 0x06;
 pub(crate) const GO: &[u8] = b"\n";
 
 /// Orders of another version of the program are not understood.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The exit code of a helper that could not do its work.
 pub(super) const FAILED: i32 = 125;
@@ -46,6 +46,8 @@ pub(super) struct Orders {
     pub(super) version: u32,
     /// Where what can be read begins; all of it for a sandbox that hides by other means.
     pub(super) read: Vec<PathBuf>,
+    /// Folders of which the names can be read.
+    pub(super) listed: Vec<PathBuf>,
     /// What can be written.
     pub(super) write: Vec<PathBuf>,
     /// Sockets.
@@ -69,6 +71,7 @@ impl Orders {
         Orders {
             version: VERSION,
             read: vec!["/".into()],
+            listed: Vec::new(),
             write: Vec::new(),
             sockets: Sockets::None,
             refuse_tcp: true,
@@ -237,7 +240,10 @@ fn wall(orders: &Orders) -> Result<(), String> {
     }
     let mut ruleset = ruleset.create().map_err(|error| failed(&error))?;
     let reading = AccessFs::from_read(abi);
-    for (paths, access) in [(&orders.read, reading), (&orders.write, AccessFs::from_all(abi))] {
+    let (listing, all) = (AccessFs::ReadDir.into(), AccessFs::from_all(abi));
+    for (paths, access) in
+        [(&orders.read, reading), (&orders.listed, listing), (&orders.write, all)]
+    {
         for path in paths {
             // What is not there cannot be reached, and is not made either.
             let Ok(meta) = std::fs::metadata(path) else { continue };

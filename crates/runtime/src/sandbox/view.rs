@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use machine::policy::protected;
@@ -50,6 +51,9 @@ const TOOLCHAINS: [&str; 32] = [
     ".volta",
     "go",
 ];
+
+/// Folders right below those in which programs keep secrets all the same: what `uv auth login` was told, keys of .NET.
+const KEPT_BACK: [&str; 2] = [".dotnet/corefx", ".local/share/uv/credentials"];
 
 /// Names in a home that programs read when they start.
 const STARTS: [&str; 20] = [
@@ -99,6 +103,14 @@ const SECRETS: [&str; 17] = [
     "/var/spool/cron",
 ];
 
+/// Devices that every program may use, where there is no `/dev` of its own: the others are disks, terminals and memory that
+/// others share.
+const DEVICES: [&str; 7] =
+    ["/dev/full", "/dev/null", "/dev/ptmx", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero"];
+
+/// As deep as folders of `/etc` are looked into.
+const DEEPEST: usize = 8;
+
 /// Folders that every program needs: nothing that is hidden may hold one of them.
 const SYSTEM: [&str; 11] =
     ["/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr", "/var"];
@@ -132,6 +144,8 @@ pub(super) struct View {
     pub(super) write: Vec<PathBuf>,
     /// Which of it is private to the inside.
     private: Vec<PathBuf>,
+    /// Folders of secrets in what is shown.
+    kept_back: Vec<PathBuf>,
     /// What can be read where nothing is hidden by mounts.
     pub(super) read: Vec<PathBuf>,
     /// The repository, if there is one that can be written.
@@ -255,6 +269,11 @@ impl View {
             if folder.is_dir() && self.hides(&folder) && !is_home {
                 self.show(&folder);
             }
+        }
+        let kept_back = |name: &str| home.and_then(|home| home.join(name).canonicalize().ok());
+        for path in KEPT_BACK.into_iter().filter_map(kept_back).filter(|path| path.is_dir()) {
+            self.mounts.push(Mount::Hide(path.clone()));
+            self.kept_back.push(path);
         }
         let mut more = vec![PathBuf::from("/run/current-system")];
         if *network == Network::Open {
@@ -475,10 +494,37 @@ impl View {
 
     /// What can be written where nothing is private: the workspace, and a folder for temporary files.
     pub(super) fn write_reduced(&self, scratch: &Path) -> Vec<PathBuf> {
-        let shared = |path: &&PathBuf| !self.private.contains(path) && !path.starts_with("/proc");
+        let shared = |path: &&PathBuf| {
+            !self.private.contains(path) && !path.starts_with("/proc") && *path != Path::new("/dev")
+        };
         let mut write: Vec<PathBuf> = self.write.iter().filter(shared).cloned().collect();
+        write.extend(DEVICES.map(PathBuf::from));
         write.push(scratch.to_owned());
         write
+    }
+
+    /// What can be read where nothing can be covered, and the folders of which only the names can be read.
+    pub(super) fn read_reduced(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        let (mut read, mut listed) = (Vec::new(), Vec::new());
+        let is_root = rustix::process::geteuid().is_root();
+        for path in &self.read {
+            match path.to_str() {
+                Some("/dev") => {}
+                // What is root's alone, root reads without any right of root: it is the owner.
+                Some("/etc") if is_root => {
+                    if !open_to_all(path, DEEPEST, &mut read) {
+                        listed.push(path.clone());
+                    }
+                }
+                _ if self.kept_back.iter().any(|kept| kept.parent() == Some(path)) => {
+                    let entries = fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
+                    let paths = entries.map(|entry| entry.path());
+                    read.extend(paths.filter(|path| !self.kept_back.contains(path)));
+                }
+                _ => read.push(path.clone()),
+            }
+        }
+        (read, listed)
     }
 
     /// The mounts as bubblewrap takes them, after the root and before the command; and the descriptors that they name.
@@ -518,6 +564,31 @@ impl View {
         }
         Ok((arguments, texts))
     }
+}
+
+/// Adds what everybody can read of a folder; true if that is all of it.
+fn open_to_all(folder: &Path, deepest: usize, read: &mut Vec<PathBuf>) -> bool {
+    let Ok(entries) = fs::read_dir(folder) else { return false };
+    let (mut found, mut all) = (Vec::new(), true);
+    for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+        let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+        let mode = meta.mode();
+        if meta.is_dir() {
+            let is_open = mode & 0o005 == 0o005 && deepest > 0;
+            all &= is_open && open_to_all(&path, deepest - 1, &mut found);
+        } else if meta.is_file() && mode & 0o004 != 0 {
+            found.push(path);
+        } else {
+            // Where a link leads is asked about that place.
+            all &= meta.is_symlink();
+        }
+    }
+    if all {
+        read.push(folder.to_owned());
+    } else {
+        read.append(&mut found);
+    }
+    all
 }
 
 /// A file without a name, at its beginning.
