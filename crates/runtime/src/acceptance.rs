@@ -11,6 +11,7 @@ mod difference;
 mod environment;
 mod file;
 mod git_clean;
+mod planted;
 mod plugin;
 mod repository;
 mod sides;

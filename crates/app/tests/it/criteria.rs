@@ -118,6 +118,24 @@ fn git_clean_sees_what_git_was_told_not_to_see() {
     }
 }
 
+#[test]
+fn git_clean_sees_that_a_commit_only_seems_to_hold_what_is_handed_over() {
+    let place = repository(&[("a.txt", "a\n")]);
+    // What git reads under the name of the tree that was committed is the tree of now.
+    let forge = format!(
+        "mkdir d && echo b > d/b.txt && {COMMIT} && old=$(git rev-parse HEAD:d) && echo c > d/b.txt && git add -A && \
+         new=$(git write-tree --prefix=d/) && \
+         file() {{ echo \"$(git rev-parse --git-common-dir)/objects/$(echo $1 | cut -c1-2)/$(echo $1 | cut -c3-)\"; }} && \
+         chmod u+w \"$(file $old)\" && cp \"$(file $new)\" \"$(file $old)\""
+    );
+    let seen = worked(&place, &forge, &custom("name = \"git_clean\""));
+    assert!(
+        !seen.passed && seen.evidence.contains("is not what its name says"),
+        "{}",
+        seen.evidence
+    );
+}
+
 /// AX-019 of the corpus.
 #[test]
 fn git_clean_sees_that_the_base_was_amended() {

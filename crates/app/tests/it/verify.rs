@@ -167,6 +167,29 @@ fn a_check_has_a_repository_with_the_work_as_one_commit_on_the_base() {
     assert_eq!(environment.git(&["log", "--format=%s", "main"]), "begin");
 }
 
+/// The folder of the tests is, by its name, what it was before; what git reads under that name is what it is now.
+const FORGE: &str = "echo 'exit 0' > tests/t.sh; git add -A; new=$(git write-tree --prefix=tests/); \
+    old=$(git rev-parse HEAD:tests); \
+    file() { echo \"$(git rev-parse --git-common-dir)/objects/$(echo $1 | cut -c1-2)/$(echo $1 | cut -c3-)\"; }; \
+    chmod u+w \"$(file $old)\"; cp \"$(file $new)\" \"$(file $old)\"";
+
+#[test]
+fn a_worker_that_puts_other_content_under_the_name_of_what_was_there_is_found_out() {
+    let environment = TestEnvironment::repository(&[("tests/t.sh", "test -e feature\n")]);
+    let check = "git diff --exit-code HEAD~1 -- tests && sh tests/t.sh";
+    let ran = environment.work(&[FORGE], &["--check", check]);
+    assert!(!ran.outcome().starts_with("verified"), "{:#?}", ran.checked());
+    let evidence = ran.checked()[0]["evidence"].to_string();
+    assert!(evidence.contains("is not what its name says"), "{:#?}", ran.checked());
+
+    let environment = TestEnvironment::repository(&[("tests/t.sh", "test -e feature\n")]);
+    let options = ["--in-place", "--protect", "tests/**", "--check", "sh tests/t.sh"];
+    let ran = environment.work(&[FORGE], &options);
+    assert!(!ran.outcome().starts_with("verified"), "{:#?}", ran.checked());
+    let evidence = ran.checked()[1]["evidence"].to_string();
+    assert!(evidence.contains("is not what its name says"), "{:#?}", ran.checked());
+}
+
 #[test]
 fn a_check_sees_neither_another_tasks_worktree_nor_the_state_and_writes_nothing_outside() {
     let environment = TestEnvironment::repository(&[("a", "one\n")]);

@@ -131,6 +131,7 @@ impl Checkout {
         let origin = workspace::origin(claim.task, context.places.state_home);
         if let Some(origin) = &origin {
             if self.repository.is_none() {
+                repository::distrust(origin, &store, context)?;
                 let folder = self.top.with_file_name("repository");
                 let laid = repository::lay(&folder, &self.point, origin, &store, context);
                 self.repository = Some(laid.map_err(Trouble::Broken)?);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::checkout::Context;
 use super::copy::copy_tree;
+use super::{Trouble, planted};
 use crate::checkpoint::{EMPTY_TREE, Store};
 use crate::git::{Git, borrowing};
 use crate::workspace::{Origin, text};
@@ -43,9 +44,7 @@ pub(super) fn lay(
         let place: [OsString; 2] = ["-C".into(), origin.repository.clone().into()];
         user.run(place.into_iter().chain(arguments.iter().map(OsString::from)))
     };
-    let common =
-        ask(&["rev-parse", "--path-format=absolute", "--git-common-dir"]).map_err(wrong)?;
-    let common = PathBuf::from(common.trim_end_matches('\n'));
+    let common = common(&user, origin).map_err(wrong)?;
     let objects = object_folders(&common.join("objects"));
     let alternates: Vec<String> =
         objects.iter().map(|path| text(path)).collect::<Result<_, _>>()?;
@@ -77,6 +76,29 @@ pub(super) fn lay(
         let _ = fs::remove_file(folder.join(name));
     }
     Ok(Some(Laid { folder: folder.to_owned(), objects }))
+}
+
+/// Fails what was claimed if the objects of the history are not what they were.
+pub(super) fn distrust(
+    origin: &Origin,
+    store: &Store<'_>,
+    context: &Context<'_>,
+) -> Result<(), Trouble> {
+    let user = Git { cancel: Some(context.cancel.clone()), ..origin.git() };
+    let objects = common(&user, origin).map_err(Trouble::Broken)?.join("objects");
+    // What the worker wrote, it wrote after the first of them.
+    let points = store.points().map_err(Trouble::Broken)?;
+    let since = points.first().map_or(i64::MIN, |first| first.time);
+    let found = planted::find(&user, &origin.repository, &objects, since);
+    found.map_err(Trouble::Broken)?.map_or(Ok(()), |what| Err(Trouble::Failed(what)))
+}
+
+/// Where the user's repository has what all of its worktrees share.
+fn common(user: &Git, origin: &Origin) -> Result<PathBuf, String> {
+    let place: [OsString; 2] = ["-C".into(), origin.repository.clone().into()];
+    let ask = ["rev-parse", "--path-format=absolute", "--git-common-dir"].map(OsString::from);
+    let said = user.run(place.into_iter().chain(ask))?;
+    Ok(PathBuf::from(said.trim_end_matches('\n')))
 }
 
 impl Laid {

@@ -12,7 +12,9 @@ use machine::task::{Workspace, WorkspaceKind};
 
 use super::checkout::{Context, Scratch};
 use super::difference::Difference;
+use super::{Trouble, planted, repository};
 use crate::checkpoint::{self, Change, ChangeKind, Store};
+use crate::git::reading::{Unsound, read_back};
 use crate::git::{Git, borrowing};
 use crate::workspace::{origin, text, trusted, worktree_of};
 
@@ -74,6 +76,7 @@ impl Sides {
         let origin = origin(claim.task, context.places.state_home)
             .ok_or("nothing is known of the repository that the task's worktree was made from")?;
         let store = Store::open(claim.task, context.places.state_home, context.cancel)?;
+        repository::distrust(&origin, &store, context).map_err(Trouble::into_text)?;
         let repository = Repository {
             git: graftless(origin.git(), &origin.repository, context),
             base: origin.base,
@@ -126,7 +129,34 @@ impl Sides {
         let prefix = prefix.trim_end_matches('/').to_owned();
         let handed_over = seen.tree;
         let (folder, _scratch) = (top, Some(scratch));
-        Ok(Sides { repository, base, handed_over, prefix, folder, git, _scratch })
+        let sides = Sides { repository, base, handed_over, prefix, folder, git, _scratch };
+        sides.read_base_back()?;
+        Ok(sides)
+    }
+
+    /// Holds what is compared against its names: in place the base is kept nowhere but in the repository, where the worker can
+    /// put anything under any name.
+    fn read_base_back(&self) -> Result<(), String> {
+        let tree = ["ls-tree", "-r", "-d", "-z", "--format=%(objectname)", &self.base];
+        let listed = self.git.output(tree.map(OsString::from).to_vec(), None)?.out;
+        let listed = String::from_utf8_lossy(&listed);
+        let changed = self.entries(&self.base, &self.handed_over)?;
+        let before = changed.iter().map(|entry| &entry.before).filter(|side| {
+            side.mode != REPOSITORY_INSIDE && side.hash.bytes().any(|digit| digit != b'0')
+        });
+        let own = [self.repository.base.as_str(), self.base.as_str()];
+        let below = listed.split('\0').filter(|name| !name.is_empty());
+        let mut names: Vec<&str> =
+            own.into_iter().chain(below).chain(before.map(|side| side.hash.as_str())).collect();
+        names.sort_unstable();
+        names.dedup();
+        let unsound = read_back(&self.git, Vec::new(), &names)?;
+        let other = unsound.into_iter().find_map(|unsound| match unsound {
+            Unsound::Other(name) => Some(planted::said(&name)),
+            // A repository inside; without any other, git could not have compared anything.
+            Unsound::Missing(_) => None,
+        });
+        other.map_or(Ok(()), Err)
     }
 
     /// What differs between the two, where no checkpoint of the base tells.
