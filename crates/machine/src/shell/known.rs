@@ -82,6 +82,13 @@ pub fn look(run: &Run) -> Known {
     }
 }
 
+/// Whether an invocation that is not understood may change any file of a repository's checkout, though it names none.
+pub(crate) fn may_change_checkout(run: &Run) -> bool {
+    let program = run.argv.first().and_then(Word::plain);
+    program.is_some_and(|program| base_name(program) == "git")
+        && git::may_change_files(&run.argv[1..])
+}
+
 fn judge(run: &Run) -> Result<Deeds, String> {
     let Some(program) = run.argv.first() else { return Ok(Deeds::of(Kind::Look)) };
     let Some(full) = program.plain() else {

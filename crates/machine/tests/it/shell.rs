@@ -440,11 +440,13 @@ fn hosts_and_paths_are_told() {
     assert_eq!(plain(&deeds("cp a b c").writes), ["c"]);
     assert_eq!(plain(&deeds("mv a b c").writes), ["a", "b", "c"]);
     assert_eq!(plain(&deeds("git checkout HEAD~1 -- a b").writes), ["HEAD~1", "a", "b"]);
-    assert_eq!(plain(&deeds("git checkout a").writes), ["a"]);
-    assert_eq!(plain(&deeds("git checkout -b new a").writes), ["a"]);
+    assert_eq!(plain(&deeds("git checkout a").writes), ["a", "."]);
+    assert_eq!(plain(&deeds("git checkout -b new a").writes), ["a", "."]);
+    assert_eq!(plain(&deeds("git checkout -b new").writes), [""; 0]);
     assert_eq!(plain(&deeds("git stash push a").writes), ["a"]);
     assert_eq!(plain(&deeds("git stash -- a").writes), ["a"]);
-    assert_eq!(plain(&deeds("git stash pop").writes), [""; 0]);
+    assert_eq!(plain(&deeds("git stash pop").writes), ["."]);
+    assert_eq!(plain(&deeds("git stash drop").writes), [""; 0]);
     assert_eq!(plain(&deeds("git show HEAD:.env").reads), ["HEAD:.env", ".env"]);
     assert_eq!(plain(&deeds("git cat-file -p :0:a:b").reads), [":0:a:b", "0:a:b", "a:b", "b"]);
     assert_eq!(plain(&deeds("grep -rn x src lib").reads), ["src", "lib"]);

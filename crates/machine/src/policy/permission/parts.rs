@@ -208,6 +208,9 @@ fn each_of_run<'a>(
             path(word, text_of(word), Access::Write, Named::Program);
         }
     }
+    if opaque && known::may_change_checkout(run) {
+        path(&Word::Plain(".".to_owned()), ".", Access::Write, Named::Program);
+    }
     let exact = deeds.is_some_and(|deeds| matches!(deeds.kind, Kind::Look | Kind::Change));
     if !exact {
         let named = |word: &&Word| {

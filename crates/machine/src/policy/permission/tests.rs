@@ -491,6 +491,12 @@ mod lines {
                 "git diff HEAD~1 -- 'd*/kept/x'",
                 "git diff HEAD~1 -- ':(top)data/kept'",
                 "git -C data show HEAD:./kept/x",
+                "git diff",
+                "git diff HEAD~1",
+                "git show",
+                "git show --stat -p HEAD",
+                "git log -p",
+                "git stash show -p",
             ],
         );
         check(&read, "deny", &["cat data/kept/x", "mv data/kept other", "grep -r x data/kept"]);
@@ -504,6 +510,11 @@ mod lines {
                 "cp -r src other",
                 "mv src other",
                 "git diff -- src",
+                "git diff HEAD~1 -- src",
+                "git diff --stat",
+                "git show HEAD:src/x",
+                "git show --name-only",
+                "git log --oneline",
                 "git add data",
             ],
         );
@@ -530,6 +541,16 @@ mod lines {
                 "git restore -s HEAD~1 ':!src'",
                 "git rm -q :data/kept/x",
                 "git checkout .",
+                "git checkout main",
+                "git switch main",
+                "git switch -c new main",
+                "git stash",
+                "git stash pop",
+                "cd src && git stash",
+                "git merge --no-edit main",
+                "git cherry-pick --no-edit x",
+                "git reset --keep HEAD~1",
+                "git pull",
                 "ruff check --fix data",
                 "ruff check --fix",
                 "ruff format",
@@ -544,6 +565,13 @@ mod lines {
             &[
                 "rm -rf s*",
                 "git checkout -- 'src/*.rs'",
+                "git checkout HEAD~1 src/a",
+                "git checkout -b new",
+                "git switch -c new",
+                "git stash push src/a",
+                "git stash drop",
+                "git reset HEAD~1",
+                "git diff HEAD~1",
                 "git grep x",
                 "ruff check data",
                 "ruff check --fix src",
@@ -552,6 +580,34 @@ mod lines {
                 "eslint --fix src lib",
             ],
         );
+    }
+
+    #[test]
+    fn what_git_does_to_all_files_counts_for_a_rule_about_some() {
+        let deny = Rule {
+            path: vec!["data/kept/**".into()],
+            access: Some(Access::Write),
+            ..rule("*", Decide::Deny)
+        };
+        let allow = Rule { command: vec!["git *".into()], ..rule("shell", Decide::Allow) };
+        let lines = [
+            "git reset --hard HEAD~1",
+            "git clean -fd",
+            "git rebase main",
+            "git am x.patch",
+            "git read-tree -u -m HEAD~1",
+            "git submodule update",
+            "git worktree add ../x",
+            "git an-alias",
+            "git stash",
+        ];
+        let of = |rules| Policy { rules, ..of_profile(Profile::Dev) };
+        let denied_first = of(vec![deny.clone(), allow.clone()]);
+        check(&denied_first, "ask", &lines);
+        let leaves = ["git config user.name x", "git gc --auto", "git commit", "git -C src log"];
+        check(&denied_first, "allow", &leaves);
+        // Whoever allows the commands first means what they do.
+        check(&of(vec![allow, deny]), "allow", &lines);
     }
 
     #[test]

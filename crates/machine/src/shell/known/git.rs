@@ -51,22 +51,7 @@ const SWITCH: Options = Options {
 /// Commands with one meaning.
 const COMMANDS: &[Program] = &[
     Program { names: &["status"], options: STATUS, ..LOOK },
-    Program {
-        names: &[
-            "diff",
-            "log",
-            "show",
-            "whatchanged",
-            "diff-tree",
-            "diff-index",
-            "diff-files",
-            "shortlog",
-            "range-diff",
-            "rev-list",
-        ],
-        options: SHOW,
-        ..LOOK
-    },
+    Program { names: &["shortlog", "rev-list"], options: SHOW, ..LOOK },
     Program {
         names: &["rev-parse"],
         options: Options {
@@ -201,14 +186,6 @@ const COMMANDS: &[Program] = &[
         operands: Operands::Write,
         ..RECORD
     },
-    // A name may be that of a branch or that of a file, which is then written.
-    Program { names: &["checkout"], options: SWITCH, operands: Operands::Write, ..RECORD },
-    Program { names: &["switch"], options: SWITCH, ..RECORD },
-    Program {
-        names: &["reset"],
-        options: Options { flags: "qN", long: "quiet soft mixed keep", ..Options::NONE },
-        ..RECORD
-    },
     Program {
         names: &["init"],
         options: Options {
@@ -267,6 +244,87 @@ const COMMIT: Options = Options {
     ..Options::NONE
 };
 
+/// Commands that leave the files of a checkout alone, whatever their options are.
+const LEAVES_FILES: &[&str] = &[
+    "add",
+    "annotate",
+    "archive",
+    "blame",
+    "branch",
+    "bundle",
+    "cat-file",
+    "check-attr",
+    "check-ignore",
+    "commit",
+    "commit-tree",
+    "config",
+    "count-objects",
+    "describe",
+    "diff",
+    "diff-files",
+    "diff-index",
+    "diff-tree",
+    "fetch",
+    "for-each-ref",
+    "format-patch",
+    "fsck",
+    "gc",
+    "grep",
+    "hash-object",
+    "help",
+    "log",
+    "ls-files",
+    "ls-remote",
+    "ls-tree",
+    "merge-base",
+    "mktree",
+    "name-rev",
+    "notes",
+    "prune",
+    "push",
+    "range-diff",
+    "reflog",
+    "remote",
+    "repack",
+    "rev-list",
+    "rev-parse",
+    "shortlog",
+    "show",
+    "show-branch",
+    "show-ref",
+    "status",
+    "symbolic-ref",
+    "tag",
+    "update-index",
+    "update-ref",
+    "var",
+    "version",
+    "whatchanged",
+    "write-tree",
+];
+
+/// All files of a checkout.
+fn everything() -> Word {
+    Word::Plain(".".to_owned())
+}
+
+/// Whether a git command line that is not understood may change any file of the checkout: `git clean`, `git rebase`, an
+/// alias, or one whose settings are its own.
+pub(super) fn may_change_files(arguments: &[Word]) -> bool {
+    let mut rest = arguments;
+    while let Some((word, others)) = rest.split_first() {
+        rest = others;
+        match word.plain() {
+            Some("--no-pager" | "-P" | "-p" | "--paginate" | "--no-optional-locks") => {}
+            Some("--version" | "--help" | "-h" | "--exec-path" | "--html-path") => return false,
+            Some("-C") => rest = rest.get(1..).unwrap_or_default(),
+            Some(name) => return !LEAVES_FILES.contains(&name),
+            None => return true,
+        }
+    }
+    false
+}
+
 /// What a git command line does.
 pub(super) fn git(arguments: &[Word]) -> Result<Deeds, String> {
     let mut reads = Vec::new();
@@ -312,9 +370,7 @@ pub(super) fn git(arguments: &[Word]) -> Result<Deeds, String> {
 /// out and how it is compared, so that it may be anything.
 fn pathspec(word: &Word, signs: &[&str]) -> Word {
     match word {
-        Word::Plain(text) if signs.iter().any(|sign| text.starts_with(sign)) => {
-            Word::Plain(".".to_owned())
-        }
+        Word::Plain(text) if signs.iter().any(|sign| text.starts_with(sign)) => everything(),
         Word::Plain(text) if text.contains(['*', '?', '[']) => Word::Pattern(text.clone()),
         other => other.clone(),
     }
@@ -340,6 +396,10 @@ fn judge(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
         "tag" => tag(arguments),
         "stash" => stash(arguments),
         "merge" | "cherry-pick" | "revert" => join(arguments),
+        "checkout" | "switch" => switch(name, arguments),
+        "reset" => reset(arguments),
+        "diff" | "show" | "log" | "whatchanged" | "diff-tree" | "diff-index" | "diff-files"
+        | "range-diff" => show(name, arguments),
         "remote" => remote(arguments),
         "config" => config(arguments),
         "worktree" | "reflog" | "submodule" => listing(name, arguments),
@@ -444,7 +504,9 @@ fn tag(arguments: &[Word]) -> Result<Deeds, String> {
 fn stash(arguments: &[Word]) -> Result<Deeds, String> {
     let command = arguments.first().and_then(Word::plain).unwrap_or("push");
     if command == "list" || command == "show" {
-        return SHOW.parse(&arguments[1..]).map(|_| Deeds::of(Kind::Look));
+        let parsed = SHOW.parse(&arguments[1..])?;
+        let reads = if parsed.has(PATCH) { vec![everything()] } else { Vec::new() };
+        return Ok(Deeds { reads, ..Deeds::of(Kind::Look) });
     }
     let (command, rest) = match arguments.split_first() {
         Some((word, rest)) if !word.text().starts_with('-') => (command, rest),
@@ -461,10 +523,11 @@ fn stash(arguments: &[Word]) -> Result<Deeds, String> {
         ..Options::NONE
     };
     let parsed = options.parse(rest)?;
-    // What is put away is taken out of the files.
+    // What is put away is taken out of the files: of all, unless some are named.
     let (reads, writes) = match command {
-        "push" => (Vec::new(), parsed.operands),
-        _ => (parsed.operands, Vec::new()),
+        "push" if !parsed.operands.is_empty() => (Vec::new(), parsed.operands),
+        "drop" => (parsed.operands, Vec::new()),
+        _ => (parsed.operands, vec![everything()]),
     };
     Ok(Deeds { reads, writes, ..Deeds::of(Kind::Record) })
 }
@@ -490,7 +553,77 @@ fn join(arguments: &[Word]) -> Result<Deeds, String> {
     ]) {
         return Err("it may start an editor".to_owned());
     }
-    Ok(Deeds::of(Kind::Record))
+    Ok(Deeds { writes: vec![everything()], ..Deeds::of(Kind::Record) })
+}
+
+/// Another commit may have any file otherwise. A name may be that of a branch or that of a file, which is then written;
+/// several, or those behind `--`, are a commit and files.
+fn switch(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
+    let parsed = SWITCH.parse(arguments)?;
+    let only_files = name == "checkout"
+        && (parsed.operands.len() > 1 || !paths_behind_dashes(arguments).is_empty());
+    let starts_here = parsed.operands.is_empty() && parsed.has(&["-b", "-c", "--create"]);
+    let mut deeds = Deeds::of(Kind::Record);
+    match name {
+        "checkout" => deeds.writes = parsed.operands,
+        _ => deeds.reads = parsed.operands,
+    }
+    if !only_files && !starts_here {
+        deeds.writes.push(everything());
+    }
+    Ok(deeds)
+}
+
+/// Only the index is set back, unless the files are to follow.
+fn reset(arguments: &[Word]) -> Result<Deeds, String> {
+    let options = Options { flags: "qN", long: "quiet soft mixed keep", ..Options::NONE };
+    let parsed = options.parse(arguments)?;
+    let writes = if parsed.has(&["--keep"]) { vec![everything()] } else { Vec::new() };
+    Ok(Deeds { reads: parsed.operands, writes, ..Deeds::of(Kind::Record) })
+}
+
+/// Options by which contents of files are shown.
+const PATCH: &[&str] = &["-p", "-u", "--patch", "-U", "--unified", "-L", "-c", "--cc"];
+
+/// Options by which less than the contents of files is shown.
+const NO_PATCH: &[&str] = &[
+    "--stat",
+    "--shortstat",
+    "--numstat",
+    "--dirstat",
+    "--summary",
+    "--no-patch",
+    "-s",
+    "--raw",
+    "--name-only",
+    "--name-status",
+    "--quiet",
+    "--check",
+];
+
+/// Shows history or differences: of all files, unless some are named.
+fn show(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
+    let parsed = SHOW.parse(arguments)?;
+    let shows = parsed.has(PATCH)
+        || matches!(name, "diff" | "show" | "range-diff") && !parsed.has(NO_PATCH);
+    // `COMMIT:PATH` shows that path alone.
+    let names_path = |word: &Word| {
+        let path = word.text().split_once(':').map(|(_, path)| path);
+        path.is_some_and(|path| !path.is_empty() && !word.text().starts_with(":/"))
+    };
+    let named = !paths_behind_dashes(arguments).is_empty()
+        || !parsed.operands.is_empty() && parsed.operands.iter().all(names_path);
+    let mut deeds = Deeds { reads: parsed.operands, ..Deeds::of(Kind::Look) };
+    if shows && !named {
+        deeds.reads.push(everything());
+    }
+    Ok(deeds)
+}
+
+/// The words that cannot be names of commits.
+fn paths_behind_dashes(arguments: &[Word]) -> &[Word] {
+    let dashes = arguments.iter().position(|word| word.plain() == Some("--"));
+    dashes.map_or(&[], |at| &arguments[at + 1..])
 }
 
 fn remote(arguments: &[Word]) -> Result<Deeds, String> {
@@ -547,8 +680,11 @@ fn reach(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
             None => {}
         }
     }
+    if name == "pull" {
+        deeds.writes.push(everything());
+    }
     if name == "clone" {
-        deeds.writes.push(operands.get(1).cloned().unwrap_or(Word::Plain(".".to_owned())));
+        deeds.writes.push(operands.get(1).cloned().unwrap_or_else(everything));
     }
     Ok(deeds)
 }
