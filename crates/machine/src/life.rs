@@ -55,6 +55,9 @@ impl Step<'_> {
         self.event(|| EventKind::Attached { owner, attended });
         // Nobody knows who was at the files while nobody drove the task.
         self.note_change();
+        if self.state.data.unready {
+            return self.make_ready();
+        }
         self.reissue();
     }
 
@@ -165,6 +168,11 @@ impl Step<'_> {
         self.state.data.look_first = None;
         self.event(|| EventKind::Resumed);
         self.hand_on(|| Command::Resume);
+        // What was put back could not be made ready, and what was under way has not begun again.
+        let is_here = self.state.data.attachment.is_some();
+        if self.state.data.unready && is_here && !self.is_made_ready() {
+            return self.make_ready();
+        }
         self.renew_deadline();
     }
 

@@ -111,6 +111,9 @@ pub struct Data {
     /// Tools that servers offered once and do no longer, as they were.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_tools: Vec<ToolOffer>,
+    /// Whether the workspace was put back, and its setup commands may have to run again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unready: bool,
     /// Whether the process that drives the task has its servers running.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tools_open: bool,
@@ -389,6 +392,7 @@ impl State {
                 turn_kept: false,
                 tools: Arc::default(),
                 former_tools: Vec::new(),
+                unready: false,
                 tools_open: false,
                 calls: Vec::new(),
                 held: None,

@@ -70,6 +70,7 @@ impl Step<'_> {
                     self.open_workspace();
                 }
                 Phase::Ready if self.state.data.rebase.is_some() => return self.begin_rebase(),
+                Phase::Ready if self.state.data.unready => return self.make_ready(),
                 Phase::Ready if self.wants_base() => return self.keep_base(),
                 Phase::Ready if self.wants_tools() => return self.open_tools(),
                 Phase::Ready => {
@@ -100,7 +101,9 @@ impl Step<'_> {
     /// Nothing new begins unless a process performs it and nobody asked to hold.
     pub(crate) fn may_move(&self) -> bool {
         let data = &self.state.data;
-        !data.paused && data.attachment.as_ref().is_some_and(|attachment| !attachment.draining)
+        !data.paused
+            && !self.is_made_ready()
+            && data.attachment.as_ref().is_some_and(|attachment| !attachment.draining)
     }
 
     fn decide(&mut self) {

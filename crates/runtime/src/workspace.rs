@@ -428,6 +428,14 @@ fn complete(
                 path.display()
             )
         })?;
+        // What setup commands made in another folder is not here.
+        let ready = setup::mark(task, state_home);
+        match fs::remove_file(&ready) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(format!("cannot remove {}: {error}", ready.display()));
+            }
+            _ => {}
+        }
         fill(&path)?;
         make_lasting(&path)
             .map_err(|error| format!("cannot sync the worktree {}: {error}", path.display()))?;

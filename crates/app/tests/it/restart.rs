@@ -81,3 +81,23 @@ fn a_worktree_that_was_removed_is_made_anew_as_it_was_last_kept() {
     let again = place.run(&["resume", &id]);
     assert!(!again.out.contains("the folder removed"), "{}", again.out);
 }
+
+/// What setup commands make is ignored by git, so no checkpoint holds it.
+#[test]
+fn a_worktree_that_was_made_anew_is_made_ready_anew() {
+    let place = TestEnvironment::new();
+    place.git(&["init", "--quiet"]);
+    place.write(".gitignore", "built\n");
+    place.commit_all("first");
+    let setup = "setup = [\"echo 1 >> built\"]\n";
+    place.steps("task.toml", &["touch begun; test -e again || sleep 300"], setup);
+    let (id, worktree) = killed_in_a_step(&place);
+    std::fs::remove_dir_all(&worktree).unwrap();
+    let ran = place.run(&["resume", &id]);
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    let built = || std::fs::read_to_string(worktree.join("built"));
+    assert_eq!(built().unwrap(), "1\n", "{}", ran.out);
+    // A worktree that is there is ready.
+    place.run(&["resume", &id]);
+    assert_eq!(built().unwrap(), "1\n");
+}

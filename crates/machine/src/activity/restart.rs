@@ -22,6 +22,14 @@ impl Step<'_> {
             }
             None => None,
         };
+        let data = &mut self.state.data;
+        let dispatch = data.spec.dispatch.as_ref();
+        let is_anothers = dispatch.is_some_and(|dispatch| dispatch.within.is_some());
+        // What setup commands made is in no checkpoint.
+        data.unready |= problem.is_none()
+            && data.workspace.is_some()
+            && !data.spec.workspace.setup.is_empty()
+            && !is_anothers;
         self.event(|| EventKind::Restarted { brought_back: count, problem });
         // A claim that is being checked rests on a checkpoint, whatever became of the files.
         if matches!(

@@ -4,7 +4,7 @@ use crate::effect::Effect;
 use crate::event::EventKind;
 use crate::state::{Pending, Phase};
 use crate::step::Step;
-use crate::task::{Criterion, Outcome, Workspace, WorkspaceKind};
+use crate::task::{Criterion, ForkedFrom, Outcome, Workspace, WorkspaceKind};
 
 impl Step<'_> {
     pub(crate) fn open_workspace(&mut self) {
@@ -13,6 +13,24 @@ impl Step<'_> {
             // Its parent has opened it, made it ready and waits.
             return self.on_workspace_opened(Ok(within));
         }
+        let forked_from = self.state.data.spec.forked_from.clone();
+        self.ask_for_workspace(forked_from);
+        self.state.data.phase = Phase::OpeningWorkspace;
+    }
+
+    /// Has the setup commands run again in a workspace that was put back. It has its files, whatever became of those that it
+    /// was forked from. Nothing else begins meanwhile.
+    pub(crate) fn make_ready(&mut self) {
+        self.ask_for_workspace(None);
+    }
+
+    /// Whether the setup commands of a workspace that was put back are running.
+    pub(crate) fn is_made_ready(&self) -> bool {
+        let data = &self.state.data;
+        data.unready && data.pending.values().any(|pending| *pending == Pending::Workspace)
+    }
+
+    fn ask_for_workspace(&mut self, forked_from: Option<ForkedFrom>) {
         let id = self.expect(Pending::Workspace);
         let spec = &self.state.data.spec;
         self.output.effects.push(Effect::OpenWorkspace {
@@ -20,12 +38,14 @@ impl Step<'_> {
             spec: spec.workspace.clone(),
             folder: spec.folder.clone(),
             sandbox: spec.sandbox.clone(),
-            forked_from: spec.forked_from.clone(),
+            forked_from,
         });
-        self.state.data.phase = Phase::OpeningWorkspace;
     }
 
     pub(crate) fn on_workspace_opened(&mut self, opened: Result<Workspace, String>) {
+        if self.state.data.workspace.is_some() {
+            return self.on_made_ready(opened.map(drop));
+        }
         match opened {
             Ok(workspace) => {
                 let is_worktree = workspace.kind == WorkspaceKind::Worktree;
@@ -45,6 +65,21 @@ impl Step<'_> {
             }
             Err(reason) => {
                 self.finish(Outcome::Failed, format!("the workspace cannot be opened: {reason}"))
+            }
+        }
+    }
+
+    /// The files and the base are what they were: what counts is whether the setup commands passed. If not, they are tried
+    /// again by whoever resumes.
+    fn on_made_ready(&mut self, ready: Result<(), String>) {
+        match ready {
+            Ok(()) => {
+                self.state.data.unready = false;
+                self.reissue();
+            }
+            Err(reason) => {
+                let reason = format!("the workspace was put back and is not ready ({reason})");
+                self.have_looked_at(reason);
             }
         }
     }

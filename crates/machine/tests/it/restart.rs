@@ -2,6 +2,7 @@
 
 use machine::input::{Command, Signal};
 use machine::state::{Phase, Standing};
+use machine::task::{Workspace, WorkspaceKind};
 use machine::tool::ToolResult;
 use serde_json::json;
 
@@ -58,4 +59,32 @@ fn a_claim_that_is_being_checked_rests_on_its_checkpoint_and_nobody_is_asked_aga
     rig.input(Signal::OwnerLost.into());
     rig.input(Signal::Restarted(Ok(3)).into());
     assert_eq!((rig.told().as_str(), rig.state.data().notes.len()), ("[] restarted", 0));
+}
+
+#[test]
+fn a_workspace_that_was_put_back_is_made_ready_again_before_anybody_goes_on() {
+    let turns = json!([[read("a")], [read("b")]]);
+    let mut task = spec(json!({ "author": "worker", "turns": turns }));
+    task.workspace.setup = vec!["npm ci".to_owned()];
+    let mut rig = Rig::started(task);
+    rig.input(Signal::OwnerLost.into());
+    let base = rig.state.data().workspace.clone();
+    rig.input(Signal::Restarted(Ok(3)).into());
+    assert!(rig.attach(true).told().starts_with("[open_workspace#"), "{}", rig.told());
+    // What cannot be made ready is tried again by whoever resumes.
+    let id = rig.effect("open_workspace");
+    rig.input(Signal::WorkspaceOpened(id, Err("npm ci failed".to_owned())).into());
+    assert_eq!(rig.state.standing(), Standing::Paused);
+    assert!(rig.state.release_reason().contains("npm ci failed"), "{}", rig.state.release_reason());
+    assert!(rig.command(Command::Resume).told().contains("open_workspace"), "{}", rig.told());
+    let other = Workspace {
+        kind: WorkspaceKind::Worktree,
+        path: Some("/elsewhere".to_owned()),
+        branch: None,
+        base: Some("older".to_owned()),
+    };
+    rig.input(Signal::WorkspaceOpened(rig.effect("open_workspace"), Ok(other)).into());
+    assert!(rig.told().contains("tool_started c1"), "{}", rig.told());
+    assert_eq!(rig.state.data().workspace, base, "where it works and what it began at stay");
+    assert!(!rig.state.data().unready);
 }

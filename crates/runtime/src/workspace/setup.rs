@@ -1,7 +1,7 @@
 //! Makes a new worktree ready by the commands of the task, once.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use machine::policy::sandbox::SandboxSpec;
 use machine::task::{Workspace, WorkspaceKind, WorkspaceSpec};
@@ -28,7 +28,7 @@ pub(crate) fn make_ready(
         return Ok(());
     }
     // Written when all of them have passed, so that a process that died among them begins again.
-    let done = state_home.join("worktrees").join(format!("{task}.ready"));
+    let done = mark(task, state_home);
     let wanted = serde_json::to_vec(&spec.setup).map_err(|error| error.to_string())?;
     if fs::read(&done).is_ok_and(|written| written == wanted) {
         return Ok(());
@@ -37,4 +37,9 @@ pub(crate) fn make_ready(
     command::set_up(&spec.setup, Path::new(path), &containment, services, cancel)
         .map_err(Trouble::into_text)?;
     fs::write(&done, wanted).map_err(|error| format!("cannot write {}: {error}", done.display()))
+}
+
+/// The file that says by which commands a task's worktree was made ready.
+pub(super) fn mark(task: &str, state_home: &Path) -> PathBuf {
+    state_home.join("worktrees").join(format!("{task}.ready"))
 }
