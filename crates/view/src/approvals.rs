@@ -258,7 +258,8 @@ fn block(said: &str, amount: Amount) -> Vec<String> {
         return all;
     }
     let missing = all.len() - first - last;
-    let note = format!("… {missing} more lines here, {} bytes in all; {SEE_ALL}", said.len());
+    let lines = text::plural(missing, "line");
+    let note = format!("… {missing} more {lines} here, {} bytes in all; {SEE_ALL}", said.len());
     let tail = all.split_off(all.len() - last);
     all.truncate(first);
     all.push(note);

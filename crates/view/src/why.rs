@@ -309,8 +309,9 @@ fn standing_answers(data: &Data) -> Vec<Line> {
         };
         let call = denial.call;
         Some(format!(
-            "denied     {tool} {} as at {call}, for {left} more turns{reason}",
-            denial.hash
+            "denied     {tool} {} as at {call}, for {left} more {}{reason}",
+            denial.hash,
+            if left == 1 { "turn" } else { "turns" }
         ))
     });
     granted.chain(denied).map(Line::plain).collect()

@@ -56,9 +56,11 @@ pub(crate) fn run(args: &DiffArgs, json: bool) -> Result<u8, CommandError> {
     }
     let beside = paths.iter().filter(|path| !path.is_file).count();
     if beside > 0 {
-        output::error(&format!(
-            "{beside} empty folders or modes differ, which no patch can say: --stat lists them"
-        ));
+        let differ = match beside {
+            1 => "1 empty folder or mode differs".to_owned(),
+            _ => format!("{beside} empty folders or modes differ"),
+        };
+        output::error(&format!("{differ}, which no patch can say: --stat lists them"));
     }
     Ok(0)
 }

@@ -233,10 +233,10 @@ fn clean(args: &CleanArgs, json: bool) -> Result<u8, CommandError> {
             Ok(()) => {
                 let will = if args.dry_run { "would be taken away" } else { "taken away" };
                 let branch = match seen.branch {
-                    Branch::Alone(count) => format!(
-                        "; its branch stays: {count} {} are nowhere else",
-                        text::plural(usize::try_from(count).unwrap_or(2), "commit")
-                    ),
+                    Branch::Alone(1) => "; its branch stays: 1 commit is nowhere else".to_owned(),
+                    Branch::Alone(count) => {
+                        format!("; its branch stays: {count} commits are nowhere else")
+                    }
                     Branch::Absent | Branch::Elsewhere => String::new(),
                 };
                 lines.push(Line::new(

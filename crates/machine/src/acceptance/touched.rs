@@ -64,13 +64,14 @@ impl Touching<'_> {
                 .map(|guard| format!("matches {:?}", guard.text))
         });
         if found.is_empty() {
-            return Finding::passed(format!(
-                "none of {} changed paths matches",
-                self.touched.len()
-            ));
+            return Finding::passed(match self.touched.len() {
+                1 => "the one changed path does not match".to_owned(),
+                count => format!("none of {count} changed paths matches"),
+            });
         }
+        let differ = if found.len() == 1 { "differs" } else { "differ" };
         let first =
-            format!("{} that must not be touched differ from the base:", count(found.len()));
+            format!("{} that must not be touched {differ} from the base:", count(found.len()));
         Finding { passed: false, evidence: report(&first, &found) }
     }
 
@@ -82,9 +83,13 @@ impl Touching<'_> {
             (!is_allowed).then(|| "no pattern allows it".to_owned())
         });
         if found.is_empty() {
-            return Finding::passed(format!("all of {} changed paths match", self.touched.len()));
+            return Finding::passed(match self.touched.len() {
+                1 => "the one changed path matches".to_owned(),
+                count => format!("all of {count} changed paths match"),
+            });
         }
-        let first = format!("{} differ from the base beside those that may:", count(found.len()));
+        let differ = if found.len() == 1 { "differs" } else { "differ" };
+        let first = format!("{} {differ} from the base beside those that may:", count(found.len()));
         Finding { passed: false, evidence: report(&first, &found) }
     }
 

@@ -35,7 +35,8 @@ impl Step<'_> {
             && let Some((denial, left)) = self.denied_before(index)
         {
             let said = denial.said();
-            let reason = format!("{said} (for {left} more turns)");
+            let turns = if left == 1 { "turn" } else { "turns" };
+            let reason = format!("{said} (for {left} more {turns})");
             self.tell_decision(index, Decide::Deny, "shortcut", &reason, &judged);
             return self.refuse(index, said);
         }

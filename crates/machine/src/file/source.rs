@@ -135,7 +135,8 @@ impl<'t> Source<'t> {
         if more > 0
             && let Some(last) = errors.last_mut()
         {
-            last.message.push_str(&format!(" (and {more} more errors)"));
+            let errors = if more == 1 { "error" } else { "errors" };
+            last.message.push_str(&format!(" (and {more} more {errors})"));
         }
         errors
     }

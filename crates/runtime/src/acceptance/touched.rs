@@ -40,7 +40,8 @@ pub(super) fn check_lines(ground: &Ground<'_>, most: u64) -> Result<CriterionRes
         true => 0,
         false => count_lines(&ground.context).map_err(Trouble::Failed)?,
     };
-    let told = format!("{lines} lines were added and removed, at most {most} may be");
+    let were = if lines == 1 { "line was" } else { "lines were" };
+    let told = format!("{lines} {were} added and removed, at most {most} may be");
     Ok(result(Finding { passed: lines <= most, evidence: told }))
 }
 

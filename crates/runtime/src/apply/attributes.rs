@@ -81,8 +81,12 @@ impl Scratch {
         if !filtered.is_empty() {
             let count = filtered.len();
             filtered.truncate(5);
+            let (have, they) = match count {
+                1 => ("file has", "it is handed over as the task left it"),
+                _ => ("files have", "they are handed over as the task left them"),
+            };
             looked.notices.push(format!(
-                "{count} changed files have a filter, which was not run; they are handed over as the task left them: {}",
+                "{count} changed {have} a filter, which was not run; {they}: {}",
                 filtered.join(", ")
             ));
         }
