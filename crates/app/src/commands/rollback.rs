@@ -56,6 +56,16 @@ pub(crate) fn run(args: &RollbackArgs, json: bool) -> Result<u8, CommandError> {
     if args.preview {
         return preview(&kept, point.number, &paths, &blocked, lacks, json);
     }
+    // What was proven is handed over whatever the files are; all else is handed over as they are then.
+    if let Some(lacks) = lacks.as_ref().filter(|_| kept.outcome() != Some(Outcome::Verified)) {
+        let reason = format!("task {} stays as it is: {lacks}", kept.id);
+        return Err(CommandError::new(Kind::Refused, reason)
+            .hint("go back to a later one: handed over, this one would take that away again")
+            .hint(format!(
+                "drivetrain diff {} --from {} shows what differs from it",
+                kept.id, point.number
+            )));
+    }
     // Said before a task that runs is stopped for it.
     if !blocked.is_empty() {
         let reason = format!("task {} stays as it is: {}", kept.id, in_the_way::words(&blocked));

@@ -210,6 +210,24 @@ fn a_checkpoint_from_before_the_branch_was_taken_in_says_what_it_lacks() {
     assert!(!place.ok(&["rollback", &b, "--to", "4"]).contains(lacks));
 }
 
+/// What is not verified is handed over as its files are, or claimed again from there.
+#[test]
+fn a_task_that_is_not_verified_again_does_not_go_back_to_before_the_branch_was_taken_in() {
+    let place = place();
+    let a = task(&place, "a", ["echo theirs > theirs", "true"], &["true"]);
+    let b = task(&place, "b", ["echo mine > mine", "true"], &["test ! -e theirs"]);
+    place.ok(&["queue", "add", &a, &b]);
+    assert_eq!(worked(&place, 10), pairs(&[("integrated", &a), ("reopened", &b)]));
+    assert_ne!(place.run(&["resume", &b]).code, 0);
+    let refused = place.run(&["rollback", &b, "--to", "2"]);
+    assert_eq!(refused.code, 2, "{}{}", refused.out, refused.err);
+    assert!(refused.err.contains("from before the task was put on main"), "{}", refused.err);
+    let theirs = place.home().join("worktrees").join(&b).join("theirs");
+    assert!(theirs.exists(), "nothing was changed");
+    place.ok(&["rollback", &b, "--to", "4"]);
+    assert!(theirs.exists());
+}
+
 #[test]
 fn a_branch_that_moves_meanwhile_is_looked_at_again() {
     let place = place();
