@@ -4,6 +4,8 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::Arc;
 
+use machine::contest::{Standing, judge};
+use machine::id::TaskId;
 use machine::task::{Outcome, WorkspaceKind};
 use machine::verdict::Checkpoint;
 use runtime::apply::{ApplyError, How, Wish, apply};
@@ -12,6 +14,7 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use view::{Line, Tone, text};
 
+use super::race::referee;
 use crate::args::ApplyArgs;
 use crate::error::{CommandError, Kind};
 use crate::kept::Kept;
@@ -36,8 +39,9 @@ pub(crate) fn run(args: &ApplyArgs, json: bool) -> Result<u8, CommandError> {
         ));
     }
     let verified = kept.outcome() == Some(Outcome::Verified);
+    let winner = lost_to(&kept);
     if !verified && !args.force_unverified {
-        return Err(unverified(&kept));
+        return Err(unverified(&kept, winner.as_ref()));
     }
     if let Some(pid) = kept.task.driven_by {
         let reason = format!("task {id} is driven by process {pid}: its files may change");
@@ -70,7 +74,11 @@ pub(crate) fn run(args: &ApplyArgs, json: bool) -> Result<u8, CommandError> {
         hooks: args.hooks,
     };
     stopped_by_signals(cancel.clone())?;
-    let applied = apply(&wish, records.home.root(), &cancel).map_err(shown)?;
+    let mut applied = apply(&wish, records.home.root(), &cancel).map_err(shown)?;
+    if let Some(winner) = &winner {
+        let said = format!("this task did not win its race: task {winner} did");
+        applied.notices.push(said);
+    }
     if json {
         let (how, commit) = match &applied.how {
             How::Committed(commit) => ("committed", Some(commit.clone())),
@@ -131,7 +139,16 @@ fn short(commit: &str) -> &str {
     commit.get(..10).unwrap_or(commit)
 }
 
-fn unverified(kept: &Kept<'_>) -> CommandError {
+/// The winner of a race that the task took part in and did not win.
+fn lost_to(kept: &Kept<'_>) -> Option<TaskId> {
+    let contest = kept.data().spec.contest.as_ref()?;
+    match judge(contest.pick, &referee::look(contest).ok()?) {
+        Standing::Won { winner, .. } => Some(winner).filter(|winner| *winner != kept.id),
+        Standing::Open | Standing::Nobody => None,
+    }
+}
+
+fn unverified(kept: &Kept<'_>, winner: Option<&TaskId>) -> CommandError {
     let id = &kept.id;
     let how = match kept.outcome() {
         None => "it has not ended".to_owned(),
@@ -140,7 +157,14 @@ fn unverified(kept: &Kept<'_>) -> CommandError {
         }
         Some(outcome) => format!("it ended as {}", outcome.word()),
     };
-    CommandError::new(Kind::Refused, format!("task {id} is not verified: {how}"))
+    let error = CommandError::new(Kind::Refused, format!("task {id} is not verified: {how}"));
+    let error = match winner {
+        Some(winner) => error.hint(format!(
+            "task {winner} won the race: drivetrain apply {winner} hands over what that one proved"
+        )),
+        None => error,
+    };
+    error
         .hint(format!("drivetrain diff {id} shows what it changed"))
         .hint("--force-unverified hands it over all the same, and the commit says so")
 }

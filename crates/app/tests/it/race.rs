@@ -81,6 +81,10 @@ fn the_first_verified_one_wins_and_the_others_are_cancelled_and_kept() {
     }
     let shown = place.ok(&["show", racers[0]["task"].as_str().unwrap()]);
     assert!(shown.contains(&format!("1 of 3: cancelled; {winner} won")), "{shown}");
+    let refused = place.run(&["apply", racers[0]["task"].as_str().unwrap()]);
+    assert_eq!(refused.code, 2, "{}", refused.out);
+    let won = format!("task {winner} won the race: drivetrain apply {winner}");
+    assert!(refused.err.contains(&won), "{}", refused.err);
 }
 
 #[test]
@@ -130,6 +134,12 @@ fn the_smallest_verified_change_wins_once_all_have_ended() {
     assert_eq!(racers[2]["won"], false);
     let shown = place.ok(&["show", racers[0]["task"].as_str().unwrap()]);
     assert!(shown.contains("verified but not chosen, 50 lines changed"), "{shown}");
+    place.git(&["config", "user.name", "someone"]);
+    place.git(&["config", "user.email", "someone@example.org"]);
+    let onto = ["apply", racers[0]["task"].as_str().unwrap(), "--onto", "loser"];
+    let said = place.ok(&onto);
+    let won = format!("did not win its race: task {} did", end["winner"].as_str().unwrap());
+    assert!(said.contains(&won), "{said}");
 }
 
 #[test]
