@@ -2,6 +2,7 @@
 
 use machine::Effect;
 use machine::id::{EffectId, TaskId};
+use machine::task::Workspace;
 
 /// Performs effects. The real one starts threads and processes; a simulation schedules reports.
 pub trait Perform {
@@ -20,6 +21,11 @@ pub trait Perform {
     /// Another process drove the task before, and this one is about to. If the machine was restarted in between: how many
     /// files of its last checkpoint were lost, and are there again.
     fn taken_up(&mut self, _task: &TaskId) -> Option<Result<u32, String>> {
+        None
+    }
+
+    /// Why nobody can go on in a task's workspace as things are; none if somebody can.
+    fn hinders(&self, _task: &TaskId, _workspace: &Workspace) -> Option<String> {
         None
     }
 

@@ -279,6 +279,12 @@ impl<P: Perform> Supervisor<P> {
                 "task {id} is cancelled: a step of task {parent} began it, which has ended"
             )));
         }
+        // Whoever went on would work, and be paid, for a task that can only fail.
+        let workspace = host.state.data().workspace.as_ref().filter(|_| host.is_open());
+        if let Some(reason) = workspace.and_then(|place| self.perform.hinders(id, place)) {
+            self.hosts.remove(id);
+            return Err(SupervisorError::Refused(format!("task {id} stays at rest: {reason}")));
+        }
         if host.state.data().paused && host.is_open() {
             inputs.push(Command::Resume.into());
         }

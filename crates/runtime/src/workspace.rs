@@ -9,6 +9,7 @@ pub(crate) use settle::settle;
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -87,7 +88,7 @@ pub fn open_fork(
         let base = from.commit.clone().unwrap_or(other.base);
         Record { base, ready: false, removing: false, removed: false, ..other }
     };
-    let repository = Repository::find(Path::new(&record.repository)).map_err(|reason| {
+    let repository = record.find(state_home).map_err(|reason| {
         format!("the repository {} cannot be used: {reason}", record.repository)
     })?;
     let store = Store::open(task, state_home, cancel)?;
@@ -131,6 +132,9 @@ struct Record {
     /// Whether it was taken away.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     removed: bool,
+    /// What all worktrees of the repository share, where the task was begun in one that can be removed; else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    common: String,
     /// The machine's start after which it was last looked after; empty where that is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     boot: String,
@@ -149,6 +153,18 @@ impl Record {
         serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))
     }
 
+    /// The user's repository: by the folder that the task was begun in, or, if that was a worktree which was removed since,
+    /// by another of the same repository.
+    fn find(&self, state_home: &Path) -> Result<Repository, String> {
+        let folder = Path::new(&self.repository);
+        match Repository::find(folder) {
+            Err(reason) if !self.common.is_empty() && !folder.exists() => {
+                another_worktree(Path::new(&self.common), state_home).ok_or(reason)
+            }
+            found => found,
+        }
+    }
+
     fn write(&self, path: &Path) -> Result<(), String> {
         let wrong = |error: String| format!("cannot write {}: {error}", path.display());
         let bytes = serde_json::to_vec(self).map_err(|error| wrong(error.to_string()))?;
@@ -161,11 +177,28 @@ impl Record {
     }
 }
 
+/// A folder in which the user has the repository checked out.
+fn another_worktree(common: &Path, state_home: &Path) -> Option<Repository> {
+    let git = Git { settings: trusted(), ..Git::default() };
+    let words = ["worktree", "list", "--porcelain", "-z"].map(OsString::from);
+    let place: [OsString; 2] = ["-C".into(), common.into()];
+    let listed = git.output(place.into_iter().chain(words).collect(), None).ok()?.out;
+    let folders =
+        listed.split(|byte| *byte == 0).filter_map(|line| line.strip_prefix(b"worktree "));
+    let folders = folders.map(|folder| Path::new(OsStr::from_bytes(folder)));
+    let own = state_home.canonicalize().unwrap_or_else(|_| state_home.to_owned());
+    let mut theirs = folders.filter(|folder| !folder.starts_with(&own));
+    theirs.find_map(|folder| Repository::find(folder).ok().filter(|found| found.top == *folder))
+}
+
 /// Where a task's worktree comes from, as it was written down when it was made.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
-    /// The top folder of the user's repository.
+    /// The top folder of the user's repository: where the task was begun, or, if that was a worktree which is gone, another
+    /// one of the same repository.
     pub(crate) repository: PathBuf,
+    /// The top folder that the task was begun in.
+    pub(crate) begun_in: PathBuf,
     /// The commit the task's branch began at.
     pub(crate) base: String,
     /// The folder below the top that the task was started in; may be empty.
@@ -184,8 +217,12 @@ impl Origin {
 /// The origin of a task's worktree; none if it has none.
 pub(crate) fn origin(task: &str, state_home: &Path) -> Option<Origin> {
     let record = Record::read(&Record::path(task, state_home)).ok()?;
+    let begun_in = PathBuf::from(&record.repository);
+    let is_gone = !record.common.is_empty() && !begun_in.exists();
+    let another = is_gone.then(|| record.find(state_home)).and_then(Result::ok);
     Some(Origin {
-        repository: PathBuf::from(record.repository),
+        repository: another.map_or_else(|| begun_in.clone(), |found| found.top),
+        begun_in,
         base: record.base,
         prefix: record.prefix,
         branch: branch_of(task),
@@ -211,6 +248,7 @@ pub(crate) fn note_origin(
         ready: false,
         removed: false,
         removing: false,
+        common: String::new(),
         boot: String::new(),
     };
     record.write(&path)
@@ -259,6 +297,7 @@ fn create(task: &str, repository: &Repository, state_home: &Path) -> Result<Work
         ready: false,
         removing: false,
         removed: false,
+        common: repository.shared_by_worktrees()?,
         boot: String::new(),
     };
     record.write(&Record::path(task, state_home))?;
@@ -280,6 +319,28 @@ fn alone(state_home: &Path) -> Result<FileLock, String> {
     let wrong = |error: std::io::Error| format!("cannot use {}: {error}", path.display());
     let lock = File::options().create(true).append(true).open(&path).map_err(wrong)?;
     FileLock::wait(lock).map_err(wrong)
+}
+
+/// Why a task cannot go on in the worktree that it has: its repository, or drivetrain's own folder, was moved.
+pub fn hinders(task: &str, workspace: &Workspace, state_home: &Path) -> Option<String> {
+    // A task that works in the files of another has no record.
+    let record = Record::read(&Record::path(task, state_home)).ok()?;
+    let (folder, path) = (worktree_of(task, state_home), workspace.path.as_ref()?);
+    if let Ok(here) = folder.canonicalize()
+        && !Path::new(path).starts_with(&here)
+        && !Path::new(path).exists()
+    {
+        return Some(format!(
+            "it works in {path}, which is gone, and its worktree is in {}: drivetrain's folder was moved; move it back, \
+             or have a link at its old place lead to it",
+            here.display()
+        ));
+    }
+    let reason = record.find(state_home).err()?;
+    Some(format!(
+        "the repository {} of its worktree cannot be used: {reason}; put it back where it was",
+        record.repository
+    ))
 }
 
 /// Looks after the worktree of a task that is taken up again, once after each start of the machine and whenever it is gone:
@@ -305,7 +366,7 @@ pub fn taken_up(task: &str, state_home: &Path) -> Option<Result<u32, String>> {
 }
 
 fn bring_back(task: &str, record: Record, state_home: &Path) -> Result<u32, String> {
-    let repository = Repository::find(Path::new(&record.repository))?;
+    let repository = record.find(state_home)?;
     let cancel = Cancel::new();
     let put_back = Cell::new(0);
     let fill = |folder: &Path| {
@@ -344,7 +405,7 @@ fn reopen(
     folder: &Path,
     state_home: &Path,
 ) -> Result<Workspace, String> {
-    let repository = Repository::find(Path::new(&record.repository)).map_err(|reason| {
+    let repository = record.find(state_home).map_err(|reason| {
         format!(
             "the task's worktree belongs to the repository {}, which cannot be used: {reason}; put the \
              repository back where it was",
@@ -601,8 +662,20 @@ impl Repository {
         self.git.output(place.into_iter().chain(arguments).collect(), None)
     }
 
+    /// What outlives this worktree if it is one that git can remove; else empty.
+    fn shared_by_worktrees(&self) -> Result<String, String> {
+        let is_linked = fs::symlink_metadata(self.top.join(".git")).is_ok_and(|git| git.is_file());
+        if !is_linked {
+            return Ok(String::new());
+        }
+        match &self.plain {
+            Some(plain) => text(&plain.common),
+            None => text(&self.common()?),
+        }
+    }
+
     /// What all working trees of the repository share.
-    fn common(&self) -> Result<PathBuf, String> {
+    pub(crate) fn common(&self) -> Result<PathBuf, String> {
         let words = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
         let common = self.git(words.map(OsString::from))?;
         Ok(PathBuf::from(common.trim_end_matches('\n')))

@@ -275,6 +275,10 @@ impl Perform for World {
         workspace::taken_up(task.as_str(), self.home.root())
     }
 
+    fn hinders(&self, task: &TaskId, workspace: &Workspace) -> Option<String> {
+        workspace::hinders(task.as_str(), workspace, self.home.root())
+    }
+
     fn start(&mut self, task: &TaskId, effect: Effect) {
         match effect {
             Effect::RunTool { id, call, .. } => self.run_tool(task, id, call),

@@ -50,7 +50,7 @@ impl Seen {
             Ok(found) => branch = found,
             Err(reason) => trouble = Some(reason),
         }
-        let loose = upkeep::loose(&worktree).unwrap_or_else(|reason| {
+        let loose = upkeep::loose(&worktree, root).unwrap_or_else(|reason| {
             trouble = Some(reason);
             None
         });
@@ -149,7 +149,7 @@ fn files(records: &Records, worktree: &Worktree, task: Option<&Task>) -> Result<
     let integrated = || {
         let here = data.integrated.as_ref().zip(data.result());
         here.is_some_and(|(integrated, result)| {
-            result.tree == now.tree() && upkeep::holds(&worktree.repository, &integrated.commit)
+            result.tree == now.tree() && upkeep::holds(&worktree.task, root, &integrated.commit)
         })
     };
     Ok(if applied() || integrated() { Files::Applied } else { Files::Kept })

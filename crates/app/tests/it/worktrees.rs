@@ -219,6 +219,34 @@ fn a_repository_that_is_gone_is_named() {
     assert!(reason.contains(folder.to_str().unwrap()), "{reason}");
 }
 
+/// A task that cannot go on where it is waits until it can.
+#[test]
+fn a_task_at_rest_waits_for_its_repository_and_its_folder_to_be_put_back() {
+    let repository = Repository::new();
+    let ask = "[[task.driver_config.steps]]\nname = \"q\"\ntool = \"ask\"\nparameters = { question = \"well?\" }\n";
+    let work = "[[task.driver_config.steps]]\nname = \"w\"\ntool = \"shell\"\nparameters = { command = \"git status\" }\n";
+    let file = repository.task_file("task.toml", &[], None, &format!("{ask}{work}"));
+    assert_eq!(repository.place.run(&["run", file.to_str().unwrap()]).code, 13);
+    let id = repository.place.id();
+    repository.place.ok(&["answer", &id, "c1", "yes"]);
+    let (folder, home) = (repository.place.folder(), repository.place.home());
+    let aside = |path: &std::path::Path| path.with_extension("moved");
+    std::fs::rename(&folder, aside(&folder)).unwrap();
+    std::fs::create_dir(&folder).unwrap();
+    let ran = repository.place.run(&["resume", &id]);
+    assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("put it back where it was"), "{}", ran.err);
+    std::fs::remove_dir(&folder).unwrap();
+    std::fs::rename(aside(&folder), &folder).unwrap();
+    std::fs::rename(&home, aside(&home)).unwrap();
+    let mut moved = repository.place.command(&["resume", &id]);
+    let ran = repository.place.ran(moved.env("DRIVETRAIN_HOME", aside(&home)).output().unwrap());
+    assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("drivetrain's folder was moved"), "{}", ran.err);
+    std::fs::rename(aside(&home), &home).unwrap();
+    assert_eq!(repository.place.run(&["resume", &id]).code, 0);
+}
+
 /// A task in place has empty files stand in for names that are not there; a killed one leaves them behind.
 #[test]
 fn what_a_sandbox_left_in_a_folder_is_no_repository_and_declares_nothing() {

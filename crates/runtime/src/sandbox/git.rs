@@ -45,7 +45,7 @@ pub(crate) struct Repository {
     /// Where this working tree's own state is.
     pub(super) own: PathBuf,
     /// Where everything is that all working trees share.
-    pub(super) common: PathBuf,
+    pub(crate) common: PathBuf,
 }
 
 impl Repository {

@@ -108,9 +108,10 @@ pub fn kept(
 
 /// Where the task's branch stands in the user's repository.
 pub fn branch(task: &str, state_home: &Path) -> Result<Branch, String> {
-    let record = Record::read(&Record::path(task, &absolute(state_home)?))?;
+    let state_home = absolute(state_home)?;
+    let record = Record::read(&Record::path(task, &state_home))?;
     let name = branch_of(task);
-    let repository = used(Path::new(&record.repository))?;
+    let repository = used(&record, &state_home)?;
     if !repository.has_branch(&name)? {
         return Ok(Branch::Absent);
     }
@@ -126,17 +127,20 @@ pub fn branch(task: &str, state_home: &Path) -> Result<Branch, String> {
 }
 
 /// The user's repository; the error names it.
-fn used(folder: &Path) -> Result<Repository, String> {
-    Repository::find(folder)
-        .map_err(|reason| format!("the repository {} cannot be used: {reason}", folder.display()))
+fn used(record: &Record, state_home: &Path) -> Result<Repository, String> {
+    record
+        .find(state_home)
+        .map_err(|reason| format!("the repository {} cannot be used: {reason}", record.repository))
 }
 
 /// The commits that only a worktree holds.
-pub fn loose(worktree: &Worktree) -> Result<Option<Loose>, String> {
+pub fn loose(worktree: &Worktree, state_home: &Path) -> Result<Option<Loose>, String> {
     if !worktree.present {
         return Ok(None);
     }
-    let repository = used(&worktree.repository)?;
+    let state_home = absolute(state_home)?;
+    let record = Record::read(&Record::path(&worktree.task, &state_home))?;
+    let repository = used(&record, &state_home)?;
     let git = |words: &[&str]| repository.git(words.iter().map(OsString::from));
     let head = format!("worktrees/{}/HEAD", worktree.task);
     let commit = git(&["rev-parse", "--verify", "--quiet", &head])
@@ -154,12 +158,14 @@ pub fn loose(worktree: &Worktree) -> Result<Option<Loose>, String> {
 /// The checkpoint of a task that was last handed over, if it is still in a branch of the user's.
 pub fn applied(task: &str, state_home: &Path) -> Option<String> {
     let note = Note::read(task, state_home).filter(|note| note.done)?;
-    holds(Path::new(&note.checkout), note.commit.as_ref()?).then_some(note.frozen)
+    holds(task, state_home, note.commit.as_ref()?).then_some(note.frozen)
 }
 
-/// Whether a commit is in some branch of the user's: not in a task's own.
-pub fn holds(repository: &Path, commit: &str) -> bool {
-    let Ok(repository) = Repository::find(repository) else { return false };
+/// Whether a commit is in some branch of the repository of a task: not in a task's own.
+pub fn holds(task: &str, state_home: &Path, commit: &str) -> bool {
+    let found =
+        absolute(state_home).and_then(|home| Record::read(&Record::path(task, &home))?.find(&home));
+    let Ok(repository) = found else { return false };
     let asked = ["for-each-ref", "--format=%(refname)", "--contains", commit, "refs/heads"];
     let refs = repository.git(asked.map(OsString::from));
     refs.is_ok_and(|refs| refs.lines().any(|name| !name.starts_with("refs/heads/drivetrain/")))
@@ -173,7 +179,7 @@ pub fn remove(task: &str, state_home: &Path, branch: Branch) -> Result<(), Strin
     let mut record = Record::read(&place)?;
     record.removing = true;
     record.write(&place)?;
-    let repository = used(Path::new(&record.repository))?;
+    let repository = used(&record, &state_home)?;
     if path.exists() {
         let about = repository.about(task)?;
         own_index(&about).map_err(|error| format!("cannot use {}: {error}", about.display()))?;
