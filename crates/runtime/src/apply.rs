@@ -10,9 +10,11 @@ mod attributes;
 mod checkout;
 mod following;
 mod large_files;
+mod place;
 mod scratch;
 
-use std::ffi::OsString;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -20,12 +22,12 @@ use machine::task::Workspace;
 use machine::verdict::Checkpoint;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{Content, Store};
+use crate::checkpoint::{Change, Content, Store};
 use crate::lock::FileLock;
 use crate::process::Cancel;
-use crate::workspace::{Repository, absolute, check_task, origin};
-use checkout::Checkout;
-use scratch::{Merged, Scratch};
+use crate::workspace::{absolute, check_task, origin};
+use checkout::{Checkout, named};
+use scratch::{Entry, Merged, Scratch};
 
 /// What is to be handed over, and how.
 #[derive(Debug, Clone)]
@@ -40,6 +42,10 @@ pub struct Wish<'a> {
     pub frozen: &'a str,
     /// Another branch than the one that is checked out.
     pub onto: Option<&'a str>,
+    /// The folder that the user is in.
+    pub here: Option<&'a Path>,
+    /// Whether the files follow in whichever worktree has that branch checked out.
+    pub follow: bool,
     /// The message of the commit; none leaves the changes in index and files.
     pub message: Option<&'a str>,
     /// Whether the changes may be merged into a branch that has moved.
@@ -91,6 +97,14 @@ pub enum ApplyError {
         /// What to do.
         hints: Vec<String>,
     },
+    /// What the task left cannot become a commit of this repository, however tidy everything else is.
+    #[error("{reason}")]
+    Unfit {
+        /// Why.
+        reason: String,
+        /// What to do.
+        hints: Vec<String>,
+    },
     /// Both sides changed the same lines.
     #[error("the changes conflict with {branch} in {}", paths.join(", "))]
     Conflict {
@@ -113,6 +127,11 @@ impl From<String> for ApplyError {
 pub(crate) fn refused(reason: impl Into<String>, hints: &[&str]) -> ApplyError {
     let hints = hints.iter().map(|hint| (*hint).to_owned()).collect();
     ApplyError::Refused { reason: reason.into(), hints }
+}
+
+pub(crate) fn unfit(reason: impl Into<String>, hints: &[&str]) -> ApplyError {
+    let hints = hints.iter().map(|hint| (*hint).to_owned()).collect();
+    ApplyError::Unfit { reason: reason.into(), hints }
 }
 
 /// What was done, or is about to be, written down before it is.
@@ -215,15 +234,10 @@ pub(crate) fn propose<'c>(
     check_task(wish.task)?;
     let state_home = &absolute(state_home)?;
     let origin = origin(wish.task, state_home).ok_or_else(|| {
-        refused("the task has no worktree of its own: what it changed is where it worked", &[])
+        unfit("the task has no worktree of its own: what it changed is where it worked", &[])
     })?;
-    let top = origin.repository;
-    let repository = Repository::find(&top).map_err(|reason| {
-        refused(
-            format!("the repository {} cannot be used: {reason}", top.display()),
-            &["put the repository back where it was, or take the changes with --patch FILE"],
-        )
-    })?;
+    let repository = place::chosen(&origin, wish, state_home)?;
+    let top = repository.top.clone();
     let checkout = Checkout::open(repository, wish)?;
     let alone = alone(wish.task, state_home)?;
     if let Some(note) = Note::read(wish.task, state_home).filter(|note| note.frozen == wish.frozen)
@@ -240,10 +254,19 @@ pub(crate) fn propose<'c>(
         None => store.base(None)?,
     };
     let frozen = store.content(wish.frozen)?;
+    // The task's own branch holds it, unless somebody removed that too.
+    scratch.tree_of(&began).map_err(|reason| match cancel.is_triggered() {
+        true => ApplyError::Failed(reason),
+        false => unfit(
+            format!("the commit {began} that the task began at is no longer in the repository"),
+            &["take the changes with --patch FILE: git apply --3way takes them"],
+        ),
+    })?;
     scratch.check(base.tree(), frozen.tree())?;
     let mut result = scratch.build(&began, &base, &frozen)?;
     scratch.check(&began, &result.tree)?;
-    result.notices.extend(left_behind(&store, &base, &frozen)?);
+    result.notices.extend(left_behind(&store, &base, &frozen, &result.modules)?);
+    result.notices.extend(only_committed(&scratch, &checkout, &origin.branch, &began, &frozen));
     let target = checkout.tip.clone().unwrap_or_else(|| began.clone());
     let Merged { tree, collisions } = if target == began {
         Merged { tree: result.tree.clone(), collisions: Vec::new() }
@@ -251,7 +274,7 @@ pub(crate) fn propose<'c>(
         scratch.check(&began, &target)?;
         scratch.merge(&began, &target, &result.tree, &checkout.branch, wish.task)?
     } else {
-        return Err(moved(&checkout.branch));
+        return Err(moved(&checkout, &began));
     };
     let (large, notices) = (result.large, result.notices);
     let proposal = Proposal {
@@ -389,27 +412,87 @@ fn unguessable() -> std::io::Result<String> {
     Ok(format!("{:016x}", u64::from_ne_bytes(random)))
 }
 
-fn moved(branch: &str) -> ApplyError {
-    refused(
-        format!("{branch} has moved since the task began: what was proven was proven on its base"),
-        &[
-            "--merge merges the changes into what is there now; nothing changes if they conflict",
-            "--onto NEW-BRANCH puts the proven tree on a branch of its own",
-        ],
-    )
+fn moved(checkout: &Checkout, began: &str) -> ApplyError {
+    let branch = &checkout.branch;
+    let proven = "what was proven was proven on its base";
+    let reason = match checkout.has(began) {
+        true => format!("{branch} has moved since the task began: {proven}"),
+        // Another branch is checked out than at the start, or its history was written anew.
+        false => format!(
+            "{branch} does not have the commit {} that the task began at: {proven}",
+            began.get(..10).unwrap_or(began)
+        ),
+    };
+    let mut hints = vec![
+        "--merge merges the changes into what is there now; nothing changes if they conflict"
+            .to_owned(),
+        "--onto NEW-BRANCH puts the proven tree on a branch of its own".to_owned(),
+    ];
+    if let Some(there) = checkout.branch_at(began) {
+        hints.insert(0, format!("the task began at {there}: git switch {there}, and ask again"));
+    }
+    ApplyError::Refused { reason, hints }
+}
+
+/// Files that the task committed on its own branch and that are not in what was verified: git ignores them, so that
+/// no checkpoint holds them, or they were removed later.
+fn only_committed(
+    scratch: &Scratch,
+    checkout: &Checkout,
+    branch: &str,
+    began: &str,
+    frozen: &Content,
+) -> Option<String> {
+    let tip = checkout.commit_of(branch)?;
+    let added = |from: &str| {
+        let entries = scratch.compare(from, &tip).unwrap_or_default().into_iter();
+        // A repository of its own is kept as its files.
+        let is_new = |entry: &Entry| entry.is_new() && !entry.is_module();
+        entries.filter(is_new).map(|entry| entry.path).collect::<BTreeSet<OsString>>()
+    };
+    let (since, beside) = (added(began), added(frozen.tree()));
+    let only: Vec<&OsStr> = since.intersection(&beside).map(OsString::as_os_str).collect();
+    (!only.is_empty()).then(|| {
+        format!(
+            "committed on {branch} and not in what was verified (git ignores them, or they were removed later): {}",
+            named(only.into_iter())
+        )
+    })
 }
 
 /// What git has no place for is said, not dropped in silence.
-fn left_behind(store: &Store<'_>, base: &Content, frozen: &Content) -> Result<Vec<String>, String> {
-    let beside = store.unpatched(base, frozen)?;
-    if beside.is_empty() {
-        return Ok(Vec::new());
+fn left_behind(
+    store: &Store<'_>,
+    base: &Content,
+    frozen: &Content,
+    modules: &[PathBuf],
+) -> Result<Vec<String>, String> {
+    let names = |changes: &[Change]| {
+        let first = changes.iter().take(5).map(|change| change.path.to_string_lossy().into_owned());
+        first.collect::<Vec<_>>().join(", ")
+    };
+    // In a worktree a submodule is an empty folder.
+    let is_module = |change: &Change| modules.iter().any(|module| *module == change.path);
+    let (removed, beside): (Vec<_>, Vec<_>) =
+        store.unpatched(base, frozen)?.into_iter().partition(is_module);
+    let mut notices = Vec::new();
+    if !removed.is_empty() {
+        let (which, git_rm) = match removed.len() {
+            1 => ("a submodule, which stays", "git rm removes it"),
+            _ => ("submodules, which stay", "git rm removes them"),
+        };
+        notices.push(format!(
+            "the task removed the folder of {which} in the commit ({git_rm}): {}",
+            names(&removed)
+        ));
     }
-    let first: Vec<String> =
-        beside.iter().take(5).map(|change| change.path.to_string_lossy().into_owned()).collect();
-    Ok(vec![format!(
-        "git keeps no empty folders and only two modes, so {} of these are left behind: {}",
-        beside.len(),
-        first.join(", ")
-    )])
+    if !beside.is_empty() {
+        let are = if beside.len() == 1 { "is" } else { "are" };
+        notices.push(format!(
+            "git keeps no empty folders and only two modes, so {} of these {are} left behind: {}",
+            beside.len(),
+            names(&beside)
+        ));
+    }
+    Ok(notices)
 }

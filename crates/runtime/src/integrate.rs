@@ -46,6 +46,8 @@ pub fn integrate(
     match tried {
         Ok(tried) => Ok(tried),
         Err(_) if ground.cancel.is_triggered() => Err(Stopped),
+        // Others need not wait for what no tidying up can mend.
+        Err(error @ ApplyError::Unfit { .. }) => Ok(Tried::Impossible(words(error))),
         Err(error) => Ok(Tried::Held(words(error))),
     }
 }
@@ -67,6 +69,8 @@ fn attempt(
         base: base.map(|base| base.name.as_str()),
         frozen: &frozen.name,
         onto: Some(branch),
+        here: None,
+        follow: true,
         message: Some(message),
         merge: true,
         beside_changes: false,
@@ -201,6 +205,10 @@ pub fn lane(task: &TaskId, onto: Option<&str>, home: &Home) -> Result<Lane, Stri
     let repository = Repository::find(&origin.repository)?;
     let branch = match onto {
         Some(branch) => branch.to_owned(),
+        None if origin.repository != origin.begun_in => {
+            let gone = origin.begun_in.display();
+            return Err(format!("the worktree {gone} is gone: name a branch with --onto BRANCH"));
+        }
         None => repository
             .git(["symbolic-ref", "--quiet", "--short", "HEAD"].map(OsString::from))
             .map(|name| name.trim_end().to_owned())
@@ -225,10 +233,13 @@ fn is_there(repository: &Repository, name: &str) -> bool {
 fn words(error: ApplyError) -> String {
     let message = error.to_string();
     match error {
-        ApplyError::Refused { hints, .. } => match hints.first() {
-            Some(hint) => format!("{message} ({hint})"),
-            None => message,
-        },
+        // Options are those of `apply`.
+        ApplyError::Refused { hints, .. } | ApplyError::Unfit { hints, .. } => {
+            match hints.iter().find(|hint| !hint.starts_with('-')) {
+                Some(hint) => format!("{message} ({hint})"),
+                None => message,
+            }
+        }
         ApplyError::Conflict { .. } | ApplyError::Failed(_) => message,
     }
 }

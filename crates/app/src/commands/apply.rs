@@ -62,12 +62,15 @@ pub(crate) fn run(args: &ApplyArgs, json: bool) -> Result<u8, CommandError> {
     let receipt = runtime::receipt::of_task(&records.journal, registry, &id).ok();
     let receipt = receipt.filter(|_| verified).map(|receipt| receipt.id);
     let message = (!args.no_commit).then(|| message(args, &kept, &frozen, receipt.as_deref()));
+    let here = std::env::current_dir().ok();
     let wish = Wish {
         task: id.as_str(),
         workspace: &kept.workspace,
         base: base.map(|base| base.name.as_str()),
         frozen: &frozen.name,
         onto: args.onto.as_deref(),
+        here: here.as_deref(),
+        follow: false,
         message: message.as_deref(),
         merge: args.merge,
         beside_changes: args.beside_changes,
@@ -262,7 +265,7 @@ fn message(
 fn shown(error: ApplyError) -> CommandError {
     let message = error.to_string();
     match error {
-        ApplyError::Refused { hints, .. } => {
+        ApplyError::Refused { hints, .. } | ApplyError::Unfit { hints, .. } => {
             let error = CommandError::new(Kind::Refused, message);
             hints.into_iter().fold(error, CommandError::hint)
         }

@@ -51,6 +51,21 @@ fn edge_case_25_the_users_branch_index_and_files_are_untouched_until_apply_and_a
 }
 
 #[test]
+fn another_branch_than_at_the_start_is_not_one_that_has_moved() {
+    let repository = Repository::new();
+    repository.git(&["switch", "--quiet", "-c", "feature"]);
+    repository.place.write("feature.txt", "f\n");
+    repository.commit("of the feature");
+    let id = proven(&repository);
+    repository.git(&["switch", "--quiet", "main"]);
+    let said = repository.refused(&["apply", &id]);
+    assert!(said.contains("main does not have the commit"), "{said}");
+    assert!(said.contains("the task began at feature: git switch feature, and ask"), "{said}");
+    repository.git(&["switch", "--quiet", "feature"]);
+    assert_eq!(repository.json(&["apply", &id])["branch"], "feature");
+}
+
+#[test]
 fn what_is_handed_over_is_exactly_the_tree_that_was_verified_once() {
     let repository = Repository::new();
     let id = proven(&repository);
@@ -490,6 +505,130 @@ fn a_submodule_stays_what_it_is_and_what_lies_in_its_place_is_refused() {
     let (id, _) = repository.task(&["echo x > module/x"], Some("test -e module/x"));
     let said = repository.refused(&["apply", &id]);
     assert!(said.contains("the submodule module belongs"), "{said}");
+    let (id, _) = repository.task(&["rmdir module; rm .gitmodules"], Some("test ! -e module"));
+    let said = repository.place.ok(&["apply", &id]);
+    let removed = "the task removed the folder of a submodule, which stays in the commit";
+    assert!(said.contains(&format!("{removed} (git rm removes it): module")), "{said}");
+    assert!(!said.contains("empty folders"), "{said}");
+    assert_eq!(repository.git(&["ls-tree", "HEAD", "module"]), link);
+}
+
+#[test]
+fn of_several_worktrees_the_one_that_is_meant_gets_it() {
+    let repository = Repository::new();
+    let linked = repository.place.home().with_file_name("linked");
+    repository.git(&["worktree", "add", "--quiet", linked.to_str().unwrap(), "-b", "feature"]);
+    let id = proven(&repository);
+    let there = |arguments: &[&str]| {
+        let mut command = repository.place.command(arguments);
+        repository.place.ran(command.current_dir(&linked).output().unwrap())
+    };
+    let before = repository.users();
+    let ran = there(&["apply", &id]);
+    assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("another worktree of its repository"), "{}", ran.err);
+    let said = repository.refused(&["apply", &id, "--onto", "feature"]);
+    assert!(said.contains("feature is checked out in") && said.contains("go there"), "{said}");
+    let ran = there(&["apply", &id, "--onto", "feature"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(git(&linked, &["status", "--porcelain"]), "");
+    assert_eq!(std::fs::read_to_string(linked.join("a.txt")).unwrap(), "one\ntwo\nthree\n");
+    assert_eq!(repository.users(), before);
+    // The queue has the files follow wherever its branch is.
+    repository.place.ok(&["queue", "add", &id, "--onto", "main"]);
+    repository.place.ok(&["queue", "run"]);
+    assert_eq!(repository.place.read("a.txt"), "one\ntwo\nthree\n");
+    let (id, _) = repository.task(&["echo n > n"], Some("test -e n"));
+    repository.place.ok(&["queue", "add", &id, "--onto", "feature"]);
+    repository.place.ok(&["queue", "run"]);
+    assert_eq!(std::fs::read_to_string(linked.join("n")).unwrap(), "n\n");
+    assert_eq!(git(&linked, &["status", "--porcelain"]), "");
+}
+
+/// Whoever gives up a rebase has git set the branch to where it was before.
+#[test]
+fn a_branch_that_is_being_rebased_is_not_moved() {
+    let repository = Repository::new();
+    repository.git(&["branch", "other"]);
+    repository.place.write("a.txt", "mine\n");
+    repository.commit("mine");
+    repository.git(&["switch", "--quiet", "other"]);
+    repository.place.write("a.txt", "theirs\n");
+    repository.commit("theirs");
+    repository.git(&["switch", "--quiet", "main"]);
+    let (id, _) = repository.task(&["echo n > n"], Some("test -e n"));
+    let tip = repository.git(&["rev-parse", "main"]);
+    let mut rebase = std::process::Command::new("git");
+    rebase.args(["rebase", "other"]).current_dir(repository.place.folder());
+    assert!(!rebase.output().unwrap().status.success(), "it stops at a conflict");
+    for arguments in [&["apply", &id][..], &["apply", &id, "--onto", "main"]] {
+        let ran = repository.place.run(arguments);
+        assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+        assert!(ran.err.contains("under way"), "{}", ran.err);
+    }
+    repository.place.ok(&["queue", "add", &id, "--onto", "main"]);
+    assert_eq!(repository.place.run(&["queue", "run"]).code, 13);
+    assert_eq!(repository.git(&["rev-parse", "main"]), tip);
+    repository.git(&["rebase", "--abort"]);
+    repository.place.ok(&["queue", "run"]);
+    assert_eq!(repository.git(&["show", "main:n"]), "n");
+}
+
+/// No checkpoint holds what git ignores, also if the task told its git to take it.
+#[test]
+fn what_the_task_committed_and_git_ignores_is_named() {
+    let repository = Repository::new();
+    let work = "echo l > out.log; git add -f out.log; git -c user.name=t -c user.email=t@t.invalid commit -qm l; echo n > n";
+    let (id, _) = repository.task(&[work], Some("test -e n"));
+    let said = repository.place.ok(&["apply", &id]);
+    assert!(said.contains(&format!("committed on drivetrain/{id} and not in")), "{said}");
+    assert!(said.contains("removed later): out.log"), "{said}");
+    let (id, _) = repository.task(&["echo m > m"], Some("test -e m"));
+    assert!(!repository.place.ok(&["apply", &id]).contains("committed on"), "nothing was");
+}
+
+/// A file that a sparse worktree never had is not the one that the task wrote at its place.
+#[test]
+fn what_a_sparse_worktree_did_not_have_is_named_when_it_is_written_anew() {
+    let repository = Repository::new();
+    repository.place.write("kept/x", "x\n");
+    repository.commit("more");
+    repository.git(&["sparse-checkout", "set", "kept"]);
+    let work = "mkdir sub; echo other > sub/b.txt; echo n > sub/new";
+    let (id, _) = repository.task(&[work], Some("test -e sub/new"));
+    let said = repository.place.ok(&["apply", &id]);
+    assert!(said.contains("(it is sparse)") && said.contains("wrote them: sub/b.txt"), "{said}");
+    assert_eq!(repository.git(&["show", "HEAD:sub/b.txt"]), "other");
+    assert_eq!(repository.git(&["status", "--porcelain"]), "");
+}
+
+/// A worktree is removed when its branch is done, and tasks that were begun in it are not.
+#[test]
+fn a_task_that_was_begun_in_a_worktree_is_handed_over_when_that_is_gone() {
+    let repository = Repository::new();
+    let linked = repository.place.home().with_file_name("linked");
+    repository.git(&["worktree", "add", "--quiet", linked.to_str().unwrap(), "-b", "feature"]);
+    let file = repository.task_file("task.toml", &WORK, Some("grep -q three a.txt"), "");
+    let run = |arguments: &[&str]| {
+        let mut command = repository.place.command(arguments);
+        repository.place.ran(command.current_dir(&linked).output().unwrap())
+    };
+    let ran = run(&["run", file.to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let id = repository.place.id();
+    repository.git(&["worktree", "remove", linked.to_str().unwrap()]);
+    let said = repository.refused(&["apply", &id]);
+    assert!(said.contains("is gone") && said.contains("--onto BRANCH"), "{said}");
+    let said = repository.refused(&["queue", "add", &id]);
+    assert!(said.contains("is gone: name a branch with --onto BRANCH"), "{said}");
+    repository.place.ok(&["diff", &id]);
+    let applied = repository.json(&["apply", &id, "--onto", "feature"]);
+    assert_eq!(applied["how"], "committed", "{applied}");
+    assert_eq!(repository.git(&["show", "feature:a.txt"]), "one\ntwo\nthree");
+    assert_eq!(repository.place.read("a.txt"), "one\ntwo\n", "that branch is not checked out");
+    // What is in a branch can go, wherever it was begun.
+    repository.place.ok(&["worktrees", "clean", &id]);
+    assert!(!repository.place.home().join("worktrees").join(&id).exists());
 }
 
 #[test]

@@ -260,10 +260,29 @@ fn a_checkout_with_changes_is_left_alone_until_they_are_gone() {
     assert_eq!(worked(&place, 13), pairs(&[("held", &id), ("integrated", &other)]));
     assert_eq!((place.read("text").as_str(), place.read("a").as_str()), ("mine\n", ""));
     assert_eq!(place.git(&["rev-parse", "main"]), tip);
+    let said = place.run(&["queue", "run"]).out;
+    assert!(said.contains("(commit or stash them)"), "{said}");
+    assert!(!said.contains("--"), "options of another command: {said}");
     assert_eq!(place.git(&["show", "beside:b"]), "b");
     place.commit_all("mine");
     assert_eq!(worked(&place, 0), pairs(&[("integrated", &id)]));
     assert_eq!((place.read("text").as_str(), place.read("a").as_str()), ("mine\n", "a\n"));
+}
+
+/// A submodule's place cannot hold files of a task, whoever tidies up.
+#[test]
+fn a_task_that_can_never_be_integrated_holds_up_nobody() {
+    let place = place();
+    let module = format!("160000,{},module", place.git(&["rev-parse", "HEAD"]));
+    place.git(&["update-index", "--add", "--cacheinfo", &module]);
+    place.git(&["commit", "--quiet", "-m", "with a submodule"]);
+    std::fs::create_dir(place.folder().join("module")).unwrap();
+    let a = task(&place, "a", ["mkdir -p module; echo a > module/a", "true"], &["true"]);
+    let b = task(&place, "b", ["echo b > b", "true"], &["true"]);
+    place.ok(&["queue", "add", &a, &b]);
+    assert_eq!(worked(&place, 10), pairs(&[("refused", &a), ("integrated", &b)]));
+    let shown = place.ok(&["queue", "show", &a]);
+    assert!(shown.contains("where the submodule module belongs"), "{shown}");
 }
 
 #[test]

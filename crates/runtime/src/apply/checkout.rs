@@ -16,7 +16,7 @@ use crate::workspace::Repository;
 use super::following::Side;
 use super::large_files::{self, LargeFiles};
 use super::scratch::{Entry, Needed, planted, stage};
-use super::{Applied, ApplyError, How, Note, Wish, attributes, refused};
+use super::{Applied, ApplyError, How, Note, Wish, attributes, place as worktrees, refused, unfit};
 
 /// How long the user's own hooks may take.
 const HOOKS: Duration = Duration::from_secs(600);
@@ -45,7 +45,7 @@ impl Checkout {
     ) -> Result<Checkout, ApplyError> {
         let format = repository.git(["rev-parse".into(), "--show-object-format".into()])?;
         if format.trim_end() != "sha1" {
-            return Err(refused(
+            return Err(unfit(
                 format!("the repository names objects by {}, checkpoints by sha1", format.trim()),
                 &["take the changes with --patch FILE, and git apply"],
             ));
@@ -61,6 +61,12 @@ impl Checkout {
         let current = repository
             .git(["symbolic-ref", "--quiet", "--short", "HEAD"].map(OsString::from))
             .map_or("HEAD".to_owned(), |name| name.trim_end().to_owned());
+        if wish.onto.is_none() && current == "HEAD" && is_rebased(&repository) {
+            return Err(refused(
+                "a rebase is under way, which would lose the commit if it is given up",
+                &["end it first: git rebase --continue, or --abort"],
+            ));
+        }
         let (branch, checked_out, tip) = match wish.onto {
             None => (current, true, Some(repository.head.clone())),
             Some(onto) if onto == current => (current, true, Some(repository.head.clone())),
@@ -137,6 +143,26 @@ impl Checkout {
         }))
     }
 
+    /// Whether the branch has a commit.
+    pub(super) fn has(&self, commit: &str) -> bool {
+        self.tip.as_deref().is_some_and(|tip| self.holds(commit, tip))
+    }
+
+    /// A branch of the user's whose last commit is this one.
+    pub(super) fn branch_at(&self, commit: &str) -> Option<String> {
+        let points = format!("--points-at={commit}");
+        let words = ["for-each-ref", "--format=%(refname:short)", &points, "refs/heads"];
+        let listed = self.repository.git(words.map(OsString::from)).ok()?;
+        listed.lines().find(|name| !name.starts_with("drivetrain/")).map(str::to_owned)
+    }
+
+    /// The last commit of a branch of the repository; none if there is no such branch.
+    pub(super) fn commit_of(&self, branch: &str) -> Option<String> {
+        let name = format!("refs/heads/{branch}^{{commit}}");
+        let words = ["rev-parse", "--verify", "--quiet", &name].map(OsString::from);
+        Some(self.repository.git(words).ok()?.trim_end().to_owned())
+    }
+
     /// Whether a commit holds exactly this tree.
     fn is_of(&self, commit: &str, tree: &str) -> bool {
         let asked = ["rev-parse", "--verify", &format!("{commit}^{{tree}}")].map(OsString::from);
@@ -180,7 +206,8 @@ impl Checkout {
                     named(changes.iter().copied())
                 ),
                 &[
-                    "commit or stash them; or --beside-changes leaves them as they are, if no file is the same",
+                    "commit or stash them",
+                    "--beside-changes leaves them as they are, if no file is the same",
                     "--onto NEW-BRANCH touches neither your files nor your branch",
                 ],
             ));
@@ -628,18 +655,27 @@ fn other_branch(repository: &Repository, onto: &str) -> Result<Option<String>, A
             &["name a branch of yours, and push it"],
         ));
     }
-    let worktrees =
-        repository.output(["worktree", "list", "--porcelain", "-z"].map(OsString::from))?.out;
-    let wanted = format!("branch refs/heads/{onto}").into_bytes();
-    if worktrees.split(|byte| *byte == 0).any(|line| line == wanted) {
+    if let Some(what) = worktrees::held_by(repository, onto) {
         return Err(refused(
-            format!("{onto} is checked out in another worktree"),
-            &["apply it there, or name another branch"],
+            format!("{what} of {onto} is under way, whose end sets the branch anew"),
+            &["end it first, or name another branch"],
+        ));
+    }
+    if let Some(place) = worktrees::checked_out(repository, onto) {
+        let place = place.display();
+        return Err(refused(
+            format!("{onto} is checked out in {place}"),
+            &[&format!("go there and ask again (cd {place}), or name another branch")],
         ));
     }
     let name = format!("refs/heads/{onto}^{{commit}}");
     let tip = repository.git(["rev-parse", "--verify", "--quiet", &name].map(OsString::from));
     Ok(tip.ok().map(|tip| tip.trim_end().to_owned()))
+}
+
+fn is_rebased(repository: &Repository) -> bool {
+    let is_there = |name| place(repository, name).is_ok_and(|place| place.exists());
+    ["rebase-merge", "rebase-apply"].into_iter().any(is_there)
 }
 
 /// Where git has something of a repository.

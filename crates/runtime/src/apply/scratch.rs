@@ -17,9 +17,9 @@ use crate::lock::FileLock;
 use crate::process::Cancel;
 use crate::workspace::text;
 
-use super::checkout::Checkout;
+use super::checkout::{Checkout, named};
 use super::following::Side;
-use super::{ApplyError, refused, unguessable};
+use super::{ApplyError, unfit, unguessable};
 
 /// The repository; removed when dropped.
 pub(super) struct Scratch {
@@ -69,6 +69,8 @@ pub(super) struct Made {
     pub(super) tree: String,
     /// Paths at which a large file belongs.
     pub(super) large: Vec<OsString>,
+    /// Submodules, which stay what they are.
+    pub(super) modules: Vec<PathBuf>,
     pub(super) notices: Vec<String>,
 }
 
@@ -134,6 +136,11 @@ impl Entry {
         self.old_mode == ABSENT
     }
 
+    /// Whether a submodule is there after.
+    pub(super) fn is_module(&self) -> bool {
+        self.mode == SUBMODULE
+    }
+
     pub(super) fn is_file(&self) -> bool {
         self.mode.starts_with("100")
     }
@@ -196,7 +203,7 @@ pub(super) fn planted(name: &str, needed_by: &OsStr, objects: &Path) -> ApplyErr
         true => loose.display().to_string(),
         false => format!("in a pack below {}", objects.display()),
     };
-    refused(
+    unfit(
         format!(
             "the object {name} is not what its name says, so what was verified cannot be told from it: {} needs it, \
              and it is {place}",
@@ -207,6 +214,47 @@ pub(super) fn planted(name: &str, needed_by: &OsStr, objects: &Path) -> ApplyErr
             "git fsck --full names everything of that kind; take the bad file away and ask again",
         ],
     )
+}
+
+/// What the index that git works on holds: mode and hash of each path.
+fn in_index(git: &Git) -> Result<BTreeMap<OsString, (String, String)>, String> {
+    let staged = git.output(["ls-files", "--stage", "-z"].map(OsString::from).to_vec(), None)?;
+    let entries = staged.out.split(|byte| *byte == 0).filter_map(|entry| {
+        // `MODE HASH STAGE`, a tab, the path.
+        let tab = entry.iter().position(|byte| *byte == b'\t')?;
+        let about = String::from_utf8_lossy(&entry[..tab]).into_owned();
+        let (mode, rest) = about.split_once(' ')?;
+        let hash = rest.split(' ').next()?;
+        let path = OsStr::from_bytes(&entry[tab + 1..]).to_owned();
+        Some((path, (mode.to_owned(), hash.to_owned())))
+    });
+    Ok(entries.collect())
+}
+
+/// New files of the task that the commit has already, with other content: the worktree was sparse.
+fn written_anew<'a>(
+    begun: &BTreeMap<OsString, (String, String)>,
+    changed: &'a [Entry],
+) -> Vec<&'a OsStr> {
+    let is_other = |entry: &&Entry| {
+        let held = begun.get(entry.path.as_os_str());
+        entry.is_new() && held.is_some_and(|(_, hash)| *hash != entry.hash)
+    };
+    changed.iter().filter(is_other).map(|entry| entry.path.as_os_str()).collect()
+}
+
+/// A worktree has no submodules, so whatever lies where one belongs cannot be told from it.
+fn refuse_submodules(modules: &[PathBuf], changed: &[Entry]) -> Result<(), ApplyError> {
+    let touched =
+        |module: &&PathBuf| changed.iter().any(|entry| Path::new(&entry.path).starts_with(module));
+    let Some(module) = modules.iter().find(touched) else { return Ok(()) };
+    Err(unfit(
+        format!(
+            "the task changed files where the submodule {} belongs; a commit of this repository cannot hold them",
+            module.display()
+        ),
+        &["drivetrain diff shows them; apply them in the submodule itself with --patch FILE"],
+    ))
 }
 
 /// How trees are compared, before what is compared.
@@ -315,14 +363,30 @@ impl Scratch {
         git.run(["read-tree".into(), commit.into()])?;
         let mut changed = self.compare(base.tree(), frozen.tree())?;
         changed.retain(|entry| entry.old_mode != SUBMODULE);
-        self.refuse_submodules(&git, &changed)?;
+        let begun = in_index(&git)?;
+        let of_module = |(path, (mode, _)): (&OsString, &(String, String))| {
+            (mode == SUBMODULE).then(|| PathBuf::from(path))
+        };
+        let modules: Vec<PathBuf> = begun.iter().filter_map(of_module).collect();
+        refuse_submodules(&modules, &changed)?;
+        let anew = written_anew(&begun, &changed);
         stage(&git, &changed)?;
-        let first = git.run(["write-tree".into()])?.trim_end().to_owned();
+        // What a partial clone has not fetched is nothing that the task changed.
+        let write_tree = || git.run(["write-tree", "--missing-ok"].map(OsString::from));
+        let first = write_tree()?.trim_end().to_owned();
         self.attend_to(&first)?;
         let looked = self.convert(commit, &changed)?;
         stage(&git, &looked.converted)?;
-        let tree = git.run(["write-tree".into()])?.trim_end().to_owned();
-        Ok(Made { tree, large: looked.large, notices: looked.notices })
+        let tree = write_tree()?.trim_end().to_owned();
+        let mut notices = looked.notices;
+        if !anew.is_empty() {
+            notices.push(format!(
+                "the worktree did not have these at first (it is sparse), and they are handed over as the task wrote \
+                 them: {}",
+                named(anew.into_iter())
+            ));
+        }
+        Ok(Made { tree, large: looked.large, modules, notices })
     }
 
     /// Reads what two trees, or the trees of two commits, differ in, and refuses what is not what it is called: whatever is
@@ -341,32 +405,6 @@ impl Scratch {
             if let Unsound::Other(name) = unsound {
                 let needed_by = needed.get(name.as_str()).copied().unwrap_or_default();
                 return Err(planted(&name, needed_by, &self.borrowed));
-            }
-        }
-        Ok(())
-    }
-
-    /// A worktree has no submodules, so whatever lies where one belongs cannot be told from it.
-    fn refuse_submodules(&self, git: &Git, changed: &[Entry]) -> Result<(), ApplyError> {
-        let staged =
-            git.output(["ls-files", "--stage", "-z"].map(OsString::from).to_vec(), None)?;
-        let modules = staged.out.split(|byte| *byte == 0).filter_map(|entry| {
-            let rest = entry.strip_prefix(b"160000 ")?;
-            let tab = rest.iter().position(|byte| *byte == b'\t')?;
-            Some(Path::new(OsStr::from_bytes(&rest[tab + 1..])))
-        });
-        for module in modules {
-            if changed.iter().any(|entry| Path::new(&entry.path).starts_with(module)) {
-                return Err(refused(
-                    format!(
-                        "the task changed files where the submodule {} belongs; a commit of this repository cannot \
-                         hold them",
-                        module.display()
-                    ),
-                    &[
-                        "drivetrain diff shows them; apply them in the submodule itself with --patch FILE",
-                    ],
-                ));
             }
         }
         Ok(())
