@@ -34,6 +34,16 @@ pub struct Event {
     pub kind: EventKind,
 }
 
+/// By what the files of a workspace were lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loss {
+    /// The machine was restarted.
+    Restart,
+    /// Its folder was gone.
+    Folder,
+}
+
 /// What can happen, as observers hear it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -76,6 +86,8 @@ pub enum EventKind {
     },
     /// The machine was restarted while the task was under way, or its workspace was removed.
     Restarted {
+        /// Which of them.
+        by: Loss,
         /// Files of the last checkpoint that were lost, and are there again.
         brought_back: u32,
         /// Why it is not known what was lost.

@@ -320,9 +320,11 @@ pub enum Signal {
     TimerFired(EffectId),
     /// The process that performed the task's effects is gone; nobody knows how far they came.
     OwnerLost,
-    /// The machine was restarted since the task was last taken up, or its workspace was removed: so many files of its last
-    /// checkpoint were lost and are there again. The error says why nobody knows.
+    /// The machine was restarted since the task was last taken up: so many files of its last checkpoint were lost and are
+    /// there again. The error says why nobody knows.
     Restarted(Result<u32, String>),
+    /// The same of a task whose folder was gone, though the machine was not restarted.
+    FolderGone(Result<u32, String>),
     /// The clock went on by so much more than the machine worked: it slept, or its clock was set forward.
     Slept(Span),
     /// The clock was set back by so much.
@@ -361,8 +363,8 @@ mod tests {
              tell resolve roll_back hand_over reopen note_integration dispatch child_report";
         assert_eq!(names::<Command>().join(" "), commands);
         let signals = "workspace_opened tools_opened tools_changed verified consulted model_replied agent_said agent_ended \
-             child_left children_seen checkpointed restored requested withdrawn timer_fired owner_lost restarted slept \
-             set_back";
+             child_left children_seen checkpointed restored requested withdrawn timer_fired owner_lost restarted \
+             folder_gone slept set_back";
         assert_eq!(names::<Signal>().join(" "), signals);
     }
 
@@ -373,6 +375,7 @@ mod tests {
             (Command::Pause.into(), r#"{"cmd":"pause"}"#),
             (Signal::OwnerLost.into(), r#"{"sig":"owner_lost"}"#),
             (Signal::Restarted(Ok(2)).into(), r#"{"sig":{"restarted":{"Ok":2}}}"#),
+            (Signal::FolderGone(Ok(2)).into(), r#"{"sig":{"folder_gone":{"Ok":2}}}"#),
             (Signal::Slept(Span::seconds(90)).into(), r#"{"sig":{"slept":"1m30s"}}"#),
             (Signal::SetBack(Span::seconds(3600)).into(), r#"{"sig":{"set_back":"1h"}}"#),
             (Command::approve(CallId(3)).into(), r#"{"cmd":{"approve":{"call":3}}}"#),

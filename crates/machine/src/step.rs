@@ -4,7 +4,7 @@
 use crate::activity::approval::Reach;
 use crate::driver::Hand;
 use crate::effect::Effect;
-use crate::event::{Event, EventKind};
+use crate::event::{Event, EventKind, Loss};
 use crate::id::EffectId;
 use crate::input::{Command, Input, Signal, Stamped};
 use crate::state::{Pending, Phase, State};
@@ -182,7 +182,8 @@ impl Step<'_> {
             Signal::Withdrawn { key, how } => self.on_withdrawn(&key, how),
             Signal::TimerFired(id) => self.on_timer_fired(id),
             Signal::OwnerLost => self.on_owner_lost(),
-            Signal::Restarted(brought_back) => self.on_restarted(brought_back),
+            Signal::Restarted(brought_back) => self.on_restarted(Loss::Restart, brought_back),
+            Signal::FolderGone(brought_back) => self.on_restarted(Loss::Folder, brought_back),
             // Its time was charged without the sleep, so there is more of it left than the deadline knows.
             Signal::Slept(_) => self.renew_deadline(),
             // The timers of this process were set back with it.

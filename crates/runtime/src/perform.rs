@@ -1,6 +1,7 @@
 //! The door to the world: starts effects and brings their reports to the inbox. Never decides.
 
 use machine::Effect;
+use machine::event::Loss;
 use machine::id::{EffectId, TaskId};
 use machine::task::Workspace;
 
@@ -18,9 +19,9 @@ pub trait Perform {
     /// A task comes into being here: nothing was done for it before, by anybody.
     fn begun(&mut self, _task: &TaskId) {}
 
-    /// Another process drove the task before, and this one is about to. If the machine was restarted in between: how many
-    /// files of its last checkpoint were lost, and are there again.
-    fn taken_up(&mut self, _task: &TaskId) -> Option<Result<u32, String>> {
+    /// Another process drove the task before, and this one is about to. If the machine was restarted in between, or the
+    /// task's folder is gone: how many files of its last checkpoint were lost, and are there again.
+    fn taken_up(&mut self, _task: &TaskId) -> Option<(Loss, Result<u32, String>)> {
         None
     }
 

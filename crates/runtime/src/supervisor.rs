@@ -17,7 +17,7 @@ use std::time::Duration;
 use journal::{Entry, Journal, JournalError};
 use machine::child::step::ChildEnd;
 use machine::driver::{DriverSlot, Registry};
-use machine::event::EventKind;
+use machine::event::{EventKind, Loss};
 use machine::id::{EffectId, TaskId};
 use machine::input::{Command, Signal, Stamped};
 use machine::state::{Pending, Standing};
@@ -289,10 +289,14 @@ impl<P: Perform> Supervisor<P> {
             inputs.push(Command::Resume.into());
         }
         // A task that was put down before the machine was, and has lost nothing, has nothing to be told.
-        if let Some(brought_back) = self.perform.taken_up(id)
+        if let Some((loss, brought_back)) = self.perform.taken_up(id)
             && (is_lost || brought_back != Ok(0))
         {
-            inputs.push(Signal::Restarted(brought_back).into());
+            let told = match loss {
+                Loss::Restart => Signal::Restarted(brought_back),
+                Loss::Folder => Signal::FolderGone(brought_back),
+            };
+            inputs.push(told.into());
         }
         inputs.push(Command::Attach { owner: self.journal.owner(), attended }.into());
         self.backlog.extend(inputs.into_iter().map(|input| delivery(id, input)));

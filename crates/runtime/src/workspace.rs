@@ -13,6 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use machine::event::Loss;
 use machine::task::{ForkedFrom, Workspace, WorkspaceKind, WorkspaceSpec};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
@@ -345,7 +346,7 @@ pub fn hinders(task: &str, workspace: &Workspace, state_home: &Path) -> Option<S
 
 /// Looks after the worktree of a task that is taken up again, once after each start of the machine and whenever it is gone:
 /// what was lost of its last checkpoint is brought back. None where nothing can have been lost.
-pub fn taken_up(task: &str, state_home: &Path) -> Option<Result<u32, String>> {
+pub fn taken_up(task: &str, state_home: &Path) -> Option<(Loss, Result<u32, String>)> {
     let path = Record::path(task, state_home);
     let record = Record::read(&path).ok()?;
     let boot = process::boot();
@@ -359,10 +360,11 @@ pub fn taken_up(task: &str, state_home: &Path) -> Option<Result<u32, String>> {
     let brought_back = (was_known || is_gone).then(|| bring_back(task, record, state_home));
     looked_after.removed &= !matches!(brought_back, Some(Ok(_)));
     // Whatever came of it: a person was told, and looks at it only once.
-    match looked_after.write(&path) {
-        Ok(()) => brought_back,
-        Err(reason) => Some(Err(reason)),
-    }
+    let brought_back = match looked_after.write(&path) {
+        Ok(()) => brought_back?,
+        Err(reason) => Err(reason),
+    };
+    Some((if is_other_start { Loss::Restart } else { Loss::Folder }, brought_back))
 }
 
 fn bring_back(task: &str, record: Record, state_home: &Path) -> Result<u32, String> {

@@ -12,6 +12,7 @@ use journal::blob::Blobs;
 use machine::agent::AgentNews;
 use machine::driver::Registry;
 use machine::effect::{Effect, ToolCall, Worker};
+use machine::event::Loss;
 use machine::id::{EffectId, TaskId};
 use machine::input::{Input, Signal};
 use machine::message::{ModelCall, ModelFailure, Retry, Usage};
@@ -271,7 +272,7 @@ impl World {
 }
 
 impl Perform for World {
-    fn taken_up(&mut self, task: &TaskId) -> Option<Result<u32, String>> {
+    fn taken_up(&mut self, task: &TaskId) -> Option<(Loss, Result<u32, String>)> {
         workspace::taken_up(task.as_str(), self.home.root())
     }
 

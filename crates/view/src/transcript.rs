@@ -2,7 +2,7 @@
 
 use machine::agent::AgentEnd;
 use machine::driver::{Note, NoteKind};
-use machine::event::{Event, EventKind};
+use machine::event::{Event, EventKind, Loss};
 use machine::id::{CallId, TaskId};
 use machine::policy::grant::Scope;
 use machine::policy::permission::Decide;
@@ -92,8 +92,8 @@ impl Transcript {
             EventKind::OwnerLost { repeated, in_doubt } => {
                 owner_lost(repeated.len(), in_doubt.len())
             }
-            EventKind::Restarted { brought_back, problem } => {
-                restarted(*brought_back, problem.as_deref())
+            EventKind::Restarted { by, brought_back, problem } => {
+                restarted(*by, *brought_back, problem.as_deref())
             }
             EventKind::WorkspaceOpened { workspace } => {
                 one(Tone::Faint, format!("  works in {}{}", place(workspace), gives_up(workspace)))
@@ -410,7 +410,7 @@ fn owner_lost(repeated: usize, in_doubt: usize) -> Vec<Line> {
     vec![Line::new(Tone::Bad, text)]
 }
 
-fn restarted(brought_back: u32, problem: Option<&str>) -> Vec<Line> {
+fn restarted(by: Loss, brought_back: u32, problem: Option<&str>) -> Vec<Line> {
     let lost = match (brought_back as usize, problem) {
         (_, Some(problem)) => {
             format!("nobody knows which files were lost ({})", text::visible(problem))
@@ -422,9 +422,13 @@ fn restarted(brought_back: u32, problem: Option<&str>) -> Vec<Line> {
             if count == 1 { "was" } else { "were" }
         ),
     };
+    let (what, since) = match by {
+        Loss::Restart => ("the machine was restarted", "may be old, empty or gone"),
+        Loss::Folder => ("the folder was gone", "and what git ignores, is gone"),
+    };
     vec![
-        Line::new(Tone::Bad, format!("the machine was restarted, or the folder removed: {lost}")),
-        Line::new(Tone::Bad, "  what was written last, after it, may be old, empty or gone"),
+        Line::new(Tone::Bad, format!("{what}: {lost}")),
+        Line::new(Tone::Bad, format!("  what was written last, after it, {since}")),
     ]
 }
 

@@ -53,7 +53,7 @@ fn what_the_disk_lost_is_brought_back_and_told() {
     assert_eq!(std::fs::read_to_string(worktree.join("kept.txt")).unwrap(), "all of it\n");
     let events = place.events(&id);
     let restarted = events.iter().find(|event| event["type"] == "restarted").unwrap();
-    assert_eq!(restarted["brought_back"], 1);
+    assert_eq!((&restarted["brought_back"], &restarted["by"]), (&1.into(), &"restart".into()));
     let again = place.run(&["resume", &id]);
     assert!(!again.out.contains("restarted"), "{}", again.out);
 }
@@ -74,12 +74,16 @@ fn a_worktree_that_was_removed_is_made_anew_as_it_was_last_kept() {
 
     let ran = place.run(&["resume", &id]);
     assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
-    assert!(ran.out.contains("the folder removed"), "{}", ran.out);
+    let told = "the folder was gone: 3 files of the last checkpoint had been lost";
+    assert!(ran.out.contains(told) && !ran.out.contains("restarted"), "{}", ran.out);
+    let events = place.events(&id);
+    let gone = events.iter().find(|event| event["type"] == "restarted").unwrap();
+    assert_eq!(gone["by"], "folder");
     let there = |name: &str| worktree.join(name).exists();
     let found = ["kept.txt", "new.txt", "empty", "removed.txt"].map(there);
     assert_eq!(found, [true, true, true, false], "{}", ran.out);
     let again = place.run(&["resume", &id]);
-    assert!(!again.out.contains("the folder removed"), "{}", again.out);
+    assert!(!again.out.contains("the folder was gone"), "{}", again.out);
 }
 
 /// What setup commands make is ignored by git, so no checkpoint holds it.

@@ -2,12 +2,12 @@
 //! the workspace need not.
 
 use crate::driver::{Hand, Note, NoteKind};
-use crate::event::EventKind;
+use crate::event::{EventKind, Loss};
 use crate::state::Phase;
 use crate::step::Step;
 
 impl Step<'_> {
-    pub(crate) fn on_restarted(&mut self, brought_back: Result<u32, String>) {
+    pub(crate) fn on_restarted(&mut self, by: Loss, brought_back: Result<u32, String>) {
         let is_whole = self.is_unchanged() || self.state.data.spend.turns == 0;
         self.note_change();
         let (count, problem) = match brought_back {
@@ -26,11 +26,12 @@ impl Step<'_> {
         let dispatch = data.spec.dispatch.as_ref();
         let is_anothers = dispatch.is_some_and(|dispatch| dispatch.within.is_some());
         // What setup commands made is in no checkpoint.
-        data.unready |= problem.is_none()
+        data.unready |= by == Loss::Folder
+            && problem.is_none()
             && data.workspace.is_some()
             && !data.spec.workspace.setup.is_empty()
             && !is_anothers;
-        self.event(|| EventKind::Restarted { brought_back: count, problem });
+        self.event(|| EventKind::Restarted { by, brought_back: count, problem });
         // A claim that is being checked rests on a checkpoint, whatever became of the files.
         if matches!(
             self.state.data.phase,
@@ -43,10 +44,17 @@ impl Step<'_> {
             1 => "One file that was lost was brought back. ".to_owned(),
             count => format!("{count} files that were lost were brought back. "),
         };
-        let text = format!(
-            "The machine was restarted, or your workspace removed, while you were at work. {back}What was written in the last \
-             moments before may be old, empty or gone: look again before you rely on what you remember of it."
-        );
+        let text = match by {
+            Loss::Restart => format!(
+                "The machine was restarted while you were at work. {back}What was written in the last moments before may be \
+                 old, empty or gone: look again before you rely on what you remember of it."
+            ),
+            Loss::Folder => format!(
+                "Your workspace was removed while you were at work, and was made again as its last checkpoint holds it. \
+                 {back}What was written after that, and what git ignores, is gone: look again before you rely on what you \
+                 remember of it."
+            ),
+        };
         self.state.data.notes.push_back(Note { kind: NoteKind::Steer, text });
         if let Some(unknown) = unknown {
             self.have_looked_at(unknown);

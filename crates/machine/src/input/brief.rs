@@ -86,6 +86,7 @@ impl Signal {
                 Signal::Withdrawn { key: key.clone(), how: Withdrawal::Gone }
             }
             Signal::Restarted(_) => Signal::Restarted(Err(why)),
+            Signal::FolderGone(_) => Signal::FolderGone(Err(why)),
             // Nobody outside has a say in how large these are.
             Signal::ChildrenSeen(_)
             | Signal::Withdrawn { .. }

@@ -463,7 +463,9 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         16 if seed % 24 == 13 => Signal::SetBack(Span(u64::from(seed) * 100)).into(),
         16 if seed % 3 == 1 => {
             let count = u32::from(seed % 7);
-            Signal::Restarted(if count == 6 { Err(text()) } else { Ok(count) }).into()
+            let told = if count == 6 { Err(text()) } else { Ok(count) };
+            let is_gone = seed.is_multiple_of(5);
+            if is_gone { Signal::FolderGone(told) } else { Signal::Restarted(told) }.into()
         }
         16 => Signal::OwnerLost.into(),
         17..=19 => {

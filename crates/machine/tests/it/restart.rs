@@ -22,12 +22,23 @@ fn the_driver_is_told_and_goes_on() {
     for (count, words) in [(0, "at work. What"), (1, "One file that"), (7, "7 files that")] {
         let mut rig = cut_off("worker", Ok(count));
         assert_eq!(rig.told(), "[] restarted");
+        assert!(rig.state.data().notes.back().is_some_and(|note| note.text.contains("restarted")));
         let note = &rig.state.data().notes.back().expect("a note").text;
         assert!(note.contains(words), "{note}");
         assert_eq!(rig.attach(false).told(), "[run_tool#3] attached, tool_started c1");
         rig.ended(3, ToolResult::ok("text"));
         assert!(rig.told().contains(words), "{}", rig.told());
     }
+}
+
+#[test]
+fn a_folder_that_was_gone_is_not_called_a_restart() {
+    let mut rig = Rig::started(spec(json!({ "author": "worker", "turns": [[read("a")]] })));
+    rig.input(Signal::OwnerLost.into());
+    rig.input(Signal::FolderGone(Ok(2)).into());
+    let note = &rig.state.data().notes.back().expect("a note").text;
+    assert!(note.contains("workspace was removed") && note.contains("2 files that"), "{note}");
+    assert!(!note.contains("restarted"), "{note}");
 }
 
 #[test]
@@ -57,7 +68,7 @@ fn a_claim_that_is_being_checked_rests_on_its_checkpoint_and_nobody_is_asked_aga
     let mut rig = Rig::started(task);
     assert!(matches!(rig.state.data().phase, Phase::Verifying { .. }), "{}", rig.told());
     rig.input(Signal::OwnerLost.into());
-    rig.input(Signal::Restarted(Ok(3)).into());
+    rig.input(Signal::FolderGone(Ok(3)).into());
     assert_eq!((rig.told().as_str(), rig.state.data().notes.len()), ("[] restarted", 0));
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use machine::event::Loss;
 use machine::task::{Workspace, WorkspaceKind, WorkspaceSpec};
 use runtime::checkpoint::{Store, checkpoint};
 use runtime::process::Cancel;
@@ -409,7 +410,8 @@ fn what_a_restart_lost_of_the_last_checkpoint_is_brought_back_and_later_work_sta
     fs::write(path.join("later"), "5\n").unwrap();
     restart(&state);
     let read = |name: &str| fs::read_to_string(path.join(name)).unwrap();
-    assert_eq!(taken_up("t1", &state), Some(Ok(2)), "what ends too early was lost at any time");
+    let restarted = |count| Some((Loss::Restart, Ok(count)));
+    assert_eq!(taken_up("t1", &state), restarted(2), "what ends too early was lost at any time");
     assert_eq!(git(&path, &["rev-parse", "--show-prefix"]), "", "it is a worktree again");
     assert_eq!([read("emptied"), read("zeroed"), read("rewritten")], ["1\n", "2\n", "5\n"]);
     assert!(
@@ -421,7 +423,7 @@ fn what_a_restart_lost_of_the_last_checkpoint_is_brought_back_and_later_work_sta
     fs::write(path.join("zeroed"), "2\0").unwrap();
     restart(&state);
     checkpoint_was_made(&state, SystemTime::now() + hour);
-    assert_eq!(taken_up("t1", &state), Some(Ok(8)));
+    assert_eq!(taken_up("t1", &state), restarted(8));
     assert_eq!([read("emptied"), read("zeroed"), read("rewritten")], ["1\n", "2\n", "34\n"]);
     assert_eq!([read("new/zeroed"), read("new/kept"), read("link")], ["2\n", "4\n", "4\n"]);
     assert_eq!([read("later"), read("file")], ["5\n", "committed\n"]);
@@ -437,11 +439,16 @@ fn of_a_worktree_that_a_restart_took_as_a_whole_nothing_is_missed() {
     checkpoint("t1", &workspace, "one", &state, &Cancel::new()).unwrap();
     fs::remove_dir_all(&path).unwrap();
     restart(&state);
-    assert_eq!(taken_up("t1", &state), Some(Ok(1)));
+    assert_eq!(taken_up("t1", &state), Some((Loss::Restart, Ok(1))));
+    assert_eq!(fs::read_to_string(path.join("work")).unwrap(), "precious\n");
+    fs::remove_dir_all(&path).unwrap();
+    assert_eq!(taken_up("t1", &state), Some((Loss::Folder, Ok(1))), "nothing was restarted");
     assert_eq!(fs::read_to_string(path.join("work")).unwrap(), "precious\n");
     fs::write(state.join("checkpoints/t1.git/refs/heads/checkpoints"), "no name").unwrap();
     restart(&state);
-    assert!(taken_up("t1", &state).unwrap().unwrap_err().contains("not the name of a checkpoint"));
+    assert!(
+        taken_up("t1", &state).unwrap().1.unwrap_err().contains("not the name of a checkpoint")
+    );
     assert_eq!(taken_up("t1", &state), None, "who was told is not told again");
 }
 
