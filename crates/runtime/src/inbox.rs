@@ -38,6 +38,8 @@ pub struct Delivery {
     pub input: Input,
     /// Who wants to know that it was journaled, and whether it was taken.
     pub reply: Option<Reply>,
+    /// It as the journal keeps it, where somebody has made that already.
+    pub(crate) body: Option<Vec<u8>>,
 }
 
 /// Where the answer to a command goes: `Ok` once it is in the journal and was taken.
@@ -162,7 +164,7 @@ impl Inbox {
         if queues.people.len() >= MAX_COMMANDS {
             return Err(format!("{MAX_COMMANDS} commands wait already: try again later"));
         }
-        queues.people.push_back(Delivery { task, input, reply });
+        queues.people.push_back(Delivery { task, input, reply, body: None });
         self.wake(queues);
         Ok(())
     }
@@ -172,7 +174,7 @@ impl Inbox {
     pub fn signal(&self, task: TaskId, input: Input) {
         let input = redact::input(input);
         let mut queues = self.lock();
-        queues.signals.push_back(Delivery { task, input, reply: None });
+        queues.signals.push_back(Delivery { task, input, reply: None, body: None });
         self.wake(queues);
     }
 
@@ -181,7 +183,7 @@ impl Inbox {
     pub fn hold(&self, task: TaskId, input: Input) {
         let input = redact::input(input);
         let mut queues = self.lock();
-        let delivery = Delivery { task, input, reply: None };
+        let delivery = Delivery { task, input, reply: None, body: None };
         if !queues.people.is_empty() || !queues.signals.is_empty() {
             // The supervisor is on its way.
             queues.signals.push_back(delivery);

@@ -790,7 +790,7 @@ fn mind<P: Perform>(
 }
 
 fn delivery(task: &TaskId, input: Input) -> Delivery {
-    Delivery { task: task.clone(), input, reply: None }
+    Delivery { task: task.clone(), input, reply: None, body: None }
 }
 
 fn detach(reason: &str) -> Input {

@@ -69,7 +69,7 @@ mod tests {
     }
 
     fn to(number: usize, command: Command) -> Delivery {
-        Delivery { task: task(number), input: command.into(), reply: None }
+        Delivery { task: task(number), input: command.into(), reply: None, body: None }
     }
 
     fn begun(number: usize) -> [Delivery; 2] {

@@ -58,17 +58,17 @@ impl Group {
 /// The first input of a task, if a record can hold it.
 pub(super) fn start(id: &TaskId, spec: TaskSpec) -> Result<Delivery, SupervisorError> {
     let input = Input::from(Command::Start(Box::new(spec)));
-    let size = host::encode(&input).len();
-    if size > MAX_BODY {
-        let why = input.in_brief(size, MAX_BODY).err().unwrap_or_default();
+    let body = host::encode(&input);
+    if body.len() > MAX_BODY {
+        let why = input.in_brief(body.len(), MAX_BODY).err().unwrap_or_default();
         return Err(SupervisorError::Refused(why));
     }
-    Ok(delivery(id, input))
+    Ok(Delivery { body: Some(body), ..delivery(id, input) })
 }
 
 /// An input as the journal keeps it; in brief if no record can hold it, and none if it can only be refused.
 pub(super) fn encode<P: Perform>(delivery: &mut Delivery, perform: &mut P) -> Option<Vec<u8>> {
-    let body = host::encode(&delivery.input);
+    let body = delivery.body.take().unwrap_or_else(|| host::encode(&delivery.input));
     if body.len() <= MAX_BODY {
         return Some(body);
     }
