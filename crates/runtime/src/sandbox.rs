@@ -293,8 +293,13 @@ impl Sandbox {
             argv.push("--unshare-net".into());
         }
         argv.extend(ROOT.iter().map(OsString::from));
-        let (mounts, texts) = view.arguments(self.spec.limits.file_size)?;
+        let size = self.spec.limits.file_size;
+        argv.extend(["--size".into(), size.to_string().into()]);
+        argv.extend(["--tmpfs".into(), "/dev/shm".into()]);
+        let (mounts, texts) = view.arguments(size)?;
         argv.extend(mounts);
+        // Else it would be a folder in memory without a limit.
+        argv.extend(["--remount-ro".into(), "/dev".into()]);
         let folder = cwd.or(self.workspace.as_deref()).unwrap_or(Path::new("/"));
         argv.extend(["--chdir".into(), folder.into(), "--".into()]);
         Ok((argv, texts))
