@@ -216,8 +216,10 @@ fn try_level(level: Level) -> Result<(), Unavailable> {
     }
     let failed = |reason: String| {
         Unavailable {
-        reason,
         mend: match level {
+            _ if reason.contains("Too many open files") => {
+                "allow more open files: ulimit -n 4096".to_owned()
+            }
             Level::Full => "allow user namespaces: sysctl user.max_user_namespaces=10000, \
                 kernel.unprivileged_userns_clone=1 (Debian), \
                 kernel.apparmor_restrict_unprivileged_userns=0 or a profile for bwrap (Ubuntu); in a container, run \
@@ -227,10 +229,13 @@ fn try_level(level: Level) -> Result<(), Unavailable> {
                 "use Linux 6.12 or newer: older ones do not keep signals inside".to_owned()
             }
         },
+        reason,
     }
     };
-    let place =
-        Place::make().map_err(|error| failed(format!("it cannot be tried out: {error}")))?;
+    let place = Place::make().map_err(|error| Unavailable {
+        reason: format!("it cannot be tried out in {}: {error}", std::env::temp_dir().display()),
+        mend: "have that folder writable and with room, or set TMPDIR to one that is".to_owned(),
+    })?;
     place.try_out(level).map_err(failed)
 }
 
