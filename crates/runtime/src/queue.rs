@@ -1,7 +1,7 @@
 //! The queue on disk: one small file, replaced whole, with a lock for whoever changes it and one for whoever works on it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -95,13 +95,22 @@ impl QueueFile {
 
     /// The living process that works on the queue.
     pub fn runner(&self) -> Option<u32> {
-        let mut file = File::open(self.runner_path()).ok()?;
-        if lock::is_free(&file) {
-            return None;
+        let file = File::open(self.runner_path()).ok()?;
+        // Whoever has just taken it has not written its number yet; until then that of one that died may stand there.
+        let mut looks = 0;
+        loop {
+            if lock::is_free(&file) {
+                return None;
+            }
+            let text = fs::read_to_string(self.runner_path()).ok()?;
+            let pid: u32 = text.trim().parse().unwrap_or(0);
+            let is_there = pid > 0 && Path::new("/proc").join(pid.to_string()).exists();
+            if is_there || looks == MAX_LOOKS {
+                return Some(pid);
+            }
+            looks += 1;
+            std::thread::sleep(LOOK);
         }
-        let mut text = String::new();
-        file.read_to_string(&mut text).ok()?;
-        Some(text.trim().parse().unwrap_or(0))
     }
 
     fn path(&self) -> PathBuf {
@@ -190,6 +199,21 @@ mod tests {
         assert!(file.read().unwrap_err().contains("queue.json"));
         std::fs::write(folder.path().join("queue/queue.json"), r#"{"v":9,"entries":[]}"#).unwrap();
         assert!(file.read().unwrap_err().contains("newer"));
+    }
+
+    #[test]
+    fn who_has_just_begun_is_not_taken_for_one_that_died() {
+        let (_folder, file) = file();
+        file.create().unwrap();
+        let _held = FileLock::take(open_lock(&file.runner_path()).unwrap()).unwrap();
+        // No process has such a number.
+        fs::write(file.runner_path(), "4194999\n").unwrap();
+        std::thread::scope(|scope| {
+            let looks = scope.spawn(|| file.runner());
+            std::thread::sleep(20 * LOOK);
+            fs::write(file.runner_path(), std::process::id().to_string()).unwrap();
+            assert_eq!(looks.join().unwrap(), Some(std::process::id()));
+        });
     }
 
     #[test]

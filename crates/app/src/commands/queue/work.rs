@@ -42,7 +42,9 @@ pub(crate) fn run(args: &QueueRunArgs, json: bool) -> Result<u8, CommandError> {
     let _runner = match file.work().map_err(CommandError::environment)? {
         Ok(runner) => runner,
         Err(pid) => {
-            let message = format!("process {pid} works on the queue already");
+            let who =
+                if pid == 0 { "another process".to_owned() } else { format!("process {pid}") };
+            let message = format!("{who} works on the queue already");
             return Err(CommandError::new(Kind::Refused, message)
                 .hint("drivetrain queue show says what it does"));
         }
