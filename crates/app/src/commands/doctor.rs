@@ -271,6 +271,7 @@ fn journal(home: &Home) -> Check {
             ),
             "",
         ),
+        [first] if first.detail.contains("Permission denied") => broken(first.detail.clone()),
         [first, ..] => broken(format!("{} damaged: {}", report.damages.len(), first.detail)),
     }
 }
@@ -325,12 +326,13 @@ fn agents() -> Option<Check> {
 }
 
 fn broken(found: String) -> Check {
-    check(
-        "journal",
-        Health::Broken,
-        found,
-        "drivetrain journal verify names everything; drivetrain journal rebuild keeps what can be read",
-    )
+    // What another user may not read need not be damaged.
+    let mend = if found.contains("Permission denied") {
+        "use it as the user whose it is, or set DRIVETRAIN_HOME to a folder of your own"
+    } else {
+        "drivetrain journal verify names everything; drivetrain journal rebuild keeps what can be read"
+    };
+    check("journal", Health::Broken, found, mend)
 }
 
 #[cfg(test)]

@@ -17,7 +17,12 @@ pub(crate) fn verify(json: bool) -> Result<u8, CommandError> {
         output::json(&json!({ "v": 1, "sound": sound, "report": report }));
     } else {
         let mut lines = lines(&report);
-        if !sound {
+        let is_denied = |damage: &Damage| damage.detail.contains("Permission denied");
+        if !sound && report.damages.iter().all(is_denied) {
+            lines.push(Line::plain(
+                "look again as the user whose journal it is: nothing else is known to be wrong",
+            ));
+        } else if !sound {
             lines.push(Line::plain("drivetrain journal rebuild makes a new journal of what can be read; the old one is kept"));
         }
         output::lines(&lines);

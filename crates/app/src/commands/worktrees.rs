@@ -84,7 +84,11 @@ impl Seen {
     /// Whether it can go; why not, and what to do.
     fn goes(&self) -> Result<(), (String, String)> {
         if let Some(reason) = &self.trouble {
-            let hint = "mend that, or remove the folder by hand if nothing in it is needed";
+            let hint = if reason.contains("No space left on device") {
+                "make a little room elsewhere first: its files have to be compared with its checkpoints"
+            } else {
+                "mend that, or remove the folder by hand if nothing in it is needed"
+            };
             return Err((reason.clone(), hint.to_owned()));
         }
         may_go(&self.worktree.task, self.standing(), self.files, self.loose.as_ref())
