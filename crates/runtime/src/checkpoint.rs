@@ -59,17 +59,32 @@ pub fn checkpoint(
     Ok(Checkpoint { name, tree: seen.content.files })
 }
 
-/// Gives a task's workspace the state of a checkpoint; what it was before is kept as the one that is returned.
+/// Which state a workspace is going back to, and the one before it, from the moment at which files change.
+const GOING_BACK: &str = "going-back";
+
+/// Forgets that a task was going back: it could not, and what is done with its files from here on is somebody's work.
+pub fn gave_up_going_back(task: &str, state_home: &Path) {
+    let _ = fs::remove_file(
+        state_home.join("checkpoints").join(format!("{task}.git")).join(GOING_BACK),
+    );
+}
+
+/// Gives a task's workspace the state of a checkpoint; what it was before is kept as the one that is returned. `before` holds that
+/// one from the first try on: what a later one finds is neither the one state nor the other.
 pub fn restore(
     task: &str,
     workspace: &Workspace,
     to: &str,
     in_the_way: InTheWay,
+    before: &mut Option<String>,
     state_home: &Path,
     cancel: &Cancel,
 ) -> Result<Checkpoint, String> {
     let (store, folder) = Store::of(task, workspace, state_home, cancel)?;
-    let name = store.restore_with(&folder, to, in_the_way)?.undo;
+    if before.is_none() {
+        *before = store.cut_off(to);
+    }
+    let name = store.restore_with(&folder, to, in_the_way, before)?.undo;
     Ok(Checkpoint { tree: store.tree(&name)?, name })
 }
 
@@ -425,7 +440,7 @@ impl<'s> Store<'s> {
     /// Gives a folder the state of a checkpoint, exactly. The state before is kept first, so that this can be undone;
     /// what git ignores stays as it is, and is named where it is in the way.
     pub fn restore(&self, folder: &Path, to: &str) -> Result<Restored, String> {
-        self.restore_with(folder, to, InTheWay::Refused)
+        self.restore_with(folder, to, InTheWay::Refused, &mut None)
     }
 
     fn restore_with(
@@ -433,10 +448,12 @@ impl<'s> Store<'s> {
         folder: &Path,
         to: &str,
         in_the_way: InTheWay,
+        before: &mut Option<String>,
     ) -> Result<Restored, String> {
         let target = self.content(to)?;
-        let (undo, seen) =
+        let (kept, seen) =
             self.keep_seen(folder, &format!("before going back to {}", short(to)))?;
+        let undo = before.get_or_insert(kept).clone();
         let changes = self.compare(&seen.content, &target)?;
         let wrong = |said: String| {
             format!(
@@ -454,6 +471,8 @@ impl<'s> Store<'s> {
             InTheWay::Refused => {}
             InTheWay::SetAside => self.set_aside(folder, &blocked).map_err(wrong)?,
         }
+        let mark = self.path.join(GOING_BACK);
+        fs::write(&mark, format!("{to}\n{undo}\n")).map_err(|error| wrong(error.to_string()))?;
         writable::for_changes(folder, &changes).map_err(|error| wrong(error.to_string()))?;
         self.check_out(folder, &seen, &target.files).map_err(wrong)?;
         target.extra.apply(folder, &seen.content.extra).map_err(wrong)?;
@@ -464,7 +483,15 @@ impl<'s> Store<'s> {
             let path = first.path.to_string_lossy();
             return Err(wrong(format!("{} paths differ still, {path} first", left.len())));
         }
+        let _ = fs::remove_file(&mark);
         Ok(Restored { undo, changes })
+    }
+
+    /// The state before a process that was going back to this one died over it: what is there now is neither of both.
+    fn cut_off(&self, to: &str) -> Option<String> {
+        let text = fs::read_to_string(self.path.join(GOING_BACK)).ok()?;
+        let (of, undo) = text.strip_suffix('\n')?.split_once('\n')?;
+        (of == to && self.content(undo).is_ok()).then(|| undo.to_owned())
     }
 
     /// Writes the files of a checkpoint into an empty folder.

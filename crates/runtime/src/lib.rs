@@ -12,6 +12,7 @@ pub mod beneath;
 pub mod checkpoint;
 pub mod clock;
 pub mod control;
+mod descriptors;
 pub mod detect;
 pub mod dispatching;
 pub mod egress;

@@ -8,12 +8,10 @@ use std::sync::OnceLock;
 use std::task::Poll;
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Notify, Semaphore};
 
-/// Descriptors that are left to everything else: the journal, processes, files.
-const RESERVED: u64 = 256;
+use crate::descriptors;
 
 /// How many futures are looked at before those who wait for the loop and the sockets have their turn: about as many as
 /// tasks begin at once, so that a glance is enough for all of them.
@@ -29,9 +27,6 @@ struct Network {
 
 static NETWORK: OnceLock<Result<Network, String>> = OnceLock::new();
 
-/// Descriptors this process may have, before more were allowed.
-static BEFORE: OnceLock<Rlimit> = OnceLock::new();
-
 fn network() -> Result<&'static Network, String> {
     NETWORK.get_or_init(start).as_ref().map_err(Clone::clone)
 }
@@ -46,27 +41,8 @@ fn start() -> Result<Network, String> {
         .event_interval(LOOKED_AT)
         .build()
         .map_err(|error| format!("the network cannot be used: {error}"))?;
-    let limit = allow_descriptors();
-    let places = limit.saturating_sub(RESERVED).max(limit / 2).max(1);
-    let places = usize::try_from(places).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+    let places = descriptors::connections().min(Semaphore::MAX_PERMITS);
     Ok(Network { runtime, places: Semaphore::new(places) })
-}
-
-/// Allows this process as many descriptors as the system lets it have; how many that are.
-fn allow_descriptors() -> u64 {
-    let before = getrlimit(Resource::Nofile);
-    let _ = BEFORE.set(before);
-    let wanted = Rlimit { current: before.maximum, maximum: before.maximum };
-    let now = match setrlimit(Resource::Nofile, wanted) {
-        Ok(()) => before.maximum,
-        Err(_) => before.current,
-    };
-    now.unwrap_or(u64::MAX)
-}
-
-/// The limit of descriptors that children get: some programs do not bear more than they expect.
-pub(crate) fn descriptors_of_children() -> Option<Rlimit> {
-    BEFORE.get().copied()
 }
 
 /// Runs a future on the loop, without waiting for it. It makes way only while somebody waits.

@@ -469,7 +469,7 @@ fn launch(spec: &ProcessSpec, streams: [OwnedFd; 3]) -> Result<Launched, SpawnEr
     let mark = folder.map(|folder| MarkFile::create(folder, &stamp, &spec.mark)).transpose();
     // A namespace ends with the runtime; without one, only the mark finds what a dead runtime left.
     let mut mark = if namespaced { mark.unwrap_or(None) } else { mark.map_err(refused)? };
-    let descriptors = crate::network::descriptors_of_children();
+    let descriptors = crate::descriptors::of_children();
     let cwd = spec.cwd.clone();
     let start = Start { argv, environment, cwd, streams, open, join, descriptors };
     let began = Instant::now();

@@ -24,16 +24,33 @@ pub enum Room {
     Found,
 }
 
-/// Does something that writes to the disk of a folder, again and again for as long as there is no room for it, and until it is stopped.
+/// Does something that writes to the disks of these folders, again and again for as long as there is no room for it, and until it
+/// is stopped.
 pub(crate) fn until_there_is_some<T>(
-    folder: &Path,
+    folders: &[&Path],
     cancel: &Cancel,
     tell: impl Fn(Room),
     act: impl FnMut() -> Result<T, String>,
 ) -> Result<T, String> {
     // Git has words of its own for it.
-    let is_full = |why: &str| says_so(why) || has_little(folder);
+    let is_full = |why: &str| says_so(why) || is_missing(folders);
     try_again(LATER, is_full, cancel, tell, act)
+}
+
+/// The same for what runs commands of somebody else, whose words count for nothing: in a sandbox they have disks of their own,
+/// which may be full for ever.
+pub(crate) fn while_there_is_none<T>(
+    folders: &[&Path],
+    cancel: &Cancel,
+    tell: impl Fn(Room),
+    act: impl FnMut() -> Result<T, String>,
+) -> Result<T, String> {
+    try_again(LATER, |_| is_missing(folders), cancel, tell, act)
+}
+
+/// Whether the disk of one of these folders has no room.
+pub(crate) fn is_missing(folders: &[&Path]) -> bool {
+    folders.iter().any(|folder| has_little(folder))
 }
 
 fn try_again<T>(
@@ -73,9 +90,17 @@ fn is_stopped(later: Duration, cancel: &Cancel) -> bool {
     cancel.is_triggered()
 }
 
-/// Whether that is why, in the words of the system.
+/// Whether that is why, in the words of the system or of git. Git does not say why a file cannot be written; and when it has
+/// failed it takes away what it wrote, so that there seems to be room.
 fn says_so(why: &str) -> bool {
-    ["No space left on device", "Disk quota exceeded"].iter().any(|words| why.contains(words))
+    const WORDS: [&str; 5] = [
+        "No space left on device",
+        "Disk quota exceeded",
+        "error: unable to write file ",
+        "write error. Out of diskspace",
+        "write new index file",
+    ];
+    WORDS.iter().any(|words| why.contains(words))
 }
 
 fn has_little(folder: &Path) -> bool {
@@ -93,6 +118,18 @@ mod tests {
 
     fn full() -> String {
         std::io::Error::from_raw_os_error(28).to_string()
+    }
+
+    #[test]
+    fn git_has_words_of_its_own_for_a_full_disk() {
+        for why in [
+            "cannot make a worktree at x: error: unable to write file big\nfatal: Could not reset index file",
+            "fatal: unable to write new index file",
+            "error: could not write new index file.",
+        ] {
+            assert!(says_so(why), "{why}");
+        }
+        assert!(!says_so("error: unable to unlink old 'file': Permission denied"));
     }
 
     #[test]

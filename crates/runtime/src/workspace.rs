@@ -492,20 +492,26 @@ fn complete(
             )
         })?;
         // What setup commands made in another folder is not here.
-        let ready = setup::mark(task, state_home);
-        match fs::remove_file(&ready) {
+        let mark = setup::mark(task, state_home);
+        match fs::remove_file(&mark) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(format!("cannot remove {}: {error}", ready.display()));
+                return Err(format!("cannot remove {}: {error}", mark.display()));
             }
             _ => {}
         }
-        fill(&path)?;
-        make_lasting(&path)
-            .map_err(|error| format!("cannot sync the worktree {}: {error}", path.display()))?;
         record.boot = process::boot().to_owned();
         record.ready = true;
         record.removed = false;
-        record.write(&Record::path(task, state_home))?;
+        let ready = fill(&path).and_then(|()| {
+            make_lasting(&path)
+                .map_err(|error| format!("cannot sync the worktree {}: {error}", path.display()))?;
+            record.write(&Record::path(task, state_home))
+        });
+        if ready.is_err() {
+            // Nobody has worked in it, and on a full disk it takes the room that is waited for.
+            let _ = fs::remove_dir_all(&path);
+        }
+        ready?;
     }
     let inside = path.join(&record.prefix);
     let real = path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?;

@@ -26,6 +26,7 @@ use crate::acceptance::{self, Claim, Places};
 use crate::agent::{Agents, Turn};
 use crate::checkpoint;
 use crate::control;
+use crate::descriptors::{self, Places as Descriptors};
 use crate::gate::Gates;
 use crate::home::Home;
 use crate::http;
@@ -67,6 +68,8 @@ pub struct World {
     minders: BTreeMap<TaskId, Minder>,
     /// Who changes files next.
     lines: Lines,
+    /// How many commands may run at once.
+    commands: Arc<Descriptors>,
 }
 
 /// The effects under way. An entry is removed by the thread that performed it, after its report is queued.
@@ -120,6 +123,7 @@ impl World {
             keeping: BTreeMap::new(),
             minders: BTreeMap::new(),
             lines: Lines::default(),
+            commands: descriptors::commands(),
         }
     }
 
@@ -249,6 +253,7 @@ impl World {
         let tools = self.tools_of(task);
         let (name, servers) = (task.clone(), Arc::clone(&self.servers));
         let place = self.lines.join(&call.tool, call.workspace.path.as_deref());
+        let commands = Arc::clone(&self.commands);
         self.spawn(
             task,
             id,
@@ -260,6 +265,7 @@ impl World {
                         return Input::ToolEnded(id, stopped);
                     }
                 }
+                let _descriptors = commands.take(cancel);
                 let result = match &call.server {
                     Some(behind) => servers.call(name.as_str(), &call, behind, &tools, cancel),
                     None => tool::run(&call, &tools, cancel),
@@ -290,18 +296,26 @@ impl Perform for World {
             }
             Effect::OpenWorkspace { id, spec, folder, sandbox, forked_from } => {
                 let (name, home, tools) = (task.clone(), self.home.clone(), self.tools_of(task));
+                let (inbox, commands) = (self.inbox.clone(), Arc::clone(&self.commands));
                 self.spawn(
                     task,
                     id,
                     move |cancel| {
-                        let (task, state) = (name.as_str(), home.root());
-                        let opened = match forked_from {
-                            None => workspace::open(task, &spec, Path::new(&folder), state),
-                            Some(forked) => workspace::open_fork(task, &forked, state, cancel),
+                        let _descriptors = commands.take(cancel);
+                        let (task, state, folder) =
+                            (name.as_str(), home.root(), Path::new(&folder));
+                        let open = || match &forked_from {
+                            None => workspace::open(task, &spec, folder, state),
+                            Some(forked) => workspace::open_fork(task, forked, state, cancel),
                         };
+                        let (disks, tell) = ([state, folder], |room| inbox.room(room));
+                        let opened = room::until_there_is_some(&disks, cancel, tell, open);
                         let ready = opened.and_then(|opened| {
-                            make_ready(task, &opened, &spec, &sandbox, &tools, state, cancel)
-                                .map(|()| opened)
+                            let make = || {
+                                make_ready(task, &opened, &spec, &sandbox, &tools, state, cancel)
+                            };
+                            room::while_there_is_none(&disks, cancel, tell, make)?;
+                            Ok(opened)
                         });
                         Signal::WorkspaceOpened(id, ready).into()
                     },
@@ -413,6 +427,7 @@ impl Perform for World {
             Effect::Checkpoint { id, workspace, reason, worker } => {
                 let (name, home, inbox) = (task.clone(), self.home.clone(), self.inbox.clone());
                 let (stopping, keeping) = (self.stopping(task, id), self.keeping(task));
+                let commands = Arc::clone(&self.commands);
                 self.spawn(
                     task,
                     id,
@@ -428,7 +443,8 @@ impl Perform for World {
                         };
                         let tell = |room| inbox.room(room);
                         let made = stopped.and_then(|()| {
-                            room::until_there_is_some(home.root(), cancel, tell, make)
+                            let _descriptors = commands.take(cancel);
+                            room::until_there_is_some(&[home.root()], cancel, tell, make)
                         });
                         Signal::Checkpointed(id, made).into()
                     },
@@ -436,18 +452,30 @@ impl Perform for World {
                 );
             }
             Effect::Restore { id, workspace, to, in_the_way } => {
-                let (name, home) = (task.clone(), self.home.clone());
+                let (name, home, inbox) = (task.clone(), self.home.clone(), self.inbox.clone());
                 let (stopping, keeping) = (self.stopping(task, id), self.keeping(task));
+                let commands = Arc::clone(&self.commands);
                 self.spawn(
                     task,
                     id,
                     move |cancel| {
+                        let (disks, mut before) = (disks(&home, &workspace), None);
+                        let restore = || {
+                            let _alone = keeping.lock();
+                            let (task, home, way) = (name.as_str(), home.root(), in_the_way);
+                            let before = &mut before;
+                            checkpoint::restore(task, &workspace, &to, way, before, home, cancel)
+                        };
+                        let tell = |room| inbox.room(room);
                         // What was stopped for this must not write after it.
                         let restored = stopping.wait(cancel).and_then(|()| {
-                            let _alone = keeping.lock();
-                            let (task, home) = (name.as_str(), home.root());
-                            checkpoint::restore(task, &workspace, &to, in_the_way, home, cancel)
+                            let _descriptors = commands.take(cancel);
+                            room::until_there_is_some(&disks, cancel, tell, restore)
                         });
+                        // Whoever is only stopped goes on with it later.
+                        if restored.is_err() && !cancel.is_triggered() {
+                            checkpoint::gave_up_going_back(name.as_str(), home.root());
+                        }
                         Signal::Restored(id, restored).into()
                     },
                     move |reason| Signal::Restored(id, Err(reason)).into(),
@@ -458,7 +486,8 @@ impl Perform for World {
             } => {
                 let (name, tools) = (task.clone(), self.tools_of(task));
                 let (home, checkouts) = (self.home.clone(), self.checkouts.clone());
-                let stopping = self.stopping(task, id);
+                let (stopping, inbox) = (self.stopping(task, id), self.inbox.clone());
+                let commands = Arc::clone(&self.commands);
                 self.spawn(
                     task,
                     id,
@@ -474,9 +503,21 @@ impl Perform for World {
                             sandbox: &sandbox,
                         };
                         let places = Places { state_home: home.root(), checkouts: &checkouts };
-                        let verdict = stopping
-                            .stop(cancel)
-                            .and_then(|()| acceptance::verify(&claim, &places, &tools, cancel));
+                        let disks = disks(&home, &workspace);
+                        let verify = || {
+                            let verdict = acceptance::verify(&claim, &places, &tools, cancel)?;
+                            let failed = verdict.results.iter().any(|result| !result.passed);
+                            // What runs on a full disk fails, and that says nothing about the claim.
+                            if failed && room::is_missing(&disks) {
+                                return Err("a check failed on a disk without room".to_owned());
+                            }
+                            Ok(verdict)
+                        };
+                        let tell = |room| inbox.room(room);
+                        let verdict = stopping.stop(cancel).and_then(|()| {
+                            let _descriptors = commands.take(cancel);
+                            room::until_there_is_some(&disks, cancel, tell, verify)
+                        });
                         Signal::Verified(id, verdict).into()
                     },
                     move |reason| Signal::Verified(id, Err(reason)).into(),
@@ -556,6 +597,12 @@ impl Perform for World {
     fn finished(&mut self, task: &TaskId) {
         self.models.finished(task.as_str());
     }
+}
+
+/// Where a task's files are written.
+fn disks<'a>(home: &'a Home, workspace: &'a Workspace) -> Vec<&'a Path> {
+    let place = workspace.path.as_deref().map(Path::new);
+    [Some(home.root()), place].into_iter().flatten().collect()
 }
 
 /// Models whose keys are this process's own. A project's file says nothing about them unless the user trusts it.

@@ -8,11 +8,12 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use machine::effect::InTheWay;
 use machine::task::{Workspace, WorkspaceKind};
-use runtime::checkpoint::{ChangeKind, Store, checkpoint};
+use runtime::checkpoint::{ChangeKind, Store, checkpoint, restore};
 use runtime::process::Cancel;
 
-use super::folder;
+use super::{folder, in_place};
 
 /// A small generator, the same on every machine.
 struct Dice(u64);
@@ -212,6 +213,42 @@ fn repositories_inside_are_kept_with_their_modes_and_empty_folders() {
     store.restore(&root, &restored.undo).unwrap();
     assert_eq!(visible(&root), now);
     assert!(root.join("inner/.git/HEAD").exists(), "its history is not touched");
+}
+
+/// A process that died in the middle left files of both states. Whoever goes on must not take them for the state before.
+#[test]
+fn going_back_that_was_cut_off_can_be_undone_to_where_it_began() {
+    let all = folder();
+    let (root, state) = (all.path().join("root"), all.path().join("state"));
+    fs::create_dir(&root).unwrap();
+    let workspace = in_place(&root);
+    let cancel = Cancel::new();
+    let both = |text: &str| {
+        fs::write(root.join("one"), text).unwrap();
+        fs::write(root.join("two"), text).unwrap();
+    };
+    both("first");
+    let first = checkpoint("t", &workspace, "first", &state, &cancel).unwrap().name;
+    both("second");
+    let go_back =
+        || restore("t", &workspace, &first, InTheWay::Refused, &mut None, &state, &cancel);
+    // What it needs is not to be had, as if it were killed there.
+    let blocked = state.join("checkpoints/t.git/index.restore");
+    fs::create_dir_all(blocked.join("x")).unwrap();
+    go_back().unwrap_err();
+    fs::write(root.join("one"), "first").unwrap();
+    fs::remove_dir_all(blocked).unwrap();
+    let undo = go_back().unwrap().name;
+    assert_eq!(fs::read_to_string(root.join("two")).unwrap(), "first");
+    restore("t", &workspace, &undo, InTheWay::Refused, &mut None, &state, &cancel).unwrap();
+    for name in ["one", "two"] {
+        assert_eq!(fs::read_to_string(root.join(name)).unwrap(), "second");
+    }
+    // One that came to its end has nothing to go on with.
+    both("third");
+    let undo = go_back().unwrap().name;
+    restore("t", &workspace, &undo, InTheWay::Refused, &mut None, &state, &cancel).unwrap();
+    assert_eq!(fs::read_to_string(root.join("one")).unwrap(), "third");
 }
 
 #[test]
