@@ -271,7 +271,8 @@ fn unreachable(id: &TaskId, pid: u32, socket: &std::path::Path) -> CommandError 
         "task {id} is driven by process {pid}, which cannot be told anything: no process listens on {}",
         socket.display()
     ))
-    .hint(format!("kill {pid} lets it stop in order; then give the command again"))
+    .hint("it makes its socket again: give the command once more in a few seconds")
+    .hint(format!("kill {pid} lets it stop in order, if that does not help; then give the command again"))
 }
 
 /// Why a command was not given.

@@ -9,7 +9,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ use crate::socket;
 /// The largest request; a goal or a note is far smaller.
 const MAX_REQUEST: usize = 1 << 20;
 
-/// Connections served at once; more are closed unanswered.
+/// Connections served at once; more wait for their turn, as long as whoever is served may take.
 const MAX_CONNECTIONS: usize = 64;
 
 /// How long a client may take to send its request, and a server to journal it.
@@ -38,6 +38,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How long a listener rests after the system refused it a connection.
 const REST: Duration = Duration::from_millis(50);
+
+/// How often a listener to whom nobody speaks looks whether it can still be found.
+const GLANCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -123,27 +126,44 @@ pub struct Control {
 }
 
 impl Control {
-    /// Listens at `path`, for this user only: a folder that others may use is refused.
-    pub fn listen(path: &Path, inbox: Inbox) -> io::Result<Control> {
-        let listener = socket::listen(path)?;
+    /// Listens at `path`, for this user only: a folder that others may use is refused. A program that tidies up may remove the
+    /// socket: then it is made again, and `look` is for what else has to be found there.
+    pub fn listen(
+        path: &Path,
+        inbox: Inbox,
+        look: impl Fn() + Send + 'static,
+    ) -> io::Result<Control> {
+        let mut listener = socket::listen(path)?;
+        let place = path.to_owned();
         let closing = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&closing);
         let connections = Arc::new(AtomicUsize::new(0));
         let owed = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&owed);
         std::thread::Builder::new().name("control".to_owned()).spawn(move || {
-            for stream in listener.incoming() {
+            while !stop.load(Ordering::Relaxed) {
+                if !socket::has_come(&listener, GLANCE) {
+                    look();
+                    if let Some(anew) = found_again(&place) {
+                        listener = anew;
+                    }
+                    if stop.load(Ordering::Relaxed) {
+                        let _ = fs::remove_file(&place);
+                    }
+                    continue;
+                }
+                let accepted = listener.accept();
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
-                let Ok(stream) = stream else {
+                let Ok((stream, _)) = accepted else {
                     std::thread::sleep(REST);
                     continue;
                 };
-                if connections.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
-                    connections.fetch_sub(1, Ordering::Relaxed);
-                    continue;
+                while connections.load(Ordering::Relaxed) >= MAX_CONNECTIONS {
+                    std::thread::sleep(REST);
                 }
+                connections.fetch_add(1, Ordering::Relaxed);
                 let (inbox, open) = (inbox.clone(), Arc::clone(&connections));
                 let owed = Arc::clone(&counted);
                 let served = std::thread::Builder::new().name("control-client".to_owned()).spawn(
@@ -173,6 +193,14 @@ impl Drop for Control {
         while self.owed.load(Ordering::Acquire) > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+/// A new listener at a place where there is none any more. Where none can be made now, it is tried again.
+fn found_again(path: &Path) -> Option<UnixListener> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => socket::listen(path).ok(),
+        Ok(_) | Err(_) => None,
     }
 }
 
@@ -263,9 +291,9 @@ pub fn driver(home: &Home, owner: u64, task: &TaskId) -> Option<u32> {
     let asked = Request { v: 1, task: task.clone(), command: None };
     match say(&home.socket(owner), asked) {
         Ok(()) => Some(pid),
-        Err(ControlError::NotHere | ControlError::Gone(_)) => None,
+        Err(ControlError::NotHere) => None,
         // One that is just ending has let go of all its tasks. Of one that does not answer, such as one that was stopped
-        // by Ctrl-Z, that is not known.
+        // by Ctrl-Z or whose socket was removed, that is not known.
         Err(_) => {
             let until = Instant::now() + 2 * LAST_WORDS;
             while home.alive(owner).is_some() && Instant::now() < until {
@@ -324,7 +352,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
         let path = folder.path().join("1.sock");
-        let control = Control::listen(&path, Inbox::default()).unwrap();
+        let control = Control::listen(&path, Inbox::default(), || {}).unwrap();
         (folder, path, control)
     }
 
@@ -364,7 +392,7 @@ mod tests {
         let (folder, path, _control) = listening();
         let inbox = Inbox::default();
         let second = folder.path().join("2.sock");
-        let _listening = Control::listen(&second, inbox.clone()).unwrap();
+        let _listening = Control::listen(&second, inbox.clone(), || {}).unwrap();
         let task = TaskId("t1".to_owned());
         let asked = |path: &Path| say(path, Request { v: 1, task: task.clone(), command: None });
         assert!(matches!(asked(&path), Err(ControlError::NotHere)));
@@ -395,7 +423,7 @@ mod tests {
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
         let path = folder.path().join("1.sock");
         let inbox = Inbox::default();
-        let control = Control::listen(&path, inbox.clone()).unwrap();
+        let control = Control::listen(&path, inbox.clone(), || {}).unwrap();
         let client = {
             let path = path.clone();
             std::thread::spawn(move || {
@@ -410,6 +438,45 @@ mod tests {
         drop(control);
         assert!(late.is_finished(), "the answer was owed");
         client.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_socket_that_was_removed_is_made_again() {
+        let (_folder, path, control) = listening();
+        let asked = || Request { v: 1, task: TaskId("t1".to_owned()), command: None };
+        for _ in 0..2 {
+            fs::remove_file(&path).unwrap();
+            assert!(matches!(say(&path, asked()), Err(ControlError::Gone(_))));
+            let until = Instant::now() + PATIENCE;
+            while !path.exists() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            // It has its name before it is ours alone.
+            let mut said = say(&path, asked());
+            while matches!(said, Err(ControlError::Untrusted(_) | ControlError::Gone(_)))
+                && Instant::now() < until
+            {
+                said = say(&path, asked());
+            }
+            assert!(matches!(said, Err(ControlError::NotHere)), "{said:?}");
+        }
+        drop(control);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn whoever_finds_all_places_taken_waits_for_one() {
+        let (_folder, path, _control) = listening();
+        let silent: Vec<UnixStream> =
+            (0..MAX_CONNECTIONS).map(|_| socket::connect(&path).unwrap()).collect();
+        let asks = std::thread::spawn(move || {
+            say(&path, Request { v: 1, task: TaskId("t1".to_owned()), command: None })
+        });
+        // It would have been turned away by now.
+        std::thread::sleep(Duration::from_millis(200));
+        drop(silent);
+        let said = asks.join().unwrap();
+        assert!(matches!(said, Err(ControlError::NotHere)), "{said:?}");
     }
 
     #[test]
@@ -436,7 +503,7 @@ mod tests {
         let sent = send(&path, &task, Command::Pause);
         assert!(matches!(sent, Err(ControlError::Untrusted(_))), "{sent:?}");
         let second = folder.path().join("2.sock");
-        assert!(Control::listen(&second, Inbox::default()).is_err());
+        assert!(Control::listen(&second, Inbox::default(), || {}).is_err());
         assert!(!second.exists());
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
@@ -460,7 +527,7 @@ mod tests {
         fs::DirBuilder::new().mode(0o700).create(&deep).unwrap();
         let path = deep.join("1.sock");
         let inbox = Inbox::default();
-        let control = Control::listen(&path, inbox.clone()).unwrap();
+        let control = Control::listen(&path, inbox.clone(), || {}).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let task = TaskId("t1".to_owned());
 

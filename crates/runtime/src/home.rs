@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use machine::id::TaskId;
@@ -186,24 +187,46 @@ impl Home {
 pub struct Presence {
     home: Home,
     owner: u64,
-    _lock: FileLock,
+    lock: Mutex<FileLock>,
 }
 
 impl Presence {
     /// Takes the owner's lock. It is locked before it has the name under which others look for it, for to them a lock
     /// that is free is that of a dead process.
     pub fn take(home: &Home, owner: u64) -> io::Result<Presence> {
-        let beside = home.run().join(format!(".{owner}.lock"));
-        let taken = locked(&beside).and_then(|lock| {
-            fs::rename(&beside, home.lock(owner))?;
-            Ok(Presence { home: home.clone(), owner, _lock: lock })
-        });
-        if taken.is_err() {
-            // Nobody looks for it under this name, so nobody would remove it.
-            let _ = fs::remove_file(&beside);
-        }
-        taken
+        let lock = Mutex::new(place(home, owner)?);
+        Ok(Presence { home: home.clone(), owner, lock })
     }
+
+    /// Takes it again where somebody has removed it, perhaps with its folder: to others this process would be a dead one. What
+    /// cannot be done now is tried when it is asked for again.
+    pub(crate) fn renew(&self) {
+        let is_gone = |path: &Path| {
+            fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        if !is_gone(&self.home.lock(self.owner)) {
+            return;
+        }
+        // Not with what is above it: a state folder that was removed is gone with its journal.
+        let _ = fs::DirBuilder::new().mode(0o700).create(self.home.run());
+        if let Ok(lock) = place(&self.home, self.owner) {
+            *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = lock;
+        }
+    }
+}
+
+/// Puts a lock where others look for it.
+fn place(home: &Home, owner: u64) -> io::Result<FileLock> {
+    let beside = home.run().join(format!(".{owner}.lock"));
+    let placed = locked(&beside).and_then(|lock| {
+        fs::rename(&beside, home.lock(owner))?;
+        Ok(lock)
+    });
+    if placed.is_err() {
+        // Nobody looks for it under this name, so nobody would remove it.
+        let _ = fs::remove_file(&beside);
+    }
+    placed
 }
 
 /// A locked file with the number of this process.
@@ -237,6 +260,26 @@ mod tests {
         assert_eq!(home.dead_owners(), Vec::<u64>::new());
         drop(presence);
         assert_eq!(home.alive(7), None);
+    }
+
+    #[test]
+    fn an_owner_whose_lock_was_removed_takes_it_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path());
+        home.create().unwrap();
+        let presence = Presence::take(&home, 7).unwrap();
+        for remove in [
+            |home: &Home| fs::remove_file(home.lock(7)),
+            |home: &Home| fs::remove_dir_all(home.run()),
+        ] {
+            remove(&home).unwrap();
+            assert_eq!(home.alive(7), None);
+            presence.renew();
+            assert_eq!(home.alive(7), Some(std::process::id()));
+        }
+        drop(presence);
+        assert_eq!(home.alive(7), None);
+        fs::remove_dir_all(folder.path()).unwrap();
     }
 
     #[test]

@@ -10,6 +10,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
 /// Socket addresses hold 107 bytes; a longer path is reached through its folder's descriptor.
 const SHORT: usize = 100;
 
@@ -24,6 +27,15 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     let listener = with_short_path(path, |path| UnixListener::bind(path))?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     Ok(listener)
+}
+
+/// Whether somebody comes to a listener within this time. One that cannot be waited for says itself what is wrong.
+pub(crate) fn has_come(listener: &UnixListener, within: Duration) -> bool {
+    let within = Timespec { tv_sec: within.as_secs().cast_signed(), tv_nsec: 0 };
+    match poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&within)) {
+        Ok(0) | Err(Errno::INTR) => false,
+        Ok(_) | Err(_) => true,
+    }
 }
 
 /// Connects to a socket at `path`, if its folder and the socket itself are ours alone and one of our own processes

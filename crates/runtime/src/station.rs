@@ -24,7 +24,7 @@ pub struct Station {
     /// Where the state is.
     pub home: Home,
     _control: Control,
-    _presence: Presence,
+    _presence: Arc<Presence>,
 }
 
 /// Why a station cannot be opened.
@@ -48,13 +48,20 @@ impl Station {
             StationError::Home(format!("cannot {what} in {}: {error}", home.run().display()))
         };
         let presence = Presence::take(home, owner).map_err(|error| failed("make a lock", error))?;
+        let presence = Arc::new(presence);
         process::reap_leftovers(&home.trials());
         for dead in home.dead_owners() {
             process::reap_leftovers(&home.marks(dead));
             home.forget(dead);
         }
         let inbox = Inbox::default();
-        let control = Control::listen(&home.socket(owner), inbox.clone())
+        let held = Arc::downgrade(&presence);
+        let look = move || {
+            if let Some(presence) = held.upgrade() {
+                presence.renew();
+            }
+        };
+        let control = Control::listen(&home.socket(owner), inbox.clone(), look)
             .map_err(|error| failed("listen for commands", error))?;
         let world = World::new(inbox.clone(), home, home.marks(owner));
         let supervisor = Supervisor::new(
