@@ -43,7 +43,9 @@ fn start() -> u8 {
         output::error(&if cli.json { error.json().to_string() } else { error.text() });
         error.exit_code()
     };
-    match dispatch(&cli) {
+    let done = dispatch(&cli);
+    output::settle();
+    match done {
         Ok(code) => match output::failure() {
             Some(error) if code == 0 && only_tells(&cli.command) => told(&error),
             // What was done is done: the code says how it went.

@@ -1,10 +1,11 @@
 //! The only place that prints. A closed pipe is no reason to stop a task: what nobody reads is not written.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Once, OnceLock};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anstream::{AutoStream, ColorChoice};
@@ -31,6 +32,20 @@ const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// How much is written at once: a pipe that has room has room for as much.
 const AT_ONCE: usize = 4096;
+
+/// How much may wait for a reader that does not read, while everything else goes on.
+const MOST_WAITING: usize = 16 << 20;
+
+/// What waits for the reader of standard output.
+static BEHIND: Mutex<Behind> = Mutex::new(Behind { bytes: VecDeque::new(), is_awaited: false });
+static CAUGHT_UP: Condvar = Condvar::new();
+
+/// What was printed and not read yet.
+struct Behind {
+    bytes: VecDeque<u8>,
+    /// Whether a thread waits for the reader: then all that is printed goes behind what waits.
+    is_awaited: bool,
+}
 
 /// Why standard output could not be written, where no reader has closed it.
 static FAILED: OnceLock<String> = OnceLock::new();
@@ -179,22 +194,89 @@ pub(crate) fn styled(line: &Line) -> String {
     format!("{style}{}{style:#}", line.text.trim_end())
 }
 
+/// Writes what the reader takes at once. The rest waits, with all that comes after it, on a thread of its own: one who does
+/// not read shall not hold up the tasks of this process, unless too much waits.
 fn write(bytes: &[u8]) {
+    let mut behind = behind();
+    while behind.is_awaited && behind.bytes.len() >= MOST_WAITING {
+        behind = caught_up(behind);
+    }
     if is_closed() {
         return;
     }
-    let mut out = io::stdout().lock();
-    let written = bytes.chunks(AT_ONCE).try_for_each(|some| {
-        until_read()?;
-        out.write_all(some).and_then(|()| out.flush())
-    });
-    if let Err(error) = written {
-        failed(&error);
+    if behind.is_awaited {
+        behind.bytes.extend(bytes);
+        return;
+    }
+    let mut left = bytes;
+    while !left.is_empty() && takes_some() {
+        let (some, rest) = left.split_at(left.len().min(AT_ONCE));
+        if let Err(error) = put(some) {
+            return failed(&error);
+        }
+        left = rest;
+    }
+    if left.is_empty() {
+        return;
+    }
+    behind.bytes.extend(left);
+    behind.is_awaited = true;
+    let waits = std::thread::Builder::new().name("output".to_owned()).spawn(catch_up);
+    if waits.is_err() {
+        // Then it is waited for here.
+        drop(behind);
+        catch_up();
     }
 }
 
-/// Waits until standard output takes something. What waits here keeps everything else waiting, so it ends when this process
-/// shall: then nothing more is written.
+/// Waits until all that was printed is read, or nobody waits for that any more.
+pub(crate) fn settle() {
+    let mut behind = behind();
+    while behind.is_awaited {
+        behind = caught_up(behind);
+    }
+}
+
+/// Writes what waits, as it is read.
+fn catch_up() {
+    loop {
+        let mut waiting = behind();
+        let count = waiting.bytes.len().min(AT_ONCE);
+        if count == 0 || is_closed() {
+            *waiting = Behind { bytes: VecDeque::new(), is_awaited: false };
+            CAUGHT_UP.notify_all();
+            return;
+        }
+        let some: Vec<u8> = waiting.bytes.drain(..count).collect();
+        CAUGHT_UP.notify_all();
+        drop(waiting);
+        if let Err(error) = until_read().and_then(|()| put(&some)) {
+            failed(&error);
+        }
+    }
+}
+
+fn put(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush())
+}
+
+fn behind() -> MutexGuard<'static, Behind> {
+    // What waits is whole after any panic.
+    BEHIND.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn caught_up(behind: MutexGuard<'static, Behind>) -> MutexGuard<'static, Behind> {
+    CAUGHT_UP.wait(behind).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether standard output takes something now. What cannot be waited for is written, and says itself what is wrong.
+fn takes_some() -> bool {
+    let (stdout, now) = (io::stdout(), Timespec { tv_sec: 0, tv_nsec: 0 });
+    poll(&mut [PollFd::new(&stdout, PollFlags::OUT)], Some(&now)) != Ok(0)
+}
+
+/// Waits until standard output takes something. It ends when this process shall: then nothing more is written.
 fn until_read() -> io::Result<()> {
     let stdout = io::stdout();
     loop {
