@@ -103,12 +103,17 @@ impl Charter {
 
 /// The files that a call would change.
 fn changed_by(tool: &str, input: &Value) -> Vec<String> {
-    let path = || input["path"].as_str().map(str::to_owned).into_iter().collect();
     match tool {
-        "edit" | "write" => path(),
+        "edit" | "write" => paths(input),
         "patch" => changed_by_diff(input["diff"].as_str().unwrap_or_default()),
         _ => Vec::new(),
     }
+}
+
+/// The file that a call names; a coding agent's may name several.
+fn paths(input: &Value) -> Vec<String> {
+    let several = input["paths"].as_array().into_iter().flatten();
+    several.chain([&input["path"]]).filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// The files that a diff changes and that are there before: what it makes needs no look.
@@ -121,9 +126,7 @@ fn changed_by_diff(diff: &str) -> Vec<String> {
 fn shown_by((tool, input): (&str, &Value), result: &ToolResult) -> Vec<String> {
     match (tool, result.status) {
         // That there is no such file was seen too.
-        ("read", Status::Ok | Status::Error) | ("edit" | "write", Status::Ok) => {
-            input["path"].as_str().map(str::to_owned).into_iter().collect()
-        }
+        ("read", Status::Ok | Status::Error) | ("edit" | "write", Status::Ok) => paths(input),
         ("patch", Status::Ok) => {
             let patches = diff::parse(input["diff"].as_str().unwrap_or_default());
             patches.unwrap_or_default().into_iter().filter_map(|patch| patch.new).collect()
@@ -196,6 +199,15 @@ mod tests {
         assert!(refused(&charter, "patch", json!({ "diff": diff }), &[]).is_some());
         assert_eq!(refused(&charter, "patch", json!({ "diff": diff }), &["src/a.rs"]), None);
         assert_eq!(refused(&charter, "shell", json!({ "command": "true" }), &[]), None);
+        // What a coding agent changes.
+        let write = json!({ "paths": ["/ws/src/a.rs", "/ws/src/b.rs"], "input": {} });
+        let why = refused(&charter, "write", write.clone(), &["src/a.rs"]).unwrap();
+        assert!(why.contains("src/b.rs was not looked at"), "{why}");
+        assert_eq!(refused(&charter, "write", write.clone(), &["src/a.rs", "src/b.rs"]), None);
+        let mut looked = BTreeSet::new();
+        let done = ToolResult::ended(Status::Ok, String::new());
+        charter.note(("write", &write), &done, &mut looked, Some("/ws"));
+        assert_eq!(looked.into_iter().collect::<Vec<_>>(), ["src/a.rs", "src/b.rs"]);
         let all = Charter::default();
         assert_eq!(refused(&all, "edit", edit.clone(), &[]), None);
         let own = charter.refusal(("edit", &edit), Author::Operator, &BTreeSet::new(), None);
