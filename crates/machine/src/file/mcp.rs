@@ -17,7 +17,8 @@ const TIMEOUT: Span = Span::seconds(120);
 const START_TIMEOUT: Span = Span::seconds(30);
 /// The longest name of a server: tools are named after it, and names are short.
 const MAX_NAME: usize = 32;
-const NAME_RULE: &str = "names are made of letters, digits, _ and -, up to 32 of them";
+const NAME_RULE: &str =
+    "names are made of letters, digits, _ and -, up to 32 of them, without __ and no _ at the end";
 
 /// A server as declared. Its values may hold secrets, so it is neither stored nor shown as it is.
 #[derive(Clone, PartialEq, Eq)]
@@ -306,7 +307,9 @@ fn check_command(at: &Cursor<'_>, command: Option<&Vec<String>>, problems: &mut 
 
 fn check_name(name: &str, at: &Cursor<'_>, problems: &mut Problems) {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(fits) {
+    // In the names of tools `__` ends that of the server: a rule for all of `a` would hold for a server `a__b` too.
+    let meets = name.contains("__") || name.ends_with('_');
+    if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(fits) || meets {
         problems.push_key(
             at,
             format!("{name:?} cannot be the name of a server"),
@@ -378,6 +381,19 @@ mod tests {
         assert!(own == parse(shared, ".mcp.json").unwrap());
         assert_eq!(own.len(), 2);
         assert_eq!(own[0].timeout, TIMEOUT);
+    }
+
+    #[test]
+    fn no_server_has_a_name_that_a_rule_for_all_of_another_means_too() {
+        for name in ["a__b", "a_", "__a", "_"] {
+            let own = errors(&format!("[server.{name}]\ncommand = [\"a\"]\n"), "mcp.toml");
+            let shared = format!(r#"{{ "mcpServers": {{ "{name}": {{ "command": "a" }} }} }}"#);
+            for told in [own, errors(&shared, ".mcp.json")] {
+                assert!(told.contains("cannot be the name of a server"), "{name}: {told}");
+            }
+        }
+        let text = "[server.a_b]\ncommand = [\"a\"]\n[server._a]\ncommand = [\"a\"]\n";
+        assert_eq!(parse(text, "mcp.toml").unwrap().len(), 2);
     }
 
     #[test]
