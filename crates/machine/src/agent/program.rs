@@ -114,13 +114,14 @@ impl AgentProgram {
                     &["generativelanguage.googleapis.com"],
                 )
             },
-            // Without this configuration it asks about nothing, and without a model one of its maker's own service.
+            // Without this configuration it asks about nothing, and without a model one of its maker's own service. What its
+            // helpers would ask never comes to its client, and they wait for the answer for ever: it has none.
             "opencode" => AgentProgram {
                 model: Some("anthropic/claude-sonnet-4-5".to_owned()),
                 env: set(&[
                     (
                         "OPENCODE_CONFIG_CONTENT",
-                        r#"{"autoupdate":false,"share":"disabled","permission":{"edit":"ask","bash":"ask","webfetch":"ask"}}"#,
+                        r#"{"autoupdate":false,"share":"disabled","permission":{"edit":"ask","bash":"ask","webfetch":"ask","task":"deny"}}"#,
                     ),
                     ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
                     ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
