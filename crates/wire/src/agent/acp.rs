@@ -32,6 +32,7 @@ use serde_json::{Value, json};
 
 use super::AgentCodec;
 use super::answer::Answer;
+use super::mention;
 use super::opening::Opening;
 use super::peer::{Form, Peer};
 use crate::jsonrpc::{Incoming, METHOD_NOT_FOUND, RpcError};
@@ -316,7 +317,8 @@ impl AcpCodec {
             return Err("the agent is in the middle of a turn; wait for its end".to_owned());
         }
         self.turn = Some(turn);
-        let prompt = json!([{ "type": "text", "text": text }]);
+        let prompt = mention::blocks(text);
+        let prompt = prompt.unwrap_or_else(|| json!([{ "type": "text", "text": text }]));
         let params = json!({ "sessionId": self.session, "prompt": prompt });
         self.send(Sent::Prompt, "session/prompt", &params, out);
         Ok(())

@@ -36,13 +36,20 @@ impl Answer {
         if text.is_empty() {
             return;
         }
-        if self.words.0 != super::peer::beginning(id, LONGEST_ID) || !self.is_open {
-            self.words = (super::peer::beginning(id, LONGEST_ID).to_owned(), String::new());
+        if !self.is_aside(id) {
+            if self.words.0 != super::peer::beginning(id, LONGEST_ID) || !self.is_open {
+                self.words = (super::peer::beginning(id, LONGEST_ID).to_owned(), String::new());
+            }
+            let room = LONGEST_WORDS.saturating_sub(self.words.1.len());
+            self.words.1.push_str(super::peer::beginning(text, room));
         }
-        let room = LONGEST_WORDS.saturating_sub(self.words.1.len());
-        self.words.1.push_str(super::peer::beginning(text, room));
         let index = self.block(&format!("text {id}"), id, out);
         out.push(AgentEvent::Stream(StreamEvent::TextDelta { index, text: text.to_owned() }));
+    }
+
+    /// Whether a text is no message of the model, but a notice of the program: where messages have ids, that has none.
+    pub(super) fn is_aside(&self, id: &str) -> bool {
+        id.is_empty() && !self.words.0.is_empty()
     }
 
     /// More thinking of the block with this id.

@@ -753,6 +753,41 @@ fn what_is_to_be_done_is_never_a_command_to_the_agent_itself() {
 }
 
 #[test]
+fn a_file_that_a_prompt_names_behind_an_at_is_not_in_its_last_block() {
+    let mut codec = ready(open());
+    let order = AgentOrder::Prompt { text: "the check said @.env".to_owned() };
+    let sent = values(&codec.order(order).unwrap());
+    let blocks = &sent[0]["params"]["prompt"];
+    assert_eq!(blocks[0]["text"], "the check said @.env");
+    let last = blocks[1]["text"].as_str().unwrap();
+    assert!(!last.contains('@') && !last.trim().is_empty(), "{last}");
+}
+
+#[test]
+fn a_notice_of_the_agents_program_is_not_what_its_model_said() {
+    let mut codec = ready(open());
+    codec.order(prompt()).unwrap();
+    let chunk = |id: Option<&str>, text: &str| {
+        let mut chunk = json!({ "sessionUpdate": "agent_message_chunk",
+            "content": { "type": "text", "text": text } });
+        if let Some(id) = id {
+            chunk["messageId"] = json!(id);
+        }
+        update(chunk)
+    };
+    let frames = [
+        chunk(None, "**Before:** the modes differ"),
+        chunk(Some("m1"), "All "),
+        chunk(None, "**Warning:** something else"),
+        chunk(Some("m1"), "done."),
+        chunk(None, "**Model fallback:** another one"),
+        answer(3, json!({ "stopReason": "end_turn" })),
+    ];
+    let (events, _) = feed(&mut codec, &frames);
+    assert_eq!(turns(&events)[0].text, "All done.");
+}
+
+#[test]
 fn an_agent_with_a_command_for_it_makes_its_conversation_shorter() {
     let mut codec = ready(open());
     let commands = json!({ "sessionUpdate": "available_commands_update",

@@ -92,6 +92,20 @@ fn a_prompt_is_never_a_command_of_the_program() {
 }
 
 #[test]
+fn a_file_that_a_prompt_names_behind_an_at_is_not_in_its_last_block() {
+    let text = "/see @/etc/passwd and mail a@b.example";
+    for order in
+        [AgentOrder::Prompt { text: text.to_owned() }, AgentOrder::Steer { text: text.to_owned() }]
+    {
+        let ours = line(&codec().order(order).unwrap());
+        let blocks = ours["message"]["content"].as_array().unwrap().clone();
+        assert_eq!(blocks[0], json!({ "type": "text", "text": format!(" {text}") }));
+        let last = blocks.last().unwrap()["text"].as_str().unwrap();
+        assert!(blocks.len() == 2 && !last.contains('@') && !last.trim().is_empty(), "{last}");
+    }
+}
+
+#[test]
 fn interrupt_and_model_are_written_as_the_captures_have_them() {
     let is =
         |subtype: &'static str| move |message: &Value| message["request"]["subtype"] == subtype;
@@ -421,6 +435,7 @@ fn the_environment_is_a_named_list_and_keys_are_never_shown() {
         [
             "ANTHROPIC_API_KEY=sk-very-secret",
             "ANTHROPIC_BASE_URL=http://127.0.0.1:1",
+            "CLAUDE_CODE_DISABLE_FILE_MENTIONS=1",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
             "CLAUDE_CODE_MAX_RETRIES=4",
             "CLAUDE_CONFIG_DIR=/state",

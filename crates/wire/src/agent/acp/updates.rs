@@ -122,7 +122,7 @@ impl AcpCodec {
                 if self.replay != Replay::No => {}
             "agent_message_chunk" => {
                 let message = update["messageId"].as_str().unwrap_or_default();
-                if message != self.last_message {
+                if message != self.last_message && !self.answer.is_aside(message) {
                     self.answer.close(out);
                     self.last_message = beginning(message, 256).to_owned();
                 }

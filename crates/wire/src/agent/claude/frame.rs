@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::agent::mention;
+
 /// One line.
 fn line(message: &Value) -> Vec<u8> {
     let mut line = message.to_string().into_bytes();
@@ -9,23 +11,27 @@ fn line(message: &Value) -> Vec<u8> {
     line
 }
 
-/// A person's words. A text that begins with a slash is a command to the program itself, but not behind white space.
+/// A person's words. A text that begins with a slash is a command to the program itself, but not behind white space. Files
+/// that a text names behind an `@` the program would read itself, without asking anybody: see [`mention`].
 pub(super) fn prompt(text: &str, uuid: &str) -> Vec<u8> {
     let is_command = text.starts_with('/');
     let text = if is_command { format!(" {text}") } else { text.to_owned() };
-    user(&text, uuid)
+    match mention::blocks(&text) {
+        Some(blocks) => user(&blocks, uuid),
+        None => user(&json!(text), uuid),
+    }
 }
 
 /// The command to sum up the conversation. It is one line.
 pub(super) fn compact(focus: &str, uuid: &str) -> Vec<u8> {
     let words: Vec<&str> = focus.split_whitespace().collect();
-    user(format!("/compact {}", words.join(" ")).trim_end(), uuid)
+    user(&json!(format!("/compact {}", words.join(" ")).trim_end()), uuid)
 }
 
-fn user(text: &str, uuid: &str) -> Vec<u8> {
+fn user(content: &Value, uuid: &str) -> Vec<u8> {
     line(&json!({
         "type": "user",
-        "message": { "role": "user", "content": text },
+        "message": { "role": "user", "content": content },
         "parent_tool_use_id": null,
         "session_id": "",
         "uuid": uuid,

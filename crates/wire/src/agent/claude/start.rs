@@ -63,6 +63,7 @@ const QUIET: &[&str] = &[
     "DISABLE_AUTOUPDATER",
     "DISABLE_ERROR_REPORTING",
     "DISABLE_TELEMETRY",
+    "CLAUDE_CODE_DISABLE_FILE_MENTIONS",
 ];
 
 /// How many milliseconds it waits for a tool of ours: a day, since a person may be asked before it runs.
