@@ -9,6 +9,14 @@ pub fn means(tool: &str, input: &Value) -> AgentMeans {
     let text = |key: &str| input[key].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     let meant = match tool {
         "Bash" => text("command").map(AgentMeans::Command),
+        // A command whose lines wake the agent, or an address that it listens to.
+        "Monitor" => match (text("command"), input["ws"]["url"].as_str()) {
+            (Some(command), None) if input["ws"].is_null() => Some(AgentMeans::Command(command)),
+            (None, Some(url)) => Some(AgentMeans::Fetch(url.to_owned())),
+            _ => None,
+        },
+        // Where a helper works is not its own decision.
+        "Agent" | "Task" if !input["isolation"].is_null() => None,
         "Read" | "NotebookRead" => {
             text("file_path").or_else(|| text("notebook_path")).map(AgentMeans::Read)
         }
@@ -37,6 +45,8 @@ fn is_inner(tool: &str) -> bool {
             | "BashOutput"
             | "KillBash"
             | "KillShell"
+            | "ListAgents"
+            | "ReportFindings"
             | "Skill"
             | "StructuredOutput"
             | "Task"
@@ -77,6 +87,10 @@ mod tests {
             ("Task", json!({"prompt": "x"}), AgentMeans::Inner),
             ("TodoWrite", json!({"todos": []}), AgentMeans::Inner),
             ("Skill", json!({}), AgentMeans::Inner),
+            ("Monitor", json!({"command": "tail -f x"}), AgentMeans::Command("tail -f x".into())),
+            ("Monitor", json!({"ws": {"url": "wss://a"}}), AgentMeans::Fetch("wss://a".into())),
+            ("Monitor", json!({"command": "ls", "ws": {"url": "wss://a"}}), AgentMeans::Other),
+            ("Agent", json!({"prompt": "x", "isolation": "worktree"}), AgentMeans::Other),
             // A search goes through the model's own server, to nobody knows where.
             ("WebSearch", json!({"query": "x"}), AgentMeans::Other),
             ("mcp__github__push", json!({}), AgentMeans::Other),

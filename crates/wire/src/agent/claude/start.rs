@@ -23,10 +23,12 @@ const ASKED: &[&str] = &[
     "Grep",
     "KillShell",
     "LS",
+    "Monitor",
     "MultiEdit",
     "NotebookEdit",
     "NotebookRead",
     "Read",
+    "SendMessage",
     "Skill",
     "Task",
     "TaskOutput",
@@ -35,6 +37,7 @@ const ASKED: &[&str] = &[
     "ToolSearch",
     "WebFetch",
     "WebSearch",
+    "Workflow",
     "Write",
 ];
 
@@ -57,13 +60,14 @@ pub const PASSED: &[&str] = &[
     "USER",
 ];
 
-/// Variables that keep it from talking to anybody but its model.
+/// Variables that keep it from talking to anybody but its model, and from reading files that a prompt names behind an `@`,
+/// which it does without asking; versions of old do not know that one.
 const QUIET: &[&str] = &[
+    "CLAUDE_CODE_DISABLE_FILE_MENTIONS",
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
     "DISABLE_AUTOUPDATER",
     "DISABLE_ERROR_REPORTING",
     "DISABLE_TELEMETRY",
-    "CLAUDE_CODE_DISABLE_FILE_MENTIONS",
 ];
 
 /// How many milliseconds it waits for a tool of ours: a day, since a person may be asked before it runs.
