@@ -86,15 +86,29 @@ pub struct ClaudeCodec {
     folders: BTreeMap<String, Value>,
     spending: Spending,
     background: Background,
+    /// A turn that ended while helpers work in its background: the program goes on by itself when they have ended.
+    held: Option<Held>,
+    /// A task of the program has ended since the turn began, which may make it begin anew inside of the turn.
+    is_woken: bool,
     /// What the program called the last failure of its model.
     failure: Option<String>,
     interrupts: bool,
+}
+
+/// What counts of a turn that goes on.
+#[derive(Debug, Default)]
+struct Held {
+    ordered: bool,
+    refused: u64,
 }
 
 /// The program's tasks that run in its background.
 #[derive(Debug, Default)]
 struct Background {
     tasks: BTreeSet<String>,
+    /// Those of them in which a model works, as far as the program tells. They come to an end, and the program says then what
+    /// came of them; a shell may run for ever.
+    helpers: usize,
     /// The program tells the whole set at once; single starts and ends do not count then.
     is_told: bool,
 }
@@ -137,6 +151,8 @@ impl ClaudeCodec {
             folders: BTreeMap::new(),
             spending: Spending::default(),
             background: Background::default(),
+            held: None,
+            is_woken: false,
             failure: None,
             interrupts: false,
         }
@@ -250,7 +266,8 @@ impl ClaudeCodec {
                 self.hear_session(message, out);
                 self.hear_mode(message, out);
                 self.place.hear(&message["cwd"]);
-                if std::mem::replace(&mut self.is_begun, true) {
+                let woken = std::mem::take(&mut self.is_woken);
+                if std::mem::replace(&mut self.is_begun, true) && !woken {
                     out.push(broke(AgentFault::Protocol, "a turn begins inside another one"));
                 }
                 self.hear_version(message["claude_code_version"].as_str(), out);
@@ -282,15 +299,14 @@ impl ClaudeCodec {
                 out.push(AgentEvent::Compacted { before, after });
             }
             "background_tasks_changed" => {
-                let tasks = message["tasks"].as_array().into_iter().flatten();
-                let ids = tasks.filter_map(|task| task["task_id"].as_str()).map(str::to_owned);
-                self.background = Background { tasks: ids.take(MOST).collect(), is_told: true };
+                self.background = Background::told(&message["tasks"]);
             }
             "task_started" => self.background.began(message),
             "task_updated" if is_over(&message["patch"]["status"]) => {
                 self.background.ended(message);
             }
             "task_notification" => {
+                self.is_woken = true;
                 self.background.ended(message);
                 let parent = message["tool_use_id"].as_str().unwrap_or_default();
                 if let Some(mut voice) = self.voices.remove(parent) {
@@ -326,6 +342,7 @@ impl ClaudeCodec {
         if !is_begun && end == AgentEnd::Done {
             out.push(broke(AgentFault::Protocol, "a turn ends that has not begun"));
         }
+        self.is_woken = false;
         let how = match &end {
             AgentEnd::Interrupted => Ending::Stopped,
             AgentEnd::Model { kind, .. } => Ending::Broken { kind, again_in: None },
@@ -338,6 +355,13 @@ impl ClaudeCodec {
         }
         let (ordered, queued) = self.turns.end(result);
         let refused = result["permission_denials"].as_array().map_or(0, Vec::len) as u64;
+        let before = self.held.take().unwrap_or_default();
+        let (ordered, refused) = (ordered || before.ordered, refused + before.refused);
+        if end == AgentEnd::Done && self.background.helpers > 0 {
+            // To end it now would lose what they do, and take "I wait for my helper" for a claim.
+            self.held = Some(Held { ordered, refused });
+            return;
+        }
         let background = self.background.tasks.len() as u64;
         let turn = AgentTurn { end, text, ordered, refused, background, queued };
         out.push(AgentEvent::TurnEnded(turn));
@@ -470,7 +494,8 @@ impl AgentCodec for ClaudeCodec {
             out.push(order.failed("the agent's program ended before it answered"));
         }
         let background = self.background.tasks.len() as u64;
-        out.extend(self.turns.cut_off(background).map(AgentEvent::TurnEnded));
+        let held = self.held.take().is_some();
+        out.extend(self.turns.cut_off(background, held).map(AgentEvent::TurnEnded));
         out
     }
 
@@ -505,6 +530,16 @@ impl AgentCodec for ClaudeCodec {
 }
 
 impl Background {
+    fn told(tasks: &Value) -> Background {
+        let tasks: Vec<&Value> = tasks.as_array().into_iter().flatten().take(MOST).collect();
+        let works = |task: &&&Value| {
+            matches!(task["task_type"].as_str(), Some("local_agent" | "local_workflow"))
+        };
+        let helpers = tasks.iter().filter(works).count();
+        let ids = tasks.iter().filter_map(|task| task["task_id"].as_str()).map(str::to_owned);
+        Background { tasks: ids.collect(), helpers, is_told: true }
+    }
+
     fn began(&mut self, task: &Value) {
         if !self.is_told && self.tasks.len() < MOST {
             self.tasks.extend(task["task_id"].as_str().map(str::to_owned));

@@ -476,6 +476,7 @@ fn what_is_out_of_order_or_without_a_gate_is_not_passed_over() {
     elsewhere["session_id"] = json!("s2");
     let status =
         |mode: &str| json!({ "type": "system", "subtype": "status", "permissionMode": mode });
+    let woken = json!({ "type": "system", "subtype": "task_notification", "task_id": "t" });
     use AgentFault::{Policy, Protocol};
     for (frames, wanted) in [
         (vec![&begins, &says, &ends, &begins, &says, &ends], vec![]),
@@ -488,8 +489,52 @@ fn what_is_out_of_order_or_without_a_gate_is_not_passed_over() {
         (vec![&init("bypassPermissions"), &says, &ends], vec![Policy]),
         (vec![&begins, &status("dontAsk"), &says, &ends], vec![Policy]),
         (vec![&begins, &status("plan"), &says, &ends], vec![]),
+        // Some versions begin anew inside of a turn when a helper in its background has ended.
+        (vec![&begins, &woken, &begins, &says, &ends], vec![]),
+        (vec![&begins, &woken, &begins, &begins, &says, &ends], vec![Protocol]),
+        (vec![&begins, &woken, &says, &ends, &begins, &begins], vec![Protocol]),
     ] {
         let frames: Vec<Value> = frames.into_iter().cloned().collect();
         assert_eq!(faults(&frames), wanted, "{frames:?}");
     }
+}
+
+#[test]
+fn a_turn_goes_on_while_helpers_work_in_its_background() {
+    let begins = json!({ "type": "system", "subtype": "init", "session_id": "s1" });
+    let tasks = |kinds: &[&str]| {
+        let task = |kind: &&str| json!({ "task_id": kind, "task_type": kind });
+        let tasks: Vec<Value> = kinds.iter().map(task).collect();
+        json!({ "type": "system", "subtype": "background_tasks_changed", "tasks": tasks })
+    };
+    let ends = |text: &str, origin: &str| {
+        json!({ "type": "result", "subtype": "success", "is_error": false, "result": text,
+            "session_id": "s1", "origin": { "kind": origin }, "permission_denials": [{}] })
+    };
+    let ended = |codec: &mut ClaudeCodec, frame: &Value| {
+        let events = tell(codec, frame).0;
+        events.into_iter().find_map(|event| match event {
+            AgentEvent::TurnEnded(turn) => Some(turn),
+            _ => None,
+        })
+    };
+    for helper in ["local_agent", "local_workflow"] {
+        let mut codec = codec();
+        codec.order(AgentOrder::Prompt { text: "go".to_owned() }).unwrap();
+        tell(&mut codec, &begins);
+        tell(&mut codec, &tasks(&["local_bash", helper]));
+        assert_eq!(ended(&mut codec, &ends("I wait for my helper.", "human")), None);
+        tell(&mut codec, &tasks(&["local_bash"]));
+        tell(&mut codec, &begins);
+        let turn = ended(&mut codec, &ends("All done.", "task-notification")).unwrap();
+        assert_eq!((turn.text.as_str(), turn.ordered), ("All done.", true));
+        assert_eq!((turn.background, turn.refused), (1, 2));
+    }
+    // A shell may run for ever.
+    let mut codec = codec();
+    codec.order(AgentOrder::Prompt { text: "go".to_owned() }).unwrap();
+    tell(&mut codec, &begins);
+    tell(&mut codec, &tasks(&["local_bash", "monitor_mcp"]));
+    let turn = ended(&mut codec, &ends("The server runs.", "human")).unwrap();
+    assert_eq!((turn.text.as_str(), turn.background), ("The server runs.", 2));
 }

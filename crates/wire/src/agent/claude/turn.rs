@@ -46,13 +46,14 @@ impl Turns {
         self.sent.is_empty()
     }
 
-    /// The program has ended: how its turn did, if one was under way or asked for.
-    pub(super) fn cut_off(&mut self, background: u64) -> Option<AgentTurn> {
+    /// The program has ended: how its turn did, if one was under way or asked for. `held` says whether one that was ordered
+    /// goes on in its background.
+    pub(super) fn cut_off(&mut self, background: u64, held: bool) -> Option<AgentTurn> {
         let Turns { sent, open } = std::mem::take(self);
-        (open.is_some() || !sent.is_empty()).then(|| AgentTurn {
+        (open.is_some() || !sent.is_empty() || held).then(|| AgentTurn {
             end: AgentEnd::Failed,
             text: "the agent's program ended in the middle of a turn".to_owned(),
-            ordered: !sent.is_empty(),
+            ordered: !sent.is_empty() || held,
             refused: 0,
             background,
             queued: 0,
