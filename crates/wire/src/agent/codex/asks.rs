@@ -130,12 +130,16 @@ pub(in crate::agent) fn unwrapped(command: &str) -> String {
     script.unwrap_or_else(|| command.to_owned())
 }
 
+/// Where the shells of a machine are.
+const SHELL_FOLDERS: [&str; 4] = ["/bin/", "/usr/bin/", "/usr/local/bin/", "/opt/homebrew/bin/"];
+
 /// The script, if these words hand one to a shell and do nothing else.
 pub(in crate::agent) fn script_of<'w>(words: &[&'w str]) -> Option<&'w str> {
     match words {
         [shell, "-c" | "-lc", script] => {
-            let name = shell.rsplit('/').next().unwrap_or_default();
-            matches!(name, "bash" | "sh" | "dash").then_some(*script)
+            // A program of that name elsewhere may be the agent's own work, and do anything.
+            let own = SHELL_FOLDERS.iter().find_map(|folder| shell.strip_prefix(folder));
+            matches!(own.unwrap_or(shell), "bash" | "sh" | "dash").then_some(*script)
         }
         _ => None,
     }
@@ -213,6 +217,9 @@ mod tests {
             "/bin/bash -lc 'open",
             "bash --rcfile=x -c ls",
             "python3 -c 'x'",
+            "./bash -c ls",
+            "/tmp/bash -c ls",
+            "/tmp/usr/bin/sh -c ls",
             "LD_PRELOAD=x bash -c ls",
             "bash -lc\nls",
             "bash\t-lc ls",
