@@ -26,9 +26,6 @@ const NOT_FOUND: i64 = -32002;
 /// The one mode there is: a task's policy decides what is asked about, not the editor.
 const MODE: &str = "default";
 
-/// More questions at once than this are answered with a no.
-const MOST_ASKS: usize = 256;
-
 /// What an editor wants. Exhaustive on purpose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EditorEvent {
@@ -409,9 +406,6 @@ impl AcpServer {
                 self.peer.notify(&mut out, "session/update", &params);
             }
             EditorOrder::Ask { session, key, call, title, input } => {
-                if self.asks.len() >= MOST_ASKS {
-                    return Err("the editor has too many questions open".to_owned());
-                }
                 let option =
                     |id: &str, name: &str| json!({ "optionId": id, "name": name, "kind": id });
                 let params = json!({

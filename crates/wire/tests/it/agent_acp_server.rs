@@ -93,6 +93,22 @@ fn prompt() -> AgentOrder {
 }
 
 #[test]
+fn every_question_reaches_the_editor_however_many_are_open() {
+    let mut pair = opened();
+    pair.tell(prompt());
+    for number in 0..300 {
+        let order = EditorOrder::Ask {
+            session: "s".to_owned(),
+            key: format!("q{number}"),
+            call: format!("c{number}"),
+            title: "rm x".to_owned(),
+            input: json!({ "command": "rm x" }),
+        };
+        assert!(!pair.server.order(order).unwrap().is_empty(), "{number}");
+    }
+}
+
+#[test]
 fn a_prompt_with_a_plan_calls_and_a_question_ends_as_it_is_told() {
     let mut pair = opened();
     pair.tell(prompt());
