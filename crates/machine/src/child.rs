@@ -64,6 +64,9 @@ pub struct Child {
     /// It comes no further, so nobody waits for it; what is set aside for it stays so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub given_up: bool,
+    /// Its parent may spend more since it began, and so may it when it goes on. Only for those that steps begin.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub raised: bool,
 }
 
 fn is_zero(count: &u32) -> bool {
@@ -134,6 +137,7 @@ impl Child {
             waits: None,
             taken_up: 0,
             given_up: false,
+            raised: false,
         }
     }
 }
@@ -153,7 +157,7 @@ impl Charge {
     }
 
     /// What came on top since; what shrank counts as nothing.
-    fn since(&self, before: &Charge) -> Charge {
+    pub(crate) fn since(&self, before: &Charge) -> Charge {
         Charge {
             usd: (self.usd - before.usd).max(0.0),
             tokens: self.tokens.saturating_sub(before.tokens),
@@ -162,10 +166,12 @@ impl Charge {
     }
 }
 
-/// What is spent together with what is set aside for children that have not ended.
+/// What is spent together with what is set aside for children that have not ended. One that a step began is nobody's
+/// rival: its parent does nothing while it works, and goes on with it or not at all.
 pub fn committed<'c>(spend: &Spend, children: impl IntoIterator<Item = &'c Child>) -> Spend {
     let mut spend = spend.clone();
-    for child in children.into_iter().filter(|child| child.ended.is_none()) {
+    let counts = |child: &&Child| child.ended.is_none() && child.step.is_none();
+    for child in children.into_iter().filter(counts) {
         if let Some(usd) = child.budget.max_usd {
             spend.usd += (usd - child.charged.usd).max(0.0);
         }

@@ -29,7 +29,7 @@ use crate::verdict::{Checkpoint, Verdict};
 
 /// The version of inputs and state that this machine writes. It grows with the list of inputs, so that an older drivetrain
 /// knows that it cannot read them; those of every lower version are read.
-pub const MACHINE_VERSION: u32 = 2;
+pub const MACHINE_VERSION: u32 = 3;
 
 /// An input with the moment it entered.
 #[derive(Debug, Clone, PartialEq)]
@@ -226,6 +226,8 @@ pub enum Command {
     Dispatch(ChildOrder),
     /// Charge what a child spent, and note how it ended.
     ChildReport(ChildReport),
+    /// From the task whose step began this one, which may spend more: what this one may spend in all.
+    Allot(Budget),
 }
 
 impl Command {
@@ -358,9 +360,9 @@ mod tests {
     /// What [`MACHINE_VERSION`] stands for. Whoever changes one of the lists raises the version.
     #[test]
     fn the_version_grows_with_the_list_of_inputs() {
-        assert_eq!(MACHINE_VERSION, 2);
+        assert_eq!(MACHINE_VERSION, 3);
         let commands = "start attach drain detach pause resume cancel interrupt steer follow_up raise approve deny answer \
-             tell resolve roll_back hand_over reopen note_integration dispatch child_report";
+             tell resolve roll_back hand_over reopen note_integration dispatch child_report allot";
         assert_eq!(names::<Command>().join(" "), commands);
         let signals = "workspace_opened tools_opened tools_changed verified consulted model_replied agent_said agent_ended \
              child_left children_seen checkpointed restored requested withdrawn timer_fired owner_lost restarted \

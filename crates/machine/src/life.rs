@@ -262,8 +262,12 @@ impl Step<'_> {
     pub(crate) fn on_raise(&mut self, raise: &Budget) {
         match &self.state.data.phase {
             Phase::Finished { outcome: Outcome::BudgetExhausted, .. } => {
-                if let Err(reason) = self.may_go_on_alone() {
-                    return self.reject(reason);
+                if let Some(around) = self.state.data.begun_by() {
+                    return self.reject(format!(
+                        "{}, and task {around}, whose step began it, says what it may spend: raise that \
+                         one, if it waits for this one still",
+                        self.ended()
+                    ));
                 }
             }
             Phase::Finished { .. } => return self.reject(self.ended()),
@@ -277,6 +281,7 @@ impl Step<'_> {
         if self.is_finished() {
             self.reopen();
         }
+        self.raise_children();
         self.renew_deadline();
     }
 

@@ -65,6 +65,7 @@ impl Step<'_> {
             | Command::Steer { .. }
             | Command::FollowUp { .. }
             | Command::Raise(_)
+            | Command::Allot(_)
             | Command::RollBack { .. }
             | Command::Reopen { .. }
             | Command::HandOver(_) => true,
@@ -104,6 +105,7 @@ impl Step<'_> {
             Command::Steer { text } => self.on_steer(text),
             Command::FollowUp { text } => self.on_follow_up(text),
             Command::Raise(budget) => self.on_raise(&budget),
+            Command::Allot(budget) => self.on_allot(&budget),
             Command::Approve { call, scope, like, hash, via } => {
                 self.on_approve(call, Reach { scope, like }, hash, via);
             }

@@ -108,7 +108,7 @@ fn go_on(
             .hint(format!("drivetrain steer {id} TEXT says something to it from here")));
     }
     if let Standing::Finished { outcome, .. } = task.state.standing() {
-        return Err(resume::ended(&id, outcome));
+        return Err(resume::ended(&task, outcome));
     }
     settle::go_on(task.state.data(), Change::Refused, json)?;
     prepare::require_sandbox(&task.state.data().spec.sandbox)?;

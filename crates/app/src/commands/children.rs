@@ -6,7 +6,6 @@ use journal::Journal;
 use machine::Command;
 use machine::child::{Charge, ChildReport};
 use machine::id::TaskId;
-use machine::state::Standing;
 use runtime::dispatching::Dispatching;
 use runtime::home::Home;
 use serde_json::json;
@@ -23,10 +22,7 @@ pub(crate) fn report(id: &TaskId) -> Result<(), CommandError> {
     let task = records.glance(&row)?;
     let Some(parent) = parent(&task) else { return Ok(()) };
     let data = task.state.data();
-    let ended = match task.state.standing() {
-        Standing::Finished { outcome, .. } => Some(outcome),
-        _ => None,
-    };
+    let ended = task.state.reported_end();
     let charge = Charge::of(&data.spend);
     let report = ChildReport { child: id.clone(), charge, ended, never_began: false };
     let row = records.journal.task(parent.as_str())?;

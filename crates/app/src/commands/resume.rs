@@ -47,7 +47,7 @@ fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> 
             // Whoever ended it may have died before its children were told.
             cancel(records, std::slice::from_ref(&id))?;
         }
-        return Err(ended(&id, outcome));
+        return Err(ended(&task, outcome));
     }
     // It would be taken from a process that is at work on it.
     if let Some((child, _)) = task.state.data().awaited_child()
@@ -120,9 +120,16 @@ fn elsewhere(
 }
 
 /// A task that has ended does not go on by itself.
-pub(crate) fn ended(id: &TaskId, outcome: Outcome) -> CommandError {
+pub(crate) fn ended(task: &Task, outcome: Outcome) -> CommandError {
+    let id = task.state.id();
     let error =
         CommandError::new(Kind::Refused, format!("task {id} has ended: {}", outcome.word()));
+    // What becomes of it is up to that one.
+    if let Some(around) = task.state.begun_by() {
+        return error.hint(format!(
+            "a step of task {around} began it: drivetrain why {around} says how that stands"
+        ));
+    }
     match outcome {
         Outcome::BudgetExhausted => {
             error.hint(format!("drivetrain raise {id} --max-… allows it more; then resume it"))

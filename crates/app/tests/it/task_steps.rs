@@ -187,6 +187,32 @@ fn what_a_task_may_spend_is_at_most_what_is_left() {
 }
 
 #[test]
+fn what_a_task_is_raised_by_reaches_the_task_of_its_step_that_used_up_all_there_was() {
+    let order = "goal = \"two lines\"\nmodel = \"script/replies.toml\"";
+    let place = place(&steps(order, ""));
+    let ran = place.run(&["run", "task.toml", "--max-tokens", "130"]);
+    assert_eq!(ran.code, 11, "{}{}", ran.out, ran.err);
+    let parent = parent(&place);
+    let child = id(&children(&place, &parent)[0]);
+    for command in [&["resume", &child][..], &["raise", &child, "--max-tokens", "5000"]] {
+        let ran = place.run(command);
+        assert!(ran.code == 2 && ran.err.contains(&format!("task {parent}")), "{}", ran.err);
+        assert!(!ran.err.contains(&format!("raise {child}")), "it would not help: {}", ran.err);
+    }
+    assert_eq!(place.run(&["raise", &parent, "--max-tokens", "5000"]).code, 0);
+    let ran = place.run(&["resume", &parent]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let of_steps = children(&place, &parent);
+    assert_eq!(of_steps.len(), 1, "the same one went on: {of_steps:?}");
+    let shown = place.show(&id(&of_steps[0]));
+    assert_eq!(
+        (&shown["outcome"], &shown["budget"]["max_tokens"]),
+        (&"completed".into(), &5000.into())
+    );
+    assert_eq!(shown["spend"]["tokens"], place.show(&parent)["spend"]["tokens"]);
+}
+
+#[test]
 fn killed_while_its_task_works_there_is_one_task_and_it_goes_on() {
     let work = format!("echo began >> log; {HOLD}; echo ended >> log");
     let place = place(&steps(&shell(&work), ""));

@@ -8,9 +8,10 @@ use crate::effect::Effect;
 use crate::event::EventKind;
 use crate::id::{EffectId, TaskId};
 use crate::input::Command;
-use crate::policy::budget::Spend;
+use crate::policy::budget::{Budget, Purchase, Spend};
 use crate::state::{Pending, Phase};
 use crate::step::Step;
+use crate::task::Outcome;
 
 impl Step<'_> {
     /// Gives a child that is asked for for the first time a number that no other has, and tells the driver: when it asks
@@ -34,7 +35,9 @@ impl Step<'_> {
         let child = order.id(&data.id);
         let known = data.children.get(&child);
         let is_known = known.is_some();
+        let is_raised = known.is_some_and(|known| known.raised);
         let allotted = match known {
+            Some(known) if known.raised => Ok(order.allotted_more(data, known)),
             Some(known) => Ok(known.budget.clone()),
             None => order.allotted(data),
         };
@@ -49,6 +52,11 @@ impl Step<'_> {
         if is_known {
             if let Some(known) = self.state.data.children.get_mut(&child) {
                 known.waits = None;
+                known.budget = budget.clone();
+            }
+            // Again each time: whoever told it may have died over it, and what it has already changes nothing.
+            if is_raised {
+                self.tell_child(child.clone(), Command::Allot(budget));
             }
         } else {
             let made =
@@ -72,19 +80,68 @@ impl Step<'_> {
         if !self.state.data.children.contains_key(&end.child) {
             return self.drop_signal();
         }
-        self.charge_child(&end.child, end.charge, end.ended);
+        // It has used up all that there was, and its parent ends over that, too: once there is more, both go on.
+        let goes_on =
+            is_awaited && end.ended == Some(Outcome::BudgetExhausted) && self.has_nothing_left(end);
+        let ended = end.ended.filter(|_| !goes_on);
+        self.charge_child(&end.child, end.charge, ended);
         if !is_awaited {
             return self.drop_signal();
         }
         self.state.data.pending.remove(&id);
         self.note_change();
-        if end.ended.is_some() {
+        if ended.is_some() {
             return self.tell_child_ended(end);
         }
         // It rests, and so does its parent: whoever takes the parent up takes up the child.
         if let Some(child) = self.state.data.children.get_mut(&end.child) {
             child.waits = end.asks.then(|| end.text.clone());
         }
+    }
+
+    /// Whether nothing is left of the task's own budget, with what the child has spent.
+    fn has_nothing_left(&self, end: &ChildEnd) -> bool {
+        let data = &self.state.data;
+        let Some(known) = data.children.get(&end.child) else { return false };
+        let spend = end.charge.since(&known.charged).on(data.spend.clone());
+        !data.budget.forbids(&spend, Purchase::Time).is_empty()
+    }
+
+    /// What the task may spend more, those may that its steps have begun: one that works is told at once, one at rest when it
+    /// goes on.
+    pub(crate) fn raise_children(&mut self) {
+        let open = |child: &&mut Child| child.step.is_some() && child.ended.is_none();
+        self.state.data.children.values_mut().filter(open).for_each(|child| child.raised = true);
+        let data = &self.state.data;
+        let Phase::Consulting { request: Consultation::Task(order) } = &data.phase else { return };
+        let Some((child, known)) = data.awaited_child().filter(|_| data.drives_child()) else {
+            return;
+        };
+        let budget = order.allotted_more(data, known);
+        if let Some(known) = self.state.data.children.get_mut(&child) {
+            known.budget = budget.clone();
+        }
+        self.tell_child(child, Command::Allot(budget));
+    }
+
+    /// The task whose step began this one may spend more.
+    pub(crate) fn on_allot(&mut self, budget: &Budget) {
+        match &self.state.data.phase {
+            Phase::Finished { outcome: Outcome::BudgetExhausted, .. } => {}
+            Phase::Finished { .. } => return self.reject(self.ended()),
+            _ => {}
+        }
+        if !self.state.data.budget.grow(budget) {
+            return self.reject("it may spend that already");
+        }
+        let budget = self.state.data.budget.clone();
+        self.event(|| EventKind::BudgetRaised { budget });
+        let data = &self.state.data;
+        if self.is_finished() && data.budget.forbids(&data.spend, Purchase::Time).is_empty() {
+            self.reopen();
+        }
+        self.raise_children();
+        self.renew_deadline();
     }
 
     fn tell_child_ended(&mut self, end: &ChildEnd) {

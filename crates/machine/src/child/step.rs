@@ -108,6 +108,27 @@ impl TaskOrder {
         Ok(budget)
     }
 
+    /// What a child that was begun may spend in all, now that its parent may spend more. Its time is also its parent's, who
+    /// stops it.
+    pub(crate) fn allotted_more(&self, parent: &Data, known: &Child) -> Budget {
+        let (limits, spent, wish) = (&parent.budget, parent.committed(), &self.budget);
+        let mut budget = known.budget.clone();
+        if let (Some(had), Some(limit)) = (budget.max_usd, limits.max_usd) {
+            let all = known.charged.usd + (limit - spent.usd).max(0.0);
+            budget.max_usd = Some(wish.max_usd.map_or(all, |usd| usd.min(all)).max(had));
+        }
+        if let (Some(had), Some(limit)) = (budget.max_tokens, limits.max_tokens) {
+            let left = limit.saturating_sub(spent.tokens);
+            let all = known.charged.tokens.saturating_add(left);
+            budget.max_tokens =
+                Some(wish.max_tokens.map_or(all, |tokens| tokens.min(all)).max(had));
+        }
+        if let (Some(had), Some(limit)) = (budget.max_time, limits.max_time) {
+            budget.max_time = Some(wish.max_time.map_or(limit, |time| time.min(limit)).max(had));
+        }
+        budget
+    }
+
     /// The child as it starts: what the order says, in the parent's place and with its permissions.
     pub(crate) fn spec(&self, parent: &Data, budget: Budget) -> TaskSpec {
         let spec = &parent.spec;
@@ -190,6 +211,20 @@ impl State {
 
     /// How a child that is put down or has ended is told of at its parent.
     pub fn child_end(&self) -> ChildEnd {
+    /// How the task has ended for the one that it is counted to. One that a step began and that used up what it had may
+    /// get more with its parent, which learns of its end when it goes on with it.
+    pub fn reported_end(&self) -> Option<Outcome> {
+        match self.standing() {
+            Standing::Finished { outcome: Outcome::BudgetExhausted, .. }
+                if self.begun_by().is_some() =>
+            {
+                None
+            }
+            Standing::Finished { outcome, .. } => Some(outcome),
+            Standing::Working | Standing::Paused | Standing::AwaitingPerson { .. } => None,
+        }
+    }
+
         let data = self.data();
         let charge = Charge::of(&data.spend);
         let end = ChildEnd { charge, ..ChildEnd::put_down(data.id.clone(), String::new()) };

@@ -185,6 +185,21 @@ impl Budget {
         reached
     }
 
+    /// Takes the larger limit of money, tokens and time, where there is one; whether one is larger now.
+    pub(crate) fn grow(&mut self, to: &Budget) -> bool {
+        fn up<T: PartialOrd + Copy>(limit: &mut Option<T>, to: Option<T>) -> bool {
+            let larger = limit.is_some_and(|had| to.is_some_and(|to| to > had));
+            if larger {
+                *limit = to;
+            }
+            larger
+        }
+        let usd = up(&mut self.max_usd, to.max_usd);
+        let tokens = up(&mut self.max_tokens, to.max_tokens);
+        let time = up(&mut self.max_time, to.max_time);
+        usd || tokens || time
+    }
+
     /// Takes the larger limit on every axis that `raise` names.
     ///
     /// An axis that has no limit keeps none. A lower or equal limit is an error and changes nothing.

@@ -2,13 +2,15 @@
 
 use machine::agent::{AgentNews, AgentProgram};
 use machine::child::minding::{ChildSeen, MOST_TAKEN_UP};
+use machine::child::step::ChildEnd;
 use machine::child::{Charge, ChildOrder, ChildReport, Dispatch, MOST_CHILDREN, may_check, narrow};
 use machine::effect::Effect;
-use machine::id::TaskId;
+use machine::id::{EffectId, TaskId};
 use machine::input::{Command, Input, Signal};
 use machine::message::Usage;
 use machine::policy::budget::Budget;
 use machine::policy::permission::Profile;
+use machine::state::Pending;
 use machine::task::{DriverSpec, Outcome, TaskSpec, Workspace, WorkspaceKind};
 use machine::time::Span;
 use machine::tool::{Status, ToolResult};
@@ -245,6 +247,129 @@ fn the_task_of_a_step_that_has_ended_does_not_go_on_in_files_that_are_anothers_b
         rig.command(command);
         assert!(rig.refusal().contains("task around, whose step began it"), "{}", rig.refusal());
     }
+}
+
+/// A task whose one step has a task of its own done.
+fn with_a_task(budget: Budget, wish: serde_json::Value) -> Rig {
+    let part = json!({ "goal": "a part", "driver": "scripted", "budget": wish });
+    let steps = json!({ "name": "w", "steps": [{ "name": "part", "task": part }] });
+    let mut task = spec(json!(null));
+    (task.driver, task.budget) = (DriverSpec::new("workflow", steps), budget);
+    Rig::started(task)
+}
+
+impl Rig {
+    /// The child that is to be driven, and what it was told before.
+    fn driven(&self) -> (EffectId, TaskId, Vec<Command>) {
+        let mut told = Vec::new();
+        for effect in &self.last.effects {
+            match effect {
+                Effect::TellChild { command, .. } => told.push(Command::clone(command)),
+                Effect::DriveChild { id, child, .. } => return (*id, child.clone(), told),
+                _ => {}
+            }
+        }
+        panic!("no child is driven: {}", self.told());
+    }
+
+    /// The child that is driven leaves, having spent this.
+    fn left(&mut self, tokens: u64, ended: Option<Outcome>) -> &mut Rig {
+        let (id, child) = self.state.data().awaited_child().map(|(child, _)| child).map_or_else(
+            || panic!("no child is waited for"),
+            |child| {
+                let pending = self.state.data().pending.iter();
+                let mut pending = pending.filter(|(_, pending)| **pending == Pending::Child);
+                (*pending.next().unwrap().0, child)
+            },
+        );
+        let charge = Charge { usd: 0.0, tokens, unpriced: 0 };
+        let end = ChildEnd { ended, charge, ..ChildEnd::put_down(child, "so".to_owned()) };
+        self.input(Signal::ChildLeft(id, Box::new(end)).into())
+    }
+}
+
+fn tokens(limit: u64) -> Budget {
+    Budget { max_tokens: Some(limit), ..Budget::default() }
+}
+
+#[test]
+fn a_child_that_used_up_all_there_was_goes_on_with_its_parent_once_there_is_more() {
+    let mut rig = with_a_task(tokens(200), json!({}));
+    let (_, child, _) = rig.driven();
+    rig.left(240, Some(Outcome::BudgetExhausted));
+    assert!(rig.told().contains("task_finished budget_exhausted"), "{}", rig.told());
+    rig.command(Command::Raise(tokens(1000))).attach(false);
+    let (_, again, told) = rig.driven();
+    assert_eq!(again, child, "the same one");
+    assert_eq!(told, [Command::Allot(tokens(1000))], "what it has spent included");
+    rig.left(300, Some(Outcome::Completed));
+    assert_eq!(rig.state.data().spend.tokens, 300);
+
+    // One that had less than what is left has failed, and so has one that wants no more than it had.
+    let mut rig = with_a_task(tokens(200), json!({ "max_tokens": 100 }));
+    rig.driven();
+    rig.left(120, Some(Outcome::BudgetExhausted));
+    assert!(rig.told().contains("task_finished failed"), "{}", rig.told());
+    let mut rig = with_a_task(tokens(200), json!({ "max_tokens": 200 }));
+    rig.driven();
+    rig.left(240, Some(Outcome::BudgetExhausted));
+    rig.command(Command::Raise(tokens(1000))).attach(false);
+    let (_, _, told) = rig.driven();
+    assert_eq!(told, [Command::Allot(tokens(200))], "which changes nothing");
+    rig.left(240, Some(Outcome::BudgetExhausted));
+    assert!(rig.told().contains("task_finished failed"), "{}", rig.told());
+}
+
+#[test]
+fn what_a_task_is_raised_by_while_its_child_works_the_child_may_spend_at_once() {
+    let mut rig = with_a_task(tokens(200), json!({ "max_tokens": 500 }));
+    rig.driven();
+    rig.command(Command::Raise(tokens(300)));
+    let told = rig.last.effects.iter().find_map(|effect| match effect {
+        Effect::TellChild { command, .. } => Some(Command::clone(command)),
+        _ => None,
+    });
+    assert_eq!(told, Some(Command::Allot(tokens(300))));
+    rig.command(Command::Raise(tokens(900)));
+    let told = format!("{:?}", rig.last.effects);
+    assert!(told.contains("max_tokens: Some(500)"), "no more than it wants: {told}");
+}
+
+#[test]
+fn a_task_that_its_time_stopped_goes_on_with_its_child_though_all_else_is_set_aside_there() {
+    let limits = |time| Budget { max_time: Some(Span(time)), ..tokens(200) };
+    let mut rig = with_a_task(limits(1000), json!({}));
+    let (_, child, _) = rig.driven();
+    rig.now += 2000;
+    let deadline = rig.state.data().pending.iter();
+    let deadline = deadline.filter(|(_, pending)| **pending == Pending::Deadline);
+    let deadline = deadline.map(|(id, _)| *id).next().unwrap();
+    rig.input(Signal::TimerFired(deadline).into());
+    assert!(rig.told().contains("task_finished budget_exhausted"), "{}", rig.told());
+    let more = Budget { max_time: Some(Span(60_000)), ..Budget::default() };
+    rig.command(Command::Raise(more)).attach(false);
+    let (_, again, told) = rig.driven();
+    assert_eq!((again, told), (child, vec![Command::Allot(limits(60_000))]));
+    assert!(!rig.state.data().awaits_children, "nobody would report");
+}
+
+#[test]
+fn a_task_that_is_given_more_by_the_one_around_it_goes_on_if_that_is_what_it_lacked() {
+    let mut task = spec(json!({ "turns": [[read("a")], [read("b")]] }));
+    task.budget = Budget { max_tokens: Some(0), max_tool_calls: Some(9), ..Budget::default() };
+    let mut rig = Rig::new();
+    rig.command(Command::Start(Box::new(task.clone()))).attach(false);
+    assert!(rig.told().contains("task_finished budget_exhausted"), "{}", rig.told());
+    rig.command(Command::Allot(tokens(0)));
+    assert_eq!(rig.refusal(), "it may spend that already");
+    rig.command(Command::Allot(tokens(50)));
+    assert_eq!(rig.told(), "[] budget_raised");
+    assert_eq!(rig.state.data().budget.max_tool_calls, Some(9), "the rest is its own");
+    rig.attach(false);
+    rig.effect("open_workspace");
+    rig.command(Command::Cancel { reason: String::new() });
+    rig.command(Command::Allot(tokens(90)));
+    assert!(rig.refusal().contains("has ended"), "{}", rig.refusal());
 }
 
 #[test]
