@@ -251,6 +251,12 @@ pub trait Driver: fmt::Debug + Send {
         false
     }
 
+    /// The question to a person that it waits with was not put, because something else was under way. True if it is to be
+    /// asked again, since the person's time begins when the question is put.
+    fn not_put(&mut self) -> bool {
+        false
+    }
+
     /// What it hands over beside the work itself, once it claimed and the claim held.
     fn outputs(&self, situation: &Situation<'_>) -> Option<Value> {
         let _ = situation;

@@ -491,6 +491,11 @@ impl Child {
         self.live.has_decided()
     }
 
+    /// Its question to a person was not put; true if it is to be asked again.
+    pub(super) fn not_put(&mut self) -> bool {
+        self.live.not_put()
+    }
+
     /// Whether actions of it have not ended.
     pub(super) fn is_under_way(&self) -> bool {
         self.under_way > 0
@@ -678,6 +683,10 @@ impl Renewable {
 
     fn has_decided(&self) -> bool {
         !self.renew && self.child.has_decided()
+    }
+
+    fn not_put(&mut self) -> bool {
+        !self.renew && self.child.not_put()
     }
 
     fn eager(&self) -> bool {

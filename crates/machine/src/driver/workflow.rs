@@ -457,6 +457,14 @@ impl Driver for Workflow {
         self.children.values().any(StepChild::has_decided)
     }
 
+    fn not_put(&mut self) -> bool {
+        let Some(address) = self.memory.asked.take() else { return false };
+        if let Some(child) = self.children.get_mut(&address) {
+            child.not_put();
+        }
+        true
+    }
+
     fn eager(&self) -> bool {
         self.definition.forks || self.children.values().any(StepChild::eager)
     }

@@ -146,6 +146,10 @@ impl Driver for Fallback {
         self.children.get(self.at).is_some_and(Child::has_decided)
     }
 
+    fn not_put(&mut self) -> bool {
+        self.children.get_mut(self.at).is_some_and(Child::not_put)
+    }
+
     fn eager(&self) -> bool {
         self.stragglers() || self.children.get(self.at).is_some_and(|child| child.live.eager())
     }

@@ -18,6 +18,8 @@ struct Race {
     standing: Vec<Standing>,
     /// Whose claim is being checked.
     claimant: Option<usize>,
+    /// Whether the questions to people that children wait with were put: nothing else was under way.
+    put: bool,
     /// For children that begin anew.
     memory: Memory,
     /// Makes them.
@@ -50,6 +52,8 @@ struct Saved {
     standing: Vec<Standing>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claimant: Option<usize>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    put: bool,
     #[serde(default)]
     memory: Memory,
     children: Vec<SavedChild>,
@@ -62,17 +66,17 @@ pub(super) fn build(
 ) -> Result<Box<dyn Driver>, String> {
     let specs = Spec::list(fields(config, &["drivers"])?)?;
     let count = specs.len();
-    let (standing, claimant, memory, children) = match saved::<Saved>(state)? {
-        None => (vec![Standing::Ready; count], None, Memory::default(), None),
-        Some(Saved { standing, claimant, memory, children }) => {
-            (standing, claimant, memory, Some(children))
+    let (standing, claimant, put, memory, children) = match saved::<Saved>(state)? {
+        None => (vec![Standing::Ready; count], None, false, Memory::default(), None),
+        Some(Saved { standing, claimant, put, memory, children }) => {
+            (standing, claimant, put, memory, Some(children))
         }
     };
     if standing.len() != count || claimant.is_some_and(|claimant| claimant >= count) {
         return Err(format!("the saved state has {} drivers, expected {count}", standing.len()));
     }
     let children = Child::all(specs, children, registry)?;
-    Ok(Box::new(Race { children, standing, claimant, memory, registry: registry.clone() }))
+    Ok(Box::new(Race { children, standing, claimant, put, memory, registry: registry.clone() }))
 }
 
 impl Race {
@@ -84,6 +88,11 @@ impl Race {
             let due = match standing {
                 // The loop asks for a decision only when no question is open: this one was dropped.
                 Standing::Ready | Standing::Asked => true,
+                Standing::Waits(Wait::Person { until: Some(_), .. })
+                    if !self.put && child.not_put() =>
+                {
+                    true
+                }
                 Standing::Waits(Wait::Until { at, .. } | Wait::Person { until: Some(at), .. }) => {
                     *at <= situation.now
                 }
@@ -110,6 +119,28 @@ impl Race {
             };
         }
         None
+    }
+
+    fn next(&mut self, situation: &Situation<'_>) -> Decision {
+        if let Some(claim) = self.ask(situation) {
+            return claim;
+        }
+        if self.standing.iter().any(|standing| matches!(standing, Standing::Asks(_))) {
+            if self.under_way() {
+                return Decision::Wait(Wait::Results);
+            }
+            if let Some(request) = self.question() {
+                return Decision::Consult(request);
+            }
+        }
+        let actions = self.actions();
+        if !actions.is_empty() {
+            return Decision::Act(actions);
+        }
+        if self.under_way() {
+            return Decision::Wait(Wait::Results);
+        }
+        self.idle()
     }
 
     /// Whether actions of any child are under way in the world. Those not handed out are not.
@@ -199,25 +230,9 @@ impl Race {
 
 impl Driver for Race {
     fn decide(&mut self, situation: &Situation<'_>) -> Decision {
-        if let Some(claim) = self.ask(situation) {
-            return claim;
-        }
-        if self.standing.iter().any(|standing| matches!(standing, Standing::Asks(_))) {
-            if self.under_way() {
-                return Decision::Wait(Wait::Results);
-            }
-            if let Some(request) = self.question() {
-                return Decision::Consult(request);
-            }
-        }
-        let actions = self.actions();
-        if !actions.is_empty() {
-            return Decision::Act(actions);
-        }
-        if self.under_way() {
-            return Decision::Wait(Wait::Results);
-        }
-        self.idle()
+        let decision = self.next(situation);
+        self.put = matches!(decision, Decision::Wait(Wait::Person { .. }));
+        decision
     }
 
     fn observe(&mut self, situation: &Situation<'_>, fact: &Fact<'_>) {
@@ -282,6 +297,7 @@ impl Driver for Race {
         to_value(&Saved {
             standing: self.standing.clone(),
             claimant: self.claimant,
+            put: self.put,
             memory: self.memory.clone(),
             children: self.children.iter().map(Child::save).collect(),
         })
@@ -290,6 +306,14 @@ impl Driver for Race {
     fn has_decided(&self) -> bool {
         self.standing.iter().any(|standing| matches!(standing, Standing::Acts(_)))
             || self.children.iter().any(Child::has_decided)
+    }
+
+    fn not_put(&mut self) -> bool {
+        self.put = false;
+        let timed = |standing: &Standing| {
+            matches!(standing, Standing::Waits(Wait::Person { until: Some(_), .. }))
+        };
+        self.standing.iter().any(timed)
     }
 
     fn eager(&self) -> bool {

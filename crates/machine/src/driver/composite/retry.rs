@@ -109,6 +109,10 @@ impl Driver for Retry {
         self.worker.has_decided()
     }
 
+    fn not_put(&mut self) -> bool {
+        self.worker.not_put()
+    }
+
     fn eager(&self) -> bool {
         self.worker.eager()
     }

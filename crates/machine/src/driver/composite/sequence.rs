@@ -111,6 +111,10 @@ impl Driver for Sequence {
         self.children[self.at].has_decided()
     }
 
+    fn not_put(&mut self) -> bool {
+        self.children[self.at].not_put()
+    }
+
     fn eager(&self) -> bool {
         self.stragglers() || self.children[self.at].live.eager()
     }

@@ -132,6 +132,14 @@ impl StepChild {
         self.child.has_decided()
     }
 
+    /// Its question to a person, if it waits with one, was not put.
+    pub(super) fn not_put(&mut self) {
+        let timed = matches!(self.standing, Standing::Waits(Wait::Person { until: Some(_), .. }));
+        if timed && self.child.not_put() {
+            self.standing = Standing::Ready;
+        }
+    }
+
     /// Whether something of it goes on in the world.
     pub(super) fn is_busy(&self) -> bool {
         self.child.is_under_way()

@@ -100,6 +100,9 @@ impl Run<'_> {
         };
         match child.next(self.situation, self.conversations) {
             Move::Ended(end) => return Some(end),
+        if self.asked != Some(address) {
+            child.not_put();
+        }
             Move::Acts(actions) => {
                 for mut action in actions {
                     action.path.splice(0..0, address.iter().copied());

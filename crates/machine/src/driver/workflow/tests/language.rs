@@ -513,6 +513,36 @@ fn a_driver_of_a_step_waits_for_a_person_no_longer_than_it_says() {
 }
 
 #[test]
+fn the_time_of_a_person_inside_of_a_drivers_step_begins_when_the_question_is_put() {
+    let ask =
+        |name: &str| json!({"name": name, "ask": name, "timeout": "5m", "on_timeout": "skip"});
+    let inner = |step: Value| json!({"driver": "workflow", "driver_config": {"steps": [step]}});
+    let named = |name: &str, mut step: Value| {
+        step["name"] = json!(name);
+        step
+    };
+    let branches = json!({"a": [ask("a")], "b": [named("d", inner(ask("b")))]});
+    let config = steps(&[json!({"name": "p", "parallel": branches})]);
+    insta::assert_snapshot!(play(&config, &["person: …", "person: …"]), @"
+    person: a until +5m
+    person: b until +5m
+    claim: workflow w: 1 step done, 1 failed on the way
+    ");
+    let race = |first: Value| {
+        let drivers = json!([inner(first), inner(ask("b"))]);
+        steps(&[json!({"name": "r", "driver": "race", "driver_config": {"drivers": drivers}})])
+    };
+    let waits = sh("c", "x", json!({"on_error": "retry", "max_retries": 1, "backoff": "9m"}));
+    insta::assert_snapshot!(play(&race(waits), &["c: 1", "c: 1", "person: …"]), @"
+    act c (x)
+    until +9m
+    act c (x)
+    person: b until +5m
+    claim: workflow w: 1 step done
+    ");
+}
+
+#[test]
 fn another_workflow_is_called_with_inputs_and_gives_outputs() {
     let inner = json!({"name": "inner", "max_steps": 2,
         "inputs": {"n": {"type": "integer"}, "label": {"type": "string", "default": "x"}},
