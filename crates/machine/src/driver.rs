@@ -354,11 +354,11 @@ pub struct SavedDriver {
     pub state: Value,
 }
 
-/// What a model and an agent both keep of what they were told, for one of the other kind that takes over.
+/// What a model, an agent and a person keep of what they were told, for one of another kind that takes over.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Said {
-    /// The operator's notes; those to an agent begin with its mark.
+    /// The operator's notes.
     notes: Vec<String>,
     /// The last failed verdict.
     failure: Option<String>,
@@ -366,7 +366,15 @@ struct Said {
 
 impl Said {
     fn by(former: &SavedDriver) -> Said {
-        Said::deserialize(&former.state).unwrap_or_default()
+        if ![llm::KIND, agent::KIND, user::KIND].contains(&former.name.as_str()) {
+            return Said::default();
+        }
+        let mut said = Said::deserialize(&former.state).unwrap_or_default();
+        if former.name == agent::KIND {
+            // Those to an agent begin with its mark.
+            said.notes.iter_mut().for_each(|note| *note = agent::unmarked(note).to_owned());
+        }
+        said
     }
 }
 

@@ -13,7 +13,7 @@ use super::opening::{self, Look};
 use super::{
     AgentHeard, Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry,
 };
-use super::{Retry, Said, SavedDriver, Situation, llm};
+use super::{Retry, Said, SavedDriver, Situation, llm, user};
 use crate::agent::{AgentCall, AgentEnd, AgentFault, AgentProgram, AgentTurn, CONTINUE};
 use crate::task::CriterionResult;
 
@@ -392,10 +392,10 @@ impl Driver for Agent {
         }
     }
 
-    /// The same agent with another model goes on with the conversation. Another one, and one that follows a model, begins a
+    /// The same agent with another model goes on with the conversation. Another one, and one that follows a model or a person, begins a
     /// conversation of its own; what the operator said and what failed it is told.
     fn inherit(&mut self, former: &SavedDriver) {
-        if former.name == llm::KIND {
+        if former.name == llm::KIND || former.name == user::KIND {
             let Said { notes, failure } = Said::by(former);
             let program = &self.config.program;
             let notes = notes.iter().map(|note| program.operator_says(note)).collect();

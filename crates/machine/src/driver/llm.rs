@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::opening::{self, Look};
 use super::{
     Action, Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry, Retry,
-    Said, SavedDriver, Situation, Wait, agent,
+    Said, SavedDriver, Situation, Wait, agent, user,
 };
 use crate::message::{
     Block, Conversation, Message, ModelCall, ModelFailure, Part, Reply, Role, StopReason,
@@ -558,12 +558,11 @@ impl Llm {
 
 impl Llm {
     /// The operator's words count whoever hears them, and so does what failed.
-    fn take_over_from_agent(&mut self, former: &SavedDriver) {
+    fn take_over_from_another(&mut self, former: &SavedDriver) {
         let Said { notes, failure } = Said::by(former);
         for note in &notes {
-            let said = agent::unmarked(note).to_owned();
-            self.say(format!("The operator said before: {said}"));
-            self.memory.notes.push(said);
+            self.say(format!("The operator said before: {note}"));
+            self.memory.notes.push(note.clone());
         }
         if let Some(failure) = failure {
             self.say(failure.clone());
@@ -675,12 +674,12 @@ impl Driver for Llm {
         !self.memory.asked.is_empty()
     }
 
-    /// After an agent it begins with what the operator said and what failed last. Another model goes on with the same
+    /// After an agent or a person it begins with what the operator said and what failed last. Another model goes on with the same
     /// conversation; what only the former understands is left out when the request is built. What was answered stays
     /// answered, and a chat that was stopped still waits for its person.
     fn inherit(&mut self, former: &SavedDriver) {
-        if former.name == agent::KIND {
-            return self.take_over_from_agent(former);
+        if former.name == agent::KIND || former.name == user::KIND {
+            return self.take_over_from_another(former);
         }
         let (true, Ok(memory)) = (former.name == KIND, Memory::deserialize(&former.state)) else {
             return;

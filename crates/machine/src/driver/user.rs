@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{Action, Decision, Driver, DriverKind, Fact, Registry, Situation, Wait};
+use super::{Said, SavedDriver};
 use crate::policy::permission::Author;
 use crate::task::CriterionResult;
 use crate::tool::{self, ToolResult};
@@ -247,13 +248,16 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
+/// The name of the kind.
+pub(crate) const KIND: &str = "user";
+
 /// The kind `user`.
 #[derive(Debug)]
 pub struct UserKind;
 
 impl DriverKind for UserKind {
     fn name(&self) -> &str {
-        "user"
+        KIND
     }
 
     fn version(&self) -> u32 {
@@ -293,6 +297,12 @@ struct User {
     moves: VecDeque<Move>,
     /// What happened since the person's last line, one entry a fact.
     news: Vec<String>,
+    /// The operator's notes, for whoever takes over next.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+    /// The last failed verdict, for the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
 }
 
 impl Driver for User {
@@ -336,8 +346,14 @@ impl Driver for User {
             Fact::Note(note) if note.text.trim().is_empty() => {
                 self.news.push("interrupted".to_owned());
             }
-            Fact::Note(note) => self.news.push(format!("note: {}", note.text)),
-            Fact::VerdictFailed(results) => self.news.push(refused(results)),
+            Fact::Note(note) => {
+                self.notes.push(note.text.clone());
+                self.news.push(format!("note: {}", note.text));
+            }
+            Fact::VerdictFailed(results) => {
+                self.failure = Some(super::rejection(results));
+                self.news.push(refused(results));
+            }
             // A person is told, never consulted.
             Fact::Retry(retry) => self.news.push(retry.why.clone()),
             Fact::Consulted(_)
@@ -349,8 +365,15 @@ impl Driver for User {
         }
     }
 
+    /// What a model or an agent was told before is kept for the next one.
+    fn inherit(&mut self, former: &SavedDriver) {
+        let Said { notes, failure } = Said::by(former);
+        (self.notes, self.failure) = (notes, failure);
+    }
+
     fn save(&self) -> Value {
-        json!({ "moves": self.moves, "news": self.news })
+        // Plain data with text keys: nothing in it can fail to become JSON.
+        serde_json::to_value(self).unwrap_or_default()
     }
 }
 

@@ -380,4 +380,15 @@ fn what_was_said_to_a_model_is_said_to_an_agent_that_takes_over_and_the_other_wa
     let told = told.join("\n");
     assert!(told.contains("The operator said before: use tabs"), "{told}");
     assert_eq!(told.matches(&red).count(), 1, "{told}");
+
+    // Also where a person has decided in between.
+    let mut person = user::UserKind.create(&Value::Null, &Registry::builtin()).unwrap();
+    person.inherit(&saved("agent", rig.driver.save()));
+    let note = Note { kind: NoteKind::Steer, text: "[x] no macros".to_owned() };
+    person.observe(&situation(), &Fact::Note(&note));
+    let mut next = Rig::new();
+    next.driver.inherit(&saved("user", person.save()));
+    let prompt = next.prompt().prompt;
+    let notes = "[operator k7] use tabs\n\n[operator k7] [x] no macros";
+    assert!(prompt.ends_with(&format!("{notes}\n\n{red}")), "{prompt}");
 }
