@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Charge, Child, Dispatch, MOST_DEPTH, allot};
-use crate::driver::Consultation;
+use crate::driver::{Consultation, agent};
 use crate::id::TaskId;
 use crate::policy::budget::Budget;
 use crate::state::{Ask, Data, Pending, Phase, Standing, State};
@@ -132,9 +132,11 @@ impl TaskOrder {
     /// The child as it starts: what the order says, in the parent's place and with its permissions.
     pub(crate) fn spec(&self, parent: &Data, budget: Budget) -> TaskSpec {
         let spec = &parent.spec;
+        let mut driver = self.driver.clone();
+        agent::mark_for(&driver.name, &mut driver.config, self.id(&parent.id).as_str());
         TaskSpec {
             goal: self.goal.clone(),
-            driver: self.driver.clone(),
+            driver,
             budget,
             acceptance: self.acceptance.clone(),
             workspace: spec.workspace.clone(),
@@ -209,8 +211,6 @@ impl State {
         self.data().begun_by()
     }
 
-    /// How a child that is put down or has ended is told of at its parent.
-    pub fn child_end(&self) -> ChildEnd {
     /// How the task has ended for the one that it is counted to. One that a step began and that used up what it had may
     /// get more with its parent, which learns of its end when it goes on with it.
     pub fn reported_end(&self) -> Option<Outcome> {
@@ -225,6 +225,8 @@ impl State {
         }
     }
 
+    /// How a child that is put down or has ended is told of at its parent.
+    pub fn child_end(&self) -> ChildEnd {
         let data = self.data();
         let charge = Charge::of(&data.spend);
         let end = ChildEnd { charge, ..ChildEnd::put_down(data.id.clone(), String::new()) };

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::composite;
 use super::opening::{self, Look};
 use super::{
     AgentHeard, Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry,
 };
 use super::{Retry, Said, SavedDriver, Situation, llm, user};
 use crate::agent::{AgentCall, AgentEnd, AgentFault, AgentProgram, AgentTurn, CONTINUE};
+use crate::id::TaskId;
 use crate::task::CriterionResult;
 
 /// The registered name.
@@ -283,6 +285,21 @@ impl Agent {
         self.memory.failure = Some(text.clone());
         self.memory.unsaid.push(text);
     }
+}
+
+/// Gives the agents in a configuration marks that no other worker of the task is told: a word that follows from theirs, which
+/// nobody is told, and from whom it is for. Otherwise one could leave words of an operator in a file for the next.
+pub(crate) fn mark_for(name: &str, config: &mut Value, whom: &str) {
+    // A tree that is too deep is refused elsewhere.
+    let _ = composite::visit(name, config, &mut |name, config| {
+        if name == KIND
+            && let Some(operator) = config.pointer_mut("/program/operator")
+            && let Some(secret) = operator.as_str().filter(|secret| !secret.is_empty())
+        {
+            *operator = Value::from(TaskId::keyed(&format!("operator {secret}"), whom).0);
+        }
+        Ok(())
+    });
 }
 
 /// What the operator said, without the mark in front.

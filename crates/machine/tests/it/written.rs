@@ -1,7 +1,7 @@
 //! Drivers whose moves were written down, in the whole loop: what follows a failure, a refused claim, a hand-over and a
 //! person's word. The world is a few rules, so a test is a task and the story of what was done.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use machine::agent::{AgentEnd, AgentNews, AgentProgram, AgentTurn};
 use machine::cause::CauseKind;
@@ -35,6 +35,8 @@ struct Play {
     /// What becomes of the tasks of steps, in order; completed when there are no more.
     outcomes: VecDeque<Outcome>,
     story: Vec<String>,
+    /// By which marks workers know the operator, in order.
+    marks: Vec<String>,
 }
 
 impl Play {
@@ -47,6 +49,7 @@ impl Play {
             ended: BTreeMap::new(),
             outcomes: VecDeque::new(),
             story: Vec::new(),
+            marks: Vec::new(),
         };
         play.give(Command::Start(Box::new(task)).into());
         play
@@ -142,6 +145,8 @@ impl Play {
                 let known = self.ended.get(child).copied();
                 let told = if known.is_some() { " again" } else { "" };
                 self.story.push(format!("task {}{told}", spec.goal));
+                let mark = spec.driver.config["program"]["operator"].as_str();
+                self.marks.extend(mark.map(str::to_owned));
                 let next = known.or_else(|| self.outcomes.pop_front());
                 let ended = next.unwrap_or(Outcome::Completed);
                 self.ended.insert(child.clone(), ended);
@@ -155,6 +160,7 @@ impl Play {
             }
             Effect::AskAgent { call, .. } => {
                 self.story.push(format!("conversation {} at {:?}", call.conversation, call.path));
+                self.marks.push(call.program.operator.clone());
                 self.give(Signal::AgentSaid(id, AgentNews::Taken { session: None }).into());
                 let text = "done".to_owned();
                 let turn = AgentTurn {
@@ -374,6 +380,21 @@ fn agents_of_steps_have_conversations_of_their_own_whoever_begins_anew() {
         "conversation 2 at [0]",
         "completed",
     ]);
+}
+
+#[test]
+fn each_worker_of_a_task_knows_the_operator_by_a_mark_that_no_other_is_told() {
+    let each =
+        |name: &str, step: Value| json!({ "name": name, "foreach": "[1, 2]", "steps": [step] });
+    let mut part = agent();
+    let config = part["driver_config"].take();
+    let part =
+        json!({ "name": "t", "task": { "goal": "g", "agent": "claude", "driver_config": config } });
+    let flow = steps(&[each("x", agent()), each("y", part), agent()]);
+    let play = Play::of(checked(&single("until_accepted", flow))).refusing(1).run();
+    let marks: BTreeSet<&String> = play.marks.iter().collect();
+    assert_eq!((play.marks.len(), marks.len()), (10, 10), "{:?}", play.marks);
+    assert!(!play.marks.contains(&"0123".to_owned()), "they follow from this one");
 }
 
 #[test]

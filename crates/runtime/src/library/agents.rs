@@ -162,14 +162,13 @@ fn mark() -> Result<String, String> {
 
 /// Gives the agents of a task that was made from another one marks that nobody knows, wherever in it they stand.
 pub fn mark_anew(task: &mut TaskSpec) -> Result<(), String> {
-    let new = mark()?;
     let drivers = task.recovery.drivers.values_mut();
     for driver in drivers.chain([&mut task.driver]) {
         composite::visit(&driver.name, &mut driver.config, &mut |name, config| {
             if name == "agent"
                 && let Some(operator) = config.pointer_mut("/program/operator")
             {
-                *operator = Value::from(new.as_str());
+                *operator = Value::from(mark()?);
             }
             Ok(())
         })?;

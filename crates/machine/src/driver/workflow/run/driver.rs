@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::Run;
-use crate::driver::Wait;
 use crate::driver::workflow::child::{self, Goal, Move, StepChild};
 use crate::driver::workflow::definition::*;
 use crate::driver::workflow::frame::{Address, Stage};
 use crate::driver::workflow::result::{self, Ended};
 use crate::driver::workflow::scope::Scope;
+use crate::driver::{Wait, agent};
 use crate::time::Timestamp;
 
 /// How often a model may be told that its answer does not fit.
@@ -22,7 +22,9 @@ impl Run<'_> {
         scope: &Scope<'_>,
         address: &Address,
     ) -> Result<Stage, String> {
-        let (config, goal) = work.told(scope)?;
+        let (mut config, goal) = work.told(scope)?;
+        let whom = format!("{:?} {address:?} at {}", self.situation.path, self.now().0);
+        agent::mark_for(&work.driver, &mut config, &whom);
         let child = StepChild::create(
             &step.name,
             &work.driver,
@@ -98,11 +100,11 @@ impl Run<'_> {
             let reason = "the driver of the step is not there any more".to_owned();
             return Some(child::End::GaveUp { reason, stuck: false });
         };
-        match child.next(self.situation, self.conversations) {
-            Move::Ended(end) => return Some(end),
         if self.asked != Some(address) {
             child.not_put();
         }
+        match child.next(self.situation, self.conversations) {
+            Move::Ended(end) => return Some(end),
             Move::Acts(actions) => {
                 for mut action in actions {
                     action.path.splice(0..0, address.iter().copied());
