@@ -31,6 +31,13 @@ const LONGEST_WAIT: f64 = 365.0 * 86_400.0;
 /// The shortest one: a plugin that has nothing to do is not asked as fast as it answers.
 const SHORTEST_WAIT: f64 = 1.0;
 
+/// Waits in a row after which the driver gives up: nothing but waiting is no work, and costs no turn that a limit would
+/// count. With the shortest wait that is more than a day.
+const MOST_WAITS: u32 = 100_000;
+
+/// Waits in a row from which on their number is told with them.
+const MANY_WAITS: u32 = 10;
+
 /// How a plugin process is started, as it stands under `plugin` in the driver's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginSpec {
@@ -119,6 +126,13 @@ struct Memory {
     error: Option<String>,
     wrong: u32,
     lost: u32,
+    /// Waits for a moment since it decided anything else or heard of anything.
+    #[serde(skip_serializing_if = "is_zero")]
+    waits: u32,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// A decision at rest: an answer that was understood.
@@ -319,9 +333,10 @@ impl Memory {
         match Answer::read(value) {
             Ok((answer, state)) => {
                 self.state = state.unwrap_or_else(|| std::mem::take(&mut self.state));
+                let idle = self.sent == 0;
                 self.observations.drain(..self.sent.min(self.observations.len()));
                 self.sent = 0;
-                self.answer = Some(answer.next(situation));
+                self.answer = Some(self.count(name, answer.next(situation), idle));
                 self.error = None;
                 self.wrong = 0;
             }
@@ -337,6 +352,29 @@ impl Memory {
                 }
             }
         }
+    }
+
+    /// Counts waits in a row, tells of many, and puts an end to too many.
+    fn count(&mut self, name: &str, next: Next, idle: bool) -> Next {
+        let Next::Wait(Wait::Until { at, reason }) = next else {
+            self.waits = 0;
+            return next;
+        };
+        self.waits = if idle { self.waits.saturating_add(1) } else { 1 };
+        if self.waits > MOST_WAITS {
+            self.waits = 0;
+            let reason = format!(
+                "plugin {name} did nothing but wait {MOST_WAITS} times in a row, last with: {reason}"
+            );
+            return Next::GiveUp { reason, stuck: true };
+        }
+        let reason = if self.waits < MANY_WAITS {
+            reason
+        } else {
+            let colon = if reason.is_empty() { "" } else { ": " };
+            format!("for the {}th time in a row{colon}{reason}", self.waits)
+        };
+        Next::Wait(Wait::Until { at, reason })
     }
 
     fn unanswered(&mut self, name: &str, why: &str) {

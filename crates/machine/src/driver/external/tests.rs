@@ -75,6 +75,37 @@ fn a_question_says_who_is_asked_and_what_is_known() {
 }
 
 #[test]
+fn a_plugin_that_only_waits_is_told_of_and_has_an_end() {
+    let mut plugin = ExternalKind.create(&config(), &Registry::default()).unwrap();
+    let answer = json!({ "decision": "wait", "seconds": 1, "reason": "no file" });
+    let mut wait = |heard: bool| {
+        if heard {
+            plugin.observe(&HERE, &Fact::Told("go"));
+        }
+        plugin.decide(&HERE);
+        plugin.observe(&HERE, &Fact::Consulted(Ok(&answer)));
+        match plugin.decide(&HERE) {
+            Decision::Wait(Wait::Until { reason, .. }) => reason,
+            Decision::GiveUp { reason, stuck } => format!("gives up ({stuck}): {reason}"),
+            other => panic!("{other:?}"),
+        }
+    };
+    for _ in 1..MANY_WAITS {
+        assert_eq!(wait(false), "no file");
+    }
+    assert_eq!(wait(false), "for the 10th time in a row: no file");
+    assert_eq!(wait(true), "no file", "something happened");
+    for _ in 1..MOST_WAITS {
+        wait(false);
+    }
+    assert_eq!(
+        wait(false),
+        "gives up (true): plugin countdown did nothing but wait 100000 times in a row, last with: no file"
+    );
+    assert_eq!(wait(false), "no file", "whoever has it try again has it begin to count again");
+}
+
+#[test]
 fn an_answer_becomes_a_decision() {
     let mut plugin = Plugin::new();
     let acted = plugin.answer(json!({
