@@ -267,7 +267,7 @@ description = "how"
         let text =
             "[prompt]\ntext = \"\"\"\nFirst line\nSee {{ inputs.x|nothing }} there\n\"\"\"\n";
         insta::assert_snapshot!(shown(parse(text, "a.toml")), @r#"
-        error: unknown filter "nothing": expected one of abs, bool, capitalize, count, d, default, dictsort, first, float, int, items, last, length, lines, list, lower, map, max, min, reject, rejectattr, reverse, round, select, selectattr, sort, split, sum, title, trim, unique, upper, indent, join, replace, string, tojson
+        error: unknown filter "nothing": expected one of abs, bool, capitalize, count, d, default, dictsort, first, float, int, items, last, length, lines, list, lower, map, max, min, reject, rejectattr, reverse, round, select, selectattr, sort, split, sum, title, trim, unique, upper, indent, join, quote, replace, string, tojson
          --> a.toml:4:17
           |
         4 | See {{ inputs.x|nothing }} there
@@ -284,7 +284,7 @@ description = "how"
         "#);
         let escaped = "[prompt]\ntext = \"tab \\t {{ x|nothing }}\"\n";
         insta::assert_snapshot!(shown(parse(escaped, "a.toml")), @r#"
-        error: unknown filter "nothing": expected one of abs, bool, capitalize, count, d, default, dictsort, first, float, int, items, last, length, lines, list, lower, map, max, min, reject, rejectattr, reverse, round, select, selectattr, sort, split, sum, title, trim, unique, upper, indent, join, replace, string, tojson
+        error: unknown filter "nothing": expected one of abs, bool, capitalize, count, d, default, dictsort, first, float, int, items, last, length, lines, list, lower, map, max, min, reject, rejectattr, reverse, round, select, selectattr, sort, split, sum, title, trim, unique, upper, indent, join, quote, replace, string, tojson
          --> a.toml:2:8
           |
         2 | text = "tab \t {{ x|nothing }}"

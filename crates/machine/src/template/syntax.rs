@@ -609,7 +609,7 @@ fn kind_of_expression(expression: &Expr<'_>, kind_of: &dyn Fn(&[String]) -> Kind
             "bool" => Kind::Boolean,
             "count" | "length" | "int" | "float" | "abs" | "round" => Kind::Number,
             "capitalize" | "indent" | "join" | "lower" | "replace" | "string" | "title"
-            | "tojson" | "trim" | "upper" => Kind::Text,
+            | "quote" | "tojson" | "trim" | "upper" => Kind::Text,
             "dictsort" | "items" | "lines" | "list" | "map" | "reject" | "rejectattr"
             | "select" | "selectattr" | "sort" | "split" | "unique" => Kind::List,
             _ => Kind::Any,

@@ -126,6 +126,8 @@ fn templates_give_text() {
     assert_eq!(render("{{ steps.look.text|indent(2) }}").unwrap(), "one\n  two");
     assert_eq!(render("{{ steps.look.text|indent(2, first=true) }}").unwrap(), "  one\n  two");
     assert_eq!(render("{{ goal|replace('fix', 'mend') }}").unwrap(), "mend it");
+    assert_eq!(render("{{ \"it's $(x) `y` \"|quote }}").unwrap(), r"'it'\''s $(x) `y` '");
+    assert_eq!(render("{{ ''|quote }} {{ inputs.count|quote }}").unwrap(), "'' '3'");
     assert_eq!(render("<b>{{ '<&>' }}</b>").unwrap(), "<b><&></b>", "text is not escaped");
     assert_eq!(render("{{ '{{' }}{% raw %}{{ x }}{% endraw %}").unwrap(), "{{{{ x }}");
 }

@@ -47,7 +47,7 @@ pub(super) const FILTERS: [&str; 31] = [
 /// Filters that keep to the size of their letters only.
 pub(super) const CASE: [&str; 1] = ["upper"];
 /// Filters that put a text together; bounded by this file.
-pub(super) const JOINERS: [&str; 5] = ["indent", "join", "replace", "string", "tojson"];
+pub(super) const JOINERS: [&str; 6] = ["indent", "join", "quote", "replace", "string", "tojson"];
 
 /// Tests, as in `x is defined`.
 pub(super) const TESTS: [&str; 22] = [
@@ -107,6 +107,7 @@ fn add_filters(environment: &mut Environment<'static>) {
     environment.add_filter("map", filters::map);
     environment.add_filter("max", filters::max);
     environment.add_filter("min", filters::min);
+    environment.add_filter("quote", quote);
     environment.add_filter("reject", filters::reject);
     environment.add_filter("rejectattr", filters::rejectattr);
     environment.add_filter("replace", replace);
@@ -202,6 +203,14 @@ fn replace(text: String, from: String, to: String) -> Result<String, Error> {
         write!(new, "{before}{part}").map_err(too_long)?;
     }
     Ok(new.0)
+}
+
+/// The text as one word of a command line, whatever is in it.
+fn quote(value: &Value) -> Result<String, Error> {
+    let mut text = Short::default();
+    let inside = replace(string(value)?, "'".to_owned(), "'\\''".to_owned())?;
+    write!(text, "'{inside}'").map_err(too_long)?;
+    Ok(text.0)
 }
 
 /// Every line but the first begins with so many spaces; `first=true`: every line.
