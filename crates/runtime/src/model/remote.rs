@@ -328,17 +328,24 @@ impl Remote {
     }
 
     fn providers(&self, folder: &Path) -> Result<Arc<Providers>, ProviderError> {
-        if let Some((read, providers)) = self.lock().providers.get(folder)
+        let known = self.lock().providers.get(folder).cloned();
+        if let Some((read, providers)) = &known
             && read.elapsed() < BELIEVED
         {
             return Ok(Arc::clone(providers));
         }
-        let providers = Arc::new(Providers::of(folder, &self.environment)?);
+        let providers = match (Providers::of(folder, &self.environment), known) {
+            (Ok(providers), _) => Arc::new(providers),
+            (Err(_), Some((_, before))) => return Ok(before),
+            (Err(error), None) => return Err(error),
+        };
         let entry = (Instant::now(), Arc::clone(&providers));
         self.lock().providers.insert(folder.to_owned(), entry);
         Ok(providers)
     }
 
+    /// What the files say of providers. One that cannot be used at the moment, because somebody is at it, does not end the
+    /// tasks that began with it as it was.
     /// The key, unless a command has to be run for it.
     fn key_at_hand(&self, provider: &Provider) -> Option<Result<Option<Secret>, ModelError>> {
         if provider.key_state(&self.environment) != KeyState::Command {
