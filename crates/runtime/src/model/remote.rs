@@ -13,6 +13,7 @@ use machine::policy::price::{self, Price};
 use machine::server::ToolOffer;
 use machine::tool;
 use serde::de::IgnoredAny;
+use tokio::sync::OnceCell;
 use wire::model::assemble::Limits;
 use wire::model::constrained::{Choices, constrain};
 use wire::model::recording::{Cover, Question};
@@ -57,11 +58,16 @@ pub(super) struct Remote {
     endpoints: Endpoints,
 }
 
+/// One run of a key command, and what came of it.
+type KeyRun = OnceCell<Result<Option<Secret>, ModelError>>;
+
 /// What is kept between calls. Each change is one insert or one removal.
 #[derive(Debug, Default)]
 struct Known {
     /// What key commands gave, by command, until a provider refuses it: a command may ask a person.
     keys: BTreeMap<Vec<String>, Secret>,
+    /// Key commands that run: whoever needs the key too waits for the same run.
+    asking: BTreeMap<Vec<String>, Arc<KeyRun>>,
     /// The providers of a folder, and when they were read.
     providers: BTreeMap<PathBuf, (Instant, Arc<Providers>)>,
     /// Conversations in wire form, by task and model.
@@ -372,7 +378,20 @@ impl Remote {
         let _stop = StopOnDrop(cancel.clone());
         let (asked, environment) = (provider.clone(), self.environment.clone());
         let run = tokio::task::spawn_blocking(move || asked.key(&environment, &cancel));
+    /// The key, from one run of its command for all who need it at this time. If the call that began the run is stopped,
+    /// another one begins it anew.
         let key = match run.await {
+        let command = &provider.key_command;
+        let run = Arc::clone(self.lock().asking.entry(command.clone()).or_default());
+        let key = run.get_or_init(|| self.run_key_command(provider)).await.clone();
+        let mut known = self.lock();
+        if known.asking.get(command).is_some_and(|other| Arc::ptr_eq(other, &run)) {
+            known.asking.remove(command);
+        }
+        key
+    }
+
+    async fn run_key_command(&self, provider: &Provider) -> Result<Option<Secret>, ModelError> {
             Ok(key) => key.map_err(no_key)?,
             Err(error) => {
                 let told = format!("the key command could not be run: {error}");

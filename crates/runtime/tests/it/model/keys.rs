@@ -100,6 +100,46 @@ fn a_key_command_is_asked_once_and_again_after_a_refusal() {
 }
 
 #[test]
+fn a_key_command_that_many_need_at_once_runs_once() {
+    let server = Server::repeating(whole(CHAT));
+    let user = tempfile::tempdir().unwrap();
+    let base = server.url();
+    // It waits until somebody opens the gate.
+    let text = format!(
+        "[provider.here]\ndialect = \"openai_chat\"\nbase_url = \"{base}\"\n\
+        key_command = [\"sh\", \"-c\", \"echo x >> asked; read go < gate; echo {KEY}\"]\n"
+    );
+    fs::write(user.path().join("models.toml"), text).unwrap();
+    let gate = user.path().join("gate");
+    let made = std::process::Command::new("mkfifo").arg(&gate).status().unwrap();
+    assert!(made.success());
+    let asked = || fs::read_to_string(user.path().join("asked")).unwrap_or_default().len() / 2;
+    let models = Models::new(Environment::fixed(&[], Some(user.path())), Limits::default());
+    let ask = |task: &str, cancel: &Cancel| {
+        models.call(task, &call("here/small"), empty(), cancel, &mut |_| {})
+    };
+    let stopped = Cancel::new();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| ask("first", &stopped));
+        while asked() == 0 {
+            std::thread::yield_now();
+        }
+        let others = ["a", "b", "c"].map(|task| scope.spawn(move || ask(task, &Cancel::new())));
+        // Whoever began it may be stopped: then it runs once more for the others.
+        stopped.trigger();
+        assert_eq!(first.join().unwrap().unwrap_err().kind, "cancelled");
+        while asked() == 1 {
+            std::thread::yield_now();
+        }
+        fs::write(&gate, "go\n").unwrap();
+        for other in others {
+            other.join().unwrap().unwrap();
+        }
+    });
+    assert_eq!(asked(), 2);
+}
+
+#[test]
 fn a_key_that_is_refused_as_it_comes_from_its_command_is_not_tried_again() {
     let refused = plain("401 Unauthorized", "", r#"{"error":{"message":"unknown"}}"#);
     let server = Server::repeating(refused);
