@@ -7,6 +7,7 @@
 mod facts;
 #[cfg(test)]
 mod shape;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,6 +24,7 @@ use wire::model::openai_responses::OpenAiResponses;
 use wire::model::{Dialect, Vendor, error, script};
 
 pub use facts::Facts;
+pub use waits::Waits;
 
 use crate::home::Home;
 use crate::http::{self, Url};
@@ -216,6 +218,12 @@ pub struct Provider {
     pub key_command: Vec<String>,
     /// How its models decide, where nothing else is said of one.
     pub decisions: Decisions,
+    /// How long its answers are waited for.
+    pub waits: Waits,
+    /// Whether it says what each answer cost.
+    pub tells_cost: bool,
+    /// The most tokens of an answer, where nothing else is said of a model; none leaves it to the server.
+    pub max_output: Option<u64>,
     /// Who says so.
     pub source: Source,
 }
@@ -508,7 +516,7 @@ const BUILT_IN: [BuiltIn; 5] = [
         key_variables: &["OPENAI_API_KEY"],
     },
     BuiltIn {
-        name: "openrouter",
+        name: OPENROUTER,
         dialect: DialectName::OpenAiChat,
         base_url: "https://openrouter.ai/api/v1",
         base_url_variable: None,
@@ -517,6 +525,7 @@ const BUILT_IN: [BuiltIn; 5] = [
 ];
 
 const MISTRAL: &str = "mistral";
+const OPENROUTER: &str = "openrouter";
 
 impl BuiltIn {
     fn provider(&self, environment: &Environment) -> Result<Provider, ProviderError> {
@@ -540,6 +549,9 @@ impl BuiltIn {
             key_variables: self.key_variables.iter().map(|name| (*name).to_owned()).collect(),
             key_command: Vec::new(),
             decisions: Decisions::default(),
+            waits: Waits::default(),
+            tells_cost: self.name == OPENROUTER,
+            max_output: None,
             source: Source::BuiltIn,
         })
     }
@@ -584,6 +596,16 @@ struct Entry {
     document_url: bool,
     #[serde(default)]
     decisions: Decisions,
+    #[serde(default, deserialize_with = "waits::wait")]
+    first_piece: Option<Duration>,
+    #[serde(default, deserialize_with = "waits::wait")]
+    next_piece: Option<Duration>,
+    #[serde(default, deserialize_with = "waits::wait")]
+    whole_answer: Option<Duration>,
+    #[serde(default, deserialize_with = "waits::tokens")]
+    max_output: Option<u64>,
+    #[serde(default)]
+    tells_cost: bool,
 }
 
 /// What the file says; nothing if there is no file.
@@ -665,6 +687,11 @@ fn provider(name: String, entry: Entry, source: Source) -> Result<Provider, Stri
     if entry.key_command.as_ref().is_some_and(|words| words.first().is_none_or(String::is_empty)) {
         return Err(format!("{name}: key_command: expected [\"program\", \"argument\"]"));
     }
+    let waits =
+        Waits { first: entry.first_piece, next: entry.next_piece, whole: entry.whole_answer };
+    if let Some(problem) = waits.problem() {
+        return Err(format!("{name}: {problem}"));
+    }
     Ok(Provider {
         base_url: base_url(&entry.base_url).map_err(|reason| format!("{name}: {reason}"))?,
         name,
@@ -673,6 +700,9 @@ fn provider(name: String, entry: Entry, source: Source) -> Result<Provider, Stri
         key_variables: entry.key_env.into_iter().collect(),
         key_command: entry.key_command.unwrap_or_default(),
         decisions: entry.decisions,
+        waits,
+        tells_cost: entry.tells_cost,
+        max_output: entry.max_output,
         source,
     })
 }

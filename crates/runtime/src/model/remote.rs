@@ -30,7 +30,7 @@ use crate::http::{self, Chunk, Finished, KeyHeader, TransportError};
 use crate::network;
 use crate::process::Cancel;
 use crate::providers::{
-    Decisions, Environment, KeyError, KeyState, Provider, ProviderError, Providers, Secret,
+    Decisions, Environment, KeyError, KeyState, Provider, ProviderError, Providers, Secret, Source,
 };
 use crate::redact;
 use crate::whole_file;
@@ -139,10 +139,11 @@ impl Remote {
         let provider = providers.find(provider).map_err(|error| config(&error))?;
         let dialect = provider.translation();
         let facts = providers.facts(&call.model);
+        let most = facts.max_output.or(provider.max_output);
         let (request, choices) = match facts.decisions.unwrap_or(provider.decisions) {
-            Decisions::Native => (self.encode(task, &*dialect, model, &call), None),
+            Decisions::Native => (self.encode(task, &*dialect, model, &call, most), None),
             Decisions::Constrained => {
-                let (question, choices) = constrain(self.question(model, &call));
+                let (question, choices) = constrain(self.question(model, &call, most));
                 (dialect.encode(&question), Some(choices))
             }
         };
@@ -204,6 +205,9 @@ impl Remote {
                 // Some servers quote the key that they refuse.
                 error.message = key.hide(&error.message);
             }
+            if let Some(more) = more_time(provider, error.kind) {
+                error.message.push_str(more);
+            }
             if error.kind == ErrorKind::Auth
                 && self.forget_key(provider, key.as_ref())
                 && may_be_old
@@ -256,7 +260,8 @@ impl Remote {
         };
         let ended = {
             // Pinned here, so that a call that waits holds it once.
-            let exchange = pin!(http::exchange(&url, request, key, self.limits, &mut take));
+            let limits = provider.waits.over(self.limits);
+            let exchange = pin!(http::exchange(&url, request, key, limits, &mut take));
             network::first(stop, exchange).await.unwrap_or(Err(TransportError::Cancelled))
         };
         let written = match record {
@@ -273,8 +278,9 @@ impl Remote {
         dialect: &dyn Dialect,
         model: &str,
         call: &ModelCall,
+        most: Option<u64>,
     ) -> HttpRequest {
-        let question = self.question(model, call);
+        let question = self.question(model, call, most);
         let key = (task.to_owned(), call.model.clone());
         let mut written = {
             let mut known = self.lock();
@@ -297,8 +303,8 @@ impl Remote {
         request
     }
 
-    /// The call as a dialect wants it.
-    fn question(&self, model: &str, call: &ModelCall) -> ModelRequest {
+    /// The call as a dialect wants it; `most` is the limit of tokens of its answer.
+    fn question(&self, model: &str, call: &ModelCall, most: Option<u64>) -> ModelRequest {
         ModelRequest {
             model: model.to_owned(),
             system: call.system.to_string(),
@@ -306,7 +312,7 @@ impl Remote {
             moved: call.moved,
             tools: self.declare(call),
             tool_choice: if call.words_only { ToolChoice::None } else { ToolChoice::Auto },
-            max_tokens: None,
+            max_tokens: most,
             temperature: call.temperature,
             effort: None,
             output_schema: None,
@@ -333,6 +339,8 @@ impl Remote {
         list
     }
 
+    /// What the files say of providers. One that cannot be used at the moment, because somebody is at it, does not end the
+    /// tasks that began with it as it was.
     fn providers(&self, folder: &Path) -> Result<Arc<Providers>, ProviderError> {
         let known = self.lock().providers.get(folder).cloned();
         if let Some((read, providers)) = &known
@@ -350,8 +358,6 @@ impl Remote {
         Ok(providers)
     }
 
-    /// What the files say of providers. One that cannot be used at the moment, because somebody is at it, does not end the
-    /// tasks that began with it as it was.
     /// The key, unless a command has to be run for it.
     fn key_at_hand(&self, provider: &Provider) -> Option<Result<Option<Secret>, ModelError>> {
         if provider.key_state(&self.environment) != KeyState::Command {
@@ -372,15 +378,9 @@ impl Remote {
         is_command
     }
 
-    async fn key_of_command(&self, provider: &Provider) -> Result<Option<Secret>, ModelError> {
-        // A command may take its time, and must end with the call that waits for it.
-        let cancel = Cancel::new();
-        let _stop = StopOnDrop(cancel.clone());
-        let (asked, environment) = (provider.clone(), self.environment.clone());
-        let run = tokio::task::spawn_blocking(move || asked.key(&environment, &cancel));
     /// The key, from one run of its command for all who need it at this time. If the call that began the run is stopped,
     /// another one begins it anew.
-        let key = match run.await {
+    async fn key_of_command(&self, provider: &Provider) -> Result<Option<Secret>, ModelError> {
         let command = &provider.key_command;
         let run = Arc::clone(self.lock().asking.entry(command.clone()).or_default());
         let key = run.get_or_init(|| self.run_key_command(provider)).await.clone();
@@ -392,6 +392,12 @@ impl Remote {
     }
 
     async fn run_key_command(&self, provider: &Provider) -> Result<Option<Secret>, ModelError> {
+        // A command may take its time, and must end with the call that waits for it.
+        let cancel = Cancel::new();
+        let _stop = StopOnDrop(cancel.clone());
+        let (asked, environment) = (provider.clone(), self.environment.clone());
+        let run = tokio::task::spawn_blocking(move || asked.key(&environment, &cancel));
+        let key = match run.await {
             Ok(key) => key.map_err(no_key)?,
             Err(error) => {
                 let told = format!("the key command could not be run: {error}");
@@ -425,6 +431,22 @@ fn no_key(error: KeyError) -> ModelError {
         KeyError::Cancelled => ErrorKind::Cancelled,
     };
     ModelError::new(kind, error.to_string())
+}
+
+/// What gives a server that somebody set up more time, if it took too long.
+fn more_time(provider: &Provider, kind: ErrorKind) -> Option<&'static str> {
+    if provider.source == Source::BuiltIn {
+        return None;
+    }
+    match kind {
+        ErrorKind::IdleTimeout => Some(
+            "; if it is slow, first_piece and next_piece of its provider in models.toml give it more time",
+        ),
+        ErrorKind::TotalTimeout => {
+            Some("; if it is slow, whole_answer of its provider in models.toml gives it more time")
+        }
+        _ => None,
+    }
 }
 
 /// Puts an answer together as its bytes come.

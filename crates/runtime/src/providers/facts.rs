@@ -7,7 +7,7 @@ use machine::policy::price::Price;
 use serde::Deserialize;
 use wire::model::script;
 
-use super::Decisions;
+use super::{Decisions, waits};
 
 /// What is known of a model.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -19,6 +19,9 @@ pub struct Facts {
     pub price: Option<Price>,
     /// How it decides; as its provider says if absent.
     pub decisions: Option<Decisions>,
+    /// The most tokens of an answer; as its provider says if absent.
+    #[serde(default, deserialize_with = "waits::tokens")]
+    pub max_output: Option<u64>,
 }
 
 /// The facts that come with drivetrain.
@@ -55,6 +58,7 @@ pub(super) fn find(written: &BTreeMap<String, Facts>, model: &str) -> Facts {
         context: own.context.or(built_in.context),
         price: own.price.or(built_in.price),
         decisions: own.decisions,
+        max_output: own.max_output,
     }
 }
 

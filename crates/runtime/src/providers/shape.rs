@@ -26,10 +26,16 @@ no_stream_options = true
 assistant_after_tools = true
 document_url = true
 decisions = "constrained"
+first_piece = "30m"
+next_piece = "10m"
+whole_answer = "6h"
+max_output = 4096
+tells_cost = true
 [model."work/large"]
 context = 128000
 price = { input = 3, output = 15.5, cache_read = 0.3, cache_write = 3.75, cache_write_long = 6, as_of = "2026-01-31", long = { over = 200000, input = 6, output = 22.5, cache_read = 0.6, cache_write = 7.5, cache_write_long = 12 } }
 decisions = "native"
+max_output = 8192
 "#;
 
 fn refusal(value: &Value) -> Option<String> {

@@ -76,11 +76,16 @@ impl Rig {
     }
 
     fn with(server: &Server, limits: Limits) -> Rig {
+        Rig::written(server, limits, "")
+    }
+
+    /// With more in the file about `here`, or after it.
+    fn written(server: &Server, limits: Limits, more: &str) -> Rig {
         let folder = tempfile::tempdir().unwrap();
         let base = server.url();
         std::fs::write(
             folder.path().join("models.toml"),
-            format!("[provider.here]\ndialect = \"openai_chat\"\nbase_url = \"{base}/v1/\"\nkey_env = \"HERE_KEY\"\n"),
+            format!("[provider.here]\ndialect = \"openai_chat\"\nbase_url = \"{base}/v1/\"\nkey_env = \"HERE_KEY\"\n{more}"),
         )
         .unwrap();
         let variables =

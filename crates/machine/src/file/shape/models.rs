@@ -43,6 +43,11 @@ static PROVIDER: Table = Table::new(
         ),
         may("document_url", Kind::Flag, "It takes documents as document_url."),
         may("decisions", Kind::One(&DECISIONS), DECIDES),
+        may("first_piece", Kind::Span, "How long to wait for the first piece of an answer."),
+        may("next_piece", Kind::Span, "How long to wait between two pieces of an answer."),
+        may("whole_answer", Kind::Span, "How long an answer may take as a whole."),
+        may("max_output", OUTPUT, MOST),
+        may("tells_cost", Kind::Flag, "It says with each answer what that cost, in US dollars."),
     ]],
 );
 
@@ -54,6 +59,7 @@ static FACTS: Table = Table::new(
         may("context", COUNT, "How many tokens a question and its answer may have together."),
         may("price", Kind::Table(&PRICE), "What it costs, in US dollars for a million tokens."),
         may("decisions", Kind::One(&DECISIONS), DECIDES),
+        may("max_output", OUTPUT, MOST),
     ]],
 );
 
@@ -90,6 +96,8 @@ static LONG: Table = Table::new(
     ]],
 );
 
+const OUTPUT: Kind = Kind::Whole(16, 10_000_000);
+const MOST: &str = "The most tokens of an answer.";
 const DIALECTS: [&str; 4] =
     ["anthropic_messages", "openai_chat", "openai_responses", "google_generate"];
 const DECISIONS: [&str; 2] = ["native", "constrained"];

@@ -97,6 +97,84 @@ fn silence_after_the_first_words_is_not_measured_by_the_patience_before_them() {
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
+/// Reads for a while, says a word, and thinks for a while before the rest.
+fn slow() -> Server {
+    Server::new(|_, stream| {
+        let begin = CHAT.find(": a comment").unwrap();
+        let word = CHAT[..begin].replace(r#""content":"""#, r#""content":"So""#);
+        std::thread::sleep(Duration::from_millis(300));
+        let begun = stream.write_all(&[HEAD.as_bytes(), &chunk(word)].concat());
+        std::thread::sleep(Duration::from_millis(300));
+        begun.is_ok() && stream.write_all(&chunk(&CHAT[begin..])).is_ok()
+    })
+}
+
+#[test]
+fn a_slow_server_has_the_time_that_its_provider_is_given() {
+    let limits = short(100, 100, 200);
+    let given = "first_piece = \"10m\"\nnext_piece = \"5m\"\nwhole_answer = \"2h\"\n";
+    Rig::written(&slow(), limits, given).ask("here/small").unwrap();
+    // Each of them alone is not enough.
+    for (given, kind, hint) in [
+        ("", "idle_timeout", "first_piece and next_piece"),
+        ("next_piece = \"5m\"\nwhole_answer = \"2h\"\n", "idle_timeout", "first_piece"),
+        ("first_piece = \"5m\"\nwhole_answer = \"2h\"\n", "idle_timeout", "next_piece"),
+        ("whole_answer = \"10s\"\nfirst_piece = \"9s\"\nnext_piece = \"9s\"\n", "", ""),
+    ] {
+        match Rig::written(&slow(), limits, given).ask("here/small") {
+            Ok(_) => assert_eq!(kind, "", "{given}"),
+            Err(failure) => {
+                assert_eq!(failure.kind, kind, "{given}");
+                assert!(failure.message.contains(hint), "{failure:?}");
+            }
+        }
+    }
+    // And no more than it is given.
+    let never = Server::new(|_, stream| {
+        hold(stream);
+        false
+    });
+    let failure =
+        Rig::written(&never, Limits::default(), "first_piece = \"1s\"\n").fails("here/small");
+    assert_eq!(failure.kind, "idle_timeout");
+    let given = "first_piece = \"1s\"\nnext_piece = \"1s\"\nwhole_answer = \"1s\"\n";
+    let failure = Rig::written(&never, Limits::default(), given).fails("here/small");
+    assert_eq!(failure.kind, "total_timeout");
+    assert!(failure.message.contains("whole_answer of its provider"), "{failure:?}");
+}
+
+#[test]
+fn a_file_of_models_that_breaks_while_a_task_runs_does_not_end_it() {
+    let server = Server::repeating(whole(CHAT));
+    let rig = Rig::new(&server);
+    rig.ask("here/small").unwrap();
+    std::fs::write(rig.folder.path().join("models.toml"), "[provider.here\n").unwrap();
+    // What it said is believed for a second without a look.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(1200) {
+        rig.ask("here/small").unwrap();
+    }
+    let fresh = Rig::new(&server);
+    std::fs::write(fresh.folder.path().join("models.toml"), "[provider.here\n").unwrap();
+    assert_eq!(fresh.fails("here/small").kind, "config");
+}
+
+#[test]
+fn an_answer_has_the_limit_of_tokens_of_its_model_else_of_its_provider() {
+    for (more, expected) in [
+        ("", None),
+        ("max_output = 4096\n", Some(4096)),
+        ("max_output = 4096\n[model.\"here/small\"]\nmax_output = 100\n", Some(100)),
+        ("[model.\"here/small\"]\nmax_output = 100\n", Some(100)),
+        ("decisions = \"constrained\"\nmax_output = 77\n", Some(77)),
+    ] {
+        let server = Server::saying(whole(CHAT));
+        let _ = Rig::written(&server, Limits::default(), more).ask("here/small");
+        let body: serde_json::Value = serde_json::from_str(&server.requests()[0].body).unwrap();
+        assert_eq!(body.get("max_tokens").and_then(|most| most.as_u64()), expected, "{more}");
+    }
+}
+
 #[test]
 fn a_server_that_never_answers_is_given_up() {
     let server = Server::new(|_, stream| {
