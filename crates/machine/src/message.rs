@@ -127,7 +127,7 @@ pub struct Usage {
     /// Input tokens written to a cache, for the long time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_long: Option<u64>,
-    /// What it cost in billionths of a US dollar, where the price is known.
+    /// What it cost in billionths of a US dollar, where that is known. From a decoder: what the provider says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nanodollars: Option<u64>,
 }
@@ -158,6 +158,7 @@ impl Usage {
         self.cache_read = later.cache_read.or(self.cache_read);
         self.cache_write = later.cache_write.or(self.cache_write);
         self.cache_write_long = later.cache_write_long.or(self.cache_write_long);
+        self.nanodollars = later.nanodollars.or(self.nanodollars);
     }
 
     /// Adds the counters of another call. What neither was told stays untold.

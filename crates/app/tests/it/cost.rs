@@ -66,6 +66,16 @@ fn an_unknown_price_is_said_and_a_limit_that_nobody_could_hold_starts_nothing() 
 }
 
 #[test]
+fn a_provider_that_is_to_say_what_it_costs_is_asked_and_where_it_does_not_the_limit_is_reached() {
+    let place = TestEnvironment::new();
+    let server = Server::of(&place, TWO_STEPS);
+    provider(&place, &server, "tells_cost = true\n");
+    let (code, said) = run(&place, &["--max-usd", "4"]);
+    assert_eq!(code, 11, "{said}");
+    assert!(said.contains("the unknown price of 1 answer"), "one question, not two: {said}");
+}
+
+#[test]
 fn an_unknown_provider_and_a_wrong_price_start_nothing() {
     let place = TestEnvironment::new();
     let server = Server::of(&place, TWO_STEPS);

@@ -130,13 +130,30 @@ pub(crate) fn tokens_in(bytes: u64) -> u64 {
     bytes.div_ceil(BYTES_PER_TOKEN)
 }
 
-/// What a call counts for. Where its provider counts nothing, or nothing but zeros, what it cost stays unknown; the tokens
-/// of an answer are guessed from how many bytes were sent and what came, so that a limit of them holds and a full context
-/// is seen.
+/// Dollars that a provider says, in billionths; none if that is no sum of money.
+pub fn told(dollars: f64) -> Option<u64> {
+    // A float becomes the nearest integer it fits into: a sum beyond all measure reaches every limit.
+    (dollars >= 0.0).then(|| (dollars * 1e9).round() as u64)
+}
+
+/// What a call cost whose provider may have said so. Never less than its tokens cost at a known price, and nothing is
+/// unknown, not free, where the price is not known: a gateway that knows no price says 0, and a limit must not be evaded
+/// by that.
+pub fn charge(usage: &Usage, price: Option<&Price>) -> Option<u64> {
+    let listed = price.and_then(|price| price.cost(usage));
+    match usage.nanodollars {
+        Some(0) | None => listed,
+        told => told.max(listed),
+    }
+}
+
+/// What a call counts for. Where its provider counts nothing, or nothing but zeros, and does not say what it cost either, that
+/// stays unknown; the tokens of an answer are guessed from how many bytes were sent and what came, so that a limit of them
+/// holds and a full context is seen.
 pub fn count(usage: Usage, price: Option<&Price>, answered: Option<(u64, &Message)>) -> Usage {
-    let counted = Some(usage).filter(|usage| usage.total() > 0).unwrap_or_default();
-    let nanodollars = price.and_then(|price| price.cost(&counted));
-    let counted = Usage { nanodollars, ..counted };
+    let empty = Usage { nanodollars: usage.nanodollars, ..Usage::default() };
+    let counted = Some(usage).filter(|usage| usage.total() > 0).unwrap_or(empty);
+    let counted = Usage { nanodollars: charge(&counted, price), ..counted };
     match answered.filter(|_| counted.total() == 0) {
         Some((sent, answer)) => Usage {
             input: Some(tokens_in(sent)),
@@ -197,6 +214,29 @@ mod tests {
             cache_write: None,
             cache_write_long: None,
         }
+    }
+
+    #[test]
+    fn what_a_provider_says_counts_unless_its_tokens_cost_more_at_a_known_price() {
+        let said =
+            |dollars| Usage { input: Some(1_000), nanodollars: told(dollars), ..Usage::default() };
+        let cost = |dollars, price: Option<&Price>| count(said(dollars), price, None).nanodollars;
+        assert_eq!(cost(0.25, None), Some(250_000_000));
+        assert_eq!(cost(0.25, Some(&price())), Some(250_000_000));
+        // A discount is not believed, so that no limit is evaded by one.
+        assert_eq!(cost(0.000_001, Some(&price())), Some(3_000_000));
+        for nonsense in [0.0, -0.0, -4.0, f64::NAN] {
+            assert_eq!(cost(nonsense, None), None, "{nonsense}");
+            assert_eq!(cost(nonsense, Some(&price())), Some(3_000_000), "{nonsense}");
+        }
+        assert_eq!(cost(1e300, None), Some(u64::MAX));
+        let free =
+            Price { input: 0.0, output: 0.0, cache_read: None, cache_write: None, ..price() };
+        assert_eq!(cost(0.0, Some(&free)), Some(0));
+        // Also where no token is counted.
+        let untold = Usage { nanodollars: told(0.5), ..Usage::default() };
+        let counted = count(untold, Some(&price()), Some((41, &Message::user("12345"))));
+        assert_eq!((counted.input, counted.nanodollars), (Some(11), Some(500_000_000)));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use machine::agent::AgentNews;
 use machine::policy::gateway::{Passed, charge};
 use machine::policy::hosts::Host;
-use machine::policy::price::Price;
+use machine::policy::price::{self, Price};
 use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response};
 use wire::gateway::{Api, KEY_FIELDS, Speaks, Tap, Wish, model, wish, without_key};
@@ -332,7 +332,7 @@ impl Meter {
             began: self.began,
             whole: tap.is_some_and(Tap::is_complete),
         });
-        usage.nanodollars = self.price.as_ref().and_then(|price| price.cost(&usage));
+        usage.nanodollars = price::charge(&usage, self.price.as_ref());
         let (request, model) = (self.request, std::mem::take(&mut self.model));
         (self.hear)(AgentNews::Passed { request, model, usage });
     }

@@ -52,11 +52,11 @@ impl Library {
                 known = Some(self.providers(provider, folder).map_err(|e| e.to_string())?);
             }
             let Some(providers) = &known else { return Ok(()) };
-            if let Some(provider) = provider {
-                providers.find(provider).map_err(|error| error.to_string())?;
-            }
+            let provider = provider.map(|name| providers.find(name).map_err(|e| e.to_string()));
+            let tells_cost = provider.transpose()?.is_some_and(|provider| provider.tells_cost);
             let facts = providers.facts(model);
-            if max_usd.is_some() && facts.price.is_none() {
+            // Where the provider says what an answer cost, one for which it does not counts as the limit reached.
+            if max_usd.is_some() && facts.price.is_none() && !tells_cost {
                 return Err(format!(
                     "the price of {model} is unknown, so max_usd cannot be held: write it into your own \
                      models.toml ([model.\"{model}\"] price = {{ input = …, output = … }}), or limit tokens \

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use machine::message::Usage;
+use machine::policy::price;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor, value};
 use serde_json::Value;
@@ -148,7 +149,7 @@ impl Counters {
         let beside =
             usage["total_tokens"].as_u64().zip(input).map(|(all, of)| all.saturating_sub(of));
         Usage {
-            nanodollars: None,
+            nanodollars: said_cost(usage),
             input: input.map(|all| all.saturating_sub(cached)),
             output: said.map(|said| said.max(beside.unwrap_or(0))),
             thinking,
@@ -157,4 +158,16 @@ impl Counters {
             cache_write_long,
         }
     }
+}
+
+/// What a gateway says that an answer cost, in billionths of a dollar. OpenRouter's is what it takes itself: with a key of
+/// one's own for the provider behind it, that one's bill comes on top. Perplexity splits it.
+fn said_cost(usage: &Value) -> Option<u64> {
+    let dollars = |value: &Value| value.as_f64().and_then(price::told);
+    let cost = dollars(&usage["cost"]).or_else(|| dollars(&usage["cost"]["total_cost"]))?;
+    let behind = dollars(&usage["cost_details"]["upstream_inference_cost"]).unwrap_or(0);
+    Some(match usage["is_byok"].as_bool() {
+        Some(true) => cost.saturating_add(behind),
+        Some(false) | None => cost.max(behind),
+    })
 }
