@@ -30,6 +30,8 @@ pub(super) struct Decoder {
     /// The text or thinking that goes on.
     prose: Option<Prose>,
     calls: Vec<Call>,
+    /// Whether the last piece of a call had its name.
+    is_named: bool,
     /// Reasoning that a gateway passes on piece by piece, to be given back as it is.
     details: Details,
     is_refused: bool,
@@ -80,9 +82,38 @@ struct Call {
     /// Arguments that came before the name.
     held: String,
     has_arguments: bool,
+    extent: Extent,
     extra: Option<Value>,
     is_started: bool,
     is_closed: bool,
+}
+
+/// How far arguments go, as they come: whether one whole object is there. Whether it is JSON is seen elsewhere.
+#[derive(Debug, Default)]
+struct Extent {
+    depth: usize,
+    in_text: bool,
+    is_escaped: bool,
+    is_whole: bool,
+}
+
+impl Extent {
+    fn go_on(&mut self, arguments: &str) {
+        for byte in arguments.bytes() {
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' if self.in_text => self.is_escaped = true,
+                b'"' => self.in_text = !self.in_text,
+                _ if self.in_text => {}
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth = self.depth.saturating_sub(1);
+                    self.is_whole |= self.depth == 0;
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -201,6 +232,9 @@ impl Decoder {
         out.push(match like {
             Like::Text(index) => StreamEvent::TextDelta { index, text },
             Like::Arguments(index) => {
+                if let Some(call) = self.calls.iter_mut().rfind(|call| call.block == index) {
+                    call.extent.go_on(&text);
+                }
                 StreamEvent::InputJsonDelta { index, id: Arc::default(), json: text }
             }
         });
@@ -211,7 +245,8 @@ impl Decoder {
     fn learn(&mut self, event: &str, data: &str, said: &StreamEvent) {
         let (like, key, text) = match said {
             StreamEvent::TextDelta { index, text } => (Like::Text(*index), "\"content\":", text),
-            StreamEvent::InputJsonDelta { index, json, .. } => {
+            // A piece that names its call may begin another.
+            StreamEvent::InputJsonDelta { index, json, .. } if !self.is_named => {
                 (Like::Arguments(*index), "\"arguments\":", json)
             }
             _ => return,
@@ -385,11 +420,21 @@ impl Decoder {
     fn tool(&mut self, delta: ToolDelta<'_>, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
         let FunctionDelta { name, arguments } = delta.function.unwrap_or_default();
         let (id, name) = (delta.id.as_str(), name.as_str());
+        let brings = match &arguments {
+            Field::Absent => false,
+            Field::Text(text) => !text.trim().is_empty(),
+            Field::Other(_) => true,
+        };
+        self.is_named = !name.is_empty();
         let known = |call: &Call| !id.is_empty() && call.id == id;
         let other = |call: &Call| {
             (!id.is_empty() && !call.id.is_empty() && call.id != id)
-                // Without ids, another name under the same number is another call.
-                || (id.is_empty() && !name.is_empty() && !call.name.is_empty() && call.name != name)
+                // Where ids do not tell, another name under the same number is another call, and so is the same name
+                // with arguments after those of the call are whole.
+                || (!known(call)
+                    && !name.is_empty()
+                    && !call.name.is_empty()
+                    && (call.name != name || (call.extent.is_whole && brings)))
         };
         let found = match delta.index {
             Some(index) => {
@@ -537,6 +582,7 @@ impl Call {
             name: String::new(),
             held: String::new(),
             has_arguments: false,
+            extent: Extent::default(),
             extra: None,
             is_started: false,
             is_closed: false,
@@ -546,6 +592,7 @@ impl Call {
     /// Takes more arguments; holds them back until the call has a name, and an id if one may still come.
     fn go_on(&mut self, arguments: String, out: &mut Vec<StreamEvent>) {
         self.has_arguments |= !arguments.is_empty();
+        self.extent.go_on(&arguments);
         if !self.is_started {
             self.held.push_str(&arguments);
             let id_may_come = self.id.is_empty() && self.held.is_empty();

@@ -199,6 +199,74 @@ fn calls_that_all_have_the_number_zero_are_told_apart_by_id() {
 }
 
 #[test]
+fn calls_that_share_a_number_and_have_no_ids_are_told_apart_where_one_is_whole() {
+    let piece = |name: &str, arguments: &str| {
+        let function = json!({ "name": name, "arguments": arguments });
+        tool(0, json!({ "function": function }))
+    };
+    let inputs = |frames: &[String]| {
+        let ends = [finish("tool_calls"), done()];
+        let frames: Vec<String> = frames.iter().chain(&ends).cloned().collect();
+        let reply = reply(&OpenAiChat::openai(), &frames).unwrap();
+        calls(&reply).into_iter().map(|(_, input)| input).collect::<Vec<_>>()
+    };
+    let whole = [r#"{"path":"}{"}"#, r#"{"path":"b"}"#, r#"{"path":"\\\"{"}"#];
+    let expected = [json!({"path": "}{"}), json!({"path": "b"}), json!({"path": "\\\"{"})];
+    assert_eq!(inputs(&whole.map(|arguments| piece("read", arguments))), expected);
+    // In pieces, the name in each of them.
+    let pieces: Vec<String> = whole
+        .iter()
+        .flat_map(|whole| {
+            let (one, two) = whole.split_at(5);
+            [piece("read", ""), piece("read", one), piece("read", two)]
+        })
+        .collect();
+    assert_eq!(inputs(&pieces), expected);
+    // The name in the first piece of each only.
+    let pieces: Vec<String> = whole
+        .iter()
+        .flat_map(|whole| {
+            let (one, two) = whole.split_at(5);
+            [piece("read", one), piece("", two), piece("", "")]
+        })
+        .collect();
+    assert_eq!(inputs(&pieces), expected);
+    // One without an id before one with an id, of another name or of the same.
+    for name in ["write", "read"] {
+        let function = json!({ "name": name, "arguments": "{\"b\":1}" });
+        let second = tool(0, json!({ "id": "call_2", "function": function }));
+        let both = inputs(&[piece("read", "{\"a\":1}"), second]);
+        assert_eq!(both, [json!({"a": 1}), json!({"b": 1})], "{name}");
+    }
+    // The end of a call may come with its name once more.
+    assert_eq!(inputs(&[piece("read", "{}"), piece("read", ""), piece("read", " ")]), [json!({})]);
+}
+
+#[test]
+fn what_a_gateway_says_that_an_answer_cost_is_taken() {
+    let cost = |more: Value| {
+        let mut usage = json!({ "prompt_tokens": 10, "completion_tokens": 2 });
+        usage.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let counts = json!({ "choices": [], "usage": usage }).to_string();
+        let frames = [delta(json!({ "content": "Hi" })), finish("stop"), counts, done()];
+        reply(&OpenAiChat::openai(), &frames).unwrap().usage.nanodollars
+    };
+    assert_eq!(cost(json!({})), None);
+    assert_eq!(cost(json!({ "cost": 0.000125 })), Some(125_000));
+    assert_eq!(cost(json!({ "cost": 2, "is_byok": false })), Some(2_000_000_000));
+    let behind = json!({ "upstream_inference_cost": 19 });
+    let own_key = json!({ "cost": 0.95, "is_byok": true, "cost_details": behind });
+    assert_eq!(cost(own_key), Some(19_950_000_000));
+    let passed_on = json!({ "cost": 0.5, "cost_details": { "upstream_inference_cost": 0.5 } });
+    assert_eq!(cost(passed_on), Some(500_000_000));
+    assert_eq!(cost(json!({ "cost": { "total_cost": 0.25 } })), Some(250_000_000));
+    for nonsense in [json!(-1), json!("free"), json!(null), json!([1]), json!({ "total_cost": -1 })]
+    {
+        assert_eq!(cost(json!({ "cost": nonsense })), None, "{nonsense}");
+    }
+}
+
+#[test]
 fn mistral_sends_whole_calls_without_numbers() {
     let calls_delta = json!({ "tool_calls": [
         { "id": "D681PevKs", "function": { "name": "bash", "arguments": "{\"command\":\"ls\"}" } },
