@@ -267,9 +267,15 @@ impl Decoder {
             | "SPII"
             | "IMAGE_SAFETY"
             | "IMAGE_PROHIBITED_CONTENT"
-            | "IMAGE_RECITATION" => StopReason::Refusal,
+            | "IMAGE_RECITATION"
+            | "MODEL_ARMOR" => StopReason::Refusal,
             "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS" => {
                 return Err(self.fail(ErrorKind::MalformedToolCall, words()));
+            }
+            // The answer came to nothing, and the same question is answered well the next time.
+            "MALFORMED_RESPONSE" => return Err(self.fail(ErrorKind::Protocol, words())),
+            "OTHER" | "IMAGE_OTHER" | "NO_IMAGE" => {
+                return Err(self.fail(ErrorKind::Server, words()));
             }
             "MISSING_THOUGHT_SIGNATURE" => return Err(self.fail(ErrorKind::History, words())),
             _ => return Err(self.fail(ErrorKind::UnknownStop, words())),

@@ -569,12 +569,14 @@ fn every_reason_to_stop_has_its_meaning() {
         "SPII",
         "IMAGE_SAFETY",
         "LANGUAGE",
+        "MODEL_ARMOR",
     ] {
         assert_eq!(stop(refused), Ok(StopReason::Refusal));
     }
     assert_eq!(stop("MALFORMED_FUNCTION_CALL"), Err(Some(ErrorKind::MalformedToolCall)));
     assert_eq!(stop("UNEXPECTED_TOOL_CALL"), Err(Some(ErrorKind::MalformedToolCall)));
-    assert_eq!(stop("OTHER"), Err(Some(ErrorKind::UnknownStop)));
+    assert_eq!(stop("MALFORMED_RESPONSE"), Err(Some(ErrorKind::Protocol)));
+    assert_eq!(stop("OTHER"), Err(Some(ErrorKind::Server)));
     assert_eq!(stop("FUTURE_REASON"), Err(Some(ErrorKind::UnknownStop)));
     assert_eq!(stop(""), Err(None));
     assert_eq!(stop("FINISH_REASON_UNSPECIFIED"), Err(None));
