@@ -1,7 +1,9 @@
 //! What a server answered, as a tool's result: text, what stands for the rest, and whether it failed.
 
+use machine::server::clean;
 use machine::tool::{Status, ToolResult};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use serde_json::Value;
 
 use crate::tool::{ToolServices, shown_text};
 
@@ -25,6 +27,22 @@ pub(super) fn result(
     let text = if parts.is_empty() { "(no output)".to_owned() } else { parts.join("\n") };
     let status = if answer.is_error == Some(true) { Status::Error } else { Status::Ok };
     ToolResult { status, ..shown_text(&hide(&text), services) }
+}
+
+/// An answer with parts that are not known, as far as it can be read.
+pub(super) fn odd(answer: &Value) -> CallToolResult {
+    let part = |part: &Value| {
+        serde_json::from_value(part.clone()).unwrap_or_else(|_| {
+            let kind = clean(part["type"].as_str().unwrap_or("nameless"), 40);
+            let said = part["text"].as_str().map(|text| format!("\n{text}")).unwrap_or_default();
+            ContentBlock::text(format!("[a part of a kind that is not known: {kind}]{said}"))
+        })
+    };
+    let mut read = CallToolResult::default();
+    read.content = answer["content"].as_array().into_iter().flatten().map(part).collect();
+    read.structured_content = answer.get("structuredContent").cloned();
+    read.is_error = answer["isError"].as_bool();
+    read
 }
 
 fn shown(block: &ContentBlock) -> String {

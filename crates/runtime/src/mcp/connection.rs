@@ -11,20 +11,20 @@ use machine::server::{Claim, Limits, ServerTools, offers};
 use machine::task::Workspace;
 use machine::time::Span;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
-    ClientRequest, Implementation, ListToolsRequest, PaginatedRequestParams, ProtocolVersion,
-    ServerResult, SubscriptionFilter,
+    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam,
+    ClientCapabilities, ClientConfig, ClientRequest, Implementation, ListToolsRequest,
+    PaginatedRequestParams, ProtocolVersion, RequestId, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
-    ClientCacheConfig, ClientLifecycleMode, NotificationContext, Peer, RoleClient, RunningService,
-    ServiceError,
+    ClientCacheConfig, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions,
+    RoleClient, RunningService, ServiceError,
 };
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::engine;
 use super::reach::{Expanded, Unbegun, explained, said};
+use super::{answer, engine};
 use crate::http;
 use crate::network;
 use crate::process::{Cancel, Child};
@@ -229,19 +229,37 @@ impl Connection {
         params.arguments = input.as_object().cloned();
         let answer = self.handle.block_on(async {
             let limit = Duration::from_millis(limit.0);
-            let call = tokio::time::timeout(limit, self.peer.call_tool_once(params));
+            let call = tokio::time::timeout(limit, self.ask(params));
             network::first(http::triggered(cancel), call).await
         });
         match answer {
             None => Err(Failure::Cancelled),
             Some(Err(_)) => Err(Failure::TimedOut),
-            Some(Ok(Ok(CallToolResponse::Complete(answer)))) => Ok(answer),
-            Some(Ok(Ok(_))) => Err(Failure::Refused(
+            Some(Ok(Ok(ServerResult::CallToolResult(answer)))) => Ok(answer),
+            // One part of a kind that is not known must not cost the others: the tool has done its work.
+            Some(Ok(Ok(ServerResult::CustomResult(odd)))) if odd.0["content"].is_array() => {
+                Ok(answer::odd(&odd.0))
+            }
+            Some(Ok(Ok(
+                ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_),
+            ))) => Err(Failure::Refused(
                 "it wants to ask back or to work on in the background, which is not supported"
                     .to_owned(),
             )),
+            Some(Ok(Ok(_))) => Err(self.failure(&ServiceError::UnexpectedResponse)),
             Some(Ok(Err(error))) => Err(self.failure(&error)),
         }
+    }
+
+    /// Sends a call and waits for what comes back; dropped before, it tells the server that nobody waits any more.
+    async fn ask(&self, params: CallToolRequestParams) -> Result<ServerResult, ServiceError> {
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let sent = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options());
+        let sent = sent.await?;
+        let mut given_up = GivenUp { connection: self, request: Some(sent.id.clone()) };
+        let answer = sent.await_response().await;
+        given_up.request = None;
+        answer
     }
 
     fn failure(&self, error: &ServiceError) -> Failure {
@@ -276,6 +294,24 @@ impl Connection {
         if let Some(child) = &self.child {
             child.lock().unwrap_or_else(PoisonError::into_inner).finish(GRACE);
         }
+    }
+}
+
+/// A request that nobody waits for any more when this is dropped with it.
+struct GivenUp<'a> {
+    connection: &'a Connection,
+    request: Option<RequestId>,
+}
+
+impl Drop for GivenUp<'_> {
+    fn drop(&mut self) {
+        let Some(request) = self.request.take() else { return };
+        let peer = self.connection.peer.clone();
+        drop(self.connection.handle.spawn(async move {
+            let told = CancelledNotificationParam::new(Some(request), None);
+            // A server that cannot be told any more is gone.
+            let _ = peer.notify_cancelled(told).await;
+        }));
     }
 }
 

@@ -229,6 +229,21 @@ fn tools_are_found_on_all_pages_and_called() {
 }
 
 #[test]
+fn a_part_of_a_kind_that_nobody_knows_costs_no_other() {
+    let modern: &[&str] = &["--modern"];
+    for arguments in [&[], modern] {
+        let rig = Rig::with(arguments, "");
+        rig.open();
+        let answer = rig.call("future", json!({}));
+        let expected = "seen\n[a part of a kind that is not known: hologram]\n\
+            [a part of a kind that is not known: note]\nremembered\n\
+            [a part of a kind that is not known: nameless]";
+        assert_eq!((answer.status, answer.text.as_str()), (Status::Ok, expected));
+        assert_eq!(rig.call("future", json!({ "fails": true })).status, Status::Error);
+    }
+}
+
+#[test]
 fn a_failed_call_and_a_refused_one_are_errors_that_say_why() {
     let rig = Rig::with(&[], "");
     rig.open();
