@@ -9,6 +9,7 @@
 //! would end a task (a model that does not answer, a limit of steps) only ends the turn.
 
 mod compact;
+mod written;
 
 use std::sync::Arc;
 
@@ -423,10 +424,19 @@ impl Llm {
             _ => None,
         });
         self.memory.asked = calls.collect();
-        self.memory.cuts =
-            if reply.stop == StopReason::MaxTokens { self.memory.cuts + 1 } else { 0 };
+        let is_written = self.memory.asked.is_empty()
+            && written::is_call(&reply.message.text(), |word| {
+                let known = |tool: &String| tool == word || tool::model_name(tool) == word;
+                self.tools.iter().any(known) || server::is_offered(word)
+            });
+        let is_unusable = is_written || reply.stop == StopReason::MaxTokens;
+        self.memory.cuts = if is_unusable { self.memory.cuts + 1 } else { 0 };
         match reply.stop {
             _ if !self.memory.asked.is_empty() => {}
+            _ if is_written && self.memory.cuts >= MOST_CUTS => {
+                self.memory.end = Some(written::GIVEN_UP.to_owned());
+            }
+            _ if is_written => self.say(written::TOLD),
             StopReason::MaxTokens if self.memory.cuts >= MOST_CUTS => {
                 self.memory.end =
                     Some(format!("{MOST_CUTS} answers in a row were cut at the model's limit"));
