@@ -296,11 +296,9 @@ impl Chat<'_> {
             return Some(());
         };
         match answer(&ask, &words) {
-            // What only looks like the end of the chat is not.
-            Ok(Command::Tell { line })
-                if line.trim() == llm::DONE || llm::focus(&line).is_some() =>
-            {
-                self.give(Command::Steer { text: line });
+            // What only looks like a command is said.
+            Ok(Command::Tell { line }) if llm::is_command(&line) => {
+                self.tell_next(format!("/{}", line.trim()), &ask);
             }
             Ok(Command::Tell { line }) => self.tell_next(line, &ask),
             Err(Unclear::Stop) => self.tell_next(words, &ask),
@@ -341,7 +339,8 @@ impl Chat<'_> {
         self.asks.drop(self.task, ask);
         let told = give(self.inbox, self.task, Command::Tell { line: line.clone() });
         if told.is_err_and(|reason| !reason.is_empty()) {
-            self.give(Command::Steer { text: line });
+            let said = line.strip_prefix('/').filter(|said| llm::is_command(said));
+            self.give(Command::Steer { text: said.unwrap_or(&line).to_owned() });
         }
     }
 

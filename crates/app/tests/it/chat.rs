@@ -73,6 +73,17 @@ fn each_line_of_a_pipe_is_said_once_the_model_waits() {
 }
 
 #[test]
+fn a_command_with_one_more_slash_is_a_line_like_any_other() {
+    let place = place("[[reply]]\ntext = \"Hm.\"\nrepeat = true\n");
+    let ran = place.run_with(&chat(&["--max-steps", "1"]), "hello\n//done\n//compact it\nbye\n");
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    assert_eq!(ran.out.matches("says: Hm.").count(), 4, "{}", ran.out);
+    let told: Vec<String> =
+        of_type(&place, "told").iter().map(|event| event["line"].to_string()).collect();
+    assert_eq!(told, ["\"//done\"", "\"//compact it\"", "\"bye\""]);
+}
+
+#[test]
 fn a_chat_in_which_nothing_is_said_makes_no_task() {
     let place = place("[[reply]]\ntext = \"x\"\n");
     for input in ["", "\n \n/help\n", "/quit\n", "/done\n/cost\n"] {

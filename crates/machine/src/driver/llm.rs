@@ -525,6 +525,10 @@ impl Llm {
         self.memory.claim = None;
         self.memory.end = None;
         if !note.text.trim().is_empty() {
+            if self.chat {
+                // It is a line of the person, as one that was waited for.
+                self.memory.steps = 0;
+            }
             self.memory.notes.push(note.text.clone());
             return self.say(format!("{how}: {}", note.text));
         }
@@ -539,6 +543,7 @@ impl Llm {
         self.memory.steps = 0;
         self.memory.cuts = 0;
         self.memory.squeezes = 0;
+        let said = line.trim().strip_prefix('/').filter(|said| self.chat && is_command(said));
         if self.chat && line.trim() == DONE {
             self.memory.done = true;
             self.memory.claim.get_or_insert_default();
@@ -550,7 +555,7 @@ impl Llm {
             return;
         }
         self.memory.claim = None;
-        self.say(line);
+        self.say(said.unwrap_or(line));
     }
 
     fn on_verdict_failed(&mut self, results: &[CriterionResult]) {
@@ -627,6 +632,11 @@ fn sentence(text: &str) -> String {
 pub fn focus(line: &str) -> Option<&str> {
     let rest = line.trim().strip_prefix(COMPACT)?;
     (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(|| rest.trim())
+}
+
+/// Whether a line of a person means something to a chat itself. With one more slash before it, it is said to the model.
+pub fn is_command(line: &str) -> bool {
+    line.trim() == DONE || focus(line).is_some()
 }
 
 impl Driver for Llm {

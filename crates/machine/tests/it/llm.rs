@@ -325,6 +325,57 @@ fn in_a_chat_a_stop_a_limit_and_a_failure_only_end_the_turn() {
 }
 
 #[test]
+fn in_a_chat_a_command_with_one_more_slash_is_said_to_the_model() {
+    let mut rig = chat(json!({ "max_steps": 1 }));
+    for line in ["//done", " //compact the file", "//etc"] {
+        answer(&mut rig, Ok(reply(vec![text("hm")], StopReason::EndTurn)));
+        told(&mut rig, line);
+        let said = line.trim().strip_prefix('/').filter(|_| line != "//etc").unwrap_or(line);
+        assert_eq!(sent(&rig).pop().unwrap(), format!("User: {said}"));
+    }
+}
+
+#[test]
+fn in_a_chat_a_note_is_a_line_of_the_person_for_the_limit_of_steps() {
+    let mut rig = chat(json!({ "max_steps": 1 }));
+    let calls = vec![tool("u1", "read", json!({ "path": "a" }))];
+    answer(&mut rig, Ok(reply(calls, StopReason::ToolUse)));
+    let read = rig.effect("run_tool").0;
+    rig.ended(read, ToolResult::ok("A"));
+    let Standing::AwaitingPerson { asks } = rig.state.standing() else { panic!("does not wait") };
+    assert!(format!("{asks:?}").contains("max_steps"), "{asks:?}");
+    rig.command(Command::Steer { text: "look again".to_owned() });
+    assert_eq!(sent(&rig).pop().unwrap(), "User: result u1 A | The operator says: look again");
+}
+
+#[test]
+fn a_call_that_is_written_as_text_is_no_claim_and_three_in_a_row_end_it() {
+    let written = || {
+        let call = r#"<tool_call>{"name":"read","arguments":{"path":"a"}}</tool_call>"#;
+        Ok(reply(vec![text(call)], StopReason::EndTurn))
+    };
+    let mut rig = Rig::started(task());
+    for _ in 0..2 {
+        answer(&mut rig, written());
+        let told = sent(&rig).pop().unwrap();
+        assert!(told.contains("nothing of it was done"), "{told}");
+    }
+    // One that can be used is between them.
+    answer(
+        &mut rig,
+        Ok(reply(vec![tool("u1", "read", json!({ "path": "a" }))], StopReason::ToolUse)),
+    );
+    let read = rig.effect("run_tool").0;
+    rig.ended(read, ToolResult::ok("A"));
+    for _ in 0..3 {
+        assert!(!matches!(rig.state.standing(), Standing::Finished { .. }));
+        answer(&mut rig, written());
+    }
+    let ended = format!("{:?}", rig.state.standing());
+    assert!(ended.contains("Failed") && ended.contains("constrained"), "{ended}");
+}
+
+#[test]
 fn another_model_goes_on_with_the_same_conversation() {
     let mut rig = Rig::started(task());
     let calls = vec![tool("u1", "read", json!({ "path": "a" }))];
