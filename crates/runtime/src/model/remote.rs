@@ -13,6 +13,7 @@ use machine::policy::price::{self, Price};
 use machine::server::ToolOffer;
 use machine::tool;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 use tokio::sync::OnceCell;
 use wire::model::assemble::Limits;
 use wire::model::constrained::{Choices, constrain};
@@ -43,6 +44,10 @@ const MAX_WRITTEN: usize = 64 << 20;
 
 /// The most that is read of an answer that is no stream.
 const MAX_DOCUMENT: usize = 64 << 10;
+
+/// What is said of a server that gives an answer, but not as it was asked to.
+const IN_ONE_PIECE: &str =
+    "an answer in one piece; the server, or a proxy before it, must be one that streams";
 
 /// How many lists of tools are kept.
 const MAX_DECLARED: usize = 16;
@@ -494,7 +499,10 @@ impl<'a> Reader<'a> {
             // Also where its end did not come: what is there says more than that.
             Some(document) if ended != Err(TransportError::Cancelled) => {
                 let headers = ended.map(|finished| finished.headers).unwrap_or_default();
-                let failure = dialect.failure(200, &headers, &document);
+                let mut failure = dialect.failure(200, &headers, &document);
+                if is_answer(&document) {
+                    failure.message = IN_ONE_PIECE.to_owned();
+                }
                 Err(explained(stream.close(&mut events), failure))
             }
             _ => match ended {
@@ -511,6 +519,13 @@ impl<'a> Reader<'a> {
             None => answer,
         }
     }
+}
+
+/// Whether a document is an answer of a provider, whole: each dialect has its words in a list of its own.
+fn is_answer(document: &[u8]) -> bool {
+    let read: Option<Value> = serde_json::from_slice(document).ok();
+    let has = |key: &str| read.as_ref().is_some_and(|read| read[key].is_array());
+    ["choices", "content", "output", "candidates"].into_iter().any(has)
 }
 
 /// What is wrong with an answer that is no stream, in the server's own words.

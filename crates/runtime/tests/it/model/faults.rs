@@ -176,6 +176,15 @@ fn an_answer_has_the_limit_of_tokens_of_its_model_else_of_its_provider() {
 }
 
 #[test]
+fn a_server_that_does_not_stream_is_told_of_as_one() {
+    let whole = r#"{"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}"#;
+    let server = Server::saying(plain("200 OK", "", whole));
+    let failure = Rig::new(&server).fails("here/small");
+    assert_eq!((failure.kind.as_str(), failure.retry), ("malformed", Retry::Never));
+    assert!(failure.message.contains("must be one that streams"), "{}", failure.message);
+}
+
+#[test]
 fn a_server_that_never_answers_is_given_up() {
     let server = Server::new(|_, stream| {
         hold(stream);
