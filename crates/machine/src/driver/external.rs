@@ -372,7 +372,7 @@ impl Memory {
             reason
         } else {
             let colon = if reason.is_empty() { "" } else { ": " };
-            format!("for the {}th time in a row{colon}{reason}", self.waits)
+            format!("{} times in a row{colon}{reason}", self.waits)
         };
         Next::Wait(Wait::Until { at, reason })
     }
