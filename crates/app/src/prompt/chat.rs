@@ -274,7 +274,9 @@ impl Chat<'_> {
                 Err(error) => self.tell(Tone::Bad, error.text()),
             },
             Meant::Model(model) => match self.hand_over(&model) {
-                Ok(command) => self.give(command),
+                Ok(command) => {
+                    self.give(command);
+                }
                 Err(error) => self.tell(Tone::Bad, error.text()),
             },
             Meant::Done => return self.done(news),
@@ -303,8 +305,9 @@ impl Chat<'_> {
             Ok(Command::Tell { line }) => self.tell_next(line, &ask),
             Err(Unclear::Stop) => self.tell_next(words, &ask),
             Ok(command) => {
-                self.give(command);
-                self.asks.drop(self.task, &ask);
+                if self.give(command) {
+                    self.asks.drop(self.task, &ask);
+                }
             }
             Err(Unclear::Nothing) => {}
             Err(Unclear::ShowAll) if attended => {
@@ -322,7 +325,9 @@ impl Chat<'_> {
                     self.asks.drop(self.task, &ask);
                     return self.say(words, attended);
                 }
-                Ask::Question { call, .. } => self.give(Command::Answer { call, text: words }),
+                Ask::Question { call, .. } => {
+                    self.give(Command::Answer { call, text: words });
+                }
                 Ask::InDoubt { .. }
                 | Ask::Escalation { .. }
                 | Ask::Decision { .. }
@@ -334,13 +339,18 @@ impl Chat<'_> {
         Some(())
     }
 
-    /// The next line; if somebody else was faster, a word in between.
+    /// The next line; if somebody else was faster, a word in between. What is refused either way leaves what is asked
+    /// open: the next line answers it.
     fn tell_next(&mut self, line: String, ask: &Ask) {
-        self.asks.drop(self.task, ask);
         let told = give(self.inbox, self.task, Command::Tell { line: line.clone() });
-        if told.is_err_and(|reason| !reason.is_empty()) {
-            let said = line.strip_prefix('/').filter(|said| llm::is_command(said));
-            self.give(Command::Steer { text: said.unwrap_or(&line).to_owned() });
+        let said = line.strip_prefix('/').filter(|said| llm::is_command(said));
+        let is_over = match told {
+            Ok(()) => true,
+            Err(reason) if reason.is_empty() => true,
+            Err(_) => self.give(Command::Steer { text: said.unwrap_or(&line).to_owned() }),
+        };
+        if is_over {
+            self.asks.drop(self.task, ask);
         }
     }
 
@@ -389,13 +399,19 @@ impl Chat<'_> {
         Ok(format!("spent {}", spend::line(&data.spend, &data.budget)))
     }
 
-    fn give(&self, command: Command) {
+    /// Gives a command; false if it was refused and what is asked is still open.
+    fn give(&self, command: Command) -> bool {
         match give_with_rule(self.inbox, self.task, command) {
             Ok(shown) => self.screen.lines(shown),
             // The task has ended or the process is stopping: the screen says so.
             Err(reason) if reason.is_empty() => {}
-            Err(reason) => self.tell(Tone::Bad, format!("refused: {reason}")),
+            Err(reason) => {
+                self.tell(Tone::Bad, format!("refused: {reason}"));
+                // A call that somebody else settled is not asked about again.
+                return reason.contains("does not") || reason.contains("no call");
+            }
         }
+        true
     }
 
     fn tell(&self, tone: Tone, text: impl AsRef<str>) {

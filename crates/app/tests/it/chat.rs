@@ -84,6 +84,15 @@ fn a_command_with_one_more_slash_is_a_line_like_any_other() {
 }
 
 #[test]
+fn a_line_that_is_refused_does_not_keep_the_next_from_being_said() {
+    let place = place("[[reply]]\ntext = \"Hm.\"\nrepeat = true\n");
+    let ran = place.run_with(&chat(&[]), &format!("hello\n{}\nbye\n", "y".repeat(9 << 20)));
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("refused: it is too large"), "{}", ran.out);
+    assert!(ran.out.contains("> bye\nsays: Hm.\n"), "{}", ran.out);
+}
+
+#[test]
 fn a_chat_in_which_nothing_is_said_makes_no_task() {
     let place = place("[[reply]]\ntext = \"x\"\n");
     for input in ["", "\n \n/help\n", "/quit\n", "/done\n/cost\n"] {
