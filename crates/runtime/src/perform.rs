@@ -39,6 +39,9 @@ pub trait Perform {
     /// as `ChildrenSeen`. Said anew whenever they are others; none ends it.
     fn mind(&mut self, _task: &TaskId, _children: Vec<TaskId>) {}
 
+    /// Has all effects of a task stop, without waiting for it: before several are released, so that they end together.
+    fn stop(&mut self, _task: &TaskId) {}
+
     /// Stops all effects of a task and frees what it held. Returns when they have ended and the work in its worktree is on
     /// the disk.
     fn release(&mut self, task: &TaskId);

@@ -555,6 +555,8 @@ impl<P: Perform> Supervisor<P> {
             .filter(|(_, host)| late || host.state.is_idle())
             .map(|(id, _)| id.clone())
             .collect();
+        // Each may take seconds to end, and there may be a hundred of them.
+        ready.iter().for_each(|id| self.perform.stop(id));
         for id in ready {
             // The work is stopped before the record says so.
             self.perform.release(&id);

@@ -554,6 +554,11 @@ impl Perform for World {
         }
     }
 
+    fn stop(&mut self, task: &TaskId) {
+        let all = (task.clone(), EffectId(0))..=(task.clone(), EffectId(u64::MAX));
+        self.running.lock().range(all).for_each(|(_, stop)| stop.trigger());
+    }
+
     fn release(&mut self, task: &TaskId) {
         let deadline = Instant::now() + RELEASE_PATIENCE;
         let mut effects = self.running.lock();

@@ -9,6 +9,7 @@ use journal::sqlite::SqliteJournal;
 use journal::{Entry, Journal, JournalError, Loaded, Record, Report, TaskRow};
 use machine::driver::Registry;
 use machine::driver::scripted::ScriptedKind;
+use machine::effect::Effect;
 use machine::event::EventKind;
 use machine::id::{EffectId, TaskId};
 use machine::input::Command;
@@ -19,6 +20,7 @@ use runtime::clock::{Clock, SystemClock};
 use runtime::home::Home;
 use runtime::host::Host;
 use runtime::inbox::Inbox;
+use runtime::perform::Perform;
 use runtime::supervisor::{Notice, Supervisor, SupervisorError};
 use runtime::world::World;
 use serde_json::{Value, json};
@@ -371,6 +373,44 @@ fn a_command_to_a_task_that_is_being_taken_up_gives_way_and_says_so() {
         supervisor(&home, Box::new(Watched { rival: Some(rival), ..Watched::of(&home) }));
     assert_eq!(fenced(teller.command_at_rest(&id("a"), tell()).unwrap_err()), owner);
     assert_eq!(teller.journal().records("a", 0).unwrap().len(), before, "nothing was written");
+}
+
+/// Starts nothing, and notes in which order tasks are stopped and waited for.
+#[derive(Clone, Default)]
+struct Noted(Arc<Mutex<Vec<String>>>);
+
+impl Perform for Noted {
+    fn start(&mut self, _task: &TaskId, _effect: Effect) {}
+
+    fn cancel(&mut self, _task: &TaskId, _target: EffectId) {}
+
+    fn stop(&mut self, task: &TaskId) {
+        self.0.lock().unwrap().push(format!("stop {task}"));
+    }
+
+    fn release(&mut self, task: &TaskId) {
+        self.0.lock().unwrap().push(format!("release {task}"));
+    }
+}
+
+#[test]
+fn whoever_is_told_to_stop_now_stops_all_tasks_before_waiting_for_any() {
+    let (_folder, home) = home();
+    let (inbox, noted) = (Inbox::default(), Noted::default());
+    let journal = Box::new(SqliteJournal::open(&home.journal()).unwrap());
+    let mut supervisor =
+        Supervisor::new(journal, noted.clone(), Box::new(SystemClock), registry(), inbox.clone());
+    for name in ["a", "b", "c"] {
+        supervisor
+            .begin(id(name), TaskSpec { workspace: WorkspaceSpec::default(), ..steps(1) }, false)
+            .unwrap();
+    }
+    supervisor.cycle(inbox.take(Some(Duration::ZERO), 0)).unwrap();
+    inbox.stop();
+    inbox.stop();
+    supervisor.run().unwrap();
+    let order = noted.0.lock().unwrap();
+    assert_eq!(order[..4], ["stop a", "stop b", "stop c", "release a"], "{order:?}");
 }
 
 #[test]
