@@ -22,6 +22,15 @@ fn files_have_a_largest_size_and_the_private_folders_too() {
 }
 
 #[test]
+fn what_programs_share_in_memory_has_a_size_and_devices_are_no_place_for_files() {
+    let script = "df -k /dev/shm | tail -n 1; touch /dev/shm/x && echo open; touch /dev/x || echo closed; \
+        echo gone > /dev/null && echo over";
+    let result = limited("file_size = \"2M\"", script);
+    assert!(result.contains(" 2048 ") && result.contains("open\n"), "{result}");
+    assert!(result.contains("closed\n") && result.ends_with("over\n"), "{result}");
+}
+
+#[test]
 fn memory_open_files_and_time_on_the_processor_are_limited() {
     let result = limited(
         "memory = \"64M\"",
