@@ -80,7 +80,7 @@ fn a_workspace_that_was_put_back_is_made_ready_again_before_anybody_goes_on() {
     let mut rig = Rig::started(task);
     rig.input(Signal::OwnerLost.into());
     let base = rig.state.data().workspace.clone();
-    rig.input(Signal::Restarted(Ok(3)).into());
+    rig.input(Signal::FolderGone(Ok(3)).into());
     assert!(rig.attach(true).told().starts_with("[open_workspace#"), "{}", rig.told());
     // What cannot be made ready is tried again by whoever resumes.
     let id = rig.effect("open_workspace");
