@@ -22,6 +22,9 @@ use crate::time::Span;
 /// Wrong answers in a row after which the driver gives up.
 const WRONG_ANSWERS: u32 = 3;
 
+/// The most actions of one answer: all of them run at once.
+const MOST_ACTIONS: usize = 512;
+
 /// Failed questions (process died, no answer in time) in a row after which the driver gives up.
 const LOST_ANSWERS: u32 = 2;
 
@@ -198,6 +201,9 @@ impl Answer {
         match &answer {
             Answer::Act { actions } if actions.is_empty() => {
                 Err("actions: expected at least one".to_owned())
+            }
+            Answer::Act { actions } if actions.len() > MOST_ACTIONS => {
+                Err(format!("actions: expected at most {MOST_ACTIONS}, got {}", actions.len()))
             }
             Answer::Wait { prompt: Some(_), seconds: Some(_), .. }
             | Answer::Wait { prompt: None, seconds: None, .. } => {

@@ -12,6 +12,9 @@ use serde_json::{Map, Value};
 use super::{Answer, Decode, Dialect, ErrorKind, ModelError, StreamEvent};
 use crate::sse;
 
+/// More calls than any answer has that means them: each is judged, and waits for those before it.
+const MOST_TOOLS: usize = 512;
+
 /// How much of an answer is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -464,6 +467,12 @@ impl Assembler {
         if let Some(id) = &self.duplicate_id {
             let message = format!("two tool calls have the id `{id}`");
             return Err(ModelError::new(ErrorKind::DuplicateToolId, message));
+        }
+        if tools > MOST_TOOLS {
+            let message = format!(
+                "the answer has {tools} tool calls, and no more than {MOST_TOOLS} are taken: none of them was made"
+            );
+            return Err(ModelError::new(ErrorKind::ToolArgsInvalid, message));
         }
         if tools == 0 && !says_something && stop != StopReason::StopSequence {
             let message = "the answer has nothing in it";

@@ -114,6 +114,14 @@ fn answers_that_are_none_have_their_kinds() {
     assert_eq!(kind(ended(vec![], StopReason::ToolUse)), ErrorKind::MalformedToolCall);
     let twice = [tool(0, "t", "{}"), tool(1, "t", "{}")].concat();
     assert_eq!(kind(ended(twice, StopReason::ToolUse)), ErrorKind::DuplicateToolId);
+    let many = |count: usize| {
+        let mut assembler = Assembler::new("dialect", 1 << 20);
+        let one = |at: usize| tool(at, &format!("u{at}"), "{}");
+        let events = (0..count).flat_map(one).chain(stop(StopReason::ToolUse));
+        assembler.take(&mut events.collect(), 0).and_then(|_| assembler.finish()).map(drop)
+    };
+    assert!(many(512).is_ok());
+    assert_eq!(many(513).unwrap_err().kind, ErrorKind::ToolArgsInvalid);
     assert_eq!(kind([text(0, &"a".repeat(1001))]), ErrorKind::OutputTooLarge);
     let mixed = [text(0, "a"), StreamEvent::ToolUseStop { index: 0, id: "".into() }];
     assert_eq!(kind(mixed), ErrorKind::Protocol);

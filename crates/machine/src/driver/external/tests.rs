@@ -216,6 +216,10 @@ fn wrong_answers_say_what_is_wrong() {
             json!({ "decision": "act", "actions": [{ "tool": "read", "input": {} }] }),
             "unknown field `input`",
         ),
+        (
+            json!({ "decision": "act", "actions": vec![json!({ "tool": "read" }); 513] }),
+            "actions: expected at most 512, got 513",
+        ),
         (json!({ "decision": "claim", "sumary": "" }), "unknown field `sumary`"),
         (json!({ "decision": "wait" }), "wait: expected either \"prompt\" or \"seconds\""),
         (json!({ "decision": "wait", "seconds": -1 }), "seconds: expected 0 to 31536000, got -1"),
