@@ -394,7 +394,8 @@ fn after(subject: &Subject<'_>, outcome: Outcome) -> Vec<Next> {
 /// Suggests twice the limit on every axis that is used up.
 fn raise(id: &TaskId, spend: &Spend, budget: &Budget) -> Next {
     let mut command = format!("drivetrain raise {id}");
-    let double = |limit: u64, spent: u64| limit.max(spent).max(1) * 2;
+    // A server can tell of as many tokens as it likes.
+    let double = |limit: u64, spent: u64| limit.max(spent).max(1).saturating_mul(2);
     let counts = [
         ("max-turns", budget.max_turns, spend.turns),
         ("max-tool-calls", budget.max_tool_calls, spend.tool_calls),
@@ -409,7 +410,8 @@ fn raise(id: &TaskId, spend: &Spend, budget: &Budget) -> Next {
         }
     }
     if let Some(limit) = budget.max_time.filter(|limit| spend.millis >= limit.0) {
-        let twice = machine::time::Span(double(limit.0, spend.millis).div_ceil(1000) * 1000);
+        let seconds = double(limit.0, spend.millis).div_ceil(1000);
+        let twice = machine::time::Span(seconds.saturating_mul(1000));
         command.push_str(&format!(" --max-time {twice}"));
     }
     if let Some(limit) = budget.max_usd.filter(|limit| spend.usd >= *limit) {

@@ -309,5 +309,11 @@ fn whatever_limit_is_reached_the_command_that_raises_it_names_it() {
         let said = view::join(&view::why::lines(&subject));
         let option = format!("drivetrain raise k3v9 --{} 2", axis.replace('_', "-"));
         assert!(said.contains(&option), "{axis}: {said}");
+        // However much of it a server says that it used.
+        data.spend.tokens = u64::MAX;
+        let subject = Subject { data: &data, ..scene.subject(&standing) };
+        let said = view::join(&view::why::lines(&subject));
+        let option = option.strip_suffix('2').unwrap();
+        assert!(said.contains(option), "{axis}: {said}");
     }
 }
