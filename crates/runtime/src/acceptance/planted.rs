@@ -34,7 +34,8 @@ pub(super) fn find(
         .collect();
     for index in &indexes {
         let verify = ["verify-pack".into(), "--".into(), index.clone().into_os_string()];
-        if git.run(place().into_iter().chain(verify)).is_err() {
+        // The user's own git may have put it into another one meanwhile.
+        if git.run(place().into_iter().chain(verify)).is_err() && index.exists() {
             return Ok(Some(said(&index.display().to_string())));
         }
     }
@@ -44,7 +45,9 @@ pub(super) fn find(
             || entries(&of_many[1]).iter().any(|p| is_new(p)))
     {
         let verify = ["multi-pack-index", "verify", "--no-progress"].map(OsString::from);
-        if git.run(place().into_iter().chain(verify)).is_err() {
+        if git.run(place().into_iter().chain(verify)).is_err()
+            && of_many.iter().any(|path| path.exists())
+        {
             return Ok(Some(said(&of_many[0].display().to_string())));
         }
     }
