@@ -543,6 +543,12 @@ fn of_several_worktrees_the_one_that_is_meant_gets_it() {
     repository.place.ok(&["queue", "run"]);
     assert_eq!(std::fs::read_to_string(linked.join("n")).unwrap(), "n\n");
     assert_eq!(git(&linked, &["status", "--porcelain"]), "");
+    // What a worker checks out is nobody's checkout.
+    repository.git(&["branch", "loose"]);
+    let (id, worktree) = repository.task(&["git checkout -q loose; echo o > o"], Some("test -e o"));
+    repository.place.ok(&["queue", "add", &id, "--onto", "loose"]);
+    assert_eq!(repository.place.run(&["queue", "run"]).code, 13);
+    assert_eq!(git(&worktree, &["rev-parse", "HEAD"]), repository.git(&["rev-parse", "loose"]));
 }
 
 /// Whoever gives up a rebase has git set the branch to where it was before.
@@ -664,7 +670,7 @@ fn a_branch_is_named_with_care_and_nobody_commits_without_a_name() {
     let beside = repository.place.home().with_file_name("beside");
     repository.git(&["worktree", "add", "--quiet", "-b", "taken", beside.to_str().unwrap()]);
     assert!(
-        repository.refused(&["apply", &id, "--onto", "taken"]).contains("checked out in another")
+        repository.refused(&["apply", &id, "--onto", "taken"]).contains("taken is checked out in ")
     );
     repository.git(&["config", "--unset", "user.name"]);
     let said = repository.refused(&["apply", &id]);

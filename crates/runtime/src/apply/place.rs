@@ -50,7 +50,8 @@ pub(super) fn chosen(
             )),
         };
     };
-    match checked_out(&found, onto) {
+    // What a worker has checked out in its worktree is nobody's checkout.
+    match checked_out(&found, onto).filter(|place| !is_own(place, state_home)) {
         Some(place) if wish.follow || here.is_some_and(|here| here.top == place) => {
             Ok(Repository::find(&place)?)
         }
@@ -61,9 +62,14 @@ pub(super) fn chosen(
 /// The user's own worktree that a folder is in, if it is another one of the same repository.
 fn another(folder: &Path, found: &Repository, state_home: &Path) -> Option<Repository> {
     let here = Repository::find(folder).ok().filter(|here| here.top != found.top)?;
-    let own = state_home.canonicalize().unwrap_or_else(|_| state_home.to_owned());
-    let is_users = !here.top.starts_with(own);
+    let is_users = !is_own(&here.top, state_home);
     (is_users && here.common().ok()? == found.common().ok()?).then_some(here)
+}
+
+/// Whether a worktree is one of drivetrain's.
+fn is_own(place: &Path, state_home: &Path) -> bool {
+    let own = state_home.canonicalize().unwrap_or_else(|_| state_home.to_owned());
+    place.starts_with(own)
 }
 
 /// Where a branch of the repository is checked out.

@@ -495,6 +495,8 @@ mod lines {
                 "git diff HEAD~1",
                 "git show",
                 "git show --stat -p HEAD",
+                "git show :/x",
+                "git show 'HEAD^{/a:b}'",
                 "git log -p",
                 "git stash show -p",
             ],

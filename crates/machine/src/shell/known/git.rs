@@ -606,10 +606,11 @@ fn show(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
     let parsed = SHOW.parse(arguments)?;
     let shows = parsed.has(PATCH)
         || matches!(name, "diff" | "show" | "range-diff") && !parsed.has(NO_PATCH);
-    // `COMMIT:PATH` shows that path alone.
+    // `COMMIT:PATH` shows that path alone; what is looked for in messages (`:/x`, `^{/x}`) may have a colon too.
     let names_path = |word: &Word| {
-        let path = word.text().split_once(':').map(|(_, path)| path);
-        path.is_some_and(|path| !path.is_empty() && !word.text().starts_with(":/"))
+        word.text().split_once(':').is_some_and(|(commit, path)| {
+            !path.is_empty() && !commit.contains('{') && !word.text().starts_with(":/")
+        })
     };
     let named = !paths_behind_dashes(arguments).is_empty()
         || !parsed.operands.is_empty() && parsed.operands.iter().all(names_path);
