@@ -539,6 +539,24 @@ impl<'s> Store<'s> {
         quiet(&git, &["read-tree", "-u", "--reset", to])
     }
 
+    /// What is left out and is not ignored anyway: git complains of an ignored path that is named, even to be left out.
+    fn to_leave_out(&self, git: &Git) -> Result<Vec<&PathBuf>, String> {
+        if self.left_out.is_empty() {
+            return Ok(Vec::new());
+        }
+        let names = self.left_out.iter().flat_map(|path| [path.as_os_str().as_bytes(), b"\0"]);
+        let names: Vec<u8> = names.flatten().copied().collect();
+        let ask = ["check-ignore", "-z", "--stdin"].map(OsString::from).to_vec();
+        let ignored = git.output_any(ask, Some(names))?;
+        // It ends with 1 if none of them is.
+        if ignored.exit > 1 {
+            return Err(ignored.complaint);
+        }
+        let ignored: Vec<&[u8]> = ignored.out.split(|byte| *byte == 0).collect();
+        let is_ignored = |path: &PathBuf| ignored.contains(&path.as_os_str().as_bytes());
+        Ok(self.left_out.iter().filter(|path| !is_ignored(path)).collect())
+    }
+
     /// Writes a folder as a tree, repositories inside it with their files.
     fn list(&self, folder: &Path, index: &Path, depth: usize) -> Result<Listing, String> {
         if depth > MAX_NESTING {
@@ -553,8 +571,8 @@ impl<'s> Store<'s> {
         repositories::forget(&git, index)?;
         let add = ["add", "--all", "--no-warn-embedded-repo", "--", "."];
         let mut add = add.map(OsString::from).to_vec();
-        for path in self.left_out.iter().filter(|_| depth == 0) {
-            add.push(except(path.as_os_str()));
+        if depth == 0 {
+            add.extend(self.to_leave_out(&git)?.into_iter().map(|path| except(path.as_os_str())));
         }
         let mut unborn = Vec::new();
         while let Err(said) = complete(&git, add.clone()) {

@@ -243,6 +243,29 @@ fn a_hostile_repository_runs_nothing() {
 }
 
 #[test]
+fn what_a_sandbox_puts_in_the_place_of_an_ignored_name_keeps_no_checkpoint_from_being_made() {
+    let (_all, top, state) = repository();
+    fs::write(top.join(".gitignore"), ".env\n/.vscode\n").unwrap();
+    git(&top, &["add", ".gitignore"]);
+    git(&top, &["commit", "--quiet", "-m", "ignore"]);
+    let workspace = opened(&top, &state);
+    let folder = path_of(&workspace);
+    // While a process in a sandbox lives, as that of an agent between two turns.
+    for name in [".env", ".vscode", ".mcp.json"] {
+        fs::write(folder.join(name), "").unwrap();
+        fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o1400)).unwrap();
+    }
+    fs::write(folder.join("new"), "new").unwrap();
+    let kept = checkpoint("t1", &workspace, "kept", &state, &Cancel::new()).unwrap();
+    let store = format!("--git-dir={}", state.join("checkpoints/t1.git").display());
+    let files = git(&top, &[&store, "ls-tree", "-r", "--name-only", &kept.tree]);
+    let files: Vec<&str> = files.lines().collect();
+    assert!(files.contains(&"new") && files.contains(&".gitignore"), "{files:?}");
+    let masked = |name: &&str| [".env", ".vscode", ".mcp.json"].contains(name);
+    assert!(!files.iter().any(masked), "{files:?}");
+}
+
+#[test]
 fn a_checkpoint_holds_every_file_byte_for_byte_and_touches_nothing() {
     let (all, top, state) = repository();
     let before = snapshot(&top);
