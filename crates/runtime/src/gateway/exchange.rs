@@ -8,7 +8,7 @@ use machine::policy::hosts::Host;
 use machine::policy::price::{self, Price};
 use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response};
-use wire::gateway::{Api, KEY_FIELDS, Speaks, Tap, Wish, model, wish, without_key};
+use wire::gateway::{Api, KEY_FIELDS, Speaks, Tap, Wish, model, uncounted, wish, without_key};
 use wire::model::recording::{Cover, Question};
 use wire::proxy::head::{Form, Request, Wish as Asked};
 
@@ -75,6 +75,11 @@ async fn next(connection: &mut Connection, shared: &Shared) -> bool {
         let told = format!("this agent has no key for {}: set {}", api.name(), api.key_variable());
         return refuse(connection, api, 400, &told, request.keeps).await;
     };
+    if let Wish::Ask(speaks) = wish
+        && let Some(told) = uncounted(speaks, &body)
+    {
+        return refuse(connection, api, 400, told, request.keeps).await;
+    }
     let bytes = body.len() as u64;
     let asked = network::first(connection.gone(), shared.ask(bytes)).await;
     let (number, hear) = match asked {
@@ -128,7 +133,11 @@ async fn carry(
     let sent = answered(shared, &onward, body);
     let sent = network::first(connection.gone(), within(idle, sent)).await;
     let mut answer = match sent {
-        None => return false,
+        None => {
+            // It was sent, and is paid for though nobody stayed to hear the answer.
+            meter.began = onward.speaks.is_some();
+            return false;
+        }
         Some(Ok(answer)) => answer,
         Some(Err(reason)) => {
             meter.tell();

@@ -239,6 +239,17 @@ fn what_the_loop_refuses_is_never_sent_and_refused_in_the_agents_own_words() {
 }
 
 #[test]
+fn an_answer_that_is_fetched_later_is_refused_before_anything_is_sent() {
+    let server = scripted(REPLY);
+    let rig = Rig::new(&server.url(), Ok(()));
+    let body = r#"{"model":"m","input":"hi","background":true,"store":true}"#;
+    let refused = rig.open().ask("/v1/responses", body);
+    assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("background"), "{}", refused.text());
+    assert_eq!(server.requests()["requests"], serde_json::json!([]));
+}
+
+#[test]
 fn nothing_is_sent_before_a_turn_or_after_it() {
     let server = scripted(REPLY);
     let rig = Rig::new(&server.url(), Ok(()));
@@ -389,6 +400,27 @@ fn a_client_that_goes_away_ends_the_request_and_what_came_is_counted() {
     drop(stream);
     assert!(ended.recv_timeout(PATIENCE).unwrap(), "the provider is not asked any more");
     assert_eq!(rig.passed().input, Some(55));
+}
+
+#[test]
+fn a_client_that_goes_away_before_the_answer_begins_pays_for_its_question() {
+    let (sender, ended) = channel();
+    let (asked, was_asked) = channel();
+    let address = raw(move |_, mut stream| {
+        asked.send(()).unwrap();
+        let gone = stream.read(&mut [0; 1]);
+        sender.send(matches!(gone, Ok(0) | Err(_))).unwrap();
+    });
+    let rig = Rig::new(&address, Ok(()));
+    rig.open();
+    let (port, token) = rig.base();
+    let mut stream = connect(port);
+    let (path, body) = DIALECTS[0];
+    stream.write_all(question(port, &format!("{token}{path}"), body).as_bytes()).unwrap();
+    was_asked.recv_timeout(PATIENCE).unwrap();
+    drop(stream);
+    assert!(ended.recv_timeout(PATIENCE).unwrap(), "the provider is not asked any more");
+    assert_eq!(rig.passed().input, Some(body.len().div_ceil(4) as u64));
 }
 
 #[test]

@@ -147,3 +147,22 @@ fn addresses_keys_and_models_are_those_of_the_provider() {
         );
     }
 }
+
+#[test]
+fn an_answer_that_is_fetched_later_is_not_asked_for() {
+    let refused = |body: &str| uncounted(Speaks::OpenAiResponses, body.as_bytes()).is_some();
+    for body in [
+        r#"{"model":"m","background":true}"#,
+        r#"{"background":true,"background":false}"#,
+        r#"{"back\u0067round":1}"#,
+        "no question",
+        "",
+    ] {
+        assert!(refused(body), "{body}");
+    }
+    let deep = format!(r#"{{"input":{}{}}}"#, "[".repeat(1000), "]".repeat(1000));
+    for body in [r#"{"model":"m","background":false}"#, r#"{"background":null}"#, "{}", &deep] {
+        assert!(!refused(body), "{body}");
+    }
+    assert_eq!(uncounted(Speaks::OpenAiChat, br#"{"background":true}"#), None);
+}
