@@ -126,6 +126,12 @@ pub enum Effect {
         /// It may, or the reason why not.
         may: Result<(), String>,
     },
+    /// End the agents of a driver that decides no more, with all that they left running. Has no answer, and whoever decides
+    /// now does not wait for it.
+    DismissAgents {
+        /// Of its own.
+        id: EffectId,
+    },
     /// Keep the whole state of the workspace, outside of it.
     Checkpoint {
         /// Answered by `Checkpointed`.
@@ -268,6 +274,7 @@ impl Effect {
             | Effect::AskAgent { id, .. }
             | Effect::TellAgent { id, .. }
             | Effect::LetAsk { id, .. }
+            | Effect::DismissAgents { id }
             | Effect::Checkpoint { id, .. }
             | Effect::Restore { id, .. }
             | Effect::Verify { id, .. }

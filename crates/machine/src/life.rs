@@ -348,6 +348,7 @@ impl Step<'_> {
                 // An agent goes on counting where the one before it was, and may go on in its conversation.
                 if from != agent::KIND || spec.name != agent::KIND {
                     self.state.data.earlier_conversations = self.state.data.conversations;
+                    self.dismiss_agents();
                 }
                 let model = spec.config["model"].as_str().map(str::to_owned);
                 let former = from.clone();

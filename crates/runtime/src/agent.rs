@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use machine::agent::{AgentCall, AgentOrder, AgentTurn, FailedOrder};
 use machine::id::{EffectId, TaskId};
@@ -33,6 +34,8 @@ pub struct Agents {
     slots: Mutex<BTreeMap<Key, Arc<Mutex<Slot>>>>,
     /// Those in the middle of a turn.
     at_work: Mutex<BTreeMap<(TaskId, EffectId), Arc<Process>>>,
+    /// What ends those that were dismissed.
+    leaving: Mutex<BTreeMap<TaskId, Vec<JoinHandle<()>>>>,
     setting: Setting,
 }
 
@@ -68,7 +71,8 @@ impl Agents {
     /// No process yet. `state` is the folder of this program's own state, `marks` is where processes are noted.
     pub fn new(state: PathBuf, marks: Option<PathBuf>) -> Agents {
         let setting = Setting { state, marks, traffic: Traffic::Live };
-        Agents { slots: Mutex::default(), at_work: Mutex::default(), setting }
+        let (slots, at_work, leaving) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Agents { slots, at_work, leaving, setting }
     }
 
     /// The same, with what passes their gateways written down or not.
@@ -137,16 +141,41 @@ impl Agents {
 
     /// Ends the agents of a task; returns when they are gone. Cancel their turns first: this waits for them.
     pub fn close(&self, task: &TaskId) {
-        let ended: Vec<Arc<Mutex<Slot>>> = {
-            let mut slots = lock(&self.slots);
-            let keys: Vec<Key> = slots.keys().filter(|(owner, _)| owner == task).cloned().collect();
-            keys.iter().filter_map(|key| slots.remove(key)).collect()
-        };
-        for slot in ended {
-            if let Some(process) = lock(&slot).process.take() {
-                process.put_down();
-            }
+        lock(&self.leaving).remove(task).into_iter().flatten().for_each(|leaving| {
+            // One that panicked has nothing left to end.
+            let _ = leaving.join();
+        });
+        self.take(task).iter().for_each(put_down);
+    }
+
+    /// Ends the agents that a task has by now, and does not wait for it: those that are asked from here on are others.
+    pub fn dismiss(&self, task: &TaskId) {
+        let former = self.take(task);
+        if former.is_empty() {
+            return;
         }
+        let ends = Arc::new(former);
+        let ending = Arc::clone(&ends);
+        let leaving = std::thread::Builder::new()
+            .name("dismissed".to_owned())
+            .spawn(move || ending.iter().for_each(put_down));
+        match leaving {
+            Ok(leaving) => lock(&self.leaving).entry(task.clone()).or_default().push(leaving),
+            Err(_) => ends.iter().for_each(put_down),
+        }
+    }
+
+    fn take(&self, task: &TaskId) -> Vec<Arc<Mutex<Slot>>> {
+        let mut slots = lock(&self.slots);
+        let keys: Vec<Key> = slots.keys().filter(|(owner, _)| owner == task).cloned().collect();
+        keys.iter().filter_map(|key| slots.remove(key)).collect()
+    }
+}
+
+/// Ends the process of a slot, once its turn is over.
+fn put_down(slot: &Arc<Mutex<Slot>>) {
+    if let Some(process) = lock(slot).process.take() {
+        process.put_down();
     }
 }
 

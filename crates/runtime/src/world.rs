@@ -424,6 +424,7 @@ impl Perform for World {
             Effect::LetAsk { turn, request, may, .. } => {
                 self.agents.let_ask(task, turn, request, may);
             }
+            Effect::DismissAgents { .. } => self.agents.dismiss(task),
             Effect::Checkpoint { id, workspace, reason, worker } => {
                 let (name, home, inbox) = (task.clone(), self.home.clone(), self.inbox.clone());
                 let (stopping, keeping) = (self.stopping(task, id), self.keeping(task));

@@ -333,6 +333,17 @@ impl Step<'_> {
         self.output.effects.push(Effect::TellAgent { id, turn, order });
     }
 
+    /// Whoever decides from here on works alone: what agents left in their background would go on changing the files. An
+    /// agent that takes over from an agent ends it by itself.
+    pub(crate) fn dismiss_agents(&mut self) {
+        let data = &mut self.state.data;
+        if data.conversations > 0 {
+            data.last_effect += 1;
+            let id = EffectId(data.last_effect);
+            self.output.effects.push(Effect::DismissAgents { id });
+        }
+    }
+
     /// Tells an agent something in the middle of its turn, if one is at work.
     pub(crate) fn steer_agent(&mut self, text: &str) -> bool {
         let data = &self.state.data;

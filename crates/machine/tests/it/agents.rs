@@ -173,6 +173,26 @@ fn every_agent_can_be_interrupted_and_handed_over_in_the_middle_of_a_turn() {
 }
 
 #[test]
+fn an_agent_is_dismissed_when_somebody_takes_over_who_is_no_agent() {
+    let dismissed = |rig: &Rig| {
+        let is = |effect: &Effect| matches!(effect, Effect::DismissAgents { .. });
+        rig.last.effects.iter().any(is)
+    };
+    let (mut rig, _) = at_work("claude", None);
+    rig.command(Command::HandOver(DriverSpec::new("user", json!({}))));
+    assert!(dismissed(&rig), "{:?}", rig.last.effects);
+    // Another agent takes the place of the former one, and ends it.
+    let (mut rig, _) = at_work("claude", None);
+    let other = task("codex", None).driver;
+    rig.command(Command::HandOver(other));
+    assert!(!dismissed(&rig), "{:?}", rig.last.effects);
+    // There is nobody to dismiss.
+    let mut rig = Rig::started(spec(json!({ "turns": [] })));
+    rig.command(Command::HandOver(DriverSpec::new("user", json!({}))));
+    assert!(!dismissed(&rig), "{:?}", rig.last.effects);
+}
+
+#[test]
 fn nothing_is_remarked_where_no_agent_is_at_work() {
     let rig = Rig::started(spec(json!({ "turns": [] })));
     assert_eq!(rig.remark(&steer()), "");

@@ -146,6 +146,7 @@ fn name(effect: &Effect) -> &'static str {
         Effect::AskAgent { .. } => "agent",
         Effect::TellAgent { .. } => "tell agent",
         Effect::LetAsk { .. } => "let ask",
+        Effect::DismissAgents { .. } => "dismiss agents",
         Effect::Restore { .. } => "restore",
         Effect::Verify { .. } => "verify",
         Effect::DriveChild { .. } => "drive_child",

@@ -195,7 +195,10 @@ impl Audit {
             }
         }
         // What an agent is told has no report.
-        let is_reported = !matches!(effect, Effect::TellAgent { .. } | Effect::LetAsk { .. });
+        let is_reported = !matches!(
+            effect,
+            Effect::TellAgent { .. } | Effect::LetAsk { .. } | Effect::DismissAgents { .. }
+        );
         if is_reported && !task.state.data().pending.contains_key(&effect.id()) {
             return violation(
                 Check::StoppedIsStopped,

@@ -205,7 +205,9 @@ impl World {
                 self.answered(process, task, *turn, &request.to_string(), steps);
                 true
             }
-            Effect::AnswerRequest { .. } | Effect::TakeUpChild { .. } => true,
+            Effect::AnswerRequest { .. }
+            | Effect::TakeUpChild { .. }
+            | Effect::DismissAgents { .. } => true,
             _ => false,
         }
     }

@@ -324,6 +324,7 @@ impl World {
             | Effect::AnswerRequest { id, .. }
             | Effect::TellAgent { id, .. }
             | Effect::LetAsk { id, .. }
+            | Effect::DismissAgents { id }
             | Effect::Cancel { target: id } => Signal::TimerFired(id).into(),
         }
     }
@@ -388,6 +389,7 @@ fn name(effect: &Effect) -> String {
         Effect::AskAgent { .. } => "ask an agent".to_owned(),
         Effect::TellAgent { .. } => "tell an agent".to_owned(),
         Effect::LetAsk { .. } => "let an agent ask".to_owned(),
+        Effect::DismissAgents { .. } => "dismiss agents".to_owned(),
         Effect::Checkpoint { .. } => "checkpoint".to_owned(),
         Effect::Restore { .. } => "restore".to_owned(),
         Effect::Verify { .. } => "verify".to_owned(),
