@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use machine::tool::ToolResult;
 use serde_json::Value;
-use wire::gate::{Frames, Reaction, RequestId, Session, Toolbox};
+use wire::agent::lines::{Line, Lines};
+use wire::gate::{MAX_FRAME, Reaction, RequestId, Session, Toolbox};
 
 use crate::process::Cancel;
 
@@ -75,7 +76,7 @@ pub fn serve(
 ) -> io::Result<()> {
     let (output, open, perform) =
         (Output(Arc::new(Mutex::new(output))), Open::default(), Arc::new(perform));
-    let (mut session, mut frames) = (Session::default(), Frames::default());
+    let (mut session, mut lines) = (Session::default(), Lines::new(MAX_FRAME));
     let mut chunk = vec![0u8; 64 << 10];
     let mut go_on = true;
     while go_on {
@@ -85,10 +86,12 @@ pub fn serve(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
-        let pushed = frames.push(&chunk[..count], |line| {
+        lines.feed(&chunk[..count], |line| {
             if !go_on {
                 return;
             }
+            // Nobody knows what it asked for, and what follows it is as good as before.
+            let Line::Whole(line) = line else { return output.line(&wire::gate::too_long()) };
             match session.take(line, toolbox) {
                 Reaction::Ignore => {}
                 Reaction::Answer(line) => output.line(&line),
@@ -109,10 +112,6 @@ pub fn serve(
                 }
             }
         });
-        if pushed.is_err() {
-            output.line(&wire::gate::too_long());
-            go_on = false;
-        }
     }
     // Whoever says all at once and ends is answered too: what takes long is stopped, and says so.
     settled(&open, SHORT);

@@ -316,7 +316,7 @@ pub fn refused(id: &RequestId, reason: &str) -> String {
     error(Some(id), code::REFUSED, reason)
 }
 
-/// The line for a worker whose last line grew over the limit; the connection is to be closed after it.
+/// The line for a worker whose last line grew over the limit.
 pub fn too_long() -> String {
     let words = format!("expected one JSON object a line of at most {MAX_FRAME} bytes");
     error(None, code::INVALID_REQUEST, &words)
