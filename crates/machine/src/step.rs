@@ -65,7 +65,6 @@ impl Step<'_> {
             | Command::Steer { .. }
             | Command::FollowUp { .. }
             | Command::Raise(_)
-            | Command::Allot(_)
             | Command::RollBack { .. }
             | Command::Reopen { .. }
             | Command::HandOver(_) => true,

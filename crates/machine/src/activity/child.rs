@@ -124,7 +124,7 @@ impl Step<'_> {
         self.tell_child(child, Command::Allot(budget));
     }
 
-    /// The task whose step began this one may spend more.
+    /// The task whose step began this one may spend more. It says so each time that it goes on with this one.
     pub(crate) fn on_allot(&mut self, budget: &Budget) {
         match &self.state.data.phase {
             Phase::Finished { outcome: Outcome::BudgetExhausted, .. } => {}
@@ -132,8 +132,9 @@ impl Step<'_> {
             _ => {}
         }
         if !self.state.data.budget.grow(budget) {
-            return self.reject("it may spend that already");
+            return;
         }
+        self.begin_anew();
         let budget = self.state.data.budget.clone();
         self.event(|| EventKind::BudgetRaised { budget });
         let data = &self.state.data;
