@@ -1,12 +1,13 @@
 //! `drivetrain resume`: goes on with one task, or with all that can go on.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use journal::{Journal, TaskRow};
 use machine::Command;
 use machine::driver::Registry;
 use machine::id::TaskId;
-use machine::state::Standing;
+use machine::state::{Ask, Standing};
 use machine::task::Outcome;
 use runtime::station::Station;
 use runtime::supervisor::SupervisorError;
@@ -154,13 +155,20 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
         (records, tasks, worst) = open_tasks(json)?;
     }
     let races = Races::of(tasks.iter().map(|(_, task)| task))?;
-    for (row, task) in tasks {
+    let open: BTreeMap<TaskId, &Task> =
+        tasks.iter().map(|(row, task)| (TaskId(row.id.clone()), task)).collect();
+    for (row, task) in &tasks {
         let id = TaskId(row.id.clone());
         match task.state.standing() {
             _ if task.driven_by.is_some() || races.lost_by(&id).is_some() => {}
+            // Whoever resumes the task around it takes it up; by itself it would go on though that one is paused or out of
+            // budget, and leave it behind.
+            _ if task.state.begun_by().is_some() => {}
             // Its moment has not come: whoever takes it up now would only put it down again.
             Standing::Working if task.state.rests_until(locate::now()).is_some() => resting += 1,
-            Standing::Working => {
+            Standing::AwaitingPerson { .. } if waits_for_person(&open, task) => waiting += 1,
+            Standing::AwaitingPerson { .. } if task.state.data().paused => paused += 1,
+            Standing::Working | Standing::AwaitingPerson { .. } => {
                 let ready_to_go = settle::go_on(task.state.data(), changes(args), json)
                     .and_then(|()| prepare::require_sandbox(&task.state.data().spec.sandbox));
                 match ready_to_go {
@@ -169,7 +177,6 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
                 }
             }
             Standing::Paused => paused += 1,
-            Standing::AwaitingPerson { .. } => waiting += 1,
             Standing::Finished { .. } => {}
         }
     }
@@ -206,6 +213,19 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
         children::report_end(id, json);
     }
     Ok(code.max(worst))
+}
+
+/// Whether a person is still to say something: the time for it may be over, and what the task of a step asked may be answered
+/// since.
+fn waits_for_person(open: &BTreeMap<TaskId, &Task>, task: &Task) -> bool {
+    let Standing::AwaitingPerson { asks } = task.state.standing() else { return false };
+    asks.iter().any(|ask| match ask {
+        Ask::Child { child, .. } => {
+            open.get(child).is_some_and(|child| waits_for_person(open, child))
+        }
+        Ask::Decision { .. } => !task.state.is_answer_late(locate::now()),
+        _ => true,
+    })
 }
 
 /// Says why a task is left out; the exit code that this alone would have.

@@ -353,6 +353,34 @@ fn a_child_that_asks_makes_its_parent_wait_and_goes_on_with_the_answer() {
 #[test]
 fn a_signal_puts_both_down_and_resume_takes_both_up() {
     let place = place(&steps(&shell(HOLD), ""));
+#[test]
+fn all_tasks_are_resumed_with_those_of_their_steps_and_never_without() {
+    let order =
+        "goal = \"a part\"\nworkflow = { steps = [{ name = \"which\", ask = \"Which?\" }] }";
+    let place = place(&steps(order, ""));
+    let ran = place.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    let parent = parent(&place);
+    let child = id(&children(&place, &parent)[0]);
+    assert!(place.ok(&["resume", "--all"]).contains("1 wait for a person"));
+    place.ok(&["answer", &child, "b"]);
+    place.ok(&["pause", &parent]);
+    assert!(!place.ok(&["resume", "--all"]).contains("goes on"), "it is paused");
+    assert!(place.show(&child)["outcome"].is_null(), "and so is what its step began");
+    place.run(&["resume", &parent]);
+    assert_eq!(place.show(&parent)["outcome"], "completed");
+
+    let ran = place.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    let tasks = place.tasks();
+    let newest = |goal: &str| id(tasks.iter().find(|task| task["goal"] == goal).unwrap());
+    let (parent, child) = (newest("all of it"), newest("a part"));
+    place.ok(&["answer", &child, "b"]);
+    let ran = place.run(&["resume", "--all"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(place.show(&parent)["outcome"], "completed", "nobody waits any more");
+}
+
     let running = place.start(&["run", "task.toml"]);
     place.until_file("waits");
     running.signal("TERM");

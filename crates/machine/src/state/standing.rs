@@ -164,6 +164,14 @@ impl State {
         unattended && (waits_for_person() || self.rests_until(self.data.clock).is_some())
     }
 
+    /// Whether the time of a person who was asked is over by this clock: whoever takes the task up goes on without the answer.
+    pub fn is_answer_late(&self, now: Timestamp) -> bool {
+        match self.data.phase {
+            Phase::Waiting(Wait::Person { until: Some(at), .. }) => at <= self.data.own(now),
+            _ => false,
+        }
+    }
+
     /// Why a process lets go of a task that has not ended, for a person.
     pub fn release_reason(&self) -> String {
         if let Some(reason) = &self.data.look_first {

@@ -4,6 +4,7 @@
 use machine::effect::Effect;
 use machine::event::EventKind;
 use machine::input::Signal;
+use machine::state::Standing;
 use machine::task::{DriverSpec, TaskSpec};
 use machine::time::{Span, Timestamp};
 use machine::tool::{Status, ToolResult};
@@ -93,4 +94,15 @@ fn a_sleep_is_not_charged_and_the_time_that_is_left_runs_on() {
     assert_eq!(rig.state.data().spend.millis, spent + 4000);
     let left = i64::try_from(60_000 - spent - 4000).unwrap();
     assert_eq!(timer(&rig), rig.now + left, "the deadline is set anew");
+}
+
+#[test]
+fn nobody_is_waited_for_whose_time_to_answer_is_over() {
+    let ask = json!({ "name": "ok", "approve": "Release?", "timeout": "1m", "on_timeout": "skip" });
+    let mut task = spec(json!(null));
+    task.driver = DriverSpec::new("workflow", json!({ "name": "w", "steps": [ask] }));
+    let rig = Rig::started(task);
+    assert!(matches!(rig.state.standing(), Standing::AwaitingPerson { .. }), "{}", rig.told());
+    assert!(!rig.state.is_answer_late(Timestamp(rig.now + 59_000)));
+    assert!(rig.state.is_answer_late(Timestamp(rig.now + 61_000)));
 }
