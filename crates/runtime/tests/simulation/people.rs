@@ -244,9 +244,7 @@ fn is_visible(command: &Command, task: &TaskAudit) -> bool {
         Command::Resume => some(&|kind| *kind == EventKind::Resumed),
         Command::Interrupt { note: text } | Command::Steer { text } => note_is_kept(text, task),
         Command::FollowUp { text } => note_is_kept(text, task),
-        Command::Raise(_) | Command::Allot(_) => {
-            some(&|kind| matches!(kind, EventKind::BudgetRaised { .. }))
-        }
+        Command::Raise(_) => some(&|kind| matches!(kind, EventKind::BudgetRaised { .. })),
         Command::Approve { call: asked, .. } => some(
             &|kind| matches!(kind, EventKind::ApprovalDecided { call, allowed: true, .. } if call == asked),
         ),
