@@ -104,6 +104,7 @@ fn reason(subject: &Subject<'_>) -> Vec<Line> {
             let mut lines = vec![Line::new(Tone::Ask, "It waits for a person.")];
             lines.extend(look_first(subject));
             lines.extend(asks.iter().flat_map(approvals::lines).map(indent));
+            lines.extend(patience(subject));
             lines
         }
         Standing::Paused => {
@@ -117,6 +118,20 @@ fn reason(subject: &Subject<'_>) -> Vec<Line> {
         }
         Standing::Working => working(subject),
     }
+}
+
+/// How long a question is waited with; after that the task goes on without its answer.
+fn patience(subject: &Subject<'_>) -> Option<Line> {
+    let data = subject.data;
+    let Phase::Waiting(Wait::Person { until: Some(at), .. }) = &data.phase else { return None };
+    let left = at.since(data.own(subject.now)).0;
+    let said = match (left, subject.driven_by) {
+        (0, None) => "its time is over: an answer counts until it is resumed".to_owned(),
+        _ => {
+            format!("it waits {} more for the answer, then goes on without", spend::duration(left))
+        }
+    };
+    Some(Line::plain(format!("  {said}")))
 }
 
 /// Why a person is to look at the files first.
@@ -255,7 +270,8 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
         Phase::Consulting { request: Consultation::Task(order) } => {
             let (child, step) = (order.id(&data.id), text::visible(&order.step));
             let goal = text::short(&order.goal, 60);
-            Some(format!("task {child} of step {step:?} is at work: {goal}"))
+            let is = if subject.driven_by.is_some() { "is" } else { "was" };
+            Some(format!("task {child} of step {step:?} {is} at work: {goal}"))
         }
         Phase::Checkpointing { .. } => {
             Some("its work is being kept before the claim is checked".to_owned())
@@ -321,7 +337,10 @@ fn standing_answers(data: &Data) -> Vec<Line> {
 pub fn next(subject: &Subject<'_>) -> Vec<Next> {
     let id = &subject.data.id;
     let driven = subject.driven_by.is_some();
-    let resume = Next::new(format!("drivetrain resume {id}"), "go on from here");
+    // Whoever waits for it takes it up, and would be left behind by one that is resumed by itself.
+    let around = subject.data.begun_by();
+    let taken_up = around.unwrap_or(id);
+    let resume = Next::new(format!("drivetrain resume {taken_up}"), "go on from here");
     let cancel = Next::new(format!("drivetrain cancel {id}"), "end it");
     match subject.standing {
         Standing::Finished { outcome, .. } => after(subject, *outcome),
@@ -330,13 +349,19 @@ pub fn next(subject: &Subject<'_>) -> Vec<Next> {
                 asks.iter().flat_map(|ask| approvals::answers(id, subject.driver, ask)).collect();
             if !driven {
                 next.push(Next::new(
-                    format!("drivetrain resume {id}"),
-                    "then go on: no process drives it",
+                    format!("drivetrain resume {taken_up}"),
+                    match around {
+                        Some(_) => "then go on with the task around it: no process drives it",
+                        None => "then go on: no process drives it",
+                    },
                 ));
             }
             next
         }
-        Standing::Paused => vec![resume, cancel],
+        // It is paused by itself, whoever waits for it.
+        Standing::Paused => {
+            vec![Next::new(format!("drivetrain resume {id}"), "go on from here"), cancel]
+        }
         Standing::Working if driven => vec![
             Next::new(format!("drivetrain log {id} --follow"), "watch it"),
             Next::new(format!("drivetrain steer {id} TEXT"), "tell its driver something"),

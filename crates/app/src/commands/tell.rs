@@ -111,7 +111,25 @@ pub(crate) fn answer(id: &TaskId, name: &str, process: Option<u32>) -> Value {
 pub(crate) fn told(id: &TaskId, done: &str, process: Option<u32>, ends: bool) -> Vec<Line> {
     let mut lines = vec![Line::plain(format!("task {id} {done}"))];
     if process.is_none() && !ends {
+        let id = outermost(id);
         lines.push(Line::plain(format!("no process drives it: drivetrain resume {id} goes on")));
     }
     lines
+}
+
+/// The task to resume so that this one goes on: whoever waits for it takes it up, and one that is resumed by itself would
+/// leave that one behind.
+fn outermost(id: &TaskId) -> TaskId {
+    let around = |id: &TaskId| {
+        let records = Records::open().ok()?;
+        let row = journal::Journal::task(&records.journal, id.as_str()).ok()?;
+        records.glance(&row).ok()?.state.begun_by().cloned()
+    };
+    let mut top = id.clone();
+    // Tasks begin tasks three deep.
+    for _ in 0..machine::child::MOST_DEPTH {
+        let Some(next) = around(&top) else { break };
+        top = next;
+    }
+    top
 }

@@ -344,15 +344,15 @@ fn a_child_that_asks_makes_its_parent_wait_and_goes_on_with_the_answer() {
     let parent = parent(&place);
     let child = id(&children(&place, &parent)[0]);
     assert!(ran.out.contains(&child) && ran.out.contains("Which?"), "{}", ran.out);
-    place.ok(&["answer", &child, "b"]);
+    let resume = format!("drivetrain resume {parent}");
+    assert!(place.ok(&["why", &child]).contains(&resume), "that one goes on with it");
+    let answered = place.ok(&["answer", &child, "b"]);
+    assert!(answered.contains(&resume), "{answered}");
     let ended = place.run(&["resume", &parent]);
     assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
     assert_eq!(place.read("out"), "b\n");
 }
 
-#[test]
-fn a_signal_puts_both_down_and_resume_takes_both_up() {
-    let place = place(&steps(&shell(HOLD), ""));
 #[test]
 fn all_tasks_are_resumed_with_those_of_their_steps_and_never_without() {
     let order =
@@ -381,6 +381,9 @@ fn all_tasks_are_resumed_with_those_of_their_steps_and_never_without() {
     assert_eq!(place.show(&parent)["outcome"], "completed", "nobody waits any more");
 }
 
+#[test]
+fn a_signal_puts_both_down_and_resume_takes_both_up() {
+    let place = place(&steps(&shell(HOLD), ""));
     let running = place.start(&["run", "task.toml"]);
     place.until_file("waits");
     running.signal("TERM");

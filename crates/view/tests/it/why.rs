@@ -272,6 +272,21 @@ fn a_paused_task_and_one_that_a_person_drives_say_how_to_go_on() {
 }
 
 #[test]
+fn a_question_with_an_end_says_how_long_it_is_waited_with() {
+    let ask = json!({ "name": "ok", "approve": "Release?", "timeout": "1m", "on_timeout": "skip" });
+    let mut scene = Scene::begin(spec("workflow", json!({ "name": "w", "steps": [ask] })));
+    let said = |scene: &Scene| {
+        let why = scene.why();
+        why.lines().skip_while(|line| !line.contains("Release?")).nth(1).unwrap().to_owned()
+    };
+    assert_eq!(said(&scene), "  it waits 55s more for the answer, then goes on without");
+    scene.pid = None;
+    scene.put(Command::Detach { reason: "it waits for a person".to_owned() });
+    scene.now += 60_000;
+    assert_eq!(said(&scene), "  its time is over: an answer counts until it is resumed");
+}
+
+#[test]
 fn whatever_limit_is_reached_the_command_that_raises_it_names_it() {
     let scene = Scene::begin(workflow(&["true"]));
     let spend: Spend = serde_json::from_value(json!({
