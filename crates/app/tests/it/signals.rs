@@ -128,7 +128,9 @@ fn a_reader_that_does_not_read_keeps_nobody_from_stopping() {
             let text = format!("line {number}\\n").repeat(900);
             format!("[[reply]]\ntext = \"{text}\"\ntool_calls = [{call}]\n")
         };
-        environment.write("s.toml", &(0..60).map(reply).collect::<String>());
+        let waits = "[[reply]]\nstatus = 529\nretry_after = \"50s\"\n";
+        let script = (0..60).map(reply).chain([waits.to_owned()]).collect::<String>();
+        environment.write("s.toml", &script);
         let words = ["run", "talk", "--model", "script/s.toml", "--in-place"];
         let mut run = environment.command(&[&words[..], json].concat());
         let mut child = run.stdout(Stdio::piped()).spawn().unwrap();
