@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 use crate::git::Git;
 use crate::git::reading::{Unsound, read_back};
 
+/// How long the name of an object's file is below a folder of two letters: with SHA-1, and with SHA-256.
+const REST: [usize; 2] = [38, 62];
+
 /// Clocks of file systems are coarse.
 const MARGIN: i64 = 2;
 
@@ -67,7 +70,8 @@ fn loose(objects: &Path, is_new: impl Fn(&Path) -> bool) -> Vec<String> {
     for folder in entries(objects) {
         let Some(start) = hex_name(&folder, 2) else { continue };
         for path in entries(&folder) {
-            if let Some(rest) = hex_name(&path, 38).filter(|_| is_new(&path)) {
+            let rest = REST.into_iter().find_map(|length| hex_name(&path, length));
+            if let Some(rest) = rest.filter(|_| is_new(&path)) {
                 names.push(format!("{start}{rest}"));
             }
         }
@@ -93,4 +97,22 @@ pub(super) fn said(what: &str) -> String {
          other content there, and then no look at the history proves anything; `git fsck --full` names everything of that \
          kind, take it away and have it fetched or made again"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_of_both_kinds_of_repositories_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("ab");
+        fs::create_dir(&place).unwrap();
+        for name in ["1".repeat(38), "2".repeat(62), "3".repeat(40), "x".repeat(38)] {
+            fs::write(place.join(name), "").unwrap();
+        }
+        let mut names = loose(folder.path(), |_| true);
+        names.sort();
+        assert_eq!(names, [format!("ab{}", "1".repeat(38)), format!("ab{}", "2".repeat(62))]);
+    }
 }
