@@ -371,6 +371,16 @@ fn what_comes_at_once_passes_at_once_and_what_comes_late_is_a_sign_of_life() {
     assert!(rig.gateway.heard() > before);
 }
 
+/// A client that has asked something, and what.
+fn asking(rig: &Rig) -> (TcpStream, &'static str) {
+    rig.open();
+    let (port, token) = rig.base();
+    let mut stream = connect(port);
+    let (path, body) = DIALECTS[0];
+    stream.write_all(question(port, &format!("{token}{path}"), body).as_bytes()).unwrap();
+    (stream, body)
+}
+
 #[test]
 fn a_client_that_goes_away_ends_the_request_and_what_came_is_counted() {
     let (sender, ended) = channel();
@@ -386,11 +396,7 @@ fn a_client_that_goes_away_ends_the_request_and_what_came_is_counted() {
         sender.send(matches!(gone, Ok(0) | Err(_))).unwrap();
     });
     let rig = Rig::new(&address, Ok(()));
-    rig.open();
-    let (port, token) = rig.base();
-    let mut stream = connect(port);
-    let (path, body) = DIALECTS[0];
-    stream.write_all(question(port, &format!("{token}{path}"), body).as_bytes()).unwrap();
+    let (mut stream, _) = asking(&rig);
     let (mut heard, mut piece) = (String::new(), [0; 1024]);
     while !heard.contains("input_tokens") {
         let count = read_once(&mut stream, &mut piece).unwrap();
@@ -412,11 +418,7 @@ fn a_client_that_goes_away_before_the_answer_begins_pays_for_its_question() {
         sender.send(matches!(gone, Ok(0) | Err(_))).unwrap();
     });
     let rig = Rig::new(&address, Ok(()));
-    rig.open();
-    let (port, token) = rig.base();
-    let mut stream = connect(port);
-    let (path, body) = DIALECTS[0];
-    stream.write_all(question(port, &format!("{token}{path}"), body).as_bytes()).unwrap();
+    let (stream, body) = asking(&rig);
     was_asked.recv_timeout(PATIENCE).unwrap();
     drop(stream);
     assert!(ended.recv_timeout(PATIENCE).unwrap(), "the provider is not asked any more");
