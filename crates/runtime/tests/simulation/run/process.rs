@@ -149,7 +149,7 @@ impl Run {
             + self.processes[index].supervisor.outcomes().len().saturating_sub(before);
         let batches = if stalled { 2 } else { 1 };
         // A child that nobody drives is claimed, told and put down by itself.
-        let errands = self.cancelled_children() - cancelled;
+        let errands = self.cancelled_children() - cancelled + self.raised_children(index, &held);
         self.check_syncs(index, commits, batches + 2 * left as u64 + 3 * errands);
         self.plan_next(index);
     }
@@ -178,6 +178,16 @@ impl Run {
             task.state.data().spec.dispatch.is_some() && task.outcome() == Some(Outcome::Cancelled)
         });
         cancelled.count() as u64
+    }
+
+    /// How many tasks that steps of its tasks began this process did not drive and may have told that they may spend more.
+    fn raised_children(&self, index: usize, driven: &BTreeSet<TaskId>) -> u64 {
+        let supervisor = &self.processes[index].supervisor;
+        let world = lock(&self.world);
+        let parents = world.audit.tasks.iter().filter(|(id, _)| supervisor.host(id).is_some());
+        let children = parents.flat_map(|(_, task)| &task.state.data().children);
+        let raised = children.filter(|(id, child)| child.raised && !driven.contains(*id));
+        raised.count() as u64
     }
 
     pub(super) fn held(&self, index: usize) -> BTreeSet<TaskId> {
