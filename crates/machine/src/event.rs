@@ -349,6 +349,11 @@ pub enum EventKind {
         /// Its name.
         checkpoint: String,
     },
+    /// There is no checkpoint, because the workspace holds something that cannot be kept.
+    Unkept {
+        /// What.
+        reason: String,
+    },
     /// Somebody asked for an earlier state of the workspace.
     RollBackAsked {
         /// The checkpoint.

@@ -29,7 +29,7 @@ use crate::verdict::{Checkpoint, Verdict};
 
 /// The version of inputs and state that this machine writes. It grows with the list of inputs, so that an older drivetrain
 /// knows that it cannot read them; those of every lower version are read.
-pub const MACHINE_VERSION: u32 = 3;
+pub const MACHINE_VERSION: u32 = 4;
 
 /// An input with the moment it entered.
 #[derive(Debug, Clone, PartialEq)]
@@ -300,6 +300,8 @@ pub enum Signal {
     ChildrenSeen(Vec<ChildSeen>),
     /// A checkpoint of the workspace was made, or could not be.
     Checkpointed(EffectId, Result<Checkpoint, String>),
+    /// There is no checkpoint, because the workspace holds something that cannot be kept.
+    Unkeepable(EffectId, String),
     /// The workspace has the state of a checkpoint, and what it was before is kept as this one; or it could not be.
     Restored(EffectId, Result<Checkpoint, String>),
     /// A worker asks for a call through the gate, while it decides.
@@ -360,12 +362,12 @@ mod tests {
     /// What [`MACHINE_VERSION`] stands for. Whoever changes one of the lists raises the version.
     #[test]
     fn the_version_grows_with_the_list_of_inputs() {
-        assert_eq!(MACHINE_VERSION, 3);
+        assert_eq!(MACHINE_VERSION, 4);
         let commands = "start attach drain detach pause resume cancel interrupt steer follow_up raise approve deny answer \
              tell resolve roll_back hand_over reopen note_integration dispatch child_report allot";
         assert_eq!(names::<Command>().join(" "), commands);
         let signals = "workspace_opened tools_opened tools_changed verified consulted model_replied agent_said agent_ended \
-             child_left children_seen checkpointed restored requested withdrawn timer_fired owner_lost restarted \
+             child_left children_seen checkpointed unkeepable restored requested withdrawn timer_fired owner_lost restarted \
              folder_gone slept set_back";
         assert_eq!(names::<Signal>().join(" "), signals);
     }

@@ -102,6 +102,9 @@ pub struct Data {
     /// The name of the last checkpoint that was made, whatever became of the workspace since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_kept: Option<String>,
+    /// Why the workspace could not be kept, since it last could.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unkeepable: Option<String>,
     /// Whether what the open turn may change was kept before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub turn_kept: bool,
@@ -389,6 +392,7 @@ impl State {
                 held_asks: Vec::new(),
                 unchanged_since: None,
                 last_kept: None,
+                unkeepable: None,
                 turn_kept: false,
                 tools: Arc::default(),
                 former_tools: Vec::new(),

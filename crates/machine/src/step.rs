@@ -174,6 +174,11 @@ impl Step<'_> {
                     self.on_checkpointed(made);
                 }
             }
+            Signal::Unkeepable(id, why) => {
+                if self.take(id, Pending::Checkpoint) {
+                    self.on_unkeepable(why);
+                }
+            }
             Signal::Restored(id, restored) => {
                 if self.take(id, Pending::Restore) {
                     self.on_restored(restored);

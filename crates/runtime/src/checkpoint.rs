@@ -19,6 +19,7 @@ mod objects;
 mod pack;
 mod repositories;
 mod unborn;
+mod unkept;
 mod untouched;
 pub(crate) mod writable;
 
@@ -34,7 +35,7 @@ use machine::task::Workspace;
 use machine::verdict::Checkpoint;
 
 use crate::clock::{Clock, SystemClock};
-use crate::git::{Git, borrowing};
+use crate::git::{Git, Printed, borrowing};
 use crate::process::Cancel;
 use crate::sandbox::masks;
 use crate::whole_file::{self, Lasting};
@@ -45,6 +46,7 @@ use index::Mode;
 pub use limits::{DEFAULT_MAX_FILE, MAX_FILE_VARIABLE};
 use objects::{FOLDER, Name, Tree};
 pub(crate) use objects::{Hasher, Kind, hex};
+pub use unkept::Unkept;
 
 /// Keeps the state of a task's workspace and gives the checkpoint.
 pub fn checkpoint(
@@ -53,7 +55,7 @@ pub fn checkpoint(
     reason: &str,
     state_home: &Path,
     cancel: &Cancel,
-) -> Result<Checkpoint, String> {
+) -> Result<Checkpoint, Unkept> {
     let (store, folder) = Store::of(task, workspace, state_home, cancel)?;
     let (name, seen) = store.keep_seen(&folder, reason)?;
     Ok(Checkpoint { name, tree: seen.content.files })
@@ -256,7 +258,7 @@ impl<'s> Store<'s> {
 
     /// Keeps the state of a folder as the next checkpoint.
     pub fn keep(&self, folder: &Path, reason: &str) -> Result<String, String> {
-        self.keep_seen(folder, reason).map(|(commit, _)| commit)
+        Ok(self.keep_seen(folder, reason)?.0)
     }
 
     /// What a folder holds at this moment. Nothing is kept of it under a name, and whoever keeps checkpoints at the
@@ -325,7 +327,7 @@ impl<'s> Store<'s> {
         Some(Content { files, extra })
     }
 
-    fn keep_seen(&self, folder: &Path, reason: &str) -> Result<(String, Seen), String> {
+    fn keep_seen(&self, folder: &Path, reason: &str) -> Result<(String, Seen), Unkept> {
         if !self.index().exists() {
             if let Some(content) = self.untouched(folder)? {
                 let commit = self.commit(&content, reason)?;
@@ -359,11 +361,11 @@ impl<'s> Store<'s> {
         self.git(folder, &self.index())?.output(add, Some(names.join(&0))).map(drop)
     }
 
-    fn see(&self, folder: &Path, index: &Path) -> Result<Seen, String> {
-        let wrong = |said: String| format!("cannot keep the state of {}: {said}", folder.display());
-        let listing = self.list(folder, index, 0).map_err(wrong)?;
+    fn see(&self, folder: &Path, index: &Path) -> Result<Seen, Unkept> {
+        let wrong = |said| format!("cannot keep the state of {}: {said}", folder.display());
+        let listing = self.list(folder, index, 0).map_err(|why| why.map(wrong))?;
         let (extra, odd) = Extra::of(folder, &listing.files, &listing.loose).map_err(wrong)?;
-        self.refuse_special(folder, index, &odd).map_err(wrong)?;
+        self.refuse_special(folder, index, &odd).map_err(|why| why.map(wrong))?;
         let content = Content { files: listing.tree, extra };
         Ok(Seen { content, joined: listing.joined })
     }
@@ -558,11 +560,10 @@ impl<'s> Store<'s> {
     }
 
     /// Writes a folder as a tree, repositories inside it with their files.
-    fn list(&self, folder: &Path, index: &Path, depth: usize) -> Result<Listing, String> {
+    fn list(&self, folder: &Path, index: &Path, depth: usize) -> Result<Listing, Unkept> {
         if depth > MAX_NESTING {
-            return Err(format!(
-                "incomplete: repositories are nested more than {MAX_NESTING} deep"
-            ));
+            let deep = format!("repositories are nested more than {MAX_NESTING} deep");
+            return Err(Unkept::incomplete(deep));
         }
         // Only this task's owner works here, so a lock can only be left from a killed git.
         let _ = fs::remove_file(with_end(index, ".lock"));
@@ -576,7 +577,8 @@ impl<'s> Store<'s> {
         }
         let mut unborn = Vec::new();
         while let Err(said) = complete(&git, add.clone()) {
-            let Some(name) = unborn::named(&said, folder).filter(|name| !unborn.contains(name))
+            let Some(name) =
+                unborn::named(said.as_ref(), folder).filter(|name| !unborn.contains(name))
             else {
                 // What is left to complain about then is meant.
                 behind::forget(&git, folder)?;
@@ -652,15 +654,18 @@ fn is_folder(listed: &OsStr, name: &OsStr) -> bool {
 
 /// Any word on standard error means that something was left out, whatever the exit code.
 fn quiet(git: &Git, arguments: &[&str]) -> Result<(), String> {
-    complete(git, arguments.iter().map(OsString::from).collect())
+    Ok(complete(git, arguments.iter().map(OsString::from).collect())?)
 }
 
-fn complete(git: &Git, arguments: Vec<OsString>) -> Result<(), String> {
-    let printed = git.output(arguments, None)?;
-    if printed.complaint.is_empty() {
-        return Ok(());
+fn complete(git: &Git, arguments: Vec<OsString>) -> Result<(), Unkept> {
+    // What git says of a file that it cannot read, before it fails.
+    const UNREADABLE: &str = "unable to index file";
+    match git.output(arguments, None) {
+        Ok(printed) if printed.complaint.is_empty() => Ok(()),
+        Ok(Printed { complaint, .. }) => Err(Unkept::incomplete(complaint)),
+        Err(complaint) if complaint.contains(UNREADABLE) => Err(Unkept::incomplete(complaint)),
+        Err(complaint) => Err(Unkept::Failed(complaint)),
     }
-    Err(format!("incomplete: {}", printed.complaint))
 }
 
 /// What an index holds, the folders beside it, and the repositories inside.

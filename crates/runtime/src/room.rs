@@ -26,12 +26,12 @@ pub enum Room {
 
 /// Does something that writes to the disks of these folders, again and again for as long as there is no room for it, and until it
 /// is stopped.
-pub(crate) fn until_there_is_some<T>(
+pub(crate) fn until_there_is_some<T, E: AsRef<str>>(
     folders: &[&Path],
     cancel: &Cancel,
     tell: impl Fn(Room),
-    act: impl FnMut() -> Result<T, String>,
-) -> Result<T, String> {
+    act: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
     // Git has words of its own for it.
     let is_full = |why: &str| says_so(why) || is_missing(folders);
     try_again(LATER, is_full, cancel, tell, act)
@@ -53,20 +53,20 @@ pub(crate) fn is_missing(folders: &[&Path]) -> bool {
     folders.iter().any(|folder| has_little(folder))
 }
 
-fn try_again<T>(
+fn try_again<T, E: AsRef<str>>(
     later: Duration,
     is_full: impl Fn(&str) -> bool,
     cancel: &Cancel,
     tell: impl Fn(Room),
-    mut act: impl FnMut() -> Result<T, String>,
-) -> Result<T, String> {
+    mut act: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
     let mut waited = false;
     loop {
         let done = act();
         let is_over = match &done {
-            Err(why) if is_full(why) => {
+            Err(why) if is_full(why.as_ref()) => {
                 if !std::mem::replace(&mut waited, true) {
-                    tell(Room::Missing(why.clone()));
+                    tell(Room::Missing(why.as_ref().to_owned()));
                 }
                 is_stopped(later, cancel)
             }

@@ -24,7 +24,7 @@ use wire::gate::Toolbox;
 
 use crate::acceptance::{self, Claim, Places};
 use crate::agent::{Agents, Turn};
-use crate::checkpoint;
+use crate::checkpoint::{self, Unkept};
 use crate::control;
 use crate::descriptors::{self, Places as Descriptors};
 use crate::gate::Gates;
@@ -443,11 +443,16 @@ impl Perform for World {
                             checkpoint::checkpoint(task, &workspace, &reason, home, cancel)
                         };
                         let tell = |room| inbox.room(room);
-                        let made = stopped.and_then(|()| {
+                        let made = stopped.map_err(Unkept::Failed).and_then(|()| {
                             let _descriptors = commands.take(cancel);
                             room::until_there_is_some(&[home.root()], cancel, tell, make)
                         });
-                        Signal::Checkpointed(id, made).into()
+                        match made {
+                            Ok(made) => Signal::Checkpointed(id, Ok(made)),
+                            Err(Unkept::Incomplete(why)) => Signal::Unkeepable(id, why),
+                            Err(Unkept::Failed(why)) => Signal::Checkpointed(id, Err(why)),
+                        }
+                        .into()
                     },
                     move |reason| Signal::Checkpointed(id, Err(reason)).into(),
                 );

@@ -140,6 +140,7 @@ impl Story {
             | EventKind::BudgetRaised { .. }
             | EventKind::DriverChanged { .. }
             | EventKind::Checkpointed { .. }
+            | EventKind::Unkept { .. }
             | EventKind::RollBackAsked { .. }
             | EventKind::RollBackFailed { .. }
             | EventKind::RolledBack { .. }

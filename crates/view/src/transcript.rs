@@ -201,6 +201,9 @@ impl Transcript {
             EventKind::Checkpointed { checkpoint } => {
                 inner(format!("checkpoint {}", text::visible(checkpoint)))
             }
+            EventKind::Unkept { reason } => {
+                one(Tone::Bad, format!("no checkpoint: {}", text::visible(reason)))
+            }
             EventKind::RollBackAsked { to } => {
                 let to = to.get(..10).unwrap_or(to);
                 one(Tone::Strong, format!("the workspace goes back to checkpoint {to}"))

@@ -355,6 +355,43 @@ fn a_failed_check_is_in_the_workers_next_question_and_the_work_goes_on() {
 }
 
 #[test]
+fn a_worker_is_told_of_what_cannot_be_kept_and_hands_over_without_it() {
+    let environment = TestEnvironment::repository(&[("a.txt", "1\n")]);
+    // It makes a pipe, works on beside it, claims, is refused, and takes it away.
+    let replies = [
+        Some("mkfifo pipe"),
+        Some("echo 2 > a.txt"),
+        None,
+        Some("test -p pipe && rm pipe"),
+        None,
+        None,
+    ];
+    let mut text = String::new();
+    for reply in replies {
+        text.push_str("[[replies]]\ntext = \"done\"\n");
+        if let Some(command) = reply {
+            let command = Value::from(command);
+            text.push_str(&format!(
+                "[[replies.tool_calls]]\ntool = \"shell\"\ninput = {{ command = {command} }}\n"
+            ));
+        }
+    }
+    let path = environment.folder().join("../worker.toml");
+    fs::write(&path, text).unwrap();
+    let model = format!("script/{}", path.display());
+    let run = ["run", "do it", "--model", &model, "--profile", "open", "--json"];
+    let ran = environment.run(&[&run[..], &["--check", "grep -q 2 a.txt"]].concat());
+    assert_eq!(ran.code, 0, "{}\n{}", ran.out, ran.err);
+    let events = ran.events();
+    let kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert!(kinds.contains(&"unkept") && kinds.contains(&"verdict_failed"), "{kinds:?}");
+    assert!(ran.out.contains("incomplete: pipe is a pipe"), "{}", ran.out);
+    let results = ran.checked();
+    assert_eq!(results[0]["title"], "everything in the workspace can be kept");
+    assert_eq!((&results[0]["passed"], &results[1]["passed"]), (&false.into(), &true.into()));
+}
+
+#[test]
 fn a_process_that_is_killed_while_it_checks_leaves_nothing_and_the_check_is_done_again() {
     let environment = TestEnvironment::repository(&[("a", "one\n")]);
     let model = environment.worker(&["echo two > a"]);

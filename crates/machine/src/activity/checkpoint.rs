@@ -6,13 +6,13 @@
 
 use crate::agent::AgentCall;
 use crate::cause::{Cause, Surroundings};
-use crate::driver::{Consultation, Hand};
+use crate::driver::{Consultation, Hand, Note, NoteKind};
 use crate::effect::{Effect, Worker};
 use crate::event::EventKind;
 use crate::policy::permission::Author;
 use crate::state::{CallStatus, Pending, Phase};
 use crate::step::Step;
-use crate::task::{Checkpoints, Outcome, WorkspaceKind};
+use crate::task::{Checkpoints, CriterionResult, Outcome, WorkspaceKind};
 use crate::tool::EffectClass;
 use crate::verdict::Checkpoint;
 
@@ -121,35 +121,64 @@ impl Step<'_> {
             }
         };
         self.event(|| EventKind::Checkpointed { checkpoint: checkpoint.name.clone() });
-        self.state.data.unchanged_since = Some(checkpoint.name.clone());
-        self.state.data.last_kept = Some(checkpoint.name.clone());
-        match self.state.data.phase.clone() {
+        let data = &mut self.state.data;
+        data.unkeepable = None;
+        data.unchanged_since = Some(checkpoint.name.clone());
+        data.last_kept = Some(checkpoint.name.clone());
+        match data.phase.clone() {
             Phase::KeepingBase => {
-                self.state.data.base = Some(checkpoint);
-                self.state.data.phase = Phase::Ready;
+                data.base = Some(checkpoint);
+                data.phase = Phase::Ready;
             }
             Phase::Checkpointing { summary } => {
-                self.state.data.frozen = Some(checkpoint);
+                data.frozen = Some(checkpoint);
                 self.verify(summary);
             }
-            Phase::Consulting { request: Consultation::Agent(call) } if self.agent_waits() => {
-                self.note_change();
-                self.state.data.turn_kept = true;
-                self.ask_agent(*call);
-            }
-            // Of a turn; its calls, where they still wait, are started next.
-            Phase::New
-            | Phase::OpeningWorkspace
-            | Phase::OpeningTools
-            | Phase::Ready
-            | Phase::Acting
-            | Phase::Consulting { .. }
-            | Phase::Waiting(_)
-            | Phase::Verifying { .. }
-            | Phase::Judging(_)
-            | Phase::RollingBack { .. }
-            | Phase::Escalated { .. }
-            | Phase::Finished { .. } => self.state.data.turn_kept = true,
+            _ => self.go_on_with_turn(),
         }
+    }
+
+    /// The workspace holds something that cannot be kept. That ends a task in which nobody has worked yet, and one that hands over
+    /// what nobody can take back. A worker goes on without a way back: it is told, and what it hands over is refused, until
+    /// that is gone.
+    pub(crate) fn on_unkeepable(&mut self, why: String) {
+        let is_written = self.state.driver.hand() == Hand::Written;
+        let is_claim = match self.state.data.phase {
+            Phase::KeepingBase => return self.on_checkpointed(Err(why)),
+            Phase::Checkpointing { .. } if is_written => return self.on_checkpointed(Err(why)),
+            Phase::Checkpointing { .. } => true,
+            _ => false,
+        };
+        let is_news = self.state.data.unkeepable.as_ref() != Some(&why);
+        self.state.data.unkeepable = Some(why.clone());
+        self.event(|| EventKind::Unkept { reason: why.clone() });
+        if is_claim {
+            self.state.data.frozen = None;
+            let title = "everything in the workspace can be kept".to_owned();
+            let result = CriterionResult { title, evidence: why, ..CriterionResult::default() };
+            self.event(|| EventKind::CriterionChecked { result: result.clone() });
+            return self.on_verdict_failed(&[result]);
+        }
+        if is_news && !is_written {
+            let text = format!(
+                "The state of your workspace could not be kept, so there is no way back to it, and it cannot be handed over \
+                 as it is: {why}"
+            );
+            self.state.data.notes.push_back(Note { kind: NoteKind::Steer, text });
+        }
+        self.go_on_with_turn();
+    }
+
+    /// What waited for the checkpoint of a turn begins: an agent is asked, calls are started next.
+    fn go_on_with_turn(&mut self) {
+        if let Phase::Consulting { request: Consultation::Agent(call) } = &self.state.data.phase
+            && self.agent_waits()
+        {
+            let call = AgentCall::clone(call);
+            self.note_change();
+            self.state.data.turn_kept = true;
+            return self.ask_agent(call);
+        }
+        self.state.data.turn_kept = true;
     }
 }

@@ -81,6 +81,7 @@ impl Signal {
                 Signal::ChildLeft(*id, Box::new(end))
             }
             Signal::Checkpointed(id, _) => Signal::Checkpointed(*id, Err(why)),
+            Signal::Unkeepable(id, _) => Signal::Unkeepable(*id, why),
             Signal::Restored(id, _) => Signal::Restored(*id, Err(why)),
             Signal::Requested { key, .. } => {
                 Signal::Withdrawn { key: key.clone(), how: Withdrawal::Gone }

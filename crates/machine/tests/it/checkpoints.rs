@@ -211,3 +211,53 @@ fn what_must_fail_first_needs_a_worktree() {
     assert_eq!(outcome, Outcome::Failed);
     assert!(reason.starts_with("red_first compares"), "{reason}");
 }
+
+/// The one checkpoint that is being made finds a pipe.
+fn unkeepable(rig: &mut Rig) {
+    let id = rig.effect("checkpoint");
+    rig.input(Signal::Unkeepable(id, "incomplete: p is a pipe".to_owned()).into());
+}
+
+#[test]
+fn what_cannot_be_kept_before_a_turn_holds_nobody_up_and_is_told_once() {
+    let mut rig = opened(worker(json!([[shell("a")], [shell("b")], [shell("c")]])));
+    kept(&mut rig, "base");
+    rig.ended(3, ToolResult::ok(""));
+    unkeepable(&mut rig);
+    let second = rig.effect("run_tool").0;
+    assert!(rig.told().contains("unkept"), "{}", rig.told());
+    let notes = |rig: &Rig| rig.state.data().notes.len();
+    assert_eq!(notes(&rig), 1);
+    assert!(rig.state.data().notes[0].text.contains("p is a pipe"));
+    rig.ended(second, ToolResult::ok(""));
+    let delivered = notes(&rig);
+    unkeepable(&mut rig);
+    rig.effect("run_tool");
+    assert_eq!(notes(&rig), delivered, "the same reason is not told again");
+}
+
+#[test]
+fn what_cannot_be_kept_refuses_the_claim_of_a_worker_and_ends_steps_that_were_written_down() {
+    for author in ["worker", "operator"] {
+        let mut task = spec(json!({ "turns": [[shell("a")]], "author": author }));
+        task.policy.profile = Some(Profile::Open);
+        task.acceptance = vec![check_of("t")];
+        let mut rig = opened(task);
+        kept(&mut rig, "base");
+        rig.ended(3, ToolResult::ok(""));
+        unkeepable(&mut rig);
+        match author {
+            "worker" => {
+                assert!(rig.told().contains("verdict_failed"), "{}", rig.told());
+                // It claims again, and what it hands over can be kept now.
+                kept(&mut rig, "done");
+                checked(&mut rig, true, 1);
+                assert_eq!(ended(&rig).map(|(outcome, _)| outcome), Some(Outcome::Verified));
+            }
+            _ => {
+                let why = "the workspace cannot be kept: incomplete: p is a pipe".to_owned();
+                assert_eq!(ended(&rig), Some((Outcome::Failed, why)));
+            }
+        }
+    }
+}

@@ -234,6 +234,7 @@ fn report(state: &State, seed: u16) -> Input {
         Pending::Model => Signal::ModelReplied(id, Box::new(replied(seed))).into(),
         Pending::Agent => agent(id, seed),
         Pending::Child => Signal::ChildLeft(id, Box::new(left(state, seed))).into(),
+        Pending::Checkpoint if seed % 5 == 1 => Signal::Unkeepable(id, "a pipe".to_owned()).into(),
         Pending::Checkpoint => Signal::Checkpointed(
             id,
             Ok(Checkpoint { name: "abc".to_owned(), tree: "tree".to_owned() }),

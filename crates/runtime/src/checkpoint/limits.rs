@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::git::Git;
 
-use super::Store;
+use super::{Store, Unkept};
 
 /// The variable that says how large a file may be that is kept: a number of bytes, or one with `KiB`, `MiB` or `GiB`.
 pub const MAX_FILE_VARIABLE: &str = "DRIVETRAIN_MAX_FILE";
@@ -28,7 +28,7 @@ pub(super) struct Special {
 
 impl Store<'_> {
     /// Looks at everything that git would read, before it does: a file of many gigabytes would keep it busy for hours.
-    pub(super) fn refuse_large(&self, git: &Git, folder: &Path) -> Result<(), String> {
+    pub(super) fn refuse_large(&self, git: &Git, folder: &Path) -> Result<(), Unkept> {
         let most = most()?;
         let arguments = ["ls-files", "-z", "--others", "--modified", "--exclude-standard"];
         let printed = git.output(arguments.map(OsString::from).to_vec(), None)?;
@@ -44,12 +44,12 @@ impl Store<'_> {
         if large.is_empty() {
             return Ok(());
         }
-        Err(format!(
-            "incomplete: larger than {} MiB, which is as much as is kept of one file: {}; remove it, name it in \
+        Err(Unkept::incomplete(format!(
+            "larger than {} MiB, which is as much as is kept of one file: {}; remove it, name it in \
              .gitignore, or set {MAX_FILE_VARIABLE}",
             most / MIB,
             some(&large)
-        ))
+        )))
     }
 
     /// Sockets, pipes and devices hold no content. What is ignored is nobody's work; the rest is refused.
@@ -58,7 +58,7 @@ impl Store<'_> {
         folder: &Path,
         index: &Path,
         odd: &[Special],
-    ) -> Result<(), String> {
+    ) -> Result<(), Unkept> {
         if odd.is_empty() {
             return Ok(());
         }
@@ -88,10 +88,10 @@ impl Store<'_> {
         if left.is_empty() {
             return Ok(());
         }
-        Err(format!(
-            "incomplete: {}, which cannot be kept; remove it, or name it in .gitignore",
+        Err(Unkept::incomplete(format!(
+            "{}, which cannot be kept; remove it, or name it in .gitignore",
             some(&left)
-        ))
+        )))
     }
 }
 
