@@ -81,6 +81,9 @@ fn what_an_agent_says_and_asks_reaches_the_editor_and_the_answer_reaches_the_age
         let progress: Vec<String> = plans.iter().map(|plan| entry(plan)).collect();
         let last = if done { "completed" } else { "pending" };
         assert_eq!(progress, ["pending", "in_progress", last], "{story}");
+        let told = editor.words("agent_thought_chunk");
+        let why = "a check failed: shell: test -e asked.txt\n[exit code 1, expected 0";
+        assert_eq!(told.contains(why), !done, "{told}");
         assert_eq!(place.folder().join("asked.txt").exists(), done, "{story}");
         let status = if done { "completed" } else { "failed" };
         assert_eq!(editor.of_kind("tool_call_update")[0]["status"], status, "{story}");

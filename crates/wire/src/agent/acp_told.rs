@@ -130,7 +130,13 @@ impl Telling {
                     Some((_, known)) => *known = progress,
                     None => self.checks.push((result.title.clone(), progress)),
                 }
-                vec![Told::Update(EditorUpdate::Plan(self.checks.clone()))]
+                let mut told = vec![Told::Update(EditorUpdate::Plan(self.checks.clone()))];
+                // A plan has no word for it, and none for why.
+                if result.fails() {
+                    let why = format!("a check failed: {}\n{}\n", result.title, result.evidence);
+                    told.push(Told::Update(EditorUpdate::Thought(why)));
+                }
+                told
             }
             EventKind::QuestionAsked { call, question, choices } => {
                 let choices: String =
