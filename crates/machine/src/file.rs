@@ -127,12 +127,18 @@ pub fn whole(file: &str, text: &str, message: String) -> SourceError {
 }
 
 /// A mistake in what a file says, shown where it first says so; at the beginning if it is written otherwise there.
-pub fn at_part(file: &str, text: &str, part: &str, message: String) -> SourceError {
+pub fn at_part(
+    file: &str,
+    text: &str,
+    part: &str,
+    message: String,
+    help: Option<String>,
+) -> SourceError {
     let place = match text.find(part) {
         Some(start) if !part.is_empty() => start..start + part.len(),
         _ => 0..0,
     };
-    source::error_at(file, text, place, message, None)
+    source::error_at(file, text, place, message, help)
 }
 
 /// "Did you mean", if one of the known names is near to the given one.

@@ -4,7 +4,7 @@ use machine::driver::{Consultation, Wait};
 use machine::id::TaskId;
 use machine::policy::budget::{Budget, Spend};
 use machine::policy::sandbox::Level;
-use machine::state::{Call, CallStatus, Data, Phase, Standing};
+use machine::state::{Ask, Call, CallStatus, Data, Phase, Standing};
 use machine::task::{Outcome, WorkspaceKind};
 use machine::time::Timestamp;
 use machine::tool::EffectClass;
@@ -16,6 +16,15 @@ use crate::{Line, Tone, recovery, spend, tasks, text};
 
 /// Lines of evidence or output shown of each failure.
 const EVIDENCE: usize = 6;
+
+/// How many of the things that it waits for are shown: it is one screen.
+const ASKS: usize = 3;
+
+/// How many of the calls that run are shown.
+const RUNNING: usize = 6;
+
+/// Characters of the goal that are shown.
+const GOAL: usize = 400;
 
 /// What is asked about.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +51,10 @@ pub struct Subject<'a> {
 pub fn lines(subject: &Subject<'_>) -> Vec<Line> {
     let data = subject.data;
     let mut lines = vec![
-        Line::new(Tone::Strong, format!("task {}: {}", data.id, text::visible(&data.spec.goal))),
+        Line::new(
+            Tone::Strong,
+            format!("task {}: {}", data.id, text::short(&data.spec.goal, GOAL)),
+        ),
         Line::empty(),
     ];
     lines.extend(reason(subject));
@@ -60,7 +72,7 @@ pub fn lines(subject: &Subject<'_>) -> Vec<Line> {
     }
     lines.push(sandbox(subject));
     lines.push(Line::plain(format!("last news  {}", tasks::ago(subject.now.since(data.clock).0))));
-    let next = next(subject);
+    let next = next_of(subject, ASKS);
     if !next.is_empty() {
         lines.extend([Line::empty(), Line::new(Tone::Strong, "next")]);
         lines.extend(next_lines(&next));
@@ -103,7 +115,7 @@ fn reason(subject: &Subject<'_>) -> Vec<Line> {
         Standing::AwaitingPerson { asks } => {
             let mut lines = vec![Line::new(Tone::Ask, "It waits for a person.")];
             lines.extend(look_first(subject));
-            lines.extend(asks.iter().flat_map(approvals::lines).map(indent));
+            lines.extend(few_asks(asks));
             lines.extend(patience(subject));
             lines
         }
@@ -118,6 +130,19 @@ fn reason(subject: &Subject<'_>) -> Vec<Line> {
         }
         Standing::Working => working(subject),
     }
+}
+
+/// The first of what people are asked, and how many more there are.
+fn few_asks(asks: &[Ask]) -> Vec<Line> {
+    let mut lines: Vec<Line> =
+        asks.iter().take(ASKS).flat_map(approvals::lines).map(indent).collect();
+    if let more @ 1.. = asks.len().saturating_sub(ASKS) {
+        lines.push(Line::new(
+            Tone::Ask,
+            format!("  and {more} more: drivetrain approvals lists them"),
+        ));
+    }
+    lines
 }
 
 /// How long a question is waited with; after that the task goes on without its answer.
@@ -177,7 +202,7 @@ fn finished(subject: &Subject<'_>, outcome: Outcome, reason: &str) -> Vec<Line> 
         }
     }
     let doubtful = subject.data.calls.iter().filter(|call| call.status == CallStatus::InDoubt);
-    lines.extend(doubtful.filter_map(Call::ask).flat_map(|ask| approvals::lines(&ask)).map(indent));
+    lines.extend(few_asks(&doubtful.filter_map(Call::ask).collect::<Vec<Ask>>()));
     lines
 }
 
@@ -221,7 +246,9 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
     let data = subject.data;
     let mut lines: Vec<Line> =
         data.calls.iter().filter_map(|call| decider_asked(subject, call)).collect();
-    for call in data.calls.iter().filter(|call| matches!(call.status, CallStatus::Running { .. })) {
+    let running = |call: &&Call| matches!(call.status, CallStatus::Running { .. });
+    let more = data.calls.iter().filter(running).count().saturating_sub(RUNNING);
+    for call in data.calls.iter().filter(running).take(RUNNING) {
         let title = story::title(&call.action.tool, &call.action.label, &call.action.input);
         let since = subject.story.running.get(&call.id).map(|running| running.since);
         let took =
@@ -235,6 +262,9 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
                 format!("  {} was under way and will be run again: {title}", call.id)
             }
         }));
+    }
+    if more > 0 {
+        lines.push(Line::plain(format!("  and {more} more")));
     }
     let now = data.own(subject.now);
     let phase = match &data.phase {
@@ -335,6 +365,11 @@ fn standing_answers(data: &Data) -> Vec<Line> {
 
 /// What to type next.
 pub fn next(subject: &Subject<'_>) -> Vec<Next> {
+    next_of(subject, usize::MAX)
+}
+
+/// The same for the first of what people are asked.
+fn next_of(subject: &Subject<'_>, most: usize) -> Vec<Next> {
     let id = &subject.data.id;
     let driven = subject.driven_by.is_some();
     // Whoever waits for it takes it up, and would be left behind by one that is resumed by itself.
@@ -345,8 +380,12 @@ pub fn next(subject: &Subject<'_>) -> Vec<Next> {
     match subject.standing {
         Standing::Finished { outcome, .. } => after(subject, *outcome),
         Standing::AwaitingPerson { asks } => {
+            let shown = asks.iter().take(most);
             let mut next: Vec<Next> =
-                asks.iter().flat_map(|ask| approvals::answers(id, subject.driver, ask)).collect();
+                shown.flat_map(|ask| approvals::answers(id, subject.driver, ask)).collect();
+            if asks.len() > most {
+                next.push(Next::new("drivetrain approvals", "everything that people are asked"));
+            }
             if !driven {
                 next.push(Next::new(
                     format!("drivetrain resume {taken_up}"),

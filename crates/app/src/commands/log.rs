@@ -47,11 +47,13 @@ pub(crate) fn run(args: &LogArgs, json: bool) -> Result<u8, CommandError> {
             break;
         }
         let is_left = records.is_left(&id, &host.state)?;
-        if is_left && !told {
+        let news = records.journal.records(id.as_str(), host.last)?;
+        // What it wrote last may be that it is done.
+        if is_left && news.is_empty() && !told {
             tell_left(&id, json);
         }
-        told = is_left;
-        for record in records.journal.records(id.as_str(), host.last)? {
+        told = is_left && news.is_empty();
+        for record in news {
             let input = host::decode(&record.body).map_err(|reason| {
                 CommandError::environment(format!("record {} cannot be read: {reason}", record.n))
             })?;

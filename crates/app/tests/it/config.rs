@@ -40,8 +40,53 @@ fn a_wrong_task_file_is_shown_with_its_line() {
     );
     insta::assert_snapshot!(refused(&environment, &["run", "task.yaml"]), @r#"
     error: there is no workflow "cuont"
-      hint: did you mean "count"?
-      hint: looked in FOLDER/.drivetrain/workflows
+     --> task.yaml:4:29
+      |
+    4 |   driver_config: {workflow: cuont}
+      |                             ^^^^^
+      = help: did you mean "count"? (looked in FOLDER/.drivetrain/workflows)
+    "#);
+    environment.write(
+        "retry.toml",
+        "[task]\ngoal = \"g\"\ndriver = \"retry\"\n[task.driver_config]\nlimt = 3\n",
+    );
+    insta::assert_snapshot!(refused(&environment, &["run", "retry.toml"]), @r#"
+    error: the driver "retry" cannot be used: limt: unknown; expected driver, limit, backoff
+     --> retry.toml:5:1
+      |
+    5 | limt = 3
+      | ^^^^
+    "#);
+    environment.write("plugin.toml", "[task]\ngoal = \"g\"\ndriver = \"external:nope\"\n");
+    insta::assert_snapshot!(refused(&environment, &["run", "plugin.toml"]), @r#"
+    error: there is no plugin "nope"
+     --> plugin.toml:3:20
+      |
+    3 | driver = "external:nope"
+      |                    ^^^^
+      = help: looked in FOLDER/.drivetrain/drivers
+    "#);
+    environment.write(
+        "llm.toml",
+        "[task]\ngoal = \"g\"\ndriver = \"llm\"\n[task.driver_config]\nmodle = \"a/b\"\n",
+    );
+    insta::assert_snapshot!(refused(&environment, &["run", "llm.toml"]), @r#"
+    error: the driver "llm" cannot be used: llm: unknown field `modle`, expected one of `model`, `system`, `tools`, `without`, `first`, `servers`, `max_steps`, `chat`, `bare`, `temperature`, `context`
+     --> llm.toml:5:1
+      |
+    5 | modle = "a/b"
+      | ^^^^^
+    "#);
+    environment.write(
+        "all.toml",
+        "[task]\ngoal = \"g\"\ndriver = \"sequence\"\n[task.driver_config]\ndrivers = []\n",
+    );
+    insta::assert_snapshot!(refused(&environment, &["run", "all.toml"]), @r#"
+    error: the driver "sequence" cannot be used: drivers: expected a list of at least one driver, got []
+     --> all.toml:5:1
+      |
+    5 | drivers = []
+      | ^^^^^^^
     "#);
     environment.write(
         "task.yaml",

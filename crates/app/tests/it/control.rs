@@ -171,10 +171,13 @@ fn a_log_is_followed_to_the_end() {
     let follower = environment
         .command(&["log", &task.id, "--follow", "--json"])
         .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
     environment.write("go", "");
-    let followed = String::from_utf8(follower.wait_with_output().unwrap().stdout).unwrap();
+    let ended = follower.wait_with_output().unwrap();
+    let followed = String::from_utf8(ended.stdout).unwrap();
+    assert_eq!(String::from_utf8(ended.stderr).unwrap(), "", "nobody is gone who is done");
     let last: serde_json::Value = serde_json::from_str(followed.lines().last().unwrap()).unwrap();
     assert_eq!(last["type"], "task_finished");
     assert_eq!(last["seq"], followed.lines().count());

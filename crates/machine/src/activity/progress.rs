@@ -126,15 +126,20 @@ impl Step<'_> {
         if every == 0 || turn < data.course.milestone.turn.saturating_add(every) {
             return;
         }
-        let tree = data.frozen.as_ref().or(data.base.as_ref());
-        let tree = tree.map(|checkpoint| checkpoint.tree.clone()).unwrap_or_default();
+        let kept = data.frozen.as_ref().or(data.base.as_ref());
+        let tree = kept.map(|checkpoint| checkpoint.tree.clone()).unwrap_or_default();
         let base = data.base.as_ref().map(|base| base.tree.as_str()).unwrap_or_default();
         let before = match data.course.milestone.tree.as_str() {
             "" => base,
             tree => tree,
         };
-        let known = !tree.is_empty() && !before.is_empty();
-        let changed = known.then(|| tree != *before);
+        let changed = match (before, &data.unchanged_since) {
+            ("", _) => None,
+            _ if tree != *before => Some(true),
+            // What was kept last says nothing of what was done since.
+            (_, Some(name)) => kept.is_some_and(|kept| kept.name == *name).then_some(false),
+            (_, None) => None,
+        };
         let spend = data.spend.clone();
         let results = data.course.verdict.iter();
         let criteria: Vec<CriterionState> = results

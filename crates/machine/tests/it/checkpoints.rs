@@ -1,6 +1,7 @@
 //! Scenarios of checkpoints: at the start, before turns, and when the work is handed over.
 
 use machine::effect::{Effect, Worker};
+use machine::event::EventKind;
 use machine::input::{Command, Signal};
 use machine::policy::permission::Profile;
 use machine::state::{Phase, Standing};
@@ -259,5 +260,31 @@ fn what_cannot_be_kept_refuses_the_claim_of_a_worker_and_ends_steps_that_were_wr
                 assert_eq!(ended(&rig), Some((Outcome::Failed, why)));
             }
         }
+    }
+}
+
+#[test]
+fn a_report_says_that_nothing_changed_only_where_a_checkpoint_says_so() {
+    let turns = |turn: serde_json::Value| json!([[turn.clone()], [turn.clone()], [turn]]);
+    for (turns, changed) in [(turns(shell("a")), None), (turns(read("x")), Some(false))] {
+        let mut task = worker(turns);
+        task.recovery.progress.every = 2;
+        let mut rig = opened(task);
+        kept(&mut rig, "base");
+        let mut told = Vec::new();
+        while told.is_empty() {
+            let is_kept = rig.told().contains("[checkpoint#");
+            if is_kept {
+                kept(&mut rig, "base");
+            } else {
+                let call = rig.effect("run_tool").0;
+                rig.ended(call, ToolResult::ok(""));
+            }
+            told.extend(rig.last.events.iter().filter_map(|event| match &event.kind {
+                EventKind::Progress { changed, .. } => Some(*changed),
+                _ => None,
+            }));
+        }
+        assert_eq!(told, [changed]);
     }
 }

@@ -74,7 +74,9 @@ impl Library {
             .map_err(LibraryError::Source)?;
         check_patterns(&task.acceptance, &text, &shown)?;
         let base = path.parent().unwrap_or(Path::new("."));
-        self.resolve_task(&mut task, base, registry)?;
+        let driver = task.driver.name.clone();
+        self.resolve_task(&mut task, base, registry)
+            .map_err(|error| placed(error, &driver, &text, &shown))?;
         Ok(task)
     }
 
@@ -176,6 +178,53 @@ impl Library {
     }
 }
 
+/// What is wrong with what a file names, shown where it does.
+fn placed(error: LibraryError, driver: &str, text: &str, file: &str) -> LibraryError {
+    let mut help = None;
+    let part = match &error {
+        LibraryError::Unknown { name, known, folders, .. } => {
+            let near = file::suggestion(name, known.iter().map(String::as_str));
+            let known = (!known.is_empty()).then(|| format!("there is {}", known.join(", ")));
+            let folders: Vec<String> = folders.iter().map(|at| at.display().to_string()).collect();
+            let looked = (!folders.is_empty()).then(|| format!("looked in {}", folders.join(", ")));
+            help = match (near.or(known), looked) {
+                (Some(hint), Some(looked)) => Some(format!("{hint} ({looked})")),
+                (hint, looked) => hint.or(looked),
+            };
+            name.clone()
+        }
+        LibraryError::Unreadable { path, .. } => {
+            path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+        }
+        LibraryError::Wrong(why) => wrong_key(why, text).unwrap_or(driver).to_owned(),
+        LibraryError::Source(_) | LibraryError::Untrusted(_) | LibraryError::Changed(_) => {
+            return error;
+        }
+    };
+    let quoted = format!("\"{part}\"");
+    // One that another file names is not here.
+    match [quoted.as_str(), &part].into_iter().find(|part| text.contains(part)) {
+        Some(part) => {
+            let message = error.to_string();
+            LibraryError::Source(vec![file::at_part(file, text, part, message, help)])
+        }
+        None => error,
+    }
+}
+
+/// The key of a driver's configuration that it refuses, if that is what is wrong.
+fn wrong_key<'w>(why: &'w str, text: &str) -> Option<&'w str> {
+    let reason = why.split_once(CANNOT_BE_USED)?.1;
+    let key = match reason.split_once("unknown field `") {
+        Some((_, rest)) => rest.split('`').next()?,
+        None => reason.split_once(':')?.0.rsplit(['.', ']']).next()?,
+    };
+    (!key.is_empty() && text.contains(key)).then_some(key)
+}
+
+/// What is said of a driver that cannot be made, before the reason.
+const CANNOT_BE_USED: &str = " cannot be used: ";
+
 /// Checks what only the runtime can: that the driver can be made, and that patterns can be searched for.
 pub fn check(
     driver: &DriverSpec,
@@ -183,9 +232,8 @@ pub fn check(
     registry: &Registry,
 ) -> Result<(), LibraryError> {
     let wrong = |text: String| LibraryError::Wrong(text);
-    machine::driver::DriverSlot::create(&driver.name, &driver.config, registry).map_err(
-        |reason| wrong(format!("the driver {:?} cannot be used: {reason}", driver.name)),
-    )?;
+    machine::driver::DriverSlot::create(&driver.name, &driver.config, registry)
+        .map_err(|reason| wrong(format!("the driver {:?}{CANNOT_BE_USED}{reason}", driver.name)))?;
     let of_steps = driver.criteria_of_steps();
     match wrong_pattern(acceptance).or_else(|| wrong_pattern(&of_steps)) {
         Some((_, why)) => Err(wrong(why)),
@@ -197,7 +245,7 @@ pub fn check(
 fn check_patterns(acceptance: &[Criterion], text: &str, file: &str) -> Result<(), LibraryError> {
     match wrong_pattern(acceptance) {
         Some((pattern, why)) => {
-            Err(LibraryError::Source(vec![file::at_part(file, text, pattern, why)]))
+            Err(LibraryError::Source(vec![file::at_part(file, text, pattern, why, None)]))
         }
         None => Ok(()),
     }

@@ -6,7 +6,7 @@ use machine::state::Standing;
 use machine::task::{CriterionResult, Outcome};
 use machine::tool::{Status, ToolResult};
 use serde_json::{Value, json};
-use view::why::Subject;
+use view::why::{self, Subject};
 
 use crate::scene::{Scene, asking, shell, spec, workflow};
 use machine::verdict::Verdict;
@@ -331,4 +331,30 @@ fn whatever_limit_is_reached_the_command_that_raises_it_names_it() {
         let option = option.strip_suffix('2').unwrap();
         assert!(said.contains(option), "{axis}: {said}");
     }
+}
+
+#[test]
+fn however_much_it_waits_for_it_is_one_screen() {
+    let branches: serde_json::Map<String, Value> = (0..40)
+        .map(|n| {
+            let step = json!({"name": format!("s{n}"), "tool": "shell", "parameters": {"command": "make"}});
+            (format!("b{n}"), json!([step]))
+        })
+        .collect();
+    let mut asked = spec("workflow", json!({"steps": [{"name": "all", "parallel": branches}]}));
+    asked.goal = "word ".repeat(10_000);
+    asked.budget.max_turns = None;
+    let mut scene = Scene::begin(asked);
+    let running = scene.why();
+    assert!(running.contains("and 34 more") && running.lines().count() < 24, "{running}");
+    scene.put(Signal::OwnerLost);
+    scene.pid = None;
+    let doubtful = scene.why();
+    assert!(doubtful.contains("and 37 more: drivetrain approvals lists them"), "{doubtful}");
+    assert!(doubtful.contains("c3 --did") && !doubtful.contains("c4 --did"), "{doubtful}");
+    let (lines, widest) = (doubtful.lines().count(), doubtful.lines().map(str::len).max());
+    assert!(lines < 40 && widest < Some(500), "{lines} lines, {widest:?}: {doubtful}");
+    let standing = scene.state.standing();
+    // Whoever reads it as data gets all.
+    assert!(why::next(&scene.subject(&standing)).len() > 120);
 }
