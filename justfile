@@ -18,7 +18,7 @@ check:
 
 # The example task; ends verified.
 demo:
-    cargo run -q -- run examples/hello/task.toml
+    bash scripts/demo
 
 # More seeds of the simulation than a test run has time for.
 simulate seeds="10000":
