@@ -53,13 +53,13 @@ pub fn rows(spend: &Spend, budget: &Budget) -> Vec<Row> {
             "max-consecutive-denies",
             spend.consecutive_denies,
             budget.max_consecutive_denies,
-            "deny in a row",
+            "denied call",
         ),
         count(
             "max-consecutive-errors",
             spend.consecutive_errors,
             budget.max_consecutive_errors,
-            "error in a row",
+            "failed call",
         ),
         count(
             "max-context-overflows",
@@ -71,7 +71,9 @@ pub fn rows(spend: &Spend, budget: &Budget) -> Vec<Row> {
     .into_iter()
     .flatten()
     .map(|mut row| {
-        row.spent = row.spent.replace("in a rows", "in a row").replace("denys", "denies");
+        if row.option.starts_with("max-consecutive-") {
+            row.spent.push_str(" in a row");
+        }
         row
     })
     .collect()
@@ -118,7 +120,7 @@ mod tests {
         let budget = Budget { max_turns: Some(40), max_usd: Some(2.5), ..Budget::default() };
         insta::assert_snapshot!(line(&spend, &budget), @"3 turns of 40, 1 tool call, 1.2s, $0.00 of $2.50");
         let spend = Spend { consecutive_denies: 2, consecutive_errors: 1, ..Spend::default() };
-        insta::assert_snapshot!(line(&spend, &Budget::default()), @"0ms, 2 deny in a row, 1 error in a row");
+        insta::assert_snapshot!(line(&spend, &Budget::default()), @"0ms, 2 denied calls in a row, 1 failed call in a row");
     }
 
     #[test]

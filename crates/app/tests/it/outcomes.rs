@@ -104,7 +104,7 @@ fn a_failed_step_ends_with_10() {
       | oh no
 
     failed: step "s1" (shell) failed: error, exit code 3: oh no
-    spent      1 turn, 1 tool call, TIME, 1 error in a row
+    spent      1 turn, 1 tool call, TIME, 1 failed call in a row
     workspace  FOLDER (in place)
     task       ID
     next

@@ -310,9 +310,8 @@ fn configured(
         }
         None => {
             if let Some(given) = given.filter(|_| matches!(name, "workflow" | "state_machine")) {
-                let hint =
-                    "add [task.driver_config] with workflow = \"NAME\", or [[workflow.steps]]"
-                        .to_owned();
+                let own = if name == "workflow" { "[[workflow.steps]]" } else { "[machine]" };
+                let hint = format!("add [task.driver_config] with workflow = \"NAME\", or {own}");
                 problems.push(given, format!("the driver {name:?} has nothing to run"), Some(hint));
             } else if let Some(given) = given.filter(|_| name == "agent") {
                 let hint = "add [task.driver_config] with agent = \"claude\"".to_owned();

@@ -174,7 +174,7 @@ fn a_failed_step_shows_the_end_of_its_output() {
       step "s0" (shell) failed: error, exit code 2: cc main.c
       main.c:3: no such thing
 
-    spent      1 turn of 2, 1 tool call, 200ms, 1 error in a row
+    spent      1 turn of 2, 1 tool call, 200ms, 1 failed call in a row
     driver     workflow
     workspace  /work (in place)
     sandbox    full, network none

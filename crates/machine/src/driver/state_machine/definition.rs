@@ -162,11 +162,10 @@ fn find_state(
     let name = at.text(problems)?;
     let found = places.get(name).copied();
     if found.is_none() {
-        problems.push(
-            at,
-            format!("there is no state {name:?}"),
-            suggest(name, places.keys().copied()),
-        );
+        let known =
+            || format!("there are {}", places.keys().copied().collect::<Vec<&str>>().join(", "));
+        let hint = suggest(name, places.keys().copied()).unwrap_or_else(known);
+        problems.push(at, format!("there is no state {name:?}"), Some(hint));
     }
     found
 }

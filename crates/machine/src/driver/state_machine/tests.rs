@@ -251,7 +251,7 @@ fn max_steps_counts_calls() {
 #[test]
 fn a_wrong_machine_is_refused_with_the_reason() {
     let end = json!({"terminal": true});
-    insta::assert_snapshot!(wrong(json!({"initial": "zzz", "states": {"a": end}})), @r#"initial: there is no state "zzz""#);
+    insta::assert_snapshot!(wrong(json!({"initial": "zzz", "states": {"a": end}})), @r#"initial: there is no state "zzz"; there are a"#);
     insta::assert_snapshot!(wrong(json!({"initial": "a", "states": {"a": end, "b": end}})), @r#"
     states.b: state "b" cannot be reached from "a"; remove it, or add a transition to it
     "#);
