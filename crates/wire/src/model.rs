@@ -21,6 +21,8 @@ pub mod accepts;
 pub mod anthropic_messages;
 pub mod assemble;
 pub mod constrained;
+#[cfg(test)]
+mod cuts;
 pub mod error;
 pub mod google_generate;
 pub mod openai_chat;

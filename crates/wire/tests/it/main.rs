@@ -16,6 +16,8 @@ mod assembly;
 mod checks;
 mod constrained;
 mod corpus;
+#[path = "../../src/model/cuts.rs"]
+mod cuts;
 mod errors;
 mod fuzz;
 mod histories;

@@ -1,6 +1,6 @@
 //! Streams cut in many ways, and what came of them as text.
 
-use crate::order;
+use crate::{cuts, order};
 use machine::message::{Block, Message, Part, Role, conversation};
 use wire::model::assemble::Limits;
 use wire::model::{Answer, Dialect, ModelRequest, Stream, StreamEvent, ToolChoice};
@@ -35,33 +35,9 @@ pub(crate) fn run<'a>(
     (events, answer)
 }
 
-/// The same bytes whole, byte by byte, and cut at random places twenty times: all must give the same.
+/// What comes of the bytes whole; in all cuts it must be the same.
 pub(crate) fn run_in_all_cuts(dialect: &dyn Dialect, bytes: &[u8]) -> (Vec<StreamEvent>, Answer) {
-    let whole = run(dialect, [bytes]);
-    // Byte by byte is for streams of ordinary size; large ones come in pieces of a page.
-    let least = if bytes.len() > 1 << 20 { 4096 } else { 1 };
-    assert_eq!(run(dialect, bytes.chunks(least)), whole, "byte by byte");
-    if bytes.len() <= 1 << 20 {
-        for seed in 1..=20 {
-            assert_eq!(run(dialect, cut(bytes, seed)), whole, "cut with seed {seed}");
-        }
-    }
-    whole
-}
-
-/// Pieces of 1 to 64 bytes, chosen by `seed`.
-pub(crate) fn cut(bytes: &[u8], seed: u64) -> Vec<&[u8]> {
-    let mut state = seed;
-    let mut rest = bytes;
-    let mut pieces = Vec::new();
-    while !rest.is_empty() {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let (piece, after) = rest.split_at(rest.len().min((state >> 33) as usize % 64 + 1));
-        pieces.push(piece);
-        rest = after;
-    }
-    pieces
+    cuts::same_in_all(bytes, |pieces| run(dialect, pieces))
 }
 
 /// One event a line, then the reply or the error.

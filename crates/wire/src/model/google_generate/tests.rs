@@ -7,7 +7,7 @@ use super::{GoogleGenerate, NAME, schema};
 use crate::model::assemble::Limits;
 use crate::model::{
     Dialect, Effort, ErrorKind, ModelError, ModelRequest, Retry, Stream, StreamEvent, ToolChoice,
-    ToolDeclaration, order,
+    ToolDeclaration, cuts, order,
 };
 
 fn asks(model: &str, messages: Vec<Message>) -> ModelRequest {
@@ -448,19 +448,30 @@ fn a_recursive_schema_ends() {
 }
 
 /// Feeds chunks and gives the events up to the error.
+#[track_caller]
 fn decode(chunks: &[Value]) -> (Vec<StreamEvent>, bool, Option<ModelError>) {
-    let mut stream = Stream::new(&GoogleGenerate, Limits::default());
-    let mut told = Vec::new();
-    for chunk in chunks {
-        // The stream keeps its error and tells it at its end.
-        let _ = stream.push(format!("data: {chunk}\n\n").as_bytes(), &mut told);
-    }
-    let answer = stream.close(&mut told);
-    order::check(&told, answer.as_ref().ok()).unwrap();
+    decode_frames(&chunks.iter().map(Value::to_string).collect::<Vec<_>>())
+}
+
+/// Feeds the data of frames: as bytes in all cuts, which must give the same, and frame by frame.
+#[track_caller]
+fn decode_frames(frames: &[String]) -> (Vec<StreamEvent>, bool, Option<ModelError>) {
+    let bytes: String = frames.iter().map(|frame| format!("data: {frame}\n\n")).collect();
+    cuts::same_in_all(bytes.as_bytes(), |pieces| {
+        let mut stream = Stream::new(&GoogleGenerate, Limits::default());
+        let mut told = Vec::new();
+        for piece in pieces {
+            // The stream keeps its error and tells it at its end.
+            let _ = stream.push(piece, &mut told);
+        }
+        let answer = stream.close(&mut told);
+        order::check(&told, answer.as_ref().ok()).unwrap();
+        (told, answer)
+    });
     let mut decoder = GoogleGenerate.decoder();
     let mut events = Vec::new();
-    for chunk in chunks {
-        if let Err(error) = decoder.frame("", &chunk.to_string(), &mut events) {
+    for frame in frames {
+        if let Err(error) = decoder.frame("", frame, &mut events) {
             return (events, decoder.is_complete(), Some(error));
         }
     }
@@ -614,10 +625,7 @@ fn an_error_inside_the_stream_keeps_what_was_counted() {
 
 #[test]
 fn frames_that_break_the_protocol_end_the_stream() {
-    let kind = |data: &str| {
-        let mut decoder = GoogleGenerate.decoder();
-        decoder.frame("", data, &mut Vec::new()).unwrap_err().kind
-    };
+    let kind = |data: &str| decode_frames(&[data.to_owned()]).2.unwrap().kind;
     assert_eq!(kind("{\"candidates\":"), ErrorKind::MalformedStream);
     assert_eq!(kind("7"), ErrorKind::MalformedStream);
     let part = |part: Value| chunk(json!([part]), None).to_string();

@@ -9,14 +9,15 @@ use machine::message::{Block, Message, Native, Part, Reply, Role, StopReason, Us
 use serde_json::{Value, json};
 
 use crate::model::assemble::Limits;
-use crate::model::order;
 use crate::model::{
-    Dialect, ModelError, ModelRequest, Stream, StreamEvent, ToolChoice, ToolDeclaration,
+    Dialect, ModelError, ModelRequest, Stream, StreamEvent, ToolChoice, ToolDeclaration, cuts,
+    order,
 };
 
 /// The events of these frames as short lines, and how the last frame went.
+#[track_caller]
 pub(in crate::model) fn events(dialect: &dyn Dialect, frames: &[String]) -> Vec<String> {
-    // Whatever comes of them, the order of their events holds.
+    // Whatever comes of them, the order of their events holds, and every cut of their bytes gives the same.
     let _ = reply(dialect, frames);
     let mut decoder = dialect.decoder();
     let mut lines = Vec::new();
@@ -33,20 +34,25 @@ pub(in crate::model) fn events(dialect: &dyn Dialect, frames: &[String]) -> Vec<
     lines
 }
 
-/// The reply that these frames make.
+/// The reply that these frames make, however their bytes are cut.
+#[track_caller]
 pub(in crate::model) fn reply(
     dialect: &dyn Dialect,
     frames: &[String],
 ) -> Result<Reply, ModelError> {
-    let mut stream = Stream::new(dialect, Limits::default()).for_model("m");
-    let mut events = Vec::new();
-    for frame in frames {
-        if stream.push(format!("data: {frame}\n\n").as_bytes(), &mut events).is_err() {
-            break;
+    let bytes: String = frames.iter().map(|frame| format!("data: {frame}\n\n")).collect();
+    let (_, answer) = cuts::same_in_all(bytes.as_bytes(), |pieces| {
+        let mut stream = Stream::new(dialect, Limits::default()).for_model("m");
+        let mut events = Vec::new();
+        for piece in pieces {
+            if stream.push(piece, &mut events).is_err() {
+                break;
+            }
         }
-    }
-    let answer = stream.close(&mut events);
-    order::check(&events, answer.as_ref().ok()).unwrap();
+        let answer = stream.close(&mut events);
+        order::check(&events, answer.as_ref().ok()).unwrap();
+        (events, answer)
+    });
     answer
 }
 
