@@ -257,6 +257,12 @@ pub trait Driver: fmt::Debug + Send {
         false
     }
 
+    /// The task would end for this reason. True if its driver waits for a person's word instead.
+    fn gives_the_word_back(&mut self, reason: &str) -> bool {
+        let _ = reason;
+        false
+    }
+
     /// What it hands over beside the work itself, once it claimed and the claim held.
     fn outputs(&self, situation: &Situation<'_>) -> Option<Value> {
         let _ = situation;

@@ -27,17 +27,17 @@ pub(crate) struct Failure {
 impl Step<'_> {
     /// Walks the ladder of the cause by one rung; what cannot be done here is left out.
     pub(crate) fn recover(&mut self, failure: Failure) {
-        let Some(kind) = failure.cause.ladder() else { return self.end_by(failure) };
+        let Some(kind) = failure.cause.ladder() else { return self.give_in(failure) };
         let ladder = self.state.data.spec.recovery.ladder(kind);
         let length = u32::try_from(ladder.rungs.len()).unwrap_or(u32::MAX);
         loop {
             let tried = self.state.data.course.tried.entry(kind).or_default();
             *tried = tried.saturating_add(1);
             let attempt = *tried;
-            let Some(rung) = ladder.rung(kind, attempt) else { return self.end_by(failure) };
+            let Some(rung) = ladder.rung(kind, attempt) else { return self.give_in(failure) };
             // A driver that has given up again after the last rung gives up after the same one, too.
             if failure.gave_up && attempt > length {
-                return self.end_by(failure);
+                return self.give_in(failure);
             }
             if self.is_possible(rung) {
                 let rung = rung.clone();
@@ -48,7 +48,7 @@ impl Step<'_> {
                 return self.climb(rung, failure, attempt);
             }
             if attempt >= length {
-                return self.end_by(failure);
+                return self.give_in(failure);
             }
         }
     }
@@ -110,7 +110,7 @@ impl Step<'_> {
                 self.event(|| EventKind::Escalated { cause: over, reason: said });
                 self.state.data.phase = Phase::Escalated { cause, reason };
             }
-            Rung::GiveUp => self.end_by(failure),
+            Rung::GiveUp => self.give_in(failure),
         }
     }
 
@@ -160,7 +160,16 @@ impl Step<'_> {
         }
     }
 
-    /// Nothing is tried any more.
+    /// Nothing is tried any more, unless a person who is there says what to do instead.
+    fn give_in(&mut self, failure: Failure) {
+        let (driver, _) = self.driver();
+        if !driver.gives_the_word_back(&failure.reason) {
+            return self.end_by(failure);
+        }
+        self.state.data.course.trouble = None;
+        self.state.data.phase = Phase::Ready;
+    }
+
     fn end_by(&mut self, failure: Failure) {
         let Failure { cause, reason, .. } = failure;
         let outcome = if cause.is_circle() { Outcome::Stuck } else { Outcome::Failed };

@@ -694,6 +694,13 @@ impl Driver for Llm {
         !self.memory.asked.is_empty()
     }
 
+    fn gives_the_word_back(&mut self, reason: &str) -> bool {
+        if self.chat {
+            self.memory.end = Some(reason.to_owned());
+        }
+        self.chat
+    }
+
     /// After an agent or a person it begins with what the operator said and what failed last. Another model goes on with the same
     /// conversation; what only the former understands is left out when the request is built. What was answered stays
     /// answered, and a chat that was stopped still waits for its person.

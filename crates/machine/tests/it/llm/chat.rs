@@ -79,6 +79,29 @@ fn in_a_chat_a_stop_a_limit_and_a_failure_only_end_the_turn() {
 }
 
 #[test]
+fn in_a_chat_a_model_that_circles_gives_the_word_back() {
+    let mut rig = chat(json!({ "max_steps": 30 }));
+    let circle = |rig: &mut Rig| {
+        for _ in 0..5 {
+            let calls = vec![tool("u1", "read", json!({ "path": "a" }))];
+            answer(rig, Ok(reply(calls, StopReason::ToolUse)));
+            let read = rig.effect("run_tool").0;
+            rig.ended(read, ToolResult::ok("A"));
+        }
+        let Standing::AwaitingPerson { asks } = rig.state.standing() else { panic!("goes on") };
+        assert!(format!("{asks:?}").contains("5 times in a row"), "{asks:?}");
+    };
+    circle(&mut rig);
+    told(&mut rig, "look elsewhere");
+    assert_eq!(sent(&rig).pop().unwrap(), "User: result u1 A | look elsewhere");
+    circle(&mut rig);
+    rig.command(Command::Steer { text: "read b".to_owned() });
+    assert_eq!(sent(&rig).pop().unwrap(), "User: result u1 A | The operator says: read b");
+    answer(&mut rig, Ok(reply(vec![text("done")], StopReason::EndTurn)));
+    assert!(matches!(rig.state.standing(), Standing::AwaitingPerson { .. }));
+}
+
+#[test]
 fn in_a_chat_a_command_with_one_more_slash_is_said_to_the_model() {
     let mut rig = chat(json!({ "max_steps": 1 }));
     for line in ["//done", " //compact the file", "//etc"] {
