@@ -358,21 +358,10 @@ fn a_new_tool_is_in_the_models_next_question() {
     let place = project();
     place.write(".drivetrain/policy.toml", "[[rule]]\ntool = \"*\"\ndecide = \"allow\"\n");
     place.ok(&["trust", "--yes"]);
-    // The second call ends once the changed list is in the journal.
-    let (us, home) = (env!("CARGO_BIN_EXE_drivetrain"), place.home());
-    let us = format!("DRIVETRAIN_HOME='{}' '{us}'", home.display());
-    let wait = format!(
-        "id=$({us} list --json | sed 's/.*\"id\":\"\\([a-z0-9]*\\)\".*/\\1/'); \
-         until test $({us} log $id --json | grep -c tools_ope[n]ed) -ge 2; do sleep 0.1; done"
-    );
     let server = Server::of(
         &place,
-        &format!(
-            "[[reply]]\ntool_calls = [{{ tool = \"mcp__test__add\", input = {{ name = \"jump\" }} }}]\n\
-             [[reply]]\ntool_calls = [{{ tool = \"shell\", input = {{ command = {} }} }}]\n\
-             [[reply]]\ntext = \"Done.\"\n",
-            Value::from(wait)
-        ),
+        "[[reply]]\ntool_calls = [{ tool = \"mcp__test__add\", input = { name = \"jump\" } }]\n\
+         [[reply]]\ntext = \"Done.\"\n",
     );
     place.write(
         ".drivetrain/models.toml",
@@ -381,7 +370,6 @@ fn a_new_tool_is_in_the_models_next_question() {
             server.port
         ),
     );
-    // What it waits for is in the journal, which no sandbox shows.
     place.ok(&["run", "use the server", "--model", "fake/m", "--in-place", "--no-sandbox"]);
     let tools = |request: &Value| -> Vec<String> {
         let tools = request["body"]["tools"].as_array().unwrap().iter();
@@ -392,7 +380,7 @@ fn a_new_tool_is_in_the_models_next_question() {
     let new = "mcp__test__jump".to_owned();
     assert!(tools(&requests[0]).contains(&"mcp__test__echo".to_owned()));
     assert!(!tools(&requests[0]).contains(&new));
-    assert!(tools(&requests[2]).contains(&new), "{:?}", tools(&requests[2]));
+    assert!(tools(&requests[1]).contains(&new), "{:?}", tools(&requests[1]));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use rmcp::service::{
 };
 use serde_json::Value;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::reach::{Expanded, Unbegun, explained, said};
 use super::{answer, engine};
@@ -41,6 +42,8 @@ const SETTLE: Duration = Duration::from_millis(200);
 const LISTED: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_secs(1);
 const MOST_CHANGES: usize = 100;
+/// How long the answer to a call is held back at most for a list that changed before it.
+const HELD: Duration = Duration::from_secs(2);
 
 /// Hears the new list.
 pub(super) type Signal = Box<dyn Fn(ServerTools) + Send + Sync>;
@@ -79,17 +82,40 @@ pub(super) struct Connection {
     timeout: Span,
     secrets: Vec<Secret>,
     tools: Mutex<ServerTools>,
+    changes: Arc<Changes>,
+}
+
+/// The changes of a list: those that were heard of, and those whose list has been handed on.
+#[derive(Debug, Default)]
+struct Changes {
+    came: Notify,
+    heard: AtomicU64,
+    told: watch::Sender<u64>,
+}
+
+impl Changes {
+    fn hear(&self) {
+        self.heard.fetch_add(1, Ordering::SeqCst);
+        self.came.notify_one();
+    }
+
+    /// Waits until all changes heard of so far are told.
+    async fn settled(&self) {
+        let heard = self.heard.load(Ordering::SeqCst);
+        // The sender is here, so it cannot be gone.
+        let _ = self.told.subscribe().wait_for(|told| *told >= heard).await;
+    }
 }
 
 /// Hears what a server says at nobody's asking. It is asked for nothing and given nothing.
 #[derive(Debug)]
 pub(super) struct Ear {
-    list_changed: Arc<Notify>,
+    changes: Arc<Changes>,
 }
 
 impl rmcp::ClientHandler for Ear {
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.list_changed.notify_one();
+        self.changes.hear();
     }
 
     fn get_info(&self) -> ClientConfig {
@@ -121,8 +147,8 @@ impl Connection {
         let reach = Expanded::of(server, own)?;
         let mut first = None;
         for beginning in beginnings() {
-            let list_changed = Arc::new(Notify::new());
-            let ear = Ear { list_changed: Arc::clone(&list_changed) };
+            let changes: Arc<Changes> = Arc::default();
+            let ear = Ear { changes: Arc::clone(&changes) };
             let (child, began) =
                 reach.begin(&handle, ear, beginning, place, marks, server, cancel)?;
             let service = match began {
@@ -148,8 +174,9 @@ impl Connection {
                     tools: Vec::new(),
                     problem: None,
                 }),
+                changes,
             };
-            return connection.listed(server, list_changed, signal, cancel);
+            return connection.listed(server, signal, cancel);
         }
         Err(reach.hide(&first.unwrap_or_default()))
     }
@@ -158,7 +185,6 @@ impl Connection {
     fn listed(
         self,
         server: &Server,
-        list_changed: Arc<Notify>,
         signal: Signal,
         cancel: &Cancel,
     ) -> Result<Connection, String> {
@@ -187,8 +213,12 @@ impl Connection {
             }
         };
         *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = wishes.offers(claims);
-        let peer = self.peer.clone();
-        self.handle.spawn(listen(peer, list_changed, wishes, signal));
+        let (peer, changes) = (self.peer.clone(), Arc::clone(&self.changes));
+        self.handle.spawn(async move {
+            listen(&peer, &changes, wishes, signal).await;
+            // Nobody asks for the list any more, so nobody waits for it either.
+            changes.told.send_replace(u64::MAX);
+        });
         Ok(self)
     }
 
@@ -230,7 +260,11 @@ impl Connection {
         let answer = self.handle.block_on(async {
             let limit = Duration::from_millis(limit.0);
             let call = tokio::time::timeout(limit, self.ask(params));
-            network::first(http::triggered(cancel), call).await
+            let answer = network::first(http::triggered(cancel), call).await;
+            if let Some(Ok(Ok(_))) = &answer {
+                network::first(http::triggered(cancel), self.list_is_told()).await;
+            }
+            answer
         });
         match answer {
             None => Err(Failure::Cancelled),
@@ -249,6 +283,14 @@ impl Connection {
             Some(Ok(Ok(_))) => Err(self.failure(&ServiceError::UnexpectedResponse)),
             Some(Ok(Err(error))) => Err(self.failure(&error)),
         }
+    }
+
+    /// Waits until a list that changed before is told, so that whoever hears an answer knows the list too.
+    async fn list_is_told(&self) {
+        // What came before the answer was given to the loop before it: its turn has come when that of this task comes again.
+        let _ = self.handle.spawn(tokio::task::yield_now()).await;
+        // If it takes longer, it is told later.
+        let _ = tokio::time::timeout(HELD, self.changes.settled()).await;
     }
 
     /// Sends a call and waits for what comes back; dropped before, it tells the server that nobody waits any more.
@@ -414,34 +456,38 @@ fn claim(tool: rmcp::model::Tool) -> Claim {
 }
 
 /// Asks again whenever the server says that its list changed: not more often than makes sense, and not for ever.
-async fn listen(peer: Peer<RoleClient>, list_changed: Arc<Notify>, wishes: Wishes, signal: Signal) {
+async fn listen(peer: &Peer<RoleClient>, changes: &Arc<Changes>, wishes: Wishes, signal: Signal) {
     let speaks_newly = peer.peer_info().is_some_and(|info| !info.protocol_version.has_initialize());
     if speaks_newly {
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
         if let Ok(mut subscription) = peer.listen(filter).await {
-            let heard = Arc::clone(&list_changed);
+            let heard = Arc::clone(changes);
             tokio::spawn(async move {
                 while let Ok(Some(_)) = subscription.next().await {
-                    heard.notify_one();
+                    heard.hear();
                 }
             });
         }
     }
     for _ in 0..MOST_CHANGES {
-        while tokio::time::timeout(Duration::from_secs(5), list_changed.notified()).await.is_err() {
+        while tokio::time::timeout(Duration::from_secs(5), changes.came.notified()).await.is_err() {
             if peer.is_transport_closed() {
                 return;
             }
         }
         // One that changes its list changes it again at once, often enough.
         tokio::time::sleep(SETTLE).await;
-        match tokio::time::timeout(LISTED, list(&peer)).await {
-            Ok(Ok(claims)) => signal(wishes.offers(claims)),
+        let heard = changes.heard.load(Ordering::SeqCst);
+        match tokio::time::timeout(LISTED, list(peer)).await {
+            Ok(Ok(claims)) => {
+                signal(wishes.offers(claims));
+                changes.told.send_replace(heard);
+            }
             _ if peer.is_transport_closed() => return,
             // It cannot say now; what it said last holds until it can.
             _ => {
                 tokio::time::sleep(AGAIN).await;
-                list_changed.notify_one();
+                changes.came.notify_one();
             }
         }
     }

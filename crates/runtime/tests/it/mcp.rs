@@ -348,6 +348,18 @@ fn a_changed_list_is_told_once_also_by_a_server_that_cannot_say_it_just_now() {
 }
 
 #[test]
+fn a_call_that_changes_the_list_ends_once_the_new_list_is_told() {
+    let rig = Rig::with(&[], "");
+    rig.open();
+    for (count, name) in (1..).zip(["jump", "run", "swim"]) {
+        assert_eq!(text(&rig.call("add", json!({ "name": name }))), "added");
+        let lists = rig.news.lists.lock().unwrap();
+        assert_eq!(lists.len(), count);
+        assert!(names(&lists[count - 1]).contains(&name), "{:?}", names(&lists[count - 1]));
+    }
+}
+
+#[test]
 fn a_list_that_changes_before_the_answer_is_handed_on_is_told_after_it() {
     let rig = Rig::with(&[], "");
     let project = rig.project();
