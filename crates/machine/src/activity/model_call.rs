@@ -134,6 +134,8 @@ impl Step<'_> {
         let (kind, message) = (failure.kind.clone(), failure.message.clone());
         self.event(|| EventKind::ModelFailed { kind, message, again_in: wait.map(|wait| wait.0) });
         let Some(wait) = wait else {
+            let data = &mut self.state.data;
+            data.course.asked_wait = retry::for_a_person(failure, &data.spec.recovery.waits);
             self.forget_failures();
             return false;
         };

@@ -8,11 +8,12 @@ use crate::driver::{Fact, Note, NoteKind, Retry};
 use crate::event::EventKind;
 use crate::id::CallId;
 use crate::message::StopReason;
-use crate::policy::recovery::Rung;
+use crate::policy::recovery::{Rung, usual};
 use crate::policy::stuck::Found;
 use crate::state::{Call, CallStatus, Pending, Phase};
 use crate::step::Step;
 use crate::task::Outcome;
+use crate::time::Span;
 
 /// A failure that something is to be done about.
 #[derive(Debug, Clone)]
@@ -161,13 +162,28 @@ impl Step<'_> {
     }
 
     /// Nothing is tried any more, unless a person who is there says what to do instead.
-    fn give_in(&mut self, failure: Failure) {
-        let (driver, _) = self.driver();
-        if !driver.gives_the_word_back(&failure.reason) {
-            return self.end_by(failure);
+    fn give_in(&mut self, mut failure: Failure) {
+        let asked_wait = self.asked_wait(&failure.cause);
+        if let Some(wait) = asked_wait {
+            failure.reason.push_str(&format!("; it asks to be left alone for {wait}"));
         }
-        self.state.data.course.trouble = None;
-        self.state.data.phase = Phase::Ready;
+        let (driver, _) = self.driver();
+        if driver.gives_the_word_back(&failure.reason) {
+            self.state.data.course.trouble = None;
+            self.state.data.phase = Phase::Ready;
+        } else if asked_wait.is_some() {
+            self.climb(Rung::Escalate, failure, 1);
+        } else {
+            self.end_by(failure);
+        }
+    }
+
+    /// How long a model wants to be left alone, if this is what failed and the task does not say what to do about it: years
+    /// are not waited for, but neither is the work lost.
+    fn asked_wait(&mut self, cause: &Cause) -> Option<Span> {
+        let asked = self.state.data.course.asked_wait.take()?;
+        let kind = cause.ladder().filter(|_| matches!(cause, Cause::ModelFailed { .. }))?;
+        (self.state.data.spec.recovery.ladder(kind) == usual(kind)).then_some(asked)
     }
 
     fn end_by(&mut self, failure: Failure) {

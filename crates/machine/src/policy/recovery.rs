@@ -10,6 +10,7 @@ use crate::cause::{Cause, CauseKind};
 use crate::policy::retry::Waits;
 use crate::policy::stuck::{Limits, Watch};
 use crate::task::{CriterionResult, DriverSpec};
+use crate::time::Span;
 
 /// Everything that a task says about failed turns. Frozen at the start.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -218,6 +219,9 @@ pub struct Course {
     /// What the driver was last told that may make it give up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Cause>,
+    /// How long the model that failed last wants to be left alone, if no task waits that long by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_wait: Option<Span>,
     /// The results of the last verdict.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub verdict: Vec<CriterionResult>,

@@ -13,7 +13,7 @@ use crate::time::Span;
 pub struct Waits {
     /// How often the same question is asked before the driver is told.
     pub attempts: u32,
-    /// The longest wait that a provider can ask for; one that asks for more fails at once.
+    /// The longest wait that a provider can ask for; one that asks for more fails at once (but see [`for_a_person`]).
     pub longest_wait: Span,
     /// How many failed requests there may be in the whole task before a failure is no longer waited out.
     pub max_wasted: u64,
@@ -89,6 +89,18 @@ pub fn wait(failure: &ModelFailure, asked: Asked, waits: &Waits, salt: u64) -> O
     Some(Span(wait))
 }
 
+/// How long a provider asks to be left alone, if that is more than a task waits for that says nothing about it: such a
+/// task is put to rest for a person. One that says how long a wait may be has said what becomes of a longer one.
+pub fn for_a_person(failure: &ModelFailure, waits: &Waits) -> Option<Span> {
+    let longest = Waits::default().longest_wait;
+    match failure.retry {
+        Retry::After(millis) if waits.longest_wait == longest && millis > longest.0 => {
+            Some(Span(millis))
+        }
+        Retry::After(_) | Retry::Backoff | Retry::Never => None,
+    }
+}
+
 /// The wait of our own after so many failures in a row.
 fn own_wait(failures: u32, salt: u64) -> u64 {
     let doubled = FIRST_WAIT_MILLIS << failures.saturating_sub(1).min(10);
@@ -150,6 +162,11 @@ mod tests {
         assert!(after(Retry::After(day), 1, 0).unwrap() >= day);
         assert_eq!(after(Retry::After(day + 1), 1, 0), None);
         assert_eq!(after(Retry::After(u64::MAX), 1, 0), None);
+        let asked = |millis| failure("rate_limited", Retry::After(millis));
+        assert_eq!(for_a_person(&asked(day), &Waits::default()), None);
+        assert_eq!(for_a_person(&asked(day + 1), &Waits::default()), Some(Span(day + 1)));
+        let said = Waits { longest_wait: Span(day / 2), ..Waits::default() };
+        assert_eq!(for_a_person(&asked(day + 1), &said), None);
     }
 
     #[test]

@@ -41,6 +41,20 @@ fn an_overloaded_model_is_asked_again_later_and_its_cost_is_counted_once() {
     assert_eq!(rig.state.data().spend.tokens, 50, "ten questions, five tokens each");
 }
 
+#[test]
+fn a_model_that_asks_for_years_is_asked_again_when_a_person_says_so() {
+    let mut rig = Rig::started(task());
+    answer(&mut rig, failed("rate_limited", Retry::After(999_999_999_000)));
+    assert_eq!(rig.told(), "[] model_failed, recovery_chosen, escalated");
+    let Standing::AwaitingPerson { asks } = rig.state.standing() else { panic!("does not wait") };
+    assert!(format!("{asks:?}").contains("left alone for 11574d1h46m39s"), "{asks:?}");
+    rig.command(Command::Tell { line: "go on".to_owned() });
+    assert_eq!(sent(&rig), ["User: a goal"], "the same question");
+    answer(&mut rig, failed("auth", Retry::Never));
+    let Standing::Finished { outcome, .. } = rig.state.standing() else { panic!("goes on") };
+    assert_eq!(outcome, Outcome::Failed, "no wait was asked for");
+}
+
 /// The number of the question that is asked, and when the timer of the last output is due.
 fn question(rig: &Rig) -> Option<u64> {
     rig.last.effects.iter().find_map(|effect| match effect {
