@@ -31,6 +31,7 @@ use serde::Serialize;
 use crate::blob::Blobs;
 use crate::chain::hex;
 use crate::{Damage, DamageKind, Entry, Journal, JournalError, Loaded, Record, Report, TaskRow};
+pub use rebuild::{LossNote, LostTail};
 use witness::{Header, Seen, Witness};
 
 const DATABASE: &str = "journal.db";
@@ -177,7 +178,15 @@ impl SqliteJournal {
     /// the first damaged one. What was there is kept, in a folder `damaged-1` (or `-2` …) beside it, and
     /// what could not be kept is in the report. No process may have the journal open.
     pub fn rebuild(folder: &Path) -> Result<Report, JournalError> {
-        rebuild::rebuild(folder)
+        rebuild::rebuild(folder, &mut |_| None)
+    }
+
+    /// The same, and a task that lost its end has a record instead that says so. `note` hears of every lost tail.
+    pub fn rebuild_noting(
+        folder: &Path,
+        note: &mut dyn FnMut(&LostTail<'_>) -> Option<LossNote>,
+    ) -> Result<Report, JournalError> {
+        rebuild::rebuild(folder, note)
     }
 
     /// The blobs of this journal.

@@ -94,6 +94,14 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
+    /// The journal was damaged, and records of it are gone.
+    RecordsLost {
+        /// How many, from the end.
+        lost: u64,
+        /// Whose they were, if they are those of a task that a step of it began.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        child: Option<TaskId>,
+    },
     /// It has a place to work.
     WorkspaceOpened {
         /// The place.

@@ -15,7 +15,7 @@ use crate::agent::{AgentNews, AgentTurn};
 use crate::child::minding::ChildSeen;
 use crate::child::step::ChildEnd;
 use crate::child::{ChildOrder, ChildReport};
-use crate::id::{CallId, EffectId};
+use crate::id::{CallId, EffectId, TaskId};
 use crate::message::{ModelFailure, Reply};
 use crate::policy::budget::Budget;
 use crate::policy::call_hash::CallHash;
@@ -329,6 +329,15 @@ pub enum Signal {
     Restarted(Result<u32, String>),
     /// The same of a task whose folder was gone, though the machine was not restarted.
     FolderGone(Result<u32, String>),
+    /// The journal was damaged, and records from the end of the task are gone: what they told of was done, and may be done
+    /// again.
+    RecordsLost {
+        /// How many.
+        lost: u64,
+        /// Whose they were, if they are those of a task that a step of this one began.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        child: Option<TaskId>,
+    },
     /// The clock went on by so much more than the machine worked: it slept, or its clock was set forward.
     Slept(Span),
     /// The clock was set back by so much.
@@ -368,7 +377,7 @@ mod tests {
         assert_eq!(names::<Command>().join(" "), commands);
         let signals = "workspace_opened tools_opened tools_changed verified consulted model_replied agent_said agent_ended \
              child_left children_seen checkpointed unkeepable restored requested withdrawn timer_fired owner_lost restarted \
-             folder_gone slept set_back";
+             folder_gone records_lost slept set_back";
         assert_eq!(names::<Signal>().join(" "), signals);
     }
 
@@ -380,6 +389,10 @@ mod tests {
             (Signal::OwnerLost.into(), r#"{"sig":"owner_lost"}"#),
             (Signal::Restarted(Ok(2)).into(), r#"{"sig":{"restarted":{"Ok":2}}}"#),
             (Signal::FolderGone(Ok(2)).into(), r#"{"sig":{"folder_gone":{"Ok":2}}}"#),
+            (
+                Signal::RecordsLost { lost: 3, child: None }.into(),
+                r#"{"sig":{"records_lost":{"lost":3}}}"#,
+            ),
             (Signal::Slept(Span::seconds(90)).into(), r#"{"sig":{"slept":"1m30s"}}"#),
             (Signal::SetBack(Span::seconds(3600)).into(), r#"{"sig":{"set_back":"1h"}}"#),
             (Command::approve(CallId(3)).into(), r#"{"cmd":{"approve":{"call":3}}}"#),

@@ -153,7 +153,10 @@ impl Step<'_> {
         self.state.data.look_first = Some(format!("{reason}: look at the files, then resume it"));
         if !self.state.data.paused {
             self.state.data.paused = true;
-            self.event(|| EventKind::Paused);
+            // One that has ended makes no move anyway; if somebody has it go on, it waits then.
+            if !self.is_finished() {
+                self.event(|| EventKind::Paused);
+            }
         }
     }
 

@@ -65,6 +65,9 @@ pub struct Data {
     /// Why a person is to look at the files before it goes on, where that is why it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub look_first: Option<String>,
+    /// How many records the journal lost from the end of it, whatever happened since.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub records_lost: u64,
     /// Where it stands.
     pub phase: Phase,
     /// Its place to work, once opened.
@@ -379,6 +382,7 @@ impl State {
                 attachment: None,
                 paused: false,
                 look_first: None,
+                records_lost: 0,
                 phase: Phase::New,
                 workspace: None,
                 base: None,

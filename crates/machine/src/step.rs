@@ -190,6 +190,7 @@ impl Step<'_> {
             Signal::OwnerLost => self.on_owner_lost(),
             Signal::Restarted(brought_back) => self.on_restarted(Loss::Restart, brought_back),
             Signal::FolderGone(brought_back) => self.on_restarted(Loss::Folder, brought_back),
+            Signal::RecordsLost { lost, child } => self.on_records_lost(lost, child),
             // Its time was charged without the sleep, so there is more of it left than the deadline knows.
             Signal::Slept(_) => self.renew_deadline(),
             // The timers of this process were set back with it.

@@ -145,6 +145,7 @@ impl Story {
             | EventKind::RollBackFailed { .. }
             | EventKind::RolledBack { .. }
             | EventKind::Restarted { .. }
+            | EventKind::RecordsLost { .. }
             | EventKind::Rebased { .. }
             | EventKind::RecoveryChosen { .. }
             | EventKind::Escalated { .. }

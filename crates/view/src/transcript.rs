@@ -95,6 +95,7 @@ impl Transcript {
             EventKind::Restarted { by, brought_back, problem } => {
                 restarted(*by, *brought_back, problem.as_deref())
             }
+            EventKind::RecordsLost { lost, child } => records_lost(*lost, child.as_ref()),
             EventKind::WorkspaceOpened { workspace } => {
                 one(Tone::Faint, format!("  works in {}{}", place(workspace), gives_up(workspace)))
             }
@@ -433,6 +434,16 @@ fn restarted(by: Loss, brought_back: u32, problem: Option<&str>) -> Vec<Line> {
         Line::new(Tone::Bad, format!("{what}: {lost}")),
         Line::new(Tone::Bad, format!("  what was written last, after it, {since}")),
     ]
+}
+
+fn records_lost(lost: u64, child: Option<&TaskId>) -> Vec<Line> {
+    let records = text::counted(usize::try_from(lost).unwrap_or(usize::MAX), "record");
+    let whose = match child {
+        Some(child) => format!("task {child}, which a step of it began"),
+        None => "it".to_owned(),
+    };
+    let text = format!("the journal was damaged and lost the last {records} of {whose}");
+    vec![Line::new(Tone::Bad, text)]
 }
 
 fn ended(call: &str, name: &str, result: &ToolResult, took: Option<String>) -> Line {

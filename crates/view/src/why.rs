@@ -67,6 +67,7 @@ pub fn lines(subject: &Subject<'_>) -> Vec<Line> {
         lines.push(Line::plain(format!("workspace  {}", place(workspace))));
     }
     lines.extend(receipt(subject));
+    lines.extend(records_lost(data));
     if !matches!(subject.standing, Standing::Finished { .. }) {
         lines.extend(standing_answers(data));
     }
@@ -85,6 +86,14 @@ pub fn decides(driver: &str, data: &Data) -> String {
     let next = data.successor.as_ref();
     let next = next.map(|next| format!(", handed over to {}", text::visible(&next.name)));
     format!("{}{}", text::visible(driver), next.unwrap_or_default())
+}
+
+/// What is told of it may be less than was done.
+fn records_lost(data: &Data) -> Option<Line> {
+    let lost = usize::try_from(data.records_lost).ok().filter(|lost| *lost > 0)?;
+    let records = text::counted(lost, "record");
+    let said = format!("journal    was damaged and lost {records} of what was done");
+    Some(Line::new(Tone::Bad, said))
 }
 
 /// The evidence for its verdict.

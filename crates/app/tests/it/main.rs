@@ -34,6 +34,7 @@ mod import;
 mod keys;
 #[path = "../support/leaks.rs"]
 mod leaks;
+mod lost_records;
 mod many;
 mod mcp;
 mod model;

@@ -30,14 +30,39 @@ struct Kept {
     had: u64,
 }
 
-pub(super) fn rebuild(folder: &Path) -> Result<Report, JournalError> {
+/// What a task lost from its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostTail<'a> {
+    /// The task.
+    pub task: &'a str,
+    /// How many of its records were kept, from the first on. A task of which none was kept is gone.
+    pub kept: u64,
+    /// How many were lost after them.
+    pub lost: u64,
+}
+
+/// A record that is put at the end of a task that lost its own end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LossNote {
+    /// Milliseconds since the epoch.
+    pub time: i64,
+    /// The version of the machine that reads it.
+    pub version: u32,
+    /// What it says, opaque to the journal.
+    pub body: Vec<u8>,
+}
+
+/// Hears of every lost tail, and may have it noted in the task.
+pub(super) type Noting<'a> = &'a mut dyn FnMut(&LostTail<'_>) -> Option<LossNote>;
+
+pub(super) fn rebuild(folder: &Path, noting: Noting<'_>) -> Result<Report, JournalError> {
     make_private(folder)?;
     let old_witness = Witness::open(&folder.join(TIPS), true)?;
     if let Some(witness) = &old_witness {
         witness.seize()?;
     }
     let work = fresh(folder, "rebuild")?;
-    let made = make(folder, &work).and_then(|report| Ok((report, keep_tips(folder)?)));
+    let made = make(folder, &work, noting).and_then(|report| Ok((report, keep_tips(folder)?)));
     let (report, kept) = match made {
         Ok(made) => made,
         Err(error) => {
@@ -59,7 +84,7 @@ pub(super) fn rebuild(folder: &Path) -> Result<Report, JournalError> {
 }
 
 /// Makes a new journal of what can be read of the one in a folder, and looks at it before anybody relies on it.
-fn make(folder: &Path, work: &Path) -> Result<Report, JournalError> {
+fn make(folder: &Path, work: &Path, noting: Noting<'_>) -> Result<Report, JournalError> {
     let old = work.join("old");
     private_folder(&old)?;
     for name in [DATABASE, LOG, TIPS] {
@@ -68,7 +93,7 @@ fn make(folder: &Path, work: &Path) -> Result<Report, JournalError> {
     lengthen(&old.join(DATABASE))?;
     let mut report = SqliteJournal::inspect(&old);
     (report.tasks, report.records) = (0, 0);
-    salvage(&old, work, &mut report)?;
+    salvage(&old, work, noting, &mut report)?;
     // To look at the new one takes a little room, and the copies are of no use any more.
     fs::remove_dir_all(&old).map_err(|error| failure::file(&old, &error))?;
     check(work, &report)?;
@@ -125,7 +150,12 @@ fn check(work: &Path, report: &Report) -> Result<(), JournalError> {
 }
 
 /// Reads everything that can be read in one folder and makes a new journal of it in another.
-fn salvage(old: &Path, new: &Path, report: &mut Report) -> Result<(), JournalError> {
+fn salvage(
+    old: &Path,
+    new: &Path,
+    noting: Noting<'_>,
+    report: &mut Report,
+) -> Result<(), JournalError> {
     let path = new.join(DATABASE);
     create_private(&path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
@@ -164,18 +194,23 @@ fn salvage(old: &Path, new: &Path, report: &mut Report) -> Result<(), JournalErr
     schema::set_meta(&db, schema::OWNER, owner as i64).map_err(failed)?;
     let mut numbers = Numbers { seq: 0, task: 0 };
     for (number, task) in &kept {
-        let keep = keep_task(&db, *number, task, &mut numbers).map_err(failed)?;
+        let mut keep = keep_task(&db, *number, task, &mut numbers).map_err(failed)?;
         let id = &task.row.id;
         let had = task.had.max(keep.seen);
-        if keep.tip.n < had {
-            let detail = match keep.tip.n {
+        let kept = keep.tip.n;
+        if kept < had {
+            let detail = match kept {
                 0 => format!("none of the {had} records of task {id} could be kept"),
                 n => format!(
                     "of task {id}, records 1 to {n} were kept and {} to {had} were not",
                     n + 1
                 ),
             };
-            report.damages.push(of_task(id, keep.tip.n + 1, DamageKind::LostTail, detail));
+            report.damages.push(of_task(id, kept + 1, DamageKind::LostTail, detail));
+            let note = noting(&LostTail { task: id, kept, lost: had - kept });
+            if let (Some(note), Some(to)) = (note, keep.number) {
+                append(&db, to, task.row.created, note, &mut keep, &mut numbers).map_err(failed)?;
+            }
         }
         let Some(to) = keep.number else { continue };
         report.tasks += 1;
@@ -342,13 +377,41 @@ fn keep_task(
         tip = Tip { n: row.n, seq: numbers.seq, chain: row.chain };
         chains.push(row.chain);
     }
-    if tip.n == 0 && task.had.max(seen) > 0 {
+    let had = task.had.max(seen);
+    if tip.n == 0 && had > 0 {
         return Ok(Keep { number: None, tip, seen, chains });
     }
     numbers.task = to;
-    insert_task(db, to, &task.row)?;
+    // The summary tells of records that are gone; of an open task the records are looked at instead.
+    let is_outdated = tip.n < had;
+    let outdated = TaskRow { open: true, summary: String::new(), ..task.row.clone() };
+    insert_task(db, to, if is_outdated { &outdated } else { &task.row })?;
     schema::set_head(db, to, tip.seq)?;
     Ok(Keep { number: Some(to), tip, seen, chains })
+}
+
+/// Puts a record behind those that were kept.
+fn append(
+    db: &Connection,
+    to: i64,
+    created: i64,
+    note: LossNote,
+    keep: &mut Keep,
+    numbers: &mut Numbers,
+) -> rusqlite::Result<()> {
+    let LossNote { time, version, body } = note;
+    let n = keep.tip.n + 1;
+    let chain = keep.tip.chain.next(n, time, version, &body);
+    numbers.seq += 1;
+    // The records of a task lie side by side here, so the one before is one place before.
+    db.execute(
+        "insert into record(seq, task, n, back, time, version, body, chain) \
+         values(?1, ?2, ?3, 1, ?4, ?5, ?6, ?7)",
+        (numbers.seq, to, n as i64, time.wrapping_sub(created), version, &body, &chain.bytes()[..]),
+    )?;
+    keep.tip = Tip { n, seq: numbers.seq, chain };
+    keep.chains.push(chain);
+    schema::set_head(db, to, keep.tip.seq)
 }
 
 fn keep_snapshot(
@@ -421,7 +484,7 @@ mod tests {
         journal.commit(&[Entry::Create { task: "a", time: 0 }, one]).unwrap();
         drop(journal);
         let work = fresh(folder.path(), "rebuild").unwrap();
-        let report = make(folder.path(), &work).unwrap();
+        let report = make(folder.path(), &work, &mut |_| None).unwrap();
         assert_eq!((report.tasks, report.records), (1, 1));
         let log = fs::metadata(work.join(LOG)).map_or(0, |data| data.len());
         assert_eq!(log, 0, "everything is in the one file");

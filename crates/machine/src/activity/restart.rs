@@ -1,8 +1,9 @@
 //! The machine was restarted, or somebody removed the workspace: the journal and the checkpoints outlive that, the files of
-//! the workspace need not.
+//! the workspace need not. Or the journal itself was damaged, and its end is gone.
 
 use crate::driver::{Hand, Note, NoteKind};
 use crate::event::{EventKind, Loss};
+use crate::id::TaskId;
 use crate::state::Phase;
 use crate::step::Step;
 
@@ -59,5 +60,32 @@ impl Step<'_> {
         if let Some(unknown) = unknown {
             self.have_looked_at(unknown);
         }
+    }
+
+    /// What the lost records told of was done. Nobody who goes on from what is left knows that, so a person looks first,
+    /// whoever decides.
+    pub(crate) fn on_records_lost(&mut self, lost: u64, child: Option<TaskId>) {
+        self.note_change();
+        let records = if lost == 1 {
+            "the last record".to_owned()
+        } else {
+            format!("the last {lost} records")
+        };
+        let whose = match &child {
+            Some(child) => format!("task {child}, which a step of it began"),
+            None => "it".to_owned(),
+        };
+        if child.is_none() {
+            self.state.data.records_lost = self.state.data.records_lost.saturating_add(lost);
+            let text = format!(
+                "The journal was damaged and lost {records} of this task. What was done then is done, though you do not \
+                 remember it: look again before you rely on what you remember, and before you do something twice."
+            );
+            self.state.data.notes.push_back(Note { kind: NoteKind::Steer, text });
+        }
+        self.event(|| EventKind::RecordsLost { lost, child });
+        self.have_looked_at(format!(
+            "the journal was damaged and lost {records} of {whose}, so what was done already may be done again"
+        ));
     }
 }

@@ -93,6 +93,7 @@ impl Signal {
             | Signal::Withdrawn { .. }
             | Signal::TimerFired(_)
             | Signal::OwnerLost
+            | Signal::RecordsLost { .. }
             | Signal::Slept(_)
             | Signal::SetBack(_) => return Err(why),
         })

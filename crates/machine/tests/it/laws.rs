@@ -462,6 +462,10 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         16 if seed.is_multiple_of(2) => Signal::ToolsChanged(offered(seed)).into(),
         16 if seed % 24 == 1 => Signal::Slept(Span(u64::from(seed) * 100)).into(),
         16 if seed % 24 == 13 => Signal::SetBack(Span(u64::from(seed) * 100)).into(),
+        16 if seed % 24 == 5 => {
+            let child = seed.is_multiple_of(5).then(|| TaskId("c0".to_owned()));
+            Signal::RecordsLost { lost: u64::from(seed % 3), child }.into()
+        }
         16 if seed % 3 == 1 => {
             let count = u32::from(seed % 7);
             let told = if count == 6 { Err(text()) } else { Ok(count) };

@@ -1,6 +1,7 @@
 //! A restart of the machine is told to whoever goes on, and nobody goes on where nobody knows what was lost.
 
 use machine::input::{Command, Signal};
+use machine::policy::budget::Budget;
 use machine::state::{Phase, Standing};
 use machine::task::{Workspace, WorkspaceKind};
 use machine::tool::ToolResult;
@@ -98,4 +99,41 @@ fn a_workspace_that_was_put_back_is_made_ready_again_before_anybody_goes_on() {
     assert!(rig.told().contains("tool_started c1"), "{}", rig.told());
     assert_eq!(rig.state.data().workspace, base, "where it works and what it began at stay");
     assert!(!rig.state.data().unready);
+}
+
+#[test]
+fn after_a_loss_of_records_a_person_looks_first_whoever_decides() {
+    for author in ["worker", "operator"] {
+        let turns = json!([[read("a")], [shell("b")]]);
+        let mut rig = Rig::started(spec(json!({ "author": author, "turns": turns })));
+        // The records end where a process still has the task in hand, and the next one finds that.
+        rig.input(Signal::RecordsLost { lost: 3, child: None }.into());
+        assert_eq!(rig.told(), "[] records_lost, paused");
+        rig.input(Signal::OwnerLost.into());
+        assert_eq!(rig.state.standing(), Standing::Paused);
+        assert_eq!(rig.state.data().records_lost, 3);
+        let reason = rig.state.release_reason();
+        assert!(reason.contains("lost the last 3 records of it"), "{reason}");
+        assert!(rig.state.data().notes.back().is_some_and(|note| note.text.contains("twice")));
+        assert_eq!(rig.attach(true).told(), "[] attached");
+        assert!(rig.state.wants_release(), "no process waits while somebody looks");
+        rig.command(Command::Detach { reason });
+        assert_eq!(rig.command(Command::Resume).told(), "[] resumed");
+        assert_eq!(rig.attach(true).told(), "[run_tool#3] attached, tool_started c1");
+    }
+}
+
+#[test]
+fn a_task_that_had_ended_before_its_records_were_lost_waits_once_it_is_to_go_on() {
+    let mut task = spec(json!({ "turns": [[read("a")], [read("b")]] }));
+    task.budget.max_turns = Some(1);
+    let mut rig = Rig::started(task);
+    rig.ended(rig.effect("run_tool").0, ToolResult::ok("text"));
+    assert!(matches!(rig.state.standing(), Standing::Finished { .. }), "{}", rig.told());
+    rig.input(Signal::RecordsLost { lost: 1, child: None }.into());
+    assert_eq!(rig.told(), "[] records_lost");
+    rig.command(Command::Raise(Budget { max_turns: Some(5), ..Budget::default() }));
+    rig.attach(true);
+    assert_eq!(rig.state.standing(), Standing::Paused, "{}", rig.told());
+    assert!(rig.state.release_reason().contains("lost the last record of it"));
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use journal::JournalError;
 use machine::event::EventKind;
 use machine::id::TaskId;
-use machine::input::Command;
+use machine::input::{Command, Input, Signal};
 use machine::state::Pending;
 use machine::verdict::Checkpoint;
 
@@ -35,14 +35,26 @@ impl<P: Perform> Supervisor<P> {
         self.at_rest(id, Some(from), command)
     }
 
+    /// Tells a task at rest, seen in the hands of this owner, that a damaged journal lost records of a task that a step of
+    /// it began.
+    pub fn tell_of_lost_records(
+        &mut self,
+        id: &TaskId,
+        from: u64,
+        child: TaskId,
+        lost: u64,
+    ) -> Result<(), SupervisorError> {
+        self.at_rest(id, Some(from), Signal::RecordsLost { lost, child: Some(child) })
+    }
+
     fn at_rest(
         &mut self,
         id: &TaskId,
         from: Option<u64>,
-        command: Command,
+        input: impl Into<Input>,
     ) -> Result<(), SupervisorError> {
         let mut inputs = self.take_over(id, from)?;
-        inputs.push(command.into());
+        inputs.push(input.into());
         // Of a task that has ended already; one that ends now tells them itself.
         let left = self.hosts.get(id).map(|host| host.state.left_behind()).unwrap_or_default();
         let (sender, answer) = std::sync::mpsc::sync_channel(1);
