@@ -336,6 +336,7 @@ EXAMPLES:
         name = "hand-over",
         after_long_help = "EXAMPLES:\n  drivetrain hand-over 7k3 --driver user\n  \
         drivetrain hand-over 7k3 --model openai/NAME\n      Another model goes on with the conversation\n  \
+        drivetrain hand-over 7k3 --agent codex\n      A coding agent goes on with the work\n  \
         drivetrain hand-over 7k3 --driver workflow --config '{\"workflow\": \"repair\"}'"
     )]
     HandOver(HandOverArgs),

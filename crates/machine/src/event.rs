@@ -351,6 +351,9 @@ pub enum EventKind {
         /// The model it asks, if it asks one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
+        /// The coding agent it is, if it is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<String>,
     },
     /// A checkpoint of the workspace was made.
     Checkpointed {

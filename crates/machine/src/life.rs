@@ -353,9 +353,12 @@ impl Step<'_> {
                     self.state.data.earlier_conversations = self.state.data.conversations;
                     self.dismiss_agents();
                 }
-                let model = spec.config["model"].as_str().map(str::to_owned);
+                let program = &spec.config["program"];
+                let agent = (spec.name == agent::KIND).then(|| program["name"].as_str()).flatten();
+                let model = spec.config["model"].as_str().or(program["model"].as_str());
+                let (agent, model) = (agent.map(str::to_owned), model.map(str::to_owned));
                 let former = from.clone();
-                self.event(|| EventKind::DriverChanged { from, to: spec.name, model });
+                self.event(|| EventKind::DriverChanged { from, to: spec.name, model, agent });
                 self.brief_successor(&former);
             }
             // It was made once already, when the hand-over was accepted, from the same plain data.

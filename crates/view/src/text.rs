@@ -6,6 +6,13 @@
 /// Combining marks in a row that a reader can still tell apart; more are only counted.
 const MARKS: usize = 4;
 
+/// A driver in one line, with what else is known of who it is: its agent, its model.
+pub fn named(driver: &str, more: [&Option<String>; 2]) -> String {
+    let more: Vec<String> = more.into_iter().flatten().map(|word| visible(word)).collect();
+    let driver = visible(driver);
+    if more.is_empty() { driver } else { format!("{driver} ({})", more.join(", ")) }
+}
+
 /// The text in one line: control characters, line breaks included, and invisible ones are shown as escapes.
 pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

@@ -187,17 +187,10 @@ impl Transcript {
             EventKind::BudgetRaised { budget } => {
                 one(Tone::Good, format!("budget raised: {}", spend::limits(budget)))
             }
-            EventKind::DriverChanged { from, to, model } => {
-                let model = model.iter().map(|model| format!(" ({})", text::visible(model)));
-                one(
-                    Tone::Strong,
-                    format!(
-                        "driver {} handed over to {}{}",
-                        text::visible(from),
-                        text::visible(to),
-                        model.collect::<String>()
-                    ),
-                )
+            EventKind::DriverChanged { from, to, model, agent } => {
+                let who = text::named(to, [agent, model]);
+                let from = text::visible(from);
+                one(Tone::Strong, format!("driver {from} handed over to {who}"))
             }
             EventKind::Checkpointed { checkpoint } => {
                 inner(format!("checkpoint {}", text::visible(checkpoint)))

@@ -84,7 +84,10 @@ pub fn lines(subject: &Subject<'_>) -> Vec<Line> {
 /// Who decides, and who will once what runs has ended.
 pub fn decides(driver: &str, data: &Data) -> String {
     let next = data.successor.as_ref();
-    let next = next.map(|next| format!(", handed over to {}", text::visible(&next.name)));
+    let next = next.map(|next| {
+        let agent = next.config["program"]["name"].as_str().map(str::to_owned);
+        format!(", handed over to {}", text::named(&next.name, [&agent, &None]))
+    });
     format!("{}{}", text::visible(driver), next.unwrap_or_default())
 }
 

@@ -132,7 +132,7 @@ pub(crate) struct ResolveArgs {
 
 /// Arguments of `hand-over`.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("to").required(true).args(["driver", "model"])))]
+#[command(group(ArgGroup::new("to").required(true).multiple(true).args(["driver", "model", "agent"])))]
 pub(crate) struct HandOverArgs {
     /// The task's id, or the beginning of it
     pub(crate) id: String,
@@ -145,7 +145,11 @@ pub(crate) struct HandOverArgs {
     #[arg(long, value_name = "JSON|FILE", requires = "driver")]
     pub(crate) config: Option<String>,
 
-    /// This model decides; a model before it leaves it the conversation and all other settings
-    #[arg(long, value_name = "PROVIDER/NAME")]
+    /// This model decides; a model before it leaves it the conversation and all other settings. With --agent: its model
+    #[arg(long, value_name = "PROVIDER/NAME", conflicts_with = "driver")]
     pub(crate) model: Option<String>,
+
+    /// This coding agent works: claude, codex, gemini, opencode or one of your own; --model is then its model
+    #[arg(long, value_name = "NAME", conflicts_with = "driver")]
+    pub(crate) agent: Option<String>,
 }

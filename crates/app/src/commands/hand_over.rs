@@ -9,7 +9,7 @@ use runtime::library::Library;
 use serde_json::{Value, json};
 
 use super::tell::give;
-use super::{prepare, settle};
+use super::{prepare, run, settle};
 use crate::args::HandOverArgs;
 use crate::error::{CommandError, Kind};
 use crate::locate::{Records, Task};
@@ -19,16 +19,28 @@ pub(crate) fn run(args: &HandOverArgs, json: bool) -> Result<u8, CommandError> {
     let records = Records::open()?;
     let id = records.find(&args.id)?;
     let task = records.load(&id)?;
-    let driver = match (&args.model, &args.driver) {
-        (Some(model), _) => {
+    let config = args.config.as_deref().map_or_else(|| Ok(json!({})), read_config);
+    let driver = match (&args.agent, &args.model, &args.driver) {
+        (Some(agent), model, _) => {
+            let driver = run::agent(agent, model.as_deref(), None);
+            to_driver(&records, &task, driver)?
+        }
+        (None, Some(model), _) => {
             settle::of_another_process(&records.home, task.state.data(), model)?;
             to_model(&records.home, &task, model)?
         }
-        (None, Some(name)) => to_driver(&records, &task, name, args.config.as_deref())?,
-        (None, None) => return Err(CommandError::usage("say who decides: --driver or --model")),
+        (None, None, Some(name)) => {
+            to_driver(&records, &task, DriverSpec::new(name.as_str(), config?))?
+        }
+        (None, None, None) => {
+            return Err(CommandError::usage("say who decides: --driver, --model or --agent"));
+        }
     };
-    let to = args.model.as_deref().unwrap_or(&driver.name);
-    let done = format!("is handed over to {}", view::text::visible(to));
+    let to = match &args.agent {
+        Some(agent) => view::text::named(&driver.name, [&Some(agent.clone()), &args.model]),
+        None => view::text::visible(args.model.as_deref().unwrap_or(&driver.name)),
+    };
+    let done = format!("is handed over to {to}");
     give(records, &id, "hand-over", Command::HandOver(driver), &done, json)
 }
 
@@ -69,11 +81,8 @@ fn settled(
 fn to_driver(
     records: &Records,
     task: &Task,
-    name: &str,
-    config: Option<&str>,
+    mut driver: DriverSpec,
 ) -> Result<DriverSpec, CommandError> {
-    let config = config.map_or_else(|| Ok(json!({})), read_config)?;
-    let mut driver = DriverSpec::new(name, config);
     let here = std::env::current_dir().unwrap_or_default();
     let folder = Path::new(&task.state.data().spec.folder);
     let library = Library::of(folder).and_of(&here).judged_by(&records.home, folder);
@@ -87,6 +96,7 @@ fn to_driver(
                 task.state.data().id
             )));
     }
+    prepare::require_agent(&driver, folder)?;
     settled(driver, task, &library)
 }
 

@@ -120,9 +120,17 @@ pub(crate) fn complete(
 
 /// A task whose agent is not there does not begin. One of several may be missing: another can take its place.
 fn check_agent(task: &TaskFile, folder: &Path) -> Result<(), CommandError> {
-    let program = &task.driver.config["program"];
-    let is_alone = task.driver.name == "agent" && task.recovery.drivers.is_empty();
-    let (true, Some(command)) = (is_alone, program["command"][0].as_str()) else { return Ok(()) };
+    match task.recovery.drivers.is_empty() {
+        true => require_agent(&task.driver, folder),
+        false => Ok(()),
+    }
+}
+
+/// A driver that is an agent needs its program.
+pub(crate) fn require_agent(driver: &DriverSpec, folder: &Path) -> Result<(), CommandError> {
+    let program = &driver.config["program"];
+    let is_agent = driver.name == "agent";
+    let (true, Some(command)) = (is_agent, program["command"][0].as_str()) else { return Ok(()) };
     if runtime::process::find_program(OsStr::new(command), Some(folder)).is_some() {
         return Ok(());
     }

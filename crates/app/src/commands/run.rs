@@ -113,14 +113,7 @@ pub(crate) fn driver_of(
         return Ok(Some(DriverSpec::new("workflow", json!({ "workflow": workflow }))));
     }
     if let Some(agent) = args.agent {
-        let mut config = json!({ "agent": agent });
-        if let Some(model) = args.model {
-            config["model"] = model.into();
-        }
-        if let Some(gateway) = args.gateway {
-            config["gateway"] = gateway.into();
-        }
-        return Ok(Some(DriverSpec::new("agent", config)));
+        return Ok(Some(self::agent(agent, args.model, args.gateway)));
     }
     if let Some(model) = args.model {
         return match args.driver {
@@ -153,6 +146,18 @@ pub(crate) fn driver_of(
             .hint("--workflow NAME|PATH says which workflow; drivetrain drivers lists them"));
     }
     Ok(Some(DriverSpec::new(name, json!({}))))
+}
+
+/// The driver that is this coding agent, with this model of its own.
+pub(crate) fn agent(name: &str, model: Option<&str>, gateway: Option<bool>) -> DriverSpec {
+    let mut config = json!({ "agent": name });
+    if let Some(model) = model {
+        config["model"] = model.into();
+    }
+    if let Some(gateway) = gateway {
+        config["gateway"] = gateway.into();
+    }
+    DriverSpec::new("agent", config)
 }
 
 /// A single word with a folder or a known ending is meant as a file, also if there is none.

@@ -1,0 +1,96 @@
+//! A task is handed over to a coding agent by the agent's name, at rest and at work.
+
+use serde_json::Value;
+
+use crate::environment::TestEnvironment;
+
+const INIT: &str =
+    r#"{"type":"system","subtype":"init","session_id":"s1","permissionMode":"default"}"#;
+const SAYS: &str = r#"{"type":"assistant","message":{"role":"assistant","content":[{"type":"text","text":"done"}]},"session_id":"s1"}"#;
+const ENDS: &str =
+    r#"{"type":"result","subtype":"success","is_error":false,"result":"done","session_id":"s1"}"#;
+
+/// A repository, and agents of these names that play these steps in each turn.
+fn place(agents: &[(&str, &[&str])]) -> TestEnvironment {
+    let place = TestEnvironment::new();
+    let own = place.home().parent().unwrap().join(".config/drivetrain/agents");
+    std::fs::create_dir_all(&own).unwrap();
+    for (name, steps) in agents {
+        let script = place.home().with_file_name(format!("{name}.txt"));
+        std::fs::write(&script, [&[INIT], *steps, &[SAYS, ENDS]].concat().join("\n")).unwrap();
+        let command = [env!("CARGO_BIN_EXE_drivetrain"), "fake", "agent", script.to_str().unwrap()];
+        let file = format!(
+            "[agent]\nname = {name:?}\nprotocol = \"claude\"\nidle = \"60s\"\ncommand = {command:?}\n"
+        );
+        std::fs::write(own.join(format!("{name}.toml")), file).unwrap();
+    }
+    let missing = "[agent]\nname = \"absent\"\ncommand = [\"/nowhere/agent\"]\n";
+    std::fs::write(own.join("absent.toml"), missing).unwrap();
+    place.write("main.py", "print(1)\n");
+    place.git(&["init", "--quiet"]);
+    place.commit_all("one");
+    place
+}
+
+fn changes(place: &TestEnvironment) -> Vec<Value> {
+    let events = place.events(&place.id()).into_iter();
+    events.filter(|event| event["type"] == "driver_changed").collect()
+}
+
+#[test]
+fn a_task_at_rest_is_handed_from_a_model_to_an_agent_by_its_name() {
+    let place = place(&[("second", &["run touch made.py"])]);
+    let ask = "[[reply]]\ntool_calls = [{ tool = \"ask\", input = { question = \"Which?\" } }]\n";
+    let script = place.home().with_file_name("replies.toml");
+    std::fs::write(&script, ask).unwrap();
+    let model = format!("script/{}", script.display());
+    let ran = place.run(&["run", "g", "--model", &model, "--no-sandbox", "--unattended"]);
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    let id = place.id();
+    let told = place.ok(&["hand-over", &id, "--agent", "second", "--model", "small"]);
+    assert!(told.contains("is handed over to agent (second, small)"), "{told}");
+    let ran = place.run(&["resume", &id, "--unattended"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let handed = "driver llm handed over to agent (second, small)";
+    assert!(ran.out.contains(handed), "{}", ran.out);
+    let changes = changes(&place);
+    assert_eq!(changes.len(), 1, "{changes:?}");
+    assert_eq!(changes[0]["agent"], "second");
+    assert_eq!(changes[0]["model"], "small");
+}
+
+#[test]
+fn an_agent_at_work_is_relieved_by_another_one() {
+    let place = place(&[("first", &["sleep 600"]), ("second", &["run touch made.py"])]);
+    let task = place.start(&["run", "g", "--agent", "first", "--no-sandbox", "--unattended"]);
+    place.until(|| {
+        let events = place.events(&task.id);
+        events.iter().any(|event| event["type"] == "agent_asked").then_some(())
+    });
+    place.ok(&["hand-over", &task.id, "--agent", "second"]);
+    let ran = task.wait();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let handed = "driver agent handed over to agent (second)";
+    assert!(ran.out.contains(handed), "{}", ran.out);
+    assert!(place.home().join("worktrees").join(place.id()).join("made.py").exists());
+}
+
+#[test]
+fn an_agent_that_cannot_be_had_is_refused_before_the_task_is_told() {
+    let place = place(&[("first", &[])]);
+    let ran = place.run_with(&["run", "g", "--driver", "user", "--no-sandbox"], "say one\n");
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    let id = place.id();
+    let before = place.events(&id).len();
+    for (who, code, said) in [
+        (&["--agent", "nobody"][..], 2, "nobody"),
+        (&["--agent", "absent"], 20, "error: the agent absent is not installed"),
+        (&["--driver", "agent", "--config", "{\"agent\":\"absent\"}"], 20, "is not installed"),
+        (&["--agent", "first", "--driver", "user"], 2, "cannot be used with"),
+    ] {
+        let ran = place.run(&[&["hand-over", &id], who].concat());
+        assert_eq!(ran.code, code, "{who:?}: {}", ran.err);
+        assert!(ran.err.contains(said), "{who:?}: {}", ran.err);
+    }
+    assert_eq!(place.events(&id).len(), before, "the task was told nothing");
+}
