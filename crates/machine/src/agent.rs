@@ -64,6 +64,9 @@ pub struct AgentProgram {
     /// Whether its models are asked in its place; if absent, wherever it uses a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<bool>,
+    /// Whether it may work in a version that is older than what can be held.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub any_version: bool,
 }
 
 /// What an agent's program speaks.
@@ -115,6 +118,15 @@ impl AgentProgram {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentNews {
+    /// It is there, in a version of which somebody should know something.
+    Met {
+        /// Its name.
+        agent: String,
+        /// Its version, as it says.
+        version: String,
+        /// What is to be known; one sentence each.
+        remarks: Vec<String>,
+    },
     /// It has been told what it was asked, in this conversation.
     Taken {
         /// What the conversation is resumed by, where that is known.
@@ -179,7 +191,8 @@ impl AgentNews {
     /// the next thing that spends is a question of the agent, which comes behind it.
     pub fn can_wait(&self) -> bool {
         match self {
-            AgentNews::Said { .. }
+            AgentNews::Met { .. }
+            | AgentNews::Said { .. }
             | AgentNews::ToolEnded { .. }
             | AgentNews::Spent { .. }
             | AgentNews::Passed { .. } => true,
@@ -305,6 +318,19 @@ pub struct AgentFacts {
     /// What this version lacks, and what is done about it; one sentence each.
     #[serde(default)]
     pub limits: Vec<String>,
+    /// What whoever uses this version should know before it works; one sentence each.
+    #[serde(default)]
+    pub remarks: Vec<String>,
+    /// Why this version cannot be held, if it cannot.
+    #[serde(default)]
+    pub refusal: Option<String>,
+}
+
+impl AgentFacts {
+    /// Why a program that says this of itself is not asked anything, unless its operator wants it all the same.
+    pub fn refused(&self, program: &AgentProgram) -> Option<String> {
+        self.refusal.clone().filter(|_| !program.any_version)
+    }
 }
 
 /// Whether a version of an agent is one that drivetrain was tried with.

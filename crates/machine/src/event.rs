@@ -154,6 +154,15 @@ pub enum EventKind {
         /// Which conversation with it, from 1.
         conversation: u32,
     },
+    /// A coding agent is there, in a version of which something is to be known.
+    AgentMet {
+        /// Its name.
+        agent: String,
+        /// Its version, as it says.
+        version: String,
+        /// What is to be known; one sentence each.
+        remarks: Vec<String>,
+    },
     /// A coding agent said something, whole.
     AgentSaid {
         /// Its words.

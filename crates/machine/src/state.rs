@@ -167,6 +167,9 @@ pub struct Data {
     /// That number when the driver took over.
     #[serde(default, skip_serializing_if = "is_none_yet")]
     pub earlier_conversations: u32,
+    /// The agent of whose version was told last, with that version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_met: Option<(String, String)>,
     /// Model calls that were stopped and have not reported: what they cost by then is counted all the same.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unpaid: BTreeSet<EffectId>,
@@ -419,6 +422,7 @@ impl State {
                 questions: 0,
                 conversations: 0,
                 earlier_conversations: 0,
+                agent_met: None,
                 unpaid: BTreeSet::new(),
                 asked: BTreeMap::new(),
                 ledger: Ledger::default(),

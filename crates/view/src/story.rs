@@ -114,6 +114,7 @@ impl Story {
             | EventKind::ModelCalled { .. }
             | EventKind::ModelReplied { .. }
             | EventKind::AgentAsked { .. }
+            | EventKind::AgentMet { .. }
             | EventKind::AgentSaid { .. }
             | EventKind::AgentEnded { .. }
             | EventKind::ModelFailed { .. }

@@ -120,6 +120,16 @@ impl Transcript {
             EventKind::AgentAsked { agent, conversation } => {
                 inner(format!("{} is asked, in conversation {conversation}", text::visible(agent)))
             }
+            EventKind::AgentMet { agent, version, remarks } => {
+                let who = format!("{agent} {version}");
+                remarks
+                    .iter()
+                    .map(|remark| {
+                        let line = format!("{}: {remark}", who.trim_end());
+                        Line::new(Tone::Ask, text::visible(&line))
+                    })
+                    .collect()
+            }
             EventKind::AgentSaid { text } => said(text, true),
             // What the model said no to is told with when it is asked again.
             EventKind::AgentEnded {

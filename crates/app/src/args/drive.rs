@@ -38,6 +38,10 @@ pub(crate) struct RunArgs {
     #[arg(long, requires = "agent", overrides_with = "gateway")]
     pub(crate) no_gateway: bool,
 
+    /// Let the agent work though its version is older than what was tried
+    #[arg(long, requires = "agent")]
+    pub(crate) any_version: bool,
+
     #[command(flatten)]
     pub(crate) with: WorkArgs,
 }

@@ -115,6 +115,7 @@ impl RaceArgs {
             agent: named.agent,
             gateway: false,
             no_gateway: false,
+            any_version: false,
             with: WorkArgs {
                 check: self.check.clone(),
                 limits,

@@ -95,6 +95,7 @@ fn spec_of(
         model: args.model.as_deref(),
         agent: None,
         gateway: None,
+        any_version: false,
     };
     let acceptance = if args.check.is_empty() { old.acceptance.clone() } else { Vec::new() };
     let Some(driver) = driver_of(who, registry, &library)? else {

@@ -96,7 +96,7 @@ fn to_driver(
                 task.state.data().id
             )));
     }
-    prepare::require_agent(&driver, folder)?;
+    prepare::require_agent(&driver, folder, &records.home)?;
     settled(driver, task, &library)
 }
 

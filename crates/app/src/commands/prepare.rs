@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use machine::agent::AgentProgram;
 use machine::file::task::TaskFile;
 use machine::policy::budget::Budget;
 use machine::policy::recovery::Recovery;
@@ -10,6 +11,7 @@ use machine::policy::sandbox::{Level, SandboxSpec, Wishes};
 use machine::task::{Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec};
 use runtime::home::Home;
 use runtime::library::Library;
+use serde::Deserialize;
 use serde_json::json;
 
 use super::{checks, settle, trust};
@@ -72,7 +74,7 @@ pub(crate) fn complete(
 ) -> Result<TaskSpec, CommandError> {
     task.workspace.kind = kind_of(options.place).or(task.workspace.kind);
     check_workspace(&task.workspace, &folder)?;
-    check_agent(&task, &folder)?;
+    check_agent(&task, &folder, options.home)?;
     checks::add(&mut task, options.check, library, &folder, options.json)?;
     let everyone = everyone(&task);
     library.check_scripts(&everyone, &folder)?;
@@ -119,26 +121,37 @@ pub(crate) fn complete(
 }
 
 /// A task whose agent is not there does not begin. One of several may be missing: another can take its place.
-fn check_agent(task: &TaskFile, folder: &Path) -> Result<(), CommandError> {
+fn check_agent(task: &TaskFile, folder: &Path, home: &Home) -> Result<(), CommandError> {
     match task.recovery.drivers.is_empty() {
-        true => require_agent(&task.driver, folder),
+        true => require_agent(&task.driver, folder, home),
         false => Ok(()),
     }
 }
 
-/// A driver that is an agent needs its program.
-pub(crate) fn require_agent(driver: &DriverSpec, folder: &Path) -> Result<(), CommandError> {
-    let program = &driver.config["program"];
-    let is_agent = driver.name == "agent";
-    let (true, Some(command)) = (is_agent, program["command"][0].as_str()) else { return Ok(()) };
-    if runtime::process::find_program(OsStr::new(command), Some(folder)).is_some() {
+/// A driver that is an agent needs its program, in a version that can be held.
+pub(crate) fn require_agent(
+    driver: &DriverSpec,
+    folder: &Path,
+    home: &Home,
+) -> Result<(), CommandError> {
+    if driver.name != "agent" {
         return Ok(());
     }
-    let name = program["name"].as_str().unwrap_or_default();
-    Err(CommandError::environment(format!(
-        "the agent {name} is not installed: there is no program {command:?} on PATH or at that path"
-    ))
-    .hint("drivetrain agents shows those that are"))
+    // What is wrong with the driver itself is said by whoever makes it.
+    let Ok(program) = AgentProgram::deserialize(&driver.config["program"]) else { return Ok(()) };
+    let (name, command) = (&program.name, program.command.first().cloned().unwrap_or_default());
+    if runtime::process::find_program(OsStr::new(&command), Some(folder)).is_none() {
+        return Err(CommandError::environment(format!(
+            "the agent {name} is not installed: there is no program {command:?} on PATH or at that path"
+        ))
+        .hint("drivetrain agents shows those that are"));
+    }
+    let Some(why) = runtime::agent::inventory::refusal(&program, folder, home.root()) else {
+        return Ok(());
+    };
+    Err(CommandError::environment(format!("the agent {name} is not started: {why}"))
+        .hint("install a newer version of it; drivetrain agents shows what was found")
+        .hint("run --any-version, or any_version = true in its file, lets it work all the same"))
 }
 
 /// The task's driver and those it can be handed over to, as one: what any of them needs, the task needs.

@@ -62,6 +62,7 @@ pub(crate) fn task_of(
         model: args.model.as_deref(),
         agent: args.agent.as_deref(),
         gateway: (args.gateway || args.no_gateway).then_some(args.gateway),
+        any_version: args.any_version,
     };
     let options = prepare::options(&args.with, home, json);
     let task = settle::named(&library, &folder, &options, || {
@@ -97,6 +98,8 @@ pub(crate) struct Who<'a> {
     pub(crate) agent: Option<&'a str>,
     /// Whether its models are asked in its place; as is usual for it if absent.
     pub(crate) gateway: Option<bool>,
+    /// Whether it may be older than what was tried.
+    pub(crate) any_version: bool,
 }
 
 /// The driver that was named; none if nobody was.
@@ -113,7 +116,11 @@ pub(crate) fn driver_of(
         return Ok(Some(DriverSpec::new("workflow", json!({ "workflow": workflow }))));
     }
     if let Some(agent) = args.agent {
-        return Ok(Some(self::agent(agent, args.model, args.gateway)));
+        let mut driver = self::agent(agent, args.model, args.gateway);
+        if args.any_version {
+            driver.config["any_version"] = true.into();
+        }
+        return Ok(Some(driver));
     }
     if let Some(model) = args.model {
         return match args.driver {

@@ -70,6 +70,20 @@ fn a_workspace_that_is_emptied_again_and_again_is_put_back_and_the_third_time_en
 }
 
 #[test]
+fn an_agent_that_is_held_more_strictly_is_told_of_once_in_the_run_and_in_the_log() {
+    let place = place(&["run touch made.py"]);
+    let check = ["--check", "test -e made.py && test -e never.py"];
+    let ran = place.run(&[RUN, &check].concat());
+    assert!(of_kind(&place, "agent_ended").len() > 1, "{}{}", ran.out, ran.err);
+    let line = "played 2.1.112: a tool runs if the hook before it fails, so every call is asked about a second time";
+    assert_eq!(ran.out.matches(line).count(), 1, "{}", ran.out);
+    let met = of_kind(&place, "agent_met");
+    assert_eq!(met.len(), 1, "each of its processes says so, and the log once");
+    assert_eq!((&met[0]["agent"], &met[0]["version"]), (&"played".into(), &"2.1.112".into()));
+    assert!(place.ok(&["log", &place.id()]).contains(line));
+}
+
+#[test]
 fn a_fork_has_a_mark_of_the_operator_that_no_file_of_the_old_task_can_hold() {
     let place = place(&["run touch made.py"]);
     assert_eq!(place.run(&[RUN, &["--check", "test -e made.py"]].concat()).code, 0);

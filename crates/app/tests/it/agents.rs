@@ -77,6 +77,31 @@ fn a_task_whose_agent_is_not_installed_does_not_begin() {
 }
 
 #[test]
+fn a_task_whose_agent_is_too_old_to_be_held_does_not_begin_unless_its_operator_says_so() {
+    let environment = TestEnvironment::new();
+    let path = install(&environment, &[("claude", "echo '1.0.3 (Claude Code)'")]);
+    let run = |more: &[&str]| {
+        let ask = ["run", "a goal", "--agent", "claude", "--no-sandbox", "--unattended"];
+        let ask = [&ask[..], more].concat();
+        let key = ("ANTHROPIC_API_KEY", "sk-none");
+        let output = environment.command(&ask).env("PATH", &path).env(key.0, key.1).output();
+        let output = output.unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, said) = run(&[]);
+    assert_eq!(code, Some(20), "{said}");
+    let expected = "error: the agent claude is not started: Claude Code 1.0.3 is older than what can be held: expected is \
+                    2.1.112 or newer (tried are 2.1.112 to 2.1.325)\n  \
+                    hint: install a newer version of it; drivetrain agents shows what was found\n  \
+                    hint: run --any-version, or any_version = true in its file, lets it work all the same\n";
+    assert_eq!(said, expected);
+    assert_eq!(environment.tasks(), Vec::<Value>::new(), "nothing was begun");
+    let (code, said) = run(&["--any-version"]);
+    assert_ne!(code, Some(20), "{said}");
+    assert_eq!(environment.tasks().len(), 1, "it was begun");
+}
+
+#[test]
 fn a_program_of_a_projects_file_is_not_started_before_the_file_is_trusted() {
     let environment = TestEnvironment::new();
     environment.git(&["init", "--quiet"]);

@@ -252,6 +252,9 @@ fn every_command_describes_itself_with_an_example() {
           --no-gateway
               Give the agent its key and let it ask its models by itself
 
+          --any-version
+              Let the agent work though its version is older than what was tried
+
           --unattended
               Ask nobody: what a person would have to decide is refused or waits, as the policy says
 

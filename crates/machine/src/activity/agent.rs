@@ -139,6 +139,14 @@ impl Step<'_> {
             }
             AgentNews::OrderFailed(failed) => self.on_order_failed(failed),
             _ if !at_work => self.drop_signal(),
+            AgentNews::Met { agent, version, remarks } => {
+                // Each of its processes says so; a person wants to hear it once.
+                let met = Some((agent.clone(), version.clone()));
+                if self.state.data.agent_met != met {
+                    self.state.data.agent_met = met;
+                    self.event(|| EventKind::AgentMet { agent, version, remarks });
+                }
+            }
             AgentNews::Taken { session } => self.on_agent_took(session),
             AgentNews::Said { text } => self.event(|| EventKind::AgentSaid { text }),
             AgentNews::Withdrawn { key } => {

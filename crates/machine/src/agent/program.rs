@@ -87,6 +87,7 @@ impl AgentProgram {
             operator: String::new(),
             idle: None,
             gateway: None,
+            any_version: false,
         };
         let set = |pairs: &[(&str, &str)]| {
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()

@@ -86,6 +86,7 @@ fn read_program(at: &Cursor<'_>, problems: &mut Problems) -> Option<AgentProgram
         operator: String::new(),
         idle,
         gateway: at.get("gateway").and_then(|given| given.flag(problems)),
+        any_version: at.get("any_version").and_then(|given| given.flag(problems)) == Some(true),
     })
 }
 

@@ -115,6 +115,20 @@ pub fn list(library: &Library) -> Vec<Listed> {
     listed.into_iter().map(|(agent, _)| agent).collect()
 }
 
+/// Why a program is not driven in the version that it is here, if it is not; it is asked for that version, unless it said so
+/// before. One that does not say is not refused.
+pub fn refusal(program: &AgentProgram, folder: &Path, home: &Path) -> Option<String> {
+    let known = table::speaker(program.protocol).filter(|_| !program.any_version)?;
+    let argv: Vec<String> =
+        program.command.iter().cloned().chain(["--version".to_owned()]).collect();
+    let mut walls = Sandbox::new(walls().ok()?);
+    walls.shown = files::of(&argv, folder);
+    let walls = Containment::Sandbox(Arc::new(walls));
+    let ask = || version::ask(&argv, Path::new("/"), walls, &Cancel::new());
+    let said = version::known(&argv, folder, home, ask).ok()?;
+    known.refusal(&said)
+}
+
 fn built_in(program: AgentProgram) -> Listed {
     Listed {
         name: program.name.clone(),

@@ -6,10 +6,12 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::lock;
 use crate::file_mark::FileMark;
 use crate::process::{Cancel, Containment, ProcessSpec, Streams, find_program, run};
 use crate::whole_file;
@@ -33,6 +35,22 @@ struct Said {
 
 /// The same as [`ask`], but nothing is started if the program said so before and is still the same.
 pub(super) fn known(
+    argv: &[String],
+    folder: &Path,
+    home: &Path,
+    ask: impl FnOnce() -> Result<String, String>,
+) -> Result<String, String> {
+    static SAID: Mutex<BTreeMap<Vec<String>, String>> = Mutex::new(BTreeMap::new());
+    if let Some(said) = lock(&SAID).get(argv) {
+        return Ok(said.clone());
+    }
+    let said = remembered(argv, folder, home, ask)?;
+    lock(&SAID).insert(argv.to_owned(), said.clone());
+    Ok(said)
+}
+
+/// The same over the ends of this process.
+fn remembered(
     argv: &[String],
     folder: &Path,
     home: &Path,

@@ -149,6 +149,9 @@ fn program(library: &Library, config: &Value) -> Result<AgentProgram, LibraryErr
     if let Some(gateway) = config["gateway"].as_bool() {
         program.gateway = Some(gateway);
     }
+    if let Some(any_version) = config["any_version"].as_bool() {
+        program.any_version = any_version;
+    }
     program.operator = mark().map_err(wrong)?;
     Ok(program)
 }

@@ -579,6 +579,10 @@ fn facts(version: &str, mode: &str, hook_blocks: bool) -> AgentFacts {
     if !hook_blocks && release.limits.is_empty() {
         limits.extend(CLAUDE.releases[0].limits.first().map(|limit| (*limit).to_owned()));
     }
+    let mut remarks: Vec<String> = CLAUDE.warning(version).into_iter().collect();
+    if !hook_blocks {
+        remarks.extend(CLAUDE.releases[0].limits.first().map(|limit| (*limit).to_owned()));
+    }
     // What it prints of itself has its name in it too.
     let number = super::table::Version::find(version).map(|version| version.to_string());
     AgentFacts {
@@ -587,6 +591,8 @@ fn facts(version: &str, mode: &str, hook_blocks: bool) -> AgentFacts {
         modes,
         support: CLAUDE.support(version),
         limits,
+        remarks,
+        refusal: CLAUDE.refusal(version),
     }
 }
 

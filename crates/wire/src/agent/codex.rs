@@ -293,6 +293,8 @@ impl CodexCodec {
             can,
             modes: vec![format!("{}/{}", self.open.approval.word(), self.open.sandbox.word())],
             limits: release.limits.iter().map(|limit| (*limit).to_owned()).collect(),
+            remarks: table::CODEX.warning(&self.version).into_iter().collect(),
+            refusal: table::CODEX.refusal(&self.version),
         }
     }
 

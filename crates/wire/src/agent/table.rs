@@ -118,6 +118,16 @@ pub fn program(name: &str) -> Option<&'static KnownAgent> {
     PROGRAMS.iter().find(|program| program.name == name)
 }
 
+/// The program that a protocol is spoken by, where only one speaks it. Agents of the Agent Client Protocol say themselves what
+/// they can do, whatever their version.
+pub fn speaker(protocol: AgentProtocol) -> Option<&'static KnownAgent> {
+    match protocol {
+        AgentProtocol::Claude => Some(&CLAUDE),
+        AgentProtocol::Codex => Some(&CODEX),
+        AgentProtocol::Acp => None,
+    }
+}
+
 impl KnownAgent {
     /// Whether this version was tried; it may stand anywhere in what the program prints of itself.
     pub fn support(&self, version: &str) -> AgentSupport {
@@ -136,6 +146,18 @@ impl KnownAgent {
         let version = Version::find(version).unwrap_or(self.tested.0);
         let known = self.releases.iter().rev().find(|release| release.since <= version);
         known.unwrap_or(&self.releases[0])
+    }
+
+    /// Why this version is not driven, if it is not. Every word that is exchanged with these programs is one of their
+    /// versions, so what an older one makes of it, and whether it asks at all, nobody knows. One that does not say its
+    /// version is held as strictly as the oldest that was tried.
+    pub fn refusal(&self, version: &str) -> Option<String> {
+        let (oldest, newest) = self.tested;
+        let found = Version::find(version).filter(|found| *found < oldest)?;
+        Some(format!(
+            "{} {found} is older than what can be held: expected is {oldest} or newer (tried are {oldest} to {newest})",
+            self.title
+        ))
     }
 
     /// What a person is told of a version that was not tried.
@@ -193,6 +215,21 @@ mod tests {
             warning,
             "Claude Code 3.0.0 is newer than what was tried; tried are 2.1.112 to 2.1.325"
         );
+    }
+
+    #[test]
+    fn a_version_that_is_too_old_is_refused_and_none_that_was_tried_or_is_not_known() {
+        let refusal = CLAUDE.refusal("1.0.3 (Claude Code)").unwrap_or_default();
+        assert_eq!(
+            refusal,
+            "Claude Code 1.0.3 is older than what can be held: expected is 2.1.112 or newer (tried are 2.1.112 to 2.1.325)"
+        );
+        assert!(CODEX.refusal("codex-cli 0.100.0").is_some());
+        for version in ["2.1.112 (Claude Code)", "2.1.325", "3.0.0", "", "nightly"] {
+            assert_eq!(CLAUDE.refusal(version), None, "{version}");
+        }
+        assert_eq!(CODEX.refusal("codex-cli 0.166.0"), None);
+        assert!(speaker(AgentProtocol::Acp).is_none(), "it says itself what it can do");
     }
 
     #[test]

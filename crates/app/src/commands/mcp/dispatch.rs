@@ -220,7 +220,8 @@ impl Server {
             Some((_, name)) => (None, Some(name)),
             None => (None, None),
         };
-        let who = Who { driver: None, workflow: None, model, agent, gateway: None };
+        let any_version = false;
+        let who = Who { driver: None, workflow: None, model, agent, gateway: None, any_version };
         let library = Library::of(&self.folder).judged_by(&self.home, &self.folder);
         let driver = driver_of(who, &Registry::builtin(), &library)?;
         driver.ok_or_else(|| CommandError::usage(format!("no worker {worker:?}")))

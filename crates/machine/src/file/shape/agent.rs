@@ -93,5 +93,10 @@ pub(crate) static PROGRAM: Table = Table::new(
             Kind::Flag,
             "Whether its models are asked in its place; by default where it has a key.",
         ),
+        may(
+            "any_version",
+            Kind::Flag,
+            "Whether it may work in a version older than what was tried.",
+        ),
     ]],
 );

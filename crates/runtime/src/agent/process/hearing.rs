@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use machine::agent::{
-    AgentCall, AgentEnd, AgentEvent, AgentFault, AgentNews, AgentOrder, AgentProtocol, AgentTurn,
-    ClientRequest,
+    AgentCall, AgentEnd, AgentEvent, AgentFacts, AgentFault, AgentNews, AgentOrder, AgentProgram,
+    AgentProtocol, AgentTurn, ClientRequest,
 };
 use machine::id::{EffectId, TaskId};
 use machine::message::Usage;
@@ -37,6 +37,9 @@ const RESULT_KEPT: usize = 2000;
 #[derive(Debug)]
 pub(super) struct Hearing {
     pub(super) ready: bool,
+    program: Arc<AgentProgram>,
+    /// What it says of itself, until a turn has told it.
+    met: Option<AgentFacts>,
     pub(super) session: Option<String>,
     pub(super) listener: Option<Listener>,
     /// How the turn ended that was asked for last.
@@ -102,6 +105,8 @@ impl Hearing {
         let asks_all = call.program.protocol == AgentProtocol::Claude;
         Hearing {
             ready: false,
+            program: Arc::clone(&call.program),
+            met: None,
             session: call.session.clone(),
             listener: None,
             ended: None,
@@ -130,7 +135,13 @@ impl Hearing {
             listener.tell(AgentNews::Taken { session: self.session.clone() });
         }
         match event {
-            AgentEvent::Ready(_) => self.ready = true,
+            AgentEvent::Ready(facts) => match facts.refused(&self.program) {
+                Some(why) => drop(self.broke.get_or_insert(Gone::new(AgentFault::Policy, why))),
+                None => {
+                    self.ready = true;
+                    self.met = Some(facts);
+                }
+            },
             AgentEvent::Session { id } => {
                 if let Some(listener) = &self.listener
                     && self.session.as_ref() != Some(&id)
@@ -279,6 +290,11 @@ impl Hearing {
         for (usage, usd) in self.unpaid.drain(..) {
             listener.tell(AgentNews::Spent { usage, usd, metered });
         }
+        if let Some(facts) = self.met.take().filter(|facts| !facts.remarks.is_empty()) {
+            let agent = self.program.name.clone();
+            let AgentFacts { version, remarks, .. } = facts;
+            listener.tell(AgentNews::Met { agent, version, remarks });
+        }
         self.listener = Some(listener);
         self.ended = None;
         self.owed.clear();
@@ -317,6 +333,28 @@ mod tests {
     use machine::{Input, Signal};
 
     use super::*;
+
+    #[test]
+    fn an_agent_that_cannot_be_held_is_never_ready_unless_its_operator_says_so() {
+        for (any_version, is_ready) in [(false, false), (true, true)] {
+            let program = AgentProgram { any_version, ..AgentProgram::built_in("claude").unwrap() };
+            let call = AgentCall {
+                program: Arc::new(program),
+                prompt: String::new(),
+                conversation: 1,
+                session: None,
+                cost: None,
+                taken: false,
+                path: Vec::new(),
+            };
+            let mut hearing = Hearing::new(&call, &[], Arc::default());
+            let facts = AgentFacts { refusal: Some("too old".to_owned()), ..AgentFacts::default() };
+            hearing.take(AgentEvent::Ready(facts), &mut Vec::new());
+            assert_eq!(hearing.ready, is_ready);
+            let fault = hearing.broke.map(|gone| gone.fault);
+            assert_eq!(fault, (!is_ready).then_some(AgentFault::Policy));
+        }
+    }
 
     #[test]
     fn what_is_said_before_a_call_is_told_before_it_and_once() {

@@ -1,6 +1,5 @@
 //! How an agent's process is started: its folder, its conversation, its walls and its variables.
 
-use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -248,10 +247,6 @@ fn version_of(turn: &Turn, setting: &Setting, folder: &Path, cancel: &Cancel) ->
     if program.protocol == AgentProtocol::Acp {
         return String::new();
     }
-    static KNOWN: Mutex<BTreeMap<Vec<String>, String>> = Mutex::new(BTreeMap::new());
-    if let Some(known) = lock(&KNOWN).get(&program.command) {
-        return known.clone();
-    }
     // All of the command: the first word may only be what runs the program, such as node.
     let argv: Vec<String> =
         program.command.iter().cloned().chain(["--version".to_owned()]).collect();
@@ -274,11 +269,7 @@ fn version_of(turn: &Turn, setting: &Setting, folder: &Path, cancel: &Cancel) ->
     // Without a workspace its folder is its own, which is not there for this.
     let folder = if turn.workspace.path.is_some() { folder } else { Path::new("/") };
     let ask = || version::ask(&argv, folder, walls, cancel);
-    let Ok(said) = version::known(&argv, folder, &setting.state, ask) else {
-        return String::new();
-    };
-    lock(&KNOWN).insert(program.command.clone(), said.clone());
-    said
+    version::known(&argv, folder, &setting.state, ask).unwrap_or_default()
 }
 
 /// Made by chance, for identifiers that must not come twice.

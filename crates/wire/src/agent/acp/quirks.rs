@@ -17,6 +17,16 @@ pub(super) struct Row {
 }
 
 impl Row {
+    /// What a person is told of a version that was not tried.
+    pub(super) fn remark(&self, version: &str) -> Option<String> {
+        let what = match self.support(version) {
+            AgentSupport::Older => "older",
+            AgentSupport::Newer => "newer",
+            AgentSupport::Tested | AgentSupport::Unknown => return None,
+        };
+        Some(format!("it is {what} than what was tried, which is {}", self.tried))
+    }
+
     /// Whether this version is the one that was tried.
     pub(super) fn support(&self, version: &str) -> AgentSupport {
         match Version::find(version) {

@@ -174,8 +174,10 @@ impl AcpCodec {
                 tools: false,
             },
             modes: self.modes.listed(),
+            remarks: row.as_ref().and_then(|row| row.remark(version)).into_iter().collect(),
             support: row.map_or(AgentSupport::Unknown, |row| row.support(version)),
             limits,
+            refusal: None,
         }
     }
 }
