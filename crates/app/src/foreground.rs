@@ -25,7 +25,7 @@ use serde::Serialize;
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use view::story::Story;
-use view::stream::live::Live;
+use view::stream::live::{Live, Speaker};
 use view::transcript::{Detail, Transcript};
 use view::why::{self, Subject};
 use view::{Line, Tone};
@@ -373,10 +373,15 @@ impl Watcher {
         if self.watching.talks() && self.watching.person == Person::AtTerminal {
             lines = self.beside_prompt(event, lines);
         }
-        if let (EventKind::ModelReplied { .. }, Some(live)) =
-            (&event.kind, self.live.get_mut(&event.task))
-        {
-            lines = live.rest(lines);
+        match (&event.kind, self.live.get_mut(&event.task)) {
+            (EventKind::ModelReplied { .. } | EventKind::AgentSaid { .. }, Some(live)) => {
+                lines = live.rest(lines);
+            }
+            (EventKind::ModelCalled { .. }, Some(live)) => live.begin(Speaker::Model),
+            (EventKind::AgentAsked { .. }, _) => {
+                self.live.entry(event.task.clone()).or_default().begin(Speaker::Agent);
+            }
+            _ => {}
         }
         if !self.watching.json && !self.watching.quiet && !self.is_repeated(event) {
             self.show(&event.task, lines);
@@ -442,7 +447,7 @@ impl Watcher {
         self.screen.lines(lines);
     }
 
-    /// On a terminal, a person reads along: each line of the model's text as it is finished, and what it is doing.
+    /// On a terminal, a person reads along: each line of the model's or the agent's text as it is finished, and what it is doing.
     fn on_stream(&mut self, task: &TaskId, events: &[StreamEvent]) {
         if self.watching.stream {
             for stream in events {
@@ -479,6 +484,11 @@ impl Watcher {
                 Some(format!("{} thinks", view::text::visible(model)))
             }
             EventKind::ModelReplied { .. } | EventKind::ModelFailed { .. } => None,
+            EventKind::AgentAsked { agent, .. } => {
+                Some(format!("{} works", view::text::visible(agent)))
+            }
+            EventKind::AgentSaid { .. } => Some("the agent works".to_owned()),
+            EventKind::AgentEnded { .. } => None,
             EventKind::Claimed { .. } => Some("checking the acceptance criteria".to_owned()),
             EventKind::Attached { .. } => Some("starting".to_owned()),
             EventKind::TimerAwaited { reason, .. } => Some(format!("waiting: {reason}")),

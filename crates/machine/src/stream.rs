@@ -1,4 +1,4 @@
-//! The live stream: what a task's model says and asks for while it does, in one vocabulary for every driver and
+//! The live stream: what a task's model or agent says and asks for while it does, in one vocabulary for every driver and
 //! provider. For observers only; it is never journaled and never needed to resume.
 //!
 //! The stream of a task is a row of answers, and between them the results of the tools that they asked for. An
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::agent::AgentEnd;
 use crate::driver::NoteKind;
 use crate::event::EventKind;
 use crate::message::{StopReason, Usage};
@@ -88,7 +89,7 @@ pub enum StreamEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stop: Option<StopReason>,
     },
-    /// The answer is whole; in a task's stream also: it is in the journal.
+    /// The answer is whole; in the stream of a task that a model drives also: it is in the journal.
     MessageStop,
     /// There is no answer, or what came of it does not count.
     Error {
@@ -150,7 +151,7 @@ impl StreamEvent {
 /// when its end is in the journal, whatever the provider had sent by then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Endings {
-    /// Whether a model is asked, or its tools are under way.
+    /// Whether a model is asked, or its tools are under way, or an agent's turn is.
     is_open: bool,
 }
 
@@ -158,8 +159,15 @@ impl Endings {
     /// What this event adds; goes before the event itself.
     pub fn hear(&mut self, event: &EventKind) -> Option<StreamEvent> {
         match event {
-            EventKind::ModelCalled { .. } => {
+            EventKind::ModelCalled { .. } | EventKind::AgentAsked { .. } => {
                 self.is_open = true;
+                None
+            }
+            // Who stopped it is told by another event.
+            EventKind::AgentEnded { end: Some(AgentEnd::Interrupted), .. } => None,
+            // How its answers ended was told as it came.
+            EventKind::AgentEnded { .. } => {
+                self.is_open = false;
                 None
             }
             EventKind::ModelReplied { stop, .. } => {

@@ -212,7 +212,7 @@ impl Inbox {
         if can_wait { self.hold(task, input) } else { self.signal(task, input) }
     }
 
-    /// A line on which a call of a model tells what it is just saying.
+    /// A line on which a call of a model, or an agent's turn, tells what it is just saying.
     pub fn feed(&self, task: TaskId, effect: EffectId) -> Feed {
         Feed::new(self.clone(), task, effect)
     }

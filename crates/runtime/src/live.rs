@@ -1,4 +1,4 @@
-//! What models are just saying, on its way to observers: bounded, joined where nobody has looked yet, and never
+//! What models and agents are just saying, on its way to observers: bounded, joined where nobody has looked yet, and never
 //! journaled. What does not fit is left out as whole deltas, and a mark says so: text is late or missing, never wrong.
 //! It shows no secret that this process knows, also where one comes in pieces.
 
@@ -113,11 +113,19 @@ impl Feed {
     /// Passes on what is for observers and takes everything out. The end of an answer is not passed on: it is told
     /// once it is in the journal.
     pub fn push(&mut self, events: &mut Vec<StreamEvent>) {
+        self.pass_on(events, |event| !matches!(event, StreamEvent::MessageStop));
+    }
+
+    /// The same with the ends of answers: the journal has an agent's words, and does not know its answers.
+    pub fn push_with_ends(&mut self, events: &mut Vec<StreamEvent>) {
+        self.pass_on(events, |_| true);
+    }
+
+    fn pass_on(&mut self, events: &mut Vec<StreamEvent>, is_wanted: impl Fn(&StreamEvent) -> bool) {
         if let Some(redactor) = redact::known().as_ref().filter(|redactor| !redactor.is_empty()) {
             *events = cover(redactor, &mut self.held, std::mem::take(events));
         }
-        let is_told =
-            |event: &StreamEvent| event.is_public() && !matches!(event, StreamEvent::MessageStop);
+        let is_told = |event: &StreamEvent| event.is_public() && is_wanted(event);
         if events.iter().any(is_told) {
             let told = events.drain(..).filter(is_told);
             let begun = || Streamed::new(Arc::clone(&self.task), self.effect);

@@ -379,11 +379,11 @@ impl<P: Perform> Supervisor<P> {
         self.drain()
     }
 
-    /// Tells what a model is just saying. What comes late from a call that was stopped is not told: its end was.
+    /// Tells what a model or an agent is just saying. What comes late from a call that was stopped is not told: its end was.
     fn tell(&mut self, Streamed { task, effect, events, .. }: &Streamed) {
         let host = self.hosts.get(task);
         let pending = host.and_then(|host| host.state.data().pending.get(effect));
-        if pending == Some(&Pending::Model) {
+        if matches!(pending, Some(Pending::Model | Pending::Agent)) {
             self.notify(&Notice::Streamed(task, events));
         }
     }

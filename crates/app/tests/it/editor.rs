@@ -56,21 +56,37 @@ impl Editor {
     pub(crate) fn await_answer(&mut self, id: impl Into<Value>) -> Value {
         let id = id.into();
         loop {
-            let mut line = String::new();
-            assert_ne!(self.stdout.read_line(&mut line).unwrap(), 0, "it is gone");
-            let said: Value = serde_json::from_str(&line).unwrap();
-            match said["method"].as_str() {
-                Some("session/update") => self.updates.push(said["params"]["update"].clone()),
-                Some("session/request_permission") => {
-                    self.asked.push(said["params"].clone());
-                    let outcome = json!({ "outcome": "selected", "optionId": self.answer });
-                    let result = json!({ "outcome": outcome });
-                    self.send(&json!({ "jsonrpc": "2.0", "id": said["id"], "result": result }));
-                }
-                _ if said["id"] == id => return said,
-                _ => panic!("unexpected: {said}"),
+            match self.hear() {
+                Some(said) if said["id"] == id => return said,
+                Some(said) => panic!("unexpected: {said}"),
+                None => {}
             }
         }
+    }
+
+    /// Waits for the next thing that is told while a prompt is under way.
+    pub(crate) fn await_update(&mut self) {
+        if let Some(said) = self.hear() {
+            panic!("unexpected: {said}");
+        }
+    }
+
+    /// Takes the next message; gives it if it is an answer.
+    fn hear(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        assert_ne!(self.stdout.read_line(&mut line).unwrap(), 0, "it is gone");
+        let said: Value = serde_json::from_str(&line).unwrap();
+        match said["method"].as_str() {
+            Some("session/update") => self.updates.push(said["params"]["update"].clone()),
+            Some("session/request_permission") => {
+                self.asked.push(said["params"].clone());
+                let outcome = json!({ "outcome": "selected", "optionId": self.answer });
+                let result = json!({ "outcome": outcome });
+                self.send(&json!({ "jsonrpc": "2.0", "id": said["id"], "result": result }));
+            }
+            _ => return Some(said),
+        }
+        None
     }
 
     pub(crate) fn open(&mut self, place: &TestEnvironment) -> String {

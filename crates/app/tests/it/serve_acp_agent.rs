@@ -94,6 +94,33 @@ fn what_an_agent_says_and_asks_reaches_the_editor_and_the_answer_reaches_the_age
 }
 
 #[test]
+fn what_an_agent_thinks_and_says_reaches_the_editor_while_it_is_at_work_and_once() {
+    let thinks = json!([{ "type": "thinking", "thinking": "Is it there?" }]);
+    let message = json!({ "id": "m1", "role": "assistant", "content": thinks });
+    let thinks = json!({ "type": "assistant", "message": message, "session_id": "s1",
+        "parent_tool_use_id": null });
+    let place = played(&[
+        begins(),
+        format!("{thinks}\n"),
+        says("m1", "I look."),
+        says("m2", "It is there."),
+        "run until test -e seen.txt; do sleep 0.05; done\n".to_owned(),
+        says("m3", "Done."),
+        ends("Done."),
+    ]);
+    let mut editor = Editor::of(&place, &AGENT);
+    let session = editor.open(&place);
+    let id = editor.begin("session/prompt", prompt(&session, "is it there?"));
+    while !editor.words("agent_message_chunk").contains("It is there.") {
+        editor.await_update();
+    }
+    place.write("seen.txt", "");
+    assert_eq!(stop(&editor.await_answer(id)), "end_turn");
+    assert_eq!(editor.words("agent_thought_chunk"), "Is it there?");
+    assert_eq!(editor.words("agent_message_chunk"), "I look.It is there.Done.");
+}
+
+#[test]
 fn a_cancelled_agent_is_stopped_and_the_next_prompt_goes_on_in_the_same_task() {
     let place = played(&[
         begins(),

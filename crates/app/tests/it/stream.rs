@@ -6,6 +6,7 @@ use view::stream::message::{Assistant, End, Message, MessageLayer, Said};
 
 use crate::environment::TestEnvironment;
 use crate::fake::Server;
+use crate::pty::Screen;
 
 const SCRIPT: &str = r#"
 [[reply]]
@@ -203,4 +204,91 @@ fn the_stream_is_printed_only_where_it_was_asked_for_and_can_be() {
     assert!(!quiet.contains("\"stream\""), "{quiet}");
     let refused = place.run(&[&run[..], &["--stream"]].concat());
     assert_eq!((refused.code, refused.err.contains("--stream needs --json")), (2, true));
+}
+
+/// A place with an agent that plays this: lines of its protocol and other steps.
+fn played(steps: &[String]) -> TestEnvironment {
+    let place = TestEnvironment::new();
+    let init = json!({ "type": "system", "subtype": "init", "session_id": "s1",
+        "permissionMode": "default" });
+    place.write("steps.txt", &format!("{init}\n{}\n", steps.join("\n")));
+    let command = [env!("CARGO_BIN_EXE_drivetrain"), "fake", "agent", "steps.txt"];
+    place.write(
+        ".drivetrain/agents/played.toml",
+        &format!(
+            "[agent]\nname = \"played\"\nprotocol = \"claude\"\nidle = \"60s\"\ncommand = {command:?}\n"
+        ),
+    );
+    place
+}
+
+/// What an agent says, in whole blocks.
+fn answer(id: &str, blocks: &Value) -> String {
+    let message = json!({ "id": id, "role": "assistant", "content": blocks });
+    json!({ "type": "assistant", "message": message, "session_id": "s1" }).to_string()
+}
+
+fn words(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+const AGENT: [&str; 5] = ["--agent", "played", "--in-place", "--no-sandbox", "--trust"];
+
+/// An agent that thinks, speaks, uses a tool, and speaks again.
+fn talkative() -> TestEnvironment {
+    let ends = json!({ "type": "result", "subtype": "success", "is_error": false,
+        "result": "Done.", "session_id": "s1" });
+    let thinks = json!({ "type": "thinking", "thinking": "Is it there?" });
+    played(&[
+        answer("m1", &json!([thinks, words("I look.\nThen I list it.")])),
+        "ask ls".to_owned(),
+        answer("m2", &json!([words("It is there.")])),
+        answer("m3", &json!([words("Done.")])),
+        ends.to_string(),
+    ])
+}
+
+#[test]
+fn what_an_agent_says_and_thinks_is_streamed_as_a_models_words_are() {
+    let place = talkative();
+    let ran = place.run(&[&["run", "x y", "--json", "--stream"], &AGENT[..]].concat());
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let (events, streamed) = lines(&ran.out);
+    let answers = answers(&streamed);
+    let said: Vec<String> =
+        answers.iter().map(Assistant::text).filter(|text| !text.is_empty()).collect();
+    assert_eq!(said, ["I look.\nThen I list it.", "It is there.", "Done."], "{}", ran.out);
+    assert!(answers.iter().all(|answer| answer.end == End::Whole), "{answers:?}");
+    assert_eq!(answers[0].blocks[0], Said::Thinking("Is it there?".to_owned()));
+    let journaled: Vec<&Value> =
+        events.iter().filter(|e| e["type"] == "agent_said").map(|e| &e["text"]).collect();
+    assert_eq!(journaled, said.iter().collect::<Vec<_>>(), "the same words");
+    assert_eq!(events, place.events(&place.id()));
+    assert!(ran.out.lines().last().unwrap().contains("\"task_finished\""));
+}
+
+#[test]
+fn an_answer_of_an_agent_that_is_stopped_has_an_end() {
+    let place = played(&[
+        answer("m1", &json!([words("I begin.")])),
+        "run touch begun.txt\nsleep 300".to_owned(),
+    ]);
+    let background = place.start(&[&["run", "x y", "--json", "--stream"], &AGENT[..]].concat());
+    place.until_file("begun.txt");
+    place.ok(&["cancel", &background.id]);
+    let (_, streamed) = lines(&background.wait().out);
+    assert_eq!(outline(&streamed), ["message_start", "text_delta", "interrupted"]);
+}
+
+#[test]
+fn a_person_at_a_terminal_reads_an_agents_words_once() {
+    let place = talkative();
+    let mut screen = Screen::start(&place, &[&["run", "x y"], &AGENT[..]].concat());
+    screen.until("says: I look.").until("Then I list it.").until("says: It is there.");
+    screen.until("says: Done.").until("completed");
+    let shown = screen.shown();
+    for line in ["says: I look.", "  Then I list it.", "says: It is there.", "says: Done."] {
+        assert_eq!(shown.matches(line).count(), 1, "{line}: {shown}");
+    }
+    assert_eq!(screen.end(), 0);
 }

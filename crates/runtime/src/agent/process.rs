@@ -114,7 +114,7 @@ impl Process {
         if let Some(behind) = &self.behind {
             behind.close();
         }
-        lock(&self.hearing).listener = None;
+        lock(&self.hearing).close();
         self.client.close();
         ended
     }
@@ -132,7 +132,7 @@ impl Process {
             }
             if let Some(ended) = hearing.ended.take() {
                 // From here on nothing is told to it: it would begin a turn of its own.
-                hearing.listener = None;
+                hearing.close();
                 return Ok(ended);
             }
             if let Some(gone) = hearing.gone.clone() {

@@ -37,8 +37,7 @@ impl Reading {
                 self.block = None;
                 return self.give(&line);
             }
-            StreamEvent::Error { .. } => return self.cut("broke off"),
-            StreamEvent::Interrupted { .. } => return self.cut("was interrupted"),
+            StreamEvent::Error { .. } | StreamEvent::Interrupted { .. } => return self.cut(event),
             _ => {}
         }
         Vec::new()
@@ -52,6 +51,13 @@ impl Reading {
             lines.drain(..given.len());
         }
         lines
+    }
+
+    /// The words end here, whatever comes after them: the line that was not finished, and all that were given of them.
+    pub fn end_words(&mut self) -> (Vec<Line>, Vec<Line>) {
+        let open = std::mem::take(&mut self.open);
+        let last = if self.says && !open.is_empty() { self.give(&open) } else { Vec::new() };
+        (last, std::mem::take(self).given)
     }
 
     /// The end of the line that is not finished.
@@ -89,13 +95,19 @@ impl Reading {
     }
 
     /// The answer ends here and does not count: what was read of it is marked.
-    fn cut(&mut self, how: &str) -> Vec<Line> {
-        let open = std::mem::take(&mut self.open);
-        let mut lines = if self.says && !open.is_empty() { self.give(&open) } else { Vec::new() };
-        if !self.given.is_empty() {
-            lines.push(Line::new(Tone::Faint, format!("  … the answer {how}")));
-        }
-        *self = Reading::default();
+    fn cut(&mut self, by: &StreamEvent) -> Vec<Line> {
+        let (mut lines, given) = self.end_words();
+        lines.extend(cut_mark(by).filter(|_| !given.is_empty()));
         lines
     }
+}
+
+/// What marks the words before an event that ends an answer early.
+pub(super) fn cut_mark(event: &StreamEvent) -> Option<Line> {
+    let how = match event {
+        StreamEvent::Error { .. } => "broke off",
+        StreamEvent::Interrupted { .. } => "was interrupted",
+        _ => return None,
+    };
+    Some(Line::new(Tone::Faint, format!("  … the answer {how}")))
 }

@@ -45,7 +45,7 @@ pub struct Telling {
     task: String,
     /// Calls that were shown and have not ended.
     shown: BTreeMap<CallId, Arc<Value>>,
-    /// Whether the words of the answer under way were told as they came.
+    /// Whether the words of the answer under way, or of an agent's turn, were told as they came.
     streamed: bool,
     /// The checks and how they came out.
     checks: Vec<(String, Progress)>,
@@ -62,7 +62,7 @@ impl Telling {
         (!self.checks.is_empty()).then(|| EditorUpdate::Plan(self.checks.clone()))
     }
 
-    /// What is told of what a model is just saying.
+    /// What is told of what a model or an agent is just saying.
     pub fn stream(&mut self, event: &StreamEvent) -> Option<EditorUpdate> {
         match event {
             StreamEvent::TextDelta { text, .. } => {
@@ -107,10 +107,9 @@ impl Telling {
                 (self.streamed, self.spoilt) = (false, None);
                 Vec::new()
             }
-            EventKind::AgentSaid { text } => {
-                let known = std::mem::take(&mut self.streamed);
-                if known { Vec::new() } else { vec![said(text)] }
-            }
+            // More of its words may have come by now than this event has.
+            EventKind::AgentSaid { .. } if self.streamed => Vec::new(),
+            EventKind::AgentSaid { text } => vec![said(text)],
             EventKind::ApprovalRequested { call, tool, input, reason, hash, .. } => {
                 self.ask(*call, tool, input, reason, *hash)
             }

@@ -19,6 +19,7 @@ use wire::agent::claude::own_name;
 use super::super::Turn;
 use super::gone::Gone;
 use crate::inbox::Inbox;
+use crate::live::Feed;
 
 /// Lines that nobody understands before the process is ended.
 const MALFORMED_LIMIT: u64 = 64;
@@ -78,19 +79,31 @@ pub(super) struct Listener {
     pub(super) inbox: Inbox,
     /// Whether it is known that the agent was told what it was asked.
     pub(super) taken: bool,
-    /// The words of the answer that is under way.
-    pub(super) words: String,
+    /// The words of the answer that is under way, and the block that the last of them are of.
+    words: String,
+    block: Option<usize>,
+    /// Whether an answer is under way.
+    answers: bool,
+    /// Where those who look on hear it piece by piece.
+    feed: Feed,
 }
 
 impl Listener {
     /// Of this turn.
     pub(super) fn new(turn: &Turn, inbox: &Inbox) -> Listener {
+        Listener::of(turn.task.clone(), turn.effect, inbox)
+    }
+
+    fn of(task: TaskId, effect: EffectId, inbox: &Inbox) -> Listener {
         Listener {
-            task: turn.task.clone(),
-            effect: turn.effect,
+            feed: inbox.feed(task.clone(), effect),
+            task,
+            effect,
             inbox: inbox.clone(),
             taken: false,
             words: String::new(),
+            block: None,
+            answers: false,
         }
     }
 
@@ -152,7 +165,7 @@ impl Hearing {
             }
             AgentEvent::Stream(event) => {
                 if let Some(listener) = &mut self.listener {
-                    listener.stream(&event);
+                    listener.stream(event);
                 }
             }
             AgentEvent::Asks(ask) => match &self.listener {
@@ -303,6 +316,13 @@ impl Hearing {
         (self.unknown, self.said) = (0, 0);
     }
 
+    /// The turn is over: nobody listens any more.
+    pub(super) fn close(&mut self) {
+        if let Some(mut listener) = self.listener.take() {
+            listener.end();
+        }
+    }
+
     /// Whether nobody would hear what is said to it: its turn is over, or it is gone.
     pub(super) fn is_over(&self) -> bool {
         self.listener.is_none() || self.ended.is_some() || self.gone.is_some()
@@ -310,18 +330,47 @@ impl Hearing {
 }
 
 impl Listener {
-    /// What it says is told whole, and before what it does: pieces of it are for nobody.
-    fn stream(&mut self, event: &StreamEvent) {
-        match event {
-            StreamEvent::MessageStart { .. } => self.words.clear(),
-            StreamEvent::TextDelta { text, .. } => self.words.push_str(text),
-            StreamEvent::ToolUseStart { .. } | StreamEvent::MessageStop
-                if !self.words.trim().is_empty() =>
-            {
-                let text = std::mem::take(&mut self.words);
-                self.tell(AgentNews::Said { text });
+    /// Pieces of what it says are for those who look on. For the journal it is told whole, and before what it does.
+    fn stream(&mut self, event: StreamEvent) {
+        let mut is_said = false;
+        match &event {
+            StreamEvent::MessageStart { .. } => {
+                self.answers = true;
+                self.words.clear();
+                self.block = None;
             }
+            StreamEvent::TextDelta { index, text } => {
+                // Blocks follow each other as lines do.
+                if self.block.replace(*index).is_some_and(|block| block != *index) {
+                    self.words.push('\n');
+                }
+                self.words.push_str(text);
+            }
+            StreamEvent::ToolUseStart { .. } => is_said = true,
+            StreamEvent::MessageStop => (self.answers, is_said) = (false, true),
+            StreamEvent::Error { .. } | StreamEvent::Interrupted { .. } => self.answers = false,
             _ => {}
+        }
+        self.feed.push_with_ends(&mut vec![event]);
+        if is_said {
+            self.say();
+        }
+    }
+
+    /// Tells the words that were not told yet, unless there are none.
+    fn say(&mut self) {
+        self.block = None;
+        if !self.words.trim().is_empty() {
+            let text = std::mem::take(&mut self.words);
+            self.tell(AgentNews::Said { text });
+        }
+    }
+
+    /// An answer that is under way when the turn is over has no other end.
+    fn end(&mut self) {
+        if self.answers {
+            let (kind, message) = ("transport".to_owned(), "the answer broke off".to_owned());
+            self.stream(StreamEvent::Error { kind, message, again_in: None });
         }
     }
 }
@@ -359,13 +408,7 @@ mod tests {
     #[test]
     fn what_is_said_before_a_call_is_told_before_it_and_once() {
         let inbox = Inbox::default();
-        let mut listener = Listener {
-            task: TaskId("t".to_owned()),
-            effect: EffectId(1),
-            inbox: inbox.clone(),
-            taken: true,
-            words: String::new(),
-        };
+        let mut listener = Listener::of(TaskId("t".to_owned()), EffectId(1), &inbox);
         let told = |inbox: &Inbox| -> Vec<String> {
             let batch = inbox.take(Some(Duration::ZERO), 0);
             let said = |delivery: crate::inbox::Delivery| match delivery.input {
@@ -374,17 +417,17 @@ mod tests {
             };
             batch.deliveries.into_iter().map(said).collect()
         };
-        listener.stream(&StreamEvent::MessageStart { id: "m".to_owned(), model: String::new() });
-        listener.stream(&StreamEvent::TextDelta { index: 0, text: "Let me ".to_owned() });
-        listener.stream(&StreamEvent::TextDelta { index: 0, text: "look.".to_owned() });
+        listener.stream(StreamEvent::MessageStart { id: "m".to_owned(), model: String::new() });
+        listener.stream(StreamEvent::TextDelta { index: 0, text: "Let me ".to_owned() });
+        listener.stream(StreamEvent::TextDelta { index: 0, text: "look.".to_owned() });
         assert_eq!(told(&inbox), [""; 0]);
-        listener.stream(&StreamEvent::ToolUseStart {
+        listener.stream(StreamEvent::ToolUseStart {
             index: 1,
             id: "c".into(),
             name: "Bash".to_owned(),
         });
         assert_eq!(told(&inbox), ["Let me look."]);
-        listener.stream(&StreamEvent::MessageStop);
+        listener.stream(StreamEvent::MessageStop);
         assert_eq!(told(&inbox), [""; 0]);
     }
 }

@@ -6,7 +6,7 @@ use machine::message::{StopReason, Usage};
 use machine::stream::StreamEvent;
 use machine::time::Timestamp;
 use proptest::prelude::*;
-use view::stream::live::Live;
+use view::stream::live::{Live, Speaker};
 use view::stream::reading::Reading;
 use view::transcript::{Detail, Transcript};
 use view::{Line, Tone, join};
@@ -133,4 +133,28 @@ fn what_the_model_does_is_said_in_few_words() {
     assert_eq!(doing(&[text(1, "o\u{1b}")]), "says: … Two\\x1b");
     assert_eq!(doing(&[call(2, "a", "shell")]), "calls shell");
     assert_eq!(doing(&stop(StopReason::ToolUse, 1)), "");
+}
+
+#[test]
+fn an_agents_words_are_shown_once_however_far_the_stream_is_ahead_of_the_events() {
+    let mut live = Live::default();
+    live.begin(Speaker::Agent);
+    let said = |lines: &[StreamEvent], live: &mut Live| join(&live.push(lines));
+    let [counters, end] = stop(StopReason::ToolUse, 1);
+    let along = [start(), text(0, "I look.\nThen"), call(1, "a", "Bash"), text(2, "so")];
+    assert_eq!(said(&along, &mut live), "says: I look.\n  Then\n");
+    assert_eq!(
+        said(&[counters, end, start(), text(0, "One\nTw")], &mut live),
+        "says: so\nsays: One\n"
+    );
+    for told in ["I look.\nThen", "so"] {
+        assert_eq!(live.rest(whole(told)), [], "{told}");
+    }
+    assert_eq!(said(&[interrupted()], &mut live), "  Tw\n  … the answer was interrupted\n");
+    assert_eq!(live.rest(whole("One\nTw")), []);
+    assert_eq!(live.rest(whole("One\nTw")), whole("One\nTw"), "the same words once more");
+    // What broke off is told by no event, and what was left out is told by one alone.
+    said(&[start(), text(0, "x\n"), failed(Some(1)), start(), text(0, "y\nz")], &mut live);
+    said(&[StreamEvent::Gap { deltas: 1 }, StreamEvent::MessageStop], &mut live);
+    assert_eq!(join(&live.rest(whole("y\nzzz"))), "  zzz\n");
 }
