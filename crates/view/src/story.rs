@@ -172,11 +172,8 @@ impl Story {
 
 /// A call in one line: its label, its tool, and the parameter that says most.
 pub fn title(tool: &str, label: &str, input: &Value) -> String {
-    let parameter = ["command", "path", "question", "pattern", "text"]
-        .iter()
-        .find_map(|key| input[*key].as_str());
-    let said = match parameter {
-        Some(said) => text::short(said, 200),
+    let said = match says_most(input) {
+        Some(said) => text::short(&said, 200),
         None if input.as_object().is_none_or(serde_json::Map::is_empty) => String::new(),
         None => text::short(&input.to_string(), 200),
     };
@@ -187,5 +184,65 @@ pub fn title(tool: &str, label: &str, input: &Value) -> String {
         (true, false) => format!("{tool}: {said}"),
         (false, true) => format!("{label} ({tool})"),
         (false, false) => format!("{label} ({tool}: {said})"),
+    }
+}
+
+/// The parameter that says most, as our own tools name it, or as agents do.
+fn says_most(input: &Value) -> Option<String> {
+    const NAMES: [&str; 10] = [
+        "command",
+        "path",
+        "file_path",
+        "filePath",
+        "absolute_path",
+        "notebook_path",
+        "url",
+        "question",
+        "pattern",
+        "text",
+    ];
+    if let Some(said) = NAMES.iter().find_map(|name| input[*name].as_str()) {
+        return Some(said.to_owned());
+    }
+    let texts = |list: &Value, inner: Option<&str>| -> Vec<String> {
+        let list = list.as_array().into_iter().flatten();
+        let text =
+            |entry: &Value| inner.map_or(entry, |name| &entry[name]).as_str().map(str::to_owned);
+        list.filter_map(text).collect()
+    };
+    let command = texts(&input["command"], None);
+    if !command.is_empty() {
+        return Some(command.join(" "));
+    }
+    let lists = [
+        texts(&input["paths"], None),
+        texts(&input["changes"], Some("path")),
+        texts(&input["locations"], Some("path")),
+    ];
+    let paths = lists.into_iter().find(|paths| !paths.is_empty());
+    // What an agent asked with may be wrapped in what it was taken for.
+    let wrapped = || ["rawInput", "input"].iter().find_map(|name| says_most(input.get(*name)?));
+    paths.map(|paths| paths.join(", ")).or_else(wrapped)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_call_of_an_agent_shows_its_path_or_command_however_the_agent_names_it() {
+        let edit = json!({ "file_path": "/w/a.rs", "old_string": "a", "new_string": "b" });
+        let edit = json!({ "paths": ["/w/a.rs"], "input": edit });
+        assert_eq!(title("write", "claude Edit", &edit), "claude Edit (write: /w/a.rs)");
+        let patch = json!([{ "path": "a.rs", "diff": "" }, { "path": "b.rs", "diff": "" }]);
+        let patch = json!({ "itemId": "i", "changes": patch });
+        assert_eq!(title("codex.fileChange", "", &patch), "codex.fileChange: a.rs, b.rs");
+        let place = json!({ "title": "Read", "locations": [{ "path": "c.rs", "line": 3 }] });
+        assert_eq!(title("gemini.read_file", "", &place), "gemini.read_file: c.rs");
+        let raw = json!({ "kind": "other", "rawInput": { "command": ["ls", "-l"] } });
+        assert_eq!(title("x.run", "", &raw), "x.run: ls -l");
+        assert_eq!(title("x.y", "", &json!({ "a": 1 })), "x.y: {\"a\":1}", "nothing says more");
     }
 }
