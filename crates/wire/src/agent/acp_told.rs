@@ -239,6 +239,8 @@ fn end(outcome: Outcome, reason: &str) -> EditorEnd {
 fn title(tool: &str, label: &str, input: &Value) -> String {
     let words = ["command", "path", "pattern", "url", "question"];
     let what = words.iter().find_map(|word| input[word].as_str());
+    // An agent may write several files at once.
+    let what = what.or_else(|| input["paths"][0].as_str());
     match what {
         Some(what) => format!("{tool} {}", what.lines().next().unwrap_or_default()),
         None if label.is_empty() => tool.to_owned(),
@@ -261,6 +263,9 @@ fn kind(tool: &str) -> &'static str {
 /// What a call changed, where its parameters say so.
 fn diffs(input: &Value, folder: &str) -> Vec<Diff> {
     let raw = input.get("input").unwrap_or(input);
+    if let Some(changes) = raw["changes"].as_array() {
+        return changes.iter().flat_map(|change| patched(change, folder)).collect();
+    }
     let text = |names: [&str; 2]| names.into_iter().find_map(|name| raw[name].as_str());
     let Some(path) = text(["path", "file_path"]) else { return Vec::new() };
     let path = super::peer::from_folder(folder, path);
@@ -269,4 +274,78 @@ fn diffs(input: &Value, folder: &str) -> Vec<Diff> {
     }
     let new = raw["content"].as_str();
     new.map(|new| Diff { path, old: None, new: new.to_owned() }).into_iter().collect()
+}
+
+/// What one entry of Codex's patch changed. A file that it adds or deletes is there whole, of others each place is.
+fn patched(change: &Value, folder: &str) -> Vec<Diff> {
+    let (Some(path), Some(diff)) = (change["path"].as_str(), change["diff"].as_str()) else {
+        return Vec::new();
+    };
+    let path = change["kind"]["move_path"].as_str().unwrap_or(path);
+    let path = super::peer::from_folder(folder, path);
+    match change["kind"]["type"].as_str() {
+        Some("add") => vec![Diff { path, old: None, new: diff.to_owned() }],
+        Some("delete") => vec![Diff { path, old: Some(diff.to_owned()), new: String::new() }],
+        _ => hunks(diff)
+            .into_iter()
+            .map(|(old, new)| Diff { path: path.clone(), old: Some(old), new })
+            .collect(),
+    }
+}
+
+/// The text before and after, of each place of a unified diff.
+fn hunks(diff: &str) -> Vec<(String, String)> {
+    let mut hunks: Vec<(String, String)> = Vec::new();
+    for line in diff.split_inclusive('\n') {
+        if line.starts_with("@@") {
+            hunks.push(Default::default());
+        }
+        let Some((old, new)) = hunks.last_mut() else { continue };
+        match line.split_at_checked(1) {
+            Some(("-", rest)) => old.push_str(rest),
+            Some(("+", rest)) => new.push_str(rest),
+            Some((" ", rest)) => [old, new].into_iter().for_each(|text| text.push_str(rest)),
+            // The mark of the place, or that the file ends without a line break.
+            _ => {}
+        }
+    }
+    hunks
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_patch_of_codex_is_shown_as_what_it_changed() {
+        let changes = json!([
+            { "path": "/w/hello.txt", "kind": { "type": "update", "move_path": null },
+              "diff": "@@ -1,2 +1,2 @@\n-hello world\n+hello driver\n second line\n@@ -9 +9 @@\n-x\n+y\n" },
+            { "path": "/w/new.txt", "kind": { "type": "add" }, "diff": "made by script\n" },
+            { "path": "/w/old.txt", "kind": { "type": "delete" }, "diff": "gone\n" },
+        ]);
+        let input =
+            json!({ "paths": ["/w/hello.txt"], "input": { "itemId": "i", "changes": changes } });
+        let shown: Vec<(String, Option<String>, String)> =
+            diffs(&input, "/w").into_iter().map(|diff| (diff.path, diff.old, diff.new)).collect();
+        let diff = |path: &str, old: Option<&str>, new: &str| {
+            (path.to_owned(), old.map(str::to_owned), new.to_owned())
+        };
+        assert_eq!(
+            shown,
+            [
+                diff(
+                    "/w/hello.txt",
+                    Some("hello world\nsecond line\n"),
+                    "hello driver\nsecond line\n"
+                ),
+                diff("/w/hello.txt", Some("x\n"), "y\n"),
+                diff("/w/new.txt", None, "made by script\n"),
+                diff("/w/old.txt", Some("gone\n"), ""),
+            ]
+        );
+        assert_eq!(title("write", "codex fileChange", &input), "write /w/hello.txt");
+    }
 }
