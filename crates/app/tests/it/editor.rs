@@ -64,15 +64,8 @@ impl Editor {
         }
     }
 
-    /// Waits for the next thing that is told while a prompt is under way.
-    pub(crate) fn await_update(&mut self) {
-        if let Some(said) = self.hear() {
-            panic!("unexpected: {said}");
-        }
-    }
-
     /// Takes the next message; gives it if it is an answer.
-    fn hear(&mut self) -> Option<Value> {
+    pub(crate) fn hear(&mut self) -> Option<Value> {
         let mut line = String::new();
         assert_ne!(self.stdout.read_line(&mut line).unwrap(), 0, "it is gone");
         let said: Value = serde_json::from_str(&line).unwrap();

@@ -112,7 +112,7 @@ fn what_an_agent_thinks_and_says_reaches_the_editor_while_it_is_at_work_and_once
     let session = editor.open(&place);
     let id = editor.begin("session/prompt", prompt(&session, "is it there?"));
     while !editor.words("agent_message_chunk").contains("It is there.") {
-        editor.await_update();
+        assert_eq!(editor.hear(), None, "the turn goes on");
     }
     place.write("seen.txt", "");
     assert_eq!(stop(&editor.await_answer(id)), "end_turn");
