@@ -457,7 +457,7 @@ fn decode(chunks: &[Value]) -> (Vec<StreamEvent>, bool, Option<ModelError>) {
 #[track_caller]
 fn decode_frames(frames: &[String]) -> (Vec<StreamEvent>, bool, Option<ModelError>) {
     let bytes: String = frames.iter().map(|frame| format!("data: {frame}\n\n")).collect();
-    cuts::same_in_all(bytes.as_bytes(), |pieces| {
+    let _ = cuts::same_in_all(bytes.as_bytes(), |pieces| {
         let mut stream = Stream::new(&GoogleGenerate, Limits::default());
         let mut told = Vec::new();
         for piece in pieces {
