@@ -5,6 +5,7 @@ mod behind;
 mod client;
 mod files;
 pub mod inventory;
+pub mod login;
 mod process;
 mod version;
 

@@ -8,6 +8,7 @@ mod answer;
 pub mod claude;
 pub mod codex;
 pub mod lines;
+pub mod login;
 mod mention;
 pub mod opening;
 mod peer;

@@ -382,6 +382,7 @@ impl Desk<'_> {
             home: &self.home,
             json: true,
             attended: false,
+            replays: false,
         };
         prepare::complete(task, options, &library, folder.to_owned())
     }

@@ -84,7 +84,7 @@ fn task_of(
     library.resolve_task(&mut task, &folder, registry)?;
     let (check, limits, place, walls) = (&args.check, &args.limits, &args.place, &args.walls);
     let attended = output::is_terminal() && !json;
-    let options = Options { check, limits, place, walls, home, json, attended };
+    let options = Options { check, limits, place, walls, home, json, attended, replays: false };
     prepare::complete(task, options, &library, folder)
 }
 

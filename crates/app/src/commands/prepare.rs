@@ -9,6 +9,7 @@ use machine::policy::budget::Budget;
 use machine::policy::recovery::Recovery;
 use machine::policy::sandbox::{Level, SandboxSpec, Wishes};
 use machine::task::{Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec};
+use runtime::agent::login::NoWay;
 use runtime::home::Home;
 use runtime::library::Library;
 use serde::Deserialize;
@@ -36,6 +37,8 @@ pub(crate) struct Options<'a> {
     pub(crate) json: bool,
     /// Whether somebody at the terminal can be asked.
     pub(crate) attended: bool,
+    /// Whether models are answered from a recording.
+    pub(crate) replays: bool,
 }
 
 /// The folder that the command was given in.
@@ -74,7 +77,7 @@ pub(crate) fn complete(
 ) -> Result<TaskSpec, CommandError> {
     task.workspace.kind = kind_of(options.place).or(task.workspace.kind);
     check_workspace(&task.workspace, &folder)?;
-    check_agent(&task, &folder, options.home)?;
+    check_agent(&task, &folder, &options)?;
     checks::add(&mut task, options.check, library, &folder, options.json)?;
     let everyone = everyone(&task);
     library.check_scripts(&everyone, &folder)?;
@@ -121,11 +124,40 @@ pub(crate) fn complete(
 }
 
 /// A task whose agent is not there does not begin. One of several may be missing: another can take its place.
-fn check_agent(task: &TaskFile, folder: &Path, home: &Home) -> Result<(), CommandError> {
-    match task.recovery.drivers.is_empty() {
-        true => require_agent(&task.driver, folder, home),
-        false => Ok(()),
+fn check_agent(task: &TaskFile, folder: &Path, options: &Options<'_>) -> Result<(), CommandError> {
+    if !task.recovery.drivers.is_empty() {
+        return Ok(());
     }
+    require_agent(&task.driver, folder, options.home)?;
+    match options.replays {
+        true => Ok(()),
+        false => require_way(&task.driver),
+    }
+}
+
+/// An agent that this process is to drive needs a way to its models.
+fn require_way(driver: &DriverSpec) -> Result<(), CommandError> {
+    let Some(program) = program_of(driver) else { return Ok(()) };
+    match runtime::agent::login::check(&program) {
+        Ok(()) => Ok(()),
+        Err(NoWay::NoGateway(why)) => Err(CommandError::usage(why)),
+        Err(NoWay::Missing { token, file }) => {
+            let (name, keys) = (&program.name, program.keys.join(" or "));
+            let message =
+                format!("the agent {name} has neither a key nor a login: nobody would answer it");
+            Err(CommandError::environment(message)
+                .hint(format!(
+                    "set {keys}: its models are asked through the gateway, and counted exactly"
+                ))
+                .hint(format!("or log in with {name} itself, which makes {file}, or set {token}")))
+        }
+    }
+}
+
+/// The program of a driver that is an agent. What is wrong with it is said by whoever makes it.
+fn program_of(driver: &DriverSpec) -> Option<AgentProgram> {
+    let program = &driver.config["program"];
+    AgentProgram::deserialize(program).ok().filter(|_| driver.name == "agent")
 }
 
 /// A driver that is an agent needs its program, in a version that can be held.
@@ -134,11 +166,7 @@ pub(crate) fn require_agent(
     folder: &Path,
     home: &Home,
 ) -> Result<(), CommandError> {
-    if driver.name != "agent" {
-        return Ok(());
-    }
-    // What is wrong with the driver itself is said by whoever makes it.
-    let Ok(program) = AgentProgram::deserialize(&driver.config["program"]) else { return Ok(()) };
+    let Some(program) = program_of(driver) else { return Ok(()) };
     let (name, command) = (&program.name, program.command.first().cloned().unwrap_or_default());
     if runtime::process::find_program(OsStr::new(&command), Some(folder)).is_none() {
         return Err(CommandError::environment(format!(
@@ -294,5 +322,6 @@ pub(crate) fn options<'a>(with: &'a WorkArgs, home: &'a Home, json: bool) -> Opt
         home,
         json,
         attended,
+        replays: with.traffic.replay.is_some(),
     }
 }

@@ -4,6 +4,7 @@
 mod acp_client;
 mod agent_folder;
 mod agent_hand_over;
+mod agent_login;
 mod agent_refuses;
 mod agent_turns;
 mod agents;

@@ -112,6 +112,11 @@ impl Behind {
     }
 }
 
+/// What is known of an agent's key.
+pub(super) fn key_found(program: &AgentProgram) -> KeyFound {
+    upstreams(program, false).0
+}
+
 /// The providers that an agent has keys for, as its variables say; where nobody is asked, all that it names keys of.
 fn upstreams(program: &AgentProgram, replays: bool) -> (KeyFound, Vec<Upstream>) {
     let named = |api: &Api| program.keys.iter().any(|key| key == api.key_variable());

@@ -18,6 +18,7 @@ use machine::agent::{
 
 use super::behind::Behind;
 use super::client::Client;
+use super::login::Lent;
 use super::{Turn, lock};
 use crate::inbox::{Inbox, Watch};
 use crate::model::Traffic;
@@ -70,6 +71,8 @@ pub(super) struct Process {
     /// How many bytes wait for it to read them.
     unread: Arc<AtomicUsize>,
     child: Mutex<Child>,
+    /// The operator's login, if it works with that.
+    lent: Option<Lent>,
     /// The gateway to its models; after the process itself, which is gone first.
     behind: Option<Behind>,
     /// What it has us do for it.
@@ -116,6 +119,7 @@ impl Process {
         }
         lock(&self.hearing).close();
         self.client.close();
+        self.lent.iter().for_each(Lent::give_back);
         ended
     }
 
@@ -230,6 +234,7 @@ impl Process {
         if child.wait(grace).is_none() {
             child.kill();
         }
+        self.lent.iter().for_each(Lent::take_back);
     }
 
     /// The end of a turn whose process is gone, or never got as far as one.

@@ -193,6 +193,7 @@ impl Server {
             home: &self.home,
             json: true,
             attended: false,
+            replays: false,
         };
         let mut spec = prepare::complete(task, options, &library, self.folder.clone())?;
         // A wish can only make it stricter than the files and the server's own word do.

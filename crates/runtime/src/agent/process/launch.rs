@@ -7,14 +7,16 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use machine::agent::{AgentCall, AgentProtocol};
+use machine::agent::{AgentCall, AgentProgram, AgentProtocol};
 use machine::id::TaskId;
 use machine::policy::sandbox::Needs;
 use sha2::{Digest, Sha256};
+use wire::agent::login::Way;
 use wire::agent::{Launch, Session};
 
 use super::super::behind::Behind;
 use super::super::client::Client;
+use super::super::login::{self, Lent};
 use super::super::{Turn, files, lock, version};
 use super::hearing::Hearing;
 use super::pipe::{self, Link, Out};
@@ -63,7 +65,12 @@ impl Process {
         };
         let started = wire::agent::start(&launch).map_err(failed)?;
         put(&home, &started.files).map_err(failed)?;
-        let spec = spec(turn, setting, &started, folder, &home, behind.as_ref());
+        let way = if behind.is_some() { Way::Own } else { login::way(&call.program) };
+        let lent = match &way {
+            Way::File(login, from) => Some(Lent::to(&home, login, from).map_err(failed)?),
+            Way::Own | Way::Token(_) | Way::Missing(_) => None,
+        };
+        let spec = spec(turn, setting, &started, folder, &home, (behind.as_ref(), &way));
         let mut child = Child::spawn(spec).map_err(|error| failed(error.to_string()))?;
         let Some((stdin, stdout)) = child.take_pipes() else {
             return Err(failed("it has no pipes".to_owned()));
@@ -78,6 +85,7 @@ impl Process {
             link: Mutex::new(Link { codec: started.codec, out: Some(out) }),
             unread: Arc::default(),
             child: Mutex::new(child),
+            lent,
             behind,
             client: Client::new(turn, setting),
             hearing: Mutex::new(Hearing::new(call, &turn.tools, metered)),
@@ -202,9 +210,16 @@ fn spec(
     started: &wire::agent::Started,
     folder: &Path,
     home: &Path,
-    behind: Option<&Behind>,
+    (behind, way): (Option<&Behind>, &Way),
 ) -> ProcessSpec {
-    let program = &turn.call.program;
+    let mut program = AgentProgram::clone(&turn.call.program);
+    match way {
+        Way::Token(name) => program.keys.push((*name).to_owned()),
+        Way::File(login, _) => {
+            program.hosts.extend(login.hosts.iter().map(|&host| host.to_owned()))
+        }
+        Way::Own | Way::Missing(_) => {}
+    }
     let variable = |name: &String| Some((name.clone(), std::env::var(name).ok()?));
     let mut spec = ProcessSpec::new(started.argv.iter().cloned());
     spec.cwd = Some(folder.to_owned());

@@ -1,0 +1,141 @@
+//! How an agent comes to its models: by a key, by the operator's own login, or not at all. The agent is a script that looks at
+//! what it was given and then plays a fake one.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use crate::environment::TestEnvironment;
+
+const INIT: &str =
+    r#"{"type":"system","subtype":"init","session_id":"s1","permissionMode":"default"}"#;
+const SAYS: &str = r#"{"type":"assistant","message":{"role":"assistant","content":[{"type":"text","text":"done"}]},"session_id":"s1"}"#;
+const ENDS: &str =
+    r#"{"type":"result","subtype":"success","is_error":false,"result":"done","session_id":"s1"}"#;
+const LOGIN: &str = r#"{"claudeAiOauth":{"accessToken":"old-access-0123456789","expiresAt":1,"refreshToken":"old-refresh-0123456789"}}"#;
+const RENEWED: &str = r#"{"claudeAiOauth":{"accessToken":"new-access-0123456789","expiresAt":2,"refreshToken":"new-refresh-0123456789"}}"#;
+
+/// A repository, and a `claude` that runs this script before it works.
+struct Place {
+    environment: TestEnvironment,
+    outside: PathBuf,
+}
+
+fn place(script: &str) -> Place {
+    let environment = TestEnvironment::new();
+    let outside = environment.home().parent().unwrap().to_owned();
+    let steps = outside.join("steps.txt");
+    fs::write(&steps, [INIT, "run touch made.py", SAYS, ENDS].join("\n")).unwrap();
+    let bin = outside.join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let text = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && exec echo '2.1.325 (Claude Code)'\ncd {outside:?}\n{script}\ncd \"$OLDPWD\"\n\
+         exec {:?} fake agent {steps:?} \"$@\"\n",
+        env!("CARGO_BIN_EXE_drivetrain")
+    );
+    fs::write(bin.join("claude"), text).unwrap();
+    fs::set_permissions(bin.join("claude"), fs::Permissions::from_mode(0o755)).unwrap();
+    environment.write("main.py", "print(1)\n");
+    environment.git(&["init", "--quiet"]);
+    environment.commit_all("one");
+    Place { environment, outside }
+}
+
+impl Place {
+    /// The operator is logged in.
+    fn log_in(&self) -> PathBuf {
+        let file = self.outside.join(".claude/.credentials.json");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, LOGIN).unwrap();
+        file
+    }
+
+    fn run(&self, more: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
+        let ask = ["run", "do it", "--agent", "claude", "--no-sandbox", "--unattended"];
+        let path = format!("{}:/usr/bin:/bin", self.outside.join("bin").display());
+        let mut command = self.environment.command(&[&ask[..], more].concat());
+        command.env_remove("ANTHROPIC_API_KEY").env("PATH", path).envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.outside.join(name)).unwrap_or_default()
+    }
+
+    /// Where the task keeps what is its agent's.
+    fn copy(&self) -> PathBuf {
+        let home = self.environment.home().join("agents").join(self.environment.id());
+        home.join("claude/.credentials.json")
+    }
+}
+
+#[test]
+fn without_a_key_an_agent_has_the_operators_login_and_what_it_renews_comes_back() {
+    let place = place(&format!(
+        "cat \"$CLAUDE_CONFIG_DIR/.credentials.json\" > seen\n\
+         stat -c %a \"$CLAUDE_CONFIG_DIR/.credentials.json\" > mode\n\
+         echo '{}' > \"$CLAUDE_CONFIG_DIR/.credentials.json\"",
+        RENEWED.replace("}}", "},\"more\":1}")
+    ));
+    let login = place.log_in();
+    let (code, said) = place.run(&[], &[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!((place.text("seen").as_str(), place.text("mode").trim()), (LOGIN, "600"));
+    assert_eq!(fs::read_to_string(&login).unwrap(), RENEWED, "and nothing beside it");
+    assert_eq!(fs::metadata(&login).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!place.copy().exists(), "the copy is gone with the agent");
+    let records = place.environment.ok(&["journal", "export", &place.environment.id()]);
+    assert!(!records.contains("access-0123456789"), "{records}");
+}
+
+#[test]
+fn a_login_that_somebody_else_renewed_meanwhile_stays_as_it_is() {
+    let place = place(&format!(
+        "echo '{RENEWED}' > \"$CLAUDE_CONFIG_DIR/.credentials.json\"\necho other > .claude/.credentials.json"
+    ));
+    let login = place.log_in();
+    let (code, said) = place.run(&[], &[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(fs::read_to_string(login).unwrap(), "other\n");
+}
+
+#[test]
+fn a_token_in_a_variable_comes_before_a_login_and_a_key_before_both() {
+    let place = place(
+        "echo \"$CLAUDE_CODE_OAUTH_TOKEN\" > token\nls \"$CLAUDE_CONFIG_DIR/.credentials.json\" > copy 2>&1",
+    );
+    place.log_in();
+    let token = ("CLAUDE_CODE_OAUTH_TOKEN", "a-token-0123456789");
+    let (code, said) = place.run(&[], &[token]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(place.text("token"), "a-token-0123456789\n");
+    assert!(place.text("copy").contains("No such file"), "{}", place.text("copy"));
+    let (code, said) = place.run(&[], &[token, ("ANTHROPIC_API_KEY", "sk-0123456789")]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(place.text("token"), "\n", "behind the gateway it has nothing");
+    assert!(place.text("copy").contains("No such file"), "{}", place.text("copy"));
+}
+
+#[test]
+fn a_task_whose_agent_has_neither_a_key_nor_a_login_does_not_begin() {
+    let place = place("");
+    let (code, said) = place.run(&[], &[]);
+    assert_eq!(code, Some(20), "{said}");
+    let expected = "error: the agent claude has neither a key nor a login: nobody would answer it\n  \
+                    hint: set ANTHROPIC_API_KEY: its models are asked through the gateway, and counted exactly\n  \
+                    hint: or log in with claude itself, which makes ~/.claude/.credentials.json, or set CLAUDE_CODE_OAUTH_TOKEN\n";
+    assert_eq!(said, expected);
+    assert_eq!(place.environment.tasks().len(), 0, "nothing was begun");
+}
+
+#[test]
+fn a_gateway_without_a_key_is_refused_before_the_task_begins() {
+    let place = place("");
+    place.log_in();
+    let (code, said) = place.run(&["--gateway"], &[]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.starts_with("error: the gateway needs the agent's key"), "{said}");
+    assert_eq!(place.environment.tasks().len(), 0, "nothing was begun");
+}
