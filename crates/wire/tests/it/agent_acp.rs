@@ -62,6 +62,24 @@ const CAPTURES: [(&str, &str); 40] = captures![
     "zed-codex_session_load",
 ];
 
+macro_rules! others {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("../fixtures/agents/acp/", $name, ".jsonl")))),*]
+    };
+}
+
+/// Captures of `gemini --output-format stream-json`, `opencode run --format json` and the events of `opencode serve`, which are
+/// other protocols.
+const OTHERS: [(&str, &str); 7] = others![
+    "gemini_autoedit",
+    "gemini_err400",
+    "gemini_err429",
+    "gemini_yolo",
+    "opencode_edit",
+    "opencode_edit_compat",
+    "opencode_serve_events",
+];
+
 const SESSION: &str = "00000000-0000-4000-8000-000000000001";
 
 fn open() -> AcpOpen {
@@ -197,6 +215,19 @@ fn every_capture_is_understood_and_every_order_is_written_as_it_was_then() {
         });
         assert_eq!(bad, None, "{name}");
         insta::assert_snapshot!(format!("acp_{name}"), lines.join("\n"));
+    }
+}
+
+#[test]
+fn the_other_protocols_of_the_programs_are_told_apart_line_by_line() {
+    for (name, text) in OTHERS {
+        let lines_said = output(text).iter().filter(|byte| **byte == b'\n').count();
+        let (events, _) = in_pieces(Box::new(AcpCodec::new(open())), &output(text), &[]);
+        let (last, lines) = events.split_last().unwrap();
+        assert!(lines.iter().all(|event| matches!(event, AgentEvent::Malformed { .. })), "{name}");
+        assert_eq!(lines.len(), lines_said, "{name}");
+        let AgentEvent::TurnEnded(turn) = last else { panic!("{name}: {last:?}") };
+        assert_eq!(turn.end, AgentEnd::Failed, "{name}");
     }
 }
 
