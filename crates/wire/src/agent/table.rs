@@ -91,7 +91,11 @@ pub const GEMINI: KnownAgent = KnownAgent {
     releases: &[Release {
         since: Version(0, 61, 0),
         can: AgentAbilities { resume: true, usage: true, ..AgentProtocol::Acp.can() },
-        limits: &["a refusal cannot give its reason", "it cannot be steered"],
+        limits: &[
+            "a refusal cannot give its reason",
+            "it cannot be steered",
+            "a conversation in which it used tools cannot be resumed: the next one begins afresh",
+        ],
     }],
 };
 
@@ -230,6 +234,13 @@ mod tests {
         }
         assert_eq!(CODEX.refusal("codex-cli 0.166.0"), None);
         assert!(speaker(AgentProtocol::Acp).is_none(), "it says itself what it can do");
+    }
+
+    #[test]
+    fn what_can_be_resumed_only_in_part_says_so() {
+        let gemini = GEMINI.release("0.61.0");
+        assert!(gemini.can.resume);
+        assert!(gemini.limits.iter().any(|limit| limit.contains("cannot be resumed")));
     }
 
     #[test]
