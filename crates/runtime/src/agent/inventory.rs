@@ -125,7 +125,7 @@ pub fn refusal(program: &AgentProgram, folder: &Path, home: &Path) -> Option<Str
     walls.shown = files::of(&argv, folder);
     let walls = Containment::Sandbox(Arc::new(walls));
     let ask = || version::ask(&argv, Path::new("/"), walls, &Cancel::new());
-    let said = version::known(&argv, folder, home, ask).ok()?;
+    let said = version::known_here(&argv, folder, home, ask).ok()?;
     known.refusal(&said)
 }
 

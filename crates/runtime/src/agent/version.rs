@@ -33,8 +33,8 @@ struct Said {
     version: String,
 }
 
-/// The same as [`ask`], but nothing is started if the program said so before and is still the same.
-pub(super) fn known(
+/// The same as [`known`], asked once in the life of this process.
+pub(super) fn known_here(
     argv: &[String],
     folder: &Path,
     home: &Path,
@@ -44,13 +44,13 @@ pub(super) fn known(
     if let Some(said) = lock(&SAID).get(argv) {
         return Ok(said.clone());
     }
-    let said = remembered(argv, folder, home, ask)?;
+    let said = known(argv, folder, home, ask)?;
     lock(&SAID).insert(argv.to_owned(), said.clone());
     Ok(said)
 }
 
-/// The same over the ends of this process.
-fn remembered(
+/// The same as [`ask`], but nothing is started if the program said so before and is still the same.
+fn known(
     argv: &[String],
     folder: &Path,
     home: &Path,

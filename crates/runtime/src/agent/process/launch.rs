@@ -284,7 +284,7 @@ fn version_of(turn: &Turn, setting: &Setting, folder: &Path, cancel: &Cancel) ->
     // Without a workspace its folder is its own, which is not there for this.
     let folder = if turn.workspace.path.is_some() { folder } else { Path::new("/") };
     let ask = || version::ask(&argv, folder, walls, cancel);
-    version::known(&argv, folder, &setting.state, ask).unwrap_or_default()
+    version::known_here(&argv, folder, &setting.state, ask).unwrap_or_default()
 }
 
 /// Made by chance, for identifiers that must not come twice.
