@@ -55,6 +55,13 @@ impl Blobs {
         }
     }
 
+    /// Whether there is a file for a blob, whatever it holds: [`Blobs::verify`] looks at what files hold. One that cannot be
+    /// asked for is taken for being there.
+    pub(crate) fn is_missing(&self, hash: &str) -> bool {
+        let found = if is_hash(hash) { fs::metadata(self.path(hash)) } else { return true };
+        found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+
     /// Checks the content of every blob there is.
     pub fn verify(&self) -> Vec<Damage> {
         let mut damages = Vec::new();
@@ -139,6 +146,18 @@ impl Blobs {
     }
 }
 
+/// The blob that a record names. This is all that the journal knows of what a record says: a tool's end is a pair of an effect
+/// and a result, and a result whose text is too long for it names the blob that has all of it.
+pub(crate) fn named_by(body: &[u8]) -> Option<String> {
+    const KEY: &[u8] = b"\"blob\"";
+    // Most records are no ends of tools, and most of those name none: to read them all would take long.
+    if body.first() != Some(&b'[') || !body.windows(KEY.len()).any(|piece| piece == KEY) {
+        return None;
+    }
+    let pair: serde_json::Value = serde_json::from_slice(body).ok()?;
+    Some(pair.get(1)?.get("blob")?.get("sha256")?.as_str()?.to_owned())
+}
+
 fn is_hash(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -151,7 +170,12 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    // A folder is there after a power cut only if the one around it was synced.
+    match folder.parent() {
+        Some(around) => File::open(around)?.sync_all(),
+        None => Ok(()),
+    }
 }
 
 fn copy_hashed(reader: &mut dyn Read, mut file: Option<&mut File>) -> io::Result<String> {
@@ -198,6 +222,20 @@ mod tests {
         assert!(blobs.verify()[0].detail.contains(&hash));
         assert_eq!(blobs.put(b"hello").unwrap(), hash);
         assert_eq!(blobs.get(&hash).unwrap(), b"hello");
+    }
+
+    #[test]
+    fn only_the_result_of_a_tool_names_a_blob() {
+        let named = r#"[7,{"status":"ok","text":"x","blob":{"sha256":"ab","size":2}}]"#;
+        assert_eq!(named_by(named.as_bytes()).as_deref(), Some("ab"));
+        for other in [
+            r#"[7,"\"blob\":{\"sha256\":\"ab\"}"]"#,
+            r#"[7,{"status":"ok","text":"the \"blob\" of it"}]"#,
+            r#"{"sig":{"requested":{"key":"k","tool":"t","input":{"blob":{"sha256":"ab"}}}}}"#,
+            "[\"blob\"",
+        ] {
+            assert_eq!(named_by(other.as_bytes()), None, "{other}");
+        }
     }
 
     #[test]

@@ -32,6 +32,7 @@ use crate::blob::Blobs;
 use crate::chain::hex;
 use crate::{Damage, DamageKind, Entry, Journal, JournalError, Loaded, Record, Report, TaskRow};
 pub use rebuild::{LossNote, LostTail};
+use verify::Extent;
 use witness::{Header, Seen, Witness};
 
 const DATABASE: &str = "journal.db";
@@ -162,8 +163,12 @@ impl SqliteJournal {
 
     /// Checks the journal in a folder as [`Journal::verify`] does, also if it cannot be opened.
     pub fn inspect(folder: &Path) -> Report {
+        Self::inspect_some(folder, Extent::All)
+    }
+
+    fn inspect_some(folder: &Path, extent: Extent) -> Report {
         match Self::read(folder) {
-            Ok(journal) => journal.verify(),
+            Ok(journal) => verify::verify(&journal, extent),
             Err(JournalError::Damaged(damage)) => {
                 Report { damages: vec![damage], ..Report::default() }
             }
@@ -265,7 +270,7 @@ impl Journal for SqliteJournal {
     }
 
     fn verify(&self) -> Report {
-        verify::verify(self)
+        verify::verify(self, Extent::All)
     }
 
     fn syncs(&self) -> u64 {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use journal::sqlite::{LossNote, SqliteJournal};
-use journal::{Damage, Journal, Report};
+use journal::{Damage, DamageKind, Journal, Report};
 use machine::id::TaskId;
 use machine::input::Signal;
 use runtime::station::Station;
@@ -26,6 +26,10 @@ pub(crate) fn verify(json: bool) -> Result<u8, CommandError> {
         if !sound && report.damages.iter().all(is_denied) {
             lines.push(Line::plain(
                 "look again as the user whose journal it is: nothing else is known to be wrong",
+            ));
+        } else if !sound && report.damages.iter().all(|damage| damage.kind == DamageKind::Blob) {
+            lines.push(Line::plain(
+                "the records are whole; what a tool said at length was kept there, and only a copy brings it back",
             ));
         } else if !sound {
             lines.push(Line::plain("drivetrain journal rebuild makes a new journal of what can be read; the old one is kept"));

@@ -126,6 +126,22 @@ fn a_journal_is_verified_exported_and_rebuilt() {
 }
 
 #[test]
+fn what_a_tool_said_at_length_is_missed_when_it_is_gone() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["seq 1 100000"], "");
+    environment.ok(&["run", "task.toml", "--quiet"]);
+    environment.ok(&["journal", "verify"]);
+    let blobs = environment.home().join("journal/blobs");
+    let shelf = std::fs::read_dir(&blobs).unwrap().next().unwrap().unwrap().path();
+    let blob = std::fs::read_dir(shelf).unwrap().next().unwrap().unwrap().path();
+    std::fs::remove_file(blob).unwrap();
+    let ran = environment.run(&["journal", "verify"]);
+    assert_eq!(ran.code, 20, "{}", ran.out);
+    let told = format!("of task {} names, is missing", environment.id());
+    assert!(ran.out.contains(&told) && ran.out.contains("the records are whole"), "{}", ran.out);
+}
+
+#[test]
 fn resume_all_goes_on_with_everything_that_can() {
     let environment = TestEnvironment::new();
     assert_eq!(environment.ok(&["resume", "--all"]), "nothing to resume\n");

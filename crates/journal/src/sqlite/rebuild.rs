@@ -14,6 +14,7 @@ use rusqlite::{Connection, OpenFlags, Row};
 use crate::chain::Chain;
 use crate::sqlite::failure::{self, of_task};
 use crate::sqlite::read::{Found, RECORD, Stored, snapshot_of, sweep};
+use crate::sqlite::verify::Extent;
 use crate::sqlite::witness::{Header, Seen, Slot, Tip, Witness};
 use crate::sqlite::write::{insert_snapshot, insert_task};
 use crate::sqlite::{
@@ -91,7 +92,7 @@ fn make(folder: &Path, work: &Path, noting: Noting<'_>) -> Result<Report, Journa
         copy(&folder.join(name), &old.join(name))?;
     }
     lengthen(&old.join(DATABASE))?;
-    let mut report = SqliteJournal::inspect(&old);
+    let mut report = SqliteJournal::inspect_some(&old, Extent::Records);
     (report.tasks, report.records) = (0, 0);
     salvage(&old, work, noting, &mut report)?;
     // To look at the new one takes a little room, and the copies are of no use any more.
@@ -135,7 +136,7 @@ fn lengthen(path: &Path) -> Result<(), JournalError> {
 
 /// What was made must be what is reported, or the old one is better.
 fn check(work: &Path, report: &Report) -> Result<(), JournalError> {
-    let made = SqliteJournal::inspect(work);
+    let made = SqliteJournal::inspect_some(work, Extent::Records);
     if let Some(damage) = made.damages.first() {
         let why = format!("the rebuilt journal is not sound: {}", damage.detail);
         return Err(JournalError::Store(why));

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::Row;
 
+use crate::blob;
 use crate::chain::Chain;
 use crate::sqlite::failure::{of_task, whole};
 use crate::sqlite::read::{
@@ -26,7 +27,19 @@ struct Checked {
     row: bool,
 }
 
-pub(super) fn verify(journal: &SqliteJournal) -> Report {
+/// What is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// Everything.
+    All,
+    /// Not the blobs: they are elsewhere.
+    Records,
+}
+
+/// The first record that names each blob: its task and number.
+type Named = BTreeMap<String, (String, u64)>;
+
+pub(super) fn verify(journal: &SqliteJournal, extent: Extent) -> Report {
     let mut report = Report { damages: journal.noted.clone(), ..Report::default() };
     // The witness first: what it says now is in the database by the time that is read.
     let seen = witnessed(journal, &mut report);
@@ -47,12 +60,15 @@ pub(super) fn verify(journal: &SqliteJournal) -> Report {
     if !matches!(schema::meta(&journal.db, schema::OWNER), Ok(Some(_))) {
         report.damages.push(whole(DamageKind::TaskRow, "the owner number is damaged"));
     }
-    records(journal, &mut tasks, point, &mut report);
+    let named = records(journal, &mut tasks, point, &mut report);
     for (number, task) in &tasks {
         finish(journal, *number, task, point, &mut report);
     }
     drop(transaction);
-    report.damages.extend(journal.blobs().verify());
+    if extent == Extent::All {
+        report.damages.extend(journal.blobs().verify());
+        missing_blobs(journal, named, &mut report);
+    }
     report.damages.sort_by(|one, other| (&one.task, one.n).cmp(&(&other.task, other.n)));
     report.damages.dedup();
     report
@@ -267,12 +283,16 @@ fn records(
     tasks: &mut BTreeMap<i64, Checked>,
     point: Option<i64>,
     report: &mut Report,
-) {
+) -> Named {
+    let mut named = Named::new();
     let mut orphans: BTreeMap<i64, u64> = BTreeMap::new();
     let holes = sweep(&journal.db, RECORD, 0, &mut |row| match Stored::of(row) {
         Some(record) => match tasks.get_mut(&record.task) {
             Some(task) => {
                 task.take(&record, report);
+                if let Some(hash) = blob::named_by(&record.body) {
+                    named.entry(hash).or_insert_with(|| (task.id.clone(), record.n));
+                }
                 if point.is_some_and(|point| record.seq <= point) {
                     task.head = record.seq;
                 }
@@ -306,6 +326,17 @@ fn records(
     for (number, count) in orphans {
         let detail = format!("{count} records belong to task number {number}, which is unknown");
         report.damages.push(whole(DamageKind::TaskRow, detail));
+    }
+    named
+}
+
+fn missing_blobs(journal: &SqliteJournal, named: Named, report: &mut Report) {
+    let blobs = journal.blobs();
+    for (hash, (id, n)) in named {
+        if blobs.is_missing(&hash) {
+            let detail = format!("blob {hash}, which record {n} of task {id} names, is missing");
+            report.damages.push(of_task(&id, n, DamageKind::Blob, detail));
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use journal::sqlite::SqliteJournal;
-use journal::{DamageKind, Entry, Journal, JournalError};
+use journal::{Damage, DamageKind, Entry, Journal, JournalError};
 
 use crate::support::{bodies, copy, create, database, open, record, scratch, sound};
 
@@ -298,4 +298,27 @@ fn a_journal_that_is_removed_while_it_is_in_use_takes_nothing_more() {
     let why = refused();
     assert!(why.contains("was removed while it was in use"), "{why}");
     refused();
+}
+
+#[test]
+fn a_blob_that_records_name_and_that_is_gone_is_missed() {
+    let folder = scratch();
+    let mut journal = open(folder.path());
+    let hash = journal.blobs().put(b"all of it").unwrap();
+    let body = format!(r#"[7,{{"status":"ok","text":"a","blob":{{"sha256":"{hash}","size":9}}}}]"#);
+    journal
+        .commit(&[create("a", 1), record("a", 1, b"{}"), record("a", 2, body.as_bytes())])
+        .unwrap();
+    assert_eq!(journal.verify().damages, []);
+    drop(journal);
+    fs::remove_dir_all(folder.path().join("blobs")).unwrap();
+    for _ in 0..2 {
+        let damages = SqliteJournal::inspect(folder.path()).damages;
+        let detail = format!("blob {hash}, which record 2 of task a names, is missing");
+        let damage =
+            Damage { task: Some("a".to_owned()), n: Some(2), kind: DamageKind::Blob, detail };
+        assert_eq!(damages, [damage]);
+        // The records are whole, so it can be rebuilt, which brings no blob back.
+        assert_eq!(SqliteJournal::rebuild(folder.path()).unwrap().records, 2);
+    }
 }
