@@ -526,7 +526,7 @@ EXAMPLES:
     /// Check, mend or export the journal
     #[command(
         subcommand,
-        after_long_help = "EXAMPLES:\n  drivetrain journal verify\n  drivetrain journal export 7k3 > 7k3.jsonl"
+        after_long_help = "EXAMPLES:\n  drivetrain journal verify\n  drivetrain journal rebuild\n  drivetrain journal export 7k3 > 7k3.jsonl"
     )]
     Journal(JournalCmd),
 

@@ -62,6 +62,10 @@ impl SqliteJournal {
     ///
     /// The folder and the files are made readable by this user only.
     pub fn open(folder: &Path) -> Result<Self, JournalError> {
+        Self::open_once(folder).map_err(|error| failure::opening(error, folder))
+    }
+
+    fn open_once(folder: &Path) -> Result<Self, JournalError> {
         make_private(folder)?;
         // Two processes that open a new folder at once make its files one after the other.
         let _turn = take_turn(folder)?;

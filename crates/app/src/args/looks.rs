@@ -8,6 +8,13 @@ pub(crate) enum JournalCmd {
     /// Check every record, and name what is damaged
     Verify,
     /// Make a new journal of everything that can be read; the old one is kept beside it
+    ///
+    /// Of each task the records from the first up to the first damaged one are kept. A task that lost its last records
+    /// is paused: look at its files before you resume it, for what was done already may be done again. No process may
+    /// have the journal open.
+    #[command(
+        after_long_help = "EXAMPLES:\n  drivetrain journal verify\n  drivetrain journal rebuild\n  drivetrain journal rebuild --json"
+    )]
     Rebuild,
     /// Print the records of a task, one JSON object a line
     Export(TaskArgs),

@@ -75,6 +75,7 @@ const COMMANDS: &[&str] = &[
     "acp",
     "fake",
     "journal verify",
+    "journal rebuild",
     "journal export",
     "fake acp-agent",
     "fake agent",
@@ -212,6 +213,8 @@ fn every_command_describes_itself_with_an_example() {
         assert!(help.contains("--json"), "{command}");
         assert!(command.contains(' ') || help.contains("EXAMPLES:"), "{command}");
     }
+    let rebuild = environment.ok(&["journal", "rebuild", "--help"]);
+    assert!(rebuild.contains("EXAMPLES:\n  drivetrain journal verify\n"), "{rebuild}");
     insta::assert_snapshot!(environment.ok(&["run", "--help"]), @r"
     Drive a task in the foreground, from a file or from a goal in words
 

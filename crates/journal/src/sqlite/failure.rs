@@ -42,6 +42,17 @@ pub(super) fn writing(error: &rusqlite::Error, folder: &Path) -> JournalError {
     }
 }
 
+/// A failure while a journal is opened: on a disk without room SQLite calls it an I/O error. Nothing was promised yet, so
+/// unlike a commit it may be tried again.
+pub(super) fn opening(error: JournalError, folder: &Path) -> JournalError {
+    match error {
+        JournalError::Store(text) if has_little_room(folder) => {
+            JournalError::Full(format!("the disk of {} is full ({text})", folder.display()))
+        }
+        other => other,
+    }
+}
+
 /// A failure of a file of ours.
 pub(super) fn file(path: &Path, error: &io::Error) -> JournalError {
     let text = format!("{}: {error}", path.display());
@@ -85,10 +96,31 @@ fn is_read_only(folder: &Path) -> bool {
         .is_ok_and(|system| system.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
+/// Less than a new journal takes.
+fn has_little_room(folder: &Path) -> bool {
+    let left = |disk: rustix::fs::StatVfs| disk.f_bavail.saturating_mul(disk.f_frsize);
+    rustix::fs::statvfs(folder).is_ok_and(|disk| left(disk) < 64 << 10)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use rusqlite::ffi;
+
+    #[test]
+    fn a_journal_that_cannot_be_opened_for_want_of_room_says_so() {
+        let store = || JournalError::Store("disk I/O error".to_owned());
+        // A file system that has no room, ever.
+        let full = opening(store(), Path::new("/proc")).to_string();
+        assert_eq!(
+            full,
+            "the journal cannot be written: the disk of /proc is full (disk I/O error)"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        assert!(matches!(opening(store(), folder.path()), JournalError::Store(_)));
+        let foreign = JournalError::Foreign("x".to_owned());
+        assert!(matches!(opening(foreign, Path::new("/proc")), JournalError::Foreign(_)));
+    }
 
     #[test]
     fn only_failures_that_wrote_nothing_may_be_retried() {
