@@ -76,6 +76,8 @@ pub enum Chunk {
     Counted,
     /// Only that the connection lives; the time for silence runs on.
     Empty,
+    /// A part of what may carry something: the time allowed for silence begins again, as long as it was.
+    Part,
     /// Nothing yet, but that the server works on it: silence may last longer, though not for ever.
     Busy,
     /// Nothing more is wanted.
@@ -237,6 +239,7 @@ impl Call {
                 Chunk::Counted => {
                     counted = Waiting { since: Instant::now(), limit: self.limits.idle };
                 }
+                Chunk::Part => counted.since = Instant::now(),
                 Chunk::Busy => counted.grow(&self.limits),
                 Chunk::Empty => {}
                 Chunk::Last => {

@@ -142,6 +142,12 @@ impl Parser {
             && !self.after_return
     }
 
+    /// Whether an event has begun whose end has not come. A comment is none.
+    pub fn is_within_an_event(&self) -> bool {
+        let begun = !self.line.is_empty() && !self.line.starts_with(b":");
+        begun || self.has_data || !self.event.is_empty()
+    }
+
     /// Whether what came so far can be a stream of events at all: some line was a field or a comment, or the
     /// unfinished one may become one. A page or a JSON document that came in its place is none.
     pub fn is_plausible(&self) -> bool {

@@ -318,6 +318,10 @@ impl<'c> Answer<'c> {
                         self.waiting = super::Waiting { since: Instant::now(), limit };
                         self.wake_in_time();
                     }
+                    Chunk::Part => {
+                        self.waiting.since = Instant::now();
+                        self.wake_in_time();
+                    }
                     Chunk::Busy => self.waiting.grow(&self.call.limits),
                     Chunk::Empty => {}
                     Chunk::Last => {

@@ -258,7 +258,7 @@ impl Remote {
                 tape.hear(chunk);
             }
             let meant = reader.take(chunk);
-            if meant != Chunk::Empty {
+            if !matches!(meant, Chunk::Empty | Chunk::Part) {
                 admission.began();
             }
             meant
@@ -475,7 +475,10 @@ impl<'a> Reader<'a> {
 
     fn take(&mut self, chunk: &[u8]) -> Chunk {
         let chunk = match self.stream.push(chunk, &mut self.events) {
-            Ok(()) => weigh(&self.events, self.stream.is_held_back()),
+            Ok(()) => match weigh(&self.events, self.stream.is_held_back()) {
+                Chunk::Empty if self.stream.is_within_an_event() => Chunk::Part,
+                meant => meant,
+            },
             // The stream keeps its error and tells it at its end.
             Err(error) if error.kind == ErrorKind::Malformed => self.hear_out(chunk),
             Err(_) => Chunk::Last,
@@ -499,6 +502,9 @@ impl<'a> Reader<'a> {
             // Also where its end did not come: what is there says more than that.
             Some(document) if ended != Err(TransportError::Cancelled) => {
                 let headers = ended.map(|finished| finished.headers).unwrap_or_default();
+                if let Some(packing) = packing(&headers) {
+                    return Err(packed(packing));
+                }
                 let mut failure = dialect.failure(200, &headers, &document);
                 if is_answer(&document) {
                     failure.message = IN_ONE_PIECE.to_owned();
@@ -506,7 +512,9 @@ impl<'a> Reader<'a> {
                 Err(explained(stream.close(&mut events), failure))
             }
             _ => match ended {
-                Ok(Finished { status: 200, .. }) => stream.close(&mut events),
+                Ok(Finished { status: 200, headers, .. }) => stream
+                    .close(&mut events)
+                    .map_err(|error| packing(&headers).map(packed).unwrap_or(error)),
                 Ok(Finished { status, headers, body }) => {
                     Err(dialect.failure(status, &headers, &body))
                 }
@@ -519,6 +527,23 @@ impl<'a> Reader<'a> {
             None => answer,
         }
     }
+}
+
+/// How an answer is packed, if it is: none was asked to be.
+fn packing(headers: &[(String, String)]) -> Option<&str> {
+    let named = headers.iter().find(|(name, _)| name == "content-encoding");
+    named
+        .map(|(_, packing)| packing.trim())
+        .filter(|packing| !packing.eq_ignore_ascii_case("identity"))
+}
+
+/// What is said of a packed answer. Nothing is unpacked: what comes out of a few bytes may fill a machine.
+fn packed(packing: &str) -> ModelError {
+    let packing: String = packing.chars().filter(|c| !c.is_control()).take(40).collect();
+    let told = format!(
+        "its answer is packed ({packing}), which was not asked for; the server, or a proxy before it, must not do that"
+    );
+    ModelError::new(ErrorKind::Malformed, told)
 }
 
 /// Whether a document is an answer of a provider, whole: each dialect has its words in a list of its own.

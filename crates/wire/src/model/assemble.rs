@@ -83,6 +83,11 @@ impl Stream {
         self.decoder.is_held_back()
     }
 
+    /// Whether an event has begun whose end has not come.
+    pub fn is_within_an_event(&self) -> bool {
+        self.parser.is_within_an_event()
+    }
+
     /// What the answer has cost so far.
     pub fn usage(&self) -> Usage {
         self.assembler.usage

@@ -9,6 +9,7 @@ use runtime::http::Limits;
 use runtime::model::Models;
 use runtime::process::Cancel;
 use runtime::providers::Environment;
+use serde_json::Value;
 
 use super::server::{HEAD, Server, chunk, hold, plain, whole};
 use super::{ANTHROPIC, CHAT, KEY, Rig, call, empty, short};
@@ -53,6 +54,77 @@ fn pings_do_not_keep_a_stalled_answer_alive() {
     let failure = Rig::with(&server, short(10_000, 200, 20_000)).fails("anthropic/claude");
     assert_eq!((failure.kind.as_str(), failure.retry), ("idle_timeout", Retry::Backoff));
     assert_eq!(failure.usage.input, Some(10));
+}
+
+/// Plays a stream of the corpus that bytes alone cannot show, with one tenth of a second for each of its seconds at most.
+fn play(case: &Value) -> String {
+    let text = case["in"].as_str().unwrap().to_owned();
+    let then = case["then"].as_str().unwrap().to_owned();
+    let server = Server::new(move |_, stream| {
+        let mut sent = stream.write_all(HEAD.as_bytes());
+        if then == "one-byte-per-10s" {
+            for byte in text.as_bytes().iter().cycle() {
+                std::thread::sleep(Duration::from_millis(20));
+                sent = sent.and_then(|()| stream.write_all(&chunk([*byte])));
+                if sent.is_err() {
+                    return false;
+                }
+            }
+        }
+        sent = sent.and_then(|()| stream.write_all(&chunk(&text)));
+        let filler = match then.as_str() {
+            "comments-forever" => ": x\n\n",
+            "pings-forever" => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+            "hang" => {
+                hold(stream);
+                return false;
+            }
+            other => panic!("nothing plays {other}"),
+        };
+        while sent.is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+            sent = stream.write_all(&chunk(filler));
+        }
+        false
+    });
+    // Of the pace of one byte in 20 ms, the silence is fifty times as long, and the whole call more than that.
+    let failure = Rig::with(&server, short(10_000, 1_000, 4_000)).fails("anthropic/claude");
+    format!("error:{}", failure.kind)
+}
+
+#[test]
+fn streams_of_the_corpus_that_need_a_clock_end_as_stated() {
+    let corpus = include_str!("../../../../wire/tests/fixtures/sse.jsonl");
+    let cases = corpus.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let timed: Vec<Value> = cases.filter(|case| case["then"].is_string()).collect();
+    let timed: Vec<&Value> = timed
+        .iter()
+        .filter(|case| {
+            let then = case["then"].as_str().unwrap();
+            ["hang", "comments-forever", "pings-forever", "one-byte-per-10s"].contains(&then)
+        })
+        .collect();
+    assert!(timed.len() >= 3, "{timed:?}");
+    for case in timed {
+        assert_eq!(case["provider"], "anthropic");
+        assert_eq!(play(case), case["expect"].as_str().unwrap(), "{}", case["id"]);
+    }
+}
+
+#[test]
+fn a_packed_answer_is_not_unpacked_and_named_as_what_it_is() {
+    let program = "import gzip, sys; sys.stdout.buffer.write(gzip.compress(bytes(200_000_000), 1))";
+    let zipped = std::process::Command::new(crate::mcp::python()).args(["-c", program]).output();
+    let body = zipped.unwrap().stdout;
+    assert!(body.len() > 100_000, "{}", body.len());
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let server = Server::saying([head.as_bytes(), &body].concat());
+    let failure = Rig::new(&server).fails("anthropic/claude");
+    assert_eq!((failure.kind.as_str(), failure.retry), ("malformed", Retry::Never), "{failure:?}");
+    assert!(failure.message.contains("packed (gzip)"), "{}", failure.message);
 }
 
 /// An answer whose call is begun and then held back, with a sign of life now and then.
