@@ -169,11 +169,6 @@ fn hours_of_429_are_a_moment_in_the_journal_and_not_more_requests() {
     let (_, asked, end) = runs(script, "[retry]\nlongest_wait = \"1h\"\n");
     assert_eq!((asked, &end["exit_code"]), (1, &10.into()), "longer than the task waits: {end}");
     assert_eq!(end["cause"]["failure"], "rate_limited");
-    let years = "[[reply]]\nstatus = 429\nretry_after = \"400d\"\nrepeat = true\n";
-    let (place, asked, end) = runs(years, "");
-    assert_eq!((asked, &end["exit_code"]), (1, &13.into()), "nobody waits for years: {end}");
-    let why = place.ok(&["why", &place.id()]);
-    assert!(why.contains("left alone for 400d"), "{why}");
 }
 
 #[test]
