@@ -207,6 +207,18 @@ pub enum StopReason {
     Pause,
 }
 
+/// How much a model shall think before it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effort {
+    /// Little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+}
+
 /// A question to a model, complete but for the network.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelCall {
@@ -221,6 +233,12 @@ pub struct ModelCall {
     /// How freely it may choose its words; the provider's own default if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
+    /// How much it shall think before it answers; its own default if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<Effort>,
+    /// The JSON Schema of its answer. The words say it too, because not every provider can bind an answer to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Arc<Value>>,
     /// Whether it is asked to sum up the conversation, not to go on with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compacts: bool,

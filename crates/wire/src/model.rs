@@ -166,6 +166,13 @@ pub trait Dialect: Send + Sync {
     /// what later requests will repeat is added to it. For a conversation that goes on with each request.
     fn encode_on(&self, request: &ModelRequest, written: &mut Written) -> HttpRequest;
 
+    /// Whether an answer of this model can be bound to this schema without the request being refused. One that nobody
+    /// knows is not bound: what is asked for in words works everywhere.
+    fn binds(&self, model: &str, schema: &Value) -> bool {
+        let _ = (model, schema);
+        false
+    }
+
     /// A decoder for one answer.
     fn decoder(&self) -> Box<dyn Decode>;
 

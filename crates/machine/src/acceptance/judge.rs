@@ -112,6 +112,8 @@ pub fn question(model: &str, work: &Work<'_>, again: bool) -> ModelCall {
         messages: conversation([Message::user(text)]),
         tools: Arc::from([]),
         temperature: None,
+        effort: None,
+        schema: None,
         compacts: false,
         words_only: false,
         moved: 0,

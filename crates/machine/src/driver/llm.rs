@@ -22,7 +22,7 @@ use super::{
     Said, SavedDriver, Situation, Wait, agent, user,
 };
 use crate::message::{
-    Block, Conversation, Message, ModelCall, ModelFailure, Part, Reply, Role, StopReason,
+    Block, Conversation, Effort, Message, ModelCall, ModelFailure, Part, Reply, Role, StopReason,
 };
 use crate::policy::permission::Author;
 use crate::server::{self, ToolOffer};
@@ -102,6 +102,12 @@ struct Config {
     /// How freely it may choose its words; the provider's own default if absent.
     #[serde(default)]
     temperature: Option<f64>,
+    /// How much it shall think before it answers; its own default if absent.
+    #[serde(default)]
+    effort: Option<Effort>,
+    /// What its answer must be like, if it is offered no tools.
+    #[serde(default)]
+    schema: Option<Arc<Value>>,
     /// How many tokens its context holds. If absent, the conversation is made shorter only once it did not fit.
     #[serde(default)]
     context: Option<u64>,
@@ -116,6 +122,8 @@ struct Llm {
     first: Vec<Look>,
     max_steps: Option<u64>,
     temperature: Option<f64>,
+    effort: Option<Effort>,
+    schema: Option<Arc<Value>>,
     chat: bool,
     window: Option<u64>,
     memory: Memory,
@@ -274,6 +282,8 @@ impl Llm {
             first: config.first,
             max_steps,
             temperature: config.temperature,
+            effort: config.effort,
+            schema: config.schema,
             chat,
             window,
             memory,
@@ -319,17 +329,22 @@ impl Llm {
     }
 
     fn consult(&self, situation: &Situation<'_>, messages: Conversation, moved: usize) -> Decision {
+        let offers = self.offered.of(situation.tools);
+        // A summary is no answer, and whoever may ask for a tool must be able to.
+        let answers = !self.memory.summing_up && self.tools.is_empty() && offers.is_empty();
         Decision::Consult(Consultation::Model(ModelCall {
             model: self.model.clone(),
             system: Arc::clone(&self.system),
             messages,
             tools: Arc::clone(&self.tools),
             temperature: self.temperature,
+            effort: self.effort,
+            schema: self.schema.clone().filter(|_| answers),
             compacts: self.memory.summing_up,
             words_only: self.memory.words_only,
             moved,
             question: 0,
-            offers: self.offered.of(situation.tools),
+            offers,
         }))
     }
 

@@ -139,6 +139,8 @@ pub fn question(model: &str, rubric: &str, asked: &Asked<'_>) -> ModelCall {
         messages: conversation([Message::user(text)]),
         tools: Arc::from([]),
         temperature: None,
+        effort: None,
+        schema: None,
         compacts: false,
         words_only: false,
         moved: 0,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use machine::effect::Effect;
 use machine::input::{Command, Signal};
 use machine::message::{
-    Block, Message, ModelCall, ModelFailure, Part, Reply, Retry, StopReason, Usage,
+    Block, Effort, Message, ModelCall, ModelFailure, Part, Reply, Retry, StopReason, Usage,
 };
 use machine::state::Standing;
 use machine::task::{CriterionResult, DriverSpec, Outcome, TaskSpec};
@@ -262,6 +262,20 @@ fn a_call_that_is_written_as_text_is_no_claim_and_three_in_a_row_end_it() {
     }
     let ended = format!("{:?}", rig.state.standing());
     assert!(ended.contains("Failed") && ended.contains("constrained"), "{ended}");
+}
+
+#[test]
+fn how_much_it_thinks_and_what_its_answer_must_be_like_go_with_the_question() {
+    let asked = |more: Value| {
+        let mut asked = task();
+        asked.driver.config =
+            json!({ "model": "script/x", "effort": "low", "schema": { "type": "object" } });
+        asked.driver.config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let rig = Rig::started(asked);
+        (call(&rig).effort, call(&rig).schema.is_some())
+    };
+    assert_eq!(asked(json!({ "tools": [] })), (Some(Effort::Low), true));
+    assert_eq!(asked(json!({})), (Some(Effort::Low), false), "it may ask for a tool");
 }
 
 #[test]

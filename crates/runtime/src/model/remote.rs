@@ -19,8 +19,8 @@ use wire::model::assemble::Limits;
 use wire::model::constrained::{Choices, constrain};
 use wire::model::recording::{Cover, Question};
 use wire::model::{
-    Answer, Dialect, ErrorKind, HttpRequest, ModelError, ModelRequest, Retry, Stream, StreamEvent,
-    ToolChoice, ToolDeclaration, ToolList, Written,
+    Answer, Dialect, Effort, ErrorKind, HttpRequest, ModelError, ModelRequest, Retry, Stream,
+    StreamEvent, ToolChoice, ToolDeclaration, ToolList, Written,
 };
 
 use super::answers::{Answers, Asked};
@@ -148,7 +148,9 @@ impl Remote {
         let (request, choices) = match facts.decisions.unwrap_or(provider.decisions) {
             Decisions::Native => (self.encode(task, &*dialect, model, &call, most), None),
             Decisions::Constrained => {
-                let (question, choices) = constrain(self.question(model, &call, most));
+                // One that decides by a schema can be bound to any.
+                let question = self.question(model, &call, most, |_| true);
+                let (question, choices) = constrain(question);
                 (dialect.encode(&question), Some(choices))
             }
         };
@@ -285,7 +287,7 @@ impl Remote {
         call: &ModelCall,
         most: Option<u64>,
     ) -> HttpRequest {
-        let question = self.question(model, call, most);
+        let question = self.question(model, call, most, |schema| dialect.binds(model, schema));
         let key = (task.to_owned(), call.model.clone());
         let mut written = {
             let mut known = self.lock();
@@ -308,8 +310,15 @@ impl Remote {
         request
     }
 
-    /// The call as a dialect wants it; `most` is the limit of tokens of its answer.
-    fn question(&self, model: &str, call: &ModelCall, most: Option<u64>) -> ModelRequest {
+    /// The call as a dialect wants it; `most` is the limit of tokens of its answer, and `binds` says whether the answer can be
+    /// bound to a schema.
+    fn question(
+        &self,
+        model: &str,
+        call: &ModelCall,
+        most: Option<u64>,
+        binds: impl Fn(&Value) -> bool,
+    ) -> ModelRequest {
         ModelRequest {
             model: model.to_owned(),
             system: call.system.to_string(),
@@ -319,8 +328,12 @@ impl Remote {
             tool_choice: if call.words_only { ToolChoice::None } else { ToolChoice::Auto },
             max_tokens: most,
             temperature: call.temperature,
-            effort: None,
-            output_schema: None,
+            effort: call.effort.map(|effort| match effort {
+                machine::message::Effort::Low => Effort::Low,
+                machine::message::Effort::Medium => Effort::Medium,
+                machine::message::Effort::High => Effort::High,
+            }),
+            output_schema: call.schema.as_deref().filter(|schema| binds(schema)).cloned(),
             cache: true,
         }
     }

@@ -116,6 +116,8 @@ fn call(model: &str) -> ModelCall {
         messages: conversation([Message::user("Say hello.")]),
         tools: Arc::from(["read".to_owned()]),
         temperature: None,
+        effort: None,
+        schema: None,
         compacts: false,
         words_only: false,
         moved: 0,

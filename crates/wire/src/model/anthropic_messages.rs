@@ -5,6 +5,9 @@ mod encode;
 mod failure;
 mod quick;
 
+use serde_json::Value;
+
+use super::openai_chat::history::{is_plain_object, is_strict};
 use super::{Decode, Dialect, HttpRequest, ModelError, ModelRequest, Written};
 
 /// The dialect. Speaks to Anthropic itself and to whatever offers the same API.
@@ -24,6 +27,10 @@ impl Dialect for AnthropicMessages {
 
     fn encode_on(&self, request: &ModelRequest, written: &mut Written) -> HttpRequest {
         encode::encode(request, written)
+    }
+
+    fn binds(&self, model: &str, schema: &Value) -> bool {
+        encode::is_bound(model) && is_plain_object(schema) && is_strict(schema)
     }
 
     fn decoder(&self) -> Box<dyn Decode> {

@@ -12,6 +12,8 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
+use serde_json::Value;
+
 use super::{Decode, Dialect, HttpRequest, ModelError, ModelRequest, Written};
 
 /// The dialect's name in `Native::dialect`.
@@ -32,6 +34,11 @@ impl Dialect for GoogleGenerate {
 
     fn encode_on(&self, request: &ModelRequest, written: &mut Written) -> HttpRequest {
         encode::request(request, written)
+    }
+
+    fn binds(&self, model: &str, schema: &Value) -> bool {
+        // What it does not know of schemas is left out when the request is built.
+        model.trim_start_matches("models/").starts_with("gemini-") && schema["type"] == "object"
     }
 
     fn decoder(&self) -> Box<dyn Decode> {

@@ -17,6 +17,8 @@ pub(super) mod history;
 #[cfg(test)]
 pub(super) mod tests;
 
+use serde_json::Value;
+
 use super::{Decode, Dialect, HttpRequest, ModelError, ModelRequest, Vendor, Written};
 
 /// The dialect's name in `Native::dialect`.
@@ -61,6 +63,12 @@ impl Dialect for OpenAiChat {
 
     fn encode_on(&self, request: &ModelRequest, written: &mut Written) -> HttpRequest {
         encode::request(&self.vendor, request, written)
+    }
+
+    fn binds(&self, model: &str, schema: &Value) -> bool {
+        // Of a server without a name nobody knows whether it can.
+        let is_known = *self == OpenAiChat::openai() || *self == OpenAiChat::mistral();
+        is_known && encode::is_bound(model) && history::is_plain_object(schema)
     }
 
     fn decoder(&self) -> Box<dyn Decode> {

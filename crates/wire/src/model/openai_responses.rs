@@ -9,7 +9,11 @@ mod encode;
 #[cfg(test)]
 mod tests;
 
+use serde_json::Value;
+
+use super::openai_chat::encode::is_bound;
 use super::openai_chat::failure;
+use super::openai_chat::history::is_plain_object;
 use super::{Decode, Dialect, HttpRequest, ModelError, ModelRequest, Written};
 
 /// The dialect's name in `Native::dialect`.
@@ -30,6 +34,10 @@ impl Dialect for OpenAiResponses {
 
     fn encode_on(&self, request: &ModelRequest, written: &mut Written) -> HttpRequest {
         encode::request(request, written)
+    }
+
+    fn binds(&self, model: &str, schema: &Value) -> bool {
+        is_bound(model) && is_plain_object(schema)
     }
 
     fn decoder(&self) -> Box<dyn Decode> {

@@ -4,8 +4,14 @@ use machine::message::{Message, Part, Reply, Role, StopReason, Usage};
 use machine::tool::{self, ParameterKind, ToolSpec};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use wire::model::anthropic_messages::AnthropicMessages;
 use wire::model::constrained::{Choices, constrain};
-use wire::model::{ErrorKind, ModelError, ModelRequest, Retry, ToolChoice, ToolDeclaration};
+use wire::model::google_generate::GoogleGenerate;
+use wire::model::openai_chat::OpenAiChat;
+use wire::model::openai_responses::OpenAiResponses;
+use wire::model::{
+    Dialect, ErrorKind, ModelError, ModelRequest, Retry, ToolChoice, ToolDeclaration,
+};
 
 use crate::rig::{assistant, request, text, tool_result, tool_use, user};
 
@@ -320,4 +326,32 @@ proptest! {
     fn no_text_makes_it_panic(answer in any::<String>()) {
         prop_assert!(read(&answer).is_err());
     }
+}
+
+#[test]
+fn an_answer_is_bound_only_where_the_provider_is_known_to_take_the_schema() {
+    let closed = json!({
+        "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"],
+        "additionalProperties": false,
+    });
+    let open = json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
+    let mut bounded = closed.clone();
+    bounded["properties"]["n"]["minimum"] = json!(1);
+    let list = json!({ "type": "array", "items": { "type": "string" } });
+    let binds = |dialect: &dyn Dialect, model: &str| {
+        [&closed, &open, &bounded, &list].map(|schema| dialect.binds(model, schema))
+    };
+    const NONE: [bool; 4] = [false; 4];
+    assert_eq!(binds(&AnthropicMessages, "claude-sonnet-4-5"), [true, false, false, false]);
+    assert_eq!(binds(&AnthropicMessages, "claude-sonnet-4-20250514"), NONE);
+    assert_eq!(binds(&AnthropicMessages, "claude-3-7-sonnet-latest"), NONE);
+    assert_eq!(binds(&AnthropicMessages, "other"), NONE);
+    assert_eq!(binds(&GoogleGenerate, "gemini-2.5-flash"), [true, true, true, false]);
+    assert_eq!(binds(&GoogleGenerate, "gemma-3"), NONE);
+    for dialect in [&OpenAiResponses as &dyn Dialect, &OpenAiChat::openai(), &OpenAiChat::mistral()]
+    {
+        assert_eq!(binds(dialect, "gpt-5"), [true, true, false, false]);
+        assert_eq!(binds(dialect, "gpt-4-turbo"), NONE);
+    }
+    assert_eq!(binds(&OpenAiChat::default(), "gpt-5"), NONE, "a server that nobody knows");
 }

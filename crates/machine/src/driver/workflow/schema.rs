@@ -21,6 +21,11 @@ impl Schema {
         self.0.to_string()
     }
 
+    /// The schema itself.
+    pub(super) fn value(&self) -> &Value {
+        &self.0
+    }
+
     /// What is wrong with a value, if anything.
     pub(super) fn refuses(&self, value: &Value) -> Option<String> {
         refuses(&self.0, value, "the answer")

@@ -53,6 +53,42 @@ fn ask(models: &Models, call: &ModelCall, folder: &Path) -> Result<Reply, ModelF
     models.call("task", call, folder, &Cancel::new(), &mut |_| {})
 }
 
+#[test]
+fn a_schema_and_an_effort_go_to_whoever_takes_them() {
+    let server = Server::repeating(plain("500 Oops", "", "{}"));
+    let folder = tempfile::tempdir().unwrap();
+    providers(folder.path(), &server.url());
+    let schema = serde_json::json!({
+        "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"],
+        "additionalProperties": false,
+    });
+    let sent = |model: &str| -> Value {
+        let call = ModelCall {
+            tools: Arc::from([]),
+            effort: Some(machine::message::Effort::High),
+            schema: Some(Arc::new(schema.clone())),
+            ..call(model)
+        };
+        let models = models(folder.path(), &[("A_KEY", KEY)], Traffic::Live);
+        ask(&models, &call, folder.path()).unwrap_err();
+        serde_json::from_str(&server.requests().last().unwrap().body).unwrap()
+    };
+    let body = sent("claude/claude-opus-4-6");
+    assert_eq!(body["output_config"]["format"]["schema"], schema, "{body}");
+    assert_eq!(body["output_config"]["effort"], "high");
+    let body = sent("chat/gpt-5");
+    assert_eq!(body["response_format"]["json_schema"]["schema"], schema, "{body}");
+    assert_eq!(body["reasoning_effort"], "high");
+    let body = sent("responses/gpt-5");
+    assert_eq!(body["text"]["format"]["schema"], schema, "{body}");
+    assert_eq!(body["reasoning"]["effort"], "high");
+    let body = sent("google/gemini-2.5-flash");
+    assert_eq!(body["generationConfig"]["responseMimeType"], "application/json", "{body}");
+    assert!(body["generationConfig"]["thinkingConfig"].is_object(), "{body}");
+    // Nobody knows of this one whether it can.
+    assert!(sent("mistral/other")["response_format"].is_null());
+}
+
 /// What decides about the next move: a failure's words name the server, which a recording does not.
 type Told = Result<Reply, (String, Retry, Usage)>;
 

@@ -540,6 +540,14 @@ fn version(rest: &str) -> (Option<u32>, Option<u32>) {
     (words.next().flatten(), words.next().flatten())
 }
 
+/// Since 4.5 these models can be bound to a schema. Of other servers that speak this dialect nobody knows.
+pub(super) fn is_bound(model: &str) -> bool {
+    let Some((_, rest)) = model.rsplit_once("claude-") else { return false };
+    // The oldest have their number before their name.
+    let is_old = rest.starts_with(['1', '2', '3']);
+    !is_old && matches!(version(rest), (Some(4), Some(5..)) | (Some(5..), _))
+}
+
 /// Since 4.7 these models refuse any temperature. Other servers that speak this dialect take one.
 fn takes_temperature(model: &str) -> bool {
     let Some((_, rest)) = model.rsplit_once("claude-") else { return true };

@@ -84,6 +84,13 @@ pub(in crate::model) fn takes_temperature(model: &str) -> bool {
     }
 }
 
+/// Whether a model of OpenAI can be bound to a schema; its older ones cannot.
+pub(in crate::model) fn is_bound(model: &str) -> bool {
+    const OLDER: [&str; 6] =
+        ["gpt-3", "gpt-4-", "gpt-4o-2024-05-13", "chatgpt-", "o1-mini", "o1-preview"];
+    model != "gpt-4" && !OLDER.iter().any(|older| model.starts_with(older))
+}
+
 /// The word for an effort, in both OpenAI dialects.
 pub(in crate::model) fn effort(effort: Effort) -> &'static str {
     match effort {

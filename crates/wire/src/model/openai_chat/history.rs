@@ -305,6 +305,31 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// Whether a schema describes an object and says nothing that providers refuse where an answer is bound to it: limits of
+/// numbers, lengths and counts, values by default.
+pub(in crate::model) fn is_plain_object(schema: &Value) -> bool {
+    const REFUSED: [&str; 8] = [
+        "minimum",
+        "maximum",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "default",
+        "$schema",
+    ];
+    fn is_plain(schema: &Value) -> bool {
+        match schema {
+            Value::Object(map) => {
+                !map.keys().any(|key| REFUSED.contains(&key.as_str())) && map.values().all(is_plain)
+            }
+            Value::Array(list) => list.iter().all(is_plain),
+            _ => true,
+        }
+    }
+    schema["type"] == "object" && is_plain(schema)
+}
+
 /// Whether a schema keeps the rules of strict mode: every object closed, every property required. Strict mode
 /// refuses any other.
 pub(in crate::model) fn is_strict(schema: &Value) -> bool {

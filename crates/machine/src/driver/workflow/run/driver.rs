@@ -142,6 +142,9 @@ impl DriverWork {
             let page = config["system"].as_str().map(|page| format!("\n\n{page}"));
             config["system"] = json!(format!("{own}{}", page.unwrap_or_default()));
         }
+        if let (Some(schema), "llm") = (&self.schema, self.driver.as_str()) {
+            config["schema"] = schema.value().clone();
+        }
         let prompt = self.prompt.as_ref().map(|prompt| scope.text(prompt)).transpose();
         let mut prompt = prompt.map_err(|why| format!("prompt: {why}"))?;
         if let Some(step) = &self.input {

@@ -133,8 +133,9 @@ impl Play {
                     };
                     let heat =
                         call.temperature.map(|heat| format!(" at {heat}")).unwrap_or_default();
+                    let bound = if call.schema.is_some() { " bound" } else { "" };
                     self.note(format!(
-                        "model {}{heat}{system}: {}",
+                        "model {}{heat}{bound}{system}: {}",
                         call.model,
                         said.replace('\n', "\\n")
                     ));
@@ -421,8 +422,8 @@ fn an_answer_has_to_fit_its_schema() {
         sh("use", "{{ steps.ask.value.n }}", json!({})),
     ]});
     insta::assert_snapshot!(play(&config, &["model: many", "model: {\"n\": 4}"]), @r#"
-    model c/d: how many?\n\nAnswer with nothing but JSON that fits this JSON Schema:\n{"properties":{"n":{"type":"integer"}},"required":["n"],"type":"object"}
-    model c/d: the answer is not JSON. Answer with nothing but JSON that fits the schema. Go on.
+    model c/d bound: how many?\n\nAnswer with nothing but JSON that fits this JSON Schema:\n{"properties":{"n":{"type":"integer"}},"required":["n"],"type":"object"}
+    model c/d bound: the answer is not JSON. Answer with nothing but JSON that fits the schema. Go on.
     act use (4)
     claim: the workflow: 2 steps done
     "#);
