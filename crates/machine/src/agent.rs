@@ -153,6 +153,19 @@ pub enum AgentNews {
         /// What came of it; the beginning, if it is long.
         text: String,
     },
+    /// It used a tool of its own that it asked nobody about.
+    Used {
+        /// The agent's id of the call.
+        id: Arc<str>,
+        /// The tool, as the agent names it.
+        tool: String,
+        /// Its parameters, as far as they are known.
+        input: Arc<Value>,
+        /// Whether it went well.
+        ok: bool,
+        /// What came of it; the beginning, if it is long.
+        text: String,
+    },
     /// It calls a tool that drivetrain offers, and waits for the result.
     Calls(AgentRequest),
     /// It did not take an order.
@@ -194,6 +207,7 @@ impl AgentNews {
             AgentNews::Met { .. }
             | AgentNews::Said { .. }
             | AgentNews::ToolEnded { .. }
+            | AgentNews::Used { .. }
             | AgentNews::Spent { .. }
             | AgentNews::Passed { .. } => true,
             AgentNews::Taken { .. }

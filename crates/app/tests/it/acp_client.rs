@@ -142,6 +142,26 @@ fn a_file_is_read_whole_and_in_parts_exactly_as_it_is() {
 }
 
 #[test]
+fn a_tool_that_the_agent_uses_without_asking_is_in_the_log_and_counted_once() {
+    let read = json!({ "sessionUpdate": "tool_call", "toolCallId": "r1", "title": "read it",
+        "kind": "read", "status": "in_progress", "rawInput": { "absolute_path": "hello.txt" } });
+    let content = json!([{ "type": "content", "content": { "type": "text", "text": "2 lines" } }]);
+    let ended = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "r1",
+        "status": "completed", "content": content });
+    let steps = [json!({ "update": read }), json!({ "update": ended }), json!({ "update": ended })];
+    let place = place("", &steps);
+    let ran = place.run(RUN);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let (started, ended) = (of_kind(&place, "tool_started"), of_kind(&place, "tool_ended"));
+    assert_eq!((started.len(), ended.len()), (1, 1), "{started:?} {ended:?}");
+    assert_eq!(started[0]["input"]["absolute_path"], "hello.txt");
+    assert_eq!(ended[0]["result"]["text"], "2 lines");
+    assert_eq!(of_kind(&place, "task_finished")[0]["spend"]["tool_calls"], 1);
+    let log = place.ok(&["log", &place.id()]);
+    assert!(log.contains("c1 asks read (asks.read: hello.txt)"), "{log}");
+}
+
+#[test]
 fn what_is_written_is_judged_shown_and_verified() {
     let text = "grüße\r\nwithout an end";
     let steps = [write("$FOLDER/made/new.txt", text), read("made/new.txt")];

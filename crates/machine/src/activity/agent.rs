@@ -170,6 +170,11 @@ impl Step<'_> {
                     self.end_call(call, ToolResult::ended(status, text));
                 }
             }
+            AgentNews::Used { id: used, tool, input, ok, text } => {
+                let (key, means) = (String::new(), AgentMeans::Other);
+                let ask = AgentAsk { key, id: used, tool, input, means, helper: None };
+                self.on_agent_used(id, ask, ok, text);
+            }
         }
     }
 
@@ -258,6 +263,25 @@ impl Step<'_> {
             let why = format!("{MOST_OPEN} calls are under way already: wait for one to end");
             return self.tell_agent(turn, AgentOrder::Answer { key: ask.key, may: Err(why) });
         }
+        let waits = CallStatus::Queued { approved: false, repeated: false, by: String::new() };
+        self.add_agent_call(turn, ask, waits);
+    }
+
+    /// The agent used a tool of its own and asked nobody: nobody could say no, but it is seen and counted.
+    fn on_agent_used(&mut self, turn: EffectId, used: AgentAsk, ok: bool, text: String) {
+        let call = self.add_agent_call(turn, used, CallStatus::Running { effect: turn });
+        self.state.data.spend.tool_calls += 1;
+        let known = self.state.data.calls.iter().find(|known| known.id == call);
+        if let Some(action) = known.map(|known| known.action.clone()) {
+            let Action { tool, label, input, .. } = action;
+            let allowed_by = String::new();
+            self.event(|| EventKind::ToolStarted { call, tool, label, input, allowed_by });
+        }
+        let status = if ok { Status::Ok } else { Status::Error };
+        self.end_call(call, ToolResult::ended(status, text));
+    }
+
+    fn add_agent_call(&mut self, turn: EffectId, ask: AgentAsk, status: CallStatus) -> CallId {
         let (name, path) = match &self.state.data.phase {
             Phase::Consulting { request: Consultation::Agent(call) } => {
                 (call.program.name.clone(), call.path.clone())
@@ -267,8 +291,9 @@ impl Step<'_> {
         let (tool, input, class) = in_our_words(&name, &ask);
         let data = &mut self.state.data;
         data.last_call += 1;
+        let id = CallId(data.last_call);
         data.calls.push(Call {
-            id: CallId(data.last_call),
+            id,
             action: Action {
                 tool,
                 input,
@@ -279,13 +304,14 @@ impl Step<'_> {
                 timeout: None,
             },
             class,
-            status: CallStatus::Queued { approved: false, repeated: false, by: String::new() },
+            status,
             delivered: false,
             began: None,
             request: None,
             asker: None,
             agent: Some(AgentSide { key: ask.key, id: ask.id.to_string(), turn }),
         });
+        id
     }
 
     /// The gate let an agent's own call pass: the agent is told, and runs it.

@@ -280,6 +280,28 @@ fn what_an_agent_has_us_do_is_judged_as_our_own_tool_and_its_end_is_news() {
 }
 
 #[test]
+fn a_tool_that_an_agent_used_without_asking_is_a_call_that_is_seen_and_counted() {
+    let (mut rig, turn) = at_work("gemini", None);
+    let used = |id: &str, ok| AgentNews::Used {
+        id: Arc::from(id),
+        tool: "read_file".to_owned(),
+        input: Arc::new(json!({ "absolute_path": "/w/a.txt" })),
+        ok,
+        text: "1 line".to_owned(),
+    };
+    rig.input(Signal::AgentSaid(turn, used("u1", true)).into());
+    assert_eq!(rig.told(), "[] tool_started c1, tool_ended c1 ok");
+    assert!(rig.orders().is_empty(), "nobody waits for an answer");
+    rig.input(Signal::AgentSaid(turn, used("u2", false)).into());
+    assert!(rig.told().contains("tool_ended c2 error"), "{}", rig.told());
+    assert_eq!(rig.state.data().spend.tool_calls, 2);
+    assert!(rig.state.data().calls.is_empty());
+    rig.agent_ends(turn, AgentEnd::Done);
+    rig.input(Signal::AgentSaid(turn, used("u3", true)).into());
+    assert_eq!(rig.state.data().spend.tool_calls, 2, "its turn is over");
+}
+
+#[test]
 fn calls_at_once_run_at_once_and_each_has_its_own_answer() {
     let (mut rig, turn) = at_work("claude", None);
     for key in ["m1", "m2", "m3"] {

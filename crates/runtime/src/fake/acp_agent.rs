@@ -29,6 +29,8 @@ enum Step {
     Await,
     /// Says this.
     Say(String),
+    /// Tells this of what it does.
+    Update(Value),
     /// Makes a file itself.
     Touch(String),
     /// Waits for a file.
@@ -145,12 +147,11 @@ impl Player {
                 Step::Exit(code) => return Ok(Some(Stop::Process(code))),
                 Step::Say(text) => {
                     let content = json!({ "type": "text", "text": text });
-                    let update =
-                        json!({ "sessionUpdate": "agent_message_chunk", "content": content });
-                    let params = json!({ "sessionId": "s1", "update": update });
-                    say(
-                        &json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }),
-                    )?;
+                    update(&json!({ "sessionUpdate": "agent_message_chunk", "content": content }))?;
+                    true
+                }
+                Step::Update(told) => {
+                    update(&told)?;
                     true
                 }
                 Step::Touch(name) => {
@@ -235,6 +236,11 @@ impl Player {
         }
         Ok(true)
     }
+}
+
+fn update(update: &Value) -> io::Result<()> {
+    let params = json!({ "sessionId": "s1", "update": update });
+    say(&json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }))
 }
 
 fn say(message: &Value) -> io::Result<()> {

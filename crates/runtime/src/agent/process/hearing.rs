@@ -14,7 +14,8 @@ use machine::id::{EffectId, TaskId};
 use machine::message::Usage;
 use machine::server::ToolOffer;
 use machine::stream::StreamEvent;
-use wire::agent::claude::own_name;
+use serde_json::json;
+use wire::agent::claude::{OWN_SERVER, own_name};
 
 use super::super::Turn;
 use super::gone::Gone;
@@ -31,6 +32,9 @@ const SAID_LIMIT: u64 = 1 << 30;
 const UNREAD_LIMIT: usize = 64 << 20;
 /// Calls that it asked about and that have not ended, as far as they are remembered.
 const ASKED_KEPT: usize = 4096;
+/// Parameters of calls that it is making, as far as they are remembered: how many, and how many bytes of each.
+const INPUTS_KEPT: usize = 256;
+const INPUT_KEPT: usize = 16 << 10;
 /// How much of what a tool of its own printed goes to the journal, in characters.
 const RESULT_KEPT: usize = 2000;
 
@@ -61,8 +65,12 @@ pub(super) struct Hearing {
     /// Messages that nobody knows, and bytes, of the turn.
     pub(super) unknown: u64,
     pub(super) said: u64,
-    /// Every call of every tool is asked about; those that were.
-    pub(super) asked: Option<BTreeSet<Arc<str>>>,
+    /// Whether every call of every tool is asked about.
+    pub(super) asks_all: bool,
+    /// The calls that were asked about, and those of tools of ours.
+    pub(super) asked: BTreeSet<Arc<str>>,
+    /// The parameters of the calls that it is making.
+    pub(super) inputs: BTreeMap<Arc<str>, String>,
     /// Tools of ours, as it names them: they are judged when they are called.
     pub(super) ours: BTreeSet<String>,
     /// What it has us do, by the question that is open about it.
@@ -132,7 +140,9 @@ impl Hearing {
             metered,
             unknown: 0,
             said: 0,
-            asked: asks_all.then(BTreeSet::new),
+            asks_all,
+            asked: BTreeSet::new(),
+            inputs: BTreeMap::new(),
             ours: tools.iter().map(|tool| own_name(&tool.name)).collect(),
             wanted: BTreeMap::new(),
             at_once: Vec::new(),
@@ -164,18 +174,14 @@ impl Hearing {
                 self.session = Some(id);
             }
             AgentEvent::Stream(event) => {
+                self.note_input(&event);
                 if let Some(listener) = &mut self.listener {
                     listener.stream(event);
                 }
             }
             AgentEvent::Asks(ask) => match &self.listener {
                 Some(listener) => {
-                    if let Some(asked) = &mut self.asked {
-                        asked.insert(Arc::clone(&ask.id));
-                        if asked.len() > ASKED_KEPT {
-                            asked.pop_first();
-                        }
-                    }
+                    note_asked(&mut self.asked, &ask.id);
                     self.owed.insert(ask.key.clone());
                     listener.tell(AgentNews::Asks(ask));
                 }
@@ -193,18 +199,36 @@ impl Hearing {
                 }
             }
             AgentEvent::ToolEnded { id, ok, text, tool } => {
-                if ok && !self.was_asked(&id, &tool) {
+                let is_ours = self.ours.contains(&tool);
+                let was_asked = match ok && self.asks_all {
+                    true => self.asked.remove(&id),
+                    false => self.asked.contains(&id),
+                };
+                let input = self.inputs.remove(&id).unwrap_or_default();
+                if ok && self.asks_all && !was_asked && !is_ours {
                     let tool: String = tool.chars().take(80).collect();
                     let why = format!("it used the tool {tool:?} without asking");
                     self.broke.get_or_insert(Gone::new(AgentFault::Policy, why));
                 }
                 if let Some(listener) = &self.listener {
                     let text = text.chars().take(RESULT_KEPT).collect();
-                    listener.tell(AgentNews::ToolEnded { id, ok, text });
+                    // Only Claude Code names tools of ours in one way for certain.
+                    let is_ours = is_ours || !self.ours.is_empty() && tool.contains(OWN_SERVER);
+                    listener.tell(if was_asked || is_ours || tool.is_empty() {
+                        AgentNews::ToolEnded { id, ok, text }
+                    } else {
+                        // Told twice, it is one call; where all must be asked about, this does not make up for it.
+                        if !self.asks_all {
+                            note_asked(&mut self.asked, &id);
+                        }
+                        let input = serde_json::from_str(&input).unwrap_or_else(|_| json!({}));
+                        AgentNews::Used { id, tool, input: Arc::new(input), ok, text }
+                    });
                 }
             }
             AgentEvent::Calls(request) => match &self.listener {
                 Some(listener) => {
+                    note_asked(&mut self.asked, &request.id);
                     self.owed.insert(request.key.clone());
                     listener.tell(AgentNews::Calls(request));
                 }
@@ -260,6 +284,7 @@ impl Hearing {
     fn on_wants(&mut self, request: ClientRequest, refused: &mut Vec<AgentOrder>) {
         match (&self.listener, &request.ask) {
             (Some(listener), Some(ask)) => {
+                note_asked(&mut self.asked, &ask.id);
                 self.owed.insert(request.key.clone());
                 listener.tell(AgentNews::Asks(ask.clone()));
                 self.wanted.insert(request.key.clone(), request);
@@ -272,10 +297,16 @@ impl Hearing {
         }
     }
 
-    /// Whether a call that ended had been asked about; true where not everything is.
-    fn was_asked(&mut self, id: &Arc<str>, tool: &str) -> bool {
-        let is_ours = self.ours.contains(tool);
-        self.asked.as_mut().is_none_or(|asked| asked.remove(id) || is_ours)
+    /// Remembers what a call is made with: how it ended is told without it.
+    fn note_input(&mut self, event: &StreamEvent) {
+        let StreamEvent::InputJsonDelta { id, json, .. } = event else { return };
+        let known = self.inputs.entry(Arc::clone(id)).or_default();
+        if known.len() + json.len() <= INPUT_KEPT {
+            known.push_str(json);
+        }
+        if self.inputs.len() > INPUTS_KEPT {
+            self.inputs.pop_first();
+        }
     }
 
     /// Why what it says is of no use any more, if it is not; so many bytes wait for it to read them.
@@ -326,6 +357,13 @@ impl Hearing {
     /// Whether nobody would hear what is said to it: its turn is over, or it is gone.
     pub(super) fn is_over(&self) -> bool {
         self.listener.is_none() || self.ended.is_some() || self.gone.is_some()
+    }
+}
+
+fn note_asked(asked: &mut BTreeSet<Arc<str>>, id: &Arc<str>) {
+    asked.insert(Arc::clone(id));
+    if asked.len() > ASKED_KEPT {
+        asked.pop_first();
     }
 }
 
