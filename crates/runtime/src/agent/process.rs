@@ -154,7 +154,7 @@ impl Process {
             if is_late || silent >= idle {
                 let why = match stopped {
                     Some(_) => "it was stopped, and did not end by itself".to_owned(),
-                    None => format!("it said nothing for {idle:?}"),
+                    None => hearing.silent_for(idle),
                 };
                 // Before it is killed: how it ended then is not why.
                 let gone = Gone::new(AgentFault::Timeout, why);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use machine::agent::{
     AgentCall, AgentEnd, AgentEvent, AgentFacts, AgentFault, AgentNews, AgentOrder, AgentProgram,
@@ -328,6 +328,12 @@ impl Hearing {
         }
     }
 
+    /// Why a turn is given up in which nothing was heard for so long.
+    pub(super) fn silent_for(&self, idle: Duration) -> String {
+        let more = if self.said > 0 { " more" } else { "" };
+        format!("it said nothing{more} for {idle:?}")
+    }
+
     /// A turn begins, with this listener.
     pub(super) fn begin(&mut self, listener: Listener) {
         let metered = self.metered.load(Ordering::Relaxed);
@@ -404,19 +410,18 @@ impl Listener {
         }
     }
 
-    /// An answer that is under way when the turn is over has no other end.
+    /// An answer that is under way when the turn is over has no other end, and was said as far as it came.
     fn end(&mut self) {
         if self.answers {
             let (kind, message) = ("transport".to_owned(), "the answer broke off".to_owned());
             self.stream(StreamEvent::Error { kind, message, again_in: None });
         }
+        self.say();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use machine::{Input, Signal};
 
     use super::*;
@@ -444,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_before_a_call_is_told_before_it_and_once() {
+    fn what_is_said_before_a_call_or_the_end_of_a_turn_is_told_before_it_and_once() {
         let inbox = Inbox::default();
         let mut listener = Listener::of(TaskId("t".to_owned()), EffectId(1), &inbox);
         let told = |inbox: &Inbox| -> Vec<String> {
@@ -466,6 +471,14 @@ mod tests {
         });
         assert_eq!(told(&inbox), ["Let me look."]);
         listener.stream(StreamEvent::MessageStop);
+        assert_eq!(told(&inbox), [""; 0]);
+        // The turn is over in the middle of an answer.
+        listener.stream(StreamEvent::MessageStart { id: "n".to_owned(), model: String::new() });
+        listener.stream(StreamEvent::TextDelta { index: 0, text: "Now I".to_owned() });
+        listener.stream(StreamEvent::TextDelta { index: 1, text: "wait".to_owned() });
+        listener.end();
+        assert_eq!(told(&inbox), ["Now I\nwait"]);
+        listener.end();
         assert_eq!(told(&inbox), [""; 0]);
     }
 }
