@@ -166,6 +166,8 @@ pub enum AgentNews {
         /// What came of it; the beginning, if it is long.
         text: String,
     },
+    /// Messages came in the turn that nobody knows; said at its end.
+    Unknown(Unknown),
     /// It calls a tool that drivetrain offers, and waits for the result.
     Calls(AgentRequest),
     /// It did not take an order.
@@ -208,6 +210,7 @@ impl AgentNews {
             | AgentNews::Said { .. }
             | AgentNews::ToolEnded { .. }
             | AgentNews::Used { .. }
+            | AgentNews::Unknown(_)
             | AgentNews::Spent { .. }
             | AgentNews::Passed { .. } => true,
             AgentNews::Taken { .. }
@@ -217,6 +220,22 @@ impl AgentNews {
             | AgentNews::OrderFailed(_)
             | AgentNews::WouldAsk { .. } => false,
         }
+    }
+}
+
+/// Messages of an agent that nobody knows.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Unknown {
+    /// How many.
+    pub count: u64,
+    /// The first few kinds, as the agent names them.
+    pub kinds: Vec<String>,
+}
+
+impl Unknown {
+    /// Whether there were none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::agent::AgentEnd;
+use crate::agent::{AgentEnd, Unknown};
 use crate::cause::Cause;
 use crate::driver::Note;
 use crate::id::{CallId, TaskId};
@@ -175,6 +175,9 @@ pub enum EventKind {
         end: Option<AgentEnd>,
         /// Its last words, or what is wrong.
         text: String,
+        /// Messages of its turn that nobody knows.
+        #[serde(default, skip_serializing_if = "Unknown::is_empty")]
+        unknown: Unknown,
     },
     /// The answer before stands for the conversation from here on, which had become too long. The journal keeps all
     /// of it.

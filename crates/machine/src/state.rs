@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::acceptance::judge::Judging;
 use crate::activity::request::Requests;
+use crate::agent::Unknown;
 use crate::cause::Cause;
 use crate::child::{self, Child, HeldAsk};
 use crate::contest::Proof;
@@ -173,6 +174,9 @@ pub struct Data {
     /// Model calls that were stopped and have not reported: what they cost by then is counted all the same.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unpaid: BTreeSet<EffectId>,
+    /// Messages of the agent's turn that nobody knows, as they are told with its end.
+    #[serde(default, skip_serializing_if = "Unknown::is_empty")]
+    pub unknown: Unknown,
     /// Requests of agents that passed their gateway and whose answers were not counted yet, with their sizes in bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub asked: BTreeMap<u64, u64>,
@@ -424,6 +428,7 @@ impl State {
                 earlier_conversations: 0,
                 agent_met: None,
                 unpaid: BTreeSet::new(),
+                unknown: Unknown::default(),
                 asked: BTreeMap::new(),
                 ledger: Ledger::default(),
                 grants: Vec::new(),

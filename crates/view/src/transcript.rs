@@ -1,6 +1,6 @@
 //! Events as lines: what happened, one after the other, for a person who watches or reads it later.
 
-use machine::agent::AgentEnd;
+use machine::agent::{AgentEnd, Unknown};
 use machine::driver::{Note, NoteKind};
 use machine::event::{Event, EventKind, Loss};
 use machine::id::{CallId, TaskId};
@@ -131,6 +131,11 @@ impl Transcript {
                     .collect()
             }
             EventKind::AgentSaid { text } => said(text, true),
+            EventKind::AgentEnded { end: Some(AgentEnd::Done), unknown, .. }
+                if !unknown.is_empty() =>
+            {
+                inner(unknown_words(unknown))
+            }
             // What the model said no to is told with when it is asked again.
             EventKind::AgentEnded {
                 end:
@@ -141,7 +146,7 @@ impl Transcript {
                     ),
                 ..
             } => Vec::new(),
-            EventKind::AgentEnded { end, text } => {
+            EventKind::AgentEnded { end, text, unknown } => {
                 let how = match end {
                     None => "there is no agent",
                     Some(AgentEnd::Limit) => "the agent reached a limit of its own",
@@ -154,7 +159,11 @@ impl Transcript {
                         "the agent's turn failed"
                     }
                 };
-                prefixed(Tone::Bad, "", &format!("{how}: {text}"))
+                let mut lines = prefixed(Tone::Bad, "", &format!("{how}: {text}"));
+                if !unknown.is_empty() {
+                    lines.push(Line::new(Tone::Faint, format!("  {}", unknown_words(unknown))));
+                }
+                lines
             }
             EventKind::Compacted { messages } => one(
                 Tone::Faint,
@@ -387,6 +396,12 @@ impl Transcript {
             _ => Vec::new(),
         }
     }
+}
+
+fn unknown_words(unknown: &Unknown) -> String {
+    let kinds: Vec<String> = unknown.kinds.iter().map(|kind| text::visible(kind)).collect();
+    let messages = text::plural(usize::try_from(unknown.count).unwrap_or(usize::MAX), "message");
+    format!("the agent sent {} {messages} that nobody knows: {}", unknown.count, kinds.join(", "))
 }
 
 /// What a decider said. What a rule or a person decides shows in what becomes of the call.

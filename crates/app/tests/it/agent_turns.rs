@@ -109,3 +109,14 @@ fn a_conversation_that_is_too_long_however_often_it_begins_ends_the_attempt() {
     assert_eq!(of_kind(&place, "agent_ended").len(), 3);
     assert!(ran.out.contains("became too long 3 times in a row"), "{}", ran.out);
 }
+
+#[test]
+fn messages_that_nobody_knows_are_named_at_the_end_of_the_turn() {
+    let strange = r#"{"type":"weather","session_id":"s1"}"#;
+    let place = place(&[strange, strange, r#"{"type":"mood","session_id":"s1"}"#]);
+    let ran = place.run(RUN);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let ended = of_kind(&place, "agent_ended");
+    assert_eq!(ended[0]["unknown"]["count"], 3, "{ended:?}");
+    assert_eq!(ended[0]["unknown"]["kinds"], serde_json::json!(["weather", "mood"]));
+}

@@ -149,6 +149,7 @@ impl Step<'_> {
             }
             AgentNews::Taken { session } => self.on_agent_took(session),
             AgentNews::Said { text } => self.event(|| EventKind::AgentSaid { text }),
+            AgentNews::Unknown(unknown) => self.state.data.unknown = unknown,
             AgentNews::Withdrawn { key } => {
                 self.on_withdrawn(&agent_key(id, &key), Withdrawal::Cancelled);
                 self.end_agent_calls(
@@ -434,7 +435,8 @@ impl Step<'_> {
     pub(crate) fn end_agent_turn(&mut self) {
         let turn = self.state.data.spend.turns;
         let end = Some(AgentEnd::Interrupted);
-        self.event(|| EventKind::AgentEnded { end, text: String::new() });
+        let unknown = std::mem::take(&mut self.state.data.unknown);
+        self.event(|| EventKind::AgentEnded { end, text: String::new(), unknown });
         self.event(|| EventKind::TurnEnded { turn });
         self.return_notes();
     }
@@ -450,7 +452,8 @@ impl Step<'_> {
             Ok(turn) => (Some(turn.end.clone()), turn.text.clone()),
             Err(reason) => (None, reason.clone()),
         };
-        self.event(|| EventKind::AgentEnded { end, text });
+        let unknown = std::mem::take(&mut self.state.data.unknown);
+        self.event(|| EventKind::AgentEnded { end, text, unknown });
         match ended.as_ref().map(|turn| &turn.end) {
             Ok(AgentEnd::ContextOverflow) => self.state.data.spend.context_overflows += 1,
             Ok(AgentEnd::Done) => self.state.data.spend.context_overflows = 0,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use machine::agent::{
     AgentCall, AgentEnd, AgentEvent, AgentFacts, AgentFault, AgentNews, AgentOrder, AgentProgram,
-    AgentProtocol, AgentTurn, ClientRequest,
+    AgentProtocol, AgentTurn, ClientRequest, Unknown,
 };
 use machine::id::{EffectId, TaskId};
 use machine::message::Usage;
@@ -26,6 +26,9 @@ use crate::live::Feed;
 const MALFORMED_LIMIT: u64 = 64;
 /// Messages that nobody knows, in one turn, before the process is ended.
 const UNKNOWN_LIMIT: u64 = 100_000;
+/// How many kinds of them are told, and how many characters of each.
+const KINDS_KEPT: usize = 5;
+const KIND_KEPT: usize = 80;
 /// How many bytes it may say in one turn.
 const SAID_LIMIT: u64 = 1 << 30;
 /// How many bytes may wait for it to read them.
@@ -63,7 +66,7 @@ pub(super) struct Hearing {
     /// Its models were asked through a gateway, which counts what they cost.
     pub(super) metered: Arc<AtomicBool>,
     /// Messages that nobody knows, and bytes, of the turn.
-    pub(super) unknown: u64,
+    pub(super) unknown: Unknown,
     pub(super) said: u64,
     /// Whether every call of every tool is asked about.
     pub(super) asks_all: bool,
@@ -138,7 +141,7 @@ impl Hearing {
             unpaid: Vec::new(),
             malformed: 0,
             metered,
-            unknown: 0,
+            unknown: Unknown::default(),
             said: 0,
             asks_all,
             asked: BTreeSet::new(),
@@ -272,7 +275,7 @@ impl Hearing {
                 self.broke.get_or_insert(Gone::new(fault, why));
             }
             AgentEvent::Malformed { .. } => self.malformed += 1,
-            AgentEvent::Unknown { .. } => self.unknown += 1,
+            AgentEvent::Unknown { kind } => self.note_unknown(&kind),
             AgentEvent::Helper { .. }
             | AgentEvent::Retries { .. }
             | AgentEvent::Compacted { .. }
@@ -317,8 +320,8 @@ impl Hearing {
         let too_large = |why: String| Some(Gone::new(AgentFault::TooLarge, why));
         if self.malformed > MALFORMED_LIMIT {
             Some(Gone::new(AgentFault::Malformed, "it says what nobody understands"))
-        } else if self.unknown > UNKNOWN_LIMIT {
-            too_large(format!("it sent {} messages that nobody knows", self.unknown))
+        } else if self.unknown.count > UNKNOWN_LIMIT {
+            too_large(format!("it sent {} messages that nobody knows", self.unknown.count))
         } else if self.said > SAID_LIMIT {
             too_large(format!("it said more than {} MB in one turn", SAID_LIMIT >> 20))
         } else if unread > UNREAD_LIMIT {
@@ -350,13 +353,25 @@ impl Hearing {
         self.owed.clear();
         self.wanted.clear();
         self.heard = Instant::now();
-        (self.unknown, self.said) = (0, 0);
+        (self.unknown, self.said) = (Unknown::default(), 0);
     }
 
     /// The turn is over: nobody listens any more.
     pub(super) fn close(&mut self) {
         if let Some(mut listener) = self.listener.take() {
             listener.end();
+            if !self.unknown.is_empty() {
+                listener.tell(AgentNews::Unknown(std::mem::take(&mut self.unknown)));
+            }
+        }
+    }
+
+    fn note_unknown(&mut self, kind: &str) {
+        let Unknown { count, kinds } = &mut self.unknown;
+        *count += 1;
+        let kind: String = kind.chars().take(KIND_KEPT).collect();
+        if kinds.len() < KINDS_KEPT && !kinds.contains(&kind) {
+            kinds.push(kind);
         }
     }
 
