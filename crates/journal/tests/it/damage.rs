@@ -215,6 +215,7 @@ fn a_thousand_random_damages_are_named_or_harmless() {
     let runs =
         std::env::var("DAMAGE_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000);
     let (mut named, mut harmless, mut refused, mut tasks_read, mut rebuilt) = (0, 0, 0, 0, 0);
+    let mut beside = 0;
     for run in seed..seed + runs {
         let mut chance = Chance::new(run);
         let base = &bases[chance.below(3) as usize];
@@ -226,6 +227,8 @@ fn a_thousand_random_damages_are_named_or_harmless() {
         tasks_read += outcome.whole.len();
         if outcome.whole.is_empty() {
             refused += 1;
+        } else if !outcome.broken.is_empty() {
+            beside += 1;
         }
         if outcome.report.damages.is_empty() {
             harmless += 1;
@@ -240,9 +243,16 @@ fn a_thousand_random_damages_are_named_or_harmless() {
     }
     println!(
         "{runs} damages: {named} named, {harmless} harmless, 0 silent, 0 panics; {refused} left no \
-         task readable, {tasks_read} of {} tasks were read; {rebuilt} rebuilt",
+         task readable, {beside} some of them, {tasks_read} of {} tasks were read; {rebuilt} rebuilt",
         runs * 8
     );
+    // The first thousand gave 606, 300 and 4936. A check that names nothing, or gives everything up, is far from that; a few
+    // alone, as one runs them to see one again, tell nothing.
+    if runs >= 1_000 {
+        assert!(named * 100 >= runs * 50, "{named} of {runs} were named");
+        assert!(beside * 100 >= runs * 20, "{beside} of {runs} left other tasks readable");
+        assert!(tasks_read as u64 * 100 >= runs * 8 * 50, "{tasks_read} tasks were read");
+    }
 }
 
 /// After a rebuild the journal is sound, and what it holds is the beginning of what was written.
