@@ -458,6 +458,7 @@ asking_modes = ["default", "plan"]
 quirks = ["stale_after_cancel", "outlives_input"]
 idle = "5m"
 gateway = true
+any_version = true
 "#,
     r#"
 [agent]

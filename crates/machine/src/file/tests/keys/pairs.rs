@@ -575,6 +575,7 @@ pub(super) fn of_agents() -> Vec<Pair> {
         run("agent.pass", json!({ "pass": ["A"] })),
         run("agent.keys", json!({ "keys": ["A_KEY"] })),
         run("agent.hosts", json!({ "hosts": ["example.org"] })),
+        run("agent.any_version", json!({ "any_version": true })),
         run("agent.gateway", json!({ "gateway": false })),
         run("agent.idle", json!({ "idle": "5m" })),
         run("agent.quirks", json!({ "quirks": ["none"] })),
