@@ -71,7 +71,7 @@ fn a_wrong_task_file_is_shown_with_its_line() {
         "[task]\ngoal = \"g\"\ndriver = \"llm\"\n[task.driver_config]\nmodle = \"a/b\"\n",
     );
     insta::assert_snapshot!(refused(&environment, &["run", "llm.toml"]), @r#"
-    error: the driver "llm" cannot be used: llm: unknown field `modle`, expected one of `model`, `system`, `tools`, `without`, `first`, `servers`, `max_steps`, `chat`, `bare`, `temperature`, `context`
+    error: the driver "llm" cannot be used: llm: unknown field `modle`, expected one of `model`, `system`, `tools`, `without`, `first`, `servers`, `max_steps`, `chat`, `bare`, `temperature`, `effort`, `schema`, `context`
      --> llm.toml:5:1
       |
     5 | modle = "a/b"
