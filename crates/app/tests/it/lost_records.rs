@@ -47,7 +47,9 @@ fn steps_that_were_done_are_not_done_again_before_somebody_looked() {
     let task = place.start(&["run", "task.toml"]);
     place.until_file("waits");
     task.signal("TERM");
-    let id = task.id.clone();
+    let tasks = place.tasks();
+    let whole = tasks.iter().find(|task| task["goal"] == "all of it").unwrap();
+    let id = whole["id"].as_str().unwrap().to_owned();
     place.until_draining(&id);
     place.write("go", "");
     assert_eq!(task.wait().code, 13);
@@ -120,7 +122,9 @@ fn a_task_waits_too_whose_step_began_the_one_that_lost_records() {
     let task = place.start(&["run", "task.toml"]);
     place.until_file("waits");
     task.signal("TERM");
-    let id = task.id.clone();
+    let tasks = place.tasks();
+    let whole = tasks.iter().find(|task| task["goal"] == "all of it").unwrap();
+    let id = whole["id"].as_str().unwrap().to_owned();
     place.until_draining(&id);
     place.write("go", "");
     assert_eq!(task.wait().code, 13);

@@ -50,8 +50,11 @@ pub fn way(
     variable: &dyn Fn(&str) -> Option<String>,
     is_file: &dyn Fn(&Path) -> bool,
 ) -> Way {
-    let is_built_in =
-        AgentProgram::built_in(&program.name).is_some_and(|own| own.command == program.command);
+    // One with variables of its own may have another way: a proxy, a cloud, a program that makes keys.
+    let is_built_in = AgentProgram::built_in(&program.name).is_some_and(|own| {
+        (own.command, own.env, own.keys)
+            == (program.command.clone(), program.env.clone(), program.keys.clone())
+    });
     let login = match program.protocol {
         AgentProtocol::Claude if is_built_in => &CLAUDE,
         AgentProtocol::Claude | AgentProtocol::Codex | AgentProtocol::Acp => return Way::Own,
@@ -143,6 +146,9 @@ mod tests {
         let mut program = AgentProgram::built_in("claude").unwrap();
         program.command = vec!["./tool".to_owned()];
         assert_eq!(way(&program, &|_| None, &|_| true), Way::Own);
+        let mut program = AgentProgram::built_in("claude").unwrap();
+        program.env.insert("ANTHROPIC_BASE_URL".to_owned(), "http://127.0.0.1:1".to_owned());
+        assert_eq!(way(&program, &|_| None, &|_| false), Way::Own);
     }
 
     #[test]
