@@ -47,9 +47,7 @@ fn steps_that_were_done_are_not_done_again_before_somebody_looked() {
     let task = place.start(&["run", "task.toml"]);
     place.until_file("waits");
     task.signal("TERM");
-    let tasks = place.tasks();
-    let whole = tasks.iter().find(|task| task["goal"] == "all of it").unwrap();
-    let id = whole["id"].as_str().unwrap().to_owned();
+    let id = task.id.clone();
     place.until_draining(&id);
     place.write("go", "");
     assert_eq!(task.wait().code, 13);
