@@ -139,7 +139,7 @@ EXAMPLES:
     /// A line typed while it works reaches it before its next step. Ctrl-C stops what it does and gives you the word;
     /// where there is nothing to stop it clears the line, and a second one, or Ctrl-D, leaves the chat, which waits
     /// to be resumed. Lines that begin with a slash are commands: /done ends the chat (the checks decide),
-    /// /model PROVIDER/NAME goes on with another model, /compact [WHAT] goes on from a summary, /cost says what was
+    /// /model PROVIDER/NAME goes on with another model, /compact goes on from a summary, /cost says what was
     /// spent, /quit leaves, /help lists them; // sends a slash.
     #[command(after_long_help = "\
 EXAMPLES:

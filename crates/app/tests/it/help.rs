@@ -377,7 +377,7 @@ fn every_command_describes_itself_with_an_example() {
     A line typed while it works reaches it before its next step. Ctrl-C stops what it does and gives you
     the word; where there is nothing to stop it clears the line, and a second one, or Ctrl-D, leaves the
     chat, which waits to be resumed. Lines that begin with a slash are commands: /done ends the chat
-    (the checks decide), /model PROVIDER/NAME goes on with another model, /compact [WHAT] goes on from a
+    (the checks decide), /model PROVIDER/NAME goes on with another model, /compact goes on from a
     summary, /cost says what was spent, /quit leaves, /help lists them; // sends a slash.
 
     Usage: drivetrain chat [OPTIONS] <--model <PROVIDER/NAME>|--resume <ID>> [TEXT]
