@@ -33,6 +33,20 @@ fn answer_to(rig: &mut Rig, effect: u64, answer: Result<Reply, ModelFailure>) {
     rig.input(Signal::ModelReplied(id, Box::new(answer)).into());
 }
 
+/// What was claimed is checked, and does not hold.
+fn fail_check(rig: &mut Rig) {
+    let failed = CriterionResult {
+        title: "shell: make test".to_owned(),
+        passed: false,
+        exit: Some(2),
+        evidence: "3 tests failed".to_owned(),
+        millis: 1,
+        ..CriterionResult::default()
+    };
+    let verify = rig.effect("verify");
+    rig.input(Signal::Verified(verify, Ok(Verdict::of(vec![failed]))).into());
+}
+
 fn failed(kind: &str, retry: Retry) -> Result<Reply, ModelFailure> {
     let usage = Usage::default();
     Err(ModelFailure { kind: kind.to_owned(), retry, message: String::new(), usage })
@@ -112,16 +126,7 @@ fn edge_case_5_a_failed_check_with_the_end_of_its_output_is_in_the_next_question
     asked.acceptance = vec![check_of("make test")];
     let mut rig = Rig::started(asked);
     answer(&mut rig, Ok(reply(vec![text("done")], StopReason::EndTurn)));
-    let failed = CriterionResult {
-        title: "shell: make test".to_owned(),
-        passed: false,
-        exit: Some(2),
-        evidence: "3 tests failed".to_owned(),
-        millis: 1,
-        ..CriterionResult::default()
-    };
-    let verify = rig.effect("verify");
-    rig.input(Signal::Verified(verify, Ok(Verdict::of(vec![failed]))).into());
+    fail_check(&mut rig);
     let last = sent(&rig).pop().unwrap();
     assert_eq!(
         last,

@@ -1,14 +1,13 @@
 //! A conversation that grows too long for its model.
 
-use machine::input::{Command, Signal};
+use machine::input::Command;
 use machine::message::{ModelFailure, Reply, Retry, StopReason, Usage};
 use machine::state::Standing;
-use machine::task::{CriterionResult, Outcome, TaskSpec};
+use machine::task::{Outcome, TaskSpec};
 use machine::tool::ToolResult;
-use machine::verdict::Verdict;
 use serde_json::json;
 
-use super::{call, chat, failed, reply, sent, told, usage};
+use super::{call, chat, fail_check, failed, reply, sent, told, usage};
 use crate::model::{answer, task, text, tool};
 use crate::rig::{Rig, check_of};
 
@@ -57,16 +56,7 @@ fn a_full_context_is_summed_up_and_what_must_not_be_lost_is_kept_word_for_word()
     assert_eq!(now[1..], ["Assistant: use u1 read", "User: result u1 B"]);
     // The last failure is kept as well.
     answer(&mut rig, Ok(reply(vec![text("done")], StopReason::EndTurn)));
-    let failed = CriterionResult {
-        title: "shell: make test".to_owned(),
-        passed: false,
-        exit: Some(2),
-        evidence: "3 tests failed".to_owned(),
-        millis: 1,
-        ..CriterionResult::default()
-    };
-    let verify = rig.effect("verify");
-    rig.input(Signal::Verified(verify, Ok(Verdict::of(vec![failed]))).into());
+    fail_check(&mut rig);
     step(&mut rig, 900, "C");
     answer(&mut rig, Ok(reply(vec![text("second")], StopReason::EndTurn)));
     assert!(sent(&rig)[0].contains("3 tests failed"), "{:?}", sent(&rig));
