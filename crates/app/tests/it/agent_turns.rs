@@ -120,3 +120,21 @@ fn messages_that_nobody_knows_are_named_at_the_end_of_the_turn() {
     assert_eq!(ended[0]["unknown"]["count"], 3, "{ended:?}");
     assert_eq!(ended[0]["unknown"]["kinds"], serde_json::json!(["weather", "mood"]));
 }
+
+#[test]
+fn what_an_agent_said_before_it_was_interrupted_is_in_the_log() {
+    let begins = r#"{"type":"stream_event","event":{"type":"message_start","message":{"id":"m1","model":"x","usage":{}}},"session_id":"s1"}"#;
+    let opens = r#"{"type":"stream_event","event":{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}},"session_id":"s1"}"#;
+    let says = r#"{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"I shall rewrite all of it"}},"session_id":"s1"}"#;
+    let place = place(&[begins, opens, says, "run touch spoken", "sleep 600", "resumed", INIT]);
+    let task = place.start(RUN);
+    let spoken = place.home().join("worktrees").join(&task.id).join("spoken");
+    place.until(|| spoken.exists().then_some(()));
+    place.ok(&["interrupt", &task.id, "only the parser"]);
+    let ran = task.wait();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let said = of_kind(&place, "agent_said");
+    let said: Vec<&str> = said.iter().filter_map(|event| event["text"].as_str()).collect();
+    assert_eq!(said, ["I shall rewrite all of it", "done"]);
+    assert!(place.ok(&["log", &place.id()]).contains("I shall rewrite all of it"));
+}

@@ -138,6 +138,10 @@ impl Step<'_> {
                 self.drop_signal();
             }
             AgentNews::OrderFailed(failed) => self.on_order_failed(failed),
+            // Its last words come when its turn has ended, which somebody who stopped it did not wait for.
+            AgentNews::Said { text } if !at_work && self.was_stopped(id) => {
+                self.event(|| EventKind::AgentSaid { text });
+            }
             _ if !at_work => self.drop_signal(),
             AgentNews::Met { agent, version, remarks } => {
                 // Each of its processes says so; a person wants to hear it once.
@@ -177,6 +181,11 @@ impl Step<'_> {
                 self.on_agent_used(id, ask, ok, text);
             }
         }
+    }
+
+    /// Whether this turn was stopped by somebody, its task goes on, and its end has not come yet.
+    fn was_stopped(&self, turn: EffectId) -> bool {
+        self.state.data.unpaid.contains(&turn) && !self.is_finished()
     }
 
     fn on_agent_took(&mut self, session: Option<String>) {

@@ -173,6 +173,22 @@ fn every_agent_can_be_interrupted_and_handed_over_in_the_middle_of_a_turn() {
 }
 
 #[test]
+fn the_last_words_of_a_turn_that_was_stopped_are_told_until_its_end_has_come() {
+    let says = |text: &str| AgentNews::Said { text: text.to_owned() };
+    let (mut rig, turn) = at_work("claude", None);
+    rig.command(Command::Interrupt { note: "wait".to_owned() });
+    rig.input(Signal::AgentSaid(turn, says("I was about to")).into());
+    assert_eq!(rig.told(), "[] agent_said");
+    rig.agent_ends(turn, AgentEnd::Interrupted);
+    rig.input(Signal::AgentSaid(turn, says("and more")).into());
+    assert_eq!(rig.told(), "[] signal_dropped", "its end has come");
+    let (mut rig, turn) = at_work("claude", None);
+    rig.command(Command::Cancel { reason: String::new() });
+    rig.input(Signal::AgentSaid(turn, says("but")).into());
+    assert_eq!(rig.told(), "[] signal_dropped", "nothing follows the end of a task");
+}
+
+#[test]
 fn an_agent_is_dismissed_when_somebody_takes_over_who_is_no_agent() {
     let dismissed = |rig: &Rig| {
         let is = |effect: &Effect| matches!(effect, Effect::DismissAgents { .. });
