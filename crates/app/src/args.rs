@@ -36,8 +36,8 @@ pub(crate) use shelf::{
     AgentCmd, AgentRunArgs, NewArgs, PromptCmd, WorkArgs, WorkflowCmd, WorkflowRunArgs,
 };
 pub(crate) use told::{
-    AnswerArgs, ApproveArgs, CancelArgs, DenyArgs, HandOverArgs, InterruptArgs, NoteArgs,
-    RaiseArgs, Reach, ResolveArgs,
+    AnswerArgs, ApproveArgs, CancelArgs, CompactArgs, DenyArgs, HandOverArgs, InterruptArgs,
+    NoteArgs, RaiseArgs, Reach, ResolveArgs,
 };
 pub(crate) use walls::{
     ExplainArgs, PolicyCmd, SandboxCmd, SandboxProfile, SandboxRunArgs, TrustArgs, WallArgs,
@@ -278,6 +278,15 @@ EXAMPLES:
         after_long_help = "EXAMPLES:\n  drivetrain follow-up 7k3 'then update the docs'"
     )]
     FollowUp(NoteArgs),
+
+    /// Make the conversation of whoever works shorter, before its next turn
+    ///
+    /// A model or a coding agent writes a summary that stands for what was said so far; what FOCUS names is kept above all. A
+    /// turn that is under way ends first. Who cannot do so, or has no conversation, is named, and nothing happens.
+    #[command(
+        after_long_help = "EXAMPLES:\n  drivetrain compact 7k3\n  drivetrain compact 7k3 'the names of the failing tests'"
+    )]
+    Compact(CompactArgs),
 
     /// Allow a task more; limits only go up
     ///

@@ -130,6 +130,7 @@ fn dispatch(cli: &Cli) -> Result<u8, CommandError> {
         Cmd::Cancel(args) => commands::tell::cancel(args, json),
         Cmd::Interrupt(args) => commands::tell::interrupt(args, json),
         Cmd::Steer(args) => commands::tell::steer(args, json),
+        Cmd::Compact(args) => commands::tell::compact(args, json),
         Cmd::FollowUp(args) => commands::tell::follow_up(args, json),
         Cmd::Raise(args) => commands::tell::raise(args, json),
         Cmd::Approve(args) => commands::reply::approve(args, json),

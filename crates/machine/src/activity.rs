@@ -5,6 +5,7 @@ mod agent;
 pub(crate) mod approval;
 mod checkpoint;
 mod child;
+mod compaction;
 mod consult;
 mod decider;
 mod gate;

@@ -99,6 +99,9 @@ pub struct AgentCall {
     /// Whether it has been told so: it is only reminded after that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken: bool,
+    /// The conversation is made shorter before it is asked, and what this names is kept above all; it may be empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compact: Option<String>,
     /// The driver's place in a tree of drivers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<u32>,
@@ -106,6 +109,9 @@ pub struct AgentCall {
 
 /// What an agent is told when it had begun and nobody knows how far it came.
 pub const CONTINUE: &str = "Your work was interrupted before you said that you are finished. Look at the state of the files, and go on.";
+
+/// The word for the order to make a conversation shorter.
+pub const COMPACT: &str = "compact";
 
 impl AgentProgram {
     /// A note of the operator, marked with what nobody else knows.
@@ -172,6 +178,15 @@ pub enum AgentNews {
     Calls(AgentRequest),
     /// It did not take an order.
     OrderFailed(FailedOrder),
+    /// It wrote a summary in place of its conversation.
+    Compacted {
+        /// Whether it was told to.
+        ordered: bool,
+        /// The size before, in tokens, where it says so.
+        before: Option<u64>,
+        /// The size after.
+        after: Option<u64>,
+    },
     /// What its models cost since it last said so.
     Spent {
         /// Tokens.
@@ -218,6 +233,7 @@ impl AgentNews {
             | AgentNews::Withdrawn { .. }
             | AgentNews::Calls(_)
             | AgentNews::OrderFailed(_)
+            | AgentNews::Compacted { .. }
             | AgentNews::WouldAsk { .. } => false,
         }
     }
@@ -428,6 +444,11 @@ impl FailedOrder {
     /// Words that came too late: nobody would hear them, or they would begin a turn that nobody asked for.
     pub fn turn_ended(words: String) -> FailedOrder {
         FailedOrder::unheard(words, "its turn has ended".to_owned())
+    }
+
+    /// The conversation is as long as it was, for this reason.
+    pub fn not_compacted(reason: impl Into<String>) -> FailedOrder {
+        FailedOrder { order: COMPACT.to_owned(), reason: reason.into(), words: None }
     }
 
     /// Words that it did not get, for this reason.

@@ -164,6 +164,8 @@ pub enum AgentHeard<'a> {
     Note(&'a Note),
     /// Its conversation cost this much more by its own count, in billionths of a dollar.
     Cost(u64),
+    /// The order to make its conversation shorter, whatever came of it.
+    Compact,
 }
 
 /// How a driver is to try again.
@@ -224,6 +226,10 @@ pub struct Situation<'a> {
     pub tools: &'a [ToolOffer],
 }
 
+/// Why nothing can be made shorter where neither a model nor an agent works.
+pub(crate) const NO_CONVERSATION: &str =
+    "no model and no agent works now whose conversation could be made shorter";
+
 /// A live driver. See the module's page for the contract.
 pub trait Driver: fmt::Debug + Send {
     /// The next move. Called only when nothing is under way, unless the driver is eager.
@@ -261,6 +267,13 @@ pub trait Driver: fmt::Debug + Send {
     fn gives_the_word_back(&mut self, reason: &str) -> bool {
         let _ = reason;
         false
+    }
+
+    /// Somebody wants its conversation shorter before its next question, and what `focus` names kept above all. The error
+    /// says why it cannot be.
+    fn compact(&mut self, focus: &str) -> Result<(), String> {
+        let _ = focus;
+        Err(NO_CONVERSATION.to_owned())
     }
 
     /// What it hands over beside the work itself, once it claimed and the claim held.

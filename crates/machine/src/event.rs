@@ -185,6 +185,20 @@ pub enum EventKind {
         /// How many messages it had.
         messages: usize,
     },
+    /// Somebody wants the conversation of whoever works shorter before its next turn.
+    CompactionAsked {
+        /// What is kept above all; may be empty.
+        focus: String,
+    },
+    /// A coding agent wrote a summary in place of its conversation, because it was told to or by itself.
+    AgentCompacted {
+        /// The size before, in tokens, where it says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<u64>,
+        /// The size after.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<u64>,
+    },
     /// The driver decided.
     TurnStarted {
         /// The turn's number, from 1.

@@ -228,6 +228,12 @@ pub enum Command {
     ChildReport(ChildReport),
     /// From the task whose step began this one, which may spend more: what this one may spend in all.
     Allot(Budget),
+    /// Make the conversation of whoever works shorter, before its next turn.
+    Compact {
+        /// What is kept above all; may be empty.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        focus: String,
+    },
 }
 
 impl Command {
@@ -373,7 +379,7 @@ mod tests {
     fn the_version_grows_with_the_list_of_inputs() {
         assert_eq!(MACHINE_VERSION, 4);
         let commands = "start attach drain detach pause resume cancel interrupt steer follow_up raise approve deny answer \
-             tell resolve roll_back hand_over reopen note_integration dispatch child_report allot";
+             tell resolve roll_back hand_over reopen note_integration dispatch child_report allot compact";
         assert_eq!(names::<Command>().join(" "), commands);
         let signals = "workspace_opened tools_opened tools_changed verified consulted model_replied agent_said agent_ended \
              child_left children_seen checkpointed unkeepable restored requested withdrawn timer_fired owner_lost restarted \
@@ -395,6 +401,7 @@ mod tests {
             ),
             (Signal::Slept(Span::seconds(90)).into(), r#"{"sig":{"slept":"1m30s"}}"#),
             (Signal::SetBack(Span::seconds(3600)).into(), r#"{"sig":{"set_back":"1h"}}"#),
+            (Command::Compact { focus: String::new() }.into(), r#"{"cmd":{"compact":{}}}"#),
             (Command::approve(CallId(3)).into(), r#"{"cmd":{"approve":{"call":3}}}"#),
         ] {
             assert_eq!(serde_json::to_string(&input).unwrap(), text);

@@ -118,6 +118,7 @@ impl Step<'_> {
             Command::NoteIntegration(integration) => self.on_note_integration(integration),
             Command::Dispatch(order) => self.on_dispatch(order),
             Command::ChildReport(report) => self.on_child_report(report),
+            Command::Compact { focus } => self.on_compact(focus),
         }
     }
 

@@ -187,7 +187,7 @@ mod tests {
         claude  yes        yes        yes        yes        call       hook       yes        yes        yes        yes
         codex   yes        yes        yes        yes        question   ask        yes        no         yes        no
         gemini  no         no         no         yes        question   protocol   no         no         no         no
-        mine    it says    it says    no         yes        question   protocol   it says    it says    no         no
+        mine    it says    it says    no         yes        question   protocol   it says    it says    it says    no
         it says: the agent itself tells once it runs
         ");
     }

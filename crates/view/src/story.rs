@@ -119,6 +119,8 @@ impl Story {
             | EventKind::AgentEnded { .. }
             | EventKind::ModelFailed { .. }
             | EventKind::Compacted { .. }
+            | EventKind::CompactionAsked { .. }
+            | EventKind::AgentCompacted { .. }
             | EventKind::TurnStarted { .. }
             | EventKind::TurnEnded { .. }
             | EventKind::ApprovalRequested { .. }

@@ -172,6 +172,16 @@ impl Transcript {
                     text::plural(*messages, "message")
                 ),
             ),
+            EventKind::CompactionAsked { focus } => {
+                let keeps = match focus.as_str() {
+                    "" => String::new(),
+                    focus => format!(", with this kept above all: {}", text::visible(focus)),
+                };
+                one(Tone::Strong, format!("the conversation is to be shorter{keeps}"))
+            }
+            EventKind::AgentCompacted { before, after } => {
+                one(Tone::Faint, format!("  {}", shortened(*before, *after)))
+            }
             EventKind::TurnStarted { turn, actions } => {
                 inner(format!("turn {turn}: {actions} {}", text::plural(*actions, "action")))
             }
@@ -402,6 +412,18 @@ fn unknown_words(unknown: &Unknown) -> String {
     let kinds: Vec<String> = unknown.kinds.iter().map(|kind| text::visible(kind)).collect();
     let messages = text::plural(usize::try_from(unknown.count).unwrap_or(usize::MAX), "message");
     format!("the agent sent {} {messages} that nobody knows: {}", unknown.count, kinds.join(", "))
+}
+
+fn shortened(before: Option<u64>, after: Option<u64>) -> String {
+    let size = |tokens: Option<u64>| match tokens {
+        Some(tokens) => format!("{tokens} tokens"),
+        None => "an unknown size".to_owned(),
+    };
+    let sizes = match (before, after) {
+        (None, None) => String::new(),
+        _ => format!(", from {} to {}", size(before), size(after)),
+    };
+    format!("a summary stands for the conversation from here on{sizes}")
 }
 
 /// What a decider said. What a rule or a person decides shows in what becomes of the call.

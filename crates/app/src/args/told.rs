@@ -38,6 +38,17 @@ pub(crate) struct NoteArgs {
     pub(crate) text: String,
 }
 
+/// Arguments of `compact`.
+#[derive(Debug, Args)]
+pub(crate) struct CompactArgs {
+    /// The task's id, or the beginning of it
+    pub(crate) id: String,
+
+    /// What is kept above all
+    #[arg(value_name = "FOCUS", default_value = "", hide_default_value = true)]
+    pub(crate) focus: String,
+}
+
 /// Arguments of `raise`.
 #[derive(Debug, Args)]
 pub(crate) struct RaiseArgs {

@@ -1,4 +1,4 @@
-//! Commands that tell a task something: `pause`, `cancel`, `interrupt`, `steer`, `follow-up`, `raise`.
+//! Commands that tell a task something: `pause`, `cancel`, `interrupt`, `steer`, `follow-up`, `compact`, `raise`.
 
 use machine::Command;
 use machine::agent::ability;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use view::Line;
 
 use super::children;
-use crate::args::{CancelArgs, InterruptArgs, NoteArgs, RaiseArgs};
+use crate::args::{CancelArgs, CompactArgs, InterruptArgs, NoteArgs, RaiseArgs};
 use crate::error::CommandError;
 use crate::locate::Records;
 use crate::output;
@@ -42,6 +42,13 @@ pub(crate) fn follow_up(args: &NoteArgs, json: bool) -> Result<u8, CommandError>
         "has the note for its end",
         json,
     )
+}
+
+/// Makes the conversation of whoever works shorter.
+pub(crate) fn compact(args: &CompactArgs, json: bool) -> Result<u8, CommandError> {
+    let focus = args.focus.trim().to_owned();
+    let done = "has its conversation made shorter before its next turn";
+    tell(&args.id, "compact", Command::Compact { focus }, done, json)
 }
 
 /// Allows more.

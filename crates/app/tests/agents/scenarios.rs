@@ -133,8 +133,18 @@ pub(crate) fn a_model_that_has_no_time_is_asked_again(program: &Program) {
     }
 }
 
+/// It is told to make it shorter first, and it is too long again, however often it tries that by itself.
 pub(crate) fn a_conversation_that_is_too_long_begins_afresh(program: &Program) {
-    let replies = [fails("error = \"context_overflow\"", 1), (program.edit)(), says("All done.")];
+    let edit = (program.edit)();
+    let (first, rest) = edit.split_at(edit.rfind("[[reply]]").unwrap());
+    let (first, rest) = if first.is_empty() { (rest, first) } else { (first, rest) };
+    let replies = [
+        format!("{first}\nmatch = {AFRESH:?}\n"),
+        "[[reply]]\nerror = \"context_overflow\"\nmatch = \"say hello\"\nrepeat = true\n"
+            .to_owned(),
+        rest.to_owned(),
+        says("All done."),
+    ];
     let stage = Stage::new(program, OPEN, &replies);
     let ran = stage.run(&["--check", CHECK]);
     assert_eq!(ran.code, 0, "{}", stage.story(&ran));
@@ -143,8 +153,37 @@ pub(crate) fn a_conversation_that_is_too_long_begins_afresh(program: &Program) {
         .iter()
         .filter_map(|event| event["conversation"].as_u64())
         .collect();
-    assert_eq!(conversations, [1, 2], "{}", stage.story(&ran));
+    assert_eq!(conversations, [1, 1, 2], "{}", stage.story(&ran));
     assert!(stage.asked_last().contains(AFRESH));
+}
+
+pub(crate) fn a_conversation_is_made_shorter_between_two_turns(program: &Program) {
+    let replies = [
+        (program.shell)("touch begun.txt; while ! test -e go.txt; do sleep 0.1; done"),
+        says("All done."),
+        says("<analysis>short</analysis><summary>We greet somebody.</summary>"),
+        (program.edit)(),
+        says("Now it is."),
+    ];
+    let stage = Stage::new(program, OPEN, &replies);
+    let task = stage.start(&["--check", CHECK]);
+    stage.until_made("begun.txt");
+    let focus: &[&str] = if program.protocol == "codex" { &[] } else { &["whom to greet"] };
+    stage.place.ok(&[&["compact", &task.id], focus].concat());
+    std::fs::write(stage.worktree().join("go.txt"), "").unwrap();
+    let ran = stage.ended(task);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    assert!(ran.out.contains("verified: Now it is."), "{}", ran.out);
+    assert_eq!(stage.events("agent_compacted").len(), 1, "{}", stage.story(&ran));
+    let asked = stage.asked();
+    // The third question is the one for the summary.
+    let focused = asked.iter().position(|body| body.contains("whom to greet"));
+    assert_eq!(focused, focus.first().map(|_| 2), "{asked:?}");
+    let last = stage.asked_last();
+    assert!(last.contains("We greet somebody."), "{last}");
+    assert!(!last.contains("touch begun.txt"), "{last}");
+    let spend = &stage.place.show(&stage.place.id())["spend"];
+    assert!(spend["tokens"].as_u64() >= Some(600), "{spend}");
 }
 
 /// The adapter tells a conversation that is too long as any other failure.

@@ -103,7 +103,9 @@ fn a_fork_has_a_mark_of_the_operator_that_no_file_of_the_old_task_can_hold() {
 #[test]
 fn a_conversation_that_is_too_long_however_often_it_begins_ends_the_attempt() {
     let long = r#"{"type":"result","subtype":"success","is_error":true,"result":"Prompt is too long","terminal_reason":"prompt_too_long","session_id":"s1"}"#;
-    let place = place(&[long, "sleep 60"]);
+    let again = ["next prompt", INIT, long];
+    let too_long = [&[long][..], &again, &again, &["next prompt", INIT]].concat();
+    let place = place(&too_long);
     let ran = place.run(RUN);
     assert_eq!(ran.code, 10, "{}{}", ran.out, ran.err);
     assert_eq!(of_kind(&place, "agent_ended").len(), 3);

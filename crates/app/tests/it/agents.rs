@@ -121,7 +121,10 @@ fn a_program_of_a_projects_file_is_not_started_before_the_file_is_trusted() {
     let mine = named(&listed, "mine");
     assert_eq!(mine["source"], "project");
     assert!(mine["version_problem"].as_str().unwrap().contains("not trusted"), "{mine}");
-    assert_eq!(mine["says_itself"], serde_json::json!(["resume", "fork", "usage", "cost"]));
+    assert_eq!(
+        mine["says_itself"],
+        serde_json::json!(["resume", "fork", "usage", "cost", "compact"])
+    );
     assert!(named(&listed, "bad")["problem"].as_str().unwrap().contains("nam"));
     assert_eq!(named(&listed, "claude")["source"], "built_in", "a file cannot take its name");
     assert!(!environment.folder().join("started").exists());

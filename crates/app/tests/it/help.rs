@@ -24,6 +24,7 @@ const COMMANDS: &[&str] = &[
     "interrupt",
     "steer",
     "follow-up",
+    "compact",
     "raise",
     "approve",
     "deny",
@@ -116,6 +117,7 @@ fn the_main_help_names_commands_exit_codes_and_files() {
       interrupt    Stop what runs and tell the driver
       steer        Tell the driver something before its next move, without stopping what runs
       follow-up    Tell the driver something once it would be finished
+      compact      Make the conversation of whoever works shorter, before its next turn
       raise        Allow a task more; limits only go up
       approve      Let an asked call run
       deny         Refuse an asked call, or to answer a question

@@ -17,6 +17,7 @@ mod builtins;
 mod chat;
 mod code_tools;
 mod commands;
+mod compaction;
 mod config;
 mod control;
 mod cost;

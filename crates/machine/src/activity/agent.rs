@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::agent::{
     AgentAsk, AgentCall, AgentEnd, AgentFault, AgentMeans, AgentNews, AgentOrder, AgentTurn,
-    CONTINUE, FailedOrder, offer,
+    COMPACT, CONTINUE, FailedOrder, offer,
 };
 use crate::child::HeldAsk;
 use crate::driver::agent::unmarked;
@@ -153,6 +153,12 @@ impl Step<'_> {
             }
             AgentNews::Taken { session } => self.on_agent_took(session),
             AgentNews::Said { text } => self.event(|| EventKind::AgentSaid { text }),
+            AgentNews::Compacted { ordered, before, after } => {
+                if ordered {
+                    self.settle_compaction();
+                }
+                self.on_agent_compacted(before, after);
+            }
             AgentNews::Unknown(unknown) => self.state.data.unknown = unknown,
             AgentNews::Withdrawn { key } => {
                 self.on_withdrawn(&agent_key(id, &key), Withdrawal::Cancelled);
@@ -413,6 +419,9 @@ impl Step<'_> {
             return self.drop_signal();
         }
         let FailedOrder { order, reason, words } = failed;
+        if order == COMPACT {
+            self.settle_compaction();
+        }
         self.event(|| EventKind::OrderFailed { order, reason });
         let Some(words) = words else { return };
         let steered = &mut self.state.data.steered;

@@ -146,11 +146,19 @@ impl AgentProtocol {
         }
     }
 
+    /// Whether it can be told what is to be kept above all when its conversation is made shorter.
+    pub const fn takes_focus(self) -> bool {
+        match self {
+            AgentProtocol::Claude | AgentProtocol::Acp => true,
+            AgentProtocol::Codex => false,
+        }
+    }
+
     /// The cells that only the running agent knows.
     pub const fn says_itself(self) -> &'static [&'static str] {
         match self {
             AgentProtocol::Claude | AgentProtocol::Codex => &[],
-            AgentProtocol::Acp => &["resume", "fork", "usage", "cost"],
+            AgentProtocol::Acp => &["resume", "fork", "usage", "cost", "compact"],
         }
     }
 
@@ -182,6 +190,27 @@ impl AgentProgram {
         }
         can
     }
+
+    /// Whether only the running agent knows if its conversation can be made shorter on demand. Those that need no file were
+    /// tried, and their row says it.
+    fn may_know_to_compact(&self) -> bool {
+        let says_itself = self.protocol.says_itself().contains(&"compact");
+        says_itself && AgentProgram::built_in(&self.name).is_none()
+    }
+
+    /// Whether it can be told to make its conversation shorter, as far as anybody knows; the error says why not.
+    pub fn may_compact(&self, focus: &str) -> Result<(), String> {
+        let name = &self.name;
+        if !self.can().compact && !self.may_know_to_compact() {
+            return Err(format!("{name} cannot make its conversation shorter on demand"));
+        }
+        if !focus.is_empty() && !self.protocol.takes_focus() {
+            return Err(format!(
+                "{name} cannot be told what to keep when it makes its conversation shorter: say it without a focus"
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// The agent that is in the middle of a turn.
@@ -205,6 +234,11 @@ pub fn remark(data: &Data, command: &Command) -> Option<String> {
         Command::Interrupt { .. } | Command::HandOver(_) if !can.interrupt => {
             Some(format!("{name} cannot be stopped in the middle of a turn: its process is ended"))
         }
+        Command::Compact { .. } if program.may_know_to_compact() => Some(format!(
+            "{name} is told to when this turn has ended, and only it knows whether it can: if not, the log says so and the \
+             work goes on"
+        )),
+        Command::Compact { .. } => Some(format!("{name} is told to when this turn has ended")),
         Command::Pause => match can.pause {
             PausePoint::Call => Some(format!("{name} is held at its next call of a tool")),
             PausePoint::Question => Some(format!(

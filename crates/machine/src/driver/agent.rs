@@ -31,6 +31,9 @@ const GO_ON: &str = "Go on.";
 /// How much of a summary is kept for a conversation that begins afresh, in characters.
 const SUMMARY_KEPT: usize = 4_000;
 
+/// How much of the goal, and of the last failure, an agent is told to keep when its conversation is too long, in characters.
+const FOCUS_KEPT: usize = 1_000;
+
 /// The kind `agent`.
 #[derive(Debug)]
 pub struct AgentKind;
@@ -118,6 +121,12 @@ struct Memory {
     /// What came of the calls at the start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     looked: Vec<String>,
+    /// The conversation is to be shorter before it is asked again, and this kept above all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compact: Option<String>,
+    /// Whether it was told to make the conversation shorter because it was too long, and has not ended a turn well since.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    squeezed: bool,
     /// What marks the operator's words in a conversation that a former driver began.
     #[serde(skip_serializing_if = "Option::is_none")]
     operator: Option<String>,
@@ -187,6 +196,7 @@ impl Agent {
             says.join("\n\n")
         };
         memory.unheard = says;
+        let compact = memory.compact.clone().filter(|_| memory.begun);
         Decision::Consult(Consultation::Agent(Box::new(AgentCall {
             program: Arc::clone(&self.config.program),
             prompt,
@@ -194,14 +204,30 @@ impl Agent {
             session: memory.session.clone(),
             cost: memory.cost,
             taken: false,
+            compact,
             path: situation.path.to_vec(),
         })))
     }
 
-    fn on_ended(&mut self, turn: &AgentTurn) {
+    /// What is worth keeping of a conversation that is too long.
+    fn focus(&self, situation: &Situation<'_>) -> String {
+        if !self.config.program.protocol.takes_focus() {
+            return String::new();
+        }
+        let beginning = |text: &str| text.chars().take(FOCUS_KEPT).collect::<String>();
+        let mut focus = format!("what the goal needs: {}", beginning(situation.goal));
+        if let Some(failure) = &self.memory.failure {
+            focus.push_str(&format!("\n\n{}", beginning(failure)));
+        }
+        focus
+    }
+
+    fn on_ended(&mut self, situation: &Situation<'_>, turn: &AgentTurn) {
+        let focus = self.focus(situation);
         let memory = &mut self.memory;
         if turn.end == AgentEnd::Done {
             memory.lost = 0;
+            memory.squeezed = false;
             memory.claim = Some(turn.text.clone());
             return;
         }
@@ -217,7 +243,12 @@ impl Agent {
             }
             // What a new conversation begins with may be too long already.
             AgentEnd::ContextOverflow => {
-                memory.begin_afresh(&turn.text);
+                let can = self.config.program.can().compact && memory.begun;
+                if can && !std::mem::replace(&mut memory.squeezed, true) {
+                    memory.compact.get_or_insert(focus);
+                } else {
+                    memory.begin_afresh(&turn.text);
+                }
                 self.lose(&format!("the conversation of {name} became too long"), &turn.text);
             }
             AgentEnd::NoSession => {
@@ -331,6 +362,7 @@ impl Memory {
             notes,
             failure,
             claim,
+            compact,
             ..
         } = self;
         if claim.is_some() && unsaid.is_empty() && unheard.is_empty() {
@@ -339,7 +371,7 @@ impl Memory {
         let operator = Some(operator);
         let begun_so =
             Memory { conversations, session, cost, begun, operator, ..Memory::default() };
-        Memory { unsaid, unheard, notes, failure, ..begun_so }
+        Memory { unsaid, unheard, notes, failure, compact, ..begun_so }
     }
 
     /// The conversation cannot go on: the next one is told what counts.
@@ -347,6 +379,7 @@ impl Memory {
         self.conversations = self.conversations.max(1) + 1;
         self.session = None;
         self.begun = false;
+        self.compact = None;
         self.unsaid.clear();
         self.unheard.clear();
         let kept: String = last.chars().take(SUMMARY_KEPT).collect();
@@ -371,7 +404,7 @@ impl Driver for Agent {
         self.ask(situation)
     }
 
-    fn observe(&mut self, _: &Situation<'_>, fact: &Fact<'_>) {
+    fn observe(&mut self, situation: &Situation<'_>, fact: &Fact<'_>) {
         match fact {
             Fact::AgentTook(AgentHeard::Prompt(session)) => {
                 self.memory.begun = true;
@@ -386,7 +419,8 @@ impl Driver for Agent {
             Fact::AgentTook(AgentHeard::Cost(more)) => {
                 self.memory.cost = self.memory.cost.map(|cost| cost.saturating_add(*more));
             }
-            Fact::AgentEnded(Ok(turn)) => self.on_ended(turn),
+            Fact::AgentTook(AgentHeard::Compact) => self.memory.compact = None,
+            Fact::AgentEnded(Ok(turn)) => self.on_ended(situation, turn),
             Fact::AgentEnded(Err(why)) => {
                 let what = format!("{} could not be asked", self.config.program.name);
                 self.lose(&what, why);
@@ -407,6 +441,17 @@ impl Driver for Agent {
             Fact::Told(_) | Fact::Consulted(_) | Fact::Replied(_) => {}
             Fact::ChildBegan(_) | Fact::ChildEnded(_) => {}
         }
+    }
+
+    /// It is told so before it is asked again, in the same conversation.
+    fn compact(&mut self, focus: &str) -> Result<(), String> {
+        let program = &self.config.program;
+        program.may_compact(focus)?;
+        if !self.memory.begun {
+            return Err(format!("the conversation of {} has not begun", program.name));
+        }
+        self.memory.compact = Some(focus.to_owned());
+        Ok(())
     }
 
     /// The same agent with another model goes on with the conversation. Another one, and one that follows a model or a person, begins a

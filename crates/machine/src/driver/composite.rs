@@ -22,7 +22,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    Action, Consultation, Decision, Driver, DriverKind, Fact, Note, Registry, Situation, Wait,
+    Action, Consultation, Decision, Driver, DriverKind, Fact, NO_CONVERSATION, Note, Registry,
+    Situation, Wait,
 };
 use crate::id::CallId;
 use crate::task::CriterionResult;
@@ -496,6 +497,11 @@ impl Child {
         self.live.not_put()
     }
 
+    /// Its conversation is to be shorter.
+    pub(super) fn compact(&mut self, focus: &str) -> Result<(), String> {
+        self.live.compact(focus)
+    }
+
     /// Whether actions of it have not ended.
     pub(super) fn is_under_way(&self) -> bool {
         self.under_way > 0
@@ -687,6 +693,10 @@ impl Renewable {
 
     fn not_put(&mut self) -> bool {
         !self.renew && self.child.not_put()
+    }
+
+    fn compact(&mut self, focus: &str) -> Result<(), String> {
+        if self.renew { Err(NO_CONVERSATION.to_owned()) } else { self.child.compact(focus) }
     }
 
     fn eager(&self) -> bool {

@@ -207,6 +207,9 @@ struct Memory {
     /// What a person wants kept above all when that is done.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     focus: String,
+    /// Somebody wants the conversation shorter before the next question, and this kept above all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shorter: Option<String>,
     /// Whether the question that is under way is for a summary.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     summing_up: bool,
@@ -317,6 +320,10 @@ impl Llm {
             // Providers want the results right after the calls, whatever was said in between.
             blocks.sort_by_key(|block| !matches!(block.part, Part::ToolResult { .. }));
             messages.push(Arc::new(Message { role: Role::User, blocks }));
+        }
+        if let Some(focus) = self.memory.shorter.take() {
+            self.memory.focus = focus;
+            self.memory.squeeze.get_or_insert(Squeeze::Summary);
         }
         if self.is_full() && self.memory.squeeze.is_none() && self.memory.messages.len() > 2 {
             self.memory.squeeze = Some(Squeeze::Summary);
@@ -707,6 +714,14 @@ impl Driver for Llm {
 
     fn has_decided(&self) -> bool {
         !self.memory.asked.is_empty()
+    }
+
+    fn compact(&mut self, focus: &str) -> Result<(), String> {
+        if self.memory.messages.is_empty() {
+            return Err("the conversation with the model has not begun".to_owned());
+        }
+        self.memory.shorter = Some(focus.to_owned());
+        Ok(())
     }
 
     fn gives_the_word_back(&mut self, reason: &str) -> bool {

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Decision, Driver, DriverKind, Fact, Registry, Situation, Wait};
+use super::{Decision, Driver, DriverKind, Fact, NO_CONVERSATION, Registry, Situation, Wait};
 use crate::child::step::ChildEnd;
 use crate::task::CriterionResult;
 use crate::tool::Status;
@@ -463,6 +463,15 @@ impl Driver for Workflow {
             child.not_put();
         }
         true
+    }
+
+    /// All workers inside of it who can are meant.
+    fn compact(&mut self, focus: &str) -> Result<(), String> {
+        let nobody = Err(NO_CONVERSATION.to_owned());
+        self.children.values_mut().fold(nobody, |told, child| {
+            let taken = child.compact(focus);
+            told.or(taken)
+        })
     }
 
     fn eager(&self) -> bool {

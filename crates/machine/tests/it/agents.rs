@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use machine::agent::ability::remark;
 use machine::agent::{
-    AgentAsk, AgentEnd, AgentFault, AgentMeans, AgentNews, AgentOrder, AgentProgram, AgentRequest,
-    AgentTurn, FailedOrder,
+    AgentAsk, AgentCall, AgentEnd, AgentFault, AgentMeans, AgentNews, AgentOrder, AgentProgram,
+    AgentRequest, AgentTurn, FailedOrder,
 };
 use machine::effect::Effect;
 use machine::id::EffectId;
@@ -88,6 +88,21 @@ impl Rig {
             _ => None,
         });
         asked.unwrap_or_else(|| panic!("{:?}", self.last.effects))
+    }
+
+    /// The turn that the agent is asked for by the last input.
+    fn asked(&self) -> (EffectId, AgentCall) {
+        let asked = self.last.effects.iter().find_map(|effect| match effect {
+            Effect::AskAgent { id, call, .. } => Some((*id, call.clone())),
+            _ => None,
+        });
+        asked.unwrap_or_else(|| panic!("{:?}", self.last.effects))
+    }
+
+    /// The agent made its conversation shorter.
+    fn agent_compacted(&mut self, turn: EffectId, ordered: bool) -> &mut Rig {
+        let news = AgentNews::Compacted { ordered, before: Some(900), after: None };
+        self.input(Signal::AgentSaid(turn, news).into())
     }
 
     /// What the agent was told by the last input.
@@ -540,4 +555,110 @@ fn overflows_are_counted_in_a_row_and_the_third_ends_the_attempt() {
         rig.agent_ends(turn, AgentEnd::ContextOverflow);
     }
     assert!(matches!(rig.state.standing(), Standing::Finished { .. }), "{}", rig.told());
+}
+
+fn compact(focus: &str) -> Command {
+    Command::Compact { focus: focus.to_owned() }
+}
+
+#[test]
+fn a_conversation_that_is_to_be_shorter_becomes_so_between_two_turns_and_once() {
+    let (mut rig, turn) = at_work("claude", None);
+    assert_eq!(rig.remark(&compact("")), "claude is told to when this turn has ended");
+    rig.command(compact("the names"));
+    assert_eq!(rig.told(), "[] compaction_asked", "not in the middle of a turn");
+    rig.agent_compacted(turn, false);
+    assert_eq!(rig.told(), "[] agent_compacted", "by itself, and not as it was told");
+    rig.agent_ends(turn, AgentEnd::Failed);
+    let (turn, call) = rig.asked();
+    assert_eq!(call.compact.as_deref(), Some("the names"));
+    assert_eq!((call.conversation, call.session.as_deref()), (1, Some("s")));
+    // It was stopped before it could: it does so before the turn after that.
+    rig.command(Command::Interrupt { note: "wait".to_owned() });
+    let (next, call) = rig.asked();
+    assert_eq!(call.compact.as_deref(), Some("the names"));
+    rig.agent_ends(turn, AgentEnd::Interrupted).agent_compacted(next, true);
+    assert_eq!(rig.told(), "[] agent_compacted");
+    rig.agent_ends(next, AgentEnd::Failed);
+    assert_eq!(rig.asked().1.compact, None);
+}
+
+#[test]
+fn an_agent_that_could_not_make_its_conversation_shorter_goes_on_with_it_as_it_is() {
+    let (mut rig, turn) = at_work("codex", None);
+    rig.command(compact("")).agent_ends(turn, AgentEnd::Failed);
+    let (turn, call) = rig.asked();
+    assert_eq!(call.compact.as_deref(), Some(""));
+    let failed = FailedOrder::not_compacted("nothing to sum up");
+    rig.input(Signal::AgentSaid(turn, AgentNews::OrderFailed(failed)).into());
+    assert_eq!(rig.told(), "[] order_failed");
+    rig.agent_ends(turn, AgentEnd::Failed);
+    assert_eq!(rig.asked().1.compact, None);
+}
+
+#[test]
+fn a_conversation_of_a_task_at_rest_is_made_shorter_before_its_work_goes_on() {
+    let (mut rig, _) = at_work("claude", None);
+    rig.input(Signal::OwnerLost.into()).command(compact("the names"));
+    assert_eq!(rig.told(), "[] compaction_asked");
+    rig.attach(false);
+    let (turn, call) = rig.asked();
+    assert_eq!(call.compact.as_deref(), Some("the names"));
+    assert!(call.prompt.starts_with("Your work was interrupted"), "{}", call.prompt);
+    // What is done is not done again after a crash.
+    rig.agent_compacted(turn, true).input(Signal::OwnerLost.into());
+    rig.attach(false);
+    assert_eq!(rig.asked().1.compact, None);
+}
+
+#[test]
+fn who_cannot_make_a_conversation_shorter_is_named_and_nothing_happens() {
+    let refused = |rig: &mut Rig, focus: &str| {
+        rig.command(compact(focus));
+        rig.last.rejected.clone().unwrap_or_default()
+    };
+    let (mut codex, turn) = at_work("codex", None);
+    let said = refused(&mut codex, "the names");
+    assert!(said.starts_with("codex cannot be told what to keep"), "{said}");
+    codex.agent_ends(turn, AgentEnd::Failed);
+    assert_eq!(codex.asked().1.compact, None);
+    let (mut gemini, _) = at_work("gemini", None);
+    let said = refused(&mut gemini, "");
+    assert_eq!(said, "gemini cannot make its conversation shorter on demand");
+    let mut young = Rig::started(task("claude", None));
+    assert_eq!(refused(&mut young, ""), "the conversation of claude has not begun");
+    let mut person = spec(Value::Null);
+    person.driver = DriverSpec::new("user", json!({}));
+    let said = refused(&mut Rig::started(person), "");
+    assert_eq!(said, "no model and no agent works now whose conversation could be made shorter");
+}
+
+#[test]
+fn only_the_agent_of_a_file_knows_whether_it_can_make_its_conversation_shorter() {
+    let mut task = task("gemini", None);
+    task.driver.config["program"]["name"] = json!("mine");
+    let mut rig = Rig::started(task);
+    let turn = rig.effect("agent");
+    rig.input(Signal::AgentSaid(turn, AgentNews::Taken { session: None }).into());
+    let said = rig.remark(&compact("the names"));
+    assert!(said.contains("only it knows whether it can"), "{said}");
+    rig.command(compact("the names")).agent_ends(turn, AgentEnd::Failed);
+    assert_eq!(rig.asked().1.compact.as_deref(), Some("the names"));
+}
+
+#[test]
+fn a_conversation_that_is_too_long_is_made_shorter_first_and_begins_afresh_only_then() {
+    for (agent, focus) in [("claude", "what the goal needs: a goal"), ("codex", "")] {
+        let (mut rig, turn) = at_work(agent, None);
+        rig.agent_ends(turn, AgentEnd::ContextOverflow);
+        let (turn, call) = rig.asked();
+        assert_eq!((call.conversation, call.compact.as_deref()), (1, Some(focus)), "{agent}");
+        rig.agent_compacted(turn, true).agent_ends(turn, AgentEnd::ContextOverflow);
+        let (_, call) = rig.asked();
+        assert_eq!((call.conversation, call.compact), (2, None), "{agent}");
+    }
+    let (mut rig, turn) = at_work("gemini", None);
+    rig.agent_ends(turn, AgentEnd::ContextOverflow);
+    let (_, call) = rig.asked();
+    assert_eq!((call.conversation, call.compact), (2, None), "it cannot");
 }

@@ -301,6 +301,10 @@ fn agent(id: machine::id::EffectId, seed: u16) -> Input {
             helper: None,
         })),
         5 => said(AgentNews::Withdrawn { key: key() }),
+        6 if (seed / 40).is_multiple_of(3) => {
+            let ordered = seed.is_multiple_of(2);
+            said(AgentNews::Compacted { ordered, before: Some(u64::from(seed)), after: None })
+        }
         6 => said(AgentNews::ToolEnded { id: key().into(), ok: true, text: String::new() }),
         7 => said(AgentNews::Spent { usage, usd: Some(0.01), metered: false }),
         8 => ended(Err("gone".to_owned())),
@@ -432,6 +436,7 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
         2 => Command::Resume.into(),
         3 if seed.is_multiple_of(4) => Command::Cancel { reason: String::new() }.into(),
         4 => Command::Interrupt { note: text() }.into(),
+        5 if seed.is_multiple_of(3) => Command::Compact { focus: text() }.into(),
         5 => Command::Steer { text: text() }.into(),
         6 => Command::FollowUp { text: text() }.into(),
         7 => Command::Raise(Budget { max_turns: Some(u64::from(seed % 9)), ..Budget::default() })

@@ -6,6 +6,7 @@ mod hearing;
 mod launch;
 mod pipe;
 mod serve;
+mod shorten;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
@@ -103,16 +104,13 @@ impl Process {
         inbox: &Inbox,
         cancel: &Cancel,
     ) -> Result<AgentTurn, String> {
-        lock(&self.hearing).begin(Listener::new(turn, inbox));
         self.client.open(turn, inbox);
         if let Some(behind) = &self.behind {
             behind.open(turn, inbox);
         }
-        let order = AgentOrder::Prompt { text: turn.call.prompt.clone() };
-        let asked = self.write(|codec| codec.order(order));
-        let ended = match asked {
-            Ok(()) => self.await_end(&inbox.watch(), cancel),
-            Err(reason) => Err(self.report(&reason)),
+        let ended = match self.shorten(turn, inbox, cancel) {
+            Some(ended) => ended,
+            None => self.ask(turn, inbox, cancel),
         };
         if let Some(behind) = &self.behind {
             behind.close();
@@ -121,6 +119,15 @@ impl Process {
         self.client.close();
         self.lent.iter().for_each(Lent::give_back);
         ended
+    }
+
+    fn ask(&self, turn: &Turn, inbox: &Inbox, cancel: &Cancel) -> Result<AgentTurn, String> {
+        lock(&self.hearing).begin(Listener::new(turn, inbox));
+        let order = AgentOrder::Prompt { text: turn.call.prompt.clone() };
+        match self.write(|codec| codec.order(order)) {
+            Ok(()) => self.await_end(&inbox.watch(), cancel),
+            Err(reason) => Err(self.report(&reason)),
+        }
     }
 
     fn await_end(&self, held: &Watch<'_>, cancel: &Cancel) -> Result<AgentTurn, String> {

@@ -13,8 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
-use serde_json::Value;
-use wire::agent::played::{Played, Step, answer, call, question, refusal, request, result, words};
+use serde_json::{Value, json};
+use wire::agent::played::{
+    Played, Step, answer, call, prompt, question, refusal, request, result, words,
+};
 
 /// What it says of its version: one that was tried.
 const VERSION: &str = "2.1.112 (Claude Code)";
@@ -24,7 +26,7 @@ const IGNORES: &str = "DRIVETRAIN_FAKE_IGNORES_TERM";
 
 /// What comes in that a script waits for.
 enum Heard {
-    Prompt,
+    Prompt(String),
     /// The answer to a question: whether it may.
     Answer(bool),
     /// The answer to a call: what it was asked with, and what came of it.
@@ -41,6 +43,8 @@ struct Player {
     deaf: Sender<()>,
     out: Out,
     calls: u64,
+    /// What it was asked last.
+    prompt: String,
     /// Calls that have no result: what they were asked with, and their tool.
     open: BTreeMap<String, String>,
 }
@@ -73,10 +77,11 @@ pub fn play(script: &Path, arguments: &[String]) -> io::Result<u8> {
     let replies = Arc::clone(&out);
     let refuses = played.refusal().map(str::to_owned);
     std::thread::spawn(move || listen(&sender, &hears, &replies, refuses.as_deref()));
-    let mut player = Player { heard, deaf, out, calls: 0, open: BTreeMap::new() };
+    let (calls, prompt, open) = (0, String::new(), BTreeMap::new());
+    let mut player = Player { heard, deaf, out, calls, prompt, open };
     for prompt in 0.. {
         match player.heard.recv() {
-            Ok(Heard::Prompt) => {}
+            Ok(Heard::Prompt(text)) => player.prompt = text,
             Ok(Heard::Answer(_) | Heard::Result(..)) => continue,
             Ok(Heard::End) | Err(_) => break,
         }
@@ -120,7 +125,7 @@ fn listen(sender: &Sender<Heard>, deaf: &Receiver<()>, replies: &Out, refuses: O
                     None => Heard::Answer(response["response"]["behavior"] == "allow"),
                 }
             }
-            Some("user") => Heard::Prompt,
+            Some("user") => Heard::Prompt(prompt(&message)),
             _ => continue,
         };
         if sender.send(heard).is_err() {
@@ -229,6 +234,11 @@ impl Player {
                     Stdio::null,
                 )?;
             }
+            Step::Note => {
+                let mut noted =
+                    fs::File::options().append(true).create(true).open("heard.jsonl")?;
+                writeln!(noted, "{}", json!(self.prompt))?;
+            }
             Step::Connect(folder) => connect(Path::new(folder))?,
         }
         Ok(None)
@@ -260,7 +270,7 @@ impl Player {
         let may = loop {
             match self.heard.recv_timeout(Duration::from_secs(600)) {
                 Ok(Heard::Answer(may)) => break may,
-                Ok(Heard::Prompt | Heard::Result(..)) => {}
+                Ok(Heard::Prompt(_) | Heard::Result(..)) => {}
                 Ok(Heard::End)
                 | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     break false;
@@ -287,7 +297,7 @@ impl Player {
                     writeln!(noted, "{tool}: {}", words(&came))?;
                     self.say(&format!("{}\n", result(&key.replace("call", "toolu"), &came)))?;
                 }
-                Ok(Heard::Prompt | Heard::Answer(_)) => {}
+                Ok(Heard::Prompt(_) | Heard::Answer(_)) => {}
                 Ok(Heard::End)
                 | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }

@@ -9,7 +9,7 @@ use super::claude::{OWN_SERVER, own_name};
 const KNOWN: &str = "a line of JSON, exit N, signal N, sleep SECONDS, stdout N lines, line SIZE, stderr SIZE, close \
                      stdout, deaf, fork-daemon, setsid-child, ignore SIGTERM, run COMMAND, write PATH, rm -rf PATH, \
                      tool-without-asking COMMAND, ask COMMAND, call TOOL INPUT, begin call TOOL INPUT, await calls, \
-                     permissionMode MODE, connect PATH, refuse REASON, next prompt, resumed";
+                     permissionMode MODE, connect PATH, refuse REASON, note prompt, next prompt, resumed";
 
 /// A script: what is played after each prompt, in order.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -72,6 +72,8 @@ pub enum Step {
     Write(String),
     /// Removes a folder and all in it; its own is `worktree`.
     Remove(String),
+    /// Notes in `heard.jsonl` what it was asked.
+    Note,
     /// Tries each socket in a folder, and notes in `connected.txt` what came of it.
     Connect(String),
 }
@@ -147,6 +149,7 @@ fn step(line: &str) -> Option<Step> {
         "setsid-child" => return Some(Step::Session),
         "ignore SIGTERM" => return Some(Step::IgnoreTerm),
         "await calls" => return Some(Step::AwaitCalls),
+        "note prompt" => return Some(Step::Note),
         _ => {}
     }
     if let Some(count) = rest("stdout").and_then(|rest| rest.strip_suffix(" lines")?.parse().ok()) {
@@ -270,6 +273,16 @@ pub fn result(id: &str, answer: &Value) -> Value {
 pub fn words(answer: &Value) -> &str {
     let text = answer["result"]["content"][0]["text"].as_str();
     text.or_else(|| answer["error"]["message"].as_str()).unwrap_or_default()
+}
+
+/// The words of a prompt, in one block or in several.
+pub fn prompt(message: &Value) -> String {
+    match &message["message"]["content"] {
+        Value::Array(blocks) => {
+            blocks.iter().filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
+        }
+        content => content.as_str().unwrap_or_default().to_owned(),
+    }
 }
 
 /// The answer to a request of whoever drives it.

@@ -348,6 +348,8 @@ fn a_note_that_was_heard_in_a_turn_is_not_said_again_but_a_fresh_conversation_ha
     rig.tell(&Fact::AgentTook(AgentHeard::Note(&note)));
     assert_eq!(rig.prompt().prompt, CONTINUE);
     rig.ends(AgentEnd::ContextOverflow, "");
+    assert_eq!(rig.prompt().prompt, CONTINUE, "its conversation is made shorter first");
+    rig.ends(AgentEnd::ContextOverflow, "");
     let prompt = rig.prompt().prompt;
     assert!(prompt.contains("[operator k7] use tabs"), "{prompt}");
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Child, Memory, SavedChild, Spec, addressee, fields, saved, to_value};
-use crate::driver::{Decision, Driver, Fact, Registry, Situation, Wait};
+use crate::driver::{Decision, Driver, Fact, NO_CONVERSATION, Registry, Situation, Wait};
 
 #[derive(Debug)]
 struct Fallback {
@@ -148,6 +148,13 @@ impl Driver for Fallback {
 
     fn not_put(&mut self) -> bool {
         self.children.get_mut(self.at).is_some_and(Child::not_put)
+    }
+
+    fn compact(&mut self, focus: &str) -> Result<(), String> {
+        match self.children.get_mut(self.at) {
+            Some(child) => child.compact(focus),
+            None => Err(NO_CONVERSATION.to_owned()),
+        }
     }
 
     fn eager(&self) -> bool {

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Child, Memory, SavedChild, Spec, addressee, fields, saved, to_value};
-use crate::driver::{Action, Consultation, Decision, Driver, Fact, Registry, Situation, Wait};
+use crate::driver::{
+    Action, Consultation, Decision, Driver, Fact, NO_CONVERSATION, Registry, Situation, Wait,
+};
 
 #[derive(Debug)]
 struct Race {
@@ -314,6 +316,22 @@ impl Driver for Race {
             matches!(standing, Standing::Waits(Wait::Person { until: Some(_), .. }))
         };
         self.standing.iter().any(timed)
+    }
+
+    /// All who can are meant.
+    fn compact(&mut self, focus: &str) -> Result<(), String> {
+        let mut told = Err(NO_CONVERSATION.to_owned());
+        for (child, standing) in self.children.iter_mut().zip(&mut self.standing) {
+            if matches!(standing, Standing::Ended { .. }) {
+                continue;
+            }
+            let taken = child.compact(focus);
+            if taken.is_ok() && matches!(standing, Standing::Asks(_)) {
+                *standing = Standing::Ready;
+            }
+            told = told.or(taken);
+        }
+        told
     }
 
     fn eager(&self) -> bool {

@@ -115,6 +115,10 @@ impl Driver for Sequence {
         self.children[self.at].not_put()
     }
 
+    fn compact(&mut self, focus: &str) -> Result<(), String> {
+        self.children[self.at].compact(focus)
+    }
+
     fn eager(&self) -> bool {
         self.stragglers() || self.children[self.at].live.eager()
     }

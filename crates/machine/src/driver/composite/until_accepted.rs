@@ -113,6 +113,10 @@ impl Driver for UntilAccepted {
         self.worker.not_put()
     }
 
+    fn compact(&mut self, focus: &str) -> Result<(), String> {
+        self.worker.compact(focus)
+    }
+
     fn eager(&self) -> bool {
         self.worker.eager()
     }

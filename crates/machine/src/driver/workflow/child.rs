@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use super::frame::Address;
 use crate::driver::composite::{Child, SavedChild, Spec};
-use crate::driver::{Action, Consultation, Decision, Fact, Registry, Situation, Wait};
+use crate::driver::{
+    Action, Consultation, Decision, Fact, NO_CONVERSATION, Registry, Situation, Wait,
+};
 
 /// A driver at work in a step.
 #[derive(Debug)]
@@ -138,6 +140,18 @@ impl StepChild {
         if timed && self.child.not_put() {
             self.standing = Standing::Ready;
         }
+    }
+
+    /// Its conversation is to be shorter.
+    pub(super) fn compact(&mut self, focus: &str) -> Result<(), String> {
+        if matches!(self.standing, Standing::Ended(_)) {
+            return Err(NO_CONVERSATION.to_owned());
+        }
+        self.child.compact(focus)?;
+        if matches!(self.standing, Standing::Asks(_)) {
+            self.standing = Standing::Ready;
+        }
+        Ok(())
     }
 
     /// Whether something of it goes on in the world.

@@ -1,6 +1,7 @@
 //! A conversation that grows too long for its model.
 
-use machine::input::Command;
+use machine::id::EffectId;
+use machine::input::{Command, Signal};
 use machine::message::{ModelFailure, Reply, Retry, StopReason, Usage};
 use machine::state::Standing;
 use machine::task::{Outcome, TaskSpec};
@@ -220,4 +221,53 @@ fn a_person_can_make_a_chat_shorter() {
     assert!(matches!(rig.state.standing(), Standing::AwaitingPerson { .. }), "a person speaks");
     told(&mut rig, "and now?");
     assert!(sent(&rig)[0].contains("nothing yet"), "{:?}", sent(&rig));
+}
+
+#[test]
+fn a_conversation_that_somebody_wants_shorter_is_summed_up_before_the_next_question() {
+    let mut rig = Rig::new();
+    rig.command(Command::Start(Box::new(with_context(1000))));
+    rig.command(Command::Compact { focus: "the names".to_owned() });
+    let said = rig.last.rejected.clone().unwrap_or_default();
+    assert_eq!(said, "the conversation with the model has not begun");
+    rig.attach(false);
+    rig.open_workspace();
+    // While the question is under way: it is not another one for that.
+    let asked = compact_while_asked(&mut rig);
+    let looks = reply(vec![tool("u1", "read", json!({ "path": "a" }))], StopReason::ToolUse);
+    rig.input(Signal::ModelReplied(asked, Box::new(Ok(looks))).into());
+    let read = rig.effect("run_tool").0;
+    rig.ended(read, ToolResult::ok("A"));
+    let asked = sent(&rig);
+    assert!(asked.last().unwrap().ends_with("Above all keep: the names"), "{asked:?}");
+    answer(&mut rig, Ok(reply(vec![text("a says A")], StopReason::EndTurn)));
+    assert!(rig.told().contains("model_replied, compacted"), "{}", rig.told());
+    assert!(sent(&rig)[0].contains("a says A"), "{:?}", sent(&rig));
+    // A claim is no question: it is checked first.
+    let asked = compact_while_asked(&mut rig);
+    let claims = reply(vec![text("done")], StopReason::EndTurn);
+    rig.input(Signal::ModelReplied(asked, Box::new(Ok(claims))).into());
+    fail_check(&mut rig);
+    let asked = sent(&rig);
+    assert!(asked.last().unwrap().ends_with("Above all keep: the names"), "{asked:?}");
+}
+
+/// Somebody wants the conversation shorter while this question is under way.
+fn compact_while_asked(rig: &mut Rig) -> EffectId {
+    let asked = rig.effect("call_model");
+    rig.command(Command::Compact { focus: "the names".to_owned() });
+    assert_eq!(rig.told(), "[] compaction_asked");
+    asked
+}
+
+#[test]
+fn a_conversation_of_a_model_at_rest_is_summed_up_before_its_question_is_asked_again() {
+    let mut rig = Rig::started(with_context(1000));
+    step(&mut rig, 100, "A");
+    let length = sent(&rig).len();
+    rig.input(Signal::OwnerLost.into());
+    rig.command(Command::Compact { focus: "the names".to_owned() }).attach(false);
+    let asked = sent(&rig);
+    assert!(asked.last().unwrap().ends_with("Above all keep: the names"), "{asked:?}");
+    assert_eq!(asked.len(), length + 1, "the same, and the request");
 }

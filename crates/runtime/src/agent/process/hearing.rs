@@ -50,6 +50,8 @@ pub(super) struct Hearing {
     met: Option<AgentFacts>,
     pub(super) session: Option<String>,
     pub(super) listener: Option<Listener>,
+    /// Whether it made its conversation shorter since the turn began.
+    pub(super) compacted: bool,
     /// How the turn ended that was asked for last.
     pub(super) ended: Option<AgentTurn>,
     /// Why there is no process any more.
@@ -90,6 +92,8 @@ pub(super) struct Listener {
     pub(super) inbox: Inbox,
     /// Whether it is known that the agent was told what it was asked.
     pub(super) taken: bool,
+    /// Whether the turn is an order to make the conversation shorter: then nothing was asked yet.
+    is_order: bool,
     /// The words of the answer that is under way, and the block that the last of them are of.
     words: String,
     block: Option<usize>,
@@ -105,6 +109,11 @@ impl Listener {
         Listener::of(turn.task.clone(), turn.effect, inbox)
     }
 
+    /// Of the order that comes before what is asked in this turn.
+    pub(super) fn of_order(turn: &Turn, inbox: &Inbox) -> Listener {
+        Listener { is_order: true, ..Listener::new(turn, inbox) }
+    }
+
     fn of(task: TaskId, effect: EffectId, inbox: &Inbox) -> Listener {
         Listener {
             feed: inbox.feed(task.clone(), effect),
@@ -112,6 +121,7 @@ impl Listener {
             effect,
             inbox: inbox.clone(),
             taken: false,
+            is_order: false,
             words: String::new(),
             block: None,
             answers: false,
@@ -133,6 +143,7 @@ impl Hearing {
             met: None,
             session: call.session.clone(),
             listener: None,
+            compacted: false,
             ended: None,
             gone: None,
             broke: None,
@@ -155,6 +166,7 @@ impl Hearing {
     pub(super) fn take(&mut self, event: AgentEvent, refused: &mut Vec<AgentOrder>) {
         if let Some(listener) = &mut self.listener
             && !listener.taken
+            && !listener.is_order
             && !matches!(event, AgentEvent::Malformed { .. } | AgentEvent::Unknown { .. })
         {
             listener.taken = true;
@@ -171,6 +183,7 @@ impl Hearing {
             AgentEvent::Session { id } => {
                 if let Some(listener) = &self.listener
                     && self.session.as_ref() != Some(&id)
+                    && !listener.is_order
                 {
                     listener.tell(AgentNews::Taken { session: Some(id.clone()) });
                 }
@@ -276,10 +289,14 @@ impl Hearing {
             }
             AgentEvent::Malformed { .. } => self.malformed += 1,
             AgentEvent::Unknown { kind } => self.note_unknown(&kind),
-            AgentEvent::Helper { .. }
-            | AgentEvent::Retries { .. }
-            | AgentEvent::Compacted { .. }
-            | AgentEvent::TurnBegan => {}
+            AgentEvent::Compacted { before, after } => {
+                self.compacted = true;
+                if let Some(listener) = &self.listener {
+                    let ordered = listener.is_order;
+                    listener.tell(AgentNews::Compacted { ordered, before, after });
+                }
+            }
+            AgentEvent::Helper { .. } | AgentEvent::Retries { .. } | AgentEvent::TurnBegan => {}
         }
     }
 
@@ -349,6 +366,7 @@ impl Hearing {
             listener.tell(AgentNews::Met { agent, version, remarks });
         }
         self.listener = Some(listener);
+        self.compacted = false;
         self.ended = None;
         self.owed.clear();
         self.wanted.clear();
@@ -452,6 +470,7 @@ mod tests {
                 session: None,
                 cost: None,
                 taken: false,
+                compact: None,
                 path: Vec::new(),
             };
             let mut hearing = Hearing::new(&call, &[], Arc::default());
