@@ -113,7 +113,25 @@ pub const CONTINUE: &str = "Your work was interrupted before you said that you a
 /// The word for the order to make a conversation shorter.
 pub const COMPACT: &str = "compact";
 
+/// The word for the order to ask another model.
+pub const SET_MODEL: &str = "set_model";
+
 impl AgentProgram {
+    /// Whether it is started and spoken to as this one is, whatever models they ask.
+    pub fn is_but_for_model(&self, other: &AgentProgram) -> bool {
+        let plain = |program: &AgentProgram| AgentProgram { model: None, ..program.clone() };
+        plain(self) == plain(other)
+    }
+
+    /// The order that has a live process of it ask this model; none if only another process can.
+    pub fn to_model(&self, model: Option<&str>) -> Option<AgentOrder> {
+        // What is said on the command line is said once.
+        if self.model_flag.is_some() {
+            return None;
+        }
+        model.map(|model| AgentOrder::SetModel { model: model.to_owned() })
+    }
+
     /// A note of the operator, marked with what nobody else knows.
     pub fn operator_says(&self, text: &str) -> String {
         format!("[operator {}] {text}", self.operator)
@@ -329,6 +347,8 @@ pub enum AgentEvent {
     TurnBegan,
     /// A turn ended.
     TurnEnded(AgentTurn),
+    /// It asks the model that it was told to ask, from here on.
+    ModelSet,
     /// It refused an order that it had been sent, or the order came too late for it.
     OrderFailed(FailedOrder),
     /// It broke the rules of its protocol in a way that cannot be passed over: nothing that it says counts from here on.
@@ -613,4 +633,24 @@ pub enum AgentOrder {
         /// What to keep in mind; may be empty.
         focus: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_live_agent_is_told_of_another_model_unless_its_command_line_says_it() {
+        let claude = AgentProgram::built_in("claude").unwrap();
+        let other = AgentProgram { model: Some("small".to_owned()), ..claude.clone() };
+        assert!(claude.is_but_for_model(&other));
+        let order = AgentOrder::SetModel { model: "small".to_owned() };
+        assert_eq!(claude.to_model(other.model.as_deref()), Some(order));
+        assert_eq!(other.to_model(None), None, "its own choice is made when it starts");
+        let flagged = AgentProgram { model_flag: Some("-m".to_owned()), ..claude.clone() };
+        assert_eq!(flagged.to_model(Some("small")), None);
+        assert!(!claude.is_but_for_model(&flagged));
+        let freer = AgentProgram { mode: Some("bypassPermissions".to_owned()), ..other };
+        assert!(!claude.is_but_for_model(&freer));
+    }
 }

@@ -90,7 +90,7 @@ impl Agents {
         let mut slot = lock(&slot);
         // Looked at before it starts: a program need not wait for what it is told.
         let before = Entries::of(&turn.workspace);
-        let fits = |process: &Arc<Process>| process.can_go_on(&turn.call);
+        let fits = |process: &Arc<Process>| process.can_go_on(&turn.call, cancel);
         let process = match slot.process.take() {
             Some(process) if fits(&process) => process,
             former => {

@@ -156,7 +156,8 @@ pub(crate) struct HandOverArgs {
     #[arg(long, value_name = "JSON|FILE", requires = "driver")]
     pub(crate) config: Option<String>,
 
-    /// This model decides; a model before it leaves it the conversation and all other settings. With --agent: its model
+    /// This model decides; a model before it leaves it the conversation and all other settings. With --agent, or alone and
+    /// without a provider while a coding agent works: its model
     #[arg(long, value_name = "PROVIDER/NAME", conflicts_with = "driver")]
     pub(crate) model: Option<String>,
 

@@ -25,6 +25,11 @@ pub(crate) fn run(args: &HandOverArgs, json: bool) -> Result<u8, CommandError> {
             let driver = run::agent(agent, model.as_deref(), None);
             to_driver(&records, &task, driver)?
         }
+        (None, Some(model), _) if is_own_model(&task, model) => {
+            let mut driver = task.driver();
+            driver.config["program"]["model"] = json!(model);
+            settled(driver, &task, &Library::of(Path::new(&task.state.data().spec.folder)))?
+        }
         (None, Some(model), _) => {
             settle::of_another_process(&records.home, task.state.data(), model)?;
             to_model(&records.home, &task, model)?
@@ -42,6 +47,12 @@ pub(crate) fn run(args: &HandOverArgs, json: bool) -> Result<u8, CommandError> {
     };
     let done = format!("is handed over to {to}");
     give(records, &id, "hand-over", Command::HandOver(driver), &done, json)
+}
+
+/// Whether this is a model of the coding agent that works, by the name that the agent has for it: one that drivetrain asks
+/// itself has its provider in front.
+fn is_own_model(task: &Task, model: &str) -> bool {
+    task.driver().name == "agent" && !model.contains('/')
 }
 
 /// The driver that asks this model: the task's own with another model if a model decides already, so that it has

@@ -122,6 +122,25 @@ pub(crate) fn a_word_in_the_middle_of_a_turn_reaches_the_model(program: &Program
     assert_eq!(stage.events("agent_asked").len(), turns, "{}", stage.story(&ran));
 }
 
+pub(crate) fn another_model_is_asked_by_the_same_process(program: &Program) {
+    let waits = "touch second.txt; while ! test -e go.txt; do sleep 0.1; done";
+    let replies = [(program.shell)(SLOW), (program.shell)(waits), (program.edit)(), says("Done.")];
+    let stage = Stage::new(program, OPEN, &replies);
+    let task = stage.start(&["--check", CHECK]);
+    stage.until_made("begun.txt");
+    let first = stage.agents().first().map(|(number, _)| *number);
+    stage.place.ok(&["hand-over", &task.id, "--model", "another-1"]);
+    stage.until_made("second.txt");
+    let lives = stage.agents().first().map(|(number, _)| *number);
+    assert_eq!(lives, first, "its process lives");
+    std::fs::write(stage.worktree().join("go.txt"), "").unwrap();
+    let ran = stage.ended(task);
+    assert_eq!(ran.code, 0, "{}", stage.story(&ran));
+    let asked = stage.asked();
+    let model = "\"model\":\"another-1\"";
+    assert!(!asked[0].contains(model) && stage.asked_last().contains(model), "{asked:?}");
+}
+
 pub(crate) fn a_model_that_has_no_time_is_asked_again(program: &Program) {
     for how in ["status = 429\nretry_after = \"1s\"", "status = 500", "error = \"overloaded\""] {
         let replies = [fails(how, program.tries), (program.edit)(), says("All done.")];

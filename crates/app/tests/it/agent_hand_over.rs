@@ -94,3 +94,38 @@ fn an_agent_that_cannot_be_had_is_refused_before_the_task_is_told() {
     }
     assert_eq!(place.events(&id).len(), before, "the task was told nothing");
 }
+
+/// How often an agent was started that stops when it is told to, and then goes on with another model: one word for each
+/// process, and who decides in the end.
+fn starts(more: &[&'static str], to: &[&str]) -> (String, String) {
+    const STOPPED: &str =
+        r#"{"type":"result","subtype":"error_during_execution","is_error":true,"session_id":"s1"}"#;
+    let begins = "run echo begun >> starts.txt; touch here";
+    let resumes = "run echo resumed >> starts.txt; touch here";
+    let ends = ["next prompt", INIT, "run touch made.py", SAYS, ENDS, "resumed", INIT, resumes];
+    let steps = [more, &[begins, "await interrupt", STOPPED], &ends[..]].concat();
+    let place = place(&[("first", &steps)]);
+    let task = place.start(&["run", "g", "--agent", "first", "--no-sandbox", "--unattended"]);
+    let worktree = place.home().join("worktrees").join(&task.id);
+    place.until(|| worktree.join("here").exists().then_some(()));
+    place.ok(&[&["hand-over", &task.id], to].concat());
+    let ran = task.wait();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let changes = changes(&place);
+    assert_eq!(changes.len(), 1, "{changes:?}");
+    let starts = std::fs::read_to_string(worktree.join("starts.txt")).unwrap();
+    (starts, changes[0]["model"].to_string())
+}
+
+#[test]
+fn another_model_of_the_same_agent_is_asked_by_the_process_that_lives() {
+    for to in [&["--agent", "first", "--model", "small"][..], &["--model", "small"]] {
+        assert_eq!(starts(&[], to), ("begun\n".to_owned(), "\"small\"".to_owned()), "{to:?}");
+    }
+}
+
+#[test]
+fn an_agent_that_refuses_another_model_is_started_with_it() {
+    let (starts, model) = starts(&["refuse model"], &["--agent", "first", "--model", "small"]);
+    assert_eq!((starts.as_str(), model.as_str()), ("begun\nresumed\n", "\"small\""));
+}

@@ -4,6 +4,7 @@
 mod gone;
 mod hearing;
 mod launch;
+mod model;
 mod pipe;
 mod serve;
 mod shorten;
@@ -67,6 +68,8 @@ pub(super) enum NotStarted {
 #[derive(Debug)]
 pub(super) struct Process {
     program: Arc<AgentProgram>,
+    /// The model that it asks, if it was told which.
+    model: Mutex<Option<String>>,
     conversation: u32,
     link: Mutex<Link>,
     /// How many bytes wait for it to read them.
@@ -88,9 +91,12 @@ impl Process {
         self.news.wait_timeout(hearing, GLANCE).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Whether this process can be asked for the turn.
-    pub(super) fn can_go_on(&self, call: &AgentCall) -> bool {
-        self.is_alive() && self.conversation == call.conversation && self.program == call.program
+    /// Whether this process can be asked for the turn. One that asks another model is told which one it shall ask.
+    pub(super) fn can_go_on(&self, call: &AgentCall, cancel: &Cancel) -> bool {
+        self.is_alive()
+            && self.conversation == call.conversation
+            && self.program.is_but_for_model(&call.program)
+            && self.asks_model(call.program.model.as_deref(), cancel)
     }
 
     pub(super) fn is_alive(&self) -> bool {

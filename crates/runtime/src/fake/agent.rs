@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::{Value, json};
 use wire::agent::played::{
-    Played, Step, answer, call, prompt, question, refusal, request, result, words,
+    Played, Step, answer, call, model_refusal, prompt, question, refusal, request, result, words,
 };
 
 /// What it says of its version: one that was tried.
@@ -31,6 +31,8 @@ enum Heard {
     Answer(bool),
     /// The answer to a call: what it was asked with, and what came of it.
     Result(String, Value),
+    /// It is told to stop.
+    Interrupt,
     /// Reads nothing more: whoever holds the other end of this is never done.
     End,
 }
@@ -75,14 +77,19 @@ pub fn play(script: &Path, arguments: &[String]) -> io::Result<u8> {
     // A descriptor of its own: nothing is held back, and it can be closed.
     let out: Out = Arc::new(Mutex::new(Some(fs::File::from(rustix::io::dup(io::stdout())?))));
     let replies = Arc::clone(&out);
-    let refuses = played.refusal().map(str::to_owned);
-    std::thread::spawn(move || listen(&sender, &hears, &replies, refuses.as_deref()));
+    let (refuses, refuses_model) = (played.refusal().map(str::to_owned), played.refuses_model());
+    std::thread::spawn(move || {
+        listen(&sender, &hears, &replies, |message| {
+            let greeting = refuses.as_deref().and_then(|reason| refusal(message, reason));
+            greeting.or_else(|| model_refusal(message).filter(|_| refuses_model))
+        })
+    });
     let (calls, prompt, open) = (0, String::new(), BTreeMap::new());
     let mut player = Player { heard, deaf, out, calls, prompt, open };
     for prompt in 0.. {
         match player.heard.recv() {
             Ok(Heard::Prompt(text)) => player.prompt = text,
-            Ok(Heard::Answer(_) | Heard::Result(..)) => continue,
+            Ok(Heard::Answer(_) | Heard::Result(..) | Heard::Interrupt) => continue,
             Ok(Heard::End) | Err(_) => break,
         }
         if let Some(code) = player.perform(played.after(prompt, resumes))? {
@@ -93,7 +100,12 @@ pub fn play(script: &Path, arguments: &[String]) -> io::Result<u8> {
 }
 
 /// Reads what it is told until that ends. Requests are answered at once.
-fn listen(sender: &Sender<Heard>, deaf: &Receiver<()>, replies: &Out, refuses: Option<&str>) {
+fn listen(
+    sender: &Sender<Heard>,
+    deaf: &Receiver<()>,
+    replies: &Out,
+    refused: impl Fn(&Value) -> Option<Value>,
+) {
     let mut lines = BufReader::new(io::stdin());
     let mut line = String::new();
     loop {
@@ -108,14 +120,17 @@ fn listen(sender: &Sender<Heard>, deaf: &Receiver<()>, replies: &Out, refuses: O
             Ok(_) => {}
         }
         let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
-        if let Some(refused) = refuses.and_then(|reason| refusal(&message, reason)) {
+        if let Some(refused) = refused(&message) {
             let _ = say(replies, &format!("{refused}\n"));
             continue;
         }
         let heard = match message["type"].as_str() {
             Some("control_request") => {
                 let _ = say(replies, &format!("{}\n", answer(&message)));
-                continue;
+                if message["request"]["subtype"] != "interrupt" {
+                    continue;
+                }
+                Heard::Interrupt
             }
             Some("control_response") => {
                 let response = &message["response"];
@@ -162,7 +177,11 @@ impl Player {
 
     fn act(&mut self, step: &Step) -> io::Result<Option<u8>> {
         match step {
-            Step::Say(_) | Step::Cut(_) | Step::IgnoreTerm | Step::Refuse(_) => {}
+            Step::Say(_)
+            | Step::Cut(_)
+            | Step::IgnoreTerm
+            | Step::Refuse(_)
+            | Step::RefuseModel => {}
             Step::Exit(code) => return Ok(Some(*code)),
             Step::Signal(number) => {
                 if let Some(signal) = Signal::from_named_raw(*number) {
@@ -219,6 +238,12 @@ impl Player {
                 }
             }
             Step::AwaitCalls => self.await_calls()?,
+            Step::AwaitInterrupt => loop {
+                match self.heard.recv_timeout(Duration::from_secs(600)) {
+                    Ok(Heard::Interrupt | Heard::End) | Err(_) => break,
+                    Ok(Heard::Prompt(_) | Heard::Answer(_) | Heard::Result(..)) => {}
+                }
+            },
             Step::Write(path) => {
                 let path = PathBuf::from(path);
                 // What is refused is what some scripts are about.
@@ -270,7 +295,7 @@ impl Player {
         let may = loop {
             match self.heard.recv_timeout(Duration::from_secs(600)) {
                 Ok(Heard::Answer(may)) => break may,
-                Ok(Heard::Prompt(_) | Heard::Result(..)) => {}
+                Ok(Heard::Prompt(_) | Heard::Result(..) | Heard::Interrupt) => {}
                 Ok(Heard::End)
                 | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     break false;
@@ -297,7 +322,7 @@ impl Player {
                     writeln!(noted, "{tool}: {}", words(&came))?;
                     self.say(&format!("{}\n", result(&key.replace("call", "toolu"), &came)))?;
                 }
-                Ok(Heard::Prompt(_) | Heard::Answer(_)) => {}
+                Ok(Heard::Prompt(_) | Heard::Answer(_) | Heard::Interrupt) => {}
                 Ok(Heard::End)
                 | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }

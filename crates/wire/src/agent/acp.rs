@@ -26,7 +26,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use machine::agent::client::{ClientDone, ClientFailure};
-use machine::agent::{AgentEnd, AgentEvent, AgentOrder, AgentQuirks, AgentTurn, FailedOrder};
+use machine::agent::{
+    AgentEnd, AgentEvent, AgentOrder, AgentQuirks, AgentTurn, FailedOrder, SET_MODEL,
+};
 use machine::policy::price::dollars;
 use serde_json::{Value, json};
 
@@ -219,7 +221,8 @@ impl AcpCodec {
             (Sent::FirstModel, Ok(_)) => self.on_ready(out),
             (Sent::Prompt, Ok(result)) => self.on_prompt_ended(&result, out),
             (Sent::Prompt, Err(error)) => self.on_prompt_failed(error, out),
-            (Sent::Model | Sent::RestoreMode, Ok(_)) => {}
+            (Sent::Model, Ok(_)) => out.push(AgentEvent::ModelSet),
+            (Sent::RestoreMode, Ok(_)) => {}
             (Sent::Initialize, Err(error)) => {
                 let text = format!("it does not open: {}", error.message);
                 self.refuse(ends::by_error(&error), text, out);
@@ -242,7 +245,7 @@ impl AcpCodec {
                 self.refuse(AgentEnd::Failed, text, out);
             }
             (Sent::Model, Err(error)) => {
-                let (order, reason) = ("set_model".to_owned(), error.message);
+                let (order, reason) = (SET_MODEL.to_owned(), error.message);
                 let failed = FailedOrder { order, reason, words: None };
                 out.push(AgentEvent::OrderFailed(failed));
             }

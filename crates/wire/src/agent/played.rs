@@ -9,7 +9,8 @@ use super::claude::{OWN_SERVER, own_name};
 const KNOWN: &str = "a line of JSON, exit N, signal N, sleep SECONDS, stdout N lines, line SIZE, stderr SIZE, close \
                      stdout, deaf, fork-daemon, setsid-child, ignore SIGTERM, run COMMAND, write PATH, rm -rf PATH, \
                      tool-without-asking COMMAND, ask COMMAND, call TOOL INPUT, begin call TOOL INPUT, await calls, \
-                     permissionMode MODE, connect PATH, refuse REASON, note prompt, next prompt, resumed";
+                     permissionMode MODE, connect PATH, refuse REASON, refuse model, await interrupt, note prompt, \
+                     next prompt, resumed";
 
 /// A script: what is played after each prompt, in order.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -72,6 +73,10 @@ pub enum Step {
     Write(String),
     /// Removes a folder and all in it; its own is `worktree`.
     Remove(String),
+    /// Refuses to ask another model.
+    RefuseModel,
+    /// Waits until it is told to stop.
+    AwaitInterrupt,
     /// Notes in `heard.jsonl` what it was asked.
     Note,
     /// Tries each socket in a folder, and notes in `connected.txt` what came of it.
@@ -122,6 +127,12 @@ impl Played {
         })
     }
 
+    /// Whether it refuses to ask another model.
+    pub fn refuses_model(&self) -> bool {
+        let lists = self.begun.iter().chain(&self.resumed);
+        lists.flatten().any(|step| *step == Step::RefuseModel)
+    }
+
     /// Whether SIGTERM does nothing to it.
     pub fn ignores_term(&self) -> bool {
         let lists = self.begun.iter().chain(&self.resumed);
@@ -149,6 +160,8 @@ fn step(line: &str) -> Option<Step> {
         "setsid-child" => return Some(Step::Session),
         "ignore SIGTERM" => return Some(Step::IgnoreTerm),
         "await calls" => return Some(Step::AwaitCalls),
+        "refuse model" => return Some(Step::RefuseModel),
+        "await interrupt" => return Some(Step::AwaitInterrupt),
         "note prompt" => return Some(Step::Note),
         _ => {}
     }
@@ -290,6 +303,15 @@ pub fn answer(request: &Value) -> Value {
     let response =
         json!({ "subtype": "success", "request_id": request["request_id"], "response": {} });
     json!({ "type": "control_response", "response": response })
+}
+
+/// The answer to the order to ask another model, with a reason why not; none if the message is no such order.
+pub fn model_refusal(message: &Value) -> Option<Value> {
+    (message["request"]["subtype"] == "set_model").then(|| {
+        let (id, error) = (&message["request_id"], "there is no such model");
+        let response = json!({ "subtype": "error", "request_id": id, "error": error });
+        json!({ "type": "control_response", "response": response })
+    })
 }
 
 /// The answer to the greeting of whoever drives it, with the reason why not; none if the message is no greeting. Claude Code

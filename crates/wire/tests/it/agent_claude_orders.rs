@@ -130,6 +130,17 @@ fn an_order_that_is_refused_is_told() {
 }
 
 #[test]
+fn a_model_that_it_asks_from_here_on_is_told() {
+    let mut codec = codec();
+    let order = line(&codec.order(AgentOrder::SetModel { model: "x".to_owned() }).unwrap());
+    let response =
+        json!({ "subtype": "success", "request_id": order["request_id"], "response": {} });
+    let (events, _) =
+        tell(&mut codec, &json!({ "type": "control_response", "response": response }));
+    assert_eq!(events, [AgentEvent::ModelSet]);
+}
+
+#[test]
 fn every_call_is_asked_about_and_answers_are_the_captures() {
     let mut codec = codec();
     let input = json!({ "file_path": "/w/a.txt", "content": "x" });

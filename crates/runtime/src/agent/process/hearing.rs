@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use machine::agent::{
     AgentCall, AgentEnd, AgentEvent, AgentFacts, AgentFault, AgentNews, AgentOrder, AgentProgram,
-    AgentProtocol, AgentTurn, ClientRequest, Unknown,
+    AgentProtocol, AgentTurn, ClientRequest, SET_MODEL, Unknown,
 };
 use machine::id::{EffectId, TaskId};
 use machine::message::Usage;
@@ -50,6 +50,8 @@ pub(super) struct Hearing {
     met: Option<AgentFacts>,
     pub(super) session: Option<String>,
     pub(super) listener: Option<Listener>,
+    /// Whether it asks the model that it was told to ask, once it has answered.
+    pub(super) model_set: Option<bool>,
     /// Whether it made its conversation shorter since the turn began.
     pub(super) compacted: bool,
     /// How the turn ended that was asked for last.
@@ -143,6 +145,7 @@ impl Hearing {
             met: None,
             session: call.session.clone(),
             listener: None,
+            model_set: None,
             compacted: false,
             ended: None,
             gone: None,
@@ -257,6 +260,11 @@ impl Hearing {
             AgentEvent::OrderFailed(failed) if !self.ready => {
                 let why = format!("it refuses {}: {}", failed.order, failed.reason);
                 self.broke.get_or_insert(Gone::new(AgentFault::Protocol, why));
+            }
+            AgentEvent::ModelSet => self.model_set = Some(true),
+            // Another process is started that asks it.
+            AgentEvent::OrderFailed(failed) if failed.order == SET_MODEL => {
+                self.model_set = Some(false);
             }
             AgentEvent::OrderFailed(failed) => {
                 if let Some(listener) = &self.listener {

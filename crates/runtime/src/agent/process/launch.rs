@@ -81,6 +81,7 @@ impl Process {
         let out = Out { stdin: Arc::clone(&stdin), later };
         let process = Arc::new(Process {
             program: Arc::clone(&call.program),
+            model: Mutex::new(call.program.model.clone()),
             conversation: call.conversation,
             link: Mutex::new(Link { codec: started.codec, out: Some(out) }),
             unread: Arc::default(),

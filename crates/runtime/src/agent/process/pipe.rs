@@ -96,12 +96,13 @@ impl Process {
         let mut refused = Vec::new();
         let (is_awaited, at_once) = {
             let mut hearing = lock(&self.hearing);
-            let was_ready = hearing.ready;
+            let (was_ready, was_set) = (hearing.ready, hearing.model_set);
             hearing.heard = Instant::now();
             for event in events {
                 hearing.take(event, &mut refused);
             }
-            let is_awaited = hearing.ended.is_some() || hearing.ready != was_ready;
+            let is_awaited = hearing.ended.is_some()
+                || (hearing.ready, hearing.model_set) != (was_ready, was_set);
             (is_awaited, std::mem::take(&mut hearing.at_once))
         };
         if is_awaited {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use machine::agent::{AgentAsk, AgentEvent, AgentRequest, FailedOrder};
+use machine::agent::{AgentAsk, AgentEvent, AgentRequest, FailedOrder, SET_MODEL};
 use serde_json::{Value, json};
 
 use super::{ClaudeCodec, MOST, OWN_SERVER, facts, frame, mcp, means, own_name, told};
@@ -44,7 +44,7 @@ impl Order {
         let order = match self {
             Order::Initialize => "initialize",
             Order::Interrupt => "interrupt",
-            Order::SetModel => "set_model",
+            Order::SetModel => SET_MODEL,
         };
         let (order, reason) = (order.to_owned(), reason.to_owned());
         AgentEvent::OrderFailed(FailedOrder { order, reason, words: None })
@@ -67,6 +67,9 @@ impl ClaudeCodec {
         if response["subtype"] != "success" {
             let reason = response["error"].as_str().unwrap_or("it gave no reason");
             return out.push(order.failed(reason));
+        }
+        if order == Order::SetModel {
+            out.push(AgentEvent::ModelSet);
         }
         if order == Order::Initialize {
             let body = &response["response"];
