@@ -7,11 +7,12 @@ mod child;
 mod detached;
 mod start;
 mod tree;
+pub(crate) mod warden;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::Pid;
 
 use crate::providers::Secret;
 
@@ -30,11 +31,12 @@ pub use capture::{Capture, HEAD, KEPT, TAIL};
 pub(crate) use child::write_all;
 pub use child::{Child, Exit, ReadError};
 pub use detached::start_detached;
-use start::Start;
+use start::{Leads, Start};
 use tree::Wrapped;
 pub(crate) use tree::boot;
 pub use tree::{Containment, Reaped, namespaces_work, reap_leftovers};
 use tree::{MARK_VARIABLE, MarkFile, Tree};
+use warden::Warden;
 
 /// How long output is still read after the command itself has ended: a grandchild may hold it open for ever.
 const DRAIN: Duration = Duration::from_millis(250);
@@ -280,11 +282,11 @@ fn attend(
     started: Instant,
 ) -> (bool, bool) {
     let deadline = spec.timeout.and_then(|timeout| started.checked_add(timeout));
-    let handle = pidfd_open(launched.leader, PidfdFlags::empty()).ok();
+    let handle = launched.tree.handle();
     let (mut timed_out, mut cancelled) = (false, false);
     let mut stage = Stage::Running;
     loop {
-        let exited = launched.tree.leader_exited();
+        let exited = launched.tree.has_ended();
         let now = Instant::now();
         stage = match stage {
             Stage::Running | Stage::Terminating { .. } if exited => {
@@ -461,8 +463,14 @@ fn launch(spec: &ProcessSpec, streams: [OwnedFd; 3]) -> Result<Launched, SpawnEr
         .containment
         .wrap(spec.cwd.as_deref(), spec.mark_dir.as_deref())
         .map_err(|reason| SpawnError::Sandbox { reason })?;
-    let Wrapped { mut argv, namespaced, env, open, join, held } = wrapped;
+    let Wrapped { argv: around, namespaced, env, mut open, join, held } = wrapped;
     environment.extend(env);
+    let is_watched = !namespaced && spec.containment.has_warden();
+    let warden = if is_watched { Warden::open().map_err(refused)? } else { None };
+    let (warden, report) = warden.unzip();
+    let mut argv = report.as_ref().map(Warden::words).unwrap_or_default();
+    open.extend(report.as_ref().map(AsRawFd::as_raw_fd));
+    argv.extend(around);
     argv.push(program.into());
     argv.extend(spec.argv.iter().skip(1).cloned());
     let folder = spec.mark_dir.as_deref();
@@ -471,10 +479,16 @@ fn launch(spec: &ProcessSpec, streams: [OwnedFd; 3]) -> Result<Launched, SpawnEr
     let mut mark = if namespaced { mark.unwrap_or(None) } else { mark.map_err(refused)? };
     let descriptors = crate::descriptors::of_children();
     let cwd = spec.cwd.clone();
-    let start = Start { argv, environment, cwd, streams, open, join, descriptors };
+    let leads = Leads::Session;
+    let start = Start { argv, environment, cwd, streams, open, join, descriptors, leads };
     let began = Instant::now();
     let leader = start.start().map_err(refused)?;
-    let tree = Tree::new(leader, began, &spec.containment, namespaced, stamp);
+    drop(report);
+    if let Some(Err(error)) = warden.as_ref().map(Warden::begun) {
+        start::wait(leader);
+        return Err(refused(error));
+    }
+    let tree = Tree::new(leader, began, &spec.containment, namespaced, stamp, warden);
     if let Some(mark) = &mut mark {
         mark.started(&tree);
     }

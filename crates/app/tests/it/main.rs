@@ -42,6 +42,7 @@ mod many;
 mod mcp;
 mod model;
 mod network;
+mod nothing_left;
 mod outcomes;
 mod own_tools;
 mod policy;

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::{
     Cancel, DRAIN, Launched, ProcessSpec, SpawnError, launch, pipe, set_nonblocking, start,
@@ -323,7 +322,7 @@ fn begin(spec: &ProcessSpec) -> Result<([OwnedFd; 3], Launched), SpawnError> {
 fn let_go(stdin: &OwnedFd, stdout: &OwnedFd, launched: &Launched) -> bool {
     let until = Instant::now() + GUARD_LIMIT;
     let mut word = [0u8; 1];
-    while Instant::now() < until && !launched.tree.leader_exited() {
+    while Instant::now() < until && !launched.tree.has_ended() {
         match rustix::io::read(stdout, &mut word[..]) {
             Ok(1) if word[0] == READY => {
                 launched.tree.hold_first();
@@ -347,12 +346,12 @@ fn attend(
     shared: &Shared,
     stop: &Cancel,
 ) {
-    let handle = pidfd_open(launched.leader, PidfdFlags::empty()).ok();
+    let handle = launched.tree.handle();
     let deadline = spec.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut drained = None;
     loop {
         let now = Instant::now();
-        let exited = launched.tree.leader_exited();
+        let exited = launched.tree.has_ended();
         if exited && drained.is_none() {
             drained = Some(now + DRAIN);
         }

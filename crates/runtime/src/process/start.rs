@@ -19,7 +19,16 @@ use super::Exit;
 /// What the child has for its calls; none of them goes deep.
 const STACK: usize = 64 * 1024;
 
-/// A program to start: a session of its own (so no terminal), ended with the thread that starts it.
+/// What a program is the first of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leads {
+    /// A session of its own, so it has no terminal.
+    Session,
+    /// A group in the session of whoever starts it.
+    Group,
+}
+
+/// A program to start, ended with the thread that starts it.
 pub(super) struct Start {
     /// The path of the program and its arguments.
     pub(super) argv: Vec<OsString>,
@@ -35,6 +44,8 @@ pub(super) struct Start {
     pub(super) join: Option<i32>,
     /// How many descriptors it may have, if not as many as this process.
     pub(super) descriptors: Option<Rlimit>,
+    /// What it is the first of.
+    pub(super) leads: Leads,
 }
 
 /// The same as the child takes it. It must not ask for memory, so all of it is laid out before.
@@ -47,6 +58,7 @@ struct Orders {
     open: *const [i32],
     join: Option<i32>,
     descriptors: Option<Rlimit>,
+    leads: Leads,
     parent: Pid,
     /// What went wrong in the child, by the system's number.
     failed: c_int,
@@ -85,6 +97,7 @@ impl Start {
             open: &raw const *self.open,
             join: self.join,
             descriptors: self.descriptors,
+            leads: self.leads,
             parent: rustix::process::getpid(),
             failed: 0,
         };
@@ -138,11 +151,11 @@ fn pointers(words: &[CString]) -> Vec<*const c_char> {
 }
 
 /// Signals held back for this thread, as they were before once it is dropped.
-struct Quiet(libc::sigset_t);
+pub(super) struct Quiet(libc::sigset_t);
 
 impl Quiet {
     #[allow(unsafe_code)]
-    fn begin() -> Quiet {
+    pub(super) fn begin() -> Quiet {
         let mut all = MaybeUninit::uninit();
         let mut before = MaybeUninit::uninit();
         // SAFETY: both sets are written whole by the calls that are given them first.
@@ -196,7 +209,10 @@ unsafe fn become_program(orders: &Orders) -> io::Error {
         if let Some(limit) = orders.descriptors {
             rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?;
         }
-        rustix::process::setsid()?;
+        match orders.leads {
+            Leads::Session => rustix::process::setsid().map(|_| ())?,
+            Leads::Group => rustix::process::setpgid(None, None)?,
+        }
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
         // The parent may have died before the line above.
         if rustix::process::getppid() != Some(orders.parent) {

@@ -2,8 +2,9 @@
 //! of the runtime left behind is found and ended.
 //!
 //! With bubblewrap a command runs in a PID namespace that dies with it, whatever its processes do. Without,
-//! it gets a session of its own, and a mark in its environment by which processes that left the session are
-//! found. A process that leaves the session, its parents and its environment behind escapes the second form.
+//! a warden keeps them together (`warden`). Where that is gone or cannot be had, a command has a session of its own, and a
+//! mark in its environment by which processes that left the session are found. A process that leaves the session, its
+//! parents and its environment behind escapes that form.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -22,6 +23,7 @@ use rustix::process::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::warden::{self, Warden};
 use super::{Cancel, ProcessSpec, Streams, find_program, timeout_until};
 use crate::sandbox::{Held, Sandbox, namespace_held, note_namespace};
 
@@ -34,7 +36,7 @@ pub enum Containment {
     /// A PID namespace by bubblewrap where that works on this machine, else `Group`. No walls.
     #[default]
     Auto,
-    /// A session of its own, and marks to find what leaves it. No walls.
+    /// A session of its own, a warden over what leaves it, and marks to find what is left without one. No walls.
     Group,
     /// The same for a program that starts nothing that leaves its session: unless it has to be killed, nobody looks for
     /// more among all processes of the machine, which can cost as much as the program did.
@@ -109,6 +111,14 @@ impl Containment {
         }
     }
 
+    /// Whether a warden stands over a command that no namespace holds.
+    pub(super) fn has_warden(&self) -> bool {
+        match self {
+            Containment::Auto | Containment::Group | Containment::Sandbox(_) => true,
+            Containment::Session => false,
+        }
+    }
+
     /// Whether there are walls.
     pub(super) fn is_sandbox(&self) -> bool {
         matches!(self, Containment::Sandbox(_))
@@ -174,7 +184,12 @@ pub(super) struct Tree {
     stamp: String,
     /// The first process of the namespace: all others of it are gone when it is.
     first: OnceLock<OwnedFd>,
+    /// The leader, if it stands over the command and is not the command itself.
+    warden: Option<Warden>,
 }
+
+/// How long a warden may take to end everything before that is done without it.
+const WARDEN_LIMIT: Duration = Duration::from_secs(5);
 
 impl Tree {
     /// `began` is a moment before the leader started.
@@ -184,15 +199,20 @@ impl Tree {
         containment: &Containment,
         namespaced: bool,
         stamp: String,
+        warden: Option<Warden>,
     ) -> Tree {
         let leader_start = read_stat(leader.as_raw_pid()).map_or(0, |process| process.start);
         let stays = matches!(containment, Containment::Session);
-        Tree { leader, leader_start, began, namespaced, stays, stamp, first: OnceLock::new() }
+        let first = OnceLock::new();
+        Tree { leader, leader_start, began, namespaced, stays, stamp, first, warden }
     }
 
     /// Takes hold of the namespace's first process; to be called when its guard has spoken and waits for the word to go.
     /// Where the kernel does not say which one it is, the end of the namespace is found by looking at every process.
     pub(super) fn hold_first(&self) {
+        if !self.namespaced {
+            return;
+        }
         let leader = self.leader.as_raw_pid();
         let listed = fs::read_to_string(format!("/proc/{leader}/task/{leader}/children"));
         let Ok(listed) = listed else { return };
@@ -205,8 +225,20 @@ impl Tree {
         }
     }
 
-    /// Whether the leader has ended; it stays a zombie, so its number is not used again.
-    pub(super) fn leader_exited(&self) -> bool {
+    /// What becomes readable when the command has ended.
+    pub(super) fn handle(&self) -> Option<OwnedFd> {
+        match &self.warden {
+            Some(warden) => warden.handle(),
+            None => pidfd_open(self.leader, PidfdFlags::empty()).ok(),
+        }
+    }
+
+    /// Whether the command has ended. The leader stays at least as a zombie, so its number is not used again.
+    pub(super) fn has_ended(&self) -> bool {
+        self.warden.as_ref().is_some_and(Warden::has_ended) || self.leader_exited()
+    }
+
+    fn leader_exited(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         !matches!(waitid(WaitId::Pid(self.leader), options), Ok(None))
     }
@@ -240,6 +272,9 @@ impl Tree {
 
     /// Ends everything and returns when nothing of it runs any more.
     pub(super) fn kill(&self) {
+        if self.warden.as_ref().is_some_and(|warden| self.is_ended_by(warden)) {
+            return;
+        }
         if let Some(first) = self.first.get() {
             let _ = pidfd_send_signal(first, Signal::KILL);
             let until = Instant::now() + Duration::from_secs(1);
@@ -279,6 +314,15 @@ impl Tree {
             from: self.from(),
         };
         marks.kill_all();
+    }
+
+    /// Has the warden end everything; says whether nothing is left.
+    fn is_ended_by(&self, warden: &Warden) -> bool {
+        let _ = kill_process(self.leader, warden::END_ALL);
+        if let Ok(leader) = pidfd_open(self.leader, PidfdFlags::empty()) {
+            ends(&leader, Instant::now() + WARDEN_LIMIT);
+        }
+        warden.left_nothing()
     }
 
     /// The lowest number that a process of it can have. Numbers are given in turn, so what began after the leader has a
@@ -417,6 +461,11 @@ fn read_stat(pid: i32) -> Option<Process> {
 
 fn children(all: &[Process], parents: &BTreeSet<i32>) -> BTreeSet<i32> {
     all.iter().filter(|process| parents.contains(&process.parent)).map(|p| p.pid).collect()
+}
+
+/// The children of a process, for kernels that do not list them.
+pub(super) fn children_of(parent: i32) -> Vec<i32> {
+    children(&snapshot(0), &BTreeSet::from([parent])).into_iter().collect()
 }
 
 /// Whether a process's environment holds the mark.

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::filter::{self, Sockets};
 use super::{probe, way};
+use crate::process::warden;
 use crate::{egress, gateway};
 
 /// The first argument of a start as helper. No command has this name.
@@ -84,7 +85,8 @@ impl Orders {
     }
 }
 
-/// Becomes a command inside a sandbox if this process was started for that; returns at once otherwise.
+/// Becomes a command inside a sandbox, or what stands over one, if this process was started for that; returns at once
+/// otherwise.
 ///
 /// To be called at the very start of `main`. The process has no other threads then, and nothing of the runtime is in
 /// its memory.
@@ -94,7 +96,11 @@ pub fn enter() {
     if let Some(word) = way::WORDS.iter().find(|word| first == **word) {
         std::process::exit(way::continue_as(word, &arguments.next().unwrap_or_default()));
     }
+    if first == warden::WORD {
+        std::process::exit(warden::watch(arguments));
+    }
     if first != WORD {
+        warden::is_known();
         return;
     }
     let failed = match work(arguments.collect()) {
