@@ -145,11 +145,12 @@ fn require_way(driver: &DriverSpec) -> Result<(), CommandError> {
             let (name, keys) = (&program.name, program.keys.join(" or "));
             let message =
                 format!("the agent {name} has neither a key nor a login: nobody would answer it");
+            let or_set = token.map(|token| format!(", or set {token}")).unwrap_or_default();
             Err(CommandError::environment(message)
                 .hint(format!(
                     "set {keys}: its models are asked through the gateway, and counted exactly"
                 ))
-                .hint(format!("or log in with {name} itself, which makes {file}, or set {token}")))
+                .hint(format!("or log in with {name} itself, which makes {file}{or_set}")))
         }
     }
 }

@@ -15,46 +15,64 @@ const ENDS: &str =
 const LOGIN: &str = r#"{"claudeAiOauth":{"accessToken":"old-access-0123456789","expiresAt":1,"refreshToken":"old-refresh-0123456789"}}"#;
 const RENEWED: &str = r#"{"claudeAiOauth":{"accessToken":"new-access-0123456789","expiresAt":2,"refreshToken":"new-refresh-0123456789"}}"#;
 
-/// A repository, and a `claude` that runs this script before it works.
+/// A repository, and an agent that runs a script.
 struct Place {
     environment: TestEnvironment,
     outside: PathBuf,
+    agent: &'static str,
 }
 
+/// A repository, and a `claude` that runs this script before it works.
 fn place(script: &str) -> Place {
+    let place = place_of("claude", "2.1.325 (Claude Code)", script);
+    let steps = place.outside.join("steps.txt");
+    fs::write(&steps, [INIT, "run touch made.py", SAYS, ENDS].join("\n")).unwrap();
+    let program = place.outside.join("bin/claude");
+    let played =
+        format!("exec {:?} fake agent {steps:?} \"$@\"\n", env!("CARGO_BIN_EXE_drivetrain"));
+    fs::write(&program, fs::read_to_string(&program).unwrap() + played.as_str()).unwrap();
+    place
+}
+
+/// A repository, and an agent of this name and version that runs this script and ends.
+fn place_of(agent: &'static str, version: &str, script: &str) -> Place {
     let environment = TestEnvironment::new();
     let outside = environment.home().parent().unwrap().to_owned();
-    let steps = outside.join("steps.txt");
-    fs::write(&steps, [INIT, "run touch made.py", SAYS, ENDS].join("\n")).unwrap();
     let bin = outside.join("bin");
     fs::create_dir_all(&bin).unwrap();
     let text = format!(
-        "#!/bin/sh\n[ \"$1\" = --version ] && exec echo '2.1.325 (Claude Code)'\ncd {outside:?}\n{script}\ncd \"$OLDPWD\"\n\
-         exec {:?} fake agent {steps:?} \"$@\"\n",
-        env!("CARGO_BIN_EXE_drivetrain")
+        "#!/bin/sh\n[ \"$1\" = --version ] && exec echo '{version}'\ncd {outside:?}\n{script}\ncd \"$OLDPWD\"\n"
     );
-    fs::write(bin.join("claude"), text).unwrap();
-    fs::set_permissions(bin.join("claude"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(bin.join(agent), text).unwrap();
+    fs::set_permissions(bin.join(agent), fs::Permissions::from_mode(0o755)).unwrap();
     environment.write("main.py", "print(1)\n");
     environment.git(&["init", "--quiet"]);
     environment.commit_all("one");
-    Place { environment, outside }
+    Place { environment, outside, agent }
 }
 
 impl Place {
-    /// The operator is logged in.
-    fn log_in(&self) -> PathBuf {
-        let file = self.outside.join(".claude/.credentials.json");
+    /// The operator is logged in with an agent that keeps this in this file.
+    fn has(&self, file: &str, login: &str) -> PathBuf {
+        let file = self.outside.join(file);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(&file, LOGIN).unwrap();
+        fs::write(&file, login).unwrap();
         file
     }
 
+    /// The operator is logged in.
+    fn log_in(&self) -> PathBuf {
+        self.has(".claude/.credentials.json", LOGIN)
+    }
+
     fn run(&self, more: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
-        let ask = ["run", "do it", "--agent", "claude", "--no-sandbox", "--unattended"];
+        let ask = ["run", "do it", "--agent", self.agent, "--no-sandbox", "--unattended"];
         let path = format!("{}:/usr/bin:/bin", self.outside.join("bin").display());
         let mut command = self.environment.command(&[&ask[..], more].concat());
-        command.env_remove("ANTHROPIC_API_KEY").env("PATH", path).envs(variables.iter().copied());
+        for key in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"] {
+            command.env_remove(key);
+        }
+        command.env("PATH", path).envs(variables.iter().copied());
         let output = command.output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(said).unwrap())
@@ -65,9 +83,12 @@ impl Place {
     }
 
     /// Where the task keeps what is its agent's.
+    fn folder(&self) -> PathBuf {
+        self.environment.home().join("agents").join(self.environment.id()).join(self.agent)
+    }
+
     fn copy(&self) -> PathBuf {
-        let home = self.environment.home().join("agents").join(self.environment.id());
-        home.join("claude/.credentials.json")
+        self.folder().join(".credentials.json")
     }
 }
 
@@ -88,6 +109,68 @@ fn without_a_key_an_agent_has_the_operators_login_and_what_it_renews_comes_back(
     assert!(!place.copy().exists(), "the copy is gone with the agent");
     let records = place.environment.ok(&["journal", "export", &place.environment.id()]);
     assert!(!records.contains("access-0123456789"), "{records}");
+}
+
+/// An agent, its version, what the operator is logged in by, the copy for the agent, and what is told of the way it goes.
+const OTHERS: [(&str, &str, &str, &str, &str, &str); 2] = [
+    (
+        "codex",
+        "codex-cli 0.166.0",
+        ".codex/auth.json",
+        "$CODEX_HOME/auth.json",
+        "$CODEX_HOME/config.toml",
+        r#"{"OPENAI_API_KEY":null,"last_refresh":"old","tokens":{"access_token":"old-access-0123456789","refresh_token":"old-refresh-0123456789"}}"#,
+    ),
+    (
+        "gemini",
+        "0.61.0",
+        ".gemini/oauth_creds.json",
+        "$HOME/.gemini/oauth_creds.json",
+        "$HOME/.gemini/settings.json",
+        r#"{"access_token":"old-access-0123456789","expiry_date":1,"refresh_token":"old-refresh-0123456789","token_type":"Bearer"}"#,
+    ),
+];
+
+#[test]
+fn codex_and_gemini_have_the_operators_login_in_the_same_way() {
+    for (agent, version, file, copy, settings, login) in OTHERS {
+        let renewed = login.replace("old", "new");
+        // It is started again when it ends without a word; what it saw first counts.
+        let script = format!(
+            "[ -e seen ] || cat \"{copy}\" > seen\nstat -c %a \"{copy}\" > mode\ncp \"{settings}\" settings\n\
+             echo '{renewed}' > \"{copy}\"\nexit 3"
+        );
+        let place = place_of(agent, version, &script);
+        let own = place.has(file, login);
+        let (_, said) = place.run(&[], &[]);
+        assert_eq!(
+            (place.text("seen").as_str(), place.text("mode").trim()),
+            (login, "600"),
+            "{said}"
+        );
+        assert_eq!(fs::read_to_string(&own).unwrap(), renewed, "{agent}: {said}");
+        let left = [file.rsplit('/').next().unwrap(), file];
+        assert!(left.iter().all(|name| !place.folder().join(name).exists()), "{agent}");
+        let settings = place.text("settings");
+        match agent {
+            "codex" => assert!(!settings.contains("model_provider"), "{settings}"),
+            _ => assert!(settings.contains("oauth-personal"), "{settings}"),
+        }
+        let records = place.environment.ok(&["journal", "export", &place.environment.id()]);
+        assert!(!records.contains("access-0123456789"), "{records}");
+    }
+}
+
+#[test]
+fn codex_and_gemini_without_a_key_and_a_login_do_not_begin() {
+    for (agent, version, file, ..) in OTHERS {
+        let place = place_of(agent, version, "exit 3");
+        let (code, said) = place.run(&[], &[]);
+        assert_eq!(code, Some(20), "{said}");
+        let hint = format!("hint: or log in with {agent} itself, which makes ~/{file}\n");
+        assert!(said.contains("has neither a key nor a login") && said.ends_with(&hint), "{said}");
+        assert_eq!(place.environment.tasks().len(), 0, "nothing was begun");
+    }
 }
 
 #[test]

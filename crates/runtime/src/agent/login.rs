@@ -22,10 +22,10 @@ const LONGEST: u64 = 1 << 20;
 /// Why an agent cannot be asked for anything here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoWay {
-    /// It has neither a key nor a login; the variable takes a token.
+    /// It has neither a key nor a login.
     Missing {
-        /// What a token is set as.
-        token: &'static str,
+        /// What a token is set as, if it takes one.
+        token: Option<&'static str>,
         /// Where a login would be.
         file: String,
     },
@@ -37,10 +37,9 @@ pub enum NoWay {
 pub fn check(program: &AgentProgram) -> Result<(), NoWay> {
     is_used(program.gateway, key_found(program)).map_err(NoWay::NoGateway)?;
     match way(program) {
-        Way::Missing(login) => Err(NoWay::Missing {
-            token: login.token,
-            file: format!("~/{}/{}", login.folder, login.file),
-        }),
+        Way::Missing(login) => {
+            Err(NoWay::Missing { token: login.token, file: format!("~/{}", login.file) })
+        }
         Way::Own | Way::Token(_) | Way::File(..) => Ok(()),
     }
 }
@@ -73,12 +72,12 @@ impl Lent {
         let was = fs::read(&from).map_err(|error| failed(&error))?;
         learn(&was);
         let root = Root::open_own(home).map_err(|error| failed(&error))?;
-        let _ = root.remove(login.file);
+        let _ = root.remove(login.copy);
         // What replaces a file has its mode, so that there is no moment in which somebody else could read it.
-        root.write(login.file, b"", None).map_err(|error| failed(&error))?;
-        let file = root.open_file(login.file).map_err(|error| failed(&error))?;
+        root.write(login.copy, b"", None).map_err(|error| failed(&error))?;
+        let file = root.open_file(login.copy).map_err(|error| failed(&error))?;
         file.set_permissions(fs::Permissions::from_mode(0o600)).map_err(|error| failed(&error))?;
-        root.write(login.file, &was, None).map_err(|error| failed(&error))?;
+        root.write(login.copy, &was, None).map_err(|error| failed(&error))?;
         Ok(Lent { home: home.to_owned(), login, from, was: Mutex::new(Some(was)) })
     }
 
@@ -96,13 +95,13 @@ impl Lent {
         let Some(mut was) = lock(&self.was).take() else { return };
         self.renew(&mut was);
         if let Ok(root) = Root::open_own(&self.home) {
-            let _ = root.remove(self.login.file);
+            let _ = root.remove(self.login.copy);
         }
     }
 
     fn renew(&self, was: &mut Vec<u8>) {
         let root = Root::open_own(&self.home).ok();
-        let copy = root.and_then(|root| root.read(self.login.file, LONGEST).ok());
+        let copy = root.and_then(|root| root.read(self.login.copy, LONGEST).ok());
         let Some(renewed) = copy.and_then(|copy| login::renewed(was, &copy)) else { return };
         learn(&renewed);
         if fs::read(&self.from).ok().as_ref() != Some(was) {

@@ -3,32 +3,58 @@
 
 use std::path::{Path, PathBuf};
 
-use machine::agent::{AgentProgram, AgentProtocol};
+use machine::agent::AgentProgram;
 use serde_json::Value;
 
 /// Where a program keeps its login, and what it needs to use it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Login {
-    /// The variable that can hold a token in place of a login.
-    pub token: &'static str,
-    /// The variable that names its folder.
-    pub folder_variable: &'static str,
-    /// Its folder below the home of a user, if the variable is not set.
-    pub folder: &'static str,
-    /// The file in that folder, and in the one that a task gives it.
+    /// The agent, as it is called where no file names it.
+    pub agent: &'static str,
+    /// The variable that can hold a token in place of a login, if one can.
+    pub token: Option<&'static str>,
+    /// The variable that names a folder, and the file below that.
+    pub named: (&'static str, &'static str),
+    /// The file below the home of a user, if the variable is not set.
     pub file: &'static str,
-    /// Hosts at which a login is renewed.
+    /// The file below the folder that a task gives the agent.
+    pub copy: &'static str,
+    /// Hosts at which a login is used and renewed, beside those of a key.
     pub hosts: &'static [&'static str],
 }
 
 /// What Claude Code is logged in by.
 pub const CLAUDE: Login = Login {
-    token: "CLAUDE_CODE_OAUTH_TOKEN",
-    folder_variable: "CLAUDE_CONFIG_DIR",
-    folder: ".claude",
-    file: ".credentials.json",
+    agent: "claude",
+    token: Some("CLAUDE_CODE_OAUTH_TOKEN"),
+    named: ("CLAUDE_CONFIG_DIR", ".credentials.json"),
+    file: ".claude/.credentials.json",
+    copy: ".credentials.json",
     hosts: &["console.anthropic.com", "platform.claude.com"],
 };
+
+/// What Codex is logged in by.
+pub const CODEX: Login = Login {
+    agent: "codex",
+    token: None,
+    named: ("CODEX_HOME", "auth.json"),
+    file: ".codex/auth.json",
+    copy: "auth.json",
+    hosts: &["auth.openai.com", "chatgpt.com"],
+};
+
+/// What Gemini CLI is logged in by.
+pub const GEMINI: Login = Login {
+    agent: "gemini",
+    token: None,
+    named: ("GEMINI_CLI_HOME", ".gemini/oauth_creds.json"),
+    file: ".gemini/oauth_creds.json",
+    copy: ".gemini/oauth_creds.json",
+    hosts: &["cloudcode-pa.googleapis.com", "oauth2.googleapis.com", "www.googleapis.com"],
+};
+
+/// All that are known. The file of OpenCode holds what somebody is logged in with at any provider, more than one agent needs.
+const LOGINS: [&Login; 3] = [&CLAUDE, &CODEX, &GEMINI];
 
 /// How an agent comes to its models.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,6 +69,22 @@ pub enum Way {
     Missing(&'static Login),
 }
 
+impl Way {
+    /// A program as it goes this way. One without keys uses its login.
+    pub fn taken_by(&self, program: &AgentProgram) -> AgentProgram {
+        let mut program = program.clone();
+        match self {
+            Way::Own | Way::Missing(_) => {}
+            Way::Token(name) => program.keys.push((*name).to_owned()),
+            Way::File(login, _) => {
+                program.keys.clear();
+                program.hosts.extend(login.hosts.iter().map(|&host| host.to_owned()));
+            }
+        }
+        program
+    }
+}
+
 /// How a program comes to its models. Only one that needs no file is handed a login: what a file of a project names is no
 /// program that the operator has logged in with. A key comes first, because with one there is a gateway.
 pub fn way(
@@ -55,20 +97,19 @@ pub fn way(
         (own.command, own.env, own.keys)
             == (program.command.clone(), program.env.clone(), program.keys.clone())
     });
-    let login = match program.protocol {
-        AgentProtocol::Claude if is_built_in => &CLAUDE,
-        AgentProtocol::Claude | AgentProtocol::Codex | AgentProtocol::Acp => return Way::Own,
-    };
+    let known = LOGINS.into_iter().find(|login| is_built_in && login.agent == program.name);
+    let Some(login) = known else { return Way::Own };
     let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
     if program.keys.iter().any(|key| set(key).is_some()) {
         return Way::Own;
     }
-    if set(login.token).is_some() {
-        return Way::Token(login.token);
+    if let Some(token) = login.token.filter(|token| set(token).is_some()) {
+        return Way::Token(token);
     }
-    let below_home = || set("HOME").map(|home| Path::new(&home).join(login.folder));
-    let folder = set(login.folder_variable).map(PathBuf::from).or_else(below_home);
-    match folder.map(|folder| folder.join(login.file)).filter(|file| is_file(file)) {
+    let (folder, file) = login.named;
+    let named = set(folder).map(|folder| Path::new(&folder).join(file));
+    let below_home = || set("HOME").map(|home| Path::new(&home).join(login.file));
+    match named.or_else(below_home).filter(|file| is_file(file)) {
         Some(file) => Way::File(login, file),
         None => Way::Missing(login),
     }
@@ -92,11 +133,17 @@ pub fn tokens(login: &[u8]) -> Vec<(String, String)> {
     while let Some((name, value)) = open.pop() {
         match value {
             Value::Object(table) => open.extend(table),
-            Value::String(text) if name.contains("Token") => found.push((name, text)),
+            Value::String(text) if is_secret(&name) => found.push((name, text)),
             _ => {}
         }
     }
     found
+}
+
+/// Whether what has this name lets its holder in: `accessToken`, `refresh_token`, `OPENAI_API_KEY`.
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.ends_with("token") || name.ends_with("key")
 }
 
 fn merge(into: &mut Value, from: &Value) {
@@ -119,7 +166,11 @@ mod tests {
     use super::*;
 
     fn found(set: &[(&str, &str)], files: &[&str]) -> Way {
-        let program = AgentProgram::built_in("claude").unwrap();
+        found_by("claude", set, files)
+    }
+
+    fn found_by(agent: &str, set: &[(&str, &str)], files: &[&str]) -> Way {
+        let program = AgentProgram::built_in(agent).unwrap();
         let variable = |name: &str| {
             let found = set.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
@@ -139,6 +190,56 @@ mod tests {
         let other = "/c/.credentials.json";
         let folder = ("CLAUDE_CONFIG_DIR", "/c");
         assert_eq!(found(&[home, folder], &[file, other]), Way::File(&CLAUDE, other.into()));
+    }
+
+    #[test]
+    fn each_agent_is_handed_the_file_that_it_is_logged_in_by() {
+        let home = ("HOME", "/h");
+        for (agent, login, key, below_home, variable, named) in [
+            (
+                "codex",
+                &CODEX,
+                "OPENAI_API_KEY",
+                "/h/.codex/auth.json",
+                "CODEX_HOME",
+                "/c/auth.json",
+            ),
+            (
+                "gemini",
+                &GEMINI,
+                "GEMINI_API_KEY",
+                "/h/.gemini/oauth_creds.json",
+                "GEMINI_CLI_HOME",
+                "/c/.gemini/oauth_creds.json",
+            ),
+        ] {
+            let files = [below_home, named];
+            let expected = Way::File(login, below_home.into());
+            assert_eq!(found_by(agent, &[home], &files), expected);
+            let expected = Way::File(login, named.into());
+            assert_eq!(found_by(agent, &[home, (variable, "/c")], &files), expected);
+            assert_eq!(found_by(agent, &[home, (key, "k")], &files), Way::Own);
+            assert_eq!(found_by(agent, &[home], &[]), Way::Missing(login));
+        }
+        assert_eq!(found_by("opencode", &[home], &[]), Way::Own, "it has models without a key");
+    }
+
+    #[test]
+    fn a_program_with_a_login_has_its_hosts_and_no_key() {
+        let codex = AgentProgram::built_in("codex").unwrap();
+        let way = Way::File(&CODEX, "/h/.codex/auth.json".into());
+        let taken = way.taken_by(&codex);
+        assert_eq!(taken.keys, [""; 0]);
+        assert_eq!(taken.hosts, ["api.openai.com", "auth.openai.com", "chatgpt.com"]);
+        assert_eq!(Way::Own.taken_by(&codex), codex);
+    }
+
+    #[test]
+    fn what_lets_its_holder_in_is_known_by_its_name() {
+        let login = br#"{"OPENAI_API_KEY":"k","tokens":{"access_token":"a","token_type":"Bearer"},"last_refresh":"now"}"#;
+        let mut found: Vec<String> = tokens(login).into_iter().map(|(_, text)| text).collect();
+        found.sort();
+        assert_eq!(found, ["a", "k"]);
     }
 
     #[test]

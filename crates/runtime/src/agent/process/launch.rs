@@ -51,9 +51,11 @@ impl Process {
         let session = call.session.clone().or_else(|| noted(&begun, &id));
         let session = session.as_deref().map_or(Session::New(&id), Session::Resume);
         let behind = Behind::start(turn, setting).map_err(failed)?;
+        let way = if behind.is_some() { Way::Own } else { login::way(&call.program) };
+        let program = way.taken_by(&call.program);
         let (home_text, folder_text) = (text(&home), text(folder));
         let launch = Launch {
-            program: &call.program,
+            program: &program,
             session,
             cost: call.cost,
             folder: &folder_text,
@@ -65,12 +67,11 @@ impl Process {
         };
         let started = wire::agent::start(&launch).map_err(failed)?;
         put(&home, &started.files).map_err(failed)?;
-        let way = if behind.is_some() { Way::Own } else { login::way(&call.program) };
         let lent = match &way {
             Way::File(login, from) => Some(Lent::to(&home, login, from).map_err(failed)?),
             Way::Own | Way::Token(_) | Way::Missing(_) => None,
         };
-        let spec = spec(turn, setting, &started, folder, &home, (behind.as_ref(), &way));
+        let spec = spec(turn, setting, &started, folder, &home, (behind.as_ref(), &program));
         let mut child = Child::spawn(spec).map_err(|error| failed(error.to_string()))?;
         let Some((stdin, stdout)) = child.take_pipes() else {
             return Err(failed("it has no pipes".to_owned()));
@@ -211,16 +212,8 @@ fn spec(
     started: &wire::agent::Started,
     folder: &Path,
     home: &Path,
-    (behind, way): (Option<&Behind>, &Way),
+    (behind, program): (Option<&Behind>, &AgentProgram),
 ) -> ProcessSpec {
-    let mut program = AgentProgram::clone(&turn.call.program);
-    match way {
-        Way::Token(name) => program.keys.push((*name).to_owned()),
-        Way::File(login, _) => {
-            program.hosts.extend(login.hosts.iter().map(|&host| host.to_owned()))
-        }
-        Way::Own | Way::Missing(_) => {}
-    }
     let variable = |name: &String| Some((name.clone(), std::env::var(name).ok()?));
     let mut spec = ProcessSpec::new(started.argv.iter().cloned());
     spec.cwd = Some(folder.to_owned());

@@ -57,7 +57,7 @@ pub fn start(launch: &Launch<'_>) -> Result<Started, String> {
         offers: offers(program),
         quirks: program.quirks.clone(),
     });
-    let (argv, files) = (program.command_line(None), files(&program.name));
+    let (argv, files) = (program.command_line(None), files(program));
     Ok(Started { argv, env, files, codec: Box::new(codec) })
 }
 
@@ -90,11 +90,15 @@ fn point_opencode_at(gateway: &str, config: &mut String) -> Result<(), String> {
     Ok(())
 }
 
-/// Settings that an agent reads from its home: without these Gemini asks how to log in and tells its maker.
-fn files(name: &str) -> Vec<(String, String)> {
-    let gemini = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"privacy":{"usageStatisticsEnabled":false},"telemetry":{"enabled":false},"general":{"enableAutoUpdate":false}}"#;
-    match name {
-        "gemini" => vec![(".gemini/settings.json".to_owned(), gemini.to_owned())],
+/// Settings that an agent reads from its home: without these Gemini asks how to log in and tells its maker. Without a key it uses
+/// its login.
+fn files(program: &AgentProgram) -> Vec<(String, String)> {
+    let way = if program.keys.is_empty() { "oauth-personal" } else { "gemini-api-key" };
+    let gemini = format!(
+        r#"{{"security":{{"auth":{{"selectedType":"{way}"}}}},"privacy":{{"usageStatisticsEnabled":false}},"telemetry":{{"enabled":false}},"general":{{"enableAutoUpdate":false}}}}"#
+    );
+    match program.name.as_str() {
+        "gemini" => vec![(".gemini/settings.json".to_owned(), gemini)],
         _ => Vec::new(),
     }
 }
@@ -130,6 +134,20 @@ mod tests {
         assert_eq!(value("GEMINI_API_KEY"), Some("none"));
         assert_eq!(started.argv, ["gemini", "--acp", "-m", "gemini-2.5-pro"]);
         assert_eq!(started.files.len(), 1);
+    }
+
+    #[test]
+    fn gemini_uses_its_key_or_its_login() {
+        let mut program = AgentProgram::built_in("gemini").unwrap();
+        let says = |program: &AgentProgram, way: &str| {
+            let (name, text) = &files(program)[0];
+            let settings: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(name, ".gemini/settings.json");
+            assert_eq!(settings["security"]["auth"]["selectedType"], way);
+        };
+        says(&program, "gemini-api-key");
+        program.keys.clear();
+        says(&program, "oauth-personal");
     }
 
     #[test]
