@@ -124,6 +124,11 @@ impl Home {
         self.run().join("namespaces.json")
     }
 
+    /// What is noted of the operator's logins that agents are lent.
+    pub fn logins(&self) -> PathBuf {
+        self.run().join("logins")
+    }
+
     /// The sockets through which the workers of a process ask, each in a folder of its own.
     pub fn gates(&self, owner: u64) -> PathBuf {
         self.run().join(format!("{owner}.gates"))

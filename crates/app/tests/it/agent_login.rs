@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use crate::environment::TestEnvironment;
 
@@ -66,6 +67,21 @@ impl Place {
     }
 
     fn run(&self, more: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
+        let output = self.command(more, variables).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
+    }
+
+    /// The same, killed when its agent has made this file.
+    fn run_and_kill(&self, file: &str) {
+        let mut command = self.command(&[], &[]);
+        let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        self.environment.until(|| self.outside.join(file).exists().then_some(()));
+        running.kill().unwrap();
+        running.wait().unwrap();
+    }
+
+    fn command(&self, more: &[&str], variables: &[(&str, &str)]) -> Command {
         let ask = ["run", "do it", "--agent", self.agent, "--no-sandbox", "--unattended"];
         let path = format!("{}:/usr/bin:/bin", self.outside.join("bin").display());
         let mut command = self.environment.command(&[&ask[..], more].concat());
@@ -73,9 +89,7 @@ impl Place {
             command.env_remove(key);
         }
         command.env("PATH", path).envs(variables.iter().copied());
-        let output = command.output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.code(), String::from_utf8(said).unwrap())
+        command
     }
 
     fn text(&self, name: &str) -> String {
@@ -182,6 +196,45 @@ fn a_login_that_somebody_else_renewed_meanwhile_stays_as_it_is() {
     let (code, said) = place.run(&[], &[]);
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(fs::read_to_string(login).unwrap(), "other\n");
+}
+
+/// What it was lent, then something new in its place; at its first start it goes no further.
+fn renews_and_stands_still() -> String {
+    format!(
+        "cat \"$CLAUDE_CONFIG_DIR/.credentials.json\" >> seen\n[ -e renewed ] || {{\n\
+         echo '{RENEWED}' > \"$CLAUDE_CONFIG_DIR/.credentials.json\"\ntouch renewed\nsleep 300\n}}"
+    )
+}
+
+#[test]
+fn a_login_that_was_renewed_just_before_drivetrain_was_killed_comes_back_with_the_next_agent() {
+    let place = place(&renews_and_stands_still());
+    let login = place.log_in();
+    place.run_and_kill("renewed");
+    let copy = place.copy();
+    assert_eq!(fs::read_to_string(&copy).unwrap().trim(), RENEWED, "it is left where it was");
+    assert_eq!(fs::read_to_string(&login).unwrap(), LOGIN);
+    let (code, said) = place.run(&[], &[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(fs::read_to_string(&login).unwrap(), RENEWED);
+    assert_eq!(place.text("seen"), [LOGIN, RENEWED].concat(), "the next agent has the new one");
+    assert!(!copy.exists(), "what the killed one left is gone");
+    let notes = fs::read_dir(place.environment.home().join("run/logins")).unwrap();
+    assert_eq!(notes.count(), 0);
+}
+
+#[test]
+fn a_login_that_changed_after_drivetrain_was_killed_stays_as_it_is() {
+    let place = place(&renews_and_stands_still());
+    let login = place.log_in();
+    place.run_and_kill("renewed");
+    let copy = place.copy();
+    let other = LOGIN.replace("old", "other");
+    fs::write(&login, &other).unwrap();
+    let (code, said) = place.run(&[], &[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(fs::read_to_string(&login).unwrap(), other);
+    assert!(!copy.exists(), "what the killed one left is gone");
 }
 
 #[test]

@@ -22,6 +22,7 @@ use super::hearing::Hearing;
 use super::pipe::{self, Link, Out};
 use super::{NotStarted, Process, Setting, absent};
 use crate::beneath::Root;
+use crate::home::Home;
 use crate::process::{Cancel, Child, Containment, ProcessSpec};
 use crate::providers::Secret;
 use crate::sandbox::{Access, Program};
@@ -67,8 +68,10 @@ impl Process {
         };
         let started = wire::agent::start(&launch).map_err(failed)?;
         put(&home, &started.files).map_err(failed)?;
+        let notes = Home::at(&setting.state).logins();
+        login::rescue(&notes);
         let lent = match &way {
-            Way::File(login, from) => Some(Lent::to(&home, login, from).map_err(failed)?),
+            Way::File(login, from) => Some(Lent::to(&home, login, from, &notes).map_err(failed)?),
             Way::Own | Way::Token(_) | Way::Missing(_) => None,
         };
         let spec = spec(turn, setting, &started, folder, &home, (behind.as_ref(), &program));
