@@ -1,4 +1,4 @@
-//! What the walls cost: the same command plain, in a PID namespace without walls, and in the full sandbox.
+//! What the walls cost: the same command plain, below a warden, in a PID namespace without walls, and in the full sandbox.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,11 +15,12 @@ pub(crate) fn starts(folder: &Path, count: u64) -> Value {
     let mut sandbox = Sandbox::new(SandboxSpec::default());
     sandbox.workspace = Some(folder.canonicalize().unwrap());
     let ways = [
-        ("plain", Containment::Group),
+        ("plain", Containment::Session),
+        ("warden", Containment::Group),
         ("namespace", Containment::Auto),
         ("sandbox", Containment::Sandbox(Arc::new(sandbox))),
     ];
-    let mut millis: [Vec<f64>; 3] = Default::default();
+    let mut millis: [Vec<f64>; 4] = Default::default();
     for _ in 0..count {
         for (index, (_, containment)) in ways.iter().enumerate() {
             let begun = Instant::now();
@@ -33,14 +34,14 @@ pub(crate) fn starts(folder: &Path, count: u64) -> Value {
         }
     }
     let mut line = json!({ "case": "sandbox", "starts": count });
-    let mut medians = [0.0; 3];
+    let mut medians = [0.0; 4];
     for (index, (name, _)) in ways.iter().enumerate() {
         millis[index].sort_by(f64::total_cmp);
         let at = |share: usize| millis[index][(millis[index].len() - 1) * share / 100];
         medians[index] = at(50);
         line[format!("{name}_ms")] = json!({ "p50": at(50), "p95": at(95) });
     }
-    line["ratio_to_plain"] = json!(medians[2] / medians[0]);
-    line["over_plain_ms"] = json!(medians[2] - medians[0]);
+    line["ratio_to_plain"] = json!(medians[3] / medians[0]);
+    line["over_plain_ms"] = json!(medians[3] - medians[0]);
     line
 }

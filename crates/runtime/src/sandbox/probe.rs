@@ -180,7 +180,7 @@ pub(super) fn bubblewrap() -> Result<(PathBuf, String), Unavailable> {
     };
     let spec = ProcessSpec {
         timeout: Some(Duration::from_secs(10)),
-        containment: Containment::Group,
+        containment: Containment::Session,
         ..ProcessSpec::new([path.as_os_str(), "--version".as_ref()])
     };
     let shown = path.display().to_string();

@@ -346,7 +346,10 @@ fn killing_the_runner_leaves_no_process_where_namespaces_work() {
 fn leftovers_of_a_killed_runner_are_reaped_and_others_are_not() {
     let (marks, number) = (folder(), unique());
     killed_runner("group", marks.path(), &number);
-    assert!(!running(&number).is_empty(), "without a namespace, daemons outlive the runner");
+    assert!(
+        !running(&number).is_empty(),
+        "without a namespace and a warden, daemons outlive the runner"
+    );
     // A mark whose leader's number now belongs to somebody else.
     let innocent = unique();
     let mut bystander = std::process::Command::new("sleep").arg(&innocent).spawn().unwrap();
