@@ -132,3 +132,19 @@ fn a_command_has_nothing_of_drivetrain_open_but_its_streams() {
         assert_eq!(place.result("s1"), open, "{way:?}");
     }
 }
+
+#[test]
+fn a_command_that_ends_its_warden_leaves_nothing_that_can_be_known_and_behind_walls_it_cannot() {
+    let ends = ["Operation not permitted", "killed by signal 9"];
+    for (way, end) in WAYS.into_iter().zip(ends) {
+        let place = place();
+        let daemon = DAEMON.replace("env -i ", "");
+        // The warden is the parent of the command.
+        let command =
+            format!("({daemon}) ; while ! test -e daemon; do sleep 0.01; done; kill -9 $PPID");
+        place.steps("task.toml", &[&command], "");
+        let ran = place.run(&[&["run", "task.toml"], &way[..]].concat());
+        assert!(place.result("s1").contains(end), "{way:?}: {}{}", ran.out, ran.err);
+        until_nothing_runs(&place);
+    }
+}
