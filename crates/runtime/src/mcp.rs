@@ -36,6 +36,9 @@ const REST: Duration = Duration::from_secs(60);
 /// How often a wait looks whether it was cancelled.
 const GLANCE: Duration = Duration::from_millis(10);
 
+/// Stands where a task's id would, for somebody who only asks what servers offer.
+pub const NOBODY: &str = "tools";
+
 /// Hears that a server of a task has other tools now.
 pub type Listener = Arc<dyn Fn(&str, ServerTools) + Send + Sync>;
 

@@ -31,6 +31,7 @@ pub use capture::{Capture, HEAD, KEPT, TAIL};
 pub(crate) use child::write_all;
 pub use child::{Child, Exit, ReadError};
 pub use detached::start_detached;
+pub(crate) use detached::this_program;
 use start::{Leads, Start};
 use tree::Wrapped;
 pub(crate) use tree::boot;
@@ -455,10 +456,16 @@ fn launch(spec: &ProcessSpec, streams: [OwnedFd; 3]) -> Result<Launched, SpawnEr
         return Err(SpawnError::NoProgram { program: spec.name().to_owned() });
     };
     let stamp = new_stamp(&spec.mark).map_err(refused)?;
-    let mut environment = environment(&spec.env, &stamp)?;
+    let environment = match spec.containment {
+        Containment::Alone => std::env::vars_os().collect(),
+        _ => environment(&spec.env, &stamp)?,
+    };
+    let mut environment: Vec<(OsString, OsString)> = environment;
     environment.extend(spec.secrets.iter().map(|(k, v)| (k.into(), v.reveal().into())));
-    // Whatever a file names, the mark stays: the tree is found by it.
-    environment.push((MARK_VARIABLE.into(), (&stamp).into()));
+    if !matches!(spec.containment, Containment::Alone) {
+        // Whatever a file names, the mark stays: the tree is found by it.
+        environment.push((MARK_VARIABLE.into(), (&stamp).into()));
+    }
     let wrapped = spec
         .containment
         .wrap(spec.cwd.as_deref(), spec.mark_dir.as_deref())

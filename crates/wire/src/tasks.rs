@@ -3,6 +3,7 @@
 
 use machine::policy::budget::Budget;
 use machine::time::Span;
+use machine::tool::EffectClass;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -91,6 +92,8 @@ pub struct Offer {
     pub workers: Vec<String>,
     /// How many tasks may be dispatched.
     pub tasks: u64,
+    /// Whether a dispatch must have a key.
+    pub keyed: bool,
 }
 
 /// The tools of a server.
@@ -107,6 +110,7 @@ pub fn toolbox(offer: &Offer) -> Toolbox {
             "required": required,
             "additionalProperties": false,
         }),
+        class: Some(class(name, offer)),
     };
     let tools = vec![
         tool(
@@ -131,7 +135,7 @@ pub fn toolbox(offer: &Offer) -> Toolbox {
                 "profile": { "type": "string", "enum": ["read-only", "dev", "open"], "description": "What it may do \
                     without asking; never more than this server allows" },
             }),
-            &["goal"],
+            if offer.keyed { &["goal", "key"] } else { &["goal"] },
         ),
         tool(
             "list",
@@ -174,6 +178,17 @@ pub fn toolbox(offer: &Offer) -> Toolbox {
         ),
     ];
     Toolbox { tools, root: None }
+}
+
+/// What calling a tool twice does that calling it once does not.
+fn class(tool: &str, offer: &Offer) -> EffectClass {
+    match tool {
+        "list" | "inspect" | "wait" => EffectClass::Pure,
+        // A task ends once, and the same words twice tell a worker nothing new.
+        "cancel" | "steer" => EffectClass::Keyed,
+        "dispatch" if offer.keyed => EffectClass::Keyed,
+        _ => EffectClass::Unsafe,
+    }
 }
 
 #[derive(Deserialize)]
@@ -333,7 +348,7 @@ mod tests {
 
     #[test]
     fn every_tool_that_is_offered_can_be_called() {
-        let offer = Offer { workers: vec!["agent:claude".to_owned()], tasks: 3 };
+        let offer = Offer { workers: vec!["agent:claude".to_owned()], tasks: 3, keyed: true };
         let tools = toolbox(&offer).tools;
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["dispatch", "list", "inspect", "steer", "cancel", "wait"]);
@@ -343,5 +358,12 @@ mod tests {
                 required.iter().map(|name| (name.as_str().unwrap().to_owned(), json!("x")));
             assert!(read(&tool.name, &Value::Object(fields.collect())).is_ok(), "{}", tool.name);
         }
+        let classes = |keyed| {
+            let tools = toolbox(&Offer { keyed, ..offer.clone() }).tools;
+            tools.iter().map(|tool| tool.class.unwrap()).collect::<Vec<_>>()
+        };
+        use EffectClass::{Keyed, Pure, Unsafe};
+        assert_eq!(classes(true), [Keyed, Pure, Pure, Keyed, Keyed, Pure]);
+        assert_eq!(classes(false)[0], Unsafe, "without a key it may be made twice");
     }
 }

@@ -20,6 +20,10 @@ pub(crate) struct McpArgs {
     #[arg(long, value_name = "ID")]
     pub(crate) parent: Option<String>,
 
+    /// Refuse a dispatch without a key, so that none is made twice
+    #[arg(long)]
+    pub(crate) require_key: bool,
+
     /// How many tasks may be dispatched
     #[arg(long, value_name = "N", default_value_t = 32, help_heading = "Budget")]
     pub(crate) max_tasks: u64,

@@ -9,7 +9,7 @@ use machine::server::ServerTools;
 use machine::task::{Workspace, WorkspaceKind};
 use machine::tool::{EffectClass, Parameter, ParameterKind, TOOLS};
 use runtime::library::{Found, Library};
-use runtime::mcp::Mcp;
+use runtime::mcp::{Mcp, NOBODY};
 use runtime::process::Cancel;
 use runtime::servers;
 use serde_json::{Value, json};
@@ -81,8 +81,8 @@ fn offered() -> Result<(Vec<ServerTools>, Vec<PathBuf>), CommandError> {
     };
     let walls = machine::policy::sandbox::SandboxSpec::default();
     let mcp = Mcp::new(home, None, Arc::new(|_, _| {}));
-    let tools = mcp.open("tools", &found.servers, &workspace, &folder, &walls, &Cancel::new());
-    mcp.close("tools");
+    let tools = mcp.open(NOBODY, &found.servers, &workspace, &folder, &walls, &Cancel::new());
+    mcp.close(NOBODY);
     Ok((tools, untrusted))
 }
 

@@ -77,12 +77,17 @@ impl Server {
     fn offer(&self) -> Offer {
         let agents = self.args.agent.iter().map(|name| format!("agent:{name}"));
         let models = self.args.model.iter().map(|name| format!("model:{name}"));
-        Offer { workers: agents.chain(models).collect(), tasks: self.args.max_tasks }
+        let (tasks, keyed) = (self.args.max_tasks, self.args.require_key);
+        Offer { workers: agents.chain(models).collect(), tasks, keyed }
     }
 
     fn perform(&self, call: &mut ServedCall) -> Result<String, CommandError> {
         let meant = tasks::read(&call.tool, &call.input).map_err(CommandError::usage)?;
         match meant {
+            TaskCall::Dispatch(wish) if self.args.require_key && wish.key.is_none() => Err(
+                CommandError::usage("dispatch: a key is needed, a name of your own for this task")
+                    .hint("the same key gives the same task, so a call can be repeated"),
+            ),
             TaskCall::Dispatch(wish) => self.dispatch(&wish),
             TaskCall::List => self.list(),
             TaskCall::Inspect { id, part, lines } => self.inspect(&id, part, lines),

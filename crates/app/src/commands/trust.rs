@@ -239,6 +239,13 @@ fn reach_lines(reach: &Reach) -> Vec<String> {
             lines.push(format!("speaks to {}", text::visible(url)));
             lines.extend(values("header", headers));
         }
+        Reach::Dispatch(dispatching) => {
+            let words = dispatching.arguments(Some("TASK"));
+            let words: Vec<String> =
+                words.iter().map(|word| text::quoted(&text::visible(word))).collect();
+            let what = "dispatches tasks that are counted to the task";
+            lines.push(format!("{what}: drivetrain {}", words.join(" ")));
+        }
     }
     lines
 }
@@ -254,6 +261,9 @@ fn shown_json(root: &Path, files: &[Shown<'_>], trusted: bool) -> Value {
             Reach::Address { url, headers } => {
                 value["url"] = json!(url);
                 value["headers"] = json!(headers.keys().collect::<Vec<_>>());
+            }
+            Reach::Dispatch(dispatching) => {
+                value["dispatch"] = json!(dispatching.arguments(Some("TASK")));
             }
         }
         value

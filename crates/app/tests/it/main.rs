@@ -23,6 +23,7 @@ mod control;
 mod cost;
 mod criteria;
 mod diff;
+mod dispatching;
 mod editor;
 mod environment;
 mod fake;

@@ -18,7 +18,7 @@ use crate::environment::TestEnvironment;
 use crate::model::SCRIPT;
 
 /// A client: one line out, one line in.
-struct Client {
+pub(crate) struct Client {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
@@ -28,7 +28,7 @@ struct Client {
 }
 
 impl Client {
-    fn start(place: &TestEnvironment, args: &[&str]) -> Client {
+    pub(crate) fn start(place: &TestEnvironment, args: &[&str]) -> Client {
         Client::within(place, args, &place.folder())
     }
 
@@ -80,7 +80,7 @@ impl Client {
         }
     }
 
-    fn json(&mut self, tool: &str, input: Value) -> Value {
+    pub(crate) fn json(&mut self, tool: &str, input: Value) -> Value {
         serde_json::from_str(&self.call(tool, input).unwrap()).unwrap()
     }
 }

@@ -1,7 +1,11 @@
 //! Files that declare servers of tools: our own `.drivetrain/mcp.toml`, read strictly, and the `.mcp.json` that many
 //! tools share, in which keys that are not known here are left to the tools that know them.
 
+mod dispatch;
+
 use std::collections::BTreeMap;
+
+pub use dispatch::Dispatching;
 
 use super::check::{Cursor, Problems, suggest};
 use super::sandbox::read_needs;
@@ -13,6 +17,8 @@ use crate::time::Span;
 
 /// How long a call may take if the file does not say.
 const TIMEOUT: Span = Span::seconds(120);
+/// The same for one that dispatches tasks: a call may wait for a task for an hour.
+const DISPATCH_TIMEOUT: Span = Span::seconds(3660);
 /// How long a server may take to start if the file does not say.
 const START_TIMEOUT: Span = Span::seconds(30);
 /// The longest name of a server: tools are named after it, and names are short.
@@ -21,7 +27,7 @@ const NAME_RULE: &str =
     "names are made of letters, digits, _ and -, up to 32 of them, without __ and no _ at the end";
 
 /// A server as declared. Its values may hold secrets, so it is neither stored nor shown as it is.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq)]
 pub struct Server {
     /// Its name.
     pub name: String,
@@ -42,7 +48,7 @@ pub struct Server {
 }
 
 /// How a server is reached. Texts may name variables of the environment as `${NAME}` or `${NAME:-DEFAULT}`.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq)]
 pub enum Reach {
     /// A program that speaks over its standard input and output.
     Program {
@@ -58,6 +64,8 @@ pub enum Reach {
         /// Headers of every request.
         headers: BTreeMap<String, String>,
     },
+    /// Drivetrain itself, which dispatches tasks for the task that has it.
+    Dispatch(Dispatching),
 }
 
 /// Reads a file that declares servers, by its name: `.json` is the shared form, anything else is ours.
@@ -110,8 +118,19 @@ fn read_own(name: &str, at: &Cursor<'_>, problems: &mut Problems) -> Option<Serv
         check_command(&list, list.value.is_array().then_some(&command), problems);
         command
     });
-    let reach = read_reach(at, command, problems);
-    let timeout = read_time(at, "timeout", TIMEOUT, problems);
+    let reach = match at.get("dispatch") {
+        Some(dispatch) => dispatch::read(at, &dispatch, problems).map(Reach::Dispatch),
+        None if command.is_none() && at.get("url").is_none() => {
+            let hint = "command = [\"program\"], url = \"https://…\" or dispatch = { agents = [\"codex\"] }";
+            let message = "a server needs a command, a url or dispatch";
+            problems.push_key(at, message, Some(hint.to_owned()));
+            None
+        }
+        None => read_reach(at, command, problems),
+    };
+    let dispatches = matches!(reach, Some(Reach::Dispatch(_)));
+    let usual = if dispatches { DISPATCH_TIMEOUT } else { TIMEOUT };
+    let timeout = read_time(at, "timeout", usual, problems);
     let start_timeout = read_time(at, "start_timeout", START_TIMEOUT, problems);
     let mut flag = |key: &str| at.get(key).and_then(|flag| flag.flag(problems)).unwrap_or(false);
     let (trust_annotations, disabled) = (flag("trust_annotations"), flag("disabled"));
@@ -121,7 +140,8 @@ fn read_own(name: &str, at: &Cursor<'_>, problems: &mut Problems) -> Option<Serv
         reach: reach?,
         timeout,
         start_timeout,
-        trust_annotations,
+        // What drivetrain says of its own tools is so.
+        trust_annotations: trust_annotations || dispatches,
         tools,
         disabled,
         needs: read_needs(at, problems),
@@ -329,6 +349,7 @@ impl std::fmt::Debug for Reach {
         f.write_str(match self {
             Reach::Program { .. } => "Program(..)",
             Reach::Address { .. } => "Address(..)",
+            Reach::Dispatch(_) => "Dispatch(..)",
         })
     }
 }
@@ -415,7 +436,7 @@ mod tests {
             report.contains("did you mean \"command\"") && report.contains("mcp.toml:2"),
             "{report}"
         );
-        assert!(report.contains("needs a command or a url"), "{report}");
+        assert!(report.contains("needs a command, a url or dispatch"), "{report}");
         for (text, expected) in [
             ("[server.a]\ncommand = []\n", "the command is empty"),
             ("[server.a]\ncommand = [\"a\"]\nurl = \"https://a\"\n", "either command or url"),

@@ -144,7 +144,7 @@ impl Connection {
         cancel: &Cancel,
     ) -> Result<Connection, String> {
         let handle = engine::handle()?;
-        let reach = Expanded::of(server, own)?;
+        let reach = Expanded::of(server, own, place.task)?;
         let mut first = None;
         for beginning in beginnings() {
             let changes: Arc<Changes> = Arc::default();

@@ -1,6 +1,7 @@
 //! The way to a server: its program, owned as a whole tree, or its address; and how a talk with it begins.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,12 +18,13 @@ use rmcp::transport::streamable_http_client::{
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 
+use super::NOBODY;
 use super::connection::{Ear, GRACE, Place, Service};
 use crate::acting;
 use crate::home::Home;
 use crate::http;
 use crate::network;
-use crate::process::{Cancel, Child, Containment, ProcessSpec};
+use crate::process::{Cancel, Child, Containment, ProcessSpec, this_program};
 use crate::providers::{Secret, is_provider_key};
 use crate::sandbox::{Access, Program};
 use crate::trust::TrustState;
@@ -34,8 +36,19 @@ const STDERR_SHOWN: usize = 2000;
 
 /// How a server is reached, with its variables in place.
 pub(super) enum Expanded {
-    Program { command: Vec<String>, env: Vec<(String, Secret)> },
-    Address { url: String, headers: Vec<(String, Secret)>, hidden: Vec<Secret> },
+    Program {
+        command: Vec<String>,
+        env: Vec<(String, Secret)>,
+    },
+    Address {
+        url: String,
+        headers: Vec<(String, Secret)>,
+        hidden: Vec<Secret>,
+    },
+    /// This program, with these arguments.
+    Own {
+        arguments: Vec<String>,
+    },
 }
 
 /// Why a talk did not begin.
@@ -50,7 +63,7 @@ pub(super) type Began = (Option<Arc<Mutex<Child>>>, Result<Service, Unbegun>);
 
 impl Expanded {
     /// A project's file may name variables, but none that holds a key of a provider of models.
-    pub(super) fn of(server: &Server, own: bool) -> Result<Expanded, String> {
+    pub(super) fn of(server: &Server, own: bool, task: &str) -> Result<Expanded, String> {
         let lookup = |name: &str| std::env::var(name).ok();
         let fill = |text: &str| -> Result<String, String> {
             if !own && let Some(name) = is_provider_key(text) {
@@ -78,12 +91,20 @@ impl Expanded {
                 let hidden = if filled == *url { vec![] } else { vec![Secret::exactly(&filled)] };
                 Ok(Expanded::Address { url: filled, headers: secrets(headers)?, hidden })
             }
+            Reach::Dispatch(dispatching) => {
+                let parent = (task != NOBODY).then_some(task);
+                Ok(Expanded::Own { arguments: dispatching.arguments(parent) })
+            }
         }
     }
 
     pub(super) fn secrets(&self) -> Vec<Secret> {
-        let (Expanded::Program { env: named, .. } | Expanded::Address { headers: named, .. }) =
-            self;
+        let named: &[(String, Secret)] = match self {
+            Expanded::Program { env: named, .. } | Expanded::Address { headers: named, .. } => {
+                named
+            }
+            Expanded::Own { .. } => &[],
+        };
         let mut secrets: Vec<Secret> = named.iter().map(|(_, secret)| secret.clone()).collect();
         if let Expanded::Address { hidden, headers, .. } = self {
             secrets.extend(hidden.iter().cloned());
@@ -113,11 +134,11 @@ impl Expanded {
         let _inside = handle.enter();
         match self {
             Expanded::Program { command, env } => {
-                let (child, reader, writer) = spawn(command, env, &server.needs, place, marks)?;
-                let transport =
-                    AsyncRwTransport::new(reader, writer).with_max_line_length(MAX_MESSAGE);
-                let serve = serve_client_with_lifecycle(ear, transport, beginning);
-                Ok((Some(child), began(handle, serve, time, limit, cancel)))
+                let spec = walled(command, env, &server.needs, place, marks)?;
+                talk(handle, ear, beginning, spec, limit, cancel)
+            }
+            Expanded::Own { arguments } => {
+                talk(handle, ear, beginning, own(arguments, place)?, limit, cancel)
             }
             Expanded::Address { url, headers, .. } => {
                 let parsed = http::Url::parse(url).map_err(|why| format!("its url: {why}"))?;
@@ -140,14 +161,14 @@ impl Expanded {
 
 type Spawned = (Arc<Mutex<Child>>, pipe::Receiver, pipe::Sender);
 
-/// Starts the program, owned as a whole tree like any other, with only the variables that its file names.
-fn spawn(
+/// A program, owned as a whole tree like any other, with only the variables that its file names.
+fn walled(
     command: &[String],
     env: &[(String, Secret)],
     needs: &Needs,
     place: &Place<'_>,
     marks: Option<&Path>,
-) -> Result<Spawned, String> {
+) -> Result<ProcessSpec, String> {
     let cwd = place.workspace.path.as_deref().map_or(place.folder, Path::new);
     // It holds variables and reaches hosts that the worker does not: it must not run what the worker wrote.
     let home = Home::at(place.state);
@@ -173,14 +194,45 @@ fn spawn(
         gateway: None,
         files: &[],
     };
-    let spec = ProcessSpec {
+    Ok(ProcessSpec {
         cwd: Some(cwd.to_owned()),
         secrets: env.to_vec(),
         mark: format!("{}-mcp", place.task),
         mark_dir: marks.map(Path::to_owned),
         containment: walls.containment(&Containment::Auto),
         ..ProcessSpec::new(command)
-    };
+    })
+}
+
+/// This program, as a person would start it where the task was started: it is given orders by nobody but us, and takes only
+/// calls that the gate let pass.
+fn own(arguments: &[String], place: &Place<'_>) -> Result<ProcessSpec, String> {
+    let program = this_program().map_err(|why| format!("drivetrain itself is not found: {why}"))?;
+    let words = arguments.iter().map(OsString::from);
+    Ok(ProcessSpec {
+        cwd: Some(place.folder.to_owned()),
+        containment: Containment::Alone,
+        ..ProcessSpec::new(std::iter::once(program.into_os_string()).chain(words))
+    })
+}
+
+/// Starts a program and begins to talk with it.
+fn talk(
+    handle: &Handle,
+    ear: Ear,
+    beginning: ClientLifecycleMode,
+    spec: ProcessSpec,
+    limit: Span,
+    cancel: &Cancel,
+) -> Result<Began, String> {
+    let (child, reader, writer) = spawn(spec)?;
+    let transport = AsyncRwTransport::new(reader, writer).with_max_line_length(MAX_MESSAGE);
+    let serve = serve_client_with_lifecycle(ear, transport, beginning);
+    let time = Duration::from_millis(limit.0);
+    Ok((Some(child), began(handle, serve, time, limit, cancel)))
+}
+
+fn spawn(spec: ProcessSpec) -> Result<Spawned, String> {
     let mut child = Child::spawn(spec).map_err(|error| error.to_string())?;
     let failed = |why: std::io::Error| format!("its pipes cannot be used: {why}");
     let (stdin, stdout) = child.take_pipes().ok_or("its pipes cannot be used")?;

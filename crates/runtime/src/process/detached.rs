@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 /// errors goes to the end of `log`.
 pub fn start_detached(arguments: &[&str], folder: &Path, log: &Path) -> io::Result<u32> {
     let errors: File = OpenOptions::new().create(true).append(true).mode(0o600).open(log)?;
-    let mut child = Command::new(own_program(std::env::current_exe()?))
+    let mut child = Command::new(this_program()?)
         .args(arguments)
         .current_dir(folder)
         .stdin(Stdio::null())
@@ -27,6 +27,11 @@ pub fn start_detached(arguments: &[&str], folder: &Path, log: &Path) -> io::Resu
     };
     std::thread::Builder::new().name("detached".to_owned()).spawn(waits)?;
     Ok(id)
+}
+
+/// The program that runs here, for whoever starts it again.
+pub(crate) fn this_program() -> io::Result<PathBuf> {
+    Ok(own_program(std::env::current_exe()?))
 }
 
 /// This program. Where it was replaced by another one since it began, or removed, the kernel still leads to it.

@@ -41,6 +41,9 @@ pub enum Containment {
     /// The same for a program that starts nothing that leaves its session: unless it has to be killed, nobody looks for
     /// more among all processes of the machine, which can cost as much as the program did.
     Session,
+    /// This very program, with all the variables of this process: a session of its own, without a mark. It alone is ended,
+    /// since what it starts are processes that drive tasks of their own, and those go on.
+    Alone,
     /// Walls around it: nothing is started where they cannot be had.
     Sandbox(Arc<Sandbox>),
 }
@@ -82,7 +85,7 @@ impl Containment {
                 });
             }
             Containment::Auto => bubblewrap(mark_dir),
-            Containment::Group | Containment::Session => None,
+            Containment::Group | Containment::Session | Containment::Alone => None,
         };
         let Some(program) = program else { return Ok(Wrapped::default()) };
         let mut argv: Vec<OsString> = vec![program.into()];
@@ -100,7 +103,7 @@ impl Containment {
         match self {
             Containment::Sandbox(_) => true,
             Containment::Auto => bubblewrap(mark_dir).is_some(),
-            Containment::Group | Containment::Session => false,
+            Containment::Group | Containment::Session | Containment::Alone => false,
         }
     }
 
@@ -115,7 +118,7 @@ impl Containment {
     pub(super) fn has_warden(&self) -> bool {
         match self {
             Containment::Auto | Containment::Group | Containment::Sandbox(_) => true,
-            Containment::Session => false,
+            Containment::Session | Containment::Alone => false,
         }
     }
 
@@ -181,6 +184,8 @@ pub(super) struct Tree {
     namespaced: bool,
     /// Nothing of it leaves its session.
     stays: bool,
+    /// What leaves its process group is not of it.
+    alone: bool,
     stamp: String,
     /// The first process of the namespace: all others of it are gone when it is.
     first: OnceLock<OwnedFd>,
@@ -203,8 +208,9 @@ impl Tree {
     ) -> Tree {
         let leader_start = read_stat(leader.as_raw_pid()).map_or(0, |process| process.start);
         let stays = matches!(containment, Containment::Session);
+        let alone = matches!(containment, Containment::Alone);
         let first = OnceLock::new();
-        Tree { leader, leader_start, began, namespaced, stays, stamp, first, warden }
+        Tree { leader, leader_start, began, namespaced, stays, alone, stamp, first, warden }
     }
 
     /// Takes hold of the namespace's first process; to be called when its guard has spoken and waits for the word to go.
@@ -303,7 +309,7 @@ impl Tree {
         }
         let ended = self.leader_exited();
         let _ = kill_process_group(self.leader, Signal::KILL);
-        if self.stays && ended {
+        if self.alone || self.stays && ended {
             return;
         }
         let marks = Search {

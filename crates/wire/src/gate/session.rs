@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use machine::tool::EffectClass;
 use serde_json::{Map, Value, json};
 
 use super::code;
@@ -53,6 +54,8 @@ pub struct Tool {
     pub description: String,
     /// Its parameters as a JSON schema.
     pub schema: Value,
+    /// How repeatable it is, where that is said to whoever is offered it.
+    pub class: Option<EffectClass>,
 }
 
 /// What a worker is offered.
@@ -278,11 +281,18 @@ fn listed(toolbox: &Toolbox) -> Value {
         .tools
         .iter()
         .map(|tool| {
-            json!({
+            let mut said = json!({
                 "name": tool.name,
                 "description": tool.description,
                 "inputSchema": tool.schema,
-            })
+            });
+            if let Some(class) = tool.class {
+                said["annotations"] = json!({
+                    "readOnlyHint": class == EffectClass::Pure,
+                    "idempotentHint": matches!(class, EffectClass::Pure | EffectClass::Keyed),
+                });
+            }
+            said
         })
         .collect();
     json!({ "tools": tools })
@@ -340,12 +350,14 @@ impl Toolbox {
             means: tool.name.to_owned(),
             description: tool.summary.to_owned(),
             schema: machine::tool::schema(tool),
+            class: None,
         });
         let offered = offers.iter().map(|offer| Tool {
             name: offer.name.clone(),
             means: offer.name.clone(),
             description: offer.summary.clone(),
             schema: offer.schema.clone(),
+            class: None,
         });
         let mut tools: Vec<Tool> = Vec::new();
         for tool in built_in.chain(offered) {

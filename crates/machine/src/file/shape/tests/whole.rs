@@ -495,6 +495,16 @@ workspace = "read"
 [server.web]
 url = "https://example.org/mcp"
 headers = { Authorization = "Bearer ${T}" }
+[server.tasks.dispatch]
+agents = ["codex"]
+models = ["anthropic/NAME"]
+checks = ["cargo test"]
+profile = "dev"
+max_tasks = 4
+max_usd = 2.5
+max_tokens = 1000
+max_turns = 30
+max_time = "1h"
 "#];
 
 const DRIVERS: [&str; 1] = [r#"

@@ -23,6 +23,11 @@ super::mistakes! {
     Servers "mcp.toml" "a variable that is no text" "[server.a]\ncommand = [\"a\"]\nenv = { A = 1 }\n";
     Servers "mcp.toml" "a timeout of nothing" "[server.a]\ncommand = [\"a\"]\ntimeout = \"0s\"\n";
     Servers "mcp.toml" "an empty command" "[server.a]\ncommand = []\n";
+    Servers "mcp.toml" "a command beside dispatch" "[server.a]\ncommand = [\"a\"]\ndispatch = { agents = [\"codex\"] }\n";
+    Servers "mcp.toml" "a dispatch that names nobody" "[server.a]\ndispatch = { max_tasks = 2 }\n";
+    Servers "mcp.toml" "a key of dispatch that does not exist" "[server.a.dispatch]\nagent = [\"codex\"]\n";
+    Servers "mcp.toml" "no task at all" "[server.a.dispatch]\nagents = [\"codex\"]\nmax_tasks = 0\n";
+    Servers "mcp.toml" "an empty list of agents" "[server.a.dispatch]\nagents = []\n";
     Servers ".mcp.json" "no servers in the shared file" "{ \"mcpserver\": {} }\n";
     Servers ".mcp.json" "no JSON" "{ \"mcpServers\": { \n";
     Servers ".mcp.json" "the old form of HTTP" "{ \"mcpServers\": { \"a\": { \"type\": \"sse\", \"url\": \"https://example.org\" } } }\n";
