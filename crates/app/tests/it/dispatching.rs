@@ -65,9 +65,10 @@ fn a_model_dispatches_a_task_that_goes_on_without_it_and_waits_for_it_when_it_is
     let parent = place.start(&[&RUN[..], &["--max-tokens", "2000"]].concat());
     let id = parent.id.clone();
     let child = child_of(&id, "k");
+    // It is counted to its parent before it is there.
     place.until(|| {
-        let dispatched = place.types(&id).contains(&"child_dispatched".to_owned());
-        dispatched.then(|| place.show(&child)["driven_by"].as_u64()).flatten()
+        let tasks = place.tasks();
+        tasks.iter().find(|task| task["id"] == child.as_str())?["driven_by"].as_u64()
     });
     place.until(|| {
         let ended = of(&place.events(&id), "tool_ended", "mcp__tasks__dispatch");
