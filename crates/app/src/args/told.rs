@@ -164,4 +164,8 @@ pub(crate) struct HandOverArgs {
     /// This coding agent works: claude, codex, gemini, opencode or one of your own; --model is then its model
     #[arg(long, value_name = "NAME", conflicts_with = "driver")]
     pub(crate) agent: Option<String>,
+
+    /// Let the agent work though its version is older than what was tried
+    #[arg(long, requires = "agent")]
+    pub(crate) any_version: bool,
 }

@@ -22,7 +22,10 @@ pub(crate) fn run(args: &HandOverArgs, json: bool) -> Result<u8, CommandError> {
     let config = args.config.as_deref().map_or_else(|| Ok(json!({})), read_config);
     let driver = match (&args.agent, &args.model, &args.driver) {
         (Some(agent), model, _) => {
-            let driver = run::agent(agent, model.as_deref(), None);
+            let mut driver = run::agent(agent, model.as_deref(), None);
+            if args.any_version {
+                driver.config["any_version"] = true.into();
+            }
             to_driver(&records, &task, driver)?
         }
         (None, Some(model), _) if is_own_model(&task, model) => {

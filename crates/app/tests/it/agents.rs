@@ -93,12 +93,30 @@ fn a_task_whose_agent_is_too_old_to_be_held_does_not_begin_unless_its_operator_s
     let expected = "error: the agent claude is not started: Claude Code 1.0.3 is older than what can be held: expected is \
                     2.1.112 or newer (tried are 2.1.112 to 2.1.325)\n  \
                     hint: install a newer version of it; drivetrain agents shows what was found\n  \
-                    hint: run --any-version, or any_version = true in its file, lets it work all the same\n";
+                    hint: run and hand-over --any-version, or any_version = true in its file, let it work all the same\n";
     assert_eq!(said, expected);
     assert_eq!(environment.tasks(), Vec::<Value>::new(), "nothing was begun");
     let (code, said) = run(&["--any-version"]);
     assert_ne!(code, Some(20), "{said}");
     assert_eq!(environment.tasks().len(), 1, "it was begun");
+}
+
+#[test]
+fn a_task_is_handed_to_an_agent_that_is_too_old_only_if_its_operator_says_so() {
+    let environment = TestEnvironment::new();
+    let path = install(&environment, &[("claude", "echo '1.0.3 (Claude Code)'")]);
+    environment.run(&["run", "a goal", "--driver", "user", "--unattended", "--in-place"]);
+    let id = environment.id();
+    let hand_over = |more: &[&str]| {
+        let ask = [&["hand-over", &id, "--agent", "claude"], more].concat();
+        let output = environment.command(&ask).env("PATH", &path).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, said) = hand_over(&[]);
+    assert_eq!(code, Some(20), "{said}");
+    assert!(said.contains("hand-over --any-version"), "{said}");
+    let (code, said) = hand_over(&["--any-version"]);
+    assert_eq!(code, Some(0), "{said}");
 }
 
 #[test]
