@@ -1,17 +1,20 @@
 //! A server of tools on standard input and output: reads lines, answers what needs no work at once, and performs each
-//! call on a thread of its own. A call that is withdrawn is told so and not answered.
+//! call on a thread of its own, those about one task in their order. A call that is withdrawn is told so and not answered.
+
+mod order;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use machine::tool::ToolResult;
+use machine::tool::{Status, ToolResult};
 use serde_json::Value;
 use wire::agent::lines::{Line, Lines};
 use wire::gate::{MAX_FRAME, Reaction, RequestId, Session, Toolbox};
 
 use crate::process::Cancel;
+use order::{Order, Turn};
 
 pub use wire::tasks;
 
@@ -77,6 +80,7 @@ pub fn serve(
     let (output, open, perform) =
         (Output(Arc::new(Mutex::new(output))), Open::default(), Arc::new(perform));
     let (mut session, mut lines) = (Session::default(), Lines::new(MAX_FRAME));
+    let order = Order::default();
     let mut chunk = vec![0u8; 64 << 10];
     let mut go_on = true;
     while go_on {
@@ -108,7 +112,8 @@ pub fn serve(
                     let progress = progress.map(|token| (token, output.clone()));
                     let call =
                         ServedCall { tool, input, cancel: Cancel::new(), progress, steps: 0 };
-                    begin(id, call, &output, &open, &perform);
+                    let turn = order.join(tasks::About::of(&call.tool, &call.input));
+                    begin(id, call, turn, &output, &open, &perform);
                 }
             }
         });
@@ -131,6 +136,7 @@ fn settled(open: &Open, patience: Duration) {
 fn begin(
     id: RequestId,
     mut call: ServedCall,
+    turn: Option<Turn>,
     output: &Output,
     open: &Open,
     perform: &Arc<impl Fn(&mut ServedCall) -> ToolResult + Send + Sync + 'static>,
@@ -150,7 +156,13 @@ fn begin(
     let (perform, out, calls) = (Arc::clone(perform), output.clone(), Arc::clone(open));
     let number = id.clone();
     let spawned = std::thread::Builder::new().name("call".to_owned()).spawn(move || {
-        let result = perform(&mut call);
+        turn.iter().for_each(Turn::wait);
+        let result = if turn.is_some() && call.cancel.is_triggered() {
+            ToolResult::ended(Status::Aborted, "stopped before it began")
+        } else {
+            perform(&mut call)
+        };
+        drop(turn);
         // One that was withdrawn is not there any more, and not answered.
         if lock(&calls).contains_key(&number) {
             out.line(&wire::gate::result(&number, &result));
@@ -166,4 +178,90 @@ fn begin(
 /// What a panic under a lock leaves is whole: each change is one assignment.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// A client, and what the server does for it: each call says that it begins, and waits until it is let end.
+    struct Talk {
+        client: UnixStream,
+        begun: Receiver<(String, Sender<()>)>,
+        served: Option<std::thread::JoinHandle<io::Result<()>>>,
+    }
+
+    impl Talk {
+        fn begin() -> Talk {
+            let (client, server) = UnixStream::pair().unwrap();
+            let output = Box::new(server.try_clone().unwrap());
+            let (says, begun) = channel::<(String, Sender<()>)>();
+            let perform = move |call: &mut ServedCall| {
+                let (ends, ended) = channel();
+                let what = format!("{} {}", call.tool, call.input["id"].as_str().unwrap());
+                says.send((what, ends)).unwrap();
+                let _ = ended.recv();
+                ToolResult::ended(Status::Ok, "")
+            };
+            let toolbox = tasks::toolbox(&tasks::Offer::default());
+            let served = std::thread::spawn(move || serve(server, output, &toolbox, perform));
+            let mut talk = Talk { client, begun, served: Some(served) };
+            let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {} });
+            talk.ask(0, "initialize", &params);
+            talk
+        }
+
+        fn ask(&mut self, id: u64, method: &str, params: &Value) {
+            let line = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+            writeln!(self.client, "{line}").unwrap();
+        }
+
+        fn call(&mut self, number: u64, tool: &str, id: &str) {
+            let arguments = json!({ "id": id, "text": "x" });
+            self.ask(number, "tools/call", &json!({ "name": tool, "arguments": arguments }));
+        }
+
+        fn next(&self) -> (String, Sender<()>) {
+            self.begun.recv().unwrap()
+        }
+    }
+
+    impl Drop for Talk {
+        fn drop(&mut self) {
+            let _ = self.client.shutdown(std::net::Shutdown::Write);
+            if let Some(served) = self.served.take() {
+                served.join().unwrap().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn calls_about_one_task_take_effect_in_their_order_and_hold_up_no_other() {
+        let mut talk = Talk::begin();
+        talk.call(1, "wait", "abc");
+        let (first, waits) = talk.next();
+        assert_eq!(first, "wait abc");
+        talk.call(2, "steer", "abc");
+        let (second, steers) = talk.next();
+        assert_eq!(second, "steer abc", "nobody waits for one that only waits");
+        talk.call(3, "cancel", "AB");
+        talk.call(4, "inspect", "abc");
+        talk.call(5, "steer", "xyz");
+        let (third, other) = talk.next();
+        assert_eq!(third, "steer xyz", "another task is not held up");
+        assert!(talk.begun.try_recv().is_err(), "those about the first one wait");
+        drop(steers);
+        let (fourth, cancels) = talk.next();
+        assert_eq!(fourth, "cancel AB");
+        assert!(talk.begun.try_recv().is_err(), "what looks sees what was done before");
+        drop(cancels);
+        let (last, inspects) = talk.next();
+        assert_eq!(last, "inspect abc");
+        drop((waits, other, inspects));
+    }
 }

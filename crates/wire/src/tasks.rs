@@ -85,6 +85,32 @@ pub struct Wish {
     pub budget: Budget,
 }
 
+/// Which task a call is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct About {
+    /// The task, or the beginning of its id.
+    id: String,
+    /// Whether the call changes it.
+    pub changes: bool,
+}
+
+impl About {
+    /// What is known of a call before it is made; nothing if it is about no task that is there.
+    pub fn of(tool: &str, input: &Value) -> Option<About> {
+        let changes = match tool {
+            "steer" | "cancel" => true,
+            "inspect" | "wait" => false,
+            _ => return None,
+        };
+        Some(About { id: input["id"].as_str()?.trim().to_lowercase(), changes })
+    }
+
+    /// Whether both may be about one task: then one of the ids is the beginning of the other.
+    pub fn meets(&self, other: &About) -> bool {
+        self.id.starts_with(&other.id) || other.id.starts_with(&self.id)
+    }
+}
+
 /// What a server offers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Offer {
