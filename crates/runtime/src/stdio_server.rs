@@ -94,8 +94,13 @@ pub fn serve(
             if !go_on {
                 return;
             }
-            // Nobody knows what it asked for, and what follows it is as good as before.
-            let Line::Whole(line) = line else { return output.line(&wire::gate::too_long()) };
+            let line = match line {
+                Line::Whole(line) => line,
+                // What it asked for is not known, and what follows it is as good as before.
+                Line::TooLong(beginning) => {
+                    return output.line(&wire::gate::too_long(&beginning));
+                }
+            };
             match session.take(line, toolbox) {
                 Reaction::Ignore => {}
                 Reaction::Answer(line) => output.line(&line),

@@ -132,7 +132,7 @@ impl Reader<'_> {
             let mut go_on = true;
             let pushed = frames.push(bytes, |line| go_on = go_on && self.take(line));
             if let Err(TooLong) = pushed {
-                self.answer(wire::gate::too_long());
+                self.answer(wire::gate::too_long(""));
                 return Ok(End::Foreign);
             }
             if !go_on {

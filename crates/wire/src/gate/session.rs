@@ -326,10 +326,33 @@ pub fn refused(id: &RequestId, reason: &str) -> String {
     error(Some(id), code::REFUSED, reason)
 }
 
-/// The line for a worker whose last line grew over the limit.
-pub fn too_long() -> String {
+/// The line for a worker whose last line grew over the limit; with its id, if that stands whole in its beginning.
+pub fn too_long(beginning: &str) -> String {
     let words = format!("expected one JSON object a line of at most {MAX_FRAME} bytes");
-    error(None, code::INVALID_REQUEST, &words)
+    error(early_id(beginning).as_ref(), code::INVALID_REQUEST, &words)
+}
+
+/// The id of an object that breaks off, if it is among the first of its keys.
+fn early_id(beginning: &str) -> Option<RequestId> {
+    let mut rest = beginning.trim_start().strip_prefix('{')?;
+    loop {
+        let Value::String(key) = leading(&mut rest)? else { return None };
+        rest = rest.trim_start().strip_prefix(':')?;
+        let value = leading(&mut rest)?;
+        // Without what follows it, a number may be the beginning of a longer one.
+        rest = rest.trim_start().strip_prefix(',')?;
+        if key == "id" {
+            return RequestId::read(&value);
+        }
+    }
+}
+
+/// Takes one whole value off the text.
+fn leading(text: &mut &str) -> Option<Value> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let value = values.next()?.ok()?;
+    *text = &text[values.byte_offset()..];
+    Some(value)
 }
 
 fn result_line(id: &RequestId, result: &Value) -> String {

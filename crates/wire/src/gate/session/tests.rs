@@ -231,3 +231,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_line_that_is_too_long_is_answered_with_its_id_where_that_stands_at_its_beginning() {
+    let id = |beginning: &str| {
+        let said: Value = serde_json::from_str(&super::too_long(beginning)).unwrap();
+        said["id"].clone()
+    };
+    let params = "\"method\":\"tools/call\",\"params\":{\"id\":9,\"goal\":\"aaaa";
+    assert_eq!(id(&format!("{{\"jsonrpc\":\"2.0\",\"id\":7,{params}")), 7);
+    assert_eq!(id(&format!(" {{ \"id\" : \"x\" , {params}")), "x");
+    for unknown in [
+        "",
+        "aaaa",
+        "{\"jsonrpc\":\"2.0\",\"id\":12",
+        "{\"id\":[7],\"method\":\"ping\"",
+        "{\"id\" 7, \"method\":\"ping\"",
+        &format!("{{\"jsonrpc\":\"2.0\",{params}"),
+    ] {
+        assert_eq!(id(unknown), Value::Null, "{unknown}");
+    }
+}
