@@ -156,6 +156,14 @@ impl Charge {
         spend
     }
 
+    /// The spend without this.
+    fn off(&self, mut spend: Spend) -> Spend {
+        spend.usd = (spend.usd - self.usd).max(0.0);
+        spend.tokens = spend.tokens.saturating_sub(self.tokens);
+        spend.unpriced = spend.unpriced.saturating_sub(self.unpriced);
+        spend
+    }
+
     /// What came on top since; what shrank counts as nothing.
     pub(crate) fn since(&self, before: &Charge) -> Charge {
         Charge {
@@ -337,6 +345,11 @@ impl Step<'_> {
             return;
         }
         let more = charge.since(&known.charged);
+        // What shrinks of one that had ended is what was set aside for children of its own.
+        let less = match known.ended {
+            Some(_) => known.charged.since(&charge),
+            None => Charge::default(),
+        };
         known.charged = charge;
         known.ended = ended;
         // It is heard of: whoever gave it up was wrong.
@@ -344,7 +357,8 @@ impl Step<'_> {
         if ended.is_some() {
             known.waits = None;
         }
-        self.state.data.spend = more.on(std::mem::take(&mut self.state.data.spend));
+        let spend = std::mem::take(&mut self.state.data.spend);
+        self.state.data.spend = less.off(more.on(spend));
         let child = child.clone();
         self.event(|| EventKind::ChildReported {
             child,

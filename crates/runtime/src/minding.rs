@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use journal::sqlite::SqliteJournal;
 use journal::{Journal, JournalError, Loaded};
-use machine::child::Charge;
 use machine::child::minding::{ChildSeen, LOST_AFTER, Outlook};
 use machine::driver::Registry;
 use machine::id::TaskId;
@@ -71,7 +70,7 @@ impl Minding {
             }
         };
         self.alone.remove(child);
-        let charge = Charge::of(&host.state.data().spend);
+        let charge = host.state.charge();
         Some(ChildSeen { child: child.clone(), charge, ended })
     }
 }

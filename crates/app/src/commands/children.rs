@@ -21,17 +21,17 @@ pub(crate) fn report(id: &TaskId) -> Result<(), CommandError> {
     let row = records.journal.task(id.as_str())?;
     let task = records.glance(&row)?;
     let Some(parent) = parent(&task) else { return Ok(()) };
-    let data = task.state.data();
-    let ended = task.state.reported_end();
-    let charge = Charge::of(&data.spend);
+    let (ended, charge) = (task.state.reported_end(), task.state.charge());
     let report = ChildReport { child: id.clone(), charge, ended, never_began: false };
     let row = records.journal.task(parent.as_str())?;
-    let known = records.glance(&row)?;
-    let known = known.state.data().children.get(id);
+    let above = records.glance(&row)?;
+    let known = above.state.data().children.get(id);
     if known.is_some_and(|known| known.charged == report.charge && known.ended == report.ended) {
         return Ok(());
     }
-    records.give(&parent, Command::ChildReport(report)).map(drop)
+    records.give(&parent, Command::ChildReport(report))?;
+    // One that has ended was charged with what its children might still spend, and now there is less of that.
+    if above.state.reported_end().is_some() { self::report(&parent) } else { Ok(()) }
 }
 
 /// The same at the end of a process that drove the task. How the task ended is one thing, and that its parent cannot be told

@@ -228,3 +228,30 @@ fn what_would_be_started_is_shown_before_it_is_trusted_and_its_tools_are_listed(
     assert!(!listed.contains("in doubt, a person decides\n  mcp__tasks"), "{listed}");
     assert!(place.tasks().is_empty());
 }
+
+#[test]
+fn what_a_child_gave_on_counts_at_its_parent_until_that_has_ended_too() {
+    let place = project("");
+    place.write(
+        ".drivetrain/mcp.toml",
+        "[server.tasks.dispatch]\nmodels = [\"script/child.toml\", \"script/late.toml\"]\n",
+    );
+    place.trust();
+    place.write("late.toml", "[[reply]]\ndelay = \"300s\"\ntext = \"late\"\n");
+    let gives_on =
+        "{ goal = \"deeper\", key = \"g\", worker = \"model:script/late.toml\", max_usd = 1.0 }";
+    place.write("child.toml", &format!("{}{ENDS}", calls("mcp__tasks__dispatch", gives_on)));
+    place.write("replies.toml", &calls("ask", "{ question = \"Which?\" }"));
+    place.run(&[&RUN[..], &["--max-usd", "5"]].concat());
+    let parent = place.id();
+    let worker = ["--model", "script/child.toml", "--parent", &parent];
+    let mut client = Client::start(&place, &worker);
+    let wish = json!({ "goal": "a part", "key": "c", "max_usd": 4.0 });
+    let child = client.json("dispatch", wish)["id"].as_str().unwrap().to_owned();
+    let ended = client.json("wait", json!({ "id": child, "seconds": 60 }));
+    assert_eq!(ended["outcome"], "completed", "{ended}");
+    let charged = || place.show(&parent)["spend"]["usd"].as_f64().unwrap();
+    assert!((charged() - 1.0).abs() < 1e-9, "what the child of the child may spend: {}", charged());
+    place.ok(&["cancel", &child_of(&child, "g")]);
+    place.until(|| (charged().abs() < 1e-9).then_some(()));
+}

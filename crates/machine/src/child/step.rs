@@ -225,10 +225,19 @@ impl State {
         }
     }
 
+    /// What counts of the task at the one that it is counted to. While it goes on, all that it may spend is set aside there;
+    /// once it has ended, what its own children may still spend would be nobody's.
+    pub fn charge(&self) -> Charge {
+        match self.reported_end() {
+            Some(_) => Charge::of(&self.data().committed()),
+            None => Charge::of(&self.data().spend),
+        }
+    }
+
     /// How a child that is put down or has ended is told of at its parent.
     pub fn child_end(&self) -> ChildEnd {
         let data = self.data();
-        let charge = Charge::of(&data.spend);
+        let charge = self.charge();
         let end = ChildEnd { charge, ..ChildEnd::put_down(data.id.clone(), String::new()) };
         match self.standing() {
             Standing::Finished { outcome, reason } => {

@@ -75,6 +75,26 @@ fn what_a_child_may_spend_is_set_aside_and_what_it_spent_is_charged() {
 }
 
 #[test]
+fn what_a_child_that_has_ended_set_aside_for_its_own_children_is_not_free_before_they_have_ended() {
+    let mut child = Rig::started(limited(3.0));
+    child.command(order("g1", Some(2.0)));
+    assert!(child.state.charge().usd.abs() < 1e-9, "all of it is set aside at the parent");
+    child.command(Command::Cancel { reason: "enough".to_owned() });
+    assert!((child.state.charge().usd - 2.0).abs() < 1e-9, "{:?}", child.state.charge());
+    assert!((child.state.child_end().charge.usd - 2.0).abs() < 1e-9);
+    child.command(report("g1", 0.5, Some(Outcome::Verified)));
+    assert!((child.state.charge().usd - 0.5).abs() < 1e-9, "{:?}", child.state.charge());
+
+    let mut parent = Rig::started(limited(5.0));
+    parent.command(order("c1", Some(3.0)));
+    parent.command(report("c1", 2.0, Some(Outcome::Cancelled)));
+    assert!((parent.state.data().committed().usd - 2.0).abs() < 1e-9);
+    parent.command(report("c1", 0.5, Some(Outcome::Cancelled)));
+    assert!((parent.state.data().committed().usd - 0.5).abs() < 1e-9, "given back");
+    assert_eq!(parent.state.data().spend.tokens, 10);
+}
+
+#[test]
 fn a_parent_that_sets_aside_all_it_has_waits_until_its_child_reports() {
     let mut rig = Rig::started(limited(5.0));
     let reading = rig.effect("run_tool");

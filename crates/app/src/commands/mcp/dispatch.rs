@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use journal::Journal;
 use machine::Command;
-use machine::child::{self, Charge, Child, ChildOrder, Dispatch, MOST_DEPTH};
+use machine::child::{self, Child, ChildOrder, Dispatch, MOST_DEPTH};
 use machine::driver::Registry;
 use machine::id::TaskId;
 use machine::policy::budget::{Budget, Spend};
@@ -256,7 +256,7 @@ impl Server {
                 Standing::Finished { outcome, .. } => Some(outcome),
                 _ => None,
             };
-            let (budget, charged) = (data.budget.clone(), Charge::of(&data.spend));
+            let (budget, charged) = (data.budget.clone(), task.state.charge());
             let child = Child { charged, ended, ..Child::new(String::new(), budget) };
             counted.insert(TaskId(row.id), child);
         }
