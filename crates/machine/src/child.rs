@@ -390,7 +390,10 @@ impl Step<'_> {
     /// The same, whether or not any of them will report.
     pub(crate) fn is_set_aside(&self) -> bool {
         let data = &self.state.data;
-        let forbids = |spend: &Spend| !data.budget.forbids(spend, Purchase::Time).is_empty();
+        if data.children.is_empty() {
+            return false;
+        }
+        let forbids = |spend: &Spend| !data.budget.forbids(spend, &[Purchase::Answer]).is_empty();
         !forbids(&data.spend) && forbids(&data.committed())
     }
 

@@ -75,6 +75,16 @@ pub enum Consultation {
     Task(Box<TaskOrder>),
 }
 
+impl Consultation {
+    /// Whether whoever is asked may spend tokens and money of the task.
+    pub(crate) fn spends(&self) -> bool {
+        match self {
+            Consultation::Plugin(_) => false,
+            Consultation::Model(_) | Consultation::Agent(_) | Consultation::Task(_) => true,
+        }
+    }
+}
+
 /// What a driver can wait for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::driver::{Action, Consultation, Decision, Fact, NoteKind, Situation, Wait};
 use crate::event::EventKind;
-use crate::policy::budget::Purchase;
+use crate::policy::budget::{Exhausted, Purchase};
 use crate::policy::permission::Author;
 use crate::state::{Call, CallStatus, Phase};
 use crate::step::Step;
@@ -32,12 +32,14 @@ impl Step<'_> {
             if turns.saturating_sub(began) > TURNS_PER_INPUT {
                 return self.finish(Outcome::Stuck, "the driver turns in a circle".to_owned());
             }
-            let forbidden = self.state.data.budget.forbids(&self.counted(), Purchase::Time);
-            if !forbidden.is_empty() && !matches!(self.state.data.phase, Phase::New) {
+            if !matches!(self.state.data.phase, Phase::New) {
                 if self.awaits_children() {
                     return;
                 }
-                return self.exhaust(forbidden);
+                let reached = self.reached();
+                if !reached.is_empty() {
+                    return self.exhaust(reached);
+                }
             }
             self.go_on_after_children();
             if self.look_back() {
@@ -96,6 +98,19 @@ impl Step<'_> {
                 }
             }
         }
+    }
+
+    /// The limits that end the task where it stands. Those of money and tokens do while somebody is asked who spends them;
+    /// otherwise they bind when the next one is to be asked.
+    pub(crate) fn reached(&self) -> Vec<Exhausted> {
+        let data = &self.state.data;
+        let spends = match &data.phase {
+            Phase::Consulting { request } => request.spends(),
+            Phase::Judging(_) => true,
+            _ => false,
+        };
+        let purchase = if spends { Purchase::Answer } else { Purchase::Time };
+        data.budget.forbids(&self.counted(), &[purchase])
     }
 
     /// Nothing new begins unless a process performs it and nobody asked to hold.
@@ -160,8 +175,11 @@ impl Step<'_> {
             Decision::Act(actions) => self.begin_turn(actions),
             Decision::Wait(wait) => self.wait(wait),
             Decision::Consult(mut request) => {
-                if matches!(request, Consultation::Agent(_)) && !self.begin_agent_turn() {
+                if !self.may_ask(&request) {
                     return;
+                }
+                if matches!(request, Consultation::Agent(_)) {
+                    self.begin_agent_turn();
                 }
                 self.begin_question(&mut request);
                 match &mut request {
@@ -171,16 +189,39 @@ impl Step<'_> {
                 }
                 self.consult(request);
             }
-            Decision::Claim { summary } => self.on_claim(summary),
+            Decision::Claim { summary } => {
+                let data = &self.state.data;
+                let reached = data.budget.used_up(&data.spend);
+                match reached.is_empty() {
+                    true => self.on_claim(summary),
+                    false => self.exhaust(reached),
+                }
+            }
             Decision::GiveUp { reason, stuck } => {
                 self.on_give_up(reason, stuck);
             }
         }
     }
 
+    /// Whether the budget lets it be asked; if not, the task ends by that, and the driver asks again once there is more. To
+    /// ask an agent is a turn, and paid for as one.
+    fn may_ask(&mut self, request: &Consultation) -> bool {
+        let purchases: &[Purchase] = match request {
+            Consultation::Plugin(_) => &[],
+            Consultation::Model(_) | Consultation::Task(_) => &[Purchase::Answer],
+            Consultation::Agent(_) => &[Purchase::Turn, Purchase::Answer],
+        };
+        let forbidden = self.state.data.budget.forbids(&self.state.data.committed(), purchases);
+        if forbidden.is_empty() {
+            return true;
+        }
+        self.exhaust(forbidden);
+        false
+    }
+
     fn begin_turn(&mut self, actions: Vec<Action>) {
         let forbidden =
-            self.state.data.budget.forbids(&self.state.data.committed(), Purchase::Turn);
+            self.state.data.budget.forbids(&self.state.data.committed(), &[Purchase::Turn]);
         if !forbidden.is_empty() {
             self.state.data.held = Some(actions);
             return self.exhaust(forbidden);
@@ -249,7 +290,7 @@ impl Step<'_> {
     /// Adds to the open turn what is one more; true if there is more to do at once.
     fn join_turn(&mut self, actions: Vec<Action>) -> bool {
         let data = &mut self.state.data;
-        let forbidden = data.budget.forbids(&data.committed(), Purchase::Turn);
+        let forbidden = data.budget.forbids(&data.committed(), &[Purchase::Turn]);
         if forbidden.is_empty() {
             data.spend.turns += 1;
             let (turn, count) = (data.spend.turns, actions.len());

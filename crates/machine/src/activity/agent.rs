@@ -17,7 +17,6 @@ use crate::event::EventKind;
 use crate::id::{CallId, EffectId};
 use crate::input::Withdrawal;
 use crate::message::{ModelFailure, Retry, Usage};
-use crate::policy::budget::Purchase;
 use crate::policy::gateway::{self, Turn};
 use crate::policy::permission::{Approval, Author};
 use crate::policy::price::dollars;
@@ -54,18 +53,11 @@ impl Step<'_> {
         self.event(|| EventKind::AgentAsked { agent, conversation });
     }
 
-    /// A decision to ask an agent is a turn, and paid for as one. False if the budget forbids it.
-    pub(crate) fn begin_agent_turn(&mut self) -> bool {
-        let forbidden =
-            self.state.data.budget.forbids(&self.state.data.committed(), Purchase::Turn);
-        if !forbidden.is_empty() {
-            self.exhaust(forbidden);
-            return false;
-        }
+    /// A decision to ask an agent is a turn, and counted as one.
+    pub(crate) fn begin_agent_turn(&mut self) {
         self.state.data.spend.turns += 1;
         let turn = self.state.data.spend.turns;
         self.event(|| EventKind::TurnStarted { turn, actions: 1 });
-        true
     }
 
     /// Gives the conversation the number that it has in the task. Whoever decides counts from 1, and one that was handed

@@ -104,7 +104,7 @@ impl Step<'_> {
         let data = &self.state.data;
         let Some(known) = data.children.get(&end.child) else { return false };
         let spend = end.charge.since(&known.charged).on(data.spend.clone());
-        !data.budget.forbids(&spend, Purchase::Time).is_empty()
+        !data.budget.forbids(&spend, &[Purchase::Answer]).is_empty()
     }
 
     /// What the task may spend more, those may that its steps have begun: one that works is told at once, one at rest when it
@@ -138,7 +138,7 @@ impl Step<'_> {
         let budget = self.state.data.budget.clone();
         self.event(|| EventKind::BudgetRaised { budget });
         let data = &self.state.data;
-        if self.is_finished() && data.budget.forbids(&data.spend, Purchase::Time).is_empty() {
+        if self.is_finished() && data.budget.forbids(&data.spend, &[Purchase::Answer]).is_empty() {
             self.reopen();
         }
         self.raise_children();

@@ -10,9 +10,10 @@ use crate::effect::Effect;
 use crate::event::EventKind;
 use crate::id::{CallId, EffectId};
 use crate::message::{ModelCall, ModelFailure, Reply};
+use crate::policy::budget::Purchase;
 use crate::policy::decider::{self, Asked, Decider, DeciderKind, Verdict};
 use crate::policy::permission::{Decide, Judgement};
-use crate::state::{CallStatus, DeciderTurn, Pending};
+use crate::state::{Call, CallStatus, DeciderTurn, Pending};
 use crate::step::Step;
 use crate::tool::{Status, ToolResult};
 
@@ -53,6 +54,18 @@ impl Step<'_> {
         let Some(asked) = deciders.get(place).cloned() else {
             return self.deny_unsettled(index, &judged);
         };
+        if let DeciderKind::Model { .. } = asked.kind {
+            let data = &self.state.data;
+            let forbidden = data.budget.forbids(&data.committed(), &[Purchase::Answer]);
+            if !forbidden.is_empty() {
+                // What runs may end first: its result is not lost to the limit.
+                let running = |call: &Call| matches!(call.status, CallStatus::Running { .. });
+                if !data.calls.iter().any(running) {
+                    self.exhaust(forbidden);
+                }
+                return;
+            }
+        }
         if let Some(patience) = asked.patience() {
             let at = self.now.after(patience);
             turn.until = Some(at);

@@ -16,7 +16,6 @@ use crate::effect::Effect;
 use crate::event::EventKind;
 use crate::id::{CallId, EffectId};
 use crate::input::Withdrawal;
-use crate::policy::budget::Purchase;
 use crate::policy::permission::Author;
 use crate::state::{AgentSide, Call, CallStatus, Pending, Phase};
 use crate::step::Step;
@@ -227,7 +226,7 @@ impl Step<'_> {
         self.start_calls();
         let data = &self.state.data;
         // A limit that a refusal or a failure has just reached is seen before anything else begins.
-        let reached = !data.budget.forbids(&self.counted(), Purchase::Time).is_empty();
+        let reached = !self.reached().is_empty();
         if reached || !matches!(data.phase, Phase::Consulting { .. }) {
             return true;
         }

@@ -27,7 +27,7 @@ impl Step<'_> {
                         .state
                         .data
                         .budget
-                        .forbids(&self.state.data.committed(), Purchase::ToolCall);
+                        .forbids(&self.state.data.committed(), &[Purchase::ToolCall]);
                     if !forbidden.is_empty() && !repeated {
                         // What runs may end first: its result is not lost to the limit.
                         let running =
@@ -52,7 +52,12 @@ impl Step<'_> {
                         return;
                     }
                 }
-                CallStatus::AwaitingDecider { effect: None, .. } => self.ask_decider(index),
+                CallStatus::AwaitingDecider { effect: None, .. } => {
+                    self.ask_decider(index);
+                    if std::mem::discriminant(&self.state.data.phase) != phase {
+                        return;
+                    }
+                }
                 _ => {}
             }
             if self.state.data.calls.get(index).is_some_and(|call| call.id == id) {

@@ -98,7 +98,9 @@ pub enum Purchase {
     Turn,
     /// One more tool call.
     ToolCall,
-    /// Nothing in particular: only the running axes (time) are checked.
+    /// What a model is paid for: a question to one, a turn of an agent, a child.
+    Answer,
+    /// Nothing in particular: only what binds everything is checked.
     Time,
 }
 
@@ -127,22 +129,23 @@ impl Budget {
         self.max_turns = Some(spent.saturating_add(more));
     }
 
-    /// Every axis that forbids the purchase; all are reported, not only the first.
+    /// Every axis that forbids one of the purchases; all are reported, not only the first.
     ///
-    /// The axes of state (time, tokens, money, denies, errors, overflows) forbid everything once reached.
-    pub fn forbids(&self, spend: &Spend, purchase: Purchase) -> Vec<Exhausted> {
+    /// Time and what fails again and again (denies, errors) forbid everything once reached; every other axis only what spends
+    /// of it: a step that asks no model goes on though all the money is spent.
+    pub fn forbids(&self, spend: &Spend, purchases: &[Purchase]) -> Vec<Exhausted> {
         let mut reached = Vec::new();
         let mut axis = |name: &str, over: bool, spent: String, limit: String| {
             if over {
                 reached.push(Exhausted { axis: name.to_owned(), spent, limit });
             }
         };
-        if purchase == Purchase::Turn
+        if purchases.contains(&Purchase::Turn)
             && let Some(limit) = self.max_turns
         {
             axis("max_turns", spend.turns >= limit, spend.turns.to_string(), limit.to_string());
         }
-        if purchase == Purchase::ToolCall
+        if purchases.contains(&Purchase::ToolCall)
             && let Some(limit) = self.max_tool_calls
         {
             axis(
@@ -160,7 +163,8 @@ impl Budget {
                 limit.to_string(),
             );
         }
-        if let Some(limit) = self.max_usd {
+        let asks = purchases.contains(&Purchase::Answer);
+        if asks && let Some(limit) = self.max_usd {
             let spent = match spend.unpriced {
                 0 => format!("{:.4}", spend.usd),
                 // A limit that cannot be held has been reached.
@@ -169,19 +173,33 @@ impl Budget {
             let over = spend.usd >= limit || spend.unpriced > 0;
             axis("max_usd", over, spent, limit.to_string());
         }
+        if asks && let Some(limit) = self.max_tokens {
+            let spent = spend.tokens;
+            axis("max_tokens", spent >= limit, spent.to_string(), limit.to_string());
+        }
+        let overflows = self.max_context_overflows.filter(|_| asks);
         for (name, limit, spent) in [
-            ("max_tokens", self.max_tokens, spend.tokens),
             ("max_consecutive_denies", self.max_consecutive_denies, spend.consecutive_denies),
             ("max_consecutive_errors", self.max_consecutive_errors, spend.consecutive_errors),
-            ("max_context_overflows", self.max_context_overflows, spend.context_overflows),
+            ("max_context_overflows", overflows, spend.context_overflows),
         ] {
             if let Some(limit) = limit {
                 // A streak of nothing has not reached a limit of zero; the first failure has.
-                let streak = name.starts_with("max_con");
-                let over = if streak { spent > 0 && spent >= limit } else { spent >= limit };
-                axis(name, over, spent.to_string(), limit.to_string());
+                axis(name, spent > 0 && spent >= limit, spent.to_string(), limit.to_string());
             }
         }
+        reached
+    }
+
+    /// The limits of what models are paid for that were reached by spending: nothing that is claimed then is a success. A limit
+    /// of zero that nothing was spent of is kept, not reached.
+    pub fn used_up(&self, spend: &Spend) -> Vec<Exhausted> {
+        let mut reached = self.forbids(spend, &[Purchase::Answer]);
+        reached.retain(|reached| match reached.axis.as_str() {
+            "max_tokens" => spend.tokens > 0,
+            "max_usd" => spend.usd > 0.0 || spend.unpriced > 0,
+            _ => true,
+        });
         reached
     }
 
@@ -261,10 +279,37 @@ mod tests {
     #[test]
     fn zero_means_none_allowed_and_absent_means_no_limit() {
         let none = Budget { max_turns: Some(0), max_tool_calls: Some(0), ..Budget::default() };
-        assert_eq!(none.forbids(&Spend::default(), Purchase::Turn)[0].axis, "max_turns");
-        assert_eq!(none.forbids(&Spend::default(), Purchase::ToolCall)[0].axis, "max_tool_calls");
+        assert_eq!(none.forbids(&Spend::default(), &[Purchase::Turn])[0].axis, "max_turns");
+        assert_eq!(
+            none.forbids(&Spend::default(), &[Purchase::ToolCall])[0].axis,
+            "max_tool_calls"
+        );
         let much = Spend { turns: u64::MAX, millis: u64::MAX, usd: 1e9, ..Spend::default() };
-        assert!(Budget::default().forbids(&much, Purchase::Turn).is_empty());
+        assert!(Budget::default().forbids(&much, &[Purchase::Turn]).is_empty());
+    }
+
+    #[test]
+    fn an_axis_forbids_only_what_spends_of_it() {
+        let budget = Budget {
+            max_turns: Some(0),
+            max_tool_calls: Some(0),
+            max_tokens: Some(0),
+            max_usd: Some(0.0),
+            ..Budget::default()
+        };
+        let axes = |purchases: &[Purchase]| -> Vec<String> {
+            let reached = budget.forbids(&Spend::default(), purchases);
+            reached.into_iter().map(|reached| reached.axis).collect()
+        };
+        assert_eq!(axes(&[Purchase::Turn]), ["max_turns"]);
+        assert_eq!(axes(&[Purchase::ToolCall]), ["max_tool_calls"]);
+        assert_eq!(axes(&[Purchase::Answer]), ["max_usd", "max_tokens"]);
+        assert_eq!(axes(&[Purchase::Turn, Purchase::Answer]).len(), 3);
+        assert!(axes(&[Purchase::Time]).is_empty());
+        let late = Budget { max_time: Some(Span(0)), ..Budget::default() };
+        for purchase in [Purchase::Turn, Purchase::ToolCall, Purchase::Answer, Purchase::Time] {
+            assert_eq!(late.forbids(&Spend::default(), &[purchase]).len(), 1, "time passes");
+        }
     }
 
     #[test]
@@ -322,7 +367,7 @@ mod tests {
         let budget = Budget { max_turns: Some(1), max_usd: Some(0.5), ..Budget::default() };
         let spend = Spend { turns: 1, usd: 0.5, ..Spend::default() };
         let axes: Vec<String> = budget
-            .forbids(&spend, Purchase::Turn)
+            .forbids(&spend, &[Purchase::Turn, Purchase::Answer])
             .into_iter()
             .map(|reached| reached.axis)
             .collect();

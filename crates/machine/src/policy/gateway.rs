@@ -68,7 +68,7 @@ pub fn may_ask(turn: Turn, budget: &Budget, spend: &Spend) -> Result<(), String>
         return Err("no turn of this agent is under way, so its models are not asked".to_owned());
     }
     let reached: Vec<String> = budget
-        .forbids(spend, Purchase::Time)
+        .forbids(spend, &[Purchase::Answer])
         .into_iter()
         .map(|axis| format!("{} = {} reached ({})", axis.axis, axis.limit, axis.spent))
         .collect();

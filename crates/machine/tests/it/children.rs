@@ -24,6 +24,12 @@ fn limited(usd: f64) -> TaskSpec {
     task
 }
 
+/// Its next move is a question to a model.
+fn limited_worker(usd: f64) -> TaskSpec {
+    let driver = DriverSpec::new("llm", json!({ "model": "script/x" }));
+    TaskSpec { driver, ..limited(usd) }
+}
+
 fn order(child: &str, usd: Option<f64>) -> Command {
     Command::Dispatch(ChildOrder {
         child: TaskId(child.to_owned()),
@@ -109,6 +115,12 @@ fn a_parent_that_sets_aside_all_it_has_waits_until_its_child_reports() {
     rig.effect("run_tool");
     rig.command(order("c2", Some(3.0)));
     rig.command(report("c2", 3.0, Some(Outcome::Failed)));
+    assert!(!rig.told().contains("task_finished"), "what is read costs nothing: {}", rig.told());
+
+    let mut rig = Rig::started(limited_worker(5.0));
+    rig.command(order("c1", Some(5.0)));
+    assert!(rig.told().ends_with("children_awaited"), "{}", rig.told());
+    rig.command(report("c1", 5.0, Some(Outcome::Failed)));
     let told = rig.told();
     assert!(told.contains("task_finished budget_exhausted"), "nothing is free again: {told}");
 }
@@ -141,7 +153,7 @@ fn a_child_that_nobody_drives_is_taken_up_for_as_long_as_it_comes_further() {
 
 #[test]
 fn nobody_waits_for_a_child_that_comes_no_further_and_what_is_set_aside_is_not_spent() {
-    let mut rig = Rig::started(limited(5.0));
+    let mut rig = Rig::started(limited_worker(5.0));
     rig.command(order("c1", Some(5.0)));
     for _ in 0..MOST_TAKEN_UP {
         rig.input(seen("c1", 0.0, None));
@@ -375,10 +387,9 @@ fn a_task_that_its_time_stopped_goes_on_with_its_child_though_all_else_is_set_as
 
 #[test]
 fn a_task_that_is_given_more_by_the_one_around_it_goes_on_if_that_is_what_it_lacked() {
-    let mut task = spec(json!({ "turns": [[read("a")], [read("b")]] }));
+    let mut task = limited_worker(5.0);
     task.budget = Budget { max_tokens: Some(0), max_tool_calls: Some(9), ..Budget::default() };
-    let mut rig = Rig::new();
-    rig.command(Command::Start(Box::new(task.clone()))).attach(false);
+    let mut rig = Rig::started(task);
     assert!(rig.told().contains("task_finished budget_exhausted"), "{}", rig.told());
     rig.command(Command::Allot(tokens(0)));
     assert_eq!(rig.told(), "[] ", "it may spend that already");
@@ -386,7 +397,7 @@ fn a_task_that_is_given_more_by_the_one_around_it_goes_on_if_that_is_what_it_lac
     assert_eq!(rig.told(), "[] budget_raised");
     assert_eq!(rig.state.data().budget.max_tool_calls, Some(9), "the rest is its own");
     rig.attach(false);
-    rig.effect("open_workspace");
+    rig.effect("call_model");
     rig.command(Command::Cancel { reason: String::new() });
     rig.command(Command::Allot(tokens(90)));
     assert!(rig.refusal().contains("has ended"), "{}", rig.refusal());

@@ -175,7 +175,7 @@ fn edge_case_18_a_restart_keeps_what_was_spent() {
     rig.input(Signal::OwnerLost.into()).attach(false);
     let after = &rig.state.data().spend;
     assert_eq!((before.tokens, before.turns), (after.tokens, after.turns));
-    answer(&mut rig, runs("b", 150));
+    run(&mut rig, "b", 150);
     assert_eq!(outcome(&rig), Some(Outcome::BudgetExhausted));
 }
 

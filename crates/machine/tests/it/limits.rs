@@ -4,15 +4,20 @@
 use machine::cause::CauseKind;
 use machine::effect::Effect;
 use machine::input::{Command, Resolution, Signal};
+use machine::message::StopReason;
 use machine::policy::budget::Budget;
+use machine::policy::decider::{Decider, DeciderKind};
+use machine::policy::permission::{Policy, Unattended};
 use machine::state::Standing;
 use machine::task::{DriverSpec, Outcome, TaskSpec};
 use machine::time::Span;
 use machine::tool::{Status, ToolResult};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::model::{self, answer, text};
 use crate::recovery::ladder;
-use crate::rig::{Rig, call, read, spec};
+use crate::rig::{Rig, call, read, shell, spec};
 
 fn finished(rig: &Rig) -> Option<Outcome> {
     match rig.state.standing() {
@@ -130,4 +135,84 @@ fn what_a_limit_held_back_is_not_done_if_the_operator_speaks_first() {
     rig.command(Command::Raise(turns(9)));
     rig.command(Command::Steer { text: "not b".to_owned() }).attach(false);
     assert!(rig.told().ends_with("turn_started, tool_started c2"), "{}", rig.told());
+}
+
+/// The next step of a workflow that mixes both kinds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Shell,
+    /// Ten tokens and a cent.
+    Ask,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// A limit of money or tokens refuses every question once it is reached, and nothing that asks nobody.
+    #[test]
+    fn what_is_spent_refuses_what_spends_it_and_nothing_else(
+        kinds in proptest::collection::vec(prop_oneof![Just(Kind::Shell), Just(Kind::Ask)], 1..7),
+        tokens in proptest::option::of(0u64..40),
+        cents in proptest::option::of(0u64..4),
+    ) {
+        let step = |(place, kind): (usize, &Kind)| match kind {
+            Kind::Shell => sh(&format!("s{place}")),
+            Kind::Ask => json!({ "name": format!("s{place}"), "prompt": "x", "model": "script/x" }),
+        };
+        let mut task = workflow(kinds.iter().enumerate().map(step).collect());
+        task.budget.max_tokens = tokens;
+        task.budget.max_usd = cents.map(|cents| cents as f64 / 100.0);
+        let mut rig = Rig::started(task);
+        let mut asked = 0;
+        for kind in &kinds {
+            let reached = tokens.is_some_and(|limit| asked * 10 >= limit)
+                || cents.is_some_and(|limit| asked >= limit);
+            if *kind == Kind::Ask && reached {
+                prop_assert_eq!(finished(&rig), Some(Outcome::BudgetExhausted), "{}", rig.told());
+                return Ok(());
+            }
+            prop_assert_eq!(finished(&rig), None, "{:?}: {}", kind, rig.told());
+            match kind {
+                Kind::Shell => {
+                    let call = rig.effect("run_tool");
+                    rig.ended(call.0, ToolResult::ok(""));
+                }
+                Kind::Ask => {
+                    asked += 1;
+                    let mut reply = model::reply(vec![text("so")], StopReason::EndTurn);
+                    (reply.usage.input, reply.usage.output) = (Some(10), None);
+                    reply.usage.nanodollars = Some(10_000_000);
+                    answer(&mut rig, Ok(reply));
+                }
+            }
+        }
+        let reached = asked > 0
+            && (tokens.is_some_and(|limit| asked * 10 >= limit)
+                || cents.is_some_and(|limit| asked >= limit));
+        if reached {
+            prop_assert_eq!(finished(&rig), Some(Outcome::BudgetExhausted), "{}", rig.told());
+            let more = |limit: Option<u64>| limit.map(|_| 1_000);
+            let max_usd = cents.map(|_| 10.0);
+            let raise = Budget { max_tokens: more(tokens), max_usd, ..Budget::default() };
+            rig.command(Command::Raise(raise)).attach(false);
+        }
+        prop_assert_eq!(finished(&rig), Some(Outcome::Completed), "{}", rig.told());
+    }
+}
+
+#[test]
+fn a_decider_that_is_a_model_is_not_asked_beyond_the_limit_and_is_once_there_is_more() {
+    let mut task = spec(json!({ "turns": [[shell("make")]], "author": "worker" }));
+    let kind = DeciderKind::Model { model: "script/x".to_owned(), rubric: "r".to_owned() };
+    let decider = Decider { name: "careful".to_owned(), kind, timeout: None };
+    let (unattended, deciders) = (Unattended::Escalate, vec![decider]);
+    task.policy = Policy { unattended, deciders, ..Policy::default() };
+    task.budget.max_tokens = Some(0);
+    let mut rig = Rig::started(task);
+    assert_eq!(finished(&rig), Some(Outcome::BudgetExhausted), "{}", rig.told());
+    assert!(!rig.told().contains("decider_asked"), "{}", rig.told());
+    let more = Budget { max_tokens: Some(9), ..Budget::default() };
+    rig.command(Command::Raise(more)).attach(false);
+    rig.effect("call_model");
+    assert!(rig.told().ends_with("decider_asked c1"), "{}", rig.told());
 }

@@ -11,6 +11,7 @@ use machine::input::{Command, Signal};
 use machine::message::{
     Block, Effort, Message, ModelCall, ModelFailure, Part, Reply, Retry, StopReason, Usage,
 };
+use machine::policy::budget::Budget;
 use machine::state::Standing;
 use machine::task::{CriterionResult, DriverSpec, Outcome, TaskSpec};
 use machine::tool::{Status, ToolResult};
@@ -152,8 +153,30 @@ fn a_limit_of_tokens_binds_before_the_next_question() {
     let mut rig = Rig::started(asked);
     let calls = vec![tool("u1", "read", json!({ "path": "a" }))];
     answer(&mut rig, Ok(reply(calls, StopReason::ToolUse)));
+    let read = rig.effect("run_tool").0;
+    rig.ended(read, ToolResult::ok("A"));
+    assert!(rig.last.effects.is_empty(), "what was asked for costs nothing: {}", rig.told());
     let Standing::Finished { outcome, .. } = rig.state.standing() else { panic!("goes on") };
     assert_eq!(outcome, Outcome::BudgetExhausted);
+    rig.command(Command::Raise(Budget { max_tokens: Some(99), ..Budget::default() })).attach(false);
+    assert_eq!(
+        sent(&rig).pop().unwrap(),
+        "User: result u1 A",
+        "it is asked what it was to be asked"
+    );
+}
+
+#[test]
+fn a_claim_of_an_answer_that_reached_the_limit_is_checked_once_there_is_more() {
+    let mut asked = task();
+    asked.budget.max_tokens = Some(10);
+    let mut rig = Rig::started(asked);
+    answer(&mut rig, Ok(reply(vec![text("done")], StopReason::EndTurn)));
+    let Standing::Finished { outcome, .. } = rig.state.standing() else { panic!("goes on") };
+    assert_eq!(outcome, Outcome::BudgetExhausted, "a limit is never success");
+    rig.command(Command::Raise(Budget { max_tokens: Some(99), ..Budget::default() })).attach(false);
+    let Standing::Finished { outcome, .. } = rig.state.standing() else { panic!("goes on") };
+    assert_eq!(outcome, Outcome::Completed, "{}", rig.told());
 }
 
 #[test]
@@ -316,6 +339,8 @@ fn money_is_counted_once_and_binds_before_the_next_question() {
     let read = rig.effect("run_tool").0;
     rig.ended(read, ToolResult::ok("A"));
     answer(&mut rig, priced(Some(20_000_000)));
+    let read = rig.effect("run_tool").0;
+    rig.ended(read, ToolResult::ok("A"));
     let Standing::Finished { outcome, reason } = rig.state.standing() else { panic!("goes on") };
     assert_eq!(outcome, Outcome::BudgetExhausted);
     assert_eq!(reason, "max_usd = 0.05 reached (0.0500)");
@@ -328,6 +353,8 @@ fn a_limit_of_money_is_not_held_by_an_unknown_price() {
     let mut rig = Rig::started(asked);
     let calls = vec![tool("u1", "read", json!({ "path": "a" }))];
     answer(&mut rig, Ok(reply(calls, StopReason::ToolUse)));
+    let read = rig.effect("run_tool").0;
+    rig.ended(read, ToolResult::ok("A"));
     let Standing::Finished { outcome, reason } = rig.state.standing() else { panic!("goes on") };
     assert_eq!(outcome, Outcome::BudgetExhausted);
     assert!(reason.contains("1 answers whose price is unknown"), "{reason}");
