@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::message::ModelFailure;
-use crate::policy::breaker;
+use crate::policy::{breaker, retry};
 use crate::task::CriterionKind;
 
 /// Why something ended, stopped or has to be tried anew. Exhaustive on purpose: a new cause needs a ladder, a place
@@ -220,7 +220,7 @@ impl ModelTrouble {
         match kind {
             "rate_limited" | "quota" => ModelTrouble::RateLimited,
             "overloaded" => ModelTrouble::Overloaded,
-            "auth" => ModelTrouble::Auth,
+            "auth" | retry::NO_KEY => ModelTrouble::Auth,
             "context_overflow" | "too_large" => ModelTrouble::ContextOverflow,
             "content_filter" => ModelTrouble::Refusal,
             "malformed"

@@ -419,6 +419,18 @@ impl Provider {
         }
     }
 
+    /// What is missing, if it needs a key and there is neither a variable nor a command that gives one. Runs nothing.
+    pub fn lacks_key(&self, environment: &Environment) -> Option<String> {
+        match self.key_state(environment) {
+            KeyState::Missing(variables) => Some(self.without_key(&variables)),
+            KeyState::Variable(_) | KeyState::Command | KeyState::Unneeded => None,
+        }
+    }
+
+    fn without_key(&self, variables: &[String]) -> String {
+        format!("there is no key for {:?}: set {}", self.name, variables.join(" or "))
+    }
+
     /// The key: from the environment, else from the key command. None if the provider needs none.
     pub fn key(
         &self,
@@ -428,9 +440,7 @@ impl Provider {
         let (key, from) = match self.key_state(environment) {
             KeyState::Unneeded => return Ok(None),
             KeyState::Missing(variables) => {
-                let names = variables.join(" or ");
-                let told = format!("there is no key for {:?}: set {names}", self.name);
-                return Err(KeyError::Missing(told));
+                return Err(KeyError::Missing(self.without_key(&variables)));
             }
             KeyState::Command => {
                 (self.run_key_command(cancel)?, format!("the key command of {:?}", self.name))

@@ -13,9 +13,10 @@ use runtime::station::new_task_id;
 use serde_json::json;
 use view::{Line, Tone};
 
+use super::hand_over::{self, Keys};
 use super::prepare::{self, Options};
+use super::resume;
 use super::settle::{self, Change};
-use super::{hand_over, resume};
 use crate::args::{ChatArgs, ScreenArgs};
 use crate::error::{CommandError, Kind};
 use crate::foreground::{self, Part, Watching};
@@ -84,7 +85,8 @@ fn task_of(
     library.resolve_task(&mut task, &folder, registry)?;
     let (check, limits, place, walls) = (&args.check, &args.limits, &args.place, &args.walls);
     let attended = output::is_terminal() && !json;
-    let options = Options { check, limits, place, walls, home, json, attended, replays: false };
+    let replays = args.traffic.replay.is_some();
+    let options = Options { check, limits, place, walls, home, json, attended, replays };
     prepare::complete(task, options, &library, folder)
 }
 
@@ -112,7 +114,9 @@ fn go_on(
     }
     settle::go_on(task.state.data(), Change::Refused, json)?;
     prepare::require_sandbox(&task.state.data().spec.sandbox)?;
-    let other = model.map(|model| hand_over::to_model(&records.home, &task, model)).transpose()?;
+    let keys = if args.traffic.replay.is_some() { Keys::Unneeded } else { Keys::Needed };
+    let to = |model| hand_over::to_model(&records.home, &task, model, keys);
+    let other = model.map(to).transpose()?;
     let traffic = traffic::open(&args.traffic)?;
     let watching = Watching::new(&SCREEN, json, Part::Talks)?;
     let Records { home, journal, registry } = records;

@@ -134,7 +134,7 @@ fn spec_of(
         home: &records.home,
         json,
         attended,
-        replays: false,
+        replays: args.traffic.replay.is_some(),
     };
     let spec = prepare::complete(task, options, &library, folder.to_owned())?;
     let (policy, sandbox) = (old.policy.clone(), old.sandbox.clone());

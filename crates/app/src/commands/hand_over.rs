@@ -14,6 +14,14 @@ use crate::args::HandOverArgs;
 use crate::error::{CommandError, Kind};
 use crate::locate::{Records, Task};
 
+/// Whether the new driver asks its models, so that it needs their keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keys {
+    Needed,
+    /// A recording answers.
+    Unneeded,
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &HandOverArgs, json: bool) -> Result<u8, CommandError> {
     let records = Records::open()?;
@@ -35,7 +43,7 @@ pub(crate) fn run(args: &HandOverArgs, json: bool) -> Result<u8, CommandError> {
         }
         (None, Some(model), _) => {
             settle::of_another_process(&records.home, task.state.data(), model)?;
-            to_model(&records.home, &task, model)?
+            to_model(&records.home, &task, model, Keys::Needed)?
         }
         (None, None, Some(name)) => {
             to_driver(&records, &task, DriverSpec::new(name.as_str(), config?))?
@@ -60,7 +68,12 @@ fn is_own_model(task: &Task, model: &str) -> bool {
 
 /// The driver that asks this model: the task's own with another model if a model decides already, so that it has
 /// the same tools, instructions and limits; else a new one. Nothing is changed by asking.
-pub(crate) fn to_model(home: &Home, task: &Task, model: &str) -> Result<DriverSpec, CommandError> {
+pub(crate) fn to_model(
+    home: &Home,
+    task: &Task,
+    model: &str,
+    keys: Keys,
+) -> Result<DriverSpec, CommandError> {
     let folder = Path::new(&task.state.data().spec.folder);
     let library = Library::of(folder).judged_by(home, folder);
     prepare::check_model(model, folder, &library)?;
@@ -78,7 +91,7 @@ pub(crate) fn to_model(home: &Home, task: &Task, model: &str) -> Result<DriverSp
     if is_new {
         library.instruct(&mut driver, folder)?;
     }
-    settled(driver, task, &library)
+    settled(driver, task, &library, keys)
 }
 
 /// The driver with what is known of its models, held to the task's limit of money.
@@ -86,9 +99,16 @@ fn settled(
     mut driver: DriverSpec,
     task: &Task,
     library: &Library,
+    keys: Keys,
 ) -> Result<DriverSpec, CommandError> {
     let data = task.state.data();
-    library.settle_models(&mut driver, data.budget.max_usd, Path::new(&data.spec.folder))?;
+    let folder = Path::new(&data.spec.folder);
+    let missing = library.settle_models(&mut driver, data.budget.max_usd, folder)?;
+    // The keys of another process are its own.
+    let is_here = task.driven_by.is_none_or(|process| process == std::process::id());
+    if is_here && keys == Keys::Needed {
+        prepare::require_keys(&missing)?;
+    }
     Ok(driver)
 }
 
@@ -111,7 +131,7 @@ fn to_driver(
             )));
     }
     prepare::require_agent(&driver, folder, &records.home)?;
-    settled(driver, task, &library)
+    settled(driver, task, &library, Keys::Needed)
 }
 
 /// JSON as it stands, or a file of JSON or TOML.

@@ -1,5 +1,6 @@
 //! Makes a task complete and checked: what `run` and `chat` have in common. Nothing is recorded here.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -87,12 +88,20 @@ pub(crate) fn complete(
         task.budget.bound(driver, 0);
     }
     let max_usd = task.budget.max_usd;
+    let mut missing = BTreeSet::new();
     for driver in task.recovery.drivers.values_mut().chain([&mut task.driver]) {
         library.instruct(driver, &folder)?;
-        library.settle_models(driver, max_usd, &folder)?;
+        missing.extend(library.settle_models(driver, max_usd, &folder)?);
+    }
+    if !task.recovery.drivers.is_empty() {
+        // One of several may have no key: another can take its place.
+        missing.clear();
     }
     check_red_first(&task, &folder)?;
-    library.settle_judges(&task.acceptance, max_usd, &folder)?;
+    missing.extend(library.settle_judges(&task.acceptance, max_usd, &folder)?);
+    if !options.replays {
+        require_keys(&missing)?;
+    }
     let mut policy = library.policy()?;
     super::policy::choose_profile(&mut policy, options.place.profile.as_deref())?;
     let servers = trust::servers_for(options.home, &folder, &everyone, options.json)?;
@@ -237,6 +246,17 @@ pub(crate) fn require_sandbox(spec: &SandboxSpec) -> Result<(), CommandError> {
     Err(error
         .hint("--no-sandbox runs commands with all your rights, and says so everywhere")
         .hint("drivetrain doctor says what this machine gives"))
+}
+
+/// A task that could not ask its models does not begin. Whether a command gives a key is known once it is asked.
+pub(crate) fn require_keys(missing: &BTreeSet<String>) -> Result<(), CommandError> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let words: Vec<&str> = missing.iter().map(String::as_str).collect();
+    Err(CommandError::environment(words.join("; "))
+        .hint("or name a program that prints it, as key_command in your own models.toml (docs/models.md)")
+        .hint("drivetrain models shows which providers have a key"))
 }
 
 /// Checks that a model is named as `PROVIDER/NAME` and that its provider is known in the folder. Whether there is

@@ -18,7 +18,7 @@ use view::{Line, Tone, approvals, spend};
 use super::answer::{self, Unclear, answer, question};
 use super::reader::{Reader, Source, Typed, Wanted};
 use super::{Asks, News, Open, give, give_with_rule};
-use crate::commands::hand_over;
+use crate::commands::hand_over::{self, Keys};
 use crate::error::CommandError;
 use crate::locate::Records;
 use crate::screen::Screen;
@@ -390,7 +390,7 @@ impl Chat<'_> {
     fn hand_over(&self, model: &str) -> Result<Command, CommandError> {
         let records = Records::open()?;
         let task = records.load(self.task)?;
-        Ok(Command::HandOver(hand_over::to_model(&records.home, &task, model)?))
+        Ok(Command::HandOver(hand_over::to_model(&records.home, &task, model, Keys::Needed)?))
     }
 
     fn cost(&self) -> Result<String, CommandError> {

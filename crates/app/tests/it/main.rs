@@ -43,6 +43,7 @@ mod many;
 mod mcp;
 mod model;
 mod network;
+mod no_key;
 mod nothing_left;
 mod outcomes;
 mod own_tools;

@@ -98,7 +98,8 @@ fn a_replay_that_is_killed_goes_on_where_the_conversation_is() {
 
 #[test]
 fn folders_that_cannot_be_used_start_nothing() {
-    let place = TestEnvironment::new();
+    let key = ("DRIVETRAIN_FAKE_KEY", "a-private-key-0123456789");
+    let place = TestEnvironment::new().with_variable(key.0, key.1);
     provider(&place, 1);
     place.write("file", "");
     place.write("wrong/0001-aa.json", "{\"v\": 9}");

@@ -45,9 +45,12 @@ const ALL_OWN_WAITS_MILLIS: u64 = 30 * 60 * 1_000;
 /// The longest wait that a process sits through if nobody is there; a longer one is a moment in the journal.
 pub const LONGEST_SITTING: Span = Span::seconds(60);
 
+/// The kind of a question that was not sent, since there is no key to send it with.
+pub const NO_KEY: &str = "no_key";
+
 /// Whether the failure is the server's: a question that was held back here has not been asked.
 pub fn counts(failure: &ModelFailure) -> bool {
-    failure.kind != breaker::KIND
+    ![breaker::KIND, NO_KEY].contains(&failure.kind.as_str())
 }
 
 /// Whether a wait after this failure is of our own making.

@@ -1,5 +1,6 @@
 //! What is known of the models that a task asks: scripts, providers, prices.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use machine::driver::composite;
@@ -35,14 +36,18 @@ impl Library {
 
     /// Looks up what is known of every model of the task, and of the judges of tasks that its steps have done: its provider,
     /// the size of its context, and its price if money is limited. A limit that nobody could hold is an error before anything begins.
+    /// Gives the keys that are missing, in words, where none of them can be done without.
     pub fn settle_models(
         &self,
         driver: &mut DriverSpec,
         max_usd: Option<f64>,
         folder: &Path,
-    ) -> Result<(), LibraryError> {
+    ) -> Result<BTreeSet<String>, LibraryError> {
         let mut known = None;
+        let (mut missing, mut has_others) = (BTreeSet::new(), false);
         let visited = composite::visit(&driver.name, &mut driver.config, &mut |name, config| {
+            // If one of these drivers cannot work, another may.
+            has_others |= ["fallback", "race", "until_accepted"].contains(&name);
             let (Some(model), "llm") = (config["model"].as_str(), name) else { return Ok(()) };
             let named = model.split_once('/').filter(|(name, _)| *name != script::NAME);
             let provider = named.map(|(provider, _)| provider);
@@ -53,7 +58,10 @@ impl Library {
             }
             let Some(providers) = &known else { return Ok(()) };
             let provider = provider.map(|name| providers.find(name).map_err(|e| e.to_string()));
-            let tells_cost = provider.transpose()?.is_some_and(|provider| provider.tells_cost);
+            let provider = provider.transpose()?;
+            let environment = Environment::default();
+            missing.extend(provider.and_then(|provider| provider.lacks_key(&environment)));
+            let tells_cost = provider.is_some_and(|provider| provider.tells_cost);
             let facts = providers.facts(model);
             // Where the provider says what an answer cost, one for which it does not counts as the limit reached.
             if max_usd.is_some() && facts.price.is_none() && !tells_cost {
@@ -71,24 +79,26 @@ impl Library {
             Ok(())
         });
         visited.map_err(LibraryError::Wrong)?;
-        self.settle_judges(&driver.criteria_of_steps(), max_usd, folder)
+        missing.extend(self.settle_judges(&driver.criteria_of_steps(), max_usd, folder)?);
+        Ok(if has_others { BTreeSet::new() } else { missing })
     }
 
     /// Looks at the models of judges as at those of drivers: a script must be there and right, a provider known, and a
-    /// price too if money is limited.
+    /// price too if money is limited. Gives the keys that are missing.
     pub fn settle_judges(
         &self,
         acceptance: &[Criterion],
         max_usd: Option<f64>,
         folder: &Path,
-    ) -> Result<(), LibraryError> {
+    ) -> Result<BTreeSet<String>, LibraryError> {
+        let mut missing = BTreeSet::new();
         for criterion in acceptance {
             let Criterion::Judge { model, .. } = criterion else { continue };
             let mut asked = DriverSpec::new("llm", json!({ "model": model }));
             self.check_scripts(&asked, folder)?;
-            self.settle_models(&mut asked, max_usd, folder)?;
+            missing.extend(self.settle_models(&mut asked, max_usd, folder)?);
         }
-        Ok(())
+        Ok(missing)
     }
 
     /// The providers that are known in a folder. One that somebody names counts although only a file of the project

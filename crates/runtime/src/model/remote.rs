@@ -419,7 +419,7 @@ impl Remote {
             Ok(key) => key.map_err(no_key)?,
             Err(error) => {
                 let told = format!("the key command could not be run: {error}");
-                return Err(ModelError::new(ErrorKind::Auth, told));
+                return Err(ModelError::new(ErrorKind::NoKey, told));
             }
         };
         if let Some(key) = &key {
@@ -445,7 +445,7 @@ impl Drop for StopOnDrop {
 
 fn no_key(error: KeyError) -> ModelError {
     let kind = match error {
-        KeyError::Missing(_) => ErrorKind::Auth,
+        KeyError::Missing(_) => ErrorKind::NoKey,
         KeyError::Cancelled => ErrorKind::Cancelled,
     };
     ModelError::new(kind, error.to_string())

@@ -16,8 +16,10 @@ pub enum ErrorKind {
     History,
     /// Thinking that was given back does not fit what stands before it.
     StaleThinking,
-    /// The key is missing, wrong or not allowed.
+    /// The key is wrong or not allowed.
     Auth,
+    /// It was not asked: there is no key.
+    NoKey,
     /// Too many requests; waiting helps.
     RateLimited,
     /// No money or quota left; waiting does not help.
@@ -81,6 +83,7 @@ impl ErrorKind {
             ErrorKind::History => "history",
             ErrorKind::StaleThinking => "stale_thinking",
             ErrorKind::Auth => "auth",
+            ErrorKind::NoKey => machine::policy::retry::NO_KEY,
             ErrorKind::RateLimited => "rate_limited",
             ErrorKind::Quota => "quota",
             ErrorKind::Overloaded => "overloaded",
@@ -150,6 +153,7 @@ impl ModelError {
             | ErrorKind::History
             | ErrorKind::StaleThinking
             | ErrorKind::Auth
+            | ErrorKind::NoKey
             | ErrorKind::Quota
             | ErrorKind::ContextOverflow
             | ErrorKind::TooLarge

@@ -1,9 +1,10 @@
 //! A model that does not answer now: asked again later, under the same number, and paid once.
 
+use machine::cause::{Cause, ModelTrouble};
 use machine::effect::Effect;
 use machine::input::{Command, Signal};
 use machine::message::{ModelFailure, Retry, StopReason};
-use machine::state::Standing;
+use machine::state::{Phase, Standing};
 use machine::task::Outcome;
 
 use super::{failed, reply, sent, usage};
@@ -53,6 +54,21 @@ fn a_model_that_asks_for_years_is_asked_again_when_a_person_says_so() {
     answer(&mut rig, failed("auth", Retry::Never));
     let Standing::Finished { outcome, .. } = rig.state.standing() else { panic!("goes on") };
     assert_eq!(outcome, Outcome::Failed, "no wait was asked for");
+}
+
+#[test]
+fn a_question_that_was_never_sent_is_not_wasted() {
+    for (kind, wasted) in [("no_key", 0), ("auth", 1)] {
+        let mut rig = Rig::started(task());
+        answer(&mut rig, failed(kind, Retry::Never));
+        assert_eq!(rig.state.data().spend.wasted_requests(), wasted, "{kind}");
+        let Phase::Finished { outcome, cause, .. } = &rig.state.data().phase else {
+            panic!("goes on")
+        };
+        let failure = ModelTrouble::Auth;
+        let expected = (Outcome::Failed, Some(Cause::ModelFailed { failure }));
+        assert_eq!((*outcome, cause.clone()), expected, "{kind}");
+    }
 }
 
 /// The number of the question that is asked, and when the timer of the last output is due.

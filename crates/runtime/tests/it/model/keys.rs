@@ -24,7 +24,7 @@ fn a_missing_key_names_the_variable_to_set() {
         let models = Models::new(Environment::fixed(&[], None), Limits::default());
         let failure =
             models.call("t", &call(model), empty(), &Cancel::new(), &mut |_| {}).unwrap_err();
-        assert_eq!((failure.kind.as_str(), failure.retry), ("auth", Retry::Never));
+        assert_eq!((failure.kind.as_str(), failure.retry), ("no_key", Retry::Never));
         assert!(failure.message.ends_with(&format!("set {variable}")), "{}", failure.message);
     }
 }
@@ -64,7 +64,7 @@ fn what_is_no_key_is_not_sent_and_not_shown() {
     let failure = models
         .call("t", &call("anthropic/claude"), empty(), &Cancel::new(), &mut |_| {})
         .unwrap_err();
-    assert_eq!(failure.kind, "auth");
+    assert_eq!(failure.kind, "no_key");
     assert!(!failure.message.contains("two"), "{}", failure.message);
     assert_eq!(server.connections(), 0);
 }
@@ -166,7 +166,7 @@ fn a_failing_key_command_tells_nothing_of_what_it_printed() {
     let models = Models::new(Environment::fixed(&[], Some(user.path())), Limits::default());
     let failure =
         models.call("t", &call("here/small"), empty(), &Cancel::new(), &mut |_| {}).unwrap_err();
-    assert_eq!(failure.kind, "auth");
+    assert_eq!(failure.kind, "no_key");
     assert!(failure.message.contains("exit code 3"), "{}", failure.message);
     assert!(!failure.message.contains(KEY), "{}", failure.message);
 }
