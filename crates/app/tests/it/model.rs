@@ -1,5 +1,8 @@
 //! A model decides: the whole way from `--model` to a verdict, with a scripted model and no network.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+
 use serde_json::Value;
 
 use crate::environment::TestEnvironment;
@@ -50,6 +53,45 @@ fn a_scripted_model_works_until_the_check_passes() {
     let events = place.events(&place.id());
     assert_eq!(count(&events, "model_called"), 4);
     assert_eq!(place.show(&place.id())["spend"]["tokens"], 535);
+}
+
+/// Takes one request as it comes and refuses it; what came, head and body.
+fn one_request(server: &TcpListener) -> (String, Vec<u8>) {
+    let (stream, _) = server.accept().unwrap();
+    let mut stream = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(stream.read_line(&mut head).unwrap(), 0, "cut: {head}");
+    }
+    let lines = head.to_lowercase();
+    let length = lines.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    stream.read_exact(&mut body).unwrap();
+    let answer = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    stream.get_mut().write_all(answer.as_bytes()).unwrap();
+    (head, body)
+}
+
+/// The goal of `docs/performance.md`, which says how many it is.
+#[test]
+fn the_first_request_of_a_task_with_all_tools_is_at_most_six_kilobytes() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", server.local_addr().unwrap());
+    let place = TestEnvironment::new().with_variable("ANTHROPIC_BASE_URL", &url);
+    let (ran, (head, body)) = std::thread::scope(|scope| {
+        let came = scope.spawn(|| one_request(&server));
+        let goal = "make the tests pass";
+        let ran = place.run(&["run", goal, "--model", "anthropic/claude-sonnet-4-5", "--in-place"]);
+        // Ends the wait, if nobody has asked.
+        drop(TcpStream::connect(server.local_addr().unwrap()));
+        (ran, came.join().unwrap())
+    });
+    assert_eq!(ran.code, 10, "{}{}", ran.out, ran.err);
+    let sent: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(sent["tools"].as_array().unwrap().len(), 13, "{sent:#}");
+    assert!(sent["system"].to_string().len() > 100, "{sent:#}");
+    let bytes = head.len() + body.len();
+    assert!(bytes <= 6 * 1024, "{bytes} bytes, of them {} of the body:\n{sent:#}", body.len());
 }
 
 #[test]
