@@ -256,7 +256,7 @@ impl SqliteJournal {
     }
 
     /// Brings the heads of recently written tasks up to date; says whether something could not be read.
-    fn scan_tail(&self) -> Result<bool, JournalError> {
+    pub(super) fn scan_tail(&self) -> Result<bool, JournalError> {
         // Without a usable point every record is looked at: slower, never wrong.
         let point = schema::meta(&self.db, schema::POINT).ok().flatten().unwrap_or(0);
         let mut tail = self.tail.borrow_mut();
@@ -317,6 +317,8 @@ impl SqliteJournal {
     fn walk(&self, id: &str, number: i64, tip: Tip, down_to: u64) -> Result<Vec<Stored>, Damage> {
         let mut rows = Vec::new();
         let (mut seq, mut n) = (tip.seq, tip.n);
+        // Whoever goes on from the last record must not come upon a neighbour's damage, see `look_ahead`.
+        let near = if tip.n.saturating_sub(down_to) > 1 { NEAR } else { 0 };
         let unreadable = |n: u64, error: rusqlite::Error| {
             let detail = format!("record {n} of task {id} cannot be read: {error}");
             of_task(id, n, DamageKind::Unreadable, detail)
@@ -324,20 +326,22 @@ impl SqliteJournal {
         let sql = format!("select {RECORD} from record where seq <= ?1 order by seq desc");
         let mut statement = self.db.prepare_cached(&sql).map_err(|error| unreadable(n, error))?;
         'seek: loop {
-            let mut near = statement.query([seq]).map_err(|error| unreadable(n, error))?;
+            let mut rest = statement.query([seq]).map_err(|error| unreadable(n, error))?;
             let mut sought = true;
             loop {
-                let row = match near.next() {
+                let row = match rest.next() {
                     Ok(Some(row)) => row,
                     Ok(None) => return Err(missing(id, n)),
                     // What cannot be read may be a neighbour's.
                     Err(_) if !sought => continue 'seek,
                     Err(error) => return Err(unreadable(n, error)),
                 };
-                sought = false;
+                let is_first = std::mem::take(&mut sought);
                 match row.get::<_, i64>(0) {
                     Ok(other) if other > seq => continue,
                     Ok(found) if found == seq => {}
+                    // So may what is out of its place.
+                    _ if !is_first => continue 'seek,
                     _ => return Err(missing(id, n)),
                 }
                 let row = Stored::of(row).ok_or_else(|| altered(id, n))?;
@@ -353,7 +357,7 @@ impl SqliteJournal {
                     return Err(missing(id, n - 1));
                 }
                 (seq, n) = (seq - back, n - 1);
-                if back > NEAR {
+                if back > near {
                     continue 'seek;
                 }
             }

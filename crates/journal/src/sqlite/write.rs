@@ -77,6 +77,9 @@ impl SqliteJournal {
         }
         check_sizes(entries)?;
         self.writer.turn += 1;
+        if entries.iter().any(|entry| !self.writer.held.contains_key(task_of(entry))) {
+            self.look_ahead();
+        }
         self.begin()?;
         let (next, point) = match self.fill(entries) {
             Ok(after) => after,
@@ -108,6 +111,7 @@ impl SqliteJournal {
 
     pub(super) fn take(&mut self, id: &str, from: Option<u64>) -> Result<u64, JournalError> {
         self.writable()?;
+        self.look_ahead();
         self.begin()?;
         match self.take_over(id, from) {
             Ok((tip, changed)) => {
@@ -122,6 +126,13 @@ impl SqliteJournal {
             }
             Err(error) => Err(self.abandon(error)),
         }
+    }
+
+    /// Looks for the heads of tasks before a transaction begins that needs one. SQLite writes nothing more in a transaction that
+    /// came upon a damaged page, though the page holds nothing of the task.
+    fn look_ahead(&self) {
+        // What is wrong is said by whoever needs a head.
+        let _ = self.scan_tail();
     }
 
     fn writable(&self) -> Result<(), JournalError> {
