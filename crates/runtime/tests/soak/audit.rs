@@ -58,6 +58,43 @@ impl std::fmt::Display for Figures {
 }
 
 pub(crate) fn check(run: &Run) -> Figures {
+    let figures = check_tasks(run);
+    assert!(run.survivors.len() * 2 >= run.tasks.len(), "too few lived through a crash");
+    assert!(run.acts.len() == 4, "people did too little: {:?}", run.acts);
+    assert!(figures.completed * 10 >= run.tasks.len() * 7, "too few came to their end: {figures}");
+    figures
+}
+
+/// As [`check`], and what the servers say that they answered is what the journal counts. An answer that had come whole is paid
+/// for once: it is in the journal, whenever the process died. Others are missing there only if a process died over them.
+pub(crate) fn check_kept(run: &Run) -> Figures {
+    let figures = check_tasks(run);
+    let journal = SqliteJournal::open(&run.home.journal()).unwrap();
+    for task in &run.tasks {
+        let answers = answers(&journal, task);
+        let counted: BTreeSet<&str> = answers
+            .iter()
+            .filter_map(|(_, answer)| Some(answer.as_ref().ok()?.id.as_str()))
+            .collect();
+        for (_, answer) in run.in_hand.iter().filter(|(id, _)| *id == task.id) {
+            assert!(counted.contains(answer.as_str()), "{}: {answer} was asked for again", task.id);
+        }
+        let asked = task.server.requests();
+        let given = asked["requests"].as_array().unwrap().iter().filter_map(|request| {
+            let turn = request["turn"].as_u64()?;
+            let step = &task.steps[(turn as usize).min(task.steps.len()) - 1];
+            step.fault.is_none_or(|fault| fault.is_harmless()).then(|| format!("script-{turn}"))
+        });
+        let given: BTreeSet<String> = given.collect();
+        assert!(counted.iter().all(|answer| given.contains(*answer)), "{}: {counted:?}", task.id);
+        let cut = run.cut.get(&task.id).copied().unwrap_or_default();
+        let unpaid = given.len() - counted.len();
+        assert!(unpaid <= cut, "{}: {unpaid} answers are not counted, {cut} were cut", task.id);
+    }
+    figures
+}
+
+fn check_tasks(run: &Run) -> Figures {
     let journal = SqliteJournal::open(&run.home.journal()).unwrap();
     let mut figures = Figures {
         tasks: run.tasks.len(),
@@ -77,9 +114,6 @@ pub(crate) fn check(run: &Run) -> Figures {
     }
     let report = journal.verify();
     assert!(report.damages.is_empty(), "{report:?}");
-    assert!(run.survivors.len() * 2 >= run.tasks.len(), "too few lived through a crash");
-    assert!(run.acts.len() == 4, "people did too little: {:?}", run.acts);
-    assert!(figures.completed * 10 >= run.tasks.len() * 7, "too few came to their end: {figures}");
     figures
 }
 

@@ -10,7 +10,8 @@ use journal::sqlite::SqliteJournal;
 use machine::driver::Registry;
 use machine::effect::Effect;
 use machine::id::{EffectId, TaskId};
-use machine::input::Command;
+use machine::input::{Command, Input, Signal};
+use machine::state::Pending;
 use machine::task::{DriverSpec, Outcome, TaskSpec, WorkspaceKind, WorkspaceSpec};
 use machine::time::{Span, Timestamp};
 use runtime::clock::Clock;
@@ -18,7 +19,7 @@ use runtime::fake::{self, Fake};
 use runtime::home::Home;
 use runtime::host::Host;
 use runtime::http::Limits;
-use runtime::inbox::Inbox;
+use runtime::inbox::{Delivery, Inbox};
 use runtime::model::Models;
 use runtime::perform::Perform;
 use runtime::providers::Environment;
@@ -53,6 +54,13 @@ pub(crate) struct Started {
     pub(crate) repeated: bool,
 }
 
+/// Whether somebody says something to the tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum People {
+    Interfere,
+    Absent,
+}
+
 pub(crate) struct Run {
     random: Random,
     pub(crate) tasks: Vec<Task>,
@@ -64,6 +72,11 @@ pub(crate) struct Run {
     /// Tasks that were held by a process that died.
     pub(crate) survivors: BTreeSet<TaskId>,
     pub(crate) crashes: u32,
+    /// Answers that had come whole to a process that died before they were journaled: the task, and the answer's id.
+    pub(crate) in_hand: BTreeSet<(TaskId, String)>,
+    /// How often a process died while a task waited for an answer that had not come.
+    pub(crate) cut: BTreeMap<TaskId, usize>,
+    people: People,
     pub(crate) acts: BTreeMap<&'static str, u32>,
     /// How often people interfered with a task.
     bothered: BTreeMap<TaskId, u32>,
@@ -91,13 +104,63 @@ impl Run {
             started: Arc::default(),
             survivors: BTreeSet::new(),
             crashes: 0,
+            in_hand: BTreeSet::new(),
+            cut: BTreeMap::new(),
+            people: People::Interfere,
             acts: BTreeMap::new(),
             bothered: BTreeMap::new(),
         }
     }
 
-    /// A new process takes up what has not ended, and dies once so many tasks have.
-    pub(crate) fn drive_until(&mut self, ended: usize) {
+    /// The same, with nobody around.
+    pub(crate) fn alone(seed: u64, tasks: u64) -> Run {
+        Run { people: People::Absent, ..Run::new(seed, tasks) }
+    }
+
+    /// A new process takes up what has not ended, and dies at a random moment with what it was just told.
+    pub(crate) fn drive_a_while(&mut self) {
+        let mut supervisor = self.take_up();
+        let inbox = supervisor.inbox().clone();
+        for _ in 0..self.random.below(12) {
+            let wait = supervisor.patience().map_or(20, |wait| wait.as_millis() as u64 / PACE);
+            supervisor
+                .cycle(inbox.take(Some(Duration::from_millis(wait.clamp(1, 20))), 0))
+                .unwrap();
+        }
+        let mut told = inbox.take(Some(Duration::from_millis(20)), 0).deliveries;
+        for task in &self.tasks {
+            supervisor.performer().release(&task.id);
+        }
+        told.extend(inbox.take(Some(Duration::ZERO), 0).deliveries);
+        self.note_lost(&supervisor, told);
+        self.outcomes.extend(supervisor.outcomes().clone());
+        self.crash(supervisor);
+    }
+
+    /// Keeps in mind what the process was asking when it died.
+    fn note_lost(&mut self, supervisor: &Supervisor<Watched>, told: Vec<Delivery>) {
+        let mut came = BTreeMap::new();
+        for delivery in told {
+            if let Input::Signal(Signal::ModelReplied(_, answer)) = delivery.input
+                && let Ok(reply) = *answer
+            {
+                came.insert(delivery.task, reply.id);
+            }
+        }
+        for task in &self.tasks {
+            let Some(host) = supervisor.host(&task.id) else { continue };
+            if !host.state.data().pending.values().any(|pending| *pending == Pending::Model) {
+                continue;
+            }
+            match came.remove(&task.id) {
+                Some(answer) => drop(self.in_hand.insert((task.id.clone(), answer))),
+                None => *self.cut.entry(task.id.clone()).or_default() += 1,
+            }
+        }
+    }
+
+    /// A new process, with everything that has not ended.
+    fn take_up(&self) -> Supervisor<Watched> {
         let mut supervisor = self.process();
         let is_first = self.crashes == 0;
         for task in self.tasks.iter().filter(|task| !self.outcomes.contains_key(&task.id)) {
@@ -107,6 +170,12 @@ impl Run {
                 supervisor.resume(&task.id, false).unwrap();
             }
         }
+        supervisor
+    }
+
+    /// A new process takes up what has not ended, and dies once so many tasks have.
+    pub(crate) fn drive_until(&mut self, ended: usize) {
+        let mut supervisor = self.take_up();
         let began = Instant::now();
         let mut paused: Vec<(Instant, TaskId)> = Vec::new();
         while self.outcomes.len() + supervisor.outcomes().len() < ended {
@@ -116,7 +185,9 @@ impl Run {
             supervisor
                 .cycle(inbox.take(Some(Duration::from_millis(wait.clamp(1, 20))), 0))
                 .unwrap();
-            self.interfere(&supervisor, &mut paused);
+            if self.people == People::Interfere {
+                self.interfere(&supervisor, &mut paused);
+            }
         }
         for task in &self.tasks {
             check_fold(&supervisor, &task.id);
@@ -135,6 +206,7 @@ impl Run {
             ..Limits::default()
         };
         let models = Models::new(Environment::fixed(&[], None), limits);
+        let models = models.keeping(self.home.answers());
         let world = World::new(inbox.clone(), &self.home, self.home.marks(journal.owner()));
         let world =
             Watched { world: world.with_models(models), started: Arc::clone(&self.started) };
