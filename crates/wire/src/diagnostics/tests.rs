@@ -56,6 +56,39 @@ fn gcc() {
     );
 }
 
+/// Written by hand after the form that the manual of clang 18 gives ("Formatting of Diagnostics"): `file:line:column: severity:
+/// message [-Wflag]`, the line of the source, the places in it, what is to be put there, and the count at the end.
+#[test]
+fn clang() {
+    let expected = [
+        "a.c:2:10 error 'nothere.h' file not found",
+        "b.c:3:12 error use of undeclared identifier 'b'",
+        "b.c:3:17 error expected ';' after return statement",
+        "b.c:5:17 error incompatible pointer to integer conversion passing 'char[2]' to parameter of type 'int' \
+         [-Wint-conversion]",
+        "c.h:1:16 error expected parameter declarator",
+        "c.h:1:16 error expected ')'",
+        "b.c:2:9 warning unused variable 'unused' [-Wunused-variable]",
+        "b.c:5:23 warning non-void function does not return a value [-Wreturn-type]",
+        "b.c:1:11 note passing argument to parameter 'a' here",
+        "c.h:1:8 note to match this '('",
+    ];
+    let output = include_str!("../../tests/diagnostics/clang.txt");
+    check(output, &expected);
+    // Up to version 16 the lines of the source have no numbers before them.
+    let is_source = |line: &str| line.get(4..8).is_some_and(|sign| sign.contains(" |"));
+    let older = output.lines().map(|line| if is_source(line) { &line[8..] } else { line });
+    check(&older.collect::<Vec<_>>().join("\n"), &expected);
+    // `-fdiagnostics-format=msvc`, as clang-cl has it.
+    check(
+        "b.c(3,12): error: use of undeclared identifier 'b'\nb.c(1,11): note: passing argument to parameter 'a' here",
+        &[
+            "b.c:3:12 error use of undeclared identifier 'b'",
+            "b.c:1:11 note passing argument to parameter 'a' here",
+        ],
+    );
+}
+
 #[test]
 fn tsc_plain_and_with_colours() {
     let expected = [
