@@ -1,7 +1,6 @@
 //! Agents that speak the Agent Client Protocol: every capture of theirs, whole, in pieces, cut and spoiled; their
 //! modes, their quirks, and what they ask of us.
 
-use machine::agent::client::{ClientDone, ClientFailure, ClientWork, CommandExit};
 use machine::agent::{
     AgentEnd, AgentEvent, AgentMeans, AgentOrder, AgentQuirks, AgentSupport, AgentTurn, GateDepth,
 };
@@ -62,27 +61,9 @@ const CAPTURES: [(&str, &str); 40] = captures![
     "zed-codex_session_load",
 ];
 
-macro_rules! others {
-    ($($name:literal),* $(,)?) => {
-        [$(($name, include_str!(concat!("../fixtures/agents/acp/", $name, ".jsonl")))),*]
-    };
-}
-
-/// Captures of `gemini --output-format stream-json`, `opencode run --format json` and the events of `opencode serve`, which are
-/// other protocols.
-const OTHERS: [(&str, &str); 7] = others![
-    "gemini_autoedit",
-    "gemini_err400",
-    "gemini_err429",
-    "gemini_yolo",
-    "opencode_edit",
-    "opencode_edit_compat",
-    "opencode_serve_events",
-];
-
 const SESSION: &str = "00000000-0000-4000-8000-000000000001";
 
-fn open() -> AcpOpen {
+pub(crate) fn open() -> AcpOpen {
     AcpOpen {
         version: "0.1".to_owned(),
         folder: FOLDER.to_owned(),
@@ -191,7 +172,7 @@ fn last_ask(events: &[AgentEvent]) -> String {
     asked.unwrap()
 }
 
-fn turns(events: &[AgentEvent]) -> Vec<&AgentTurn> {
+pub(crate) fn turns(events: &[AgentEvent]) -> Vec<&AgentTurn> {
     let turns = events.iter().filter_map(|event| match event {
         AgentEvent::TurnEnded(turn) => Some(turn),
         _ => None,
@@ -215,19 +196,6 @@ fn every_capture_is_understood_and_every_order_is_written_as_it_was_then() {
         });
         assert_eq!(bad, None, "{name}");
         insta::assert_snapshot!(format!("acp_{name}"), lines.join("\n"));
-    }
-}
-
-#[test]
-fn the_other_protocols_of_the_programs_are_told_apart_line_by_line() {
-    for (name, text) in OTHERS {
-        let lines_said = output(text).iter().filter(|byte| **byte == b'\n').count();
-        let (events, _) = in_pieces(Box::new(AcpCodec::new(open())), &output(text), &[]);
-        let (last, lines) = events.split_last().unwrap();
-        assert!(lines.iter().all(|event| matches!(event, AgentEvent::Malformed { .. })), "{name}");
-        assert_eq!(lines.len(), lines_said, "{name}");
-        let AgentEvent::TurnEnded(turn) = last else { panic!("{name}: {last:?}") };
-        assert_eq!(turn.end, AgentEnd::Failed, "{name}");
     }
 }
 
@@ -315,11 +283,11 @@ fn opened(open: AcpOpen, agent: &str, session: Value) -> (AcpCodec, Vec<AgentEve
     (codec, events, written)
 }
 
-fn answer(id: u64, result: Value) -> Value {
+pub(crate) fn answer(id: u64, result: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
 }
 
-fn ask(id: u64, method: &str, params: Value) -> Value {
+pub(crate) fn ask(id: u64, method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
@@ -328,14 +296,14 @@ fn update(update: Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": "session/update", "params": params })
 }
 
-fn feed(codec: &mut AcpCodec, messages: &[Value]) -> (Vec<AgentEvent>, Vec<Value>) {
+pub(crate) fn feed(codec: &mut AcpCodec, messages: &[Value]) -> (Vec<AgentEvent>, Vec<Value>) {
     let mut reply = Vec::new();
     let lines: String = messages.iter().map(|message| format!("{message}\n")).collect();
     let events = codec.read(lines.as_bytes(), &mut reply);
     (events, values(&reply))
 }
 
-fn values(bytes: &[u8]) -> Vec<Value> {
+pub(crate) fn values(bytes: &[u8]) -> Vec<Value> {
     let text = std::str::from_utf8(bytes).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -346,13 +314,13 @@ fn session(modes: &[&str]) -> Value {
         "modes": { "currentModeId": modes[0], "availableModes": available } })
 }
 
-fn ready(open: AcpOpen) -> AcpCodec {
+pub(crate) fn ready(open: AcpOpen) -> AcpCodec {
     let (codec, events, _) = opened(open, "some-agent", session(&["default", "yolo"]));
     assert!(matches!(events[0], AgentEvent::Ready(_)), "{events:?}");
     codec
 }
 
-fn prompt() -> AgentOrder {
+pub(crate) fn prompt() -> AgentOrder {
     AgentOrder::Prompt { text: "go".to_owned() }
 }
 
@@ -531,224 +499,6 @@ fn a_session_of_another_process_goes_on_counting_from_what_was_told_there() {
     );
     assert_eq!(first(Some(333_333_333), 0.333_333_332), [(1042, Some(0.0))]);
     assert_eq!(first(None, 3.0), [(1042, Some(0.0))], "how much was paid before is not known");
-}
-
-#[test]
-fn files_and_terminals_that_were_not_offered_are_refused() {
-    let mut codec = ready(open());
-    codec.order(prompt()).unwrap();
-    for method in ["fs/read_text_file", "fs/write_text_file", "terminal/create", "fs/unheard"] {
-        let params = json!({ "sessionId": "s", "path": "/etc/passwd", "command": "id" });
-        let (events, written) = feed(&mut codec, &[ask(7, method, params)]);
-        assert_eq!(written[0]["error"]["message"], format!("{method} was not offered"));
-        assert!(matches!(&events[..], [AgentEvent::Unknown { .. }]), "{events:?}");
-    }
-}
-
-fn all() -> AcpOpen {
-    AcpOpen { offers: AcpOffers::ALL, ..open() }
-}
-
-/// What it wants done: the call that the gate judges, if one is judged, and the work.
-fn wants(events: &[AgentEvent]) -> Vec<(Option<(String, Value)>, ClientWork)> {
-    let wants = events.iter().filter_map(|event| match event {
-        AgentEvent::Wants(request) => {
-            let asked = request.ask.as_ref().map(|ask| {
-                assert_eq!(ask.key, request.key);
-                let AgentMeans::Ours(tool) = &ask.means else { panic!("{ask:?}") };
-                (tool.clone(), (*ask.input).clone())
-            });
-            Some((asked, request.work.clone()))
-        }
-        _ => None,
-    });
-    wants.collect()
-}
-
-fn served(
-    codec: &mut AcpCodec,
-    key: &str,
-    done: Result<ClientDone, ClientFailure>,
-) -> Result<Value, String> {
-    codec.served(key, done).map(|bytes| values(&bytes)[0].clone())
-}
-
-#[test]
-fn files_that_were_offered_are_judged_as_our_own_tools_and_then_done() {
-    let mut codec = ready(all());
-    codec.order(prompt()).unwrap();
-    let below = format!("{FOLDER}/b");
-    let (events, written) = feed(
-        &mut codec,
-        &[
-            ask(1, "fs/read_text_file", json!({ "path": "a", "line": 2, "limit": 1 })),
-            ask(2, "fs/write_text_file", json!({ "path": below, "content": "x" })),
-            ask(3, "fs/write_text_file", json!({ "path": "b" })),
-            ask(4, "fs/read_text_file", json!({ "path": "/etc/passwd" })),
-        ],
-    );
-    let call = |tool: &str, input: Value| Some((tool.to_owned(), input));
-    let read = |path: &str| ClientWork::ReadFile { path: path.to_owned() };
-    let write = ClientWork::WriteFile { path: "b".to_owned(), content: "x".to_owned() };
-    assert_eq!(
-        wants(&events),
-        [
-            (call("read", json!({ "path": "a", "offset": 2, "limit": 1 })), read("a")),
-            (call("write", json!({ "path": "b", "content": "x" })), write),
-            (call("read", json!({ "path": "/etc/passwd" })), read("/etc/passwd")),
-        ]
-    );
-    assert!(written[0]["error"]["message"].as_str().unwrap().contains("needs the text"));
-    let answered = |key: &str, may| AgentOrder::Answer { key: key.to_owned(), may };
-    assert_eq!(codec.order(answered("acp-1", Ok(None))), Ok(Vec::new()), "it is not done yet");
-    let content = ClientDone::Content("one\r\ntwo\r\nthree".into());
-    let told = served(&mut codec, "acp-1", Ok(content)).unwrap();
-    assert_eq!(told, answer(1, json!({ "content": "two\r\n" })));
-    let refused = codec.order(answered("acp-2", Err("not by hand".to_owned()))).unwrap();
-    assert_eq!(values(&refused)[0]["error"]["message"], "not by hand");
-    let error = served(&mut codec, "acp-2", Ok(ClientDone::Done)).unwrap_err();
-    assert!(error.contains("waits for nothing"), "{error}");
-    let missing = ClientFailure { is_missing: true, why: "there is none".to_owned() };
-    let told = served(&mut codec, "acp-4", Err(missing)).unwrap();
-    assert_eq!(told["error"]["code"], -32002);
-    let (events, _) = feed(&mut codec, &[answer(3, json!({ "stopReason": "end_turn" }))]);
-    assert_eq!((turns(&events)[0].refused, &turns(&events)[0].end), (1, &AgentEnd::Done));
-}
-
-#[test]
-fn a_terminal_is_a_command_that_is_judged_before_it_runs() {
-    let mut codec = ready(all());
-    codec.order(prompt()).unwrap();
-    let create = json!({ "command": "cargo", "args": ["test", "a b"], "cwd": "/w/x y",
-        "env": [{ "name": "A", "value": "1 2" }], "outputByteLimit": 4 });
-    let (events, written) = feed(&mut codec, &[ask(1, "terminal/create", create)]);
-    let line = "cd '/w/x y' && A='1 2' cargo test 'a b'".to_owned();
-    let terminal = || "terminal-1".to_owned();
-    let run = ClientWork::RunCommand { terminal: terminal(), command: line.clone(), keep: 4 };
-    let call = |line: &str| Some(("shell".to_owned(), json!({ "command": line })));
-    assert_eq!(wants(&events), [(call(&line), run)]);
-    assert_eq!(written, [] as [Value; 0], "it is not there before it may run");
-    let of = json!({ "terminalId": "terminal-1" });
-    let (events, written) = feed(&mut codec, &[ask(2, "terminal/output", of.clone())]);
-    assert_eq!(events, []);
-    assert!(written[0]["error"]["message"].as_str().unwrap().contains("no terminal"));
-    let told = served(&mut codec, "acp-1", Ok(ClientDone::Done)).unwrap();
-    assert_eq!(told, answer(1, json!({ "terminalId": "terminal-1" })));
-    let (events, _) = feed(
-        &mut codec,
-        &[
-            ask(3, "terminal/output", of.clone()),
-            ask(4, "terminal/wait_for_exit", of.clone()),
-            ask(5, "terminal/kill", of.clone()),
-            ask(6, "terminal/release", of.clone()),
-        ],
-    );
-    let works: Vec<ClientWork> = wants(&events)
-        .into_iter()
-        .map(|(asked, work)| {
-            assert_eq!(asked, None, "it belongs to what was let pass");
-            work
-        })
-        .collect();
-    let all = [
-        ClientWork::ShowOutput { terminal: terminal() },
-        ClientWork::AwaitExit { terminal: terminal() },
-        ClientWork::Kill { terminal: terminal() },
-        ClientWork::Release { terminal: terminal() },
-    ];
-    assert_eq!(works, all);
-    let output = ClientDone::Output { bytes: "all fine".into(), is_cut: false, exit: None };
-    let told = served(&mut codec, "acp-3", Ok(output)).unwrap();
-    assert_eq!(told, answer(3, json!({ "output": "fine", "truncated": true })));
-    let exit = CommandExit::of(None, Some(9));
-    let told = served(&mut codec, "acp-4", Ok(ClientDone::Exited(exit))).unwrap();
-    assert_eq!(told, answer(4, json!({ "exitCode": null, "signal": "SIGKILL" })));
-    for (key, id) in [("acp-5", 5), ("acp-6", 6)] {
-        assert_eq!(served(&mut codec, key, Ok(ClientDone::Done)).unwrap(), answer(id, json!({})));
-    }
-    let (_, written) = feed(&mut codec, &[ask(7, "terminal/output", of)]);
-    assert!(written[0]["error"]["message"].as_str().unwrap().contains("no terminal"), "released");
-}
-
-#[test]
-fn a_command_line_is_what_will_run_and_a_wrong_one_is_named() {
-    let mut codec = ready(all());
-    codec.order(prompt()).unwrap();
-    let mut line = |params: Value| {
-        let (events, written) = feed(&mut codec, &[ask(1, "terminal/create", params)]);
-        match wants(&events).pop() {
-            Some((_, ClientWork::RunCommand { command, .. })) => command,
-            _ => written[0]["error"]["message"].as_str().unwrap().to_owned(),
-        }
-    };
-    assert_eq!(line(json!({ "command": "ls; pwd", "cwd": FOLDER })), "ls; pwd");
-    let variable = json!([{ "name": "A", "value": "1" }]);
-    let several = json!({ "command": "a; b", "env": variable, "cwd": format!("{FOLDER}/c d") });
-    assert_eq!(line(several), "cd 'c d' && export A=1 && a; b");
-    assert!(line(json!({ "command": "ls", "args": [3] })).contains("must be texts"));
-    let bad = json!({ "command": "ls", "env": [{ "name": "A;B", "value": "" }] });
-    assert!(line(bad).contains("A;B"));
-    assert!(line(json!({ "command": "ls", "outputByteLimit": -1 })).contains("whole number"));
-    assert!(line(json!({ "args": ["x"] })).contains("command"));
-    assert!(line(json!({ "command": "a\0b" })).contains("NUL"));
-}
-
-#[test]
-fn what_was_permitted_word_for_word_is_done_once_without_another_question() {
-    let mut codec = ready(all());
-    codec.order(prompt()).unwrap();
-    let path = format!("{FOLDER}/a");
-    let diff = json!({ "type": "diff", "path": path, "oldText": "", "newText": "new" });
-    let options = json!([{ "optionId": "y", "kind": "allow_once" },
-        { "optionId": "n", "kind": "reject_once" }]);
-    let edit = json!({ "toolCallId": "c", "kind": "edit", "content": [diff] });
-    let run = json!({ "toolCallId": "d", "kind": "execute", "rawInput": { "command": "ls -l" } });
-    let question = |id, call: &Value| {
-        ask(id, "session/request_permission", json!({ "toolCall": call, "options": options }))
-    };
-    feed(&mut codec, &[question(1, &edit), question(2, &run), question(3, &edit)]);
-    let answered = |key: &str, may| AgentOrder::Answer { key: key.to_owned(), may };
-    codec.order(answered("acp-1", Ok(None))).unwrap();
-    codec.order(answered("acp-2", Ok(None))).unwrap();
-    codec.order(answered("acp-3", Err("no".to_owned()))).unwrap();
-    let write = |content: &str| json!({ "path": path, "content": content });
-    let list = json!({ "command": "ls", "args": ["-l"] });
-    let (events, _) = feed(
-        &mut codec,
-        &[
-            ask(4, "fs/write_text_file", write("other")),
-            ask(5, "fs/write_text_file", write("new")),
-            ask(6, "fs/write_text_file", write("new")),
-            ask(7, "terminal/create", list.clone()),
-            ask(8, "terminal/create", list),
-        ],
-    );
-    let asked: Vec<bool> = wants(&events).iter().map(|(asked, _)| asked.is_some()).collect();
-    assert_eq!(asked, [true, false, true, false, true]);
-}
-
-#[test]
-fn an_interrupt_answers_what_is_asked_and_says_so() {
-    let mut codec = ready(all());
-    codec.order(prompt()).unwrap();
-    let call = json!({ "toolCallId": "c", "kind": "execute" });
-    let params = json!({ "sessionId": "s", "toolCall": call, "options": [] });
-    let read = json!({ "sessionId": "s", "path": "a" });
-    feed(
-        &mut codec,
-        &[ask(0, "session/request_permission", params), ask(1, "fs/read_text_file", read)],
-    );
-    let written = values(&codec.order(AgentOrder::Interrupt).unwrap());
-    assert_eq!(written[0]["method"], "session/cancel");
-    assert_eq!(written[1]["result"]["outcome"]["outcome"], "cancelled");
-    assert_eq!(written[2]["error"]["message"], "the turn was stopped");
-    let late = served(&mut codec, "acp-2", Ok(ClientDone::Done)).unwrap_err();
-    assert!(late.contains("waits for nothing"), "{late}");
-    let ended = answer(3, json!({ "stopReason": "cancelled" }));
-    let (events, _) = feed(&mut codec, &[ended]);
-    let withdrawn = events.iter().filter(|event| matches!(event, AgentEvent::Withdrawn { .. }));
-    assert_eq!(withdrawn.count(), 2);
-    assert_eq!(turns(&events)[0].end, AgentEnd::Interrupted);
 }
 
 #[test]

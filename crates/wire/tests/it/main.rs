@@ -4,10 +4,12 @@
 
 mod accepts;
 mod agent_acp;
+mod agent_acp_client;
 mod agent_acp_server;
 mod agent_claude;
 mod agent_claude_orders;
 mod agent_codex;
+mod agent_other_protocols;
 mod agent_rig;
 mod anthropic_requests;
 mod anthropic_streams;
