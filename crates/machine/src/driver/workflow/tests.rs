@@ -1,6 +1,9 @@
 //! Workflows as scripts: results in, decisions out. The rig serves the state machine's tests too.
 
-pub(crate) mod language;
+mod groups;
+mod language;
+mod people;
+pub(crate) mod play;
 mod tasks;
 mod work;
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::shelf::Shelf;
-use crate::driver::workflow::tests::language::play;
+use crate::driver::workflow::tests::play::play;
 use crate::driver::{Registry, composite};
 use crate::file::shape::{FileKind, schema};
 use crate::file::{SourceError, agent, composed, prompt, workflow};

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::language::{play, sh, steps};
+use super::play::{play, sh, steps};
 use crate::driver::workflow::WorkflowKind;
 use crate::driver::{DriverKind, Registry};
 
