@@ -148,7 +148,7 @@ impl People {
             return self.reopening(random);
         }
         let call = CallId(random.below(state.data().last_call + 2));
-        match random.below(16) {
+        match random.below(17) {
             0 | 1 => Command::Pause,
             2 | 3 => Command::Resume,
             4 => Command::Cancel { reason: self.text() },
@@ -159,6 +159,7 @@ impl People {
             12 => Command::approve(call),
             13 => Command::Tell { line: self.text() },
             14 => Command::Resolve { call, how: Resolution::Retry },
+            15 => Command::Compact { focus: self.text() },
             _ => Command::HandOver(scenario::driver(2, random, 1)),
         }
     }

@@ -10,7 +10,7 @@ use crate::run::{Plan, run};
 use crate::{large, say};
 
 /// Seeds within which a mistake must be noticed.
-pub(crate) const PATIENCE: u64 = 150;
+const PATIENCE: u64 = 150;
 
 /// The checks that look inside a process.
 const INSIDE: [Check; 3] = [Check::Fold, Check::RecordFirst, Check::Sound];
@@ -56,7 +56,7 @@ planted! {
         LastRecordIsMissed by Fold | Sound,
             from outside by NeverRevived | ComesToAnEnd | NothingLost;
     a_snapshot_with_the_wrong_number_is_noticed:
-        SnapshotNumberIsWrong by Fold | Sound | NeverRevived,
+        SnapshotNumberIsWrong by Fold | Sound | NeverRevived | NothingLost,
             from outside by NeverRevived | NothingDoubled | ComesToAnEnd | NothingLost;
     an_unsafe_call_that_runs_again_is_noticed:
         UnsafeCallsRunAgain by Fold | NothingDoubled, from outside by NothingDoubled;
@@ -83,7 +83,7 @@ planted! {
     a_command_acknowledged_on_arrival_is_noticed:
         CommandIsAcknowledgedOnArrival by NothingLost;
     a_command_handed_on_twice_is_noticed:
-        CommandIsHandedOnTwice by NothingDoubled;
+        CommandIsHandedOnTwice by NothingDoubled | NothingLost;
     a_cancelled_task_that_comes_back_is_noticed:
         CancelIsForgottenOnLoad by NeverRevived | NothingLost | Fold, from outside by NeverRevived | NothingLost;
 }

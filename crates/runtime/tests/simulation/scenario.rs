@@ -13,7 +13,6 @@ use machine::time::Span;
 use serde_json::{Value, json};
 
 use crate::language;
-use crate::planted::PATIENCE;
 use crate::random::Random;
 
 /// One run's cast and fate.
@@ -52,8 +51,7 @@ impl Scenario {
         let mut random = Random::new(seed, 2);
         let count = 1 + random.below(4);
         let tasks: Vec<Plan> = (1..=count).map(|number| plan(number, 3, &mut random)).collect();
-        // The first seeds stay as they are: planted mistakes are looked for in them.
-        let tasks = if seed > PATIENCE { with_servers(tasks) } else { tasks };
+        let tasks = if seed.is_multiple_of(2) { with_servers(tasks) } else { tasks };
         let horizon = random.millis(300, 2500);
         let moments = |odds: u64, random: &mut Random| -> Vec<i64> {
             let times = if random.one_in(odds) { 1 + random.below(2) } else { 0 };

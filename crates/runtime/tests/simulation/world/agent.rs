@@ -44,7 +44,15 @@ impl World {
         let Effect::AskAgent { id, call, .. } = &attempt.effect else { return };
         let (task, id, call) = (attempt.task.clone(), *id, call.clone());
         let session = format!("session-{}", call.conversation);
-        let mut steps = vec![Step::Say(AgentNews::Taken { session: Some(session) })];
+        let mut steps = Vec::new();
+        if call.compact.is_some() {
+            steps.push(Step::Say(if self.chance(3) {
+                AgentNews::OrderFailed(FailedOrder::not_compacted("nothing to sum up"))
+            } else {
+                AgentNews::Compacted { ordered: true, before: None, after: None }
+            }));
+        }
+        steps.push(Step::Say(AgentNews::Taken { session: Some(session) }));
         for part in 0..self.random.below(4) {
             let key = format!("{}-{part}", id.0);
             steps.push(self.part(&key));
