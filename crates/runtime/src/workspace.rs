@@ -105,6 +105,10 @@ fn has_commits(folder: &Path) -> bool {
     if !folder.ancestors().any(|above| is_repository(&above.join(".git"))) {
         return false;
     }
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    if matches!(Repository::read(&folder), Some((_, None))) {
+        return false;
+    }
     let git = Git { settings: trusted(), ..Git::default() };
     let words = ["rev-list", "--all", "--max-count=1"].map(OsString::from).into_iter();
     let place: [OsString; 2] = ["-C".into(), folder.into()];
@@ -267,6 +271,9 @@ pub(crate) fn objects_of(folder: &Path) -> Result<(PathBuf, PathBuf), String> {
     let objects = ask(&["--path-format=absolute", "--git-path", "objects"])?;
     Ok((top, objects))
 }
+
+/// Why a repository cannot be used before its first commit.
+const NO_COMMIT: &str = "the branch that is checked out has no commit";
 
 /// What the names of tasks' branches begin with. Where a branch has this very name, git can make none of them.
 const FOLDER: &str = "drivetrain";
@@ -599,10 +606,11 @@ impl Repository {
     fn look(folder: &Path) -> Result<Repository, String> {
         let folder = folder.canonicalize().map_err(|error| error.to_string())?;
         let (plain, (git, top, head)) = match Repository::read(&folder) {
-            Some((plain, head)) => {
+            Some((plain, Some(head))) => {
                 let top = plain.top.clone();
                 (Some(plain), (Git::default(), top, head))
             }
+            Some((_, None)) => return Err(NO_COMMIT.to_owned()),
             None => (None, Repository::ask(&folder)?),
         };
         let prefix = folder.strip_prefix(&top).map_err(|_| {
@@ -612,15 +620,18 @@ impl Repository {
         Ok(Repository { top, prefix, head, git, plain })
     }
 
-    /// What the files of a plain repository say, with its commit. Git has its own rules about folders of others, and about
-    /// repositories of another file system than the folder's.
-    fn read(folder: &Path) -> Option<(sandbox::git::Repository, String)> {
+    /// What the files of a plain repository say, with its commit; none if it is new. Git has its own rules about folders of
+    /// others, and about repositories of another file system than the folder's.
+    fn read(folder: &Path) -> Option<(sandbox::git::Repository, Option<String>)> {
         let meta = fs::metadata(folder).ok()?;
         let plain =
             sandbox::git::Repository::find(folder).filter(sandbox::git::Repository::is_plain)?;
         let mut way = folder.ancestors().take_while(|above| above.starts_with(&plain.top));
         let is_near = way.all(|above| fs::metadata(above).is_ok_and(|it| it.dev() == meta.dev()));
-        let head = plain.head()?;
+        let head = plain.head();
+        if head.is_none() && !plain.is_new() {
+            return None;
+        }
         (is_near && meta.uid() == geteuid().as_raw()).then_some((plain, head))
     }
 
@@ -649,7 +660,7 @@ impl Repository {
             .map_err(|reason| format!("it is in no git repository ({reason})"))?;
         let top = PathBuf::from(top.strip_suffix('\n').unwrap_or(&top));
         let head = inside(&git, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])
-            .map_err(|_| "the branch that is checked out has no commit".to_owned())?;
+            .map_err(|_| NO_COMMIT.to_owned())?;
         Ok((git, top, head.trim_end().to_owned()))
     }
 

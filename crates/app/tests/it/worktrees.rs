@@ -263,3 +263,26 @@ fn what_a_sandbox_left_in_a_folder_is_no_repository_and_declares_nothing() {
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert_eq!(place.read("a.txt"), "was here\n");
 }
+
+#[test]
+fn a_new_repository_is_worked_in_without_asking_git_for_its_commit() {
+    let place = TestEnvironment::new();
+    git(&place.folder(), &["init", "--quiet"]);
+    let bin = place.home().with_file_name("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let asked = bin.join("asked");
+    let script = format!("#!/bin/sh\necho \"$*\" >> {}\nexit 1\n", asked.display());
+    std::fs::write(bin.join("git"), script).unwrap();
+    std::fs::set_permissions(bin.join("git"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let place = place.with_variable("PATH", &path);
+    place.steps("task.toml", &["true"], "");
+    for way in [&["run", "task.toml"][..], &["run", "task.toml", "--in-place"]] {
+        let ran = place.run(way);
+        assert_eq!(ran.code, 0, "{way:?}: {}{}", ran.out, ran.err);
+        assert!(ran.out.contains("in place"), "{}", ran.out);
+    }
+    // Who would make a commit is asked for a command that could make one.
+    let asked = std::fs::read_to_string(&asked).unwrap_or_default();
+    assert!(!asked.contains("rev-"), "{asked}");
+}

@@ -94,6 +94,16 @@ impl Repository {
         commit(&self.packed(name)?)
     }
 
+    /// Whether a plain repository is as new as git makes one: a branch is checked out, and there is no name that could stand for
+    /// a commit. A no says nothing.
+    pub(crate) fn is_new(&self) -> bool {
+        let on_branch = |head: String| head.starts_with("ref: refs/heads/");
+        self.is_main()
+            && short_text(&self.own.join("HEAD")).is_some_and(on_branch)
+            && fs::symlink_metadata(self.common.join("packed-refs")).is_err()
+            && has_no_files(&self.common.join("refs"), 2)
+    }
+
     /// Whether its own settings are of the plain kind: they name no other place for its files, no other way to keep its
     /// names, no programs that change files on their way, and no further settings. What is not sure is not plain.
     pub(crate) fn is_plain(&self) -> bool {
@@ -246,6 +256,15 @@ fn commit(text: &str) -> Option<String> {
     is_hash.then(|| text.to_owned())
 }
 
+/// Whether there are only real folders below one, so many deep at most.
+fn has_no_files(folder: &Path, depth: u32) -> bool {
+    let Ok(mut entries) = fs::read_dir(folder) else { return false };
+    entries.all(|entry| {
+        let entry = entry.ok().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        entry.is_some_and(|entry| depth > 0 && has_no_files(&entry.path(), depth - 1))
+    })
+}
+
 fn real_folder(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
 }
@@ -296,14 +315,18 @@ mod tests {
                 .unwrap();
             String::from_utf8(asked.stdout).unwrap().trim_end().to_owned()
         };
+        let is_new = |folder: &Path| Repository::find(folder).unwrap().is_new();
         git(&main, &["init", "-q"]);
         assert_eq!(head(&main), None, "there is no commit");
+        assert!(is_new(&main));
         git(&main, &["commit", "-q", "--allow-empty", "-m", "x"]);
+        assert!(!is_new(&main));
         assert_eq!(head(&main), Some(said(&main)));
         git(&main, &["branch", "n/main"]);
         git(&main, &["commit", "-q", "--allow-empty", "-m", "y"]);
         git(&main, &["pack-refs", "--all"]);
         assert!(!main.join(".git/refs/heads/main").exists());
+        assert!(!is_new(&main), "its names are in one file");
         assert_eq!(head(&main), Some(said(&main)));
         let linked = main.with_file_name("linked");
         git(&main, &["worktree", "add", "-q", linked.to_str().unwrap(), "n/main"]);
