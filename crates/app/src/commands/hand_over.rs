@@ -39,7 +39,8 @@ pub(crate) fn run(args: &HandOverArgs, json: bool) -> Result<u8, CommandError> {
         (None, Some(model), _) if is_own_model(&task, model) => {
             let mut driver = task.driver();
             driver.config["program"]["model"] = json!(model);
-            settled(driver, &task, &Library::of(Path::new(&task.state.data().spec.folder)))?
+            let library = Library::of(Path::new(&task.state.data().spec.folder));
+            settled(driver, &task, &library, Keys::Needed)?
         }
         (None, Some(model), _) => {
             settle::of_another_process(&records.home, task.state.data(), model)?;
