@@ -391,10 +391,11 @@ fn killed_child(place: &TestEnvironment, client: &mut Client) -> String {
     let child = client.json("dispatch", json!({ "goal": "two lines" }));
     let id = child["id"].as_str().unwrap().to_owned();
     place.until(|| place.show(&id)["driven_by"].as_u64());
-    model(place, SCRIPT);
     let number = child["process"].to_string();
     let killed = std::process::Command::new("kill").args(["-9", &number]).status();
     assert!(killed.unwrap().success());
+    // Only now: it might have read it before.
+    model(place, SCRIPT);
     id
 }
 

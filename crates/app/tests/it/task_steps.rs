@@ -220,6 +220,7 @@ fn killed_while_its_task_works_there_is_one_task_and_it_goes_on() {
     place.until_file("waits");
     running.signal("KILL");
     running.wait();
+    place.until_quiet();
     place.write("go", "");
     let parent = parent(&place);
     let resumed = place.run(&["resume", &parent]);
@@ -250,6 +251,7 @@ fn killed_after_its_task_ended_the_task_is_not_begun_again() {
     place.until_file("waits");
     running.signal("KILL");
     running.wait();
+    place.until_quiet();
     place.write("go", "");
     let parent = parent(&place);
     assert_eq!(place.run(&["resume", &parent]).code, 13);
