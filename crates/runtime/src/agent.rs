@@ -90,10 +90,16 @@ impl Agents {
         let mut slot = lock(&slot);
         // Looked at before it starts: a program need not wait for what it is told.
         let before = Entries::of(&turn.workspace);
-        let fits = |process: &Arc<Process>| process.can_go_on(&turn.call, cancel);
-        let process = match slot.process.take() {
-            Some(process) if fits(&process) => process,
+        let at_work = (turn.task.clone(), turn.effect);
+        let former = slot.process.take();
+        if let Some(process) = &former {
+            // What it is told before its prompt may make it ask already.
+            lock(&self.at_work).insert(at_work.clone(), Arc::clone(process));
+        }
+        let process = match former {
+            Some(process) if process.can_go_on(turn, inbox, cancel) => process,
             former => {
+                lock(&self.at_work).remove(&at_work);
                 // Whoever goes on in its place works alone.
                 former.iter().for_each(|process| process.finish());
                 match Process::start(turn, &self.setting, cancel) {
@@ -103,7 +109,6 @@ impl Agents {
                 }
             }
         };
-        let at_work = (turn.task.clone(), turn.effect);
         lock(&self.at_work).insert(at_work.clone(), Arc::clone(&process));
         let ended = process.turn(turn, inbox, cancel);
         lock(&self.at_work).remove(&at_work);

@@ -14,9 +14,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use machine::agent::{
-    AgentCall, AgentEnd, AgentFault, AgentOrder, AgentProgram, AgentTurn, FailedOrder,
-};
+use machine::agent::{AgentEnd, AgentFault, AgentOrder, AgentProgram, AgentTurn, FailedOrder};
 
 use super::behind::Behind;
 use super::client::Client;
@@ -92,11 +90,12 @@ impl Process {
     }
 
     /// Whether this process can be asked for the turn. One that asks another model is told which one it shall ask.
-    pub(super) fn can_go_on(&self, call: &AgentCall, cancel: &Cancel) -> bool {
+    pub(super) fn can_go_on(&self, turn: &Turn, inbox: &Inbox, cancel: &Cancel) -> bool {
+        let call = &turn.call;
         self.is_alive()
             && self.conversation == call.conversation
             && self.program.is_but_for_model(&call.program)
-            && self.asks_model(call.program.model.as_deref(), cancel)
+            && self.asks_model(turn, inbox, cancel)
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -110,21 +109,30 @@ impl Process {
         inbox: &Inbox,
         cancel: &Cancel,
     ) -> Result<AgentTurn, String> {
-        self.client.open(turn, inbox);
-        if let Some(behind) = &self.behind {
-            behind.open(turn, inbox);
-        }
+        self.open(turn, inbox);
         let ended = match self.shorten(turn, inbox, cancel) {
             Some(ended) => ended,
             None => self.ask(turn, inbox, cancel),
         };
+        self.close();
+        self.lent.iter().for_each(Lent::give_back);
+        ended
+    }
+
+    /// What it asks of us and of its models is of this turn from here on.
+    fn open(&self, turn: &Turn, inbox: &Inbox) {
+        self.client.open(turn, inbox);
+        if let Some(behind) = &self.behind {
+            behind.open(turn, inbox);
+        }
+    }
+
+    fn close(&self) {
         if let Some(behind) = &self.behind {
             behind.close();
         }
         lock(&self.hearing).close();
         self.client.close();
-        self.lent.iter().for_each(Lent::give_back);
-        ended
     }
 
     fn ask(&self, turn: &Turn, inbox: &Inbox, cancel: &Cancel) -> Result<AgentTurn, String> {

@@ -2,21 +2,29 @@
 
 use std::time::{Duration, Instant};
 
-use super::super::lock;
+use super::super::{Turn, lock};
 use super::Process;
+use super::hearing::Listener;
+use crate::inbox::Inbox;
 use crate::process::Cancel;
 
-/// How long it may take to answer; it asks nobody for that.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// How long it may take to answer; some ask the model a word first.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 impl Process {
-    /// Whether it asks this model from here on. One that refuses, or does not answer, is of no use for that.
-    pub(super) fn asks_model(&self, model: Option<&str>, cancel: &Cancel) -> bool {
+    /// Whether it asks the model of this turn from here on. One that refuses, or does not answer, is of no use for that.
+    pub(super) fn asks_model(&self, turn: &Turn, inbox: &Inbox, cancel: &Cancel) -> bool {
+        let model = turn.call.program.model.as_deref();
         if lock(&self.model).as_deref() == model {
             return true;
         }
         let Some(order) = self.program.to_model(model) else { return false };
-        lock(&self.hearing).model_set = None;
+        // It may try the model before it says that it will: that is asked and paid for as everything in the turn.
+        self.open(turn, inbox);
+        let mut hearing = lock(&self.hearing);
+        hearing.begin(Listener::of_order(turn, inbox));
+        hearing.model_set = None;
+        drop(hearing);
         let mut is_asked = false;
         let told = self.write(|codec| {
             let bytes = codec.order(order)?;
@@ -25,6 +33,7 @@ impl Process {
         });
         // One that is told with its next prompt has nothing to answer.
         let is_set = told.is_ok() && (!is_asked || self.await_model(cancel));
+        self.close();
         if is_set {
             *lock(&self.model) = model.map(str::to_owned);
         }
