@@ -15,20 +15,7 @@ const ENDS: &str =
 
 /// A repository with one file that anybody sees, and an agent that plays these steps in each turn and says that it is done.
 fn place(steps: &[&str]) -> TestEnvironment {
-    let place = TestEnvironment::new();
-    let script = place.home().with_file_name("steps.txt");
-    std::fs::write(&script, [&[INIT], steps, &[SAYS, ENDS]].concat().join("\n")).unwrap();
-    let own = place.home().parent().unwrap().join(".config/drivetrain/agents");
-    std::fs::create_dir_all(&own).unwrap();
-    let command = [env!("CARGO_BIN_EXE_drivetrain"), "fake", "agent", script.to_str().unwrap()];
-    let file = format!(
-        "[agent]\nname = \"played\"\nprotocol = \"claude\"\nidle = \"60s\"\ncommand = {command:?}\n"
-    );
-    std::fs::write(own.join("played.toml"), file).unwrap();
-    place.write("main.py", "print(1)\n");
-    place.git(&["init", "--quiet"]);
-    place.commit_all("one");
-    place
+    TestEnvironment::with_played_agent(&[&[INIT], steps, &[SAYS, ENDS]].concat())
 }
 
 const RUN: &[&str] =

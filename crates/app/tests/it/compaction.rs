@@ -20,8 +20,6 @@ const NOTHING: &str = r#"{"type":"result","subtype":"success","is_error":false,"
 /// An agent whose first turn lasts until there is a file `go`, and does not pass the check. Then it is told to make its
 /// conversation shorter, plays these steps, and does what passes.
 fn place(order: &[&str]) -> TestEnvironment {
-    let place = TestEnvironment::new();
-    let script = place.home().with_file_name("steps.txt");
     let first = [
         INIT,
         "note prompt",
@@ -33,18 +31,7 @@ fn place(order: &[&str]) -> TestEnvironment {
         INIT,
     ];
     let second = ["next prompt", "note prompt", INIT, "run touch passes", SAYS, ENDS];
-    std::fs::write(&script, [&first[..], order, &second[..]].concat().join("\n")).unwrap();
-    let own = place.home().parent().unwrap().join(".config/drivetrain/agents");
-    std::fs::create_dir_all(&own).unwrap();
-    let command = [env!("CARGO_BIN_EXE_drivetrain"), "fake", "agent", script.to_str().unwrap()];
-    let file = format!(
-        "[agent]\nname = \"played\"\nprotocol = \"claude\"\nidle = \"60s\"\ncommand = {command:?}\n"
-    );
-    std::fs::write(own.join("played.toml"), file).unwrap();
-    place.write("main.py", "print(1)\n");
-    place.git(&["init", "--quiet"]);
-    place.commit_all("one");
-    place
+    TestEnvironment::with_played_agent(&[&first[..], order, &second[..]].concat())
 }
 
 /// Runs the task, and has its conversation made shorter in the middle of the first turn. What the agent was asked, in order.

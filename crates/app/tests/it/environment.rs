@@ -233,6 +233,25 @@ impl TestEnvironment {
         listed.filter_map(name).collect()
     }
 
+    /// A repository with one file that anybody sees, and the agent `played`, a fake one that plays these steps. Its script lies
+    /// outside of the workspace.
+    pub(crate) fn with_played_agent(steps: &[&str]) -> TestEnvironment {
+        let place = TestEnvironment::new();
+        let script = place.home().with_file_name("steps.txt");
+        std::fs::write(&script, steps.join("\n")).unwrap();
+        let own = place.home().parent().unwrap().join(".config/drivetrain/agents");
+        std::fs::create_dir_all(&own).unwrap();
+        let command = [env!("CARGO_BIN_EXE_drivetrain"), "fake", "agent", script.to_str().unwrap()];
+        let file = format!(
+            "[agent]\nname = \"played\"\nprotocol = \"claude\"\nidle = \"60s\"\ncommand = {command:?}\n"
+        );
+        std::fs::write(own.join("played.toml"), file).unwrap();
+        place.write("main.py", "print(1)\n");
+        place.git(&["init", "--quiet"]);
+        place.commit_all("one");
+        place
+    }
+
     /// Waits until nothing of a process that was killed works in the project any more. What is left of bubblewrap itself runs
     /// nothing, and is ended by the next start.
     pub(crate) fn until_quiet(&self) {
