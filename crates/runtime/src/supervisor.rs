@@ -458,9 +458,11 @@ impl<P: Perform> Supervisor<P> {
     /// Numbers and encodes a batch. Inputs for tasks that are not held here are refused.
     fn gather(&mut self, deliveries: Vec<Delivery>) -> Group {
         let time = self.clock.now();
+        // Before anything else that carries this time, or it would be taken for time that was worked.
+        let told = self.follow_clock(time);
         let mut group =
             Group { time, items: Vec::with_capacity(deliveries.len()), ..Group::default() };
-        for mut delivery in deliveries {
+        for mut delivery in told.into_iter().chain(deliveries) {
             let Some((slot, host)) = self.hosts.find(&delivery.task) else {
                 if let Some(reply) = delivery.reply {
                     let _ = reply.try_send(Err(Refusal::NotHere));

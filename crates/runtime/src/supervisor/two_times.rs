@@ -40,8 +40,12 @@ impl<P: Perform> Supervisor<P> {
         told
     }
 
+    /// Not of a task that has still to be told that whoever drove it is gone: when that was, nobody knows.
     fn tell_all(&self, signal: &Signal) -> Vec<Delivery> {
-        let driven = self.hosts.iter().filter(|(_, host)| host.state.data().attachment.is_some());
+        let owner = self.journal.owner();
+        let driven = self.hosts.iter().filter(|(_, host)| {
+            host.state.data().attachment.as_ref().is_some_and(|driver| driver.owner == owner)
+        });
         driven.map(|(id, _)| delivery(id, signal.clone().into())).collect()
     }
 }

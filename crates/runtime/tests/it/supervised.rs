@@ -88,28 +88,82 @@ fn syncs(tasks: u64, count: u64) -> u64 {
     supervisor.journal().syncs() - before
 }
 
+const HOUR: i64 = 3_600_000;
+
+fn supervisor_by(clock: &SetClock, home: &Home, journal: Box<dyn Journal>) -> Supervisor<World> {
+    let inbox = Inbox::default();
+    let world = World::new(inbox.clone(), home, home.marks(0));
+    Supervisor::new(journal, world, Box::new(clock.clone()), registry(), inbox)
+}
+
+/// One round, with what has come in by then.
+fn round(supervisor: &mut Supervisor<World>) {
+    let batch = supervisor.inbox().take(supervisor.patience(), 0);
+    supervisor.cycle(batch).unwrap();
+}
+
+fn charged(supervisor: &Supervisor<World>, task: &str) -> u64 {
+    let loaded = supervisor.journal().load(task).unwrap();
+    Host::fold(&id(task), &loaded, registry(), true, drop).unwrap().state.data().spend.millis
+}
+
 #[test]
 fn time_in_which_the_machine_slept_is_not_the_tasks() {
     let (_folder, home) = home();
-    let inbox = Inbox::default();
-    let world = World::new(inbox.clone(), &home, home.marks(0));
     let clock = SetClock::default();
     let journal = Box::new(SqliteJournal::open(&home.journal()).unwrap());
-    let mut supervisor =
-        Supervisor::new(journal, world, Box::new(clock.clone()), registry(), inbox.clone());
+    let mut supervisor = supervisor_by(&clock, &home, journal);
     let mut task = steps(3);
     task.budget.max_time = Some(Span::seconds(3600));
     supervisor.begin(id("night"), task, false).unwrap();
     for hours in [8, 8 + 24 * 3650] {
-        supervisor.cycle(inbox.take(Some(Duration::ZERO), 0)).unwrap();
-        clock.0.store(hours * 3_600_000, Ordering::Relaxed);
+        round(&mut supervisor);
+        clock.0.store(hours * HOUR, Ordering::Relaxed);
     }
     supervisor.run().unwrap();
     assert_eq!(supervisor.outcomes()[&id("night")], Outcome::Completed);
-    let loaded = supervisor.journal().load("night").unwrap();
-    let host = Host::fold(&id("night"), &loaded, registry(), true, drop).unwrap();
-    let charged = host.state.data().spend.millis;
-    assert!(charged < 3_600_000, "{charged} ms");
+    let charged = charged(&supervisor, "night");
+    assert!(charged < HOUR.unsigned_abs(), "{charged} ms");
+}
+
+#[test]
+fn neither_is_it_of_a_task_that_is_let_go_as_soon_as_a_full_disk_has_space() {
+    let (_folder, home) = home();
+    let clock = SetClock::default();
+    let journal = Watched::of(&home);
+    let left = Arc::clone(&journal.left);
+    let mut supervisor = supervisor_by(&clock, &home, Box::new(journal));
+    supervisor
+        .begin(id("night"), spec(json!({ "turns": [], "end": "wait_for_person" })), false)
+        .unwrap();
+    round(&mut supervisor);
+    *left.lock().unwrap() = 1;
+    round(&mut supervisor);
+    assert_eq!(*left.lock().unwrap(), 0);
+    clock.0.store(8 * HOUR, Ordering::Relaxed);
+    supervisor.run().unwrap();
+    assert_eq!(supervisor.outcomes()[&id("night")], Outcome::Waiting);
+    let charged = charged(&supervisor, "night");
+    assert!(charged < HOUR.unsigned_abs(), "{charged} ms");
+}
+
+#[test]
+fn time_in_which_nobody_drove_it_is_not_the_tasks_though_the_machine_sleeps_when_it_is_taken_up() {
+    let (_folder, home) = home();
+    let clock = SetClock::default();
+    let open = || Box::new(SqliteJournal::open(&home.journal()).unwrap());
+    let mut lost = supervisor_by(&clock, &home, open());
+    lost.begin(id("night"), steps(3), false).unwrap();
+    round(&mut lost);
+    drop(lost);
+    clock.0.store(HOUR, Ordering::Relaxed);
+    let mut supervisor = supervisor_by(&clock, &home, open());
+    supervisor.resume(&id("night"), false).unwrap();
+    clock.0.store(9 * HOUR, Ordering::Relaxed);
+    supervisor.run().unwrap();
+    assert_eq!(supervisor.outcomes()[&id("night")], Outcome::Completed);
+    let charged = charged(&supervisor, "night");
+    assert!(charged < HOUR.unsigned_abs(), "{charged} ms");
 }
 
 #[test]
