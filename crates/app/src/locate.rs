@@ -1,5 +1,6 @@
 //! Finds a task by the beginning of its id, reads how it stands, and brings commands to whoever drives it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use journal::sqlite::SqliteJournal;
@@ -35,9 +36,26 @@ pub(crate) fn home() -> Result<Home, CommandError> {
     Ok(home)
 }
 
+/// The folder that the command was given in.
+pub(crate) fn folder() -> Result<PathBuf, CommandError> {
+    std::env::current_dir().map_err(|error| {
+        CommandError::environment(format!("the current folder cannot be used: {error}"))
+    })
+}
+
 /// This moment.
 pub(crate) fn now() -> Timestamp {
     SystemClock.now()
+}
+
+/// A moment in local time.
+pub(crate) fn moment(time: Timestamp) -> String {
+    match jiff::Timestamp::from_millisecond(time.0) {
+        Ok(time) => {
+            time.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+        }
+        Err(_) => time.0.to_string(),
+    }
 }
 
 /// The journal, for reading.

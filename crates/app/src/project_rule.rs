@@ -7,7 +7,7 @@ use machine::{Command, policy::grant::Scope};
 use runtime::policy_file::{Addition, Approved};
 use view::{Line, Tone};
 
-use crate::commands::show::moment;
+use crate::locate::moment;
 use crate::locate::{self, Records};
 
 /// A rule that is ready to be written for a task's project.

@@ -26,9 +26,9 @@ use runtime::library::Library;
 use runtime::station::{Station, new_task_id};
 use serde_json::json;
 
-use super::children;
-use super::prepare::{self, Options};
+use super::options::Options;
 use super::settle::{self, Change};
+use super::{children, model_name, prepare};
 use crate::args::AcpArgs;
 use crate::error::{CommandError, Kind};
 use crate::locate::{self, Records, Task};
@@ -367,7 +367,7 @@ impl Desk<'_> {
             }
             (None, model) => {
                 let model = model.as_deref().unwrap_or_default();
-                prepare::check_model(model, folder, &library)?;
+                model_name::check(model, folder, &library)?;
                 let config = json!({ "model": model, "chat": true });
                 DriverSpec::new("llm", config)
             }

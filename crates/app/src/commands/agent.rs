@@ -13,8 +13,9 @@ use runtime::library::Library;
 use serde_json::json;
 use view::{Line, Tone};
 
+use super::options::Options;
 use super::shelf::{self, Part, Read};
-use super::{prepare, settle, workflow};
+use super::{model_name, prepare, settle, workflow};
 use crate::args::{AgentCmd, AgentRunArgs};
 use crate::error::CommandError;
 use crate::{locate, output};
@@ -111,10 +112,10 @@ fn read(part: &Part<'_>) -> Read {
 
 fn start(args: &AgentRunArgs, json: bool) -> Result<u8, CommandError> {
     let home = locate::home()?;
-    let folder = prepare::folder()?;
+    let folder = locate::folder()?;
     let registry = Arc::new(Registry::builtin());
     let library = Library::of(&folder).judged_by(&home, &folder);
-    let options = prepare::options(&args.with, &home, json);
+    let options = Options::of(&args.with, &home, json);
     let made =
         settle::named(&library, &folder, &options, || made_of(args, &library, &folder, &registry));
     let (agent, task) = made?;
@@ -156,7 +157,7 @@ fn made_of(
         Worker::Model(model) => Some(model),
         _ => None,
     }) {
-        prepare::check_model(model, folder, library)?;
+        model_name::check(model, folder, library)?;
     }
     let mut task = prepare::from_goal(&args.goal, driver)?;
     library.resolve_task(&mut task, folder, registry)?;

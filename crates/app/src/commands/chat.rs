@@ -14,9 +14,9 @@ use serde_json::json;
 use view::{Line, Tone};
 
 use super::hand_over::{self, Keys};
-use super::prepare::{self, Options};
-use super::resume;
+use super::options::Options;
 use super::settle::{self, Change};
+use super::{model_name, prepare, resume};
 use crate::args::{ChatArgs, ScreenArgs};
 use crate::error::{CommandError, Kind};
 use crate::foreground::{self, Part, Watching};
@@ -73,9 +73,9 @@ fn task_of(
     registry: &Registry,
     json: bool,
 ) -> Result<TaskSpec, CommandError> {
-    let folder = prepare::folder()?;
+    let folder = locate::folder()?;
     let library = Library::of(&folder).judged_by(home, &folder);
-    prepare::check_model(model, &folder, &library)?;
+    model_name::check(model, &folder, &library)?;
     let mut config = json!({ "model": model, "chat": true });
     if let Some(most) = args.max_steps {
         config["max_steps"] = json!(most);

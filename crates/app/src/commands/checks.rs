@@ -11,7 +11,7 @@ use runtime::library::Library;
 use serde_json::json;
 use view::text;
 
-use super::prepare;
+use super::model_name;
 use crate::args::CheckArgs;
 use crate::error::{CommandError, Kind};
 use crate::output;
@@ -26,7 +26,7 @@ pub(crate) fn add(
 ) -> Result<(), CommandError> {
     task.acceptance.extend(commands(&args.check, folder, task.workspace.kind, json)?);
     if let (Some(model), Some(rubric)) = (&args.judge, &args.rubric) {
-        prepare::check_model(model, folder, library)?;
+        model_name::check(model, folder, library)?;
         let (model, rubric) = (model.clone(), rubric_of(rubric, folder)?);
         task.acceptance.push(Criterion::Judge { model, rubric, decides: args.judge_decides });
     }

@@ -13,7 +13,8 @@ use runtime::process::Cancel;
 use runtime::station::new_task_id;
 
 use super::checks;
-use super::prepare::{self, Options};
+use super::options::Options;
+use super::prepare;
 use super::run::{Who, driver_of};
 use super::settle::{self, Change};
 use crate::args::{CheckArgs, ForkArgs, PlaceArgs, WallArgs};

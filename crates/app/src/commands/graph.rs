@@ -8,14 +8,13 @@ use serde_json::json;
 use view::graph::{self, Format};
 use view::{Line, Tone};
 
-use super::prepare;
 use crate::args::{GraphArgs, GraphFormat};
 use crate::error::CommandError;
 use crate::{locate, output};
 
 /// Runs the command.
 pub(crate) fn run(args: &GraphArgs, json: bool) -> Result<u8, CommandError> {
-    let folder = prepare::folder()?;
+    let folder = locate::folder()?;
     let home = locate::home()?;
     let workflow = Library::of(&folder).judged_by(&home, &folder).workflow(&args.name, &folder)?;
     let outline = outline::of(&workflow.driver);

@@ -9,7 +9,7 @@ use runtime::library::Library;
 use serde_json::{Value, json};
 
 use super::tell::give;
-use super::{prepare, run, settle};
+use super::{model_name, prepare, settle};
 use crate::args::HandOverArgs;
 use crate::error::{CommandError, Kind};
 use crate::locate::{Records, Task};
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &HandOverArgs, json: bool) -> Result<u8, CommandError> {
     let config = args.config.as_deref().map_or_else(|| Ok(json!({})), read_config);
     let driver = match (&args.agent, &args.model, &args.driver) {
         (Some(agent), model, _) => {
-            let mut driver = run::agent(agent, model.as_deref(), None);
+            let mut driver = prepare::agent(agent, model.as_deref(), None);
             if args.any_version {
                 driver.config["any_version"] = true.into();
             }
@@ -77,7 +77,7 @@ pub(crate) fn to_model(
 ) -> Result<DriverSpec, CommandError> {
     let folder = Path::new(&task.state.data().spec.folder);
     let library = Library::of(folder).judged_by(home, folder);
-    prepare::check_model(model, folder, &library)?;
+    model_name::check(model, folder, &library)?;
     let mut driver = task.driver();
     let is_new = driver.name != "llm";
     if is_new {

@@ -15,10 +15,10 @@ use view::transcript::{Detail, Transcript};
 use view::{Line, Tone, decisions};
 
 use super::receipt;
-use super::show::moment;
 use crate::args::LogArgs;
 use crate::error::CommandError;
 use crate::locate::Records;
+use crate::locate::moment;
 use crate::output;
 
 /// How often a followed journal is looked at.

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use view::transcript::{Detail, Transcript};
 use view::why;
 
-use super::{children, prepare};
+use super::children;
 use crate::args::McpArgs;
 use crate::error::{CommandError, Kind};
 use crate::locate::{self, Records, Task};
@@ -61,7 +61,7 @@ struct Server {
 
 impl Server {
     fn new(args: McpArgs) -> Result<Server, CommandError> {
-        let (home, folder) = (locate::home()?, prepare::folder()?);
+        let (home, folder) = (locate::home()?, locate::folder()?);
         let parent = match &args.parent {
             Some(prefix) => Some(Records::open()?.find(prefix)?),
             None => None,

@@ -9,14 +9,13 @@ use machine::tool::{self, EffectClass};
 use runtime::library::{Library, LibraryError};
 use serde_json::{Value, json};
 
-use super::prepare;
 use crate::args::ExplainArgs;
 use crate::error::{CommandError, Kind, near};
 use crate::{locate, output};
 
 /// Loads everything and says what was found; what is wrong is an error.
 pub(crate) fn check(json: bool) -> Result<u8, CommandError> {
-    let folder = prepare::folder()?;
+    let folder = locate::folder()?;
     let library = Library::of(&folder);
     library.policy()?;
     let combined = library.policies()?;
@@ -39,7 +38,7 @@ pub(crate) fn check(json: bool) -> Result<u8, CommandError> {
 
 /// Tries every example of every rule.
 pub(crate) fn test(json: bool) -> Result<u8, CommandError> {
-    let folder = prepare::folder()?;
+    let folder = locate::folder()?;
     let Combined { policy, examples, .. } = Library::of(&folder).policies()?;
     tell_untrusted(&folder, json);
     let checked = policy::check(&policy, &examples);
@@ -80,7 +79,7 @@ fn example_json(one: &Checked) -> Value {
 
 /// Says what would become of one call, and who decides.
 pub(crate) fn explained(args: &ExplainArgs, json: bool) -> Result<u8, CommandError> {
-    let folder = prepare::folder()?;
+    let folder = locate::folder()?;
     let mut policy = Library::of(&folder).policies()?.policy;
     tell_untrusted(&folder, json);
     choose_profile(&mut policy, args.profile.as_deref())?;

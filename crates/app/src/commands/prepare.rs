@@ -16,37 +16,21 @@ use runtime::library::Library;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::options::Options;
 use super::{checks, settle, trust};
-use crate::args::{CheckArgs, Limits, PlaceArgs, WallArgs, WorkArgs};
-use crate::error::{CommandError, Kind, near};
-use crate::output;
+use crate::args::{PlaceArgs, WallArgs};
+use crate::error::{CommandError, Kind};
 
-/// What the command line says beside the task itself.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Options<'a> {
-    /// What must hold, beside what a file says.
-    pub(crate) check: &'a CheckArgs,
-    /// Limits, in place of a file's.
-    pub(crate) limits: &'a Limits,
-    /// Where to work, in place of what a file says.
-    pub(crate) place: &'a PlaceArgs,
-    /// How strong the walls are, in place of what a file says.
-    pub(crate) walls: &'a WallArgs,
-    /// Where it is recorded what the user trusts.
-    pub(crate) home: &'a Home,
-    /// Whether notices are JSON.
-    pub(crate) json: bool,
-    /// Whether somebody at the terminal can be asked.
-    pub(crate) attended: bool,
-    /// Whether models are answered from a recording.
-    pub(crate) replays: bool,
-}
-
-/// The folder that the command was given in.
-pub(crate) fn folder() -> Result<PathBuf, CommandError> {
-    std::env::current_dir().map_err(|error| {
-        CommandError::environment(format!("the current folder cannot be used: {error}"))
-    })
+/// The driver that is this coding agent, with this model of its own.
+pub(crate) fn agent(name: &str, model: Option<&str>, gateway: Option<bool>) -> DriverSpec {
+    let mut config = json!({ "agent": name });
+    if let Some(model) = model {
+        config["model"] = model.into();
+    }
+    if let Some(gateway) = gateway {
+        config["gateway"] = gateway.into();
+    }
+    DriverSpec::new("agent", config)
 }
 
 /// A task of a goal in words.
@@ -259,39 +243,6 @@ pub(crate) fn require_keys(missing: &BTreeSet<String>) -> Result<(), CommandErro
         .hint("drivetrain models shows which providers have a key"))
 }
 
-/// Checks that a model is named as `PROVIDER/NAME` and that its provider is known in the folder. Whether there is
-/// such a model only its provider knows.
-pub(crate) fn check_model(
-    model: &str,
-    folder: &Path,
-    library: &Library,
-) -> Result<(), CommandError> {
-    let named = model.split_once('/').filter(|(provider, name)| {
-        !provider.is_empty() && !name.trim().is_empty() && !model.contains(char::is_control)
-    });
-    let Some((provider, _)) = named else {
-        return Err(CommandError::usage(format!("model {model:?}: expected PROVIDER/NAME"))
-            .hint("drivetrain models lists the providers; script/FILE plays a script"));
-    };
-    if provider == "script" {
-        return Ok(());
-    }
-    let configuration = |reason: String| {
-        CommandError::new(Kind::Configuration, format!("model {model:?}: {reason}"))
-    };
-    let providers = library
-        .providers(Some(provider), folder)
-        .map_err(|error| configuration(error.to_string()))?;
-    providers.find(provider).map(drop).map_err(|error| {
-        let known: Vec<&str> = providers.iter().map(|known| known.name.as_str()).collect();
-        let error = configuration(error.to_string());
-        match near(provider, known.into_iter()) {
-            Some(near) => error.hint(format!("did you mean {near:?}?")),
-            None => error.hint("drivetrain models lists the providers"),
-        }
-    })
-}
-
 fn kind_of(place: &PlaceArgs) -> Option<WorkspaceKind> {
     match (place.in_place, place.no_workspace, place.worktree) {
         (true, _, _) => Some(WorkspaceKind::InPlace),
@@ -330,19 +281,4 @@ fn check_workspace(workspace: &WorkspaceSpec, folder: &Path) -> Result<(), Comma
             .hint("run git init and make a commit, or work in the folder itself with --in-place"));
     }
     Ok(())
-}
-
-/// What the command line says beside the task itself.
-pub(crate) fn options<'a>(with: &'a WorkArgs, home: &'a Home, json: bool) -> Options<'a> {
-    let attended = output::is_terminal() && !json && !with.screen.unattended;
-    Options {
-        check: &with.check,
-        limits: &with.limits,
-        place: &with.place,
-        walls: &with.walls,
-        home,
-        json,
-        attended,
-        replays: with.traffic.replay.is_some(),
-    }
 }

@@ -14,10 +14,10 @@ use runtime::receipt::{self, ReceiptError};
 use serde_json::{Value, json};
 use view::{Line, Tone};
 
-use super::show::moment;
 use crate::args::ReceiptArgs;
 use crate::error::{CommandError, Kind};
 use crate::locate::Records;
+use crate::locate::moment;
 use crate::output;
 
 /// Runs the command.

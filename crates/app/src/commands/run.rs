@@ -12,7 +12,8 @@ use runtime::library::{self, Library};
 use runtime::station::new_task_id;
 use serde_json::json;
 
-use super::{prepare, settle};
+use super::options::Options;
+use super::{model_name, prepare, settle};
 use crate::args::RunArgs;
 use crate::error::{CommandError, Kind, near};
 use crate::foreground::{self, Part, Watching};
@@ -40,7 +41,7 @@ pub(crate) fn task_of(
     registry: &Registry,
     json: bool,
 ) -> Result<TaskSpec, CommandError> {
-    let folder = prepare::folder()?;
+    let folder = locate::folder()?;
     let path = Path::new(&args.task);
     // A goal of one word may be the name of some file; with a driver at hand it is a goal.
     let names_driver = args.driver.is_some()
@@ -64,7 +65,7 @@ pub(crate) fn task_of(
         gateway: (args.gateway || args.no_gateway).then_some(args.gateway),
         any_version: args.any_version,
     };
-    let options = prepare::options(&args.with, home, json);
+    let options = Options::of(&args.with, home, json);
     let task = settle::named(&library, &folder, &options, || {
         Ok(match (is_file, driver_of(who, registry, &library)?) {
             (true, None) => library.task(path, registry)?,
@@ -110,13 +111,13 @@ pub(crate) fn driver_of(
 ) -> Result<Option<DriverSpec>, CommandError> {
     if let Some(workflow) = args.workflow {
         if let Some(model) = args.model {
-            prepare::check_model(model, &prepare::folder()?, library)?;
+            model_name::check(model, &locate::folder()?, library)?;
             library.tell_model(model);
         }
         return Ok(Some(DriverSpec::new("workflow", json!({ "workflow": workflow }))));
     }
     if let Some(agent) = args.agent {
-        let mut driver = self::agent(agent, args.model, args.gateway);
+        let mut driver = prepare::agent(agent, args.model, args.gateway);
         if args.any_version {
             driver.config["any_version"] = true.into();
         }
@@ -125,7 +126,7 @@ pub(crate) fn driver_of(
     if let Some(model) = args.model {
         return match args.driver {
             None | Some("llm") => {
-                prepare::check_model(model, &prepare::folder()?, library)?;
+                model_name::check(model, &locate::folder()?, library)?;
                 Ok(Some(DriverSpec::new("llm", json!({ "model": model }))))
             }
             Some(other) => Err(CommandError::usage(format!(
@@ -153,18 +154,6 @@ pub(crate) fn driver_of(
             .hint("--workflow NAME|PATH says which workflow; drivetrain drivers lists them"));
     }
     Ok(Some(DriverSpec::new(name, json!({}))))
-}
-
-/// The driver that is this coding agent, with this model of its own.
-pub(crate) fn agent(name: &str, model: Option<&str>, gateway: Option<bool>) -> DriverSpec {
-    let mut config = json!({ "agent": name });
-    if let Some(model) = model {
-        config["model"] = model.into();
-    }
-    if let Some(gateway) = gateway {
-        config["gateway"] = gateway.into();
-    }
-    DriverSpec::new("agent", config)
 }
 
 /// A single word with a folder or a known ending is meant as a file, also if there is none.

@@ -15,7 +15,7 @@ use crate::{locate, output};
 pub(crate) fn run(args: &SandboxRunArgs) -> Result<u8, CommandError> {
     let sandbox = sandbox_of(&args.profile)?;
     prepare::require_sandbox(&sandbox.spec)?;
-    let folder = prepare::folder()?;
+    let folder = locate::folder()?;
     runtime::process::run_here(&sandbox, &args.command, &folder)
         .map_err(|error| CommandError::environment(error.to_string()))
 }
@@ -63,7 +63,7 @@ fn row(mount: &Mount) -> (&'static str, String) {
 }
 
 fn sandbox_of(args: &SandboxProfile) -> Result<Sandbox, CommandError> {
-    let folder = prepare::folder()?;
+    let folder = locate::folder()?;
     let network = match args.network.as_str() {
         "none" => Network::None,
         "loopback" => Network::Loopback,

@@ -17,7 +17,7 @@ use runtime::trust::{self, Seen, TrustState};
 use serde_json::{Value, json};
 use view::{Line, Tone, text};
 
-use super::prepare::Options;
+use super::options::Options;
 use super::trust::{Answer, ask, content_lines};
 use crate::error::{CommandError, Kind};
 use crate::{locate, output};

@@ -16,7 +16,6 @@ use runtime::trust;
 use serde_json::{Value, json};
 use view::shelf::{Layer, Row};
 
-use super::prepare;
 use crate::args::{NewArgs, WorkArgs};
 use crate::error::CommandError;
 use crate::foreground::{self, Part as Watched, Watching};
@@ -368,7 +367,7 @@ pub(crate) fn drive(
 }
 
 fn here() -> Result<Library, CommandError> {
-    let folder = prepare::folder()?;
+    let folder = locate::folder()?;
     let home = locate::home()?;
     Ok(Library::of(&folder).judged_by(&home, &folder))
 }

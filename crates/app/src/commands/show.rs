@@ -2,12 +2,11 @@
 
 use machine::contest::{Contest, Standing, judge};
 use machine::id::TaskId;
-use machine::time::Timestamp;
 use view::{Line, Tone, spend, tasks, text, transcript, why};
 
 use super::race::referee;
 use crate::error::CommandError;
-use crate::locate::{self, Records, Task};
+use crate::locate::{self, Records, Task, moment};
 use crate::output;
 
 /// Runs the command.
@@ -93,14 +92,4 @@ fn race_words(contest: &Contest, id: &TaskId) -> String {
     };
     let name = contest.name().map(|name| name.0.as_str()).unwrap_or_default();
     format!("{name}, {place}: {standing} ({})", view::contest::rule(contest.pick))
-}
-
-/// A moment in local time.
-pub(crate) fn moment(time: Timestamp) -> String {
-    match jiff::Timestamp::from_millisecond(time.0) {
-        Ok(time) => {
-            time.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
-        }
-        Err(_) => time.0.to_string(),
-    }
 }

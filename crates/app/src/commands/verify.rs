@@ -13,7 +13,7 @@ use view::{Line, Tone, text};
 use super::trust::{Answer, ask};
 use crate::args::VerifyArgs;
 use crate::error::CommandError;
-use crate::locate::Records;
+use crate::locate::{self, Records};
 use crate::output;
 
 /// The largest file that is read as a receipt.
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &VerifyArgs, json: bool) -> Result<u8, CommandError> {
         }
         Record::Unknown => {
             consent(&receipt, args.yes, json)?;
-            let folder = super::prepare::folder()?;
+            let folder = locate::folder()?;
             let origin = Origin::Elsewhere(Path::new(&folder));
             receipt::run_again(&receipt, origin, &records.home, &Cancel::default())
         }

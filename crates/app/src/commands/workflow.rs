@@ -10,8 +10,9 @@ use machine::task::DriverSpec;
 use runtime::library::{Library, LibraryError};
 use serde_json::json;
 
+use super::options::Options;
 use super::shelf::{self, Part, Read};
-use super::{prepare, settle};
+use super::{model_name, prepare, settle};
 use crate::args::{WorkflowCmd, WorkflowRunArgs};
 use crate::error::{CommandError, Kind as ErrorKind};
 use crate::locate;
@@ -67,7 +68,7 @@ pub(super) fn errors_of(
 
 fn start(args: &WorkflowRunArgs, json: bool) -> Result<u8, CommandError> {
     let home = locate::home()?;
-    let folder = prepare::folder()?;
+    let folder = locate::folder()?;
     let registry = Arc::new(Registry::builtin());
     let library = Library::of(&folder).judged_by(&home, &folder);
     let typed = typed(&args.input)?;
@@ -76,10 +77,10 @@ fn start(args: &WorkflowRunArgs, json: bool) -> Result<u8, CommandError> {
         library.tell_goal(goal);
     }
     if let Some(model) = &args.model {
-        prepare::check_model(model, &folder, &library)?;
+        model_name::check(model, &folder, &library)?;
         library.tell_model(model);
     }
-    let options = prepare::options(&args.with, &home, json);
+    let options = Options::of(&args.with, &home, json);
     let task = settle::named(&library, &folder, &options, || {
         let mut workflow = library.workflow(&args.name, &folder)?;
         give(&mut workflow, &typed)?;
