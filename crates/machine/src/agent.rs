@@ -5,6 +5,7 @@ pub mod ability;
 pub mod client;
 pub mod offer;
 mod program;
+pub mod summary;
 mod walls;
 
 pub use ability::{AgentAbilities, GateDepth, PausePoint};

@@ -111,7 +111,7 @@ impl Process {
     ) -> Result<AgentTurn, String> {
         self.open(turn, inbox);
         let ended = match self.shorten(turn, inbox, cancel) {
-            Some(ended) => ended,
+            Some(ended) => Ok(ended),
             None => self.ask(turn, inbox, cancel),
         };
         self.close();
@@ -139,12 +139,12 @@ impl Process {
         lock(&self.hearing).begin(Listener::new(turn, inbox));
         let order = AgentOrder::Prompt { text: turn.call.prompt.clone() };
         match self.write(|codec| codec.order(order)) {
-            Ok(()) => self.await_end(&inbox.watch(), cancel),
+            Ok(()) => Ok(self.await_end(&inbox.watch(), cancel)),
             Err(reason) => Err(self.report(&reason)),
         }
     }
 
-    fn await_end(&self, held: &Watch<'_>, cancel: &Cancel) -> Result<AgentTurn, String> {
+    fn await_end(&self, held: &Watch<'_>, cancel: &Cancel) -> AgentTurn {
         let idle = self.program.idle.map_or(IDLE, |span| Duration::from_millis(span.0));
         let mut stopped: Option<Instant> = None;
         let mut looked = Instant::now();
@@ -158,11 +158,11 @@ impl Process {
             if let Some(ended) = hearing.ended.take() {
                 // From here on nothing is told to it: it would begin a turn of its own.
                 hearing.close();
-                return Ok(ended);
+                return ended;
             }
             if let Some(gone) = hearing.gone.clone() {
                 drop(hearing);
-                return Ok(self.broken(&gone));
+                return self.broken(&gone);
             }
             // Its time does not run while it waits for us.
             let waits = !hearing.owed.is_empty() || self.behind.as_ref().is_some_and(Behind::waits);
@@ -182,7 +182,7 @@ impl Process {
                 let gone = hearing.gone.get_or_insert(gone).clone();
                 drop(hearing);
                 lock(&self.child).kill();
-                return Ok(self.broken(&gone));
+                return self.broken(&gone);
             }
             if stopped.is_none() && cancel.is_triggered() {
                 drop(hearing);

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use machine::agent::{AgentEnd, AgentNews, AgentOrder, AgentTurn, FailedOrder};
+use machine::agent::summary::{AfterSummary, NextStep, SummaryEnd};
+use machine::agent::{AgentNews, AgentOrder, AgentTurn};
 
 use super::super::{Turn, lock};
 use super::Process;
@@ -15,39 +16,25 @@ use crate::process::Cancel;
 const COMMANDS_GRACE: Duration = Duration::from_secs(5);
 
 impl Process {
-    /// Makes the conversation shorter. The end of the whole turn, if the agent cannot be asked after that.
-    pub(super) fn shorten(
-        &self,
-        turn: &Turn,
-        inbox: &Inbox,
-        cancel: &Cancel,
-    ) -> Option<Result<AgentTurn, String>> {
+    /// Makes the conversation shorter, if that is wanted. The end of the whole turn, if the agent is not asked after that.
+    pub(super) fn shorten(&self, turn: &Turn, inbox: &Inbox, cancel: &Cancel) -> Option<AgentTurn> {
         let focus = turn.call.compact.as_deref()?;
         lock(&self.hearing).begin(Listener::of_order(turn, inbox));
-        let failed = |reason: String| {
-            let failed = FailedOrder::not_compacted(reason);
-            Listener::of_order(turn, inbox).tell(AgentNews::OrderFailed(failed));
-        };
-        if let Err(reason) = self.order_summary(focus, cancel) {
-            failed(reason);
-            return None;
-        }
-        let ended = self.await_end(&inbox.watch(), cancel);
-        // Whoever stopped it wants it all the same, before the next turn.
-        if cancel.is_triggered() {
-            return Some(ended);
-        }
-        let Ok(turn) = &ended else { return Some(ended) };
+        let told = self.order_summary(focus, cancel);
+        let ended = told.map(|()| self.await_end(&inbox.watch(), cancel));
         let is_shorter = std::mem::take(&mut lock(&self.hearing).compacted);
-        if turn.end == AgentEnd::Done && is_shorter {
-            return None;
-        }
-        failed(match turn.text.trim() {
-            "" => "it ended without a summary".to_owned(),
-            text => text.to_owned(),
+        let after = AfterSummary::of(match &ended {
+            Err(reason) => SummaryEnd::NotTold(reason),
+            Ok(_) if cancel.is_triggered() => SummaryEnd::Stopped,
+            Ok(turn) => SummaryEnd::Ended { turn, is_shorter },
         });
-        let is_gone = matches!(turn.end, AgentEnd::Broken(_) | AgentEnd::NoSession);
-        is_gone.then_some(ended)
+        if let Some(failed) = after.failed {
+            Listener::of_order(turn, inbox).tell(AgentNews::OrderFailed(failed));
+        }
+        match after.next {
+            NextStep::Ask => None,
+            NextStep::EndTurn => ended.ok(),
+        }
     }
 
     fn order_summary(&self, focus: &str, cancel: &Cancel) -> Result<(), String> {
