@@ -90,28 +90,28 @@ impl Agents {
         let mut slot = lock(&slot);
         // Looked at before it starts: a program need not wait for what it is told.
         let before = Entries::of(&turn.workspace);
-        let at_work = (turn.task.clone(), turn.effect);
         let former = slot.process.take();
-        if let Some(process) = &former {
-            // What it is told before its prompt may make it ask already.
-            lock(&self.at_work).insert(at_work.clone(), Arc::clone(process));
-        }
-        let process = match former {
-            Some(process) if process.can_go_on(turn, inbox, cancel) => process,
-            former => {
-                lock(&self.at_work).remove(&at_work);
+        let asked = former
+            .as_ref()
+            .filter(|process| process.can_go_on(&turn.call))
+            .and_then(|process| self.ask(process, turn, inbox, cancel));
+        let (process, ended) = match (former, asked) {
+            (Some(process), Some(ended)) => (process, ended),
+            (former, _) => {
                 // Whoever goes on in its place works alone.
                 former.iter().for_each(|process| process.finish());
-                match Process::start(turn, &self.setting, cancel) {
+                let process = match Process::start(turn, &self.setting, cancel) {
                     Ok(process) => process,
                     Err(NotStarted::Ended(ended)) => return Ok(ended),
                     Err(NotStarted::Failed(reason)) => return Err(reason),
-                }
+                };
+                let ended = self.ask(&process, turn, inbox, cancel);
+                // One that was started for this turn has been told its model.
+                let refused =
+                    || Err("it cannot be asked for the turn it was started for".to_owned());
+                (process, ended.unwrap_or_else(refused))
             }
         };
-        lock(&self.at_work).insert(at_work.clone(), Arc::clone(&process));
-        let ended = process.turn(turn, inbox, cancel);
-        lock(&self.at_work).remove(&at_work);
         let ended =
             if is_lost(&turn.workspace, &before) { Ok(process.lose_folder()) } else { ended };
         if cancel.is_triggered() && !turn.call.program.protocol.outlives_a_stop() {
@@ -119,6 +119,22 @@ impl Agents {
         } else if process.is_alive() {
             slot.process = Some(process);
         }
+        ended
+    }
+
+    /// Asks a process for a turn, from the first order to its end: what the loop answers meanwhile comes to it. None if only
+    /// another process can be asked.
+    fn ask(
+        &self,
+        process: &Arc<Process>,
+        turn: &Turn,
+        inbox: &Inbox,
+        cancel: &Cancel,
+    ) -> Option<Result<AgentTurn, String>> {
+        let at_work = (turn.task.clone(), turn.effect);
+        lock(&self.at_work).insert(at_work.clone(), Arc::clone(process));
+        let ended = process.turn(turn, inbox, cancel);
+        lock(&self.at_work).remove(&at_work);
         ended
     }
 

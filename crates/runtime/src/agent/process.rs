@@ -4,17 +4,18 @@
 mod gone;
 mod hearing;
 mod launch;
-mod model;
+mod orders;
 mod pipe;
 mod serve;
-mod shorten;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use machine::agent::{AgentEnd, AgentFault, AgentOrder, AgentProgram, AgentTurn, FailedOrder};
+use machine::agent::{
+    AgentCall, AgentEnd, AgentFault, AgentOrder, AgentProgram, AgentTurn, FailedOrder,
+};
 
 use super::behind::Behind;
 use super::client::Client;
@@ -25,6 +26,7 @@ use crate::model::Traffic;
 use crate::process::{Cancel, Child};
 use gone::Gone;
 use hearing::{Hearing, Listener};
+use orders::Obeyed;
 use pipe::Link;
 
 /// How long an agent may be silent at work, if its file does not say.
@@ -89,30 +91,29 @@ impl Process {
         self.news.wait_timeout(hearing, GLANCE).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Whether this process can be asked for the turn. One that asks another model is told which one it shall ask.
-    pub(super) fn can_go_on(&self, turn: &Turn, inbox: &Inbox, cancel: &Cancel) -> bool {
-        let call = &turn.call;
+    /// Whether this process can be asked for the turn, as far as can be known without telling it anything.
+    pub(super) fn can_go_on(&self, call: &AgentCall) -> bool {
         self.is_alive()
             && self.conversation == call.conversation
             && self.program.is_but_for_model(&call.program)
-            && self.asks_model(turn, inbox, cancel)
     }
 
     pub(super) fn is_alive(&self) -> bool {
         lock(&self.hearing).gone.is_none()
     }
 
-    /// Asks for a turn and waits for its end.
+    /// Gives the orders that come before a turn, asks for it and waits for its end. None if only another process can be asked.
     pub(super) fn turn(
         &self,
         turn: &Turn,
         inbox: &Inbox,
         cancel: &Cancel,
-    ) -> Result<AgentTurn, String> {
+    ) -> Option<Result<AgentTurn, String>> {
         self.open(turn, inbox);
-        let ended = match self.shorten(turn, inbox, cancel) {
-            Some(ended) => Ok(ended),
-            None => self.ask(turn, inbox, cancel),
+        let ended = match self.obey(turn, inbox, cancel) {
+            Obeyed::Ready => Some(self.ask(turn, inbox, cancel)),
+            Obeyed::Ended(ended) => Some(Ok(ended)),
+            Obeyed::Refused => None,
         };
         self.close();
         self.lent.iter().for_each(Lent::give_back);

@@ -94,7 +94,7 @@ pub(super) struct Listener {
     pub(super) inbox: Inbox,
     /// Whether it is known that the agent was told what it was asked.
     pub(super) taken: bool,
-    /// Whether the turn is an order to make the conversation shorter: then nothing was asked yet.
+    /// Whether it hears what is said to an order: then nothing was asked yet.
     is_order: bool,
     /// The words of the answer that is under way, and the block that the last of them are of.
     words: String,
@@ -362,8 +362,9 @@ impl Hearing {
         format!("it said nothing{more} for {idle:?}")
     }
 
-    /// A turn begins, with this listener.
+    /// A turn begins, or an order before it, with this listener. Whoever listened before has heard the end of what was said.
     pub(super) fn begin(&mut self, listener: Listener) {
+        self.close();
         let metered = self.metered.load(Ordering::Relaxed);
         for (usage, usd) in self.unpaid.drain(..) {
             listener.tell(AgentNews::Spent { usage, usd, metered });
@@ -374,6 +375,7 @@ impl Hearing {
             listener.tell(AgentNews::Met { agent, version, remarks });
         }
         self.listener = Some(listener);
+        self.model_set = None;
         self.compacted = false;
         self.ended = None;
         self.owed.clear();
@@ -467,21 +469,35 @@ mod tests {
 
     use super::*;
 
+    fn hearing(program: AgentProgram) -> Hearing {
+        let call = AgentCall {
+            program: Arc::new(program),
+            prompt: String::new(),
+            conversation: 1,
+            session: None,
+            cost: None,
+            taken: false,
+            compact: None,
+            path: Vec::new(),
+        };
+        Hearing::new(&call, &[], Arc::default())
+    }
+
+    /// What the loop is told, in order: the words that were said as they are, everything else as it is shown to us.
+    fn told(inbox: &Inbox) -> Vec<String> {
+        let batch = inbox.take(Some(Duration::ZERO), 0);
+        let said = |delivery: crate::inbox::Delivery| match delivery.input {
+            Input::Signal(Signal::AgentSaid(_, AgentNews::Said { text })) => text,
+            other => format!("{other:?}"),
+        };
+        batch.deliveries.into_iter().map(said).collect()
+    }
+
     #[test]
     fn an_agent_that_cannot_be_held_is_never_ready_unless_its_operator_says_so() {
         for (any_version, is_ready) in [(false, false), (true, true)] {
             let program = AgentProgram { any_version, ..AgentProgram::built_in("claude").unwrap() };
-            let call = AgentCall {
-                program: Arc::new(program),
-                prompt: String::new(),
-                conversation: 1,
-                session: None,
-                cost: None,
-                taken: false,
-                compact: None,
-                path: Vec::new(),
-            };
-            let mut hearing = Hearing::new(&call, &[], Arc::default());
+            let mut hearing = hearing(program);
             let facts = AgentFacts { refusal: Some("too old".to_owned()), ..AgentFacts::default() };
             hearing.take(AgentEvent::Ready(facts), &mut Vec::new());
             assert_eq!(hearing.ready, is_ready);
@@ -491,17 +507,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_to_an_order_is_told_before_the_agent_is_asked_and_is_not_of_the_turn_after_it()
+    {
+        let inbox = Inbox::default();
+        let mut hearing = hearing(AgentProgram::built_in("claude").unwrap());
+        let listener = || Listener::of(TaskId("t".to_owned()), EffectId(1), &inbox);
+        let hear = |hearing: &mut Hearing, event| hearing.take(event, &mut Vec::new());
+        hearing.begin(Listener { is_order: true, ..listener() });
+        for event in [
+            StreamEvent::MessageStart { id: "m".to_owned(), model: String::new() },
+            StreamEvent::TextDelta { index: 0, text: "I ask the small one now".to_owned() },
+        ] {
+            hear(&mut hearing, AgentEvent::Stream(event));
+        }
+        hear(&mut hearing, AgentEvent::Unknown { kind: "model_tried".to_owned() });
+        hear(&mut hearing, AgentEvent::ModelSet);
+        assert_eq!(told(&inbox), [""; 0]);
+        hearing.begin(listener());
+        let heard = told(&inbox);
+        assert_eq!(heard.len(), 2, "{heard:?}");
+        assert_eq!(heard[0], "I ask the small one now");
+        assert!(heard[1].contains("model_tried"), "{heard:?}");
+        assert_eq!((hearing.model_set, hearing.unknown.count), (None, 0));
+    }
+
+    #[test]
     fn what_is_said_before_a_call_or_the_end_of_a_turn_is_told_before_it_and_once() {
         let inbox = Inbox::default();
         let mut listener = Listener::of(TaskId("t".to_owned()), EffectId(1), &inbox);
-        let told = |inbox: &Inbox| -> Vec<String> {
-            let batch = inbox.take(Some(Duration::ZERO), 0);
-            let said = |delivery: crate::inbox::Delivery| match delivery.input {
-                Input::Signal(Signal::AgentSaid(_, AgentNews::Said { text })) => text,
-                other => format!("{other:?}"),
-            };
-            batch.deliveries.into_iter().map(said).collect()
-        };
         listener.stream(StreamEvent::MessageStart { id: "m".to_owned(), model: String::new() });
         listener.stream(StreamEvent::TextDelta { index: 0, text: "Let me ".to_owned() });
         listener.stream(StreamEvent::TextDelta { index: 0, text: "look.".to_owned() });

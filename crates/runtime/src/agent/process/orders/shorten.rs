@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use machine::agent::summary::{AfterSummary, NextStep, SummaryEnd};
 use machine::agent::{AgentNews, AgentOrder, AgentTurn};
 
-use super::super::{Turn, lock};
+use super::super::super::{Turn, lock};
 use super::Process;
-use super::hearing::Listener;
 use crate::inbox::Inbox;
 use crate::process::Cancel;
 
@@ -19,7 +18,7 @@ impl Process {
     /// Makes the conversation shorter, if that is wanted. The end of the whole turn, if the agent is not asked after that.
     pub(super) fn shorten(&self, turn: &Turn, inbox: &Inbox, cancel: &Cancel) -> Option<AgentTurn> {
         let focus = turn.call.compact.as_deref()?;
-        lock(&self.hearing).begin(Listener::of_order(turn, inbox));
+        self.begin_order(turn, inbox);
         let told = self.order_summary(focus, cancel);
         let ended = told.map(|()| self.await_end(&inbox.watch(), cancel));
         let is_shorter = std::mem::take(&mut lock(&self.hearing).compacted);
@@ -29,7 +28,7 @@ impl Process {
             Ok(turn) => SummaryEnd::Ended { turn, is_shorter },
         });
         if let Some(failed) = after.failed {
-            Listener::of_order(turn, inbox).tell(AgentNews::OrderFailed(failed));
+            inbox.news(turn.task.clone(), turn.effect, AgentNews::OrderFailed(failed));
         }
         match after.next {
             NextStep::Ask => None,

@@ -1,10 +1,9 @@
-//! A live process asks another model: it is told so between two turns, and says whether it will.
+//! A live process asks another model: it is told so before its prompt, and says whether it will.
 
 use std::time::{Duration, Instant};
 
-use super::super::{Turn, lock};
+use super::super::super::{Turn, lock};
 use super::Process;
-use super::hearing::Listener;
 use crate::inbox::Inbox;
 use crate::process::Cancel;
 
@@ -19,12 +18,8 @@ impl Process {
             return true;
         }
         let Some(order) = self.program.to_model(model) else { return false };
-        // It may try the model before it says that it will: that is asked and paid for as everything in the turn.
-        self.open(turn, inbox);
-        let mut hearing = lock(&self.hearing);
-        hearing.begin(Listener::of_order(turn, inbox));
-        hearing.model_set = None;
-        drop(hearing);
+        // It may try the model before it says that it will.
+        self.begin_order(turn, inbox);
         let mut is_asked = false;
         let told = self.write(|codec| {
             let bytes = codec.order(order)?;
@@ -33,7 +28,6 @@ impl Process {
         });
         // One that is told with its next prompt has nothing to answer.
         let is_set = told.is_ok() && (!is_asked || self.await_model(cancel));
-        self.close();
         if is_set {
             *lock(&self.model) = model.map(str::to_owned);
         }
