@@ -11,25 +11,11 @@ const ENDS: &str =
     r#"{"type":"result","subtype":"success","is_error":false,"result":"done","session_id":"s1"}"#;
 
 /// A repository, and agents of these names that play these steps in each turn.
-fn place(agents: &[(&str, &[&str])]) -> TestEnvironment {
-    let place = TestEnvironment::new();
-    let own = place.home().parent().unwrap().join(".config/drivetrain/agents");
-    std::fs::create_dir_all(&own).unwrap();
-    for (name, steps) in agents {
-        let script = place.home().with_file_name(format!("{name}.txt"));
-        std::fs::write(&script, [&[INIT], *steps, &[SAYS, ENDS]].concat().join("\n")).unwrap();
-        let command = [env!("CARGO_BIN_EXE_drivetrain"), "fake", "agent", script.to_str().unwrap()];
-        let file = format!(
-            "[agent]\nname = {name:?}\nprotocol = \"claude\"\nidle = \"60s\"\ncommand = {command:?}\n"
-        );
-        std::fs::write(own.join(format!("{name}.toml")), file).unwrap();
-    }
-    let missing = "[agent]\nname = \"absent\"\ncommand = [\"/nowhere/agent\"]\n";
-    std::fs::write(own.join("absent.toml"), missing).unwrap();
-    place.write("main.py", "print(1)\n");
-    place.git(&["init", "--quiet"]);
-    place.commit_all("one");
-    place
+fn place<'a>(agents: &[(&'a str, &[&'a str])]) -> TestEnvironment {
+    let whole = |steps: &[&'a str]| [&[INIT], steps, &[SAYS, ENDS]].concat();
+    let scripts: Vec<Vec<&str>> = agents.iter().map(|(_, steps)| whole(steps)).collect();
+    let named = agents.iter().zip(&scripts).map(|((name, _), script)| (*name, &script[..]));
+    TestEnvironment::with_played_agents(&named.collect::<Vec<_>>())
 }
 
 fn changes(place: &TestEnvironment) -> Vec<Value> {
@@ -78,6 +64,7 @@ fn an_agent_at_work_is_relieved_by_another_one() {
 #[test]
 fn an_agent_that_cannot_be_had_is_refused_before_the_task_is_told() {
     let place = place(&[("first", &[])]);
+    place.write_agent("absent", "command = [\"/nowhere/agent\"]\n");
     let ran = place.run_with(&["run", "g", "--driver", "user", "--no-sandbox"], "say one\n");
     assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
     let id = place.id();

@@ -236,20 +236,32 @@ impl TestEnvironment {
     /// A repository with one file that anybody sees, and the agent `played`, a fake one that plays these steps. Its script lies
     /// outside of the workspace.
     pub(crate) fn with_played_agent(steps: &[&str]) -> TestEnvironment {
+        TestEnvironment::with_played_agents(&[("played", steps)])
+    }
+
+    /// The same with agents of these names.
+    pub(crate) fn with_played_agents(agents: &[(&str, &[&str])]) -> TestEnvironment {
         let place = TestEnvironment::new();
-        let script = place.home().with_file_name("steps.txt");
-        std::fs::write(&script, steps.join("\n")).unwrap();
-        let own = place.home().parent().unwrap().join(".config/drivetrain/agents");
-        std::fs::create_dir_all(&own).unwrap();
-        let command = [env!("CARGO_BIN_EXE_drivetrain"), "fake", "agent", script.to_str().unwrap()];
-        let file = format!(
-            "[agent]\nname = \"played\"\nprotocol = \"claude\"\nidle = \"60s\"\ncommand = {command:?}\n"
-        );
-        std::fs::write(own.join("played.toml"), file).unwrap();
+        for (name, steps) in agents {
+            let script = place.home().with_file_name(format!("{name}.txt"));
+            std::fs::write(&script, steps.join("\n")).unwrap();
+            let program = env!("CARGO_BIN_EXE_drivetrain");
+            let command = [program, "fake", "agent", script.to_str().unwrap()];
+            let more = format!("protocol = \"claude\"\nidle = \"60s\"\ncommand = {command:?}\n");
+            place.write_agent(name, &more);
+        }
         place.write("main.py", "print(1)\n");
         place.git(&["init", "--quiet"]);
         place.commit_all("one");
         place
+    }
+
+    /// Writes the file of an agent, which is the user's own and not the project's.
+    pub(crate) fn write_agent(&self, name: &str, more: &str) {
+        let own = self.home().with_file_name(".config").join("drivetrain/agents");
+        std::fs::create_dir_all(&own).unwrap();
+        let file = format!("[agent]\nname = {name:?}\n{more}");
+        std::fs::write(own.join(format!("{name}.toml")), file).unwrap();
     }
 
     /// Waits until nothing of a process that was killed works in the project any more. What is left of bubblewrap itself runs

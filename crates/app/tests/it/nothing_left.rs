@@ -10,10 +10,13 @@ use crate::environment::TestEnvironment;
 /// The two ways in which a command has no namespace: by choice, and because none can be made.
 const WAYS: [[&str; 2]; 2] = [["--sandbox", "reduced"], ["--no-sandbox", "--quiet"]];
 
-/// A place in which no namespace can be made where there is no sandbox.
 fn place() -> TestEnvironment {
+    without_namespaces(TestEnvironment::new())
+}
+
+/// The same place, in which no namespace can be made where there is no sandbox.
+fn without_namespaces(place: TestEnvironment) -> TestEnvironment {
     use std::os::unix::fs::PermissionsExt;
-    let place = TestEnvironment::new();
     let bin = place.home().with_file_name("bin");
     std::fs::create_dir(&bin).unwrap();
     std::fs::write(bin.join("bwrap"), "#!/bin/sh\nexit 1\n").unwrap();
@@ -78,16 +81,8 @@ fn what_a_step_left_behind_ends_with_it() {
 fn what_an_agent_started_ends_with_a_drivetrain_that_is_killed() {
     let init = r#"{"type":"system","subtype":"init","session_id":"s1","permissionMode":"default"}"#;
     for way in WAYS {
-        let place = place();
-        let script = place.home().with_file_name("steps.txt");
         let steps = [init, "fork-daemon", "setsid-child", "run touch begun", "sleep 300"];
-        std::fs::write(&script, steps.join("\n")).unwrap();
-        let own = place.home().with_file_name(".config").join("drivetrain/agents");
-        std::fs::create_dir_all(&own).unwrap();
-        let command = [env!("CARGO_BIN_EXE_drivetrain"), "fake", "agent", script.to_str().unwrap()];
-        let file =
-            format!("[agent]\nname = \"played\"\nprotocol = \"claude\"\ncommand = {command:?}\n");
-        std::fs::write(own.join("played.toml"), file).unwrap();
+        let place = without_namespaces(TestEnvironment::with_played_agent(&steps));
         let run = ["run", "do it", "--agent", "played", "--unattended", "--in-place"];
         let task = place.start(&[&run[..], &way[..]].concat());
         place.until_file("begun");
