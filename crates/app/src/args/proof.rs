@@ -140,6 +140,14 @@ pub(crate) struct ForkArgs {
     #[arg(long, value_name = "PROVIDER/NAME", conflicts_with = "workflow")]
     pub(crate) model: Option<String>,
 
+    /// Let this coding agent work: claude, codex, gemini, opencode or one of your own; --model is then its model
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["workflow", "driver"])]
+    pub(crate) agent: Option<String>,
+
+    /// Let the agent work though its version is older than what was tried
+    #[arg(long, requires = "agent")]
+    pub(crate) any_version: bool,
+
     /// A command that must succeed, in place of the old criteria (repeatable)
     #[arg(long, value_name = "COMMAND")]
     pub(crate) check: Vec<String>,

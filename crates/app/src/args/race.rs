@@ -24,6 +24,10 @@ pub(crate) struct RaceArgs {
     )]
     pub(crate) drivers: Vec<String>,
 
+    /// Let agents that take part work though their versions are older than what was tried
+    #[arg(long, conflicts_with = "resume")]
+    pub(crate) any_version: bool,
+
     /// Which of the verified ones wins
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = RacePick::First)]
     pub(crate) pick: RacePick,
@@ -107,6 +111,7 @@ impl RaceArgs {
             let racers = self.drivers.len() as f64;
             limits.max_usd = Some(total / racers);
         }
+        let any_version = self.any_version && named.agent.is_some();
         RunArgs {
             task: task.to_owned(),
             driver: named.driver,
@@ -115,7 +120,7 @@ impl RaceArgs {
             agent: named.agent,
             gateway: false,
             no_gateway: false,
-            any_version: false,
+            any_version,
             with: WorkArgs {
                 check: self.check.clone(),
                 limits,

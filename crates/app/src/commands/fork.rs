@@ -94,9 +94,9 @@ fn spec_of(
         driver: args.driver.as_deref(),
         workflow: args.workflow.as_deref(),
         model: args.model.as_deref(),
-        agent: None,
+        agent: args.agent.as_deref(),
         gateway: None,
-        any_version: false,
+        any_version: args.any_version,
     };
     let acceptance = if args.check.is_empty() { old.acceptance.clone() } else { Vec::new() };
     let Some(driver) = driver_of(who, registry, &library)? else {

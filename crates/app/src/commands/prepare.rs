@@ -173,7 +173,7 @@ pub(crate) fn require_agent(
     };
     Err(CommandError::environment(format!("the agent {name} is not started: {why}"))
         .hint("install a newer version of it; drivetrain agents shows what was found")
-        .hint("run and hand-over --any-version, or any_version = true in its file, let it work all the same"))
+        .hint("run, race, fork and hand-over --any-version, or any_version = true in its file, let it work all the same"))
 }
 
 /// The task's driver and those it can be handed over to, as one: what any of them needs, the task needs.

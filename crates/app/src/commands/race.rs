@@ -63,6 +63,10 @@ fn begin(task: &str, args: &RaceArgs, json: bool) -> Result<u8, CommandError> {
     }
     let named: Vec<Named> =
         args.drivers.iter().map(|name| named(name)).collect::<Result<_, _>>()?;
+    if args.any_version && named.iter().all(|racer| racer.agent.is_none()) {
+        return Err(CommandError::usage("--any-version is for coding agents, and none takes part")
+            .hint("--drivers agent:NAME,… lets one take part"));
+    }
     let home = locate::home()?;
     let registry = Arc::new(Registry::builtin());
     let ids: Vec<TaskId> = args.drivers.iter().map(|_| new_task_id()).collect();

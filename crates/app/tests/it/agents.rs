@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::Value;
 
 use crate::environment::TestEnvironment;
+use crate::repository::Repository;
 
 /// Programs of these names, each of which prints its version, or whatever its script does.
 fn install(environment: &TestEnvironment, programs: &[(&str, &str)]) -> String {
@@ -93,7 +94,8 @@ fn a_task_whose_agent_is_too_old_to_be_held_does_not_begin_unless_its_operator_s
     let expected = "error: the agent claude is not started: Claude Code 1.0.3 is older than what can be held: expected is \
                     2.1.112 or newer (tried are 2.1.112 to 2.1.325)\n  \
                     hint: install a newer version of it; drivetrain agents shows what was found\n  \
-                    hint: run and hand-over --any-version, or any_version = true in its file, let it work all the same\n";
+                    hint: run, race, fork and hand-over --any-version, or any_version = true in its file, let it work all the \
+                    same\n";
     assert_eq!(said, expected);
     assert_eq!(environment.tasks(), Vec::<Value>::new(), "nothing was begun");
     let (code, said) = run(&["--any-version"]);
@@ -117,6 +119,52 @@ fn a_task_is_handed_to_an_agent_that_is_too_old_only_if_its_operator_says_so() {
     assert!(said.contains("hand-over --any-version"), "{said}");
     let (code, said) = hand_over(&["--any-version"]);
     assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn a_task_is_forked_for_an_agent_that_is_too_old_only_if_its_operator_says_so() {
+    let repository = Repository::new();
+    let path = install(&repository.place, &[("claude", "echo '1.0.3 (Claude Code)'")]);
+    let (old, _) = repository.task(&["echo 1 > n1"], Some("test -e n1"));
+    let fork = |more: &[&str]| {
+        let ask = ["fork", &old, "--at", "2", "--agent", "claude", "--unattended"];
+        let ask = [&ask[..], more].concat();
+        let mut command = repository.place.command(&ask);
+        let output = command.env("PATH", &path).env("ANTHROPIC_API_KEY", "sk-none").output();
+        let output = output.unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, said) = fork(&[]);
+    assert_eq!(code, Some(20), "{said}");
+    assert!(said.contains("fork and hand-over --any-version"), "{said}");
+    assert_eq!(repository.place.tasks().len(), 1, "nothing was begun");
+    let (code, said) = fork(&["--any-version"]);
+    assert_ne!(code, Some(20), "{said}");
+    assert_eq!(repository.place.tasks().len(), 2, "it was begun");
+}
+
+#[test]
+fn agents_that_are_too_old_take_part_in_a_race_only_if_its_operator_says_so() {
+    let repository = Repository::new();
+    let path = install(&repository.place, &[("claude", "echo '1.0.3 (Claude Code)'")]);
+    let race = |drivers: &str, more: &[&str]| {
+        let ask = ["race", "a goal", "--drivers", drivers, "--check", "false", "--no-sandbox"];
+        let ask = [&ask[..], more].concat();
+        let mut command = repository.place.command(&ask);
+        let output = command.env("PATH", &path).env("ANTHROPIC_API_KEY", "sk-none").output();
+        let output = output.unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, said) = race("agent:claude,agent:claude", &[]);
+    assert_eq!(code, Some(20), "{said}");
+    assert!(said.contains("run, race, fork and hand-over --any-version"), "{said}");
+    let (code, said) = race("script/a.toml,script/b.toml", &["--any-version"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("--any-version is for coding agents, and none takes part"), "{said}");
+    assert_eq!(repository.place.tasks(), Vec::<Value>::new(), "nothing was begun");
+    let (code, said) = race("agent:claude,agent:claude", &["--any-version"]);
+    assert_ne!(code, Some(20), "{said}");
+    assert_eq!(repository.place.tasks().len(), 2, "both were begun");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::environment::TestEnvironment;
 use crate::repository::{Repository, ids};
 
 #[test]
@@ -34,6 +35,27 @@ fn a_fork_begins_with_the_files_of_a_checkpoint_and_leaves_the_old_task_alone() 
     assert_eq!(applied["how"], "committed");
     assert_eq!(repository.place.read("n1"), "1\n");
     assert_eq!(repository.place.read("n3"), "3\n");
+}
+
+#[test]
+fn a_fork_can_be_given_to_a_coding_agent_by_its_name() {
+    let place = TestEnvironment::with_played_agent(&[
+        r#"{"type":"system","subtype":"init","session_id":"s1","permissionMode":"default"}"#,
+        "run touch n2",
+        r#"{"type":"result","subtype":"success","is_error":false,"result":"done","session_id":"s1"}"#,
+    ]);
+    let run = ["run", "g", "--driver", "user", "--no-sandbox", "--check", "test -e n1"];
+    let ran = place.run_with(&run, "shell echo 1 > n1\ndone\n");
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let old = place.id();
+    let fork =
+        ["fork", &old, "--at", "2", "--agent", "played", "--check", "test -e n1 && test -e n2"];
+    let ran = place.run(&[&fork[..], &["--unattended"]].concat());
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let new = ids(&place).into_iter().find(|id| *id != old).unwrap();
+    let events = place.events(&new);
+    let asked = events.iter().find(|event| event["type"] == "agent_asked").unwrap();
+    assert_eq!(asked["agent"], "played");
 }
 
 /// A task with `n1`, and the id of a fork of it that adds `n2` and counts its changes from there.
