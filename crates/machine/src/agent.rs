@@ -6,6 +6,7 @@ pub mod client;
 pub mod offer;
 mod program;
 pub mod summary;
+pub mod used;
 mod walls;
 
 pub use ability::{AgentAbilities, GateDepth, PausePoint};

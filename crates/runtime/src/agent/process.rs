@@ -4,6 +4,7 @@
 mod gone;
 mod hearing;
 mod launch;
+mod listener;
 mod orders;
 mod pipe;
 mod serve;
@@ -25,7 +26,8 @@ use crate::inbox::{Inbox, Watch};
 use crate::model::Traffic;
 use crate::process::{Cancel, Child};
 use gone::Gone;
-use hearing::{Hearing, Listener};
+use hearing::Hearing;
+use listener::Listener;
 use orders::Obeyed;
 use pipe::Link;
 

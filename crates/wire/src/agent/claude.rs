@@ -39,7 +39,7 @@ use turn::Turns;
 use voice::{Ending, Heard, Voice};
 
 /// The name of the server of our own tools, as the program knows it.
-pub const OWN_SERVER: &str = "drivetrain";
+pub const OWN_SERVER: &str = machine::agent::offer::SOURCE;
 
 /// What the program calls a tool of that server.
 pub fn own_name(tool: &str) -> String {

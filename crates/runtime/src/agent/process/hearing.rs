@@ -6,21 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use machine::agent::used::{EndedTool, JudgedEnd, UsedTools};
 use machine::agent::{
     AgentCall, AgentEnd, AgentEvent, AgentFacts, AgentFault, AgentNews, AgentOrder, AgentProgram,
-    AgentProtocol, AgentTurn, ClientRequest, SET_MODEL, Unknown,
+    AgentTurn, ClientRequest, SET_MODEL, Unknown,
 };
-use machine::id::{EffectId, TaskId};
 use machine::message::Usage;
 use machine::server::ToolOffer;
-use machine::stream::StreamEvent;
-use serde_json::json;
-use wire::agent::claude::{OWN_SERVER, own_name};
+use wire::agent::claude::own_name;
 
-use super::super::Turn;
 use super::gone::Gone;
-use crate::inbox::Inbox;
-use crate::live::Feed;
+use super::listener::Listener;
 
 /// Lines that nobody understands before the process is ended.
 const MALFORMED_LIMIT: u64 = 64;
@@ -33,13 +29,6 @@ const KIND_KEPT: usize = 80;
 const SAID_LIMIT: u64 = 1 << 30;
 /// How many bytes may wait for it to read them.
 const UNREAD_LIMIT: usize = 64 << 20;
-/// Calls that it asked about and that have not ended, as far as they are remembered.
-const ASKED_KEPT: usize = 4096;
-/// Parameters of calls that it is making, as far as they are remembered: how many, and how many bytes of each.
-const INPUTS_KEPT: usize = 256;
-const INPUT_KEPT: usize = 16 << 10;
-/// How much of what a tool of its own printed goes to the journal, in characters.
-const RESULT_KEPT: usize = 2000;
 
 /// What was heard.
 #[derive(Debug)]
@@ -72,73 +61,18 @@ pub(super) struct Hearing {
     /// Messages that nobody knows, and bytes, of the turn.
     pub(super) unknown: Unknown,
     pub(super) said: u64,
-    /// Whether every call of every tool is asked about.
-    pub(super) asks_all: bool,
-    /// The calls that were asked about, and those of tools of ours.
-    pub(super) asked: BTreeSet<Arc<str>>,
-    /// The parameters of the calls that it is making.
-    pub(super) inputs: BTreeMap<Arc<str>, String>,
-    /// Tools of ours, as it names them: they are judged when they are called.
-    pub(super) ours: BTreeSet<String>,
+    /// The calls of its tools, and which of them it asked about.
+    used: UsedTools,
     /// What it has us do, by the question that is open about it.
     pub(super) wanted: BTreeMap<String, ClientRequest>,
     /// The same where there is no question.
     pub(super) at_once: Vec<ClientRequest>,
 }
 
-/// Who hears what is said in a turn.
-#[derive(Debug)]
-pub(super) struct Listener {
-    pub(super) task: TaskId,
-    pub(super) effect: EffectId,
-    pub(super) inbox: Inbox,
-    /// Whether it is known that the agent was told what it was asked.
-    pub(super) taken: bool,
-    /// Whether it hears what is said to an order: then nothing was asked yet.
-    is_order: bool,
-    /// The words of the answer that is under way, and the block that the last of them are of.
-    words: String,
-    block: Option<usize>,
-    /// Whether an answer is under way.
-    answers: bool,
-    /// Where those who look on hear it piece by piece.
-    feed: Feed,
-}
-
-impl Listener {
-    /// Of this turn.
-    pub(super) fn new(turn: &Turn, inbox: &Inbox) -> Listener {
-        Listener::of(turn.task.clone(), turn.effect, inbox)
-    }
-
-    /// Of the order that comes before what is asked in this turn.
-    pub(super) fn of_order(turn: &Turn, inbox: &Inbox) -> Listener {
-        Listener { is_order: true, ..Listener::new(turn, inbox) }
-    }
-
-    fn of(task: TaskId, effect: EffectId, inbox: &Inbox) -> Listener {
-        Listener {
-            feed: inbox.feed(task.clone(), effect),
-            task,
-            effect,
-            inbox: inbox.clone(),
-            taken: false,
-            is_order: false,
-            words: String::new(),
-            block: None,
-            answers: false,
-        }
-    }
-
-    pub(super) fn tell(&self, news: AgentNews) {
-        self.inbox.news(self.task.clone(), self.effect, news);
-    }
-}
-
 impl Hearing {
     /// Of a process that has said nothing.
     pub(super) fn new(call: &AgentCall, tools: &[ToolOffer], metered: Arc<AtomicBool>) -> Hearing {
-        let asks_all = call.program.protocol == AgentProtocol::Claude;
+        let ours = tools.iter().map(|tool| own_name(&tool.name)).collect();
         Hearing {
             ready: false,
             program: Arc::clone(&call.program),
@@ -157,10 +91,7 @@ impl Hearing {
             metered,
             unknown: Unknown::default(),
             said: 0,
-            asks_all,
-            asked: BTreeSet::new(),
-            inputs: BTreeMap::new(),
-            ours: tools.iter().map(|tool| own_name(&tool.name)).collect(),
+            used: UsedTools::new(call.program.protocol, ours),
             wanted: BTreeMap::new(),
             at_once: Vec::new(),
         }
@@ -193,14 +124,14 @@ impl Hearing {
                 self.session = Some(id);
             }
             AgentEvent::Stream(event) => {
-                self.note_input(&event);
+                self.used.note_input(&event);
                 if let Some(listener) = &mut self.listener {
                     listener.stream(event);
                 }
             }
             AgentEvent::Asks(ask) => match &self.listener {
                 Some(listener) => {
-                    note_asked(&mut self.asked, &ask.id);
+                    self.used.note_asked(&ask.id);
                     self.owed.insert(ask.key.clone());
                     listener.tell(AgentNews::Asks(ask));
                 }
@@ -218,36 +149,19 @@ impl Hearing {
                 }
             }
             AgentEvent::ToolEnded { id, ok, text, tool } => {
-                let is_ours = self.ours.contains(&tool);
-                let was_asked = match ok && self.asks_all {
-                    true => self.asked.remove(&id),
-                    false => self.asked.contains(&id),
-                };
-                let input = self.inputs.remove(&id).unwrap_or_default();
-                if ok && self.asks_all && !was_asked && !is_ours {
-                    let tool: String = tool.chars().take(80).collect();
-                    let why = format!("it used the tool {tool:?} without asking");
+                let ended = EndedTool { id, tool, ok, text };
+                let JudgedEnd { news, breach } =
+                    self.used.judge_end(ended, self.listener.is_some());
+                if let Some(why) = breach {
                     self.broke.get_or_insert(Gone::new(AgentFault::Policy, why));
                 }
                 if let Some(listener) = &self.listener {
-                    let text = text.chars().take(RESULT_KEPT).collect();
-                    // Only Claude Code names tools of ours in one way for certain.
-                    let is_ours = is_ours || !self.ours.is_empty() && tool.contains(OWN_SERVER);
-                    listener.tell(if was_asked || is_ours || tool.is_empty() {
-                        AgentNews::ToolEnded { id, ok, text }
-                    } else {
-                        // Told twice, it is one call; where all must be asked about, this does not make up for it.
-                        if !self.asks_all {
-                            note_asked(&mut self.asked, &id);
-                        }
-                        let input = serde_json::from_str(&input).unwrap_or_else(|_| json!({}));
-                        AgentNews::Used { id, tool, input: Arc::new(input), ok, text }
-                    });
+                    listener.tell(news);
                 }
             }
             AgentEvent::Calls(request) => match &self.listener {
                 Some(listener) => {
-                    note_asked(&mut self.asked, &request.id);
+                    self.used.note_asked(&request.id);
                     self.owed.insert(request.key.clone());
                     listener.tell(AgentNews::Calls(request));
                 }
@@ -312,7 +226,7 @@ impl Hearing {
     fn on_wants(&mut self, request: ClientRequest, refused: &mut Vec<AgentOrder>) {
         match (&self.listener, &request.ask) {
             (Some(listener), Some(ask)) => {
-                note_asked(&mut self.asked, &ask.id);
+                self.used.note_asked(&ask.id);
                 self.owed.insert(request.key.clone());
                 listener.tell(AgentNews::Asks(ask.clone()));
                 self.wanted.insert(request.key.clone(), request);
@@ -322,18 +236,6 @@ impl Hearing {
                 let may = Err("nobody asked for this turn".to_owned());
                 refused.push(AgentOrder::Answer { key: request.key, may });
             }
-        }
-    }
-
-    /// Remembers what a call is made with: how it ended is told without it.
-    fn note_input(&mut self, event: &StreamEvent) {
-        let StreamEvent::InputJsonDelta { id, json, .. } = event else { return };
-        let known = self.inputs.entry(Arc::clone(id)).or_default();
-        if known.len() + json.len() <= INPUT_KEPT {
-            known.push_str(json);
-        }
-        if self.inputs.len() > INPUTS_KEPT {
-            self.inputs.pop_first();
         }
     }
 
@@ -409,65 +311,14 @@ impl Hearing {
     }
 }
 
-fn note_asked(asked: &mut BTreeSet<Arc<str>>, id: &Arc<str>) {
-    asked.insert(Arc::clone(id));
-    if asked.len() > ASKED_KEPT {
-        asked.pop_first();
-    }
-}
-
-impl Listener {
-    /// Pieces of what it says are for those who look on. For the journal it is told whole, and before what it does.
-    fn stream(&mut self, event: StreamEvent) {
-        let mut is_said = false;
-        match &event {
-            StreamEvent::MessageStart { .. } => {
-                self.answers = true;
-                self.words.clear();
-                self.block = None;
-            }
-            StreamEvent::TextDelta { index, text } => {
-                // Blocks follow each other as lines do.
-                if self.block.replace(*index).is_some_and(|block| block != *index) {
-                    self.words.push('\n');
-                }
-                self.words.push_str(text);
-            }
-            StreamEvent::ToolUseStart { .. } => is_said = true,
-            StreamEvent::MessageStop => (self.answers, is_said) = (false, true),
-            StreamEvent::Error { .. } | StreamEvent::Interrupted { .. } => self.answers = false,
-            _ => {}
-        }
-        self.feed.push_with_ends(&mut vec![event]);
-        if is_said {
-            self.say();
-        }
-    }
-
-    /// Tells the words that were not told yet, unless there are none.
-    fn say(&mut self) {
-        self.block = None;
-        if !self.words.trim().is_empty() {
-            let text = std::mem::take(&mut self.words);
-            self.tell(AgentNews::Said { text });
-        }
-    }
-
-    /// An answer that is under way when the turn is over has no other end, and was said as far as it came.
-    fn end(&mut self) {
-        if self.answers {
-            let (kind, message) = ("transport".to_owned(), "the answer broke off".to_owned());
-            self.stream(StreamEvent::Error { kind, message, again_in: None });
-        }
-        self.say();
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use machine::{Input, Signal};
+    use machine::id::{EffectId, TaskId};
+    use machine::stream::StreamEvent;
 
+    use super::super::listener::tests::told;
     use super::*;
+    use crate::inbox::Inbox;
 
     fn hearing(program: AgentProgram) -> Hearing {
         let call = AgentCall {
@@ -481,16 +332,6 @@ mod tests {
             path: Vec::new(),
         };
         Hearing::new(&call, &[], Arc::default())
-    }
-
-    /// What the loop is told, in order: the words that were said as they are, everything else as it is shown to us.
-    fn told(inbox: &Inbox) -> Vec<String> {
-        let batch = inbox.take(Some(Duration::ZERO), 0);
-        let said = |delivery: crate::inbox::Delivery| match delivery.input {
-            Input::Signal(Signal::AgentSaid(_, AgentNews::Said { text })) => text,
-            other => format!("{other:?}"),
-        };
-        batch.deliveries.into_iter().map(said).collect()
     }
 
     #[test]
@@ -513,7 +354,9 @@ mod tests {
         let mut hearing = hearing(AgentProgram::built_in("claude").unwrap());
         let listener = || Listener::of(TaskId("t".to_owned()), EffectId(1), &inbox);
         let hear = |hearing: &mut Hearing, event| hearing.take(event, &mut Vec::new());
-        hearing.begin(Listener { is_order: true, ..listener() });
+        let mut order = listener();
+        order.is_order = true;
+        hearing.begin(order);
         for event in [
             StreamEvent::MessageStart { id: "m".to_owned(), model: String::new() },
             StreamEvent::TextDelta { index: 0, text: "I ask the small one now".to_owned() },
@@ -529,31 +372,5 @@ mod tests {
         assert_eq!(heard[0], "I ask the small one now");
         assert!(heard[1].contains("model_tried"), "{heard:?}");
         assert_eq!((hearing.model_set, hearing.unknown.count), (None, 0));
-    }
-
-    #[test]
-    fn what_is_said_before_a_call_or_the_end_of_a_turn_is_told_before_it_and_once() {
-        let inbox = Inbox::default();
-        let mut listener = Listener::of(TaskId("t".to_owned()), EffectId(1), &inbox);
-        listener.stream(StreamEvent::MessageStart { id: "m".to_owned(), model: String::new() });
-        listener.stream(StreamEvent::TextDelta { index: 0, text: "Let me ".to_owned() });
-        listener.stream(StreamEvent::TextDelta { index: 0, text: "look.".to_owned() });
-        assert_eq!(told(&inbox), [""; 0]);
-        listener.stream(StreamEvent::ToolUseStart {
-            index: 1,
-            id: "c".into(),
-            name: "Bash".to_owned(),
-        });
-        assert_eq!(told(&inbox), ["Let me look."]);
-        listener.stream(StreamEvent::MessageStop);
-        assert_eq!(told(&inbox), [""; 0]);
-        // The turn is over in the middle of an answer.
-        listener.stream(StreamEvent::MessageStart { id: "n".to_owned(), model: String::new() });
-        listener.stream(StreamEvent::TextDelta { index: 0, text: "Now I".to_owned() });
-        listener.stream(StreamEvent::TextDelta { index: 1, text: "wait".to_owned() });
-        listener.end();
-        assert_eq!(told(&inbox), ["Now I\nwait"]);
-        listener.end();
-        assert_eq!(told(&inbox), [""; 0]);
     }
 }

@@ -8,7 +8,7 @@ use machine::agent::AgentTurn;
 
 use super::super::{Turn, lock};
 use super::Process;
-use super::hearing::Listener;
+use super::listener::Listener;
 use crate::inbox::Inbox;
 use crate::process::Cancel;
 
