@@ -518,6 +518,13 @@ pub struct AgentTurn {
     pub queued: u64,
 }
 
+impl AgentTurn {
+    /// The end of a turn that was ordered and in which the agent did nothing.
+    pub fn empty(end: AgentEnd, text: impl Into<String>) -> AgentTurn {
+        AgentTurn { end, text: text.into(), ordered: true, refused: 0, background: 0, queued: 0 }
+    }
+}
+
 /// The ways a turn can end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -419,3 +419,35 @@ fn a_cancel_ends_what_runs_in_a_terminal_and_answers_who_waits_for_it() {
     let answers = answers(&place);
     assert!(error(&answers[1]).contains("the turn was stopped"), "{answers:?} {}", ran.out);
 }
+
+/// It may still say which commands it has, so it is not told at once; whoever stops it then wants it told later.
+#[test]
+fn an_order_to_make_a_conversation_shorter_that_is_stopped_before_it_is_given_is_given_later() {
+    let steps =
+        [json!({ "say": "I look." }), json!({ "touch": "begun" }), json!({ "until": "go" })];
+    let place = place(OPEN, &steps);
+    let passes = place.home().with_extension("passes");
+    let check = format!("test -e {}", passes.display());
+    let more = ["--check", &check, "--max-turns", "6", "--no-sandbox", "--unattended"];
+    let task = place.start(&[RUN, &more].concat());
+    let worktree = worktree(&place);
+    place.until(|| worktree.join("begun").exists().then_some(()));
+    // That its conversation has begun is known a moment later.
+    place.until(|| (place.run(&["compact", &task.id]).code == 0).then_some(()));
+    std::fs::write(worktree.join("go"), "").unwrap();
+    let id = task.id.clone();
+    let kinds = || -> Vec<String> {
+        let events = place.events(&id).into_iter();
+        events.filter_map(|event| event["type"].as_str().map(str::to_owned)).collect()
+    };
+    let count = |kind: &str| kinds().iter().filter(|known| *known == kind).count();
+    place.until(|| (count("agent_asked") == 2).then_some(()));
+    place.ok(&["interrupt", &task.id, "look at the names"]);
+    std::fs::write(passes, "").unwrap();
+    let ran = task.wait();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let kinds = kinds();
+    let last = |kind: &str| kinds.iter().rposition(|known| known == kind);
+    assert_eq!(count("order_failed"), 1, "{kinds:?}");
+    assert!(last("order_failed") > last("agent_asked"), "{id}: {kinds:?}");
+}

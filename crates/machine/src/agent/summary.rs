@@ -78,8 +78,7 @@ mod tests {
     use super::*;
 
     fn after(end: AgentEnd, text: &str, is_shorter: bool) -> (Option<String>, NextStep) {
-        let text = text.to_owned();
-        let turn = AgentTurn { end, text, ordered: true, refused: 0, background: 0, queued: 0 };
+        let turn = AgentTurn::empty(end, text);
         let AfterSummary { failed, next } =
             AfterSummary::of(SummaryEnd::Ended { turn: &turn, is_shorter });
         (failed.map(|failed| failed.reason), next)

@@ -263,14 +263,7 @@ impl Process {
 
     /// The end of a turn whose process is gone, or never got as far as one.
     fn broken(&self, gone: &Gone) -> AgentTurn {
-        AgentTurn {
-            end: AgentEnd::Broken(gone.fault),
-            text: self.report(&gone.why),
-            ordered: true,
-            refused: 0,
-            background: 0,
-            queued: 0,
-        }
+        AgentTurn::empty(AgentEnd::Broken(gone.fault), self.report(&gone.why))
     }
 
     /// A failure with what may explain it.

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use machine::agent::summary::{AfterSummary, NextStep, SummaryEnd};
-use machine::agent::{AgentNews, AgentOrder, AgentTurn};
+use machine::agent::{AgentEnd, AgentNews, AgentOrder, AgentTurn};
 
 use super::super::super::{Turn, lock};
 use super::Process;
@@ -19,8 +19,12 @@ impl Process {
     pub(super) fn shorten(&self, turn: &Turn, inbox: &Inbox, cancel: &Cancel) -> Option<AgentTurn> {
         let focus = turn.call.compact.as_deref()?;
         self.begin_order(turn, inbox);
-        let told = self.order_summary(focus, cancel);
-        let ended = told.map(|()| self.await_end(&inbox.watch(), cancel));
+        let ended = match self.order_summary(focus, cancel) {
+            Ok(()) => Ok(self.await_end(&inbox.watch(), cancel)),
+            // It was told nothing, so there is no end to wait for.
+            Err(_) if cancel.is_triggered() => Ok(AgentTurn::empty(AgentEnd::Interrupted, "")),
+            Err(reason) => Err(reason),
+        };
         let is_shorter = std::mem::take(&mut lock(&self.hearing).compacted);
         let after = AfterSummary::of(match &ended {
             Err(reason) => SummaryEnd::NotTold(reason),
