@@ -4,6 +4,8 @@
 pub mod minding;
 pub mod step;
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -176,10 +178,15 @@ impl Charge {
 
 /// What is spent together with what is set aside for children that have not ended. One that a step began is nobody's
 /// rival: its parent does nothing while it works, and goes on with it or not at all.
-pub fn committed<'c>(spend: &Spend, children: impl IntoIterator<Item = &'c Child>) -> Spend {
-    let mut spend = spend.clone();
+pub fn committed<'s, 'c>(
+    spend: &'s Spend,
+    children: impl IntoIterator<Item = &'c Child>,
+) -> Cow<'s, Spend> {
+    // Most tasks have no children, and each of their steps asks.
+    let mut spend = Cow::Borrowed(spend);
     let counts = |child: &&Child| child.ended.is_none() && child.step.is_none();
     for child in children.into_iter().filter(counts) {
+        let spend = spend.to_mut();
         if let Some(usd) = child.budget.max_usd {
             spend.usd += (usd - child.charged.usd).max(0.0);
         }

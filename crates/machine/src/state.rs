@@ -4,6 +4,7 @@
 mod call;
 mod standing;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -351,7 +352,7 @@ pub struct SavedState {
 
 impl Data {
     /// What is spent, together with what is set aside for the tasks that it dispatched.
-    pub fn committed(&self) -> Spend {
+    pub fn committed(&self) -> Cow<'_, Spend> {
         child::committed(&self.spend, self.children.values())
     }
 

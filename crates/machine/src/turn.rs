@@ -261,7 +261,7 @@ impl Step<'_> {
             return true;
         }
         self.start_calls();
-        if self.state.data.phase != Phase::Acting {
+        if !matches!(self.state.data.phase, Phase::Acting) {
             return true;
         }
         let done =

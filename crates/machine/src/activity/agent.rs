@@ -1,6 +1,7 @@
 //! A turn of a coding agent: asked for as one effect, watched while it lasts, and ended with one signal. What the agent
 //! does with tools of its own goes through the same gate as everything else; only the performing is the agent's.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -212,7 +213,7 @@ impl Step<'_> {
             _ => Turn::None,
         };
         // What is set aside for a child that nobody hears of any more is not there to be spent.
-        let spend = if is_set_aside { data.committed() } else { data.spend.clone() };
+        let spend = if is_set_aside { data.committed() } else { Cow::Borrowed(&data.spend) };
         let may = gateway::may_ask(under_way, &data.budget, &spend);
         if may.is_ok() {
             data.asked.insert(request, bytes);

@@ -1,6 +1,8 @@
 //! The child that a step begins: set aside, driven by whoever drives its parent, charged when it leaves. What people say
 //! to the parent meanwhile is passed on to it.
 
+use std::borrow::Cow;
+
 use crate::child::step::{ChildEnd, TaskOrder};
 use crate::child::{self, Child};
 use crate::driver::{Consultation, Fact};
@@ -182,7 +184,7 @@ impl Step<'_> {
 
     /// What counts toward the limits. What is set aside for a child that is waited for is that child's to spend: its
     /// parent does nothing meanwhile.
-    pub(crate) fn counted(&self) -> Spend {
+    pub(crate) fn counted(&self) -> Cow<'_, Spend> {
         let data = &self.state.data;
         let Some((awaited, _)) = data.awaited_child() else { return data.committed() };
         let others = data.children.iter().filter(|(id, _)| **id != awaited);

@@ -24,7 +24,10 @@ impl Step<'_> {
         let would_ask = judged.decide == Decide::Ask || judged.nobody;
         if !would_ask {
             self.tell_decision(index, judged.decide, &judged.by, &judged.reason, &judged);
-            return judged.approval().or_else(|| self.refuse(index, judged.said()));
+            return match judged.approval() {
+                Ok(approval) => Some(approval),
+                Err(judged) => self.refuse(index, judged.said()),
+            };
         }
         if let Some(grant) = self.grant_for(index) {
             let by = format!("grant {}", grant.call);
@@ -86,7 +89,7 @@ impl Step<'_> {
 
     fn with_question<T>(&self, index: usize, ask: impl FnOnce(&Policy, &Question<'_>) -> T) -> T {
         let call = &self.state.data.calls[index];
-        let workspace = self.workspace();
+        let workspace = self.state.data.workspace.as_ref();
         let policy = &self.state.data.spec.policy;
         let matters = policy.rules.iter().any(|rule| !rule.driver.is_empty());
         let within = if matters { self.state.driver.within() } else { &[] };
@@ -98,7 +101,7 @@ impl Step<'_> {
             driver: self.state.driver_name(),
             within,
             attended: self.is_attended(),
-            workspace: workspace.path.as_deref(),
+            workspace: workspace.and_then(|workspace| workspace.path.as_deref()),
             sandboxed: self.state.data.spec.sandbox.level != Level::Off,
         };
         ask(policy, &question)

@@ -126,31 +126,32 @@ impl Step<'_> {
         let call = &mut self.state.data.calls[index];
         call.status = CallStatus::Running { effect };
         call.began = Some(self.now);
-        let action = &call.action;
-        self.output.effects.push(Effect::RunTool {
-            id: effect,
-            call: ToolCall {
-                call: id,
-                tool: action.tool.clone(),
-                input: Arc::clone(&action.input),
-                class: call.class,
-                timeout: action.timeout,
-                workspace,
-                sandbox,
-                repeated,
-                server,
-            },
-            approval: approval.clone(),
-        });
-        let (tool, label, input) =
-            (action.tool.clone(), action.label.clone(), Arc::clone(&action.input));
-        self.event(|| EventKind::ToolStarted {
+        let (class, action) = (call.class, &call.action);
+        let (tool, input, timeout) =
+            (action.tool.clone(), Arc::clone(&action.input), action.timeout);
+        if self.state.quiet {
+            self.count_event();
+        } else {
+            let (tool, label, input) = (tool.clone(), action.label.clone(), Arc::clone(&input));
+            let allowed_by = approval.by().to_owned();
+            self.event(|| EventKind::ToolStarted { call: id, tool, label, input, allowed_by });
+        }
+        let call = ToolCall {
             call: id,
             tool,
-            label,
             input,
-            allowed_by: approval.by().to_owned(),
-        });
+            class,
+            timeout,
+            workspace,
+            sandbox,
+            repeated,
+            server,
+        };
+        // An effect is large, and most inputs lead to one: to find room for four is slow.
+        if self.output.effects.is_empty() {
+            self.output.effects.reserve_exact(1);
+        }
+        self.output.effects.push(Effect::RunTool { id: effect, call, approval });
     }
 
     pub(crate) fn on_tool_ended(&mut self, effect: EffectId, result: ToolResult) {

@@ -1,6 +1,7 @@
 //! What a task may spend, and what it has spent. Checked before each effect that spends.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 
@@ -135,47 +136,42 @@ impl Budget {
     /// of it: a step that asks no model goes on though all the money is spent.
     pub fn forbids(&self, spend: &Spend, purchases: &[Purchase]) -> Vec<Exhausted> {
         let mut reached = Vec::new();
-        let mut axis = |name: &str, over: bool, spent: String, limit: String| {
+        // Every step asks, and nearly always nothing is reached: words are made only then.
+        let mut axis = |name: &str, over: bool, spent: &dyn Display, limit: &dyn Display| {
             if over {
+                let (spent, limit) = (spent.to_string(), limit.to_string());
                 reached.push(Exhausted { axis: name.to_owned(), spent, limit });
             }
         };
         if purchases.contains(&Purchase::Turn)
             && let Some(limit) = self.max_turns
         {
-            axis("max_turns", spend.turns >= limit, spend.turns.to_string(), limit.to_string());
+            axis("max_turns", spend.turns >= limit, &spend.turns, &limit);
         }
         if purchases.contains(&Purchase::ToolCall)
             && let Some(limit) = self.max_tool_calls
         {
-            axis(
-                "max_tool_calls",
-                spend.tool_calls >= limit,
-                spend.tool_calls.to_string(),
-                limit.to_string(),
-            );
+            axis("max_tool_calls", spend.tool_calls >= limit, &spend.tool_calls, &limit);
         }
         if let Some(limit) = self.max_time {
-            axis(
-                "max_time",
-                spend.millis >= limit.0,
-                Span(spend.millis).to_string(),
-                limit.to_string(),
-            );
+            axis("max_time", spend.millis >= limit.0, &Span(spend.millis), &limit);
         }
         let asks = purchases.contains(&Purchase::Answer);
         if asks && let Some(limit) = self.max_usd {
-            let spent = match spend.unpriced {
-                0 => format!("{:.4}", spend.usd),
+            let usd = spend.usd;
+            match spend.unpriced {
+                0 => axis("max_usd", usd >= limit, &format_args!("{usd:.4}"), &limit),
                 // A limit that cannot be held has been reached.
-                calls => format!("{:.4}, and {calls} answers whose price is unknown", spend.usd),
-            };
-            let over = spend.usd >= limit || spend.unpriced > 0;
-            axis("max_usd", over, spent, limit.to_string());
+                calls => axis(
+                    "max_usd",
+                    true,
+                    &format_args!("{usd:.4}, and {calls} answers whose price is unknown"),
+                    &limit,
+                ),
+            }
         }
         if asks && let Some(limit) = self.max_tokens {
-            let spent = spend.tokens;
-            axis("max_tokens", spent >= limit, spent.to_string(), limit.to_string());
+            axis("max_tokens", spend.tokens >= limit, &spend.tokens, &limit);
         }
         let overflows = self.max_context_overflows.filter(|_| asks);
         for (name, limit, spent) in [
@@ -185,7 +181,7 @@ impl Budget {
         ] {
             if let Some(limit) = limit {
                 // A streak of nothing has not reached a limit of zero; the first failure has.
-                axis(name, spent > 0 && spent >= limit, spent.to_string(), limit.to_string());
+                axis(name, spent > 0 && spent >= limit, &spent, &limit);
             }
         }
         reached

@@ -306,9 +306,9 @@ impl Layer {
 }
 
 impl Judgement {
-    /// The proof that the call may run, if it may.
-    pub(crate) fn approval(&self) -> Option<Approval> {
-        (self.decide == Decide::Allow).then(|| Approval { by: self.by.clone() })
+    /// The proof that the call may run; else the judgement is given back.
+    pub(crate) fn approval(self) -> Result<Approval, Judgement> {
+        if self.decide == Decide::Allow { Ok(Approval { by: self.by }) } else { Err(self) }
     }
 
     /// What the rules and the profile say, whether or not somebody is there to be asked.

@@ -119,11 +119,13 @@ impl Call {
             let subject = Subject::Path { place, access, whole, named, text };
             take(Part { subject, run: None, opaque: false });
         }
-        let mut places: Vec<Option<String>> = vec![Some(String::new())];
-        for (run, known) in self.reading.runs.iter().zip(&self.known) {
-            each_of_run(run, known, folders, &mut places, &mut take);
+        if !runs.is_empty() {
+            let mut places: Vec<Option<String>> = vec![Some(String::new())];
+            for (run, known) in runs.iter().zip(&self.known) {
+                each_of_run(run, known, folders, &mut places, &mut take);
+            }
         }
-        for unclear in &self.reading.unclear {
+        for unclear in unclear {
             take(Part { subject: Subject::Unclear(unclear), run: None, opaque: true });
         }
     }
