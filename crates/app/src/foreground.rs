@@ -362,6 +362,7 @@ impl Watcher {
             inner: false,
             output: if self.watching.part == Part::Decides { 200 } else { 5 },
             failure: if self.watching.part == Part::Decides { 200 } else { 20 },
+            change: if self.watching.part == Part::Decides { 200 } else { 20 },
         };
         let transcript =
             self.transcripts.entry(event.task.clone()).or_insert_with(|| Transcript::new(detail));

@@ -19,7 +19,7 @@ const LINES: usize = 12;
 
 /// The last things that were said, oldest first.
 pub(crate) fn lines(journal: &dyn Journal, registry: &Arc<Registry>, task: &TaskId) -> Vec<Line> {
-    let detail = Detail { starts: false, inner: false, output: 0, failure: 0 };
+    let detail = Detail { starts: false, inner: false, output: 0, failure: 0, change: 0 };
     let mut transcript = Transcript::new(detail);
     let mut said: VecDeque<Vec<Line>> = VecDeque::new();
     let mut hear = |output: machine::Output| {

@@ -45,6 +45,14 @@ pub struct Hunk {
     new: Vec<Vec<u8>>,
 }
 
+impl Hunk {
+    /// The text before and after; what is no text in it is replaced.
+    pub fn texts(&self) -> (String, String) {
+        let text = |lines: &[Vec<u8>]| String::from_utf8_lossy(&lines.concat()).into_owned();
+        (text(&self.old), text(&self.new))
+    }
+}
+
 /// Reads a diff; the error names the line.
 pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
     let mut lines = Lines { lines: text.split_inclusive('\n').collect(), at: 0 };

@@ -8,6 +8,7 @@ pub mod acceptance;
 mod activity;
 pub mod agent;
 pub mod cause;
+pub mod change;
 pub mod child;
 pub mod contest;
 pub mod diff;

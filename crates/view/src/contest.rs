@@ -109,7 +109,7 @@ fn news(kind: &EventKind) -> Option<(Tone, String, bool)> {
         EventKind::TurnStarted { .. } => quiet(""),
         EventKind::ModelCalled { .. } => quiet("the model thinks"),
         EventKind::ToolStarted { tool, label, input, .. } => {
-            Some((Tone::Plain, story::title(tool, label, input), true))
+            Some((Tone::Plain, story::title(tool, label, input, ""), true))
         }
         EventKind::Claimed { .. } => Some((Tone::Plain, "checking the criteria".to_owned(), true)),
         EventKind::CriterionChecked { result } if result.fails() => {

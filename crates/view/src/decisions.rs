@@ -30,7 +30,7 @@ pub fn line(event: &EventKind) -> Option<Line> {
         "" => String::new(),
         reason => format!(": {}", text::visible(reason)),
     };
-    let title = story::title(tool, "", input);
+    let title = story::title(tool, "", input, "");
     let by = text::visible(by);
     Some(Line::new(tone, format!("{call} {word} {hash} {title} [{by}, {layer}{part}{reason}]")))
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use machine::change::{Change, changes};
 use machine::event::{Event, EventKind};
 use machine::id::CallId;
 use machine::policy::budget::Spend;
@@ -44,6 +45,8 @@ pub struct Running {
     pub title: String,
     /// When it began.
     pub since: Timestamp,
+    /// What it changes in files, where it says so.
+    pub changes: Vec<Change>,
 }
 
 /// A call that failed.
@@ -73,7 +76,9 @@ impl Story {
     pub fn tell(&mut self, event: &Event) {
         match &event.kind {
             EventKind::ToolStarted { call, tool, label, input, .. } => {
-                let running = Running { title: title(tool, label, input), since: event.time };
+                let title = title(tool, label, input, self.folder());
+                let changes = changes(input);
+                let running = Running { title, since: event.time, changes };
                 self.running.insert(*call, running);
             }
             EventKind::ToolEnded { call, tool, result, .. } => self.on_ended(*call, tool, result),
@@ -158,6 +163,12 @@ impl Story {
         }
     }
 
+    /// The folder that it works in; empty if nobody knows it.
+    pub fn folder(&self) -> &str {
+        let workspace = self.workspace.as_ref();
+        workspace.and_then(|workspace| workspace.path.as_deref()).unwrap_or_default()
+    }
+
     fn on_ended(&mut self, call: CallId, tool: &str, result: &ToolResult) {
         let running = self.running.remove(&call);
         if result.status == Status::Ok {
@@ -172,9 +183,10 @@ impl Story {
     }
 }
 
-/// A call in one line: its label, its tool, and the parameter that says most.
-pub fn title(tool: &str, label: &str, input: &Value) -> String {
-    let said = match says_most(input) {
+/// A call in one line: its label, its tool, and the parameter that says most. Files below the folder that it works in are
+/// named as they are there.
+pub fn title(tool: &str, label: &str, input: &Value, folder: &str) -> String {
+    let said = match says_most(input, folder) {
         Some(said) => text::short(&said, 200),
         None if input.as_object().is_none_or(serde_json::Map::is_empty) => String::new(),
         None => text::short(&input.to_string(), 200),
@@ -190,29 +202,29 @@ pub fn title(tool: &str, label: &str, input: &Value) -> String {
 }
 
 /// The parameter that says most, as our own tools name it, or as agents do.
-fn says_most(input: &Value) -> Option<String> {
-    const NAMES: [&str; 10] = [
-        "command",
-        "path",
-        "file_path",
-        "filePath",
-        "absolute_path",
-        "notebook_path",
-        "url",
-        "question",
-        "pattern",
-        "text",
-    ];
-    if let Some(said) = NAMES.iter().find_map(|name| input[*name].as_str()) {
+fn says_most(input: &Value, folder: &str) -> Option<String> {
+    const PATHS: [&str; 5] = ["path", "file_path", "filePath", "absolute_path", "notebook_path"];
+    const OTHERS: [&str; 4] = ["url", "question", "pattern", "text"];
+    let one = |name: &&str| input[*name].as_str();
+    if let Some(command) = input["command"].as_str() {
+        return Some(command.to_owned());
+    }
+    if let Some(path) = PATHS.iter().find_map(one) {
+        return Some(text::below(folder, path).to_owned());
+    }
+    if let Some(said) = OTHERS.iter().find_map(one) {
         return Some(said.to_owned());
     }
     let texts = |list: &Value, inner: Option<&str>| -> Vec<String> {
         let list = list.as_array().into_iter().flatten();
-        let text =
-            |entry: &Value| inner.map_or(entry, |name| &entry[name]).as_str().map(str::to_owned);
+        let text = |entry: &Value| {
+            let text = inner.map_or(entry, |name| &entry[name]).as_str()?;
+            Some(text::below(folder, text).to_owned())
+        };
         list.filter_map(text).collect()
     };
-    let command = texts(&input["command"], None);
+    let command = input["command"].as_array().into_iter().flatten();
+    let command: Vec<&str> = command.filter_map(Value::as_str).collect();
     if !command.is_empty() {
         return Some(command.join(" "));
     }
@@ -223,8 +235,11 @@ fn says_most(input: &Value) -> Option<String> {
     ];
     let paths = lists.into_iter().find(|paths| !paths.is_empty());
     // What an agent asked with may be wrapped in what it was taken for.
-    let wrapped = || ["rawInput", "input"].iter().find_map(|name| says_most(input.get(*name)?));
-    paths.map(|paths| paths.join(", ")).or_else(wrapped)
+    let wrapped =
+        || ["rawInput", "input"].iter().find_map(|name| says_most(input.get(*name)?, folder));
+    // Some agents tell a command line only as the title of what they ask.
+    let titled = || input["title"].as_str().map(str::to_owned);
+    paths.map(|paths| paths.join(", ")).or_else(wrapped).or_else(titled)
 }
 
 #[cfg(test)]
@@ -237,14 +252,21 @@ mod tests {
     fn a_call_of_an_agent_shows_its_path_or_command_however_the_agent_names_it() {
         let edit = json!({ "file_path": "/w/a.rs", "old_string": "a", "new_string": "b" });
         let edit = json!({ "paths": ["/w/a.rs"], "input": edit });
-        assert_eq!(title("write", "claude Edit", &edit), "claude Edit (write: /w/a.rs)");
+        assert_eq!(title("write", "claude Edit", &edit, ""), "claude Edit (write: /w/a.rs)");
+        assert_eq!(title("write", "claude Edit", &edit, "/w"), "claude Edit (write: a.rs)");
+        assert_eq!(title("write", "claude Edit", &edit, "/"), "claude Edit (write: /w/a.rs)");
         let patch = json!([{ "path": "a.rs", "diff": "" }, { "path": "b.rs", "diff": "" }]);
         let patch = json!({ "itemId": "i", "changes": patch });
-        assert_eq!(title("codex.fileChange", "", &patch), "codex.fileChange: a.rs, b.rs");
+        assert_eq!(title("codex.fileChange", "", &patch, ""), "codex.fileChange: a.rs, b.rs");
         let place = json!({ "title": "Read", "locations": [{ "path": "c.rs", "line": 3 }] });
-        assert_eq!(title("gemini.read_file", "", &place), "gemini.read_file: c.rs");
+        assert_eq!(title("gemini.read_file", "", &place, ""), "gemini.read_file: c.rs");
         let raw = json!({ "kind": "other", "rawInput": { "command": ["ls", "-l"] } });
-        assert_eq!(title("x.run", "", &raw), "x.run: ls -l");
-        assert_eq!(title("x.y", "", &json!({ "a": 1 })), "x.y: {\"a\":1}", "nothing says more");
+        assert_eq!(title("x.run", "", &raw, ""), "x.run: ls -l");
+        let content = json!([{ "type": "content", "content": { "text": "[in /w] (run it)" } }]);
+        let asked =
+            json!({ "content": content, "kind": "execute", "locations": [], "title": "make" });
+        assert_eq!(title("gemini.execute", "", &asked, ""), "gemini.execute: make");
+        let other = json!({ "a": 1 });
+        assert_eq!(title("x.y", "", &other, ""), "x.y: {\"a\":1}", "nothing says more");
     }
 }

@@ -82,6 +82,12 @@ pub fn lines(text: &str) -> Vec<String> {
     text.lines().map(|line| visible(&line.replace('\t', "    "))).collect()
 }
 
+/// A path as it is seen from a folder: without that folder in front, if it is below it.
+pub fn below<'a>(folder: &str, path: &'a str) -> &'a str {
+    let inner = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));
+    inner.filter(|_| !folder.is_empty()).unwrap_or(path)
+}
+
 /// The text in one line and at most `most` characters, cut at the end.
 pub fn short(text: &str, most: usize) -> String {
     let shown = visible(text.trim_end());

@@ -1,6 +1,7 @@
 //! Events as lines: what happened, one after the other, for a person who watches or reads it later.
 
 use machine::agent::{AgentEnd, Unknown};
+use machine::change::Change;
 use machine::driver::{Note, NoteKind};
 use machine::event::{Event, EventKind, Loss};
 use machine::id::{CallId, TaskId};
@@ -26,6 +27,8 @@ pub struct Detail {
     pub output: usize,
     /// Lines of output shown of a call that did not.
     pub failure: usize,
+    /// Lines shown of what a call changed in files.
+    pub change: usize,
 }
 
 /// Makes lines of events. Remembers what began, so that what ends can be named.
@@ -186,9 +189,10 @@ impl Transcript {
                 inner(format!("turn {turn}: {actions} {}", text::plural(*actions, "action")))
             }
             EventKind::TurnEnded { .. } => Vec::new(),
-            EventKind::ToolStarted { call, tool, label, input, .. } if self.detail.starts => {
-                one(Tone::Plain, format!("{call} {}", title(tool, label, input)))
-            }
+            EventKind::ToolStarted { call, tool, label, input, .. } if self.detail.starts => one(
+                Tone::Plain,
+                format!("{call} {}", title(tool, label, input, self.story.folder())),
+            ),
             EventKind::ToolStarted { .. } => Vec::new(),
             EventKind::ToolEnded { .. }
             | EventKind::ApprovalRequested { .. }
@@ -360,6 +364,13 @@ impl Transcript {
                     | Status::TimedOut
                     | Status::InDoubt => self.detail.failure,
                 };
+                if let Some(running) = running.filter(|_| result.status == Status::Ok) {
+                    lines.extend(changed(
+                        &running.changes,
+                        self.story.folder(),
+                        self.detail.change,
+                    ));
+                }
                 lines.extend(output(result, most));
                 lines
             }
@@ -512,6 +523,41 @@ fn output(result: &ToolResult, most: usize) -> Vec<Line> {
     }
     let shown = text::tail(&result.text, most);
     shown.into_iter().map(|line| Line::new(Tone::Faint, format!("  | {line}"))).collect()
+}
+
+/// What a call changed, as the lines that went and those that came. The file is named where there is more than one.
+fn changed(changes: &[Change], folder: &str, most: usize) -> Vec<Line> {
+    if most == 0 {
+        return Vec::new();
+    }
+    let several = changes.iter().any(|change| change.path != changes[0].path);
+    let mut lines = Vec::new();
+    let mut named = "";
+    for change in changes {
+        if several && named != change.path {
+            named = &change.path;
+            let path = text::visible(text::below(folder, named));
+            lines.push(Line::new(Tone::Faint, format!("  {path}")));
+        }
+        let old = text::lines(change.old.as_deref().unwrap_or_default());
+        let new = text::lines(&change.new);
+        // An agent may tell a whole file: what is the same before and after is left out.
+        let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+        let (old, new) = (&old[same..], &new[same..]);
+        let ends = old.iter().rev().zip(new.iter().rev());
+        let same = ends.take_while(|(old, new)| old == new).count();
+        let gone = old[..old.len() - same].iter();
+        let came = new[..new.len() - same].iter();
+        lines.extend(gone.map(|line| Line::new(Tone::Bad, format!("  - {line}"))));
+        lines.extend(came.map(|line| Line::new(Tone::Good, format!("  + {line}"))));
+    }
+    let left = lines.len().saturating_sub(most);
+    if left > 0 {
+        lines.truncate(most);
+        let words = format!("  … {left} more {} of the change", text::plural(left, "line"));
+        lines.push(Line::new(Tone::Faint, words));
+    }
+    lines
 }
 
 /// The text with a prefix before its first line; the lines after it are indented, so that none of them can

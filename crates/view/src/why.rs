@@ -261,7 +261,12 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
     let running = |call: &&Call| matches!(call.status, CallStatus::Running { .. });
     let more = data.calls.iter().filter(running).count().saturating_sub(RUNNING);
     for call in data.calls.iter().filter(running).take(RUNNING) {
-        let title = story::title(&call.action.tool, &call.action.label, &call.action.input);
+        let title = story::title(
+            &call.action.tool,
+            &call.action.label,
+            &call.action.input,
+            subject.story.folder(),
+        );
         let since = subject.story.running.get(&call.id).map(|running| running.since);
         let took =
             since.map(|since| format!(" for {}", spend::duration(subject.now.since(since).0)));
@@ -343,7 +348,12 @@ fn decider_asked(subject: &Subject<'_>, call: &Call) -> Option<Line> {
     let deciders = &subject.data.spec.policy.deciders;
     let decider = usize::try_from(turn.decider).ok().and_then(|place| deciders.get(place))?;
     let verb = if effect.is_some() { "is asked" } else { "will be asked" };
-    let title = story::title(&call.action.tool, &call.action.label, &call.action.input);
+    let title = story::title(
+        &call.action.tool,
+        &call.action.label,
+        &call.action.input,
+        subject.story.folder(),
+    );
     let name = text::visible(&decider.name);
     Some(Line::plain(format!("  {} waits: the decider {name} {verb} about {title}", call.id)))
 }

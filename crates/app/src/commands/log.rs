@@ -115,7 +115,7 @@ struct Printer<'a> {
 
 impl Printer<'_> {
     fn new(records: &Records, json: bool, decisions: bool) -> Printer<'_> {
-        let detail = Detail { starts: true, inner: true, output: 20, failure: 40 };
+        let detail = Detail { starts: true, inner: true, output: 20, failure: 40, change: 60 };
         let (transcript, day) = (Transcript::new(detail), String::new());
         Printer { records, json, decisions, transcript, day }
     }

@@ -258,7 +258,7 @@ fn in_short(task: &Value) -> Value {
 /// The end of what happened to a task, as a person would read it.
 fn log_tail(records: &Records, id: &TaskId, lines: usize) -> Result<String, CommandError> {
     let loaded = Loaded { snapshot: None, records: records.journal.records(id.as_str(), 0)? };
-    let detail = Detail { starts: true, inner: true, output: 20, failure: 40 };
+    let detail = Detail { starts: true, inner: true, output: 20, failure: 40, change: 60 };
     let (mut transcript, mut told) = (Transcript::new(detail), Vec::new());
     Host::fold(id, &loaded, Arc::new(Registry::builtin()), false, |output| {
         output.events.iter().for_each(|event| told.extend(transcript.lines(event)));

@@ -64,7 +64,7 @@ pub(crate) fn approve(args: &ApproveArgs, json: bool) -> Result<u8, CommandError
 /// What was answered, so that a person sees it: the call in a line and its hash.
 fn named(state: &State, call: CallId) -> Option<String> {
     let open = state.data().calls.iter().find(|open| open.id == call)?;
-    let title = view::story::title(&open.action.tool, &open.action.label, &open.action.input);
+    let title = view::story::title(&open.action.tool, &open.action.label, &open.action.input, "");
     Some(format!(": {title} ({})", open.hash()))
 }
 

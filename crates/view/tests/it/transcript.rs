@@ -4,15 +4,16 @@ use machine::event::{Event, EventKind};
 use machine::id::{CallId, TaskId};
 use machine::input::{Command, Input, Resolution, Signal};
 use machine::message::{StopReason, Usage};
-use machine::task::CriterionResult;
+use machine::task::{CriterionResult, Workspace, WorkspaceKind};
 use machine::time::Timestamp;
 use machine::tool::{Status, ToolResult};
+use serde_json::{Value, json};
 use view::transcript::{Detail, Transcript};
 
 use crate::scene::{Scene, asking, shell, workflow};
 use machine::verdict::Verdict;
 
-const DETAIL: Detail = Detail { starts: true, inner: false, output: 2, failure: 5 };
+const DETAIL: Detail = Detail { starts: true, inner: false, output: 2, failure: 5, change: 4 };
 
 #[test]
 fn a_run_reads_from_the_goal_to_the_verdict() {
@@ -134,4 +135,48 @@ fn a_claim_does_not_repeat_what_was_just_said() {
     assert_eq!(told(said), "says: All\n  done.\n");
     assert_eq!(told(claim("All\ndone.")), "claims to be finished\n");
     assert_eq!(told(claim("Nearly.")), "claims to be finished: Nearly.\n");
+}
+
+#[test]
+fn what_a_call_changed_is_told_with_its_end() {
+    let mut transcript = Transcript::new(DETAIL);
+    let mut told = |kind| {
+        let task = TaskId("t".to_owned());
+        view::join(&transcript.lines(&Event { seq: 1, time: Timestamp(0), task, kind }))
+    };
+    let path = Some("/w".to_owned());
+    let kind = WorkspaceKind::InPlace;
+    let workspace = Workspace { path, kind, branch: None, base: None };
+    told(EventKind::WorkspaceOpened { workspace });
+    let mut ended = |input: Value, result: ToolResult| {
+        let (tool, label) = ("write".to_owned(), "claude Edit".to_owned());
+        let began = EventKind::ToolStarted {
+            call: CallId(1),
+            tool: tool.clone(),
+            label: label.clone(),
+            input: input.into(),
+            allowed_by: String::new(),
+        };
+        let ended =
+            EventKind::ToolEnded { call: CallId(1), tool, label, result, tool_use: String::new() };
+        told(began) + &told(ended)
+    };
+    let edit =
+        json!({ "file_path": "/w/a.rs", "old_string": "a\nb", "new_string": "a\n\u{1b}c\td" });
+    let edit = json!({ "paths": ["/w/a.rs"], "input": edit });
+    assert_eq!(
+        ended(edit.clone(), ToolResult::ok("updated")),
+        "c1 claude Edit (write: a.rs)\nc1 ok: claude Edit (0ms)\n  - b\n  + \\x1bc    d\n  | updated\n"
+    );
+    let failed = ended(edit, ToolResult::ended(Status::Error, "no such text"));
+    assert!(!failed.contains("  - b"), "what failed changed nothing: {failed}");
+    let whole = |path: &str, old: &str, new: &str| json!({ "type": "diff", "path": path, "oldText": old, "newText": new });
+    let files = [whole("/w/x", "1\n2\n3\n", "1\ntwo\n3\n"), whole("/w/y", "4\n", "5\n6\n7\n")];
+    assert_eq!(
+        ended(
+            json!({ "paths": ["/w/x", "/w/y"], "input": { "content": files } }),
+            ToolResult::ok("")
+        ),
+        "c1 claude Edit (write: x, y)\nc1 ok: claude Edit (0ms)\n  x\n  - 2\n  + two\n  y\n  … 4 more lines of the change\n"
+    );
 }

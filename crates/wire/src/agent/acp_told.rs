@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use machine::Event;
+use machine::change::{Change, changes};
 use machine::driver::llm;
 use machine::event::EventKind;
 use machine::id::{CallId, TaskId};
@@ -262,54 +263,12 @@ fn kind(tool: &str) -> &'static str {
 
 /// What a call changed, where its parameters say so.
 fn diffs(input: &Value, folder: &str) -> Vec<Diff> {
-    let raw = input.get("input").unwrap_or(input);
-    if let Some(changes) = raw["changes"].as_array() {
-        return changes.iter().flat_map(|change| patched(change, folder)).collect();
-    }
-    let text = |names: [&str; 2]| names.into_iter().find_map(|name| raw[name].as_str());
-    let Some(path) = text(["path", "file_path"]) else { return Vec::new() };
-    let path = super::peer::from_folder(folder, path);
-    if let (Some(old), Some(new)) = (text(["old", "old_string"]), text(["new", "new_string"])) {
-        return vec![Diff { path, old: Some(old.to_owned()), new: new.to_owned() }];
-    }
-    let new = raw["content"].as_str();
-    new.map(|new| Diff { path, old: None, new: new.to_owned() }).into_iter().collect()
-}
-
-/// What one entry of Codex's patch changed. A file that it adds or deletes is there whole, of others each place is.
-fn patched(change: &Value, folder: &str) -> Vec<Diff> {
-    let (Some(path), Some(diff)) = (change["path"].as_str(), change["diff"].as_str()) else {
-        return Vec::new();
+    let diff = |change: Change| Diff {
+        path: super::peer::from_folder(folder, &change.path),
+        old: change.old,
+        new: change.new,
     };
-    let path = change["kind"]["move_path"].as_str().unwrap_or(path);
-    let path = super::peer::from_folder(folder, path);
-    match change["kind"]["type"].as_str() {
-        Some("add") => vec![Diff { path, old: None, new: diff.to_owned() }],
-        Some("delete") => vec![Diff { path, old: Some(diff.to_owned()), new: String::new() }],
-        _ => hunks(diff)
-            .into_iter()
-            .map(|(old, new)| Diff { path: path.clone(), old: Some(old), new })
-            .collect(),
-    }
-}
-
-/// The text before and after, of each place of a unified diff.
-fn hunks(diff: &str) -> Vec<(String, String)> {
-    let mut hunks: Vec<(String, String)> = Vec::new();
-    for line in diff.split_inclusive('\n') {
-        if line.starts_with("@@") {
-            hunks.push(Default::default());
-        }
-        let Some((old, new)) = hunks.last_mut() else { continue };
-        match line.split_at_checked(1) {
-            Some(("-", rest)) => old.push_str(rest),
-            Some(("+", rest)) => new.push_str(rest),
-            Some((" ", rest)) => [old, new].into_iter().for_each(|text| text.push_str(rest)),
-            // The mark of the place, or that the file ends without a line break.
-            _ => {}
-        }
-    }
-    hunks
+    changes(input).into_iter().map(diff).collect()
 }
 
 #[cfg(test)]

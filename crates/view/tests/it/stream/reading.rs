@@ -22,7 +22,7 @@ fn whole(text: &str) -> Vec<Line> {
         stop: StopReason::EndTurn,
         usage: Usage::default(),
     };
-    let detail = Detail { starts: false, inner: false, output: 1, failure: 1 };
+    let detail = Detail { starts: false, inner: false, output: 1, failure: 1, change: 0 };
     let event = Event { seq: 1, time: Timestamp(0), task: TaskId("t".to_owned()), kind };
     Transcript::new(detail).lines(&event)
 }
