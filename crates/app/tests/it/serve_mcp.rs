@@ -119,7 +119,7 @@ fn a_task_is_dispatched_once_for_a_key_driven_to_its_end_and_looked_after() {
     assert_eq!((&first["existed"], &first["budget"]["max_tokens"]), (&json!(false), &json!(5000)));
     assert_eq!(client.json("dispatch", wish)["id"], id.as_str(), "the key stands for one task");
     let other = client.call("dispatch", json!({ "goal": "another", "key": "k" })).unwrap_err();
-    assert!(other.contains("stands for another goal"), "{other}");
+    assert!(other.contains("the key \"k\" stands for another goal already"), "{other}");
     let ended = client.json("wait", json!({ "id": id, "seconds": 60 }));
     assert_eq!(ended["outcome"], "verified", "{ended}");
     assert!(client.notes.iter().any(|note| note["method"] == "notifications/progress"));

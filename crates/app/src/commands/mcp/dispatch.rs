@@ -140,7 +140,8 @@ impl Server {
         let data = task.state.data();
         let is_ours = self.reaches(&json!(data.spec.dispatch));
         if !is_ours || data.spec.goal != wish.goal {
-            return Err(refused(format!("the key {:?} stands for another goal already", wish.key)));
+            let key = wish.key.as_deref().unwrap_or_default();
+            return Err(refused(format!("the key {key:?} stands for another goal already")));
         }
         let rests = matches!(task.state.standing(), Standing::Working) && task.driven_by.is_none();
         let process = if rests { Some(self.drive(id)?) } else { task.driven_by };
