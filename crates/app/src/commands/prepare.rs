@@ -130,20 +130,27 @@ fn check_agent(task: &TaskFile, folder: &Path, options: &Options<'_>) -> Result<
 
 /// An agent that this process is to drive needs a way to its models.
 fn require_way(driver: &DriverSpec) -> Result<(), CommandError> {
-    let Some(program) = program_of(driver) else { return Ok(()) };
+    let Some(mut program) = program_of(driver) else { return Ok(()) };
+    if let Some(model) = driver.config["model"].as_str() {
+        program.model = Some(model.to_owned());
+    }
     match runtime::agent::login::check(&program) {
         Ok(()) => Ok(()),
         Err(NoWay::NoGateway(why)) => Err(CommandError::usage(why)),
         Err(NoWay::Missing { token, file }) => {
             let (name, keys) = (&program.name, program.keys.join(" or "));
-            let message =
-                format!("the agent {name} has neither a key nor a login: nobody would answer it");
+            let lacks = if file.is_some() { "neither a key nor a login" } else { "no key" };
+            let message = format!("the agent {name} has {lacks}: nobody would answer it");
+            let error = CommandError::environment(message).hint(format!(
+                "set {keys}: its models are asked through the gateway, and counted exactly"
+            ));
             let or_set = token.map(|token| format!(", or set {token}")).unwrap_or_default();
-            Err(CommandError::environment(message)
-                .hint(format!(
-                    "set {keys}: its models are asked through the gateway, and counted exactly"
-                ))
-                .hint(format!("or log in with {name} itself, which makes {file}{or_set}")))
+            Err(match file {
+                Some(file) => {
+                    error.hint(format!("or log in with {name} itself, which makes {file}{or_set}"))
+                }
+                None => error,
+            })
         }
     }
 }

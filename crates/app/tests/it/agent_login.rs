@@ -267,6 +267,17 @@ fn a_task_whose_agent_has_neither_a_key_nor_a_login_does_not_begin() {
 }
 
 #[test]
+fn opencode_is_handed_no_login_and_does_not_begin_without_a_key() {
+    let place = place_of("opencode", "1.18.33", "exit 3");
+    let (code, said) = place.run(&[], &[]);
+    assert_eq!(code, Some(20), "{said}");
+    let expected = "error: the agent opencode has no key: nobody would answer it\n  \
+                    hint: set ANTHROPIC_API_KEY: its models are asked through the gateway, and counted exactly\n";
+    assert_eq!(said, expected);
+    assert_eq!(place.environment.tasks().len(), 0, "nothing was begun");
+}
+
+#[test]
 fn a_gateway_without_a_key_is_refused_before_the_task_begins() {
     let place = place("");
     place.log_in();

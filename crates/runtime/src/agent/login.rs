@@ -29,8 +29,8 @@ pub enum NoWay {
     Missing {
         /// What a token is set as, if it takes one.
         token: Option<&'static str>,
-        /// Where a login would be.
-        file: String,
+        /// Where a login would be; none if it is handed no login.
+        file: Option<String>,
     },
     /// It is to have a gateway, and there can be none.
     NoGateway(String),
@@ -40,9 +40,10 @@ pub enum NoWay {
 pub fn check(program: &AgentProgram) -> Result<(), NoWay> {
     is_used(program.gateway, key_found(program)).map_err(NoWay::NoGateway)?;
     match way(program) {
-        Way::Missing(login) => {
-            Err(NoWay::Missing { token: login.token, file: format!("~/{}", login.file) })
-        }
+        Way::Missing(login) => Err(NoWay::Missing {
+            token: login.and_then(|login| login.token),
+            file: login.map(|login| format!("~/{}", login.file)),
+        }),
         Way::Own | Way::Token(_) | Way::File(..) => Ok(()),
     }
 }

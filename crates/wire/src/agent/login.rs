@@ -65,8 +65,8 @@ pub enum Way {
     Token(&'static str),
     /// By the file of the operator's own login.
     File(&'static Login, PathBuf),
-    /// There is neither a key nor a login.
-    Missing(&'static Login),
+    /// There is neither a key nor a login; none if it is handed no login and has no key.
+    Missing(Option<&'static Login>),
 }
 
 impl Way {
@@ -97,12 +97,17 @@ pub fn way(
         (own.command, own.env, own.keys)
             == (program.command.clone(), program.env.clone(), program.keys.clone())
     });
-    let known = LOGINS.into_iter().find(|login| is_built_in && login.agent == program.name);
-    let Some(login) = known else { return Way::Own };
     let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
-    if program.keys.iter().any(|key| set(key).is_some()) {
+    if !is_built_in || program.keys.iter().any(|key| set(key).is_some()) {
         return Way::Own;
     }
+    let known = LOGINS.into_iter().find(|login| login.agent == program.name);
+    let Some(login) = known else {
+        // OpenCode has models of its own maker, which need no key.
+        let needs_key =
+            program.model.as_deref().is_some_and(|model| model.starts_with("anthropic/"));
+        return if needs_key { Way::Missing(None) } else { Way::Own };
+    };
     if let Some(token) = login.token.filter(|token| set(token).is_some()) {
         return Way::Token(token);
     }
@@ -111,7 +116,7 @@ pub fn way(
     let below_home = || set("HOME").map(|home| Path::new(&home).join(login.file));
     match named.or_else(below_home).filter(|file| is_file(file)) {
         Some(file) => Way::File(login, file),
-        None => Way::Missing(login),
+        None => Way::Missing(Some(login)),
     }
 }
 
@@ -186,7 +191,7 @@ mod tests {
         assert_eq!(found(&[home, key, token], &[file]), Way::Own);
         assert_eq!(found(&[home, token], &[file]), Way::Token("CLAUDE_CODE_OAUTH_TOKEN"));
         assert_eq!(found(&[home], &[file]), Way::File(&CLAUDE, file.into()));
-        assert_eq!(found(&[home, ("ANTHROPIC_API_KEY", " ")], &[]), Way::Missing(&CLAUDE));
+        assert_eq!(found(&[home, ("ANTHROPIC_API_KEY", " ")], &[]), Way::Missing(Some(&CLAUDE)));
         let other = "/c/.credentials.json";
         let folder = ("CLAUDE_CONFIG_DIR", "/c");
         assert_eq!(found(&[home, folder], &[file, other]), Way::File(&CLAUDE, other.into()));
@@ -219,9 +224,16 @@ mod tests {
             let expected = Way::File(login, named.into());
             assert_eq!(found_by(agent, &[home, (variable, "/c")], &files), expected);
             assert_eq!(found_by(agent, &[home, (key, "k")], &files), Way::Own);
-            assert_eq!(found_by(agent, &[home], &[]), Way::Missing(login));
+            assert_eq!(found_by(agent, &[home], &[]), Way::Missing(Some(login)));
         }
-        assert_eq!(found_by("opencode", &[home], &[]), Way::Own, "it has models without a key");
+        let opencode = |model: &str, key: Option<&str>| {
+            let program = AgentProgram::built_in("opencode").unwrap();
+            let program = AgentProgram { model: Some(model.to_owned()), ..program };
+            way(&program, &|_| key.map(str::to_owned), &|_| false)
+        };
+        assert_eq!(opencode("anthropic/claude-x", None), Way::Missing(None));
+        assert_eq!(opencode("anthropic/claude-x", Some("k")), Way::Own);
+        assert_eq!(opencode("opencode/y", None), Way::Own, "it has models without a key");
     }
 
     #[test]
