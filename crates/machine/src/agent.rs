@@ -158,10 +158,13 @@ pub enum AgentNews {
         /// What the conversation is resumed by, where that is known.
         session: Option<String>,
     },
-    /// It said something, whole.
+    /// It said or thought something, whole.
     Said {
-        /// Its words.
+        /// Its words; empty if it only thought.
         text: String,
+        /// What it thought before, as far as it tells.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        thinking: String,
     },
     /// It asks whether it may use a tool of its own.
     Asks(AgentAsk),

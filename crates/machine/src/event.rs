@@ -163,10 +163,13 @@ pub enum EventKind {
         /// What is to be known; one sentence each.
         remarks: Vec<String>,
     },
-    /// A coding agent said something, whole.
+    /// A coding agent said or thought something, whole.
     AgentSaid {
-        /// Its words.
+        /// Its words; empty if it only thought.
         text: String,
+        /// What it thought before, as far as it tells.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        thinking: String,
     },
     /// A coding agent's turn ended, or there is no agent.
     AgentEnded {

@@ -55,7 +55,10 @@ impl Transcript {
     pub fn lines(&mut self, event: &Event) -> Vec<Line> {
         let lines = self.tell(event);
         self.story.tell(event);
-        if let EventKind::ModelReplied { text, .. } | EventKind::AgentSaid { text } = &event.kind {
+        if let EventKind::ModelReplied { text, .. } | EventKind::AgentSaid { text, .. } =
+            &event.kind
+            && !text.is_empty()
+        {
             self.said.clone_from(text);
         }
         lines
@@ -133,7 +136,18 @@ impl Transcript {
                     })
                     .collect()
             }
-            EventKind::AgentSaid { text } => said(text, true),
+            EventKind::AgentSaid { text, thinking } => {
+                let mut lines = match thinking.trim() {
+                    // Whoever looks on has seen it come.
+                    _ if !self.detail.inner => Vec::new(),
+                    "" => Vec::new(),
+                    thinking => prefixed(Tone::Faint, "thinks: ", thinking),
+                };
+                if !text.is_empty() {
+                    lines.extend(said(text, true));
+                }
+                lines
+            }
             EventKind::AgentEnded { end: Some(AgentEnd::Done), unknown, .. }
                 if !unknown.is_empty() =>
             {

@@ -127,3 +127,29 @@ fn what_an_agent_said_before_it_was_interrupted_is_in_the_log() {
     assert_eq!(said, ["I shall rewrite all of it", "done"]);
     assert!(place.ok(&["log", &place.id()]).contains("I shall rewrite all of it"));
 }
+
+#[test]
+fn what_an_agent_thought_is_in_the_log() {
+    let piece =
+        |event: &str| format!(r#"{{"type":"stream_event","event":{event},"session_id":"s1"}}"#);
+    let begins = piece(r#"{"type":"message_start","message":{"id":"m1","model":"x","usage":{}}}"#);
+    let opens = piece(
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}"#,
+    );
+    let thinks = piece(
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"It may be the parser."}}"#,
+    );
+    let closes = piece(r#"{"type":"content_block_stop","index":0}"#);
+    let ends = piece(r#"{"type":"message_stop"}"#);
+    let place = place(&[&begins, &opens, &thinks, &closes, &ends]);
+    let ran = place.run(RUN);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let said = of_kind(&place, "agent_said");
+    assert_eq!(
+        (&said[0]["thinking"], &said[0]["text"]),
+        (&"It may be the parser.".into(), &"".into())
+    );
+    assert!(said[1].get("thinking").is_none(), "{said:?}");
+    let log = place.ok(&["log", &place.id()]);
+    assert!(log.contains("  thinks: It may be the parser.\n"), "{log}");
+}

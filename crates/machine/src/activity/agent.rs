@@ -132,8 +132,8 @@ impl Step<'_> {
             }
             AgentNews::OrderFailed(failed) => self.on_order_failed(failed),
             // Its last words come when its turn has ended, which somebody who stopped it did not wait for.
-            AgentNews::Said { text } if !at_work && self.was_stopped(id) => {
-                self.event(|| EventKind::AgentSaid { text });
+            AgentNews::Said { text, thinking } if !at_work && self.was_stopped(id) => {
+                self.event(|| EventKind::AgentSaid { text, thinking });
             }
             _ if !at_work => self.drop_signal(),
             AgentNews::Met { agent, version, remarks } => {
@@ -145,7 +145,9 @@ impl Step<'_> {
                 }
             }
             AgentNews::Taken { session } => self.on_agent_took(session),
-            AgentNews::Said { text } => self.event(|| EventKind::AgentSaid { text }),
+            AgentNews::Said { text, thinking } => {
+                self.event(|| EventKind::AgentSaid { text, thinking });
+            }
             AgentNews::Compacted { ordered, before, after } => {
                 if ordered {
                     self.settle_compaction();

@@ -64,13 +64,13 @@ impl Signal {
                 };
                 Signal::ModelReplied(*id, Box::new(Err(failure)))
             }
-            Signal::AgentSaid(turn, AgentNews::Said { text }) => {
+            Signal::AgentSaid(turn, AgentNews::Said { text, .. }) => {
                 let mut end = KEPT_WORDS.min(text.len());
                 while !text.is_char_boundary(end) {
                     end -= 1;
                 }
                 let text = format!("{}\n[the rest is left out: {why}]", &text[..end]);
-                Signal::AgentSaid(*turn, AgentNews::Said { text })
+                Signal::AgentSaid(*turn, AgentNews::Said { text, thinking: String::new() })
             }
             // Whatever else it says is waited for, or counts.
             Signal::AgentSaid(turn, _) | Signal::AgentEnded(turn, _) => {
@@ -145,13 +145,15 @@ mod tests {
 
     #[test]
     fn of_an_agents_words_the_beginning_is_kept() {
-        let text = "ä".repeat(KEPT_WORDS);
-        let Signal::AgentSaid(_, AgentNews::Said { text }) =
-            brief(Signal::AgentSaid(EffectId(1), AgentNews::Said { text: format!("x{text}") }))
+        let text = format!("x{}", "ä".repeat(KEPT_WORDS));
+        let said = AgentNews::Said { thinking: text.clone(), text };
+        let Signal::AgentSaid(_, AgentNews::Said { text, thinking }) =
+            brief(Signal::AgentSaid(EffectId(1), said))
         else {
             panic!("they are words");
         };
         assert!(text.starts_with("xä") && text.len() < KEPT_WORDS + 200);
+        assert_eq!(thinking, "");
     }
 
     #[test]

@@ -189,7 +189,7 @@ fn every_agent_can_be_interrupted_and_handed_over_in_the_middle_of_a_turn() {
 
 #[test]
 fn the_last_words_of_a_turn_that_was_stopped_are_told_until_its_end_has_come() {
-    let says = |text: &str| AgentNews::Said { text: text.to_owned() };
+    let says = |text: &str| AgentNews::Said { text: text.to_owned(), thinking: String::new() };
     let (mut rig, turn) = at_work("claude", None);
     rig.command(Command::Interrupt { note: "wait".to_owned() });
     rig.input(Signal::AgentSaid(turn, says("I was about to")).into());

@@ -291,7 +291,7 @@ fn agent(id: machine::id::EffectId, seed: u16) -> Input {
         0 => said(AgentNews::Taken {
             session: (seed / 19).is_multiple_of(2).then(|| "s".to_owned()),
         }),
-        1 => said(AgentNews::Said { text: "words".to_owned() }),
+        1 => said(AgentNews::Said { text: "words".to_owned(), thinking: "thoughts".to_owned() }),
         2..=4 => said(AgentNews::Asks(AgentAsk {
             key: key(),
             id: key().into(),

@@ -47,7 +47,7 @@ fn turn(calls: u64) -> (u64, Vec<String>) {
     supervisor.observe(Box::new(move |notice| {
         let Notice::Event(event) = notice else { return };
         notes.lock().unwrap().push(match &event.kind {
-            EventKind::AgentSaid { text } => format!("says: {text}"),
+            EventKind::AgentSaid { text, .. } => format!("says: {text}"),
             EventKind::ToolStarted { input, .. } => format!("begins {}", input["command"]),
             EventKind::ToolEnded { tool_use, .. } => format!("ends {tool_use}"),
             EventKind::AgentEnded { text, .. } => format!("turn ends: {text}"),

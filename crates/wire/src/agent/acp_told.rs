@@ -71,6 +71,7 @@ impl Telling {
                 Some(EditorUpdate::Said(text.to_string()))
             }
             StreamEvent::ThinkingDelta { text, .. } => {
+                self.streamed = true;
                 Some(EditorUpdate::Thought(text.to_string()))
             }
             _ => None,
@@ -110,7 +111,11 @@ impl Telling {
             }
             // More of its words may have come by now than this event has.
             EventKind::AgentSaid { .. } if self.streamed => Vec::new(),
-            EventKind::AgentSaid { text } => vec![said(text)],
+            EventKind::AgentSaid { text, thinking } => {
+                let thought = Told::Update(EditorUpdate::Thought(thinking.clone()));
+                let told = [(thinking, thought), (text, said(text))].into_iter();
+                told.filter(|(words, _)| !words.is_empty()).map(|(_, told)| told).collect()
+            }
             EventKind::ApprovalRequested { call, tool, input, reason, hash, .. } => {
                 self.ask(*call, tool, input, reason, *hash)
             }

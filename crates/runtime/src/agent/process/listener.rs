@@ -8,6 +8,9 @@ use super::super::Turn;
 use crate::inbox::Inbox;
 use crate::live::Feed;
 
+/// About as much of what it thinks is told at once, in bytes.
+const MOST_THOUGHTS: usize = 64 << 10;
+
 /// Who hears what is said in a turn.
 #[derive(Debug)]
 pub(super) struct Listener {
@@ -18,8 +21,9 @@ pub(super) struct Listener {
     pub(super) taken: bool,
     /// Whether it hears what is said to an order: then nothing was asked yet.
     pub(super) is_order: bool,
-    /// The words of the answer that is under way, and the block that the last of them are of.
+    /// The words of the answer that is under way, what was thought before them, and the block that the last of either are of.
     words: String,
+    thoughts: String,
     block: Option<usize>,
     /// Whether an answer is under way.
     answers: bool,
@@ -47,6 +51,7 @@ impl Listener {
             taken: false,
             is_order: false,
             words: String::new(),
+            thoughts: String::new(),
             block: None,
             answers: false,
         }
@@ -63,11 +68,25 @@ impl Listener {
             StreamEvent::MessageStart { .. } => {
                 self.answers = true;
                 self.words.clear();
+                self.thoughts.clear();
                 self.block = None;
+            }
+            StreamEvent::ThinkingDelta { index, text } if !text.is_empty() => {
+                // What is thought after words is told after them.
+                if !self.words.trim().is_empty() {
+                    self.say();
+                }
+                if self.block.replace(*index).is_some_and(|block| block != *index) {
+                    self.thoughts.push('\n');
+                }
+                if self.thoughts.len() < MOST_THOUGHTS {
+                    self.thoughts.push_str(text);
+                }
             }
             StreamEvent::TextDelta { index, text } => {
                 // Blocks follow each other as lines do.
-                if self.block.replace(*index).is_some_and(|block| block != *index) {
+                let is_next = self.block.replace(*index).is_some_and(|block| block != *index);
+                if is_next && !self.words.is_empty() {
                     self.words.push('\n');
                 }
                 self.words.push_str(text);
@@ -83,13 +102,18 @@ impl Listener {
         }
     }
 
-    /// Tells the words that were not told yet, unless there are none.
+    /// Tells the words and thoughts that were not told yet, unless there are none.
     fn say(&mut self) {
         self.block = None;
-        if !self.words.trim().is_empty() {
-            let text = std::mem::take(&mut self.words);
-            self.tell(AgentNews::Said { text });
+        if self.words.trim().is_empty() && self.thoughts.trim().is_empty() {
+            return;
         }
+        let text = match self.words.trim() {
+            "" => String::new(),
+            _ => std::mem::take(&mut self.words),
+        };
+        let thinking = std::mem::take(&mut self.thoughts);
+        self.tell(AgentNews::Said { text, thinking });
     }
 
     /// An answer that is under way when the turn is over has no other end, and was said as far as it came.
@@ -104,17 +128,21 @@ impl Listener {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use machine::{Input, Signal};
 
     use super::*;
 
-    /// What the loop is told, in order: the words that were said as they are, everything else as it is shown to us.
+    /// What the loop is told, in order: the words that were said as they are, behind what was thought before them, everything
+    /// else as it is shown to us.
     pub(in super::super) fn told(inbox: &Inbox) -> Vec<String> {
         let batch = inbox.take(Some(Duration::ZERO), 0);
         let said = |delivery: crate::inbox::Delivery| match delivery.input {
-            Input::Signal(Signal::AgentSaid(_, AgentNews::Said { text })) => text,
+            Input::Signal(Signal::AgentSaid(_, AgentNews::Said { text, thinking })) => {
+                if thinking.is_empty() { text } else { format!("({thinking}) {text}") }
+            }
             other => format!("{other:?}"),
         };
         batch.deliveries.into_iter().map(said).collect()
@@ -142,6 +170,18 @@ pub(super) mod tests {
         listener.stream(StreamEvent::TextDelta { index: 1, text: "wait".to_owned() });
         listener.end();
         assert_eq!(told(&inbox), ["Now I\nwait"]);
+        // What it thinks is told with the words that follow, or with the call.
+        let thinks =
+            |index, text: &str| StreamEvent::ThinkingDelta { index, text: text.to_owned() };
+        listener.stream(StreamEvent::MessageStart { id: "o".to_owned(), model: String::new() });
+        listener.stream(thinks(0, "Where "));
+        listener.stream(thinks(0, "is it?"));
+        listener.stream(StreamEvent::TextDelta { index: 1, text: "I look.".to_owned() });
+        listener.stream(thinks(2, "There."));
+        assert_eq!(told(&inbox), ["(Where is it?) I look."]);
+        let id = Arc::from("d");
+        listener.stream(StreamEvent::ToolUseStart { index: 3, id, name: "Bash".to_owned() });
+        assert_eq!(told(&inbox), ["(There.) "]);
         listener.end();
         assert_eq!(told(&inbox), [""; 0]);
     }

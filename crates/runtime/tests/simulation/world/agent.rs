@@ -82,7 +82,7 @@ impl World {
     fn part(&mut self, key: &str) -> Step {
         let named = |name: &str| format!("{name}-{key}");
         match self.random.below(6) {
-            0 => Step::Say(AgentNews::Said { text: named("words") }),
+            0 => Step::Say(AgentNews::Said { text: named("words"), thinking: String::new() }),
             1 => {
                 let request = self.random.next() >> 1;
                 let bytes = 4 * (1 + self.random.below(50));
@@ -221,7 +221,8 @@ impl World {
     }
 
     fn hears_order(&mut self, process: usize, task: &TaskId, turn: EffectId, order: &AgentOrder) {
-        let said = |text: &str| vec![AgentNews::Said { text: text.to_owned() }];
+        let said =
+            |text: &str| vec![AgentNews::Said { text: text.to_owned(), thinking: String::new() }];
         match order {
             AgentOrder::Answer { key, may: Ok(_) } => {
                 let id: Arc<str> = key.replace("asks", "tool").into();
