@@ -312,7 +312,8 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
             Some(format!("the agent {agent} is asked again in {}", spend::duration(left)))
         }
         Phase::Consulting { request: Consultation::Agent(call) } => {
-            Some(format!("the agent {} is at work", text::visible(&call.program.name)))
+            let is = if subject.driven_by.is_some() { "is" } else { "was" };
+            Some(format!("the agent {} {is} at work", text::visible(&call.program.name)))
         }
         Phase::Consulting { request: Consultation::Task(order) } => {
             let (child, step) = (order.id(&data.id), text::visible(&order.step));

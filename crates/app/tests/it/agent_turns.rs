@@ -153,3 +153,17 @@ fn what_an_agent_thought_is_in_the_log() {
     let log = place.ok(&["log", &place.id()]);
     assert!(log.contains("  thinks: It may be the parser.\n"), "{log}");
 }
+
+#[test]
+fn an_agent_whose_driver_is_gone_was_at_work() {
+    let place = place(&["run touch begun", "sleep 600"]);
+    let task = place.start(RUN);
+    let begun = place.home().join("worktrees").join(&task.id).join("begun");
+    place.until(|| begun.exists().then_some(()));
+    let id = task.id.clone();
+    assert!(place.ok(&["why", &id]).contains("  the agent played is at work\n"));
+    task.signal("KILL");
+    task.wait();
+    let why = place.ok(&["why", &id]);
+    assert!(why.contains("  the agent played was at work\n"), "{why}");
+}
