@@ -25,6 +25,8 @@ pub(super) struct Answer {
     pub(super) model: String,
     is_open: bool,
     has_tools: bool,
+    /// A tool came after the last words: what is said next is no part of them.
+    is_after_tool: bool,
     blocks: BTreeMap<String, usize>,
     /// The block of the last words, and the words.
     words: (String, String),
@@ -37,7 +39,8 @@ impl Answer {
             return;
         }
         if !self.is_aside(id) {
-            if self.words.0 != super::peer::beginning(id, LONGEST_ID) || !self.is_open {
+            let is_next = std::mem::take(&mut self.is_after_tool) || !self.is_open;
+            if is_next || self.words.0 != super::peer::beginning(id, LONGEST_ID) {
                 self.words = (super::peer::beginning(id, LONGEST_ID).to_owned(), String::new());
             }
             let room = LONGEST_WORDS.saturating_sub(self.words.1.len());
@@ -70,7 +73,7 @@ impl Answer {
         out: &mut Vec<AgentEvent>,
     ) {
         let index = self.block(&format!("tool {id}"), "", out);
-        self.has_tools = true;
+        (self.has_tools, self.is_after_tool) = (true, true);
         let (id, name, json) = (Arc::clone(id), name.to_owned(), input.to_string());
         let events = [
             StreamEvent::ToolUseStart { index, id: Arc::clone(&id), name },
@@ -130,5 +133,22 @@ impl Answer {
         }
         let next = self.blocks.len();
         *self.blocks.entry(key.to_owned()).or_insert(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_after_a_tool_is_no_part_of_what_was_said_before() {
+        let mut answer = Answer::default();
+        let mut out = Vec::new();
+        answer.text("", "I look.", &mut out);
+        answer.tool(&Arc::from("t"), "run", &Value::Null, &mut out);
+        // A tool that is refused ends no answer.
+        answer.text("", "I may", &mut out);
+        answer.text("", " not.", &mut out);
+        assert_eq!(answer.take_words(), "I may not.");
     }
 }
