@@ -65,6 +65,17 @@ pub struct RpcError {
     pub data: Value,
 }
 
+impl RpcError {
+    /// What is wrong, in all the words that the other side has for it: some say no more than "Internal error" at first.
+    pub fn words(&self) -> String {
+        let more = self.data.as_str().or(self.data["details"].as_str()).map(str::trim);
+        match more.filter(|more| !more.is_empty() && !self.message.contains(more)) {
+            Some(more) => format!("{}: {more}", self.message),
+            None => self.message.clone(),
+        }
+    }
+}
+
 /// Tells what a line is. The error says what was expected; the line can be skipped.
 pub fn classify(line: &str) -> Result<Incoming, String> {
     let fields = object(line)?;
@@ -121,6 +132,21 @@ fn sort(mut fields: Map<String, Value>) -> Result<Incoming, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_has_all_the_words_that_the_other_side_has_for_it() {
+        let words = |message: &str, data: Value| {
+            RpcError { code: -32603, message: message.to_owned(), data }.words()
+        };
+        let details = json!({ "details": "no previous sessions" });
+        assert_eq!(
+            words("Internal error", details.clone()),
+            "Internal error: no previous sessions"
+        );
+        assert_eq!(words("no previous sessions here", details), "no previous sessions here");
+        assert_eq!(words("Internal error", json!("it is late")), "Internal error: it is late");
+        assert_eq!(words("Internal error", json!({ "kind": "late" })), "Internal error");
+    }
 
     #[test]
     fn a_line_never_holds_a_line_end() {

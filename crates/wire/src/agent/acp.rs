@@ -224,7 +224,7 @@ impl AcpCodec {
             (Sent::Model, Ok(_)) => out.push(AgentEvent::ModelSet),
             (Sent::RestoreMode, Ok(_)) => {}
             (Sent::Initialize, Err(error)) => {
-                let text = format!("it does not open: {}", error.message);
+                let text = format!("it does not open: {}", error.words());
                 self.refuse(ends::by_error(&error), text, out);
             }
             (Sent::Session, Err(error)) => {
@@ -233,24 +233,24 @@ impl AcpCodec {
                     (Opening::New, end) => end,
                     (Opening::Resume(_) | Opening::Fork(_), _) => AgentEnd::NoSession,
                 };
-                self.refuse(end, error.message, out);
+                self.refuse(end, error.words(), out);
             }
             (Sent::Mode(mode), Err(error)) => {
-                let text = format!("it could not be put into mode {mode:?}: {}", error.message);
+                let text = format!("it could not be put into mode {mode:?}: {}", error.words());
                 self.refuse(AgentEnd::Failed, text, out);
             }
             (Sent::FirstModel, Err(error)) => {
                 let model = self.open.model.clone().unwrap_or_default();
-                let text = format!("it does not take the model {model:?}: {}", error.message);
+                let text = format!("it does not take the model {model:?}: {}", error.words());
                 self.refuse(AgentEnd::Failed, text, out);
             }
             (Sent::Model, Err(error)) => {
-                let (order, reason) = (SET_MODEL.to_owned(), error.message);
+                let (order, reason) = (SET_MODEL.to_owned(), error.words());
                 let failed = FailedOrder { order, reason, words: None };
                 out.push(AgentEvent::OrderFailed(failed));
             }
             (Sent::RestoreMode, Err(error)) => {
-                let text = format!("it went into another mode and stays there: {}", error.message);
+                let text = format!("it went into another mode and stays there: {}", error.words());
                 self.give_up(text, reply, out);
             }
         }

@@ -69,7 +69,7 @@ impl AcpCodec {
             end if self.unproven && is_offence(&end) => AgentEnd::NoSession,
             end => end,
         };
-        self.end_turn(end, error.message, out);
+        self.end_turn(end, error.words(), out);
     }
 
     pub(super) fn end_turn(&mut self, end: AgentEnd, text: String, out: &mut Vec<AgentEvent>) {
