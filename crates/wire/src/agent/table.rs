@@ -156,24 +156,32 @@ impl KnownAgent {
     /// versions, so what an older one makes of it, and whether it asks at all, nobody knows. One that does not say its
     /// version is held as strictly as the oldest that was tried.
     pub fn refusal(&self, version: &str) -> Option<String> {
-        let (oldest, newest) = self.tested;
+        let oldest = self.tested.0;
         let found = Version::find(version).filter(|found| *found < oldest)?;
         Some(format!(
-            "{} {found} is older than what can be held: expected is {oldest} or newer (tried are {oldest} to {newest})",
-            self.title
+            "{} {found} is older than what can be held: expected is {oldest} or newer ({})",
+            self.title,
+            self.tried()
         ))
     }
 
     /// What a person is told of a version that was not tried.
     pub fn warning(&self, version: &str) -> Option<String> {
-        let (oldest, newest) = self.tested;
         let what = match self.support(version) {
             AgentSupport::Tested => return None,
             AgentSupport::Unknown => format!("does not say its version ({version:?})"),
             AgentSupport::Older => format!("{version} is older than what was tried"),
             AgentSupport::Newer => format!("{version} is newer than what was tried"),
         };
-        Some(format!("{} {what}; tried are {oldest} to {newest}", self.title))
+        Some(format!("{} {what}; {}", self.title, self.tried()))
+    }
+
+    /// The versions that were tried, in words.
+    fn tried(&self) -> String {
+        match self.tested {
+            (oldest, newest) if oldest == newest => format!("tried is {oldest}"),
+            (oldest, newest) => format!("tried are {oldest} to {newest}"),
+        }
     }
 }
 
@@ -227,6 +235,10 @@ mod tests {
         assert_eq!(
             refusal,
             "Claude Code 1.0.3 is older than what can be held: expected is 2.1.112 or newer (tried are 2.1.112 to 2.1.325)"
+        );
+        assert_eq!(
+            CODEX.refusal("codex-cli 0.20.0").unwrap(),
+            "Codex 0.20.0 is older than what can be held: expected is 0.166.0 or newer (tried is 0.166.0)"
         );
         assert!(CODEX.refusal("codex-cli 0.100.0").is_some());
         for version in ["2.1.112 (Claude Code)", "2.1.325", "3.0.0", "", "nightly"] {
