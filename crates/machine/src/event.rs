@@ -54,6 +54,9 @@ pub enum EventKind {
         goal: String,
         /// Who decides.
         driver: String,
+        /// The coding agent that it is, if it is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<String>,
         /// How many acceptance criteria it has.
         criteria: usize,
         /// How strong the walls around its processes are.

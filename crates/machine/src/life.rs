@@ -29,6 +29,7 @@ impl Step<'_> {
         self.event(|| EventKind::TaskStarted {
             goal: spec.goal.clone(),
             driver: spec.driver.name.clone(),
+            agent: spec.driver.agent().map(str::to_owned),
             criteria: spec.acceptance.len(),
             sandbox: spec.sandbox.level,
         });
@@ -354,7 +355,7 @@ impl Step<'_> {
                     self.dismiss_agents();
                 }
                 let program = &spec.config["program"];
-                let agent = (spec.name == agent::KIND).then(|| program["name"].as_str()).flatten();
+                let agent = spec.agent();
                 let model = spec.config["model"].as_str().or(program["model"].as_str());
                 let (agent, model) = (agent.map(str::to_owned), model.map(str::to_owned));
                 let former = from.clone();

@@ -128,6 +128,12 @@ impl DriverSpec {
         DriverSpec { name: name.into(), config }
     }
 
+    /// The name of the coding agent that it is, if it is one.
+    pub fn agent(&self) -> Option<&str> {
+        let program = (self.name == crate::driver::agent::KIND).then(|| &self.config["program"]);
+        program.and_then(|program| program["name"].as_str())
+    }
+
     /// The criteria of the tasks that steps of its workflows have done.
     pub fn criteria_of_steps(&self) -> Vec<Criterion> {
         crate::driver::workflow::criteria_of_steps(&self.config)

@@ -254,6 +254,8 @@ fn newer(reason: String) -> String {
 #[derive(Debug, Serialize)]
 struct Summary<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     asked_again: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     asks: Option<Vec<Ask>>,
@@ -307,6 +309,7 @@ fn shown(state: &State) -> Summary<'_> {
         })
     });
     let mut shown = Summary {
+        agent: state.driver_spec().agent().map(str::to_owned),
         asked_again: None,
         asks: None,
         branch: workspace.and_then(|workspace| workspace.branch.as_deref()),

@@ -27,6 +27,8 @@ pub struct Story {
     pub verdict: Vec<CriterionResult>,
     /// How often a claim did not hold.
     pub failed_verdicts: u64,
+    /// The coding agent that decides, if one does.
+    pub agent: Option<String>,
     /// Where it works.
     pub workspace: Option<Workspace>,
     /// The branch that has its change, and the commit that brought it.
@@ -83,6 +85,9 @@ impl Story {
             }
             EventKind::ToolEnded { call, tool, result, .. } => self.on_ended(*call, tool, result),
             EventKind::OwnerLost { .. } | EventKind::Detached { .. } => self.running.clear(),
+            EventKind::TaskStarted { agent, .. } | EventKind::DriverChanged { agent, .. } => {
+                self.agent.clone_from(agent);
+            }
             EventKind::WorkspaceOpened { workspace } => self.workspace = Some(workspace.clone()),
             EventKind::Claimed { .. } => self.checked = true,
             EventKind::CriterionChecked { result } => {
@@ -113,7 +118,6 @@ impl Story {
             | EventKind::ChildReported { .. }
             | EventKind::ChildrenAwaited { .. }
             | EventKind::ChildLost { .. }
-            | EventKind::TaskStarted { .. }
             | EventKind::FilesJudged { .. }
             | EventKind::ToolsOpened { .. }
             | EventKind::ModelCalled { .. }
@@ -146,7 +150,6 @@ impl Story {
             | EventKind::Paused
             | EventKind::Resumed
             | EventKind::BudgetRaised { .. }
-            | EventKind::DriverChanged { .. }
             | EventKind::Checkpointed { .. }
             | EventKind::Unkept { .. }
             | EventKind::RollBackAsked { .. }

@@ -49,7 +49,10 @@ impl Row {
             id: said("id"),
             standing,
             tone,
-            driver: said("driver"),
+            driver: text::named(
+                &said("driver"),
+                [&summary["agent"].as_str().map(str::to_owned), &None],
+            ),
             turns: summary["turns"].as_u64().unwrap_or(0),
             updated: Timestamp(summary["updated"].as_i64().unwrap_or(0)),
             goal: match summary["race"]["number"].as_u64() {

@@ -69,7 +69,7 @@ impl Transcript {
         let inner =
             |text: String| if self.detail.inner { one(Tone::Faint, text) } else { Vec::new() };
         match &event.kind {
-            EventKind::TaskStarted { goal, driver, criteria, sandbox } => {
+            EventKind::TaskStarted { goal, driver, agent, criteria, sandbox } => {
                 let checks = match criteria {
                     0 => "no acceptance criteria".to_owned(),
                     count => format!(
@@ -82,7 +82,10 @@ impl Transcript {
                         Tone::Strong,
                         format!("task {}: {}", event.task, text::visible(goal)),
                     ),
-                    Line::new(Tone::Faint, format!("  driver {}, {checks}", text::visible(driver))),
+                    Line::new(
+                        Tone::Faint,
+                        format!("  driver {}, {checks}", text::named(driver, [agent, &None])),
+                    ),
                 ];
                 if *sandbox != Level::Full {
                     lines.push(Line::new(Tone::Ask, format!("  sandbox {}", sandbox.word())));
@@ -236,7 +239,7 @@ impl Transcript {
             }
             EventKind::DriverChanged { from, to, model, agent } => {
                 let who = text::named(to, [agent, model]);
-                let from = text::visible(from);
+                let from = text::named(from, [&self.story.agent, &None]);
                 one(Tone::Strong, format!("driver {from} handed over to {who}"))
             }
             EventKind::Checkpointed { checkpoint } => {

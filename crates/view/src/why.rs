@@ -62,7 +62,7 @@ pub fn lines(subject: &Subject<'_>) -> Vec<Line> {
     lines.push(Line::plain(format!("spent      {}", spend::line(&so_far(subject), &data.budget))));
     lines.extend(recovery::wasted(&data.spend));
     lines.extend(recovery::tried(&data.spec.recovery, &data.course));
-    lines.push(Line::plain(format!("driver     {}", decides(subject.driver, data))));
+    lines.push(Line::plain(format!("driver     {}", decides(subject.driver, subject.story, data))));
     if let Some(workspace) = &data.workspace {
         lines.push(Line::plain(format!("workspace  {}", place(workspace))));
     }
@@ -82,13 +82,13 @@ pub fn lines(subject: &Subject<'_>) -> Vec<Line> {
 }
 
 /// Who decides, and who will once what runs has ended.
-pub fn decides(driver: &str, data: &Data) -> String {
+pub fn decides(driver: &str, story: &Story, data: &Data) -> String {
     let next = data.successor.as_ref();
     let next = next.map(|next| {
-        let agent = next.config["program"]["name"].as_str().map(str::to_owned);
+        let agent = next.agent().map(str::to_owned);
         format!(", handed over to {}", text::named(&next.name, [&agent, &None]))
     });
-    format!("{}{}", text::visible(driver), next.unwrap_or_default())
+    format!("{}{}", text::named(driver, [&story.agent, &None]), next.unwrap_or_default())
 }
 
 /// What is told of it may be less than was done.

@@ -33,7 +33,7 @@ fn lines(task: &Task) -> Vec<Line> {
         |name: &str, value: String| lines.push(Line::plain(format!("{name:11}{value}")));
     let driven = task.driven_by.map(|pid| format!(", driven by process {pid}")).unwrap_or_default();
     field("standing", format!("{}{driven}", row.standing));
-    field("driver", why::decides(task.state.driver_name(), data));
+    field("driver", why::decides(task.state.driver_name(), &task.story, data));
     field("started", moment(data.started));
     field(
         "last news",

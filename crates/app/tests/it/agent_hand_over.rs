@@ -53,10 +53,16 @@ fn an_agent_at_work_is_relieved_by_another_one() {
         let events = place.events(&task.id);
         events.iter().any(|event| event["type"] == "agent_asked").then_some(())
     });
+    assert!(place.ok(&["list"]).contains("  agent (first)  "));
+    for command in ["show", "why"] {
+        assert!(place.ok(&[command, &task.id]).contains("driver     agent (first)\n"), "{command}");
+    }
+    assert_eq!(place.show(&task.id)["agent"], "first");
     place.ok(&["hand-over", &task.id, "--agent", "second"]);
     let ran = task.wait();
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    let handed = "driver agent handed over to agent (second)";
+    assert!(ran.out.contains("  driver agent (first), no acceptance criteria\n"), "{}", ran.out);
+    let handed = "driver agent (first) handed over to agent (second)";
     assert!(ran.out.contains(handed), "{}", ran.out);
     assert!(place.home().join("worktrees").join(place.id()).join("made.py").exists());
 }
