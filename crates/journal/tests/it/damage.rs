@@ -544,3 +544,40 @@ fn a_database_that_lost_its_last_page_keeps_the_tasks_that_have_nothing_there() 
     assert_eq!(journal.verify().damages, []);
     assert_eq!(journal.list(100, None).unwrap().len() as u64, report.tasks);
 }
+
+#[test]
+fn of_a_long_task_the_first_altered_record_is_named_and_a_missing_one_before_it() {
+    const RECORDS: u64 = 2_600;
+    let base = scratch();
+    let mut journal = open(base.path());
+    journal.commit(&[create("long", 1_700_000_000_000)]).unwrap();
+    let bodies: Vec<Vec<u8>> =
+        (1..=RECORDS).map(|n| format!("{{\"body\":{n}}}").into_bytes()).collect();
+    let entries: Vec<Entry<'_>> =
+        (1..).zip(&bodies).map(|(n, body)| record("long", n, body)).collect();
+    journal.commit(&entries).unwrap();
+    let whole = journal.load("long").unwrap().records;
+    assert_eq!(crate::support::bodies(&whole), bodies);
+    assert!(whole.iter().map(|record| record.n).eq(1..=RECORDS));
+    assert_eq!(journal.records("long", 500).unwrap(), whole[500..]);
+    drop(journal);
+    let alter = "update record set body = x'7b7d' where n in";
+    let drop_one = "delete from record where n =";
+    for (sql, n, kind) in [
+        (format!("{alter} (1)"), 1, DamageKind::Altered),
+        (format!("{alter} (2)"), 2, DamageKind::Altered),
+        (format!("{alter} (1300, 1301)"), 1_300, DamageKind::Altered),
+        (format!("{alter} (1301)"), 1_301, DamageKind::Altered),
+        (format!("{alter} (2600)"), 2_600, DamageKind::Altered),
+        (format!("{alter} (40, 900, 2599)"), 40, DamageKind::Altered),
+        (format!("{alter} (40, 2599); {drop_one} 1500"), 1_500, DamageKind::Gap),
+    ] {
+        let folder = scratch();
+        copy(base.path(), folder.path());
+        database(folder.path()).execute_batch(&sql).unwrap();
+        let Err(JournalError::Damaged(damage)) = open(folder.path()).load("long") else {
+            panic!("{sql}: loaded");
+        };
+        assert_eq!((damage.n, damage.kind), (Some(n), kind), "{sql}");
+    }
+}
