@@ -94,7 +94,7 @@ pub const GEMINI: KnownAgent = KnownAgent {
         limits: &[
             "a refusal cannot give its reason",
             "it cannot be steered",
-            "a conversation in which it used tools cannot be resumed: the next one begins afresh",
+            "a conversation with tools in it, or begun within this minute, cannot be resumed: the next one begins afresh",
         ],
     }],
 };
