@@ -126,6 +126,8 @@ pub enum EditorOrder {
         title: String,
         /// Its parameters.
         input: Value,
+        /// What it would change.
+        diffs: Vec<Diff>,
     },
     /// The turn has ended.
     Ended {
@@ -405,13 +407,16 @@ impl AcpServer {
                 let params = json!({ "sessionId": session, "update": shown(update) });
                 self.peer.notify(&mut out, "session/update", &params);
             }
-            EditorOrder::Ask { session, key, call, title, input } => {
+            EditorOrder::Ask { session, key, call, title, input, diffs } => {
+                let mut asked = json!({ "toolCallId": call, "title": title, "rawInput": input, "status": "pending" });
+                if !diffs.is_empty() {
+                    asked["content"] = diffs.into_iter().map(entry).collect();
+                }
                 let option =
                     |id: &str, name: &str| json!({ "optionId": id, "name": name, "kind": id });
                 let params = json!({
                     "sessionId": session,
-                    "toolCall": { "toolCallId": call, "title": title, "rawInput": input,
-                        "status": "pending" },
+                    "toolCall": asked,
                     "options": [
                         option("allow_once", "Allow"),
                         option("allow_always", "Allow for this session"),
@@ -516,8 +521,7 @@ fn shown(update: EditorUpdate) -> Value {
             "status": "pending",
         }),
         EditorUpdate::CallEnded { id, ok, text, diffs } => {
-            let diff = |diff: Diff| json!({ "type": "diff", "path": diff.path, "oldText": diff.old, "newText": diff.new });
-            let mut content: Vec<Value> = diffs.into_iter().map(diff).collect();
+            let mut content: Vec<Value> = diffs.into_iter().map(entry).collect();
             content.push(json!({ "type": "content", "content": { "type": "text", "text": text } }));
             json!({
                 "sessionUpdate": "tool_call_update",
@@ -527,4 +531,9 @@ fn shown(update: EditorUpdate) -> Value {
             })
         }
     }
+}
+
+/// A change as an entry of a call's content.
+fn entry(diff: Diff) -> Value {
+    json!({ "type": "diff", "path": diff.path, "oldText": diff.old, "newText": diff.new })
 }

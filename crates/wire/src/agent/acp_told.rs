@@ -30,6 +30,8 @@ pub enum Told {
         title: String,
         /// Its parameters.
         input: Arc<Value>,
+        /// What it would change.
+        diffs: Vec<Diff>,
         /// What is shown, as the answer must name it.
         hash: CallHash,
     },
@@ -193,7 +195,8 @@ impl Telling {
             "" => title(tool, "", input),
             reason => format!("{} ({reason})", title(tool, "", input)),
         };
-        told.push(Told::Ask { call, title, input: Arc::clone(input), hash });
+        let diffs = diffs(input, &self.folder);
+        told.push(Told::Ask { call, title, input: Arc::clone(input), diffs, hash });
         told
     }
 

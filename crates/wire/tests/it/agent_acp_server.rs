@@ -1,6 +1,10 @@
 //! drivetrain as an agent of an editor: our own client of the protocol on the other end of the pipe.
 
+use std::sync::Arc;
+
 use machine::agent::{AgentEnd, AgentEvent, AgentMeans, AgentOrder, AgentQuirks, AgentTurn};
+use machine::id::CallId;
+use machine::policy::call_hash::CallHash;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wire::agent::AgentCodec;
@@ -8,6 +12,7 @@ use wire::agent::acp::{AcpCodec, AcpOffers, AcpOpen};
 use wire::agent::acp_server::{
     AcpServer, EditorEnd, EditorEvent, EditorOrder, EditorUpdate, Progress,
 };
+use wire::agent::acp_told::{Telling, Told};
 use wire::agent::opening::Opening;
 
 /// An editor and a server, and what each has heard.
@@ -103,6 +108,7 @@ fn every_question_reaches_the_editor_however_many_are_open() {
             call: format!("c{number}"),
             title: "rm x".to_owned(),
             input: json!({ "command": "rm x" }),
+            diffs: Vec::new(),
         };
         assert!(!pair.server.order(order).unwrap().is_empty(), "{number}");
     }
@@ -131,6 +137,7 @@ fn a_prompt_with_a_plan_calls_and_a_question_ends_as_it_is_told() {
             call: "c".to_owned(),
             title: "rm x".to_owned(),
             input: input.clone(),
+            diffs: Vec::new(),
         });
         let AgentEvent::Asks(ask) = pair.heard.last().unwrap() else { panic!("{:?}", pair.heard) };
         assert_eq!(ask.means, AgentMeans::Command("rm x".to_owned()));
@@ -240,4 +247,24 @@ proptest! {
         }
         server.read(&good.as_bytes()[cut..], &mut reply);
     }
+}
+
+#[test]
+fn a_question_about_a_file_shows_what_would_change() {
+    let mut pair = opened();
+    pair.tell(prompt());
+    let input =
+        Arc::new(json!({ "path": "/w/a.txt", "old": "hello world", "new": "hello driver" }));
+    let hash = CallHash::of("edit", &input);
+    let told = Telling::default().ask(CallId(1), "edit", &input, "", hash);
+    let Some(Told::Ask { title, input, diffs, .. }) = told.into_iter().next_back() else {
+        panic!("it is asked about");
+    };
+    let (session, key, call) = ("s".to_owned(), "q".to_owned(), "t/c1".to_owned());
+    let input = (*input).clone();
+    let asked =
+        pair.server.order(EditorOrder::Ask { session, key, call, title, input, diffs }).unwrap();
+    let asked: Value = serde_json::from_slice(&asked).unwrap();
+    let diff = json!({ "type": "diff", "path": "/w/a.txt", "oldText": "hello world", "newText": "hello driver" });
+    assert_eq!(asked["params"]["toolCall"]["content"], json!([diff]));
 }

@@ -81,7 +81,7 @@ pub(super) fn hear(notice: &Notice<'_>, sessions: &Sessions, pipe: &Pipe) {
 fn tell(told: Told, name: &str, session: &mut Session, pipe: &Pipe) {
     match told {
         Told::Update(update) => pipe.update(name, update),
-        Told::Ask { call, title, input, hash } => {
+        Told::Ask { call, title, input, diffs, hash } => {
             let key = format!("{}/{call}", session.task);
             session.asked.insert(key.clone(), (call, hash));
             pipe.tell(EditorOrder::Ask {
@@ -90,6 +90,7 @@ fn tell(told: Told, name: &str, session: &mut Session, pipe: &Pipe) {
                 call: session.telling.name(call),
                 title,
                 input: (*input).clone(),
+                diffs,
             });
         }
         Told::Question(call) => session.question = Some(call),
