@@ -220,7 +220,7 @@ impl Telling {
         vec![Told::Update(EditorUpdate::Call {
             id: self.name(call),
             title: title(tool, label, input),
-            kind: kind(tool),
+            kind: kind(tool, input),
             input: (**input).clone(),
         })]
     }
@@ -250,6 +250,8 @@ fn title(tool: &str, label: &str, input: &Value) -> String {
     let what = words.iter().find_map(|word| input[word].as_str());
     // An agent may write several files at once.
     let what = what.or_else(|| input["paths"][0].as_str());
+    // Some agents tell a command line only as the title of what they ask.
+    let what = what.or_else(|| input["title"].as_str());
     match what {
         Some(what) => format!("{tool} {}", what.lines().next().unwrap_or_default()),
         None if label.is_empty() => tool.to_owned(),
@@ -258,14 +260,17 @@ fn title(tool: &str, label: &str, input: &Value) -> String {
 }
 
 /// The protocol's word for what a tool does.
-fn kind(tool: &str) -> &'static str {
+fn kind(tool: &str, input: &Value) -> &'static str {
+    const KINDS: [&str; 8] =
+        ["read", "edit", "delete", "move", "search", "execute", "think", "fetch"];
     match tool {
         "read" | "view" | "skeleton" => "read",
         "write" | "edit" | "patch" => "edit",
         "grep" | "glob" => "search",
         "shell" | "validate" | "validator.run" => "execute",
         "fetch" => "fetch",
-        _ => "other",
+        // A tool of an agent of the protocol, which says itself what it does.
+        _ => KINDS.into_iter().find(|kind| input["kind"] == *kind).unwrap_or("other"),
     }
 }
 
@@ -314,5 +319,14 @@ mod tests {
             ]
         );
         assert_eq!(title("write", "codex fileChange", &input), "write /w/hello.txt");
+    }
+
+    #[test]
+    fn a_command_that_an_agent_tells_as_a_title_is_shown() {
+        let input =
+            json!({ "content": [], "kind": "execute", "locations": [], "title": "rm -r target" });
+        assert_eq!(title("gemini.execute", "", &input), "gemini.execute rm -r target");
+        assert_eq!(kind("gemini.execute", &input), "execute");
+        assert_eq!(kind("gemini.execute", &json!({ "kind": "none of these" })), "other");
     }
 }
