@@ -15,6 +15,8 @@ pub struct Row {
     pub problem: Option<String>,
     /// Where its program is.
     pub installed: Option<String>,
+    /// The command that installs it, if one is known.
+    pub install: Option<String>,
     /// What it says of its version, or why that is not known.
     pub version: Result<String, String>,
     /// Whether that was tried.
@@ -48,7 +50,9 @@ fn about(row: &Row, width: usize) -> Vec<Line> {
         return lines;
     }
     let Some(place) = &row.installed else {
-        return vec![Line::new(Tone::Faint, format!("{name}  not installed"))];
+        let how = row.install.iter().map(|command| format!(": {}", text::visible(command)));
+        let how: String = how.collect();
+        return vec![Line::new(Tone::Faint, format!("{name}  not installed{how}"))];
     };
     let tested = match &row.tested {
         Some((oldest, newest)) if oldest == newest => format!("; tried is {oldest}"),
@@ -137,6 +141,7 @@ mod tests {
             file: None,
             problem: None,
             installed: None,
+            install: None,
             version: Err("not installed".to_owned()),
             support: None,
             tested: Some(("1.0.0".to_owned(), "1.2.0".to_owned())),
@@ -167,7 +172,8 @@ mod tests {
         let rows = [
             there("claude", "1.1.0", AgentSupport::Tested),
             there("codex", "codex-cli 2.0.0", AgentSupport::Newer),
-            row("gemini"),
+            Row { install: Some("npm install -g gemini@1.2.0".to_owned()), ..row("gemini") },
+            row("own"),
             mine,
             broken,
         ];
@@ -176,7 +182,8 @@ mod tests {
                 in /usr/bin/claude
         codex   codex-cli 2.0.0, newer than what was tried; tried are 1.0.0 to 1.2.0
                 in /usr/bin/codex
-        gemini  not installed
+        gemini  not installed: npm install -g gemini@1.2.0
+        own     not installed
         mine    version unknown: not asked: the project's file is not trusted
                 in /usr/bin/mine
                 by /p/.drivetrain/agents/mine.toml

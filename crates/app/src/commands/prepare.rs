@@ -170,9 +170,13 @@ pub(crate) fn require_agent(
     let Some(program) = program_of(driver) else { return Ok(()) };
     let (name, command) = (&program.name, program.command.first().cloned().unwrap_or_default());
     if runtime::process::find_program(OsStr::new(&command), Some(folder)).is_none() {
-        return Err(CommandError::environment(format!(
+        let error = CommandError::environment(format!(
             "the agent {name} is not installed: there is no program {command:?} on PATH or at that path"
-        ))
+        ));
+        return Err(match runtime::agent::inventory::install(&program) {
+            Some(install) => error.hint(install),
+            None => error,
+        }
         .hint("drivetrain agents shows those that are"));
     }
     let Some(why) = runtime::agent::inventory::refusal(&program, folder, home.root()) else {

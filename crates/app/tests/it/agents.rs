@@ -70,6 +70,7 @@ fn a_task_whose_agent_is_not_installed_does_not_begin() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(20), "{said}");
     let expected = "error: the agent opencode is not installed: there is no program \"opencode\" on PATH or at that path\n  \
+                    hint: npm install -g opencode-ai@1.18.33\n  \
                     hint: drivetrain agents shows those that are\n";
     assert_eq!(said, expected);
     let listed = environment.command(&["list", "--json"]).output().unwrap();

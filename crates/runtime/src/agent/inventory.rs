@@ -71,6 +71,11 @@ impl Listed {
         self.known.map_or(&[], |known| known.release(version).limits)
     }
 
+    /// The command that installs it, if one is known.
+    pub fn install(&self) -> Option<String> {
+        install(self.program.as_ref().ok()?)
+    }
+
     /// The cells of [`Listed::can`] that only the running agent knows.
     pub fn says_itself(&self) -> &'static [&'static str] {
         match &self.program {
@@ -78,6 +83,14 @@ impl Listed {
             _ => &[],
         }
     }
+}
+
+/// The command that installs an agent's program, if one is known.
+pub fn install(program: &AgentProgram) -> Option<String> {
+    // A file of the same name may mean another program.
+    let known = table::program(&program.name)
+        .filter(|known| program.command.first().is_some_and(|command| command == known.command));
+    known.map(table::KnownAgent::install)
 }
 
 /// Every agent that a folder knows: those that need no file first.

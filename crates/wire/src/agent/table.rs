@@ -14,6 +14,8 @@ pub struct KnownAgent {
     pub title: &'static str,
     /// The name of its executable.
     pub command: &'static str,
+    /// Its package for Node.js.
+    pub package: &'static str,
     /// What makes the executable print its version.
     pub version_arguments: &'static [&'static str],
     /// The oldest and the newest version that the tests ran with.
@@ -46,6 +48,7 @@ pub const CLAUDE: KnownAgent = KnownAgent {
     name: "claude",
     title: "Claude Code",
     command: "claude",
+    package: "@anthropic-ai/claude-code",
     version_arguments: &["--version"],
     tested: (Version(2, 1, 112), Version(2, 1, 325)),
     releases: &[
@@ -68,6 +71,7 @@ pub const CODEX: KnownAgent = KnownAgent {
     name: "codex",
     title: "Codex",
     command: "codex",
+    package: "@openai/codex",
     version_arguments: &["--version"],
     tested: (Version(0, 166, 0), Version(0, 166, 0)),
     releases: &[Release {
@@ -86,6 +90,7 @@ pub const GEMINI: KnownAgent = KnownAgent {
     name: "gemini",
     title: "Gemini CLI",
     command: "gemini",
+    package: "@google/gemini-cli",
     version_arguments: &["--version"],
     tested: (Version(0, 61, 0), Version(0, 61, 0)),
     releases: &[Release {
@@ -104,6 +109,7 @@ pub const OPENCODE: KnownAgent = KnownAgent {
     name: "opencode",
     title: "OpenCode",
     command: "opencode",
+    package: "opencode-ai",
     version_arguments: &["--version"],
     tested: (Version(1, 18, 33), Version(1, 18, 33)),
     releases: &[Release {
@@ -133,6 +139,11 @@ pub fn speaker(protocol: AgentProtocol) -> Option<&'static KnownAgent> {
 }
 
 impl KnownAgent {
+    /// The command that installs the newest version that was tried.
+    pub fn install(&self) -> String {
+        format!("npm install -g {}@{}", self.package, self.tested.1)
+    }
+
     /// Whether this version was tried; it may stand anywhere in what the program prints of itself.
     pub fn support(&self, version: &str) -> AgentSupport {
         let (oldest, newest) = self.tested;
