@@ -11,11 +11,11 @@ use machine::receipt::Receipt;
 use machine::state::{Standing, State};
 use machine::task::DriverSpec;
 use machine::time::Timestamp;
-use machine::{Command, Signal, Stamped};
+use machine::{Command, Input, Signal, Stamped};
 use runtime::clock::{Clock, SystemClock};
 use runtime::control::{self, ControlError};
 use runtime::home::Home;
-use runtime::host::Host;
+use runtime::host::{self, Host};
 use runtime::receipt;
 use runtime::station::Station;
 use runtime::supervisor::SupervisorError;
@@ -257,9 +257,27 @@ impl Records {
         Err(take_up::passed_on(id))
     }
 
+    /// Whether a command of this kind was recorded since this moment.
+    fn has_taken(
+        &self,
+        id: &TaskId,
+        command: &Command,
+        since: Timestamp,
+    ) -> Result<bool, JournalError> {
+        let kind = std::mem::discriminant(command);
+        let records = self.journal.records(id.as_str(), 0)?;
+        // What a text holds that nobody may read was taken out of it, so the texts need not be the same.
+        let mut recent = records.iter().rev().take_while(|record| record.time >= since.0);
+        Ok(recent.any(|record| match host::decode(&record.body) {
+            Ok(Input::Command(taken)) => std::mem::discriminant(&taken) == kind,
+            Ok(_) | Err(_) => false,
+        }))
+    }
+
     fn try_to_give(self, id: &TaskId, command: Command) -> Result<Option<u32>, Ungiven> {
         let row = self.journal.task(id.as_str())?;
         if let Some(pid) = self.home.alive(row.owner) {
+            let asked = now();
             match control::send(&self.home.socket(row.owner), id, command.clone()) {
                 Ok(()) => return Ok(Some(pid)),
                 // It drives the task and does not listen: the task would be taken out of its hands in the middle of a call.
@@ -269,6 +287,11 @@ impl Records {
                 Err(ControlError::Gone(_)) => {}
                 // Its last holder lives but has let go of it.
                 Err(ControlError::NotHere) => {}
+                // It ended before it answered, so what it took is on record.
+                Err(ControlError::Unknown(_)) if control::has_ended(&self.home, row.owner) => {
+                    let is_taken = self.has_taken(id, &command, asked)?;
+                    return if is_taken { Ok(Some(pid)) } else { Err(Ungiven::TakenUp) };
+                }
                 Err(error) => return Err(Ungiven::Failed(error.into())),
             }
         }

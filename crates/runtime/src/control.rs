@@ -294,14 +294,20 @@ pub fn driver(home: &Home, owner: u64, task: &TaskId) -> Option<u32> {
         Err(ControlError::NotHere) => None,
         // One that is just ending has let go of all its tasks. Of one that does not answer, such as one that was stopped
         // by Ctrl-Z or whose socket was removed, that is not known.
-        Err(_) => {
-            let until = Instant::now() + 2 * LAST_WORDS;
-            while home.alive(owner).is_some() && Instant::now() < until {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            home.alive(owner)
-        }
+        Err(_) => (!has_ended(home, owner)).then_some(pid),
     }
+}
+
+/// Whether the process of this owner has ended, or does so by the time that its last words may take.
+pub fn has_ended(home: &Home, owner: u64) -> bool {
+    let until = Instant::now() + 2 * LAST_WORDS;
+    while home.alive(owner).is_some() {
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
 }
 
 fn say(path: &Path, request: Request) -> Result<(), ControlError> {

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::Duration;
 
 use crate::environment::{TestEnvironment, exists};
@@ -249,13 +250,30 @@ fn a_task_is_not_taken_from_a_living_process_that_cannot_be_reached() {
 }
 
 #[test]
+fn a_command_whose_process_ends_before_it_answers_is_given_all_the_same() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["touch one; sleep 60"], "");
+    let task = environment.start(&["run", "task.toml"]);
+    environment.until_file("one");
+    task.signal("STOP");
+    let mut cancel = environment.command(&["cancel", &task.id]);
+    let cancel = cancel.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Until it waits for the answer.
+    std::thread::sleep(Duration::from_millis(500));
+    task.signal("KILL");
+    let told = cancel.wait_with_output().unwrap();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    assert_eq!(environment.show(&task.id)["outcome"], "cancelled");
+}
+
+#[test]
 fn whoever_follows_is_told_that_the_process_is_gone_and_ends_with_the_reader() {
     let environment = TestEnvironment::new();
     environment.steps("task.toml", &["touch one; sleep 60"], "");
     let task = environment.start(&["run", "task.toml"]);
     environment.until_file("one");
     let mut follow = environment.command(&["log", &task.id, "--follow"]);
-    let mut follower = follow.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut follower = follow.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
     lines.find(|line| line.as_ref().unwrap().contains("touch one")).unwrap().unwrap();
     task.signal("KILL");
