@@ -128,11 +128,10 @@ pub(crate) fn another_model_is_asked_by_the_same_process(program: &Program) {
     let stage = Stage::new(program, OPEN, &replies);
     let task = stage.start(&["--check", CHECK]);
     stage.until_made("begun.txt");
-    let first = stage.agents().first().map(|(number, _)| *number);
+    let first = stage.agent();
     stage.place.ok(&["hand-over", &task.id, "--model", "another-1"]);
     stage.until_made("second.txt");
-    let lives = stage.agents().first().map(|(number, _)| *number);
-    assert_eq!(lives, first, "its process lives");
+    assert_eq!(stage.agent(), first, "its process lives");
     std::fs::write(stage.worktree().join("go.txt"), "").unwrap();
     let ran = stage.ended(task);
     assert_eq!(ran.code, 0, "{}", stage.story(&ran));

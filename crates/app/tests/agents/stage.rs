@@ -236,10 +236,9 @@ impl Stage {
             .collect()
     }
 
-    /// Kills the program itself, which is the first that was started inside; what it started is left to whoever looks
-    /// after it. Programs change what they are called, so it is not looked for by its name; nor by its number, for these
-    /// begin anew when they have run out.
-    pub(crate) fn kill_agent(&self) {
+    /// The program itself, which is the first that was started inside. Programs change what they are called, so it is not
+    /// looked for by its name; nor by its number, for these begin anew when they have run out.
+    pub(crate) fn agent(&self) -> u32 {
         let mut inside = self.agents();
         inside.retain(|(_, command)| !command.contains("bwrap"));
         let is_inside = |number: u64| inside.iter().any(|(other, _)| u64::from(*other) == number);
@@ -247,8 +246,13 @@ impl Stage {
             let [parent, begun] = lineage(*number)?;
             (!is_inside(parent)).then_some((begun, *number))
         });
-        let (_, number) = started.min().unwrap_or_else(|| panic!("{:?}", self.agents()));
-        let kill = std::process::Command::new("kill").args(["-9", &number.to_string()]).status();
+        started.min().unwrap_or_else(|| panic!("{:?}", self.agents())).1
+    }
+
+    /// Kills the program itself; what it started is left to whoever looks after it.
+    pub(crate) fn kill_agent(&self) {
+        let number = self.agent().to_string();
+        let kill = std::process::Command::new("kill").args(["-9", &number]).status();
         assert!(kill.unwrap().success());
     }
 
