@@ -12,6 +12,7 @@ pub mod helper;
 pub(crate) mod masks;
 mod probe;
 mod remembered;
+mod scratch;
 mod view;
 mod way;
 
@@ -31,6 +32,7 @@ use filter::Sockets;
 use helper::Orders;
 pub use probe::{Machine, Unavailable, machine, mark_trials, require, try_out};
 pub(crate) use probe::{namespace_held, note_namespace};
+use scratch::Scratch;
 pub use view::Mount;
 use view::View;
 use way::Way;
@@ -159,15 +161,7 @@ pub(crate) struct Held {
     _texts: Vec<OwnedFd>,
     _group: Option<cgroup::Group>,
     _way: Option<Way>,
-    scratch: Option<PathBuf>,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        if let Some(scratch) = &self.scratch {
-            let _ = std::fs::remove_dir_all(scratch);
-        }
-    }
+    _scratch: Option<Scratch>,
 }
 
 impl Sandbox {
@@ -239,7 +233,7 @@ impl Sandbox {
             (argv, texts) = self.bubblewrap(&view, cwd)?;
             open.extend(texts.iter().map(AsRawFd::as_raw_fd));
             if let Network::Hosts(hosts) = &self.spec.network {
-                let opened = Way::open(hosts, scratch_folder()?, self.passages.as_deref())?;
+                let opened = Way::open(hosts, Scratch::make()?, self.passages.as_deref())?;
                 orders.bridge = Some(opened.descriptor());
                 open.push(opened.descriptor());
                 way = Some(opened);
@@ -255,11 +249,11 @@ impl Sandbox {
             if self.spec.network != Network::None {
                 return Err("the reduced sandbox has no network; use network = \"none\"".to_owned());
             }
-            let folder = scratch_folder()?;
+            let folder = Scratch::make()?;
             (orders.read, orders.listed) = view.read_reduced();
-            orders.write = view.write_reduced(&folder);
+            orders.write = view.write_reduced(folder.path());
             for name in ["HOME", "TMPDIR"] {
-                env.push((name.into(), folder.clone().into()));
+                env.push((name.into(), folder.path().into()));
             }
             // Programs that look for themselves in a home that is another one now.
             for (name, place) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
@@ -277,7 +271,8 @@ impl Sandbox {
         let group = cgroup::Group::limiting(self.spec.limits.processes);
         let join = group.as_ref().map(|group| group.door.as_raw_fd());
         let masks = std::mem::take(&mut view.masks);
-        let held = Held { _masks: masks, _texts: texts, _group: group, _way: way, scratch };
+        let held =
+            Held { _masks: masks, _texts: texts, _group: group, _way: way, _scratch: scratch };
         Ok(Arranged { argv, env, namespaced, open, join, view: held })
     }
 
@@ -362,17 +357,4 @@ fn this_program() -> Result<(i32, OsString), String> {
     });
     let number = opened.as_ref().map_err(Clone::clone)?.as_raw_fd();
     Ok((number, format!("/proc/self/fd/{number}").into()))
-}
-
-/// A folder for temporary files of one command, where there is no private one.
-fn scratch_folder() -> Result<PathBuf, String> {
-    let failed = |error: String| format!("no folder for temporary files can be made: {error}");
-    let mut random = [0u8; 8];
-    getrandom::fill(&mut random).map_err(|error| failed(error.to_string()))?;
-    let name = format!("drivetrain-box-{:016x}", u64::from_ne_bytes(random));
-    let folder = std::env::temp_dir().join(name);
-    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
-        .create(&folder)
-        .map_err(|error| failed(error.to_string()))?;
-    folder.canonicalize().map_err(|error| failed(error.to_string()))
 }

@@ -8,13 +8,14 @@ use std::fs::File;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use machine::policy::hosts::Allowed;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::egress::{self, PassageLog, Proxy};
+use crate::sandbox::scratch::Scratch;
 
 /// The first argument of a start as the process that leaves the bridge behind, and of the bridge itself.
 pub(super) const WORDS: [&str; 2] = ["--as-sandbox-bridge-starter", "--as-sandbox-bridge"];
@@ -22,47 +23,36 @@ pub(super) const WORDS: [&str; 2] = ["--as-sandbox-bridge-starter", "--as-sandbo
 /// The outer side, for as long as something runs inside.
 #[derive(Debug)]
 pub(super) struct Way {
-    proxy: Option<Proxy>,
+    // They go in this order.
+    _proxy: Proxy,
     folder: File,
-    path: PathBuf,
+    _scratch: Scratch,
 }
 
 impl Way {
-    /// Starts a proxy for one sandbox in an empty folder of its own, which goes with it. What is reached is told in
-    /// the file `passages`.
+    /// Starts a proxy for one sandbox in an empty folder, which goes with it. What is reached is told in the file
+    /// `passages`.
     pub(super) fn open(
         hosts: &[String],
-        path: PathBuf,
+        scratch: Scratch,
         passages: Option<&Path>,
     ) -> Result<Way, String> {
         let allowed = Allowed::parse(hosts)?;
         let failed = |error: std::io::Error| format!("the egress proxy cannot be started: {error}");
         let log = passages.map(PassageLog::open).transpose().map_err(failed)?;
-        let proxy = Proxy::start(&path, allowed, move |passage| {
+        let proxy = Proxy::start(scratch.path(), allowed, move |passage| {
             if let Some(log) = &log {
                 log.write(passage);
             }
         });
-        let opened = proxy.and_then(|proxy| Ok((proxy, File::open(&path)?)));
-        match opened {
-            Ok((proxy, folder)) => Ok(Way { proxy: Some(proxy), folder, path }),
-            Err(error) => {
-                let _ = std::fs::remove_dir_all(&path);
-                Err(failed(error))
-            }
-        }
+        let proxy = proxy.map_err(failed)?;
+        let folder = File::open(scratch.path()).map_err(failed)?;
+        Ok(Way { _proxy: proxy, folder, _scratch: scratch })
     }
 
     /// The descriptor that the bridge needs.
     pub(super) fn descriptor(&self) -> i32 {
         self.folder.as_raw_fd()
-    }
-}
-
-impl Drop for Way {
-    fn drop(&mut self) {
-        self.proxy = None;
-        let _ = std::fs::remove_dir_all(&self.path);
     }
 }
 
