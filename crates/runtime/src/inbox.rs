@@ -29,6 +29,12 @@ const SOON: Duration = Duration::from_millis(30);
 /// How many such inputs wait at most: what is held is in memory only.
 const MAX_HELD: usize = 64;
 
+/// What is just being said is told at once, and what goes on within this time together: a screen shows no more pictures.
+const PICTURE: Duration = Duration::from_millis(15);
+
+/// How many pieces of it wait at most, so that there is room for all of them.
+const MAX_PIECES: usize = 256;
+
 /// One input on its way to a task.
 #[derive(Debug)]
 pub struct Delivery {
@@ -80,6 +86,9 @@ struct Queues {
     signals: VecDeque<Delivery>,
     stops: u32,
     streams: Vec<Streamed>,
+    /// How many pieces came for them, and until when they may wait.
+    pieces: usize,
+    told_until: Option<Instant>,
     room: Vec<Room>,
     /// How often they were taken.
     taken: u64,
@@ -225,7 +234,7 @@ impl Inbox {
         events: impl Iterator<Item = StreamEvent>,
     ) {
         let mut queues = self.lock();
-        let Queues { streams, taken, .. } = &mut *queues;
+        let Queues { streams, taken, pieces, .. } = &mut *queues;
         let at = match place {
             Some(Place { at, taken: since }) if since == taken => *at,
             _ => {
@@ -234,8 +243,15 @@ impl Inbox {
                 streams.len() - 1
             }
         };
-        events.for_each(|event| streams[at].add(event));
-        self.wake(queues);
+        let before = *pieces;
+        events.for_each(|event| {
+            *pieces += 1;
+            streams[at].add(event);
+        });
+        // Of what may wait the supervisor learns once, so that it knows how long it may sleep.
+        if before == 0 || queues.must_be_told() {
+            self.wake(queues);
+        }
     }
 
     /// Says that something waits for room on the disk, or does not any more.
@@ -295,6 +311,9 @@ impl Inbox {
         deliveries.extend(queues.people.drain(..));
         deliveries.extend(queues.signals.drain(..));
         let streams = std::mem::take(&mut queues.streams);
+        if std::mem::take(&mut queues.pieces) > 0 {
+            queues.told_until = Some(Instant::now() + PICTURE);
+        }
         let room = std::mem::take(&mut queues.room);
         queues.taken += 1;
         Batch { deliveries, stops: queues.stops, streams, room }
@@ -307,7 +326,8 @@ impl Inbox {
         mut queues: MutexGuard<'a, Queues>,
         deadline: Option<Instant>,
     ) -> MutexGuard<'a, Queues> {
-        let until = deadline.into_iter().chain(queues.held_until).min();
+        let told_until = queues.told_until.filter(|_| queues.pieces > 0);
+        let until = deadline.into_iter().chain(queues.held_until).chain(told_until).min();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         queues.waiting = true;
         queues = if network::is_running() {
@@ -347,8 +367,14 @@ impl Inbox {
 impl Queues {
     /// Whether there is something to take at once.
     fn has_come(&self, seen_stops: u32) -> bool {
-        let is_told = !self.streams.is_empty() || !self.room.is_empty();
+        let is_told = self.must_be_told() || !self.room.is_empty();
         self.is_urgent(seen_stops) || is_told || self.is_due()
+    }
+
+    /// Whether what is just being said must not wait any longer.
+    fn must_be_told(&self) -> bool {
+        let may_wait = || self.told_until.is_some_and(|until| Instant::now() < until);
+        self.pieces > 0 && (self.pieces >= MAX_PIECES || !may_wait())
     }
 
     /// Whether somebody waits for what is here.
@@ -417,6 +443,34 @@ mod tests {
         feed.push(&mut vec![delta()]);
         inbox.signal(task(), report(2));
         assert_eq!(numbers(&inbox.take(None, 0)), [1, 2]);
+    }
+
+    #[test]
+    fn what_goes_on_being_said_is_told_together_after_a_moment_and_much_of_it_at_once() {
+        let inbox = patient();
+        let mut feed = inbox.feed(task(), EffectId(1));
+        let mut say = |text: &str| {
+            feed.push(&mut vec![StreamEvent::TextDelta { index: 0, text: text.to_owned() }]);
+        };
+        let told = || {
+            let said = inbox.take(None, 0).streams.pop().unwrap().events;
+            assert_eq!(said.len(), 1, "{said:?}");
+            match &said[0] {
+                StreamEvent::TextDelta { text, .. } => text.clone(),
+                other => panic!("{other:?}"),
+            }
+        };
+        say("a");
+        assert_eq!(told(), "a");
+        inbox.lock().told_until = Some(Instant::now() + Duration::from_secs(3600));
+        say("b");
+        assert!(!inbox.lock().has_come(0), "it waits for what comes next");
+        say("c");
+        inbox.lock().told_until = Some(Instant::now() + Duration::from_millis(1));
+        assert_eq!(told(), "bc", "it comes by itself");
+        inbox.lock().told_until = Some(Instant::now() + Duration::from_secs(3600));
+        (0..MAX_PIECES).for_each(|_| say("d"));
+        assert_eq!(told(), "d".repeat(MAX_PIECES));
     }
 
     #[test]
