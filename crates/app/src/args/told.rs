@@ -22,9 +22,9 @@ pub(crate) struct InterruptArgs {
     /// The task's id, or the beginning of it
     pub(crate) id: String,
 
-    /// What the driver is told
-    #[arg(value_name = "TEXT", default_value = "", hide_default_value = true)]
-    pub(crate) text: String,
+    /// What the driver is told; words of it need no quotes
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: Vec<String>,
 }
 
 /// A task and a text.
@@ -33,9 +33,9 @@ pub(crate) struct NoteArgs {
     /// The task's id, or the beginning of it
     pub(crate) id: String,
 
-    /// What the driver is told
-    #[arg(value_name = "TEXT")]
-    pub(crate) text: String,
+    /// What the driver is told; words of it need no quotes
+    #[arg(value_name = "TEXT", required = true)]
+    pub(crate) text: Vec<String>,
 }
 
 /// Arguments of `compact`.
@@ -44,9 +44,9 @@ pub(crate) struct CompactArgs {
     /// The task's id, or the beginning of it
     pub(crate) id: String,
 
-    /// What is kept above all
-    #[arg(value_name = "FOCUS", default_value = "", hide_default_value = true)]
-    pub(crate) focus: String,
+    /// What is kept above all; words of it need no quotes
+    #[arg(value_name = "FOCUS")]
+    pub(crate) focus: Vec<String>,
 }
 
 /// Arguments of `raise`.

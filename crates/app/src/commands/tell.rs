@@ -24,7 +24,7 @@ pub(crate) fn cancel(args: &CancelArgs, json: bool) -> Result<u8, CommandError> 
 
 /// Stops what runs and tells the driver.
 pub(crate) fn interrupt(args: &InterruptArgs, json: bool) -> Result<u8, CommandError> {
-    let note = args.text.trim().to_owned();
+    let note = spoken(&args.text);
     tell(&args.id, "interrupt", Command::Interrupt { note }, "is interrupted", json)
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn follow_up(args: &NoteArgs, json: bool) -> Result<u8, CommandError>
 
 /// Makes the conversation of whoever works shorter.
 pub(crate) fn compact(args: &CompactArgs, json: bool) -> Result<u8, CommandError> {
-    let focus = args.focus.trim().to_owned();
+    let focus = spoken(&args.focus);
     let done = "has its conversation made shorter before its next turn";
     tell(&args.id, "compact", Command::Compact { focus }, done, json)
 }
@@ -57,10 +57,15 @@ pub(crate) fn raise(args: &RaiseArgs, json: bool) -> Result<u8, CommandError> {
 }
 
 fn said(args: &NoteArgs) -> Result<String, CommandError> {
-    match args.text.trim() {
-        "" => Err(CommandError::usage("the text is empty")),
-        text => Ok(text.to_owned()),
+    match spoken(&args.text) {
+        text if text.is_empty() => Err(CommandError::usage("the text is empty")),
+        text => Ok(text),
     }
+}
+
+/// The words of a text that was given with or without quotes.
+fn spoken(words: &[String]) -> String {
+    words.join(" ").trim().to_owned()
 }
 
 fn tell(

@@ -54,7 +54,7 @@ fn notes_and_budgets_reach_a_running_task() {
     );
     let task = environment.start(&["run", "task.toml"]);
     environment.until_file("one");
-    environment.ok(&["steer", &task.id, "be quick"]);
+    environment.ok(&["steer", &task.id, "be", "quick", "--json"]);
     environment.ok(&["follow-up", &task.id, "then rest"]);
     let raised: serde_json::Value =
         serde_json::from_str(&environment.ok(&["raise", &task.id, "--max-turns", "9", "--json"]))
@@ -66,6 +66,7 @@ fn notes_and_budgets_reach_a_running_task() {
     environment.write("go", "");
     let ran = task.wait();
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("steered: be quick"), "{}", ran.out);
     let types = environment.types(&environment.id());
     for expected in ["note_queued", "note_delivered", "budget_raised", "rejected"] {
         assert!(types.iter().any(|kind| kind == expected), "{expected}: {types:?}");
@@ -78,7 +79,7 @@ fn an_interrupt_stops_what_runs_and_tells_the_driver() {
     environment.steps("task.toml", &["touch one; sleep 60"], "");
     let task = environment.start(&["run", "task.toml"]);
     environment.until_file("one");
-    environment.ok(&["interrupt", &task.id, "wrong folder"]);
+    environment.ok(&["interrupt", &task.id, "wrong", "folder"]);
     let ran = task.wait();
     assert!(ran.out.contains("interrupted: wrong folder"), "{}", ran.out);
     assert!(ran.out.contains("c1 aborted"), "{}", ran.out);
