@@ -47,9 +47,6 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a process may take to end by itself once its input is closed.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How much of its error output a report shows, in characters from the end.
-const STDERR_SHOWN: usize = 2000;
-
 /// The plugin processes of this runtime.
 #[derive(Debug, Default)]
 pub struct Plugins {
@@ -447,13 +444,7 @@ impl Process {
                 " ({malformed} malformed lines, {notifications} notifications and {stale} stale answers skipped)"
             ));
         }
-        let errors = self.child.stderr_tail();
-        let errors = errors.trim_end();
-        if !errors.is_empty() {
-            let skipped = errors.chars().count().saturating_sub(STDERR_SHOWN);
-            let end: String = errors.chars().skip(skipped).collect();
-            report.push_str(&format!("\nthe end of its error output:\n{end}"));
-        }
+        report.push_str(&self.child.complaint());
         match &self.door {
             Some(door) => door.token().hide(&report),
             None => report,

@@ -13,6 +13,7 @@ pub(crate) mod masks;
 mod probe;
 mod remembered;
 mod scratch;
+mod unseen;
 mod view;
 mod way;
 

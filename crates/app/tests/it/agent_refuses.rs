@@ -1,5 +1,5 @@
-//! A coding agent that answers its greeting with an error, in each of the three protocols: the task ends with a reason that
-//! has a name, soon, and nothing of the program is left.
+//! A coding agent that cannot be worked with: one that answers its greeting with an error, in each of the three protocols, and one
+//! that misses a file. The task ends with a reason that has a name, soon, and nothing of the program is left.
 
 use serde_json::{Value, json};
 
@@ -53,4 +53,20 @@ fn codex_that_refuses_its_greeting_ends_the_turn_by_name() {
 #[test]
 fn an_acp_agent_that_refuses_its_greeting_ends_the_turn_by_name() {
     is_refused("acp", &json!("failed"));
+}
+
+#[test]
+fn an_agent_that_misses_a_file_which_the_sandbox_hides_is_quoted_with_that() {
+    let place = TestEnvironment::new();
+    let hidden = place.home().with_file_name("tool");
+    std::fs::write(&hidden, "#!/bin/sh\n").unwrap();
+    let command = ["sh", "-c", &format!("exec {}", hidden.display())];
+    place.write_agent("wrapped", &format!("protocol = \"claude\"\ncommand = {command:?}\n"));
+    place.git(&["init", "--quiet"]);
+    place.write("main.py", "print(1)\n");
+    place.commit_all("one");
+    let ran = place.run(&["run", "g", "--agent", "wrapped", "--any-version", "--unattended"]);
+    assert_eq!(ran.code, 10, "{}{}", ran.out, ran.err);
+    let said = format!("{} is there, but the sandbox hides it", hidden.display());
+    assert!(ran.out.contains(&said), "{}{}", ran.out, ran.err);
 }

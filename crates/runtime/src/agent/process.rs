@@ -44,9 +44,6 @@ const GLANCE: Duration = Duration::from_millis(200);
 /// Longer than a look can be late on a busy machine: this process did not run meanwhile. It was stopped, by Ctrl-Z or by
 /// its machine.
 const ABSENT: Duration = Duration::from_secs(2);
-/// How much of its error output a report shows, in characters from the end.
-const STDERR_SHOWN: usize = 2000;
-
 /// What all agents of a runtime have in common.
 #[derive(Debug)]
 pub(super) struct Setting {
@@ -273,13 +270,7 @@ impl Process {
         if malformed > 0 {
             report.push_str(&format!(" ({malformed} of its lines were not understood)"));
         }
-        let errors = lock(&self.child).stderr_tail();
-        let errors = errors.trim_end();
-        if !errors.is_empty() {
-            let skipped = errors.chars().count().saturating_sub(STDERR_SHOWN);
-            let end: String = errors.chars().skip(skipped).collect();
-            report.push_str(&format!("\nthe end of its error output:\n{end}"));
-        }
+        report.push_str(&lock(&self.child).complaint());
         report
     }
 }

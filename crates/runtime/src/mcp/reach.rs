@@ -31,9 +31,6 @@ use crate::trust::TrustState;
 
 /// The longest line, and the largest event, that is read.
 const MAX_MESSAGE: usize = 8 << 20;
-/// How much of its error output a report shows, in characters from the end.
-const STDERR_SHOWN: usize = 2000;
-
 /// How a server is reached, with its variables in place.
 pub(super) enum Expanded {
     Program {
@@ -300,12 +297,6 @@ pub(super) fn explained(why: &str, child: Option<&Arc<Mutex<Child>>>) -> String 
             (None, None) => report.push_str(" (it ended)"),
         }
     }
-    let errors = machine::server::clean(&child.stderr_tail(), usize::MAX);
-    let errors = errors.trim_end();
-    if !errors.is_empty() {
-        let skipped = errors.chars().count().saturating_sub(STDERR_SHOWN);
-        let end: String = errors.chars().skip(skipped).collect();
-        report.push_str(&format!("\nthe end of its error output:\n{end}"));
-    }
+    report.push_str(&machine::server::clean(&child.complaint(), usize::MAX));
     report
 }

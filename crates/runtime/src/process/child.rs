@@ -11,13 +11,17 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::{
-    Cancel, DRAIN, Launched, ProcessSpec, SpawnError, launch, pipe, set_nonblocking, start,
-    timeout_until,
+    Cancel, Containment, DRAIN, Launched, ProcessSpec, SpawnError, launch, pipe, set_nonblocking,
+    start, timeout_until,
 };
+use crate::sandbox::Sandbox;
 use crate::sandbox::helper::{GO, READY};
 
 /// How much of standard error is kept.
 const STDERR_TAIL: usize = 16 * 1024;
+
+/// How many characters of it a report shows.
+const STDERR_SHOWN: usize = 2000;
 /// How long a line may wait for the process to take it.
 const WRITE_LIMIT: Duration = Duration::from_secs(30);
 /// How long the namespace may take to be made.
@@ -38,6 +42,7 @@ pub struct Child {
     shared: Arc<Shared>,
     stop: Cancel,
     keeper: Option<JoinHandle<()>>,
+    sandbox: Option<Arc<Sandbox>>,
 }
 
 /// How a process ended: one of the two is there, as for `Finished`.
@@ -97,6 +102,10 @@ impl Child {
         let (sender, receiver) = mpsc::sync_channel(1);
         let shared = Arc::new(Shared::default());
         let stop = Cancel::new();
+        let sandbox = match &spec.containment {
+            Containment::Sandbox(sandbox) => Some(Arc::clone(sandbox)),
+            _ => None,
+        };
         let keeper = {
             let (shared, stop) = (Arc::clone(&shared), stop.clone());
             std::thread::Builder::new()
@@ -113,6 +122,7 @@ impl Child {
             shared,
             stop,
             keeper: Some(keeper),
+            sandbox,
         })
     }
 
@@ -193,6 +203,26 @@ impl Child {
         let state = self.shared.lock();
         let bytes: Vec<u8> = state.stderr.iter().copied().collect();
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The same for a report, on lines of its own, and what it may have missed; empty if it wrote nothing.
+    pub fn complaint(&self) -> String {
+        let errors = self.stderr_tail();
+        let errors = errors.trim_end();
+        if errors.is_empty() {
+            return String::new();
+        }
+        let skipped = errors.chars().count().saturating_sub(STDERR_SHOWN);
+        let end: String = errors.chars().skip(skipped).collect();
+        let mut complaint = format!("\nthe end of its error output:\n{end}");
+        if let Some(path) = self.sandbox.as_ref().and_then(|sandbox| sandbox.unseen(&end)) {
+            complaint.push_str(&format!(
+                "\n{} is there, but the sandbox hides it: name it, or its folder, in `read` of [sandbox] in \
+                 .drivetrain/policy.toml (docs/sandbox.md)",
+                path.display()
+            ));
+        }
+        complaint
     }
 
     /// Closes its standard input: most processes take that as a request to end.
