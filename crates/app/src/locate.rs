@@ -206,11 +206,12 @@ impl Records {
     /// more: that is shown at once, and recorded by whoever takes the task up.
     fn as_seen(&self, row: &TaskRow, mut state: State, mut story: Story) -> Task {
         let driven_by = self.driver_of(row, &state);
-        let interrupted = state.data().attachment.is_some() && driven_by.is_none();
-        if interrupted {
+        if state.data().attachment.is_some() && driven_by.is_none() {
             let lost = Stamped { time: state.data().clock, input: Signal::OwnerLost.into() };
             machine::step(&mut state, lost).events.iter().for_each(|event| story.tell(event));
         }
+        let interrupted =
+            state.data().owner_lost && !matches!(state.standing(), Standing::Finished { .. });
         Task { driven_by, interrupted, state, story, receipt: None }
     }
 

@@ -49,6 +49,7 @@ impl Step<'_> {
             return self
                 .reject(format!("the task is driven by process {} already", attachment.owner));
         }
+        self.state.data.owner_lost = false;
         if self.is_finished() {
             return self.attach_to_go_back(owner);
         }
@@ -93,6 +94,7 @@ impl Step<'_> {
 
     pub(crate) fn on_owner_lost(&mut self) {
         self.state.data.attachment = None;
+        self.state.data.owner_lost = true;
         let (repeated, in_doubt) = self.lose_effects();
         self.event(|| EventKind::OwnerLost { repeated, in_doubt });
     }

@@ -62,6 +62,9 @@ pub struct Data {
     pub spend: Spend,
     /// The process that performs its effects, if any.
     pub attachment: Option<Attachment>,
+    /// Whether the process that drove it last died over it, and none has taken it up since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub owner_lost: bool,
     /// Whether somebody asked it to make no new move.
     pub paused: bool,
     /// Why a person is to look at the files before it goes on, where that is why it is paused.
@@ -388,6 +391,7 @@ impl State {
                 budget: Budget::default(),
                 spend: Spend::default(),
                 attachment: None,
+                owner_lost: false,
                 paused: false,
                 look_first: None,
                 records_lost: 0,

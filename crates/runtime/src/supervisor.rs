@@ -255,8 +255,9 @@ impl<P: Perform> Supervisor<P> {
         attended: bool,
     ) -> Result<(), SupervisorError> {
         let mut inputs = self.take_over(id, from)?;
-        let is_lost = !inputs.is_empty();
         let Some(host) = self.hosts.get(id) else { return Ok(()) };
+        // A command that was given meanwhile may have recorded the loss already.
+        let is_lost = !inputs.is_empty() || host.state.data().owner_lost;
         // What is left to be done of going back is done, whatever became of the task.
         let goes_back = host.state.data().going_back.is_some();
         if let Standing::Finished { outcome, .. } = host.state.standing()
@@ -288,9 +289,10 @@ impl<P: Perform> Supervisor<P> {
         if host.state.data().paused && host.is_open() {
             inputs.push(Command::Resume.into());
         }
-        // A task that was put down before the machine was, and has lost nothing, has nothing to be told.
+        // A task that was put down before the machine was, and has lost nothing, has nothing to be told. A folder that is
+        // gone took with it what no checkpoint holds.
         if let Some((loss, brought_back)) = self.perform.taken_up(id)
-            && (is_lost || brought_back != Ok(0))
+            && (is_lost || loss == Loss::Folder || brought_back != Ok(0))
         {
             let told = match loss {
                 Loss::Restart => Signal::Restarted(brought_back),

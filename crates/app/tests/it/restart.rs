@@ -26,6 +26,14 @@ fn killed_in_a_step(place: &TestEnvironment) -> (String, PathBuf) {
     (id, worktree)
 }
 
+/// What is known of the machine's start is no longer so, as after a loss of power.
+fn start_another_time(place: &TestEnvironment, id: &str) {
+    let record = place.home().join(format!("worktrees/{id}.json"));
+    let mut known: Value = serde_json::from_slice(&std::fs::read(&record).unwrap()).unwrap();
+    known["boot"] = json!("another start");
+    std::fs::write(&record, known.to_string()).unwrap();
+}
+
 #[test]
 fn what_the_disk_lost_is_brought_back_and_told() {
     let place = TestEnvironment::new();
@@ -36,15 +44,12 @@ fn what_the_disk_lost_is_brought_back_and_told() {
     place.steps("task.toml", &["touch begun; sleep 300"], check);
     let (id, worktree) = killed_in_a_step(&place);
 
-    // What a loss of power does to a file that was not synced, and to what is known of the machine's start.
+    // What a loss of power does to a file that was not synced.
     std::fs::write(worktree.join("kept.txt"), "").unwrap();
     let store = place.home().join(format!("checkpoints/{id}.git/refs/heads/checkpoints"));
     let later = FileTimes::new().set_modified(SystemTime::now() + Duration::from_secs(3600));
     File::options().write(true).open(store).unwrap().set_times(later).unwrap();
-    let record = place.home().join(format!("worktrees/{id}.json"));
-    let mut known: Value = serde_json::from_slice(&std::fs::read(&record).unwrap()).unwrap();
-    known["boot"] = json!("another start");
-    std::fs::write(&record, known.to_string()).unwrap();
+    start_another_time(&place, &id);
 
     let ran = place.run(&["resume", &id]);
     assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
@@ -56,6 +61,65 @@ fn what_the_disk_lost_is_brought_back_and_told() {
     assert_eq!((&restarted["brought_back"], &restarted["by"]), (&1.into(), &"restart".into()));
     let again = place.run(&["resume", &id]);
     assert!(!again.out.contains("restarted"), "{}", again.out);
+}
+
+/// Saying what became of the call in doubt is what a person does first after a loss of power; it must not pass for having
+/// looked at the files.
+#[test]
+fn a_command_that_comes_before_the_resume_does_not_hide_what_was_lost() {
+    for is_gone in [false, true] {
+        let place = TestEnvironment::new();
+        place.git(&["init", "--quiet"]);
+        place.write("kept.txt", "all of it\n");
+        place.commit_all("first");
+        let check = "[[acceptance]]\nkind = \"shell\"\ncommand = \"true\"\n";
+        place.steps("task.toml", &["echo 1 > one", "touch begun; sleep 300"], check);
+        let (id, worktree) = killed_in_a_step(&place);
+        if is_gone {
+            std::fs::remove_dir_all(&worktree).unwrap();
+        } else {
+            start_another_time(&place, &id);
+        }
+        place.ok(&["resolve", &id, "--did"]);
+        assert_eq!(place.show(&id)["interrupted"], true, "nobody has taken it up since");
+
+        let ran = place.run(&["resume", &id]);
+        assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+        let told = if is_gone { "the folder was gone" } else { "the machine was restarted" };
+        assert!(ran.out.contains(told), "{}", ran.out);
+        assert!(ran.out.contains("look at the files, then resume it"), "{}", ran.out);
+        let again = place.run(&["resume", &id]);
+        assert_eq!(again.code, 0, "{}{}", again.out, again.err);
+        assert!(!again.out.contains(told), "{}", again.out);
+    }
+}
+
+/// A task that was put down in order has all its work in its folder, and nowhere else.
+#[test]
+fn a_worktree_that_was_removed_while_its_task_was_paused_is_told_of_too() {
+    let place = TestEnvironment::new();
+    place.git(&["init", "--quiet"]);
+    place.write("kept.txt", "all of it\n");
+    place.commit_all("first");
+    place.steps(
+        "task.toml",
+        &["echo 1 > one", "touch begun; until test -e go; do sleep 0.05; done", "true"],
+        "",
+    );
+    let task = place.start(&["run", "task.toml", "--no-sandbox", "--worktree"]);
+    let id = place.until(|| {
+        let id = place.tasks().first()?["id"].as_str()?.to_owned();
+        place.home().join("worktrees").join(&id).join("begun").exists().then_some(id)
+    });
+    let worktree = place.home().join("worktrees").join(&id);
+    place.ok(&["pause", &id]);
+    task.signal("TERM");
+    std::fs::write(worktree.join("go"), "").unwrap();
+    task.wait();
+    std::fs::remove_dir_all(&worktree).unwrap();
+    let ran = place.run(&["resume", &id]);
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("the folder was gone"), "{}", ran.out);
 }
 
 /// A person, or a program that tidies up, takes the folder away of a task that is under way: it goes on with the last
