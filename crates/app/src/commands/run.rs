@@ -2,6 +2,8 @@
 //!
 //! Everything that can be wrong is looked at before the first record: nothing is half started.
 
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -168,6 +170,12 @@ fn no_file(text: &str) -> CommandError {
             "{text} is a folder: expected a task file or a goal in words"
         ));
     }
+    if let Some(what) = no_plain_file(path) {
+        return CommandError::usage(format!(
+            "{text} is {what}: expected a task file or a goal in words"
+        ))
+        .hint("save the task in a file, and name that");
+    }
     let error = CommandError::new(Kind::Configuration, format!("there is no task file {text}"));
     let folder =
         path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -181,6 +189,20 @@ fn no_file(text: &str) -> CommandError {
         Some(near) => error.hint(format!("did you mean {}?", folder.join(near).display())),
         None => error.hint("a goal in words has more than one word; quote it"),
     }
+}
+
+/// What stands in place of a file, if something does that cannot be read as one, or not again.
+fn no_plain_file(path: &Path) -> Option<&'static str> {
+    let is_link = path.symlink_metadata().ok()?.is_symlink();
+    Some(match path.metadata() {
+        Ok(found) if found.file_type().is_fifo() => "a pipe",
+        Ok(found) if found.file_type().is_socket() => "a socket",
+        Ok(found) if found.is_file() => return None,
+        Ok(_) => "a device",
+        Err(error) if is_link && error.kind() == ErrorKind::NotFound => "a link that leads nowhere",
+        Err(_) if is_link => "a link that cannot be followed",
+        Err(_) => return None,
+    })
 }
 
 fn no_driver(goal: &str, registry: &Registry) -> CommandError {

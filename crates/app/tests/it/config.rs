@@ -118,6 +118,25 @@ fn a_missing_file_is_not_taken_for_a_goal() {
 }
 
 #[test]
+fn what_is_there_and_no_file_is_not_said_to_be_missing() {
+    let environment = TestEnvironment::new();
+    let place = |name: &str| environment.folder().join(name);
+    let made = std::process::Command::new("mkfifo").arg(place("pipe.toml")).status().unwrap();
+    assert!(made.success());
+    std::os::unix::fs::symlink("circle.toml", place("circle.toml")).unwrap();
+    std::os::unix::fs::symlink("nowhere", place("gone.toml")).unwrap();
+    std::os::unix::fs::symlink("/dev/null", place("device.toml")).unwrap();
+    let said = ["pipe.toml", "circle.toml", "gone.toml", "device.toml"]
+        .map(|name| refused(&environment, &["run", name]).lines().next().unwrap().to_owned());
+    insta::assert_snapshot!(said.join("\n"), @"
+    error: pipe.toml is a pipe: expected a task file or a goal in words
+    error: circle.toml is a link that cannot be followed: expected a task file or a goal in words
+    error: gone.toml is a link that leads nowhere: expected a task file or a goal in words
+    error: device.toml is a device: expected a task file or a goal in words
+    ");
+}
+
+#[test]
 fn a_goal_needs_somebody_who_decides() {
     let environment = TestEnvironment::new();
     insta::assert_snapshot!(refused(&environment, &["run", "tidy up"]), @"
