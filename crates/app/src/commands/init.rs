@@ -21,6 +21,10 @@ const FILES: [(&str, &str); 4] = [
 /// Runs the command.
 pub(crate) fn run(json: bool) -> Result<u8, CommandError> {
     let root = Path::new(".drivetrain");
+    if root.symlink_metadata().is_ok() && !root.is_dir() {
+        return Err(CommandError::environment(".drivetrain is there, and it is not a folder")
+            .hint("move it away, then run drivetrain init again"));
+    }
     let (mut written, mut kept) = (Vec::new(), Vec::new());
     for (name, content) in FILES {
         let path = root.join(name);

@@ -87,6 +87,16 @@ fn init_writes_an_example_that_works_and_overwrites_nothing() {
 }
 
 #[test]
+fn init_says_what_stands_where_its_folder_would() {
+    let environment = TestEnvironment::new();
+    environment.write(".drivetrain", "mine\n");
+    let ran = environment.run(&["init"]);
+    assert_eq!(ran.code, 20, "{}", ran.out);
+    assert!(ran.err.contains(".drivetrain is there, and it is not a folder"), "{}", ran.err);
+    assert_eq!(environment.read(".drivetrain"), "mine\n");
+}
+
+#[test]
 fn a_doctor_names_a_folder_of_sockets_that_others_may_use() {
     use std::os::unix::fs::PermissionsExt;
     let environment = TestEnvironment::new();
