@@ -23,7 +23,7 @@ use runtime::station::Station;
 use runtime::supervisor::Notice;
 use serde::Serialize;
 use serde_json::Value;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGINT;
 use view::story::Story;
 use view::stream::live::{Live, Speaker};
 use view::transcript::{Detail, Transcript};
@@ -37,7 +37,7 @@ use crate::locate::Records;
 use crate::prompt::reader::{Reader, Shown};
 use crate::prompt::{self, News, chat};
 use crate::screen::Screen;
-use crate::{locate, output, recall};
+use crate::{locate, output, recall, signals};
 
 /// How a run is watched.
 #[derive(Debug, Clone, Copy)]
@@ -575,8 +575,7 @@ pub(crate) fn listen(
     let failed = |error: std::io::Error| {
         CommandError::environment(format!("cannot listen for signals: {error}"))
     };
-    let mut signals =
-        signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    let mut signals = signals::listen().map_err(failed)?;
     // Whoever hears signals must not wait for a reader of what is printed.
     let (say, to_say) = channel();
     let tell = move || {
@@ -590,6 +589,9 @@ pub(crate) fn listen(
     let hear = move || {
         let mut count = 0;
         for signal in signals.forever() {
+            if signals::is_repeated(signal, count) {
+                continue;
+            }
             if let (Some((task, leaving)), SIGINT) = (&chat, signal) {
                 let leaves = leaving.load(Ordering::Relaxed) || stopping.load(Ordering::Relaxed);
                 if !leaves {

@@ -11,6 +11,7 @@ mod project_rule;
 mod prompt;
 mod recall;
 mod screen;
+mod signals;
 mod take_up;
 mod traffic;
 

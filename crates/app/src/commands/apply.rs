@@ -11,7 +11,6 @@ use machine::verdict::Checkpoint;
 use runtime::apply::{ApplyError, How, Wish, apply};
 use runtime::process::Cancel;
 use serde_json::json;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use view::{Line, Tone, text};
 
 use super::race::referee;
@@ -19,7 +18,7 @@ use crate::args::ApplyArgs;
 use crate::error::{CommandError, Kind};
 use crate::kept::Kept;
 use crate::locate::Records;
-use crate::output;
+use crate::{output, signals};
 
 /// The longest first line of a message.
 const SUBJECT: usize = 72;
@@ -132,8 +131,7 @@ fn stopped_by_signals(cancel: Cancel) -> Result<(), CommandError> {
     let failed = |error: std::io::Error| {
         CommandError::environment(format!("cannot listen for signals: {error}"))
     };
-    let mut signals =
-        signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    let mut signals = signals::listen().map_err(failed)?;
     let hear = move || signals.forever().for_each(|_| cancel.trigger());
     std::thread::Builder::new().name("signals".to_owned()).spawn(hear).map(drop).map_err(failed)
 }

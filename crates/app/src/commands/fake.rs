@@ -4,20 +4,18 @@ use std::io;
 
 use runtime::fake::{self, Fake, Limits};
 use serde_json::json;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use view::{Line, text};
 
 use crate::args::{FakeAcpAgentArgs, FakeAgentArgs, FakeModelArgs};
 use crate::error::CommandError;
-use crate::output;
+use crate::{output, signals};
 
 /// Serves a scripted model until a signal comes.
 pub(crate) fn model(args: &FakeModelArgs, json: bool) -> Result<u8, CommandError> {
     let script = fake::load(&args.script)?;
     let failed = |error: io::Error| CommandError::environment(format!("cannot serve: {error}"));
     // Before anybody is told that it listens: who knows may send one.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    let mut signals = signals::listen().map_err(failed)?;
     let server = Fake::bind(script, args.port, Limits::default()).map_err(|error| {
         CommandError::environment(format!("cannot listen on 127.0.0.1:{}: {error}", args.port))
             .hint("without --port any free port is taken")

@@ -167,8 +167,27 @@ impl TestEnvironment {
 
     /// Starts `run FILE` in the background and waits until the task exists.
     pub(crate) fn start(&self, args: &[&str]) -> Background<'_> {
-        let child =
-            self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        self.start_command(self.command(args))
+    }
+
+    /// The same by way of `env`, which can say what becomes of signals.
+    pub(crate) fn start_by_env(&self, option: &str, args: &[&str]) -> Background<'_> {
+        let plain = self.command(args);
+        let variables = plain.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        let mut command = Command::new("env");
+        command
+            .arg(option)
+            .arg(plain.get_program())
+            .args(plain.get_args())
+            .current_dir(self.folder())
+            .env_clear()
+            .envs(variables)
+            .stdin(Stdio::null());
+        self.start_command(command)
+    }
+
+    fn start_command(&self, mut command: Command) -> Background<'_> {
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut background =
             Background { environment: self, child: Some(child), id: String::new() };
         background.id = self.until(|| {

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: the first lets the running step end, the second does not wait.
+//! SIGINT and SIGTERM: the first lets the running step end, the second does not wait. A hangup is never the second.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -25,6 +25,39 @@ fn the_first_signal_lets_the_running_step_end() {
         assert_eq!(environment.run(&["resume", &id]).code, 0);
         assert!(exists(&environment.folder().join("two")));
     }
+}
+
+/// The shell of a terminal that is closed sends one, and the kernel another.
+#[test]
+fn a_terminal_that_is_closed_asks_once() {
+    let environment = TestEnvironment::new();
+    let wait = "touch one; while ! test -e go; do sleep 0.02; done; touch whole";
+    environment.steps("task.toml", &[wait, "touch two"], "");
+    let task = environment.start_by_env("--default-signal=HUP", &["run", "task.toml"]);
+    environment.until_file("one");
+    task.signal("HUP");
+    environment.until_draining(&task.id);
+    task.signal("HUP");
+    environment.write("go", "");
+    let id = task.id.clone();
+    let ran = task.wait();
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    assert!(exists(&environment.folder().join("whole")), "{}", ran.out);
+    assert_eq!(environment.run(&["resume", &id]).code, 0, "nothing is in doubt");
+}
+
+#[test]
+fn a_hangup_that_nohup_has_ignored_stops_nothing() {
+    let environment = TestEnvironment::new();
+    let wait = "touch one; while ! test -e go; do sleep 0.02; done; touch whole";
+    environment.steps("task.toml", &[wait, "touch two"], "");
+    let task = environment.start_by_env("--ignore-signal=HUP", &["run", "task.toml"]);
+    environment.until_file("one");
+    task.signal("HUP");
+    environment.write("go", "");
+    let ran = task.wait();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(exists(&environment.folder().join("two")));
 }
 
 #[test]

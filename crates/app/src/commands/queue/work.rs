@@ -20,14 +20,13 @@ use runtime::process::Cancel;
 use runtime::queue::QueueFile;
 use runtime::station::Station;
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use view::{Line, Tone, text};
 
 use crate::args::QueueRunArgs;
 use crate::error::{CommandError, Kind};
 use crate::locate::{self, Records};
-use crate::output;
 use crate::take_up::{self, Untaken};
+use crate::{output, signals};
 
 /// How often it is looked whether something was added.
 const GLANCE: Duration = Duration::from_millis(300);
@@ -276,10 +275,12 @@ fn listen(stops: Arc<AtomicU32>, cancel: Cancel, json: bool) -> Result<(), Comma
     let failed = |error: std::io::Error| {
         CommandError::environment(format!("cannot listen for signals: {error}"))
     };
-    let mut signals =
-        signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    let mut signals = signals::listen().map_err(failed)?;
     let hear = move || {
-        for _ in signals.forever() {
+        for signal in signals.forever() {
+            if signals::is_repeated(signal, stops.load(Ordering::Relaxed)) {
+                continue;
+            }
             output::stop();
             let before = stops.fetch_add(1, Ordering::Relaxed);
             let said = match before {
