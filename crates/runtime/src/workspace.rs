@@ -100,7 +100,7 @@ pub fn open_fork(
 }
 
 /// Whether a folder is in a repository that has a commit, or of which git cannot say that it has none.
-fn has_commits(folder: &Path) -> bool {
+pub fn has_commits(folder: &Path) -> bool {
     let is_repository = |path: &Path| fs::symlink_metadata(path).is_ok() && !masks::stands_in(path);
     if !folder.ancestors().any(|above| is_repository(&above.join(".git"))) {
         return false;
@@ -329,8 +329,17 @@ fn alone(state_home: &Path) -> Result<FileLock, String> {
     FileLock::wait(lock).map_err(wrong)
 }
 
-/// Why a task cannot go on in the worktree that it has: its repository, or drivetrain's own folder, was moved.
+/// Why a task cannot go on where it works: its folder is gone, its repository or drivetrain's own folder was moved.
 pub fn hinders(task: &str, workspace: &Workspace, state_home: &Path) -> Option<String> {
+    if workspace.kind == WorkspaceKind::InPlace {
+        let path = workspace.path.as_ref()?;
+        let is_gone = matches!(Path::new(path).try_exists(), Ok(false));
+        return is_gone.then(|| {
+            format!(
+                "it works in {path}, which is gone; put the folder back, or mount what holds it"
+            )
+        });
+    }
     // A task that works in the files of another has no record.
     let record = Record::read(&Record::path(task, state_home)).ok()?;
     let (folder, path) = (worktree_of(task, state_home), workspace.path.as_ref()?);

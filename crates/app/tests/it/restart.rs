@@ -150,6 +150,40 @@ fn a_worktree_that_was_removed_is_made_anew_as_it_was_last_kept() {
     assert!(!again.out.contains("the folder was gone"), "{}", again.out);
 }
 
+/// A disk that is not mounted yet, for one: a task that went on would fail for good.
+#[test]
+fn a_task_in_place_whose_folder_is_gone_stays_at_rest_until_it_is_back() {
+    let place = TestEnvironment::new();
+    let wait = "touch begun; until test -e go; do sleep 0.05; done";
+    place.steps("task.toml", &[wait, "touch whole"], "");
+    let task = place.start(&["run", "task.toml"]);
+    place.until_file("begun");
+    task.signal("TERM");
+    place.until_draining(&task.id);
+    place.write("go", "");
+    let id = task.id.clone();
+    task.wait();
+    let (there, away) = (place.folder(), place.folder().with_extension("away"));
+    std::fs::rename(&there, &away).unwrap();
+    let resume = |words: &[&str]| {
+        let output = place.command(words).current_dir(place.home()).output().unwrap();
+        place.ran(output)
+    };
+    for words in [&["resume", &id][..], &["resume", "--all"]] {
+        let ran = resume(words);
+        assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+        assert!(
+            ran.err.contains("stays at rest") && ran.err.contains("which is gone"),
+            "{}",
+            ran.err
+        );
+    }
+    std::fs::rename(&away, &there).unwrap();
+    let ran = resume(&["resume", &id]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(there.join("whole").exists());
+}
+
 /// What setup commands make is ignored by git, so no checkpoint holds it.
 #[test]
 fn a_worktree_that_was_made_anew_is_made_ready_anew() {
