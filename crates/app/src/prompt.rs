@@ -57,7 +57,10 @@ pub(crate) fn source(at_terminal: bool, home: &Path) -> Source {
 /// Asks and answers until nobody is left to ask or nothing comes any more.
 pub(crate) fn attend(mut lines: Reader, news: &Receiver<News>, inbox: &Inbox, screen: &Screen) {
     let mut asks = Asks::default();
-    while let Some((task, ask)) = asks.next(news, screen) {
+    // A move that was typed before its question came, and whose it is.
+    let mut ahead: Option<(TaskId, String)> = None;
+    while let Some((task, mut ask)) = asks.next(news, screen) {
+        let is_move = matches!(ask, Ask::Decision { .. });
         let wanted = match ask {
             Ask::Decision { .. } => Wanted::Words,
             Ask::Approval { .. }
@@ -67,12 +70,32 @@ pub(crate) fn attend(mut lines: Reader, news: &Receiver<News>, inbox: &Inbox, sc
             | Ask::Child { .. } => Wanted::Answer,
         };
         lines.asks(call_of(&ask).map(|call| (task.clone(), call)));
-        let Typed::Line(line) = lines.read(&question(&ask), "", wanted, screen) else {
+        let draft = ahead.take_if(|(of, _)| is_move && *of == task).map(|(_, line)| line);
+        let typed = match draft {
+            // Nobody is there to look at it again.
+            Some(line) if !lines.is_terminal() => Typed::Line(line),
+            draft => lines.read(&question(&ask), &draft.unwrap_or_default(), wanted, screen),
+        };
+        let Typed::Line(line) = typed else {
             // Ctrl-C, Ctrl-D and a terminal that is gone all mean that nobody answers.
             inbox.stop();
             return;
         };
         asks.hear_all(news);
+        if !asks.is_open(&task, &ask) {
+            let newer = asks.decision_of(&task).filter(|open| open.number <= lines.begun_after());
+            if let Some(newer) = newer.filter(|_| is_move) {
+                // A note, or somebody else's move, came in between: who typed knew the question that stands now.
+                ask = newer.ask;
+            } else if is_move && !line.trim().is_empty() {
+                if lines.is_terminal() {
+                    let text = "something happened while you typed: Enter sends it all the same";
+                    screen.lines(vec![Line::new(Tone::Ask, text)]);
+                }
+                ahead = Some((task, line));
+                continue;
+            }
+        }
         if !asks.is_open(&task, &ask) {
             // Somebody else was faster: what was typed is an answer to nothing.
             if !line.trim().is_empty() {
@@ -212,6 +235,12 @@ impl Asks {
 
     fn is_open(&self, task: &TaskId, ask: &Ask) -> bool {
         self.open.iter().any(|open| open.task == *task && open.ask == *ask)
+    }
+
+    /// What the task's driver waits for now.
+    fn decision_of(&self, task: &TaskId) -> Option<Open> {
+        let waits = |open: &&Open| open.task == *task && matches!(open.ask, Ask::Decision { .. });
+        self.open.iter().find(waits).cloned()
     }
 
     fn drop(&mut self, task: &TaskId, ask: &Ask) {

@@ -1,6 +1,6 @@
 //! SIGINT and SIGTERM: the first lets the running step end, the second does not wait. A hangup is never the second.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
 use crate::environment::{TestEnvironment, exists};
@@ -150,6 +150,31 @@ fn a_person_at_a_pipe_decides_line_by_line() {
     let environment = TestEnvironment::new();
     let ran = environment.run_with(&["run", "x", "--driver", "user", "--in-place"], "shell true\n");
     assert_eq!(ran.code, 13, "the end of input puts the task to rest");
+}
+
+/// A note asks for the next move anew; so does somebody else's move.
+#[test]
+fn a_move_that_is_typed_after_a_note_is_used() {
+    let environment = TestEnvironment::new();
+    let mut child = environment
+        .command(&["run", "x", "--driver", "user", "--in-place"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let asks = || environment.tasks().first().is_some_and(|task| task["phase"] == "waiting");
+    environment.until(|| asks().then_some(()));
+    let id = environment.id();
+    environment.ok(&["steer", &id, "mind the gap"]);
+    environment.ok(&["answer", &id, "shell touch theirs; sleep 0.2"]);
+    environment.until_file("theirs");
+    let mut typed = child.stdin.take().unwrap();
+    typed.write_all(b"shell touch mine\ndone\n").unwrap();
+    drop(typed);
+    let ran = environment.ran(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(exists(&environment.folder().join("mine")), "{}", ran.out);
+    assert!(!ran.out.contains("not used"), "{}", ran.out);
 }
 
 #[test]
