@@ -132,7 +132,7 @@ fn git() -> Check {
         Err(_) => check(
             "git",
             Health::Less,
-            "there is no git: tasks work in the folder itself, without worktrees and checkpoints",
+            "there is no git: no worktrees and no checkpoints, and a task in a repository needs --in-place",
             "install git (Debian: apt install git)",
         ),
     }

@@ -283,13 +283,24 @@ fn in_repository(folder: &Path) -> bool {
     folder.ancestors().any(|parent| parent.join(".git").exists())
 }
 
-/// A worktree needs a repository; whether it has a commit is seen when it is made.
+/// A worktree needs a repository, and git; whether it has a commit is seen when it is made.
 fn check_workspace(workspace: &WorkspaceSpec, folder: &Path) -> Result<(), CommandError> {
     if workspace.kind == Some(WorkspaceKind::Worktree) && !in_repository(folder) {
         let message =
             format!("cannot make a worktree: {} is not in a git repository", folder.display());
         return Err(CommandError::new(Kind::Configuration, message)
             .hint("run git init and make a commit, or work in the folder itself with --in-place"));
+    }
+    if runtime::process::find_program(OsStr::new("git"), Some(folder)).is_some() {
+        return Ok(());
+    }
+    let wants_worktree = match workspace.kind {
+        Some(kind) => kind == WorkspaceKind::Worktree,
+        None => runtime::workspace::has_commits(folder),
+    };
+    if wants_worktree {
+        return Err(CommandError::environment("cannot make a worktree: there is no git on PATH")
+            .hint("install git (Debian: apt install git), or work in the folder itself with --in-place"));
     }
     Ok(())
 }

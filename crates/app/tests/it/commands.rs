@@ -120,6 +120,29 @@ fn a_doctor_names_what_is_missing_and_how_to_mend_it() {
 }
 
 #[test]
+fn without_git_a_task_that_needs_a_worktree_does_not_begin() {
+    let environment = TestEnvironment::new();
+    let run = |options: &[&str]| {
+        let words = ["run", "tidy up", "--driver", "user"].iter().chain(options).copied();
+        let mut command = environment.command(&words.collect::<Vec<&str>>());
+        environment.ran(command.env("PATH", "/nowhere").output().unwrap())
+    };
+    environment.git(&["init", "--quiet"]);
+    assert_eq!(run(&[]).code, 13, "without a commit there is nothing to make one of");
+    environment.write("a", "1");
+    environment.commit_all("first");
+    let ran = run(&[]);
+    assert_eq!(ran.code, 20, "{}{}", ran.out, ran.err);
+    assert!(
+        ran.err.contains("there is no git on PATH") && ran.err.contains("--in-place"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(environment.tasks().len(), 1, "nothing was begun");
+    assert_eq!(run(&["--in-place"]).code, 13);
+}
+
+#[test]
 fn a_journal_is_verified_exported_and_rebuilt() {
     let environment = TestEnvironment::new();
     environment.steps("task.toml", &["true"], "");
