@@ -128,7 +128,11 @@ pub(crate) fn export(prefix: &str) -> Result<u8, CommandError> {
 }
 
 fn lines(report: &Report) -> Vec<Line> {
-    let counted = format!("{} tasks, {} records", report.tasks, report.records);
+    let counted = format!(
+        "{}, {}",
+        text::counted(report.tasks as usize, "task"),
+        text::counted(report.records as usize, "record")
+    );
     let mut lines = match report.damages.len() {
         0 => vec![Line::new(Tone::Good, format!("sound: {counted}"))],
         count => vec![Line::new(

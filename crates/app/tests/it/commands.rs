@@ -150,6 +150,8 @@ fn a_journal_is_verified_exported_and_rebuilt() {
     let report: Value =
         serde_json::from_str(&environment.ok(&["journal", "verify", "--json"])).unwrap();
     assert_eq!(report["sound"], true);
+    let said = environment.ok(&["journal", "verify"]);
+    assert!(said.starts_with("sound: 1 task, "), "{said}");
     let exported = environment.ok(&["journal", "export", &environment.id()]);
     let first: Value = serde_json::from_str(exported.lines().next().unwrap()).unwrap();
     assert_eq!(first["n"], 1);
