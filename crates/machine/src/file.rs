@@ -146,9 +146,15 @@ pub fn suggestion<'c>(given: &str, known: impl Iterator<Item = &'c str>) -> Opti
     check::suggest(given, known)
 }
 
-/// Control characters and those that reorder text, replaced one for one: a file must not steer a terminal.
+/// Control characters and those that reorder text, replaced one for one: a file must not steer a terminal. A tab is as good
+/// as a space, and the caret below stays right.
 fn printable(text: &str) -> String {
-    text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
+    let shown = |c| match c {
+        '\t' => ' ',
+        c if steers(c) => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(shown).collect()
 }
 
 fn steers(c: char) -> bool {

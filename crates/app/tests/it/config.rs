@@ -103,6 +103,20 @@ fn a_wrong_task_file_is_shown_with_its_line() {
 }
 
 #[test]
+fn a_pattern_that_is_none_is_shown_where_it_stands() {
+    let environment = TestEnvironment::new();
+    let check = "[[acceptance]]\nkind = \"shell\"\ncommand = \"true\"\n\tstdout = \"(\"\n";
+    environment.write("task.toml", &format!("[task]\ngoal = \"x\"\ndriver = \"user\"\n{check}"));
+    insta::assert_snapshot!(refused(&environment, &["run", "task.toml"]), @r#"
+    error: the criterion "shell: true" has a pattern that is not a regular expression: unclosed group
+     --> task.toml:7:12
+      |
+    7 |  stdout = "("
+      |            ^
+    "#);
+}
+
+#[test]
 fn a_missing_file_is_not_taken_for_a_goal() {
     let environment = TestEnvironment::new();
     environment.write("task.toml", "");

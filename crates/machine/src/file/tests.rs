@@ -416,6 +416,12 @@ fn nothing_in_a_file_steers_the_terminal() {
 }
 
 #[test]
+fn a_line_that_is_indented_with_tabs_is_shown_as_it_looks() {
+    let shown = shown(toml("[task]\ngoal = \"x\"\n\t\tdrivr = \"user\"\n"));
+    assert!(shown.contains("\n3 |   drivr = \"user\"\n  |   ^^^^^\n"), "{shown}");
+}
+
+#[test]
 fn wrong_values_are_refused() {
     for (wrong, expected) in [
         ("[task]\n", "\"goal\" is missing"),

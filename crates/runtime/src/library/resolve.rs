@@ -261,7 +261,9 @@ fn wrong_pattern(acceptance: &[Criterion]) -> Option<(&str, String)> {
                 return None;
             }
         };
-        let error = regex::Regex::new(pattern).err()?;
+        let error = regex::Regex::new(pattern).err()?.to_string();
+        // The lines before the last draw the pattern, which is shown where it stands.
+        let error = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
         let title = criterion.title();
         let why = format!(
             "the criterion {title:?} has a pattern that is not a regular expression: {error}"
