@@ -467,11 +467,14 @@ fn after(subject: &Subject<'_>, outcome: Outcome) -> Vec<Next> {
                 .collect()
         }
         Outcome::BudgetExhausted => {
-            vec![
-                raise(id, &data.spend, &data.budget),
-                Next::new(format!("drivetrain resume {id}"), "then go on"),
-                log,
-            ]
+            // A limit of time stops what runs, and nobody goes on before it is said what became of that.
+            let in_doubt = data.calls.iter().filter(|call| call.status == CallStatus::InDoubt);
+            let first = in_doubt.filter_map(Call::ask).take(1);
+            let resolve = first.flat_map(|ask| approvals::answers(id, subject.driver, &ask));
+            std::iter::once(raise(id, &data.spend, &data.budget))
+                .chain(resolve)
+                .chain([Next::new(format!("drivetrain resume {id}"), "then go on"), log])
+                .collect()
         }
         Outcome::Failed | Outcome::Stuck => vec![log, hand_over],
         Outcome::Cancelled | Outcome::Waiting => vec![log],

@@ -334,6 +334,27 @@ fn whatever_limit_is_reached_the_command_that_raises_it_names_it() {
 }
 
 #[test]
+fn a_limit_of_time_that_left_a_call_in_doubt_says_how_to_resolve_it() {
+    let mut scene = Scene::begin(workflow(&["make"]));
+    scene.put(Signal::OwnerLost);
+    scene.pid = None;
+    let reason = "max_time = 1s reached".to_owned();
+    let standing = Standing::Finished { outcome: Outcome::BudgetExhausted, reason };
+    let next = why::next(&scene.subject(&standing));
+    let commands: Vec<&str> = next.iter().map(|next| next.command.as_str()).collect();
+    assert_eq!(
+        commands[1..],
+        [
+            "drivetrain resolve k3v9 c1 --did",
+            "drivetrain resolve k3v9 c1 --did-not",
+            "drivetrain resolve k3v9 c1 --retry",
+            "drivetrain resume k3v9",
+            "drivetrain log k3v9",
+        ]
+    );
+}
+
+#[test]
 fn however_much_it_waits_for_it_is_one_screen() {
     let branches: serde_json::Map<String, Value> = (0..40)
         .map(|n| {
