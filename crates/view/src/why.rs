@@ -284,11 +284,12 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
         lines.push(Line::plain(format!("  and {more} more")));
     }
     let now = data.own(subject.now);
+    let (is, are) = if subject.driven_by.is_some() { ("is", "are") } else { ("was", "were") };
     let phase = match &data.phase {
-        Phase::OpeningWorkspace => Some("its workspace is being opened".to_owned()),
-        Phase::OpeningTools => Some("its servers are being asked for their tools".to_owned()),
+        Phase::OpeningWorkspace => Some(format!("its workspace {is} being opened")),
+        Phase::OpeningTools => Some(format!("its servers {are} being asked for their tools")),
         Phase::Consulting { request: Consultation::Plugin(_) } => {
-            Some("the plugin is being asked for the next move".to_owned())
+            Some(format!("the plugin {is} being asked for the next move"))
         }
         Phase::Consulting { request: Consultation::Model(call) }
             if data.retry_at.is_some_and(|at| at > now) =>
@@ -298,11 +299,11 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
             Some(format!("the model {model} is asked again in {}", spend::duration(left)))
         }
         Phase::Consulting { request: Consultation::Model(call) } => Some(format!(
-            "the model {} is being asked for the next move",
+            "the model {} {is} being asked for the next move",
             text::visible(&call.model)
         )),
         Phase::KeepingBase => {
-            Some("the workspace is being kept before anything changes it".to_owned())
+            Some(format!("the workspace {is} being kept before anything changes it"))
         }
         Phase::Consulting { request: Consultation::Agent(call) }
             if data.retry_at.is_some_and(|at| at > now) =>
@@ -312,20 +313,18 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
             Some(format!("the agent {agent} is asked again in {}", spend::duration(left)))
         }
         Phase::Consulting { request: Consultation::Agent(call) } => {
-            let is = if subject.driven_by.is_some() { "is" } else { "was" };
             Some(format!("the agent {} {is} at work", text::visible(&call.program.name)))
         }
         Phase::Consulting { request: Consultation::Task(order) } => {
             let (child, step) = (order.id(&data.id), text::visible(&order.step));
             let goal = text::short(&order.goal, 60);
-            let is = if subject.driven_by.is_some() { "is" } else { "was" };
             Some(format!("task {child} of step {step:?} {is} at work: {goal}"))
         }
         Phase::Checkpointing { .. } => {
-            Some("its work is being kept before the claim is checked".to_owned())
+            Some(format!("its work {is} being kept before the claim is checked"))
         }
-        Phase::Judging(_) => Some("a judge is being asked".to_owned()),
-        Phase::Verifying { .. } => Some("the acceptance criteria are being checked".to_owned()),
+        Phase::Judging(_) => Some(format!("a judge {is} being asked")),
+        Phase::Verifying { .. } => Some(format!("the acceptance criteria {are} being checked")),
         Phase::RollingBack { .. } => Some("its workspace goes back to a checkpoint".to_owned()),
         Phase::Waiting(Wait::Until { at, reason }) => Some(format!(
             "it waits {} more: {}",

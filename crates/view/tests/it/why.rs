@@ -57,6 +57,17 @@ fn an_interrupted_task_names_what_will_be_in_doubt() {
 }
 
 #[test]
+fn what_nobody_does_any_more_was_being_done() {
+    let mut task = workflow(&["true"]);
+    task.acceptance = vec![shell("cargo test")];
+    let mut scene = Scene::begin(task);
+    scene.end(ToolResult::ok(""));
+    assert!(scene.why().contains("the acceptance criteria are being checked"), "{}", scene.why());
+    scene.pid = None;
+    assert!(scene.why().contains("the acceptance criteria were being checked"), "{}", scene.why());
+}
+
+#[test]
 fn an_approval_is_shown_whole_with_the_commands_that_answer() {
     let mut asked = workflow(&["rm -rf build\nrm -rf dist"]);
     asked.policy = asking();
