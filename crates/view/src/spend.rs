@@ -27,18 +27,19 @@ pub fn rows(spend: &Spend, budget: &Budget) -> Vec<Row> {
         };
         (spent > 0 || limit.is_some()).then_some(row)
     };
-    let money = (spend.usd > 0.0 || spend.unpriced > 0 || budget.max_usd.is_some()).then(|| Row {
-        option: "max-usd",
-        spent: match spend.unpriced {
-            0 => format!("${:.2}", spend.usd),
-            calls => format!(
-                "${:.2} and the unknown price of {calls} {}",
-                spend.usd,
-                plural(usize::try_from(calls).unwrap_or(usize::MAX), "answer")
-            ),
-        },
-        limit: budget.max_usd.map(|limit| format!("${limit:.2}")),
-    });
+    let dollars =
+        (spend.usd > 0.0 || spend.unpriced > 0 || budget.max_usd.is_some()).then(|| Row {
+            option: "max-usd",
+            spent: match spend.unpriced {
+                0 => money(spend.usd),
+                calls => format!(
+                    "{} and the unknown price of {calls} {}",
+                    money(spend.usd),
+                    plural(usize::try_from(calls).unwrap_or(usize::MAX), "answer")
+                ),
+            },
+            limit: budget.max_usd.map(money),
+        });
     [
         count("max-turns", spend.turns, budget.max_turns, "turn"),
         count("max-tool-calls", spend.tool_calls, budget.max_tool_calls, "tool call"),
@@ -48,7 +49,7 @@ pub fn rows(spend: &Spend, budget: &Budget) -> Vec<Row> {
             limit: budget.max_time.map(|limit| limit.to_string()),
         }),
         count("max-tokens", spend.tokens, budget.max_tokens, "token"),
-        money,
+        dollars,
         count(
             "max-consecutive-denies",
             spend.consecutive_denies,
@@ -99,6 +100,19 @@ pub fn limits(budget: &Budget) -> String {
     limited.map(|(option, limit)| format!("{option} {limit}")).collect::<Vec<String>>().join(", ")
 }
 
+/// Dollars for a reader: in cents, and an amount of less than ten cents with the digits that make it something.
+pub fn money(usd: f64) -> String {
+    if !(0.0..0.1).contains(&usd) || usd == 0.0 {
+        return format!("${usd:.2}");
+    }
+    // Two digits that count; answers are counted in billionths.
+    let digits = (2..=9).find(|digits| usd >= 10_f64.powi(1 - digits)).unwrap_or(9);
+    let text = format!("${usd:.*}", usize::try_from(digits).unwrap_or(9));
+    let cents = "$0.00".len();
+    let end = text.trim_end_matches('0').len().max(cents);
+    text[..end].to_owned()
+}
+
 /// A length of time for a reader: two units at most.
 pub fn duration(millis: u64) -> String {
     match millis {
@@ -121,6 +135,31 @@ mod tests {
         insta::assert_snapshot!(line(&spend, &budget), @"3 turns of 40, 1 tool call, 1.2s, $0.00 of $2.50");
         let spend = Spend { consecutive_denies: 2, consecutive_errors: 1, ..Spend::default() };
         insta::assert_snapshot!(line(&spend, &Budget::default()), @"0ms, 2 denied calls in a row, 1 failed call in a row");
+    }
+
+    #[test]
+    fn a_small_amount_of_money_is_not_shown_as_nothing() {
+        let shown: Vec<String> =
+            [0.0, 12.345, 0.5, 0.1, 0.0999, 0.05, 0.0351, 0.0015, 0.0007, 0.000_000_12, 1e-12]
+                .map(money)
+                .into();
+        let expected = [
+            "$0.00",
+            "$12.35",
+            "$0.50",
+            "$0.10",
+            "$0.10",
+            "$0.05",
+            "$0.035",
+            "$0.0015",
+            "$0.0007",
+            "$0.00000012",
+            "$0.00",
+        ];
+        assert_eq!(shown, expected);
+        let spend = Spend { usd: 0.0015, ..Spend::default() };
+        let budget = Budget { max_usd: Some(0.001), ..Budget::default() };
+        assert_eq!(line(&spend, &budget), "0ms, $0.0015 of $0.001");
     }
 
     #[test]

@@ -287,7 +287,7 @@ impl Transcript {
             }
             EventKind::ChildReported { child, outcome, usd, .. } => {
                 let how = outcome.map_or("goes on", Outcome::word);
-                one(Tone::Faint, format!("task {child} {how}, ${usd:.4} spent"))
+                one(Tone::Faint, format!("task {child} {how}, {} spent", spend::money(*usd)))
             }
             EventKind::ChildrenAwaited { children } => {
                 let named: Vec<&str> = children.iter().map(TaskId::as_str).collect();
