@@ -187,6 +187,7 @@ impl Remote {
             Traffic::Live | Traffic::Replay(_) => Vec::new(),
         };
         let cover = Cover::new(known.iter().chain(&key).map(Secret::reveal));
+        let path = request.path.clone();
         let key_of = key.as_ref();
         let sending = Sending {
             provider,
@@ -200,6 +201,7 @@ impl Remote {
         admission.ended(&answer);
         let answer = charged(answer, price, size);
         let answer = answer.map(redact::value);
+        let answer = answer.map_err(|error| located(error, provider, &path));
         if let Ok(reply) = &answer {
             self.answers.keep(asked, reply);
         }
@@ -449,6 +451,20 @@ fn no_key(error: KeyError) -> ModelError {
         KeyError::Cancelled => ErrorKind::Cancelled,
     };
     ModelError::new(kind, error.to_string())
+}
+
+/// The same error with the address that was asked, where nothing may be there: most often its base URL says too much or too
+/// little.
+fn located(mut error: ModelError, provider: &Provider, path: &str) -> ModelError {
+    if !matches!(error.status, Some(404 | 405)) {
+        return error;
+    }
+    let base = &provider.base_url;
+    error.message.push_str(&format!("; asked at {base}{path}"));
+    if provider.source != Source::BuiltIn {
+        error.message.push_str(", which is base_url in models.toml and the path of its dialect");
+    }
+    error
 }
 
 /// What gives a server that somebody set up more time, if it took too long.

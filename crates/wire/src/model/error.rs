@@ -193,6 +193,14 @@ impl ModelError {
         error
     }
 
+    /// The error of an answer that points elsewhere. Where to is told without what may be secret in it.
+    pub fn redirect(status: u16, headers: &[(String, String)]) -> ModelError {
+        let to = header(headers, "location").and_then(|to| to.split(['?', '#']).next());
+        let to = to.filter(|to| !to.is_empty()).unwrap_or("nowhere");
+        let message = format!("HTTP {status} to {to}, which is not followed: see to its base URL");
+        ModelError::of_answer(ErrorKind::Redirect, &message, status, headers)
+    }
+
     /// The same, to be tried again after this many milliseconds where it is to be tried again at all.
     pub fn wait(mut self, milliseconds: Option<u64>) -> ModelError {
         if let (Retry::Backoff, Some(milliseconds)) = (self.retry, milliseconds) {

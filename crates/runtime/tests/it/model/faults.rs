@@ -342,6 +342,24 @@ fn an_error_with_status_200_that_comes_in_pieces_is_heard_to_its_end() {
 }
 
 #[test]
+fn a_path_that_is_not_there_is_told_with_its_address() {
+    for (status, body) in [
+        ("404 Not Found", ""),
+        ("404 Not Found", r#"{"detail":"Not Found"}"#),
+        ("404 Not Found", "<html></html>"),
+        ("405 Method Not Allowed", ""),
+    ] {
+        let server = Server::saying(plain(status, "", body));
+        let failure = Rig::new(&server).fails("here/small");
+        let address = format!("; asked at {}/v1/chat/completions, which is base_url", server.url());
+        assert!(failure.message.contains(&address), "{}", failure.message);
+    }
+    let server = Server::saying(plain("400 Bad Request", "", ""));
+    let failure = Rig::new(&server).fails("here/small");
+    assert!(!failure.message.contains("asked at"), "{}", failure.message);
+}
+
+#[test]
 fn a_redirect_is_not_followed_and_the_key_goes_nowhere_else() {
     for status in ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
         let elsewhere = Server::saying(whole(ANTHROPIC));

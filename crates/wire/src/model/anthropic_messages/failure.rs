@@ -7,9 +7,7 @@ use crate::model::error::{self, ErrorKind, ModelError};
 /// The error of an answer that is no stream.
 pub(super) fn of_answer(status: u16, headers: &[(String, String)], body: &[u8]) -> ModelError {
     if (300..400).contains(&status) {
-        let to = error::header(headers, "location").unwrap_or("nowhere");
-        let message = format!("the answer points to {to}");
-        return ModelError::of_answer(ErrorKind::Redirect, &message, status, headers);
+        return ModelError::redirect(status, headers);
     }
     let json: Value = serde_json::from_slice(body).unwrap_or_default();
     let (name, message) = told(&json["error"]);

@@ -2,16 +2,14 @@
 
 use serde_json::Value;
 
-use crate::model::error::{duration, header, kind_of_status, says_overflow, told};
+use crate::model::error::{duration, kind_of_status, says_overflow, told};
 use crate::model::{ErrorKind, ModelError};
 
 /// Reads an answer that is no stream.
 pub(super) fn read(status: u16, headers: &[(String, String)], body: &[u8]) -> ModelError {
     let of_answer = |kind, message: &str| ModelError::of_answer(kind, message, status, headers);
     if (300..400).contains(&status) {
-        let to = header(headers, "location").unwrap_or_default();
-        let message = format!("the answer is a redirect to {to:?}, which is not followed");
-        return of_answer(ErrorKind::Redirect, &message);
+        return ModelError::redirect(status, headers);
     }
     let parsed: Value = serde_json::from_slice(body).unwrap_or_default();
     // Without `alt=sse` even an error comes in a list.

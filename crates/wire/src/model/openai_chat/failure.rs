@@ -77,9 +77,11 @@ const HISTORY_SIGNS: &[&str] = &[
 
 /// Reads an answer that is no stream.
 pub(in crate::model) fn read(status: u16, headers: &[(String, String)], body: &[u8]) -> ModelError {
+    if (300..400).contains(&status) {
+        return ModelError::redirect(status, headers);
+    }
     let problem = serde_json::from_slice(body).ok().map(|body: Value| Problem::read(&body));
     let kind = match (&problem, status) {
-        (_, 300..=399) => ErrorKind::Redirect,
         (Some(problem), 200..=299) if problem.is_error => problem.kind(None),
         (Some(problem), _) => problem.kind(Some(status)),
         (None, _) => error::kind_of_status(status),
@@ -90,7 +92,6 @@ pub(in crate::model) fn read(status: u16, headers: &[(String, String)], body: &[
         None => plain(body),
     };
     let message = match kind {
-        ErrorKind::Redirect => format!("HTTP {status} to another address"),
         _ if said.is_empty() => format!("HTTP {status}"),
         _ => said,
     };

@@ -135,6 +135,10 @@ fn headers_decide_the_wait_and_name_the_request() {
     assert_eq!(failure(429, &headers, quota).retry, Retry::Never);
     let redirect = failure(302, &[("location", "http://attacker.invalid/")], body);
     assert_eq!((redirect.kind.word(), redirect.retry), ("redirect", Retry::Never));
+    let told = "HTTP 302 to http://attacker.invalid/, which is not followed: see to its base URL";
+    assert_eq!(redirect.message, told);
+    let elsewhere = failure(308, &[("location", "https://host/v1?code=secret")], "");
+    assert!(elsewhere.message.starts_with("HTTP 308 to https://host/v1, "), "{elsewhere}");
 }
 
 #[test]
