@@ -164,6 +164,22 @@ pub fn count(usage: Usage, price: Option<&Price>, answered: Option<(u64, &Messag
     }
 }
 
+/// What an answer counts for that was cut off after `heard` bytes of it. Providers tell what they count at the beginning or at
+/// the end, so what came counts at least by its size, and the question too where nothing was told of it. Where the price is
+/// not known nothing is guessed: a guess without a price would end a task that has a limit of money.
+pub fn count_cut(usage: Usage, price: Option<&Price>, sent: u64, heard: u64) -> Usage {
+    let told = count(usage, price, None);
+    if heard == 0 || price.is_none() {
+        return told;
+    }
+    let came = tokens_in(heard);
+    let guessed = match told.total() {
+        0 => Usage { input: Some(tokens_in(sent)), output: Some(came), ..told },
+        _ => Usage { output: Some(told.output.unwrap_or(0).max(came)), ..told },
+    };
+    Usage { nanodollars: charge(&guessed, price), ..guessed }
+}
+
 fn bytes_of(block: &Block) -> u64 {
     let bytes = match &block.part {
         Part::Text { text } | Part::Thinking { text } | Part::ToolResult { text, .. } => text.len(),
@@ -191,6 +207,27 @@ mod tests {
         let told = Usage { input: Some(1), ..Usage::default() };
         let counted = count(told, Some(&price()), Some((41, &answer)));
         assert_eq!(counted, Usage { nanodollars: Some(3_000), ..told });
+    }
+
+    #[test]
+    fn an_answer_that_was_cut_off_counts_by_what_came_of_it() {
+        // Nothing was told: the question and what came are measured.
+        let cut = count_cut(Usage::default(), Some(&price()), 4_000, 400);
+        assert_eq!((cut.input, cut.output), (Some(1_000), Some(100)));
+        assert_eq!(cut.nanodollars, Some(3_000_000 + 1_500_000));
+        // The counters of the beginning know nothing of what came after them.
+        let begun = Usage { input: Some(10), output: Some(1), ..Usage::default() };
+        let cut = count_cut(begun, Some(&price()), 4_000, 400);
+        assert_eq!(
+            (cut.input, cut.output, cut.nanodollars),
+            (Some(10), Some(100), Some(1_530_000))
+        );
+        let counted = Usage { output: Some(120), ..begun };
+        assert_eq!(count_cut(counted, Some(&price()), 4_000, 400).output, Some(120));
+        // An answer of which nothing came, and one of an unknown price, count as they were told.
+        for (price, heard) in [(Some(&price()), 0), (None, 400)] {
+            assert_eq!(count_cut(Usage::default(), price, 4_000, heard), Usage::default());
+        }
     }
 
     fn price() -> Price {

@@ -161,7 +161,8 @@ impl Remote {
             let known = providers.keys(&self.environment);
             let cover = Cover::new(known.iter().map(Secret::reveal));
             let question = recorded(provider, &request, &cover);
-            return charged(replay(recording, task, &question, reader), price, size);
+            let (answer, heard) = replay(recording, task, &question, reader);
+            return charged(answer, price, size, heard);
         }
         let sent = digest(&call);
         let asked = Asked { task, question: call.question, request: &sent };
@@ -197,9 +198,9 @@ impl Remote {
             admission: &mut admission,
             reader,
         };
-        let (answer, recorded) = self.ask(sending, stop).await;
+        let ((answer, heard), recorded) = self.ask(sending, stop).await;
         admission.ended(&answer);
-        let answer = charged(answer, price, size);
+        let answer = charged(answer, price, size, heard);
         let answer = answer.map(redact::value);
         let answer = answer.map_err(|error| located(error, provider, &path));
         if let Ok(reply) = &answer {
@@ -241,12 +242,12 @@ impl Remote {
         }
     }
 
-    /// The answer, and whether the exchange was recorded if it had to be.
+    /// The answer with how many bytes of it came, and whether the exchange was recorded if it had to be.
     async fn ask(
         &self,
         sending: Sending<'_, '_>,
         stop: impl Future<Output = ()>,
-    ) -> (Answer, Result<(), String>) {
+    ) -> ((Answer, u64), Result<(), String>) {
         let Sending { provider, key, request, cover, admission, mut reader } = sending;
         let url = format!("{}{}", provider.base_url, request.path);
         let (name, prefix) = reader.dialect.key_header();
@@ -489,6 +490,8 @@ struct Reader<'a> {
     /// Elsewhere: a call that waits is moved about before it does.
     stream: Box<Stream>,
     events: Vec<StreamEvent>,
+    /// How many bytes the model has said.
+    heard: u64,
     /// The beginning of an answer that is no stream.
     document: Option<Vec<u8>>,
     /// What the answer may be, if it is bound to a schema.
@@ -499,7 +502,8 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(dialect: &'a dyn Dialect, model: &str, hear: Listener<'a>) -> Reader<'a> {
         let stream = Box::new(Stream::new(dialect, Limits::default()).for_model(model));
-        Reader { dialect, stream, events: Vec::new(), document: None, choices: None, hear }
+        let events = Vec::new();
+        Reader { dialect, stream, events, heard: 0, document: None, choices: None, hear }
     }
 
     fn take(&mut self, chunk: &[u8]) -> Chunk {
@@ -512,6 +516,7 @@ impl<'a> Reader<'a> {
             Err(error) if error.kind == ErrorKind::Malformed => self.hear_out(chunk),
             Err(_) => Chunk::Last,
         };
+        self.heard += self.events.iter().map(said).sum::<u64>();
         tell(self.hear, &mut self.events, self.choices.is_some());
         chunk
     }
@@ -525,8 +530,14 @@ impl<'a> Reader<'a> {
         if document.len() == MAX_DOCUMENT || is_whole() { Chunk::Last } else { Chunk::Empty }
     }
 
-    fn end(self, ended: Result<Finished, TransportError>) -> Answer {
-        let Reader { dialect, stream, mut events, document, choices, hear } = self;
+    /// The answer, and how many bytes of it came.
+    fn end(self, ended: Result<Finished, TransportError>) -> (Answer, u64) {
+        let heard = self.heard;
+        (self.finish(ended), heard)
+    }
+
+    fn finish(self, ended: Result<Finished, TransportError>) -> Answer {
+        let Reader { dialect, stream, mut events, document, choices, hear, .. } = self;
         let answer = match document {
             // Also where its end did not come: what is there says more than that.
             Some(document) if ended != Err(TransportError::Cancelled) => {
@@ -556,6 +567,16 @@ impl<'a> Reader<'a> {
             None => answer,
         }
     }
+}
+
+/// How many bytes of what the model says are in an event.
+fn said(event: &StreamEvent) -> u64 {
+    let text = match event {
+        StreamEvent::TextDelta { text, .. } | StreamEvent::ThinkingDelta { text, .. } => text,
+        StreamEvent::InputJsonDelta { json, .. } => json,
+        _ => return 0,
+    };
+    text.len() as u64
 }
 
 /// How an answer is packed, if it is: none was asked to be.
@@ -619,9 +640,11 @@ fn replay(
     task: &str,
     question: &Question,
     mut reader: Reader<'_>,
-) -> Answer {
-    let ended = recording.answer(task, question, &mut |chunk| reader.take(chunk));
-    reader.end(ended.map_err(|reason| ModelError::new(ErrorKind::ReplayMissing, reason))?)
+) -> (Answer, u64) {
+    match recording.answer(task, question, &mut |chunk| reader.take(chunk)) {
+        Ok(ended) => reader.end(ended),
+        Err(reason) => (Err(ModelError::new(ErrorKind::ReplayMissing, reason)), 0),
+    }
 }
 
 /// A task that is to be recorded does not go on without: the answer was paid for, but nobody would find it.
@@ -646,13 +669,30 @@ fn digest(call: &ModelCall) -> String {
 }
 
 /// What the answer counts for, or what came of it before it failed.
-fn charged(mut answer: Answer, price: Option<&Price>, sent: usize) -> Answer {
+fn charged(mut answer: Answer, price: Option<&Price>, sent: usize, heard: u64) -> Answer {
     let sent = sent as u64;
     match &mut answer {
         Ok(reply) => reply.usage = price::count(reply.usage, price, Some((sent, &reply.message))),
+        Err(error) if is_cut_off(error.kind) => {
+            error.usage = price::count_cut(error.usage, price, sent, heard);
+        }
         Err(error) => error.usage = price::count(error.usage, price, None),
     }
     answer
+}
+
+/// Whether an answer failed before its provider could say all that it counts.
+fn is_cut_off(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::StreamTruncated
+            | ErrorKind::IdleTimeout
+            | ErrorKind::TotalTimeout
+            | ErrorKind::MalformedStream
+            | ErrorKind::Protocol
+            | ErrorKind::OutputTooLarge
+            | ErrorKind::Cancelled
+    )
 }
 
 fn declarations(call: &ModelCall) -> ToolList {

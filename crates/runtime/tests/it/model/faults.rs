@@ -41,6 +41,22 @@ fn what_a_cut_answer_cost_is_counted() {
 }
 
 #[test]
+fn what_a_cut_answer_cost_is_measured_where_nobody_told_it_and_its_price_is_known() {
+    let said = "x".repeat(400);
+    let piece =
+        format!(r#"data: {{"id":"c1","choices":[{{"index":0,"delta":{{"content":"{said}"}}}}]}}"#);
+    let server = Server::saying([HEAD.as_bytes(), &chunk(format!("{piece}\n\n"))].concat());
+    let priced = "[model.\"here/small\"]\nprice = { input = 3, output = 15 }\n";
+    let failure = Rig::written(&server, Limits::default(), priced).fails("here/small");
+    let sent = server.requests()[0].body.len() as u64;
+    let usage = failure.usage;
+    assert_eq!((usage.input, usage.output), (Some(sent.div_ceil(4)), Some(100)));
+    assert_eq!(usage.nanodollars, Some(sent.div_ceil(4) * 3_000 + 1_500_000));
+    // Nothing is guessed without a price: a limit of money would count as reached.
+    assert_eq!(Rig::new(&server).fails("here/small").usage.total(), 0);
+}
+
+#[test]
 fn pings_do_not_keep_a_stalled_answer_alive() {
     let server = Server::new(|_, stream| {
         let begin = ANTHROPIC.find("event: content_block_stop").unwrap();
