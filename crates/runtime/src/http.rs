@@ -385,11 +385,25 @@ pub(crate) fn reason(error: reqwest::Error) -> String {
         return format!("no connection within {} s", CONNECT.as_secs());
     }
     let error = error.without_url();
-    let mut cause: &dyn std::error::Error = &error;
+    let mut cause: &(dyn std::error::Error + 'static) = &error;
     while let Some(inner) = cause.source() {
         cause = inner;
     }
+    if is_in_the_clear(cause) {
+        return "what it says is not encrypted; is it a server for http:// and not https://?"
+            .to_owned();
+    }
     cause.to_string()
+}
+
+/// Whether a server spoke without encryption: that reads like a message of a kind that does not exist.
+fn is_in_the_clear(mut cause: &(dyn std::error::Error + 'static)) -> bool {
+    // An error of a socket hides what it is made of from its chain.
+    while let Some(inner) = cause.downcast_ref::<std::io::Error>().and_then(|it| it.get_ref()) {
+        cause = inner;
+    }
+    let wrong = rustls::InvalidMessage::InvalidContentType;
+    cause.downcast_ref() == Some(&rustls::Error::InvalidMessage(wrong))
 }
 
 /// Which client a URL needs. No proxy is asked to reach this machine, and certificates are not loaded for nothing.

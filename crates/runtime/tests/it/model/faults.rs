@@ -376,6 +376,25 @@ fn a_path_that_is_not_there_is_told_with_its_address() {
 }
 
 #[test]
+fn a_server_in_the_clear_behind_an_encrypted_address_is_told_as_that() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let answered = std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        let _ = stream.read(&mut [0; 4096]);
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+    });
+    let variables = [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", url.as_str())];
+    let models = Models::new(Environment::fixed(&variables, None), short(5000, 5000, 5000));
+    let failure = models
+        .call("t", &call("anthropic/claude"), empty(), &Cancel::new(), &mut |_| {})
+        .unwrap_err();
+    answered.join().unwrap();
+    assert_eq!(failure.kind, "transport");
+    assert!(failure.message.contains("what it says is not encrypted"), "{}", failure.message);
+}
+
+#[test]
 fn a_redirect_is_not_followed_and_the_key_goes_nowhere_else() {
     for status in ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
         let elsewhere = Server::saying(whole(ANTHROPIC));
