@@ -189,7 +189,7 @@ impl Story {
 /// A call in one line: its label, its tool, and the parameter that says most. Files below the folder that it works in are
 /// named as they are there.
 pub fn title(tool: &str, label: &str, input: &Value, folder: &str) -> String {
-    let said = match says_most(input, folder) {
+    let said = match of_a_note(tool, input).or_else(|| says_most(input, folder)) {
         Some(said) => text::short(&said, 200),
         None if input.as_object().is_none_or(serde_json::Map::is_empty) => String::new(),
         None => text::short(&input.to_string(), 200),
@@ -204,13 +204,20 @@ pub fn title(tool: &str, label: &str, input: &Value, folder: &str) -> String {
     }
 }
 
+/// What is done to which note: its text alone says neither.
+fn of_a_note(tool: &str, input: &Value) -> Option<String> {
+    let action = input["action"].as_str().filter(|_| tool == "memory")?;
+    Some(input["name"].as_str().map_or(action.to_owned(), |name| format!("{action} {name}")))
+}
+
 /// The parameter that says most, as our own tools name it, or as agents do.
 fn says_most(input: &Value, folder: &str) -> Option<String> {
     const PATHS: [&str; 5] = ["path", "file_path", "filePath", "absolute_path", "notebook_path"];
     const OTHERS: [&str; 4] = ["url", "question", "pattern", "text"];
     let one = |name: &&str| input[*name].as_str();
-    if let Some(command) = input["command"].as_str() {
-        return Some(command.to_owned());
+    // A definition says more than the file in which it is looked for.
+    if let Some(said) = ["command", "symbol"].iter().find_map(one) {
+        return Some(said.to_owned());
     }
     if let Some(path) = PATHS.iter().find_map(one) {
         return Some(text::below(folder, path).to_owned());
@@ -271,5 +278,16 @@ mod tests {
         assert_eq!(title("gemini.execute", "", &asked, ""), "gemini.execute: make");
         let other = json!({ "a": 1 });
         assert_eq!(title("x.y", "", &other, ""), "x.y: {\"a\":1}", "nothing says more");
+    }
+
+    #[test]
+    fn a_call_for_a_definition_or_a_note_names_it() {
+        let shown = |tool, input| title(tool, "", &input, "");
+        assert_eq!(shown("view", json!({ "symbol": "Foo.bar" })), "view: Foo.bar");
+        let below = json!({ "path": "src", "symbol": "Foo.bar" });
+        assert_eq!(shown("view", below), "view: Foo.bar");
+        let write = json!({ "action": "write", "name": "build", "text": "run make" });
+        assert_eq!(shown("memory", write), "memory: write build");
+        assert_eq!(shown("memory", json!({ "action": "list" })), "memory: list");
     }
 }
