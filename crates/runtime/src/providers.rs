@@ -195,6 +195,8 @@ pub enum KeyState {
     Variable(String),
     /// A command gives it; whether it does is known once it runs.
     Command,
+    /// This variable holds something that no provider would take.
+    Unusable(String),
     /// None of these variables is set.
     Missing(Vec<String>),
     /// It needs none.
@@ -410,9 +412,10 @@ impl Provider {
 
     /// Whether there is a key. Runs nothing.
     pub fn key_state(&self, environment: &Environment) -> KeyState {
-        let set = self.key_variables.iter().find(|name| environment.variable(name).is_some());
-        match set {
-            Some(name) => KeyState::Variable(name.clone()),
+        let value = |name: &String| Some((name.clone(), environment.variable(name)?));
+        match self.key_variables.iter().find_map(value) {
+            Some((name, key)) if key.fits_a_header() => KeyState::Variable(name),
+            Some((name, _)) => KeyState::Unusable(name),
             None if !self.key_command.is_empty() => KeyState::Command,
             None if !self.key_variables.is_empty() => KeyState::Missing(self.key_variables.clone()),
             None => KeyState::Unneeded,
@@ -423,6 +426,7 @@ impl Provider {
     pub fn lacks_key(&self, environment: &Environment) -> Option<String> {
         match self.key_state(environment) {
             KeyState::Missing(variables) => Some(self.without_key(&variables)),
+            KeyState::Unusable(name) => Some(no_key(&name)),
             KeyState::Variable(_) | KeyState::Command | KeyState::Unneeded => None,
         }
     }
@@ -446,13 +450,12 @@ impl Provider {
                 (self.run_key_command(cancel)?, format!("the key command of {:?}", self.name))
             }
             // Gone only if another thread took it away since.
-            KeyState::Variable(name) => {
+            KeyState::Variable(name) | KeyState::Unusable(name) => {
                 (environment.variable(&name).unwrap_or(Secret::new("")), name)
             }
         };
         if !key.fits_a_header() {
-            let told = format!("what {from} gives is no key: expected one word of ASCII letters");
-            return Err(KeyError::Missing(told));
+            return Err(KeyError::Missing(no_key(&from)));
         }
         Ok(Some(key))
     }
@@ -485,6 +488,11 @@ impl Provider {
             None => Err(failed("was killed".to_owned())),
         }
     }
+}
+
+/// What is said of a text that is no key; nothing of it is told.
+fn no_key(from: &str) -> String {
+    format!("what {from} gives is no key: expected one word of ASCII letters, digits and signs")
 }
 
 /// A provider that everybody has.

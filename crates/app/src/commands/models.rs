@@ -31,6 +31,7 @@ pub(crate) fn run(json: bool) -> Result<u8, CommandError> {
         let (tone, key) = match provider.key_state(&environment) {
             KeyState::Variable(name) => (Tone::Good, format!("key in {name}")),
             KeyState::Command => (Tone::Good, "key from a command".to_owned()),
+            KeyState::Unusable(name) => (Tone::Bad, format!("what {name} holds is no key")),
             KeyState::Missing(names) => {
                 (Tone::Faint, format!("no key: set {}", names.join(" or ")))
             }
@@ -86,6 +87,7 @@ fn entry(provider: &Provider, environment: &Environment) -> Value {
     let (key, variables) = match provider.key_state(environment) {
         KeyState::Variable(name) => ("present", vec![name]),
         KeyState::Command => ("command", Vec::new()),
+        KeyState::Unusable(name) => ("unusable", vec![name]),
         KeyState::Missing(names) => ("missing", names),
         KeyState::Unneeded => ("unneeded", Vec::new()),
     };

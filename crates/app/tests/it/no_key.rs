@@ -54,6 +54,18 @@ fn what_could_not_ask_its_model_is_not_begun() {
 }
 
 #[test]
+fn what_cannot_be_a_key_is_told_before_anything_begins() {
+    let place = TestEnvironment::new().with_variable("ANTHROPIC_API_KEY", "one-half\nthe-other");
+    let ran = place.run(&["run", "x y", "--model", "anthropic/m", "--in-place"]);
+    assert_eq!(ran.code, 20, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("what ANTHROPIC_API_KEY gives is no key"), "{}", ran.err);
+    assert!(!ran.err.contains("half"), "nothing of it is shown: {}", ran.err);
+    assert!(place.tasks().is_empty(), "nothing was recorded");
+    let listed = place.run(&["models"]).out;
+    assert!(listed.contains("what ANTHROPIC_API_KEY holds is no key"), "{listed}");
+}
+
+#[test]
 fn a_task_at_rest_is_not_handed_over_to_a_model_without_a_key() {
     let place = place();
     let run = ["run", "x y", "--driver", "user", "--in-place", "--unattended"];
