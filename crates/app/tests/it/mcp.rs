@@ -440,6 +440,20 @@ fn tools_and_doctor_tell_what_servers_there_are() {
 }
 
 #[test]
+fn a_server_that_does_not_begin_is_told_with_the_walls_around_it() {
+    let place = TestEnvironment::new();
+    for (network, is_told) in [("none", true), ("open", false)] {
+        let server = json!({ "command": "sh", "args": ["-c", "exit 3"], "network": network });
+        place.write(".mcp.json", &json!({ "mcpServers": { "test": server } }).to_string());
+        place.trust();
+        let listed = place.run(&["tools"]).out;
+        assert!(listed.contains("it exited with 3"), "{listed}");
+        let told = listed.contains("it runs in a sandbox without a network");
+        assert_eq!(told, is_told, "{network}: {listed}");
+    }
+}
+
+#[test]
 fn a_coding_agent_is_offered_the_tools_of_servers_and_the_gate_judges_its_calls() {
     let place = project();
     let policy = "[[rule]]\ntool = \"mcp__test__echo\"\ndecide = \"allow\"\n\

@@ -159,7 +159,8 @@ impl Connection {
                     continue;
                 }
                 Err(Unbegun::Failed(why)) => {
-                    return Err(reach.hide(&explained(&why, child.as_ref())));
+                    let why = explained(&why, child.as_ref()) + reach.walls(server, place);
+                    return Err(reach.hide(&why));
                 }
             };
             let connection = Connection {

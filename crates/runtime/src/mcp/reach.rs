@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use machine::file::mcp::{Reach, Server, expand};
-use machine::policy::sandbox::Needs;
+use machine::policy::sandbox::{Level, Needs, Network};
 use machine::time::Span;
 use rmcp::service::{ClientInitializeError, ClientLifecycleMode, serve_client_with_lifecycle};
 use rmcp::transport::DynamicTransportError;
@@ -58,7 +58,18 @@ pub(super) enum Unbegun {
 
 pub(super) type Began = (Option<Arc<Mutex<Child>>>, Result<Service, Unbegun>);
 
+/// What is said of a program that does not begin, where walls may be the reason.
+const NO_NETWORK: &str = "\nit runs in a sandbox without a network; if it needs one, or more files, its entry says so: network = \"open\", \
+     read = [\"~/…\"] (docs/sandbox.md)";
+
 impl Expanded {
+    /// What is said of the walls around a program that did not begin: most that are fetched as they start need a network.
+    pub(super) fn walls(&self, server: &Server, place: &Place<'_>) -> &'static str {
+        let is_program = matches!(self, Expanded::Program { .. });
+        let is_walled = place.sandbox.level != Level::Off && server.needs.network == Network::None;
+        if is_program && is_walled { NO_NETWORK } else { "" }
+    }
+
     /// A project's file may name variables, but none that holds a key of a provider of models.
     pub(super) fn of(server: &Server, own: bool, task: &str) -> Result<Expanded, String> {
         let lookup = |name: &str| std::env::var(name).ok();
