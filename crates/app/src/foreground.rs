@@ -1,7 +1,7 @@
 //! Drives tasks in the foreground: shows what happens, puts questions to the person, hears signals, and ends
 //! with a summary and an exit code. The supervisor runs on the main thread; everything else beside it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -132,6 +132,7 @@ pub(crate) fn drive(
     let (sender, news) = channel();
     let (shown, chat) = (Shown::default(), chat::Shared::default());
     let tasks = begin(&mut station)?;
+    let mut asking = BTreeSet::new();
     for state in tasks.iter().filter_map(|task| Some(&station.supervisor.host(task)?.state)) {
         // A task that begins introduces itself.
         if state.data().phase != Phase::New && !watching.json && !watching.quiet {
@@ -146,6 +147,7 @@ pub(crate) fn drive(
             }
         }
         for ask in state.asks() {
+            asking.insert(state.id().clone());
             // The prompt is not there yet; what is sent waits for it.
             let number = shown.next();
             let _ =
@@ -157,6 +159,7 @@ pub(crate) fn drive(
         watching,
         many: tasks.len() > 1,
         tasks: tasks.clone(),
+        asking,
         screen: screen.clone(),
         seen: Arc::clone(&seen),
         news: watching.attended().then_some(sender),
@@ -302,6 +305,8 @@ struct Watcher {
     many: bool,
     /// Those that are driven for their own sake; others are children that their steps begin.
     tasks: Vec<TaskId>,
+    /// Those that wait for a person since before they were taken up.
+    asking: BTreeSet<TaskId>,
     screen: Screen,
     seen: Arc<Mutex<Seen>>,
     news: Option<Sender<News>>,
@@ -491,6 +496,8 @@ impl Watcher {
             EventKind::AgentSaid { .. } => Some("the agent works".to_owned()),
             EventKind::AgentEnded { .. } => None,
             EventKind::Claimed { .. } => Some("checking the acceptance criteria".to_owned()),
+            // Nothing happens before the person answers.
+            EventKind::Attached { .. } if self.asking.contains(&event.task) => None,
             EventKind::Attached { .. } => Some("starting".to_owned()),
             EventKind::TimerAwaited { reason, .. } => Some(format!("waiting: {reason}")),
             EventKind::DecisionAwaited { .. }

@@ -343,7 +343,14 @@ fn at_a_terminal_ctrl_c_stops_the_answer_and_ctrl_d_leaves() {
 
     let mut screen = Screen::start(&place, &["chat", "--resume", &place.id()]);
     screen.until("(goes on)").until("interrupted").until("> once more").until("says: I am back.");
-    screen.until("> ").enter("/done");
+    screen.until("> ").until_it_edits();
+    // What is said to run is shown after a moment; these take longer.
+    for _ in 0..3 {
+        place.ok(&["doctor"]);
+    }
+    let shown = screen.shown();
+    assert!(!shown.contains("starting"), "it waits for the person: {shown:?}");
+    screen.enter("/done");
     screen.until("completed: I am back.");
     assert_eq!(screen.end(), 0);
 }
