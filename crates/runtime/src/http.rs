@@ -174,9 +174,27 @@ pub(crate) async fn exchange(
     tokio::task::yield_now().await;
     let headers = header_map(&request.headers, key)?;
     let client = client_for(&url).map_err(unusable)?;
+    let proxy = proxy_variable(&url);
     let request = client.post(url).headers(headers).body(request.whole());
     // Large, and not every call needs it.
-    Box::pin(call.perform(request, reader)).await
+    let answered = Box::pin(call.perform(request, reader)).await;
+    answered.map_err(|error| match (error, proxy) {
+        (TransportError::Unreachable { origin, reason }, Some(name)) => {
+            let reason = format!("{reason}; {name} names a proxy to go through");
+            TransportError::Unreachable { origin, reason }
+        }
+        (error, _) => error,
+    })
+}
+
+/// The variable that names a proxy on the way to a URL: what cannot be reached may be the proxy, and errors name only the server.
+fn proxy_variable(url: &Url) -> Option<&'static str> {
+    let names = match url.scheme() {
+        "https" => ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
+        _ => ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"],
+    };
+    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    names.into_iter().find(is_set).filter(|_| !is_loopback(url))
 }
 
 /// The same on this thread, until it is cancelled. Must not be called from inside an asynchronous runtime.
@@ -390,8 +408,7 @@ pub(crate) fn reason(error: reqwest::Error) -> String {
         cause = inner;
     }
     if is_in_the_clear(cause) {
-        return "what it says is not encrypted; is it a server for http:// and not https://?"
-            .to_owned();
+        return "what it says is not encrypted: it may be a server for http://".to_owned();
     }
     cause.to_string()
 }

@@ -200,3 +200,17 @@ fn the_same_conversation_goes_the_same_way_through_every_dialect_over_http() {
         assert_eq!(told, first, "{dialect} against {}", stories[0].0);
     }
 }
+
+#[test]
+fn a_server_that_is_not_reached_through_a_proxy_is_told_with_it() {
+    let place = TestEnvironment::new()
+        .with_variable("ANTHROPIC_API_KEY", "some-key-4711")
+        .with_variable("ANTHROPIC_BASE_URL", "https://models.invalid")
+        .with_variable("HTTPS_PROXY", "http://me:hunter2@127.0.0.1:1");
+    let run = ["run", "x y", "--model", "anthropic/m", "--in-place", "--max-time", "1s"];
+    let ran = place.run(&run);
+    assert_eq!(ran.code, 11, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("cannot reach https://models.invalid: "), "{}", ran.out);
+    assert!(ran.out.contains("; HTTPS_PROXY names a proxy to go through"), "{}", ran.out);
+    assert!(!ran.out.contains("hunter2"), "{}", ran.out);
+}
