@@ -26,8 +26,8 @@ impl Data {
 
 impl Step<'_> {
     /// Brings the task's own time up to the clock, and counts what passed since the last input if the task was driven and not
-    /// paused. Time under an owner that was lost is not counted: nobody knows when it died. Neither is time in which the
-    /// machine slept.
+    /// paused. Time under an owner that was lost is not counted, nor time of which the records were: nobody knows when it ended.
+    /// Neither is time in which the machine slept.
     pub(crate) fn follow_clock(&mut self, input: &Input) {
         let data = &mut self.state.data;
         let before = data.own(data.clock);
@@ -41,7 +41,7 @@ impl Step<'_> {
         self.now = data.own(self.clock);
         let lost = matches!(
             input,
-            Input::Signal(Signal::OwnerLost)
+            Input::Signal(Signal::OwnerLost | Signal::RecordsLost { .. })
                 | Input::Command(Command::Start(_) | Command::Attach { .. })
         );
         let slept = match input {

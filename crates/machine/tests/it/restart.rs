@@ -4,6 +4,7 @@ use machine::input::{Command, Signal};
 use machine::policy::budget::Budget;
 use machine::state::{Phase, Standing};
 use machine::task::{Workspace, WorkspaceKind};
+use machine::time::Span;
 use machine::tool::ToolResult;
 use serde_json::json;
 
@@ -121,6 +122,21 @@ fn after_a_loss_of_records_a_person_looks_first_whoever_decides() {
         assert_eq!(rig.command(Command::Resume).told(), "[] resumed");
         assert_eq!(rig.attach(true).told(), "[run_tool#3] attached, tool_started c1");
     }
+}
+
+/// A damaged journal may be mended days after the task was last driven.
+#[test]
+fn time_of_which_the_records_were_lost_is_not_the_tasks() {
+    let mut task = spec(json!({ "turns": [[read("a")]] }));
+    task.budget.max_time = Some(Span(60_000));
+    let mut rig = Rig::started(task);
+    let spent = rig.state.data().spend.millis;
+    rig.now += 86_400_000;
+    rig.input(Signal::RecordsLost { lost: 3, child: None }.into());
+    rig.input(Signal::OwnerLost.into());
+    assert_eq!(rig.state.data().spend.millis, spent);
+    rig.command(Command::Resume);
+    assert_eq!(rig.attach(true).told(), "[set_timer#4 run_tool#5] attached, tool_started c1");
 }
 
 #[test]
