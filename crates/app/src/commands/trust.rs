@@ -124,20 +124,24 @@ pub(crate) enum Answer {
     No,
 }
 
-/// Puts a question to the person at the terminal; anything but a clear answer is a no.
+/// Puts a question to the person at the terminal until the answer is clear; an empty line, or none any more, is a no.
 pub(crate) fn ask(question: &str) -> Answer {
-    // What it is about was shown before this.
-    forget_typed();
-    output::raw(question.as_bytes());
-    let _ = std::io::stdout().flush();
-    let mut answer = String::new();
-    if std::io::stdin().read_line(&mut answer).is_err() {
-        return Answer::No;
-    }
-    match answer.trim().to_lowercase().as_str() {
-        "y" | "yes" => Answer::Yes,
-        "o" | "only" | "once" => Answer::Once,
-        _ => Answer::No,
+    loop {
+        // What it is about was shown before this.
+        forget_typed();
+        output::raw(question.as_bytes());
+        let _ = std::io::stdout().flush();
+        let mut answer = String::new();
+        if std::io::stdin().read_line(&mut answer).is_err() {
+            return Answer::No;
+        }
+        match answer.trim().to_lowercase().as_str() {
+            "y" | "yes" => return Answer::Yes,
+            "o" | "only" | "once" => return Answer::Once,
+            "" | "n" | "no" => return Answer::No,
+            // Whoever began to talk to a model is not taken for somebody who says no.
+            _ => output::raw(b"that is no answer to this question\n"),
+        }
     }
 }
 

@@ -138,6 +138,8 @@ fn on_a_terminal_a_changed_file_is_shown_and_asked_about() {
     place.write(".drivetrain/workflows/plain.toml", &FILE.replace("echo plain", "echo changed"));
     let mut screen = Screen::start(&place, &["workflow", "run", "plain", "--in-place"]);
     screen.until("changed").until("echo changed").until("Trust these files?");
+    screen.enter("what is this?");
+    screen.until("that is no answer to this question").until("Trust these files?");
     screen.enter("n");
     assert_eq!(screen.end(), 2);
     assert_eq!(place.read("out.txt"), "");
