@@ -145,6 +145,12 @@ impl StreamEvent {
     pub fn is_public(&self) -> bool {
         !matches!(self, StreamEvent::Native { .. } | StreamEvent::Ping)
     }
+
+    /// Whether it is a piece of something longer: text, thinking, or a tool call's arguments.
+    pub fn is_delta(&self) -> bool {
+        use StreamEvent::{InputJsonDelta, TextDelta, ThinkingDelta};
+        matches!(self, TextDelta { .. } | ThinkingDelta { .. } | InputJsonDelta { .. })
+    }
 }
 
 /// What a task's own events add to its stream: how each answer ended, and the results of its tools. An answer ends

@@ -86,9 +86,11 @@ struct Queues {
     signals: VecDeque<Delivery>,
     stops: u32,
     streams: Vec<Streamed>,
-    /// How many pieces came for them, and until when they may wait.
+    /// How many pieces of texts came for them, and until when they may wait.
     pieces: usize,
     told_until: Option<Instant>,
+    /// Whether something else came for them, such as the beginning of an answer.
+    is_news: bool,
     room: Vec<Room>,
     /// How often they were taken.
     taken: u64,
@@ -234,7 +236,7 @@ impl Inbox {
         events: impl Iterator<Item = StreamEvent>,
     ) {
         let mut queues = self.lock();
-        let Queues { streams, taken, pieces, .. } = &mut *queues;
+        let Queues { streams, taken, pieces, is_news, .. } = &mut *queues;
         let at = match place {
             Some(Place { at, taken: since }) if since == taken => *at,
             _ => {
@@ -245,7 +247,10 @@ impl Inbox {
         };
         let before = *pieces;
         events.for_each(|event| {
-            *pieces += 1;
+            match event.is_delta() {
+                true => *pieces += 1,
+                false => *is_news = true,
+            }
             streams[at].add(event);
         });
         // Of what may wait the supervisor learns once, so that it knows how long it may sleep.
@@ -314,6 +319,7 @@ impl Inbox {
         if std::mem::take(&mut queues.pieces) > 0 {
             queues.told_until = Some(Instant::now() + PICTURE);
         }
+        queues.is_news = false;
         let room = std::mem::take(&mut queues.room);
         queues.taken += 1;
         Batch { deliveries, stops: queues.stops, streams, room }
@@ -374,7 +380,7 @@ impl Queues {
     /// Whether what is just being said must not wait any longer.
     fn must_be_told(&self) -> bool {
         let may_wait = || self.told_until.is_some_and(|until| Instant::now() < until);
-        self.pieces > 0 && (self.pieces >= MAX_PIECES || !may_wait())
+        self.is_news || (self.pieces > 0 && (self.pieces >= MAX_PIECES || !may_wait()))
     }
 
     /// Whether somebody waits for what is here.
@@ -448,6 +454,7 @@ mod tests {
     #[test]
     fn what_goes_on_being_said_is_told_together_after_a_moment_and_much_of_it_at_once() {
         let inbox = patient();
+        let begun = || StreamEvent::MessageStart { id: String::new(), model: "m".to_owned() };
         let mut feed = inbox.feed(task(), EffectId(1));
         let mut say = |text: &str| {
             feed.push(&mut vec![StreamEvent::TextDelta { index: 0, text: text.to_owned() }]);
@@ -460,6 +467,10 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
+        // Neither the beginning of an answer nor its first words wait.
+        inbox.feed(task(), EffectId(2)).push(&mut vec![StreamEvent::MessageStop, begun()]);
+        assert_eq!(inbox.take(None, 0).streams.pop().unwrap().events, [begun()]);
+        assert!(inbox.lock().told_until.is_none(), "what comes next is told at once");
         say("a");
         assert_eq!(told(), "a");
         inbox.lock().told_until = Some(Instant::now() + Duration::from_secs(3600));
