@@ -53,14 +53,14 @@ mod tests {
     fn the_last_that_was_laid_out_decides() {
         let path = |text: &str| PathBuf::from(text);
         let mounts = [
-            Mount::Hide(path("/home")),
-            Mount::Show(path("/home/me/.cargo")),
-            Mount::Close(path("/home/me/.cargo/credentials")),
-            Mount::Fill(path("/home/me/.gitconfig"), String::new()),
+            Mount::Hide(path("/srv")),
+            Mount::Show(path("/srv/me/.cargo")),
+            Mount::Close(path("/srv/me/.cargo/credentials")),
+            Mount::Fill(path("/srv/me/.gitconfig"), String::new()),
         ];
         let hidden = |text: &str| is_hidden(Path::new(text), &mounts);
-        assert!(hidden("/home/me/tools/claude") && hidden("/home/me/.cargo/credentials"));
-        assert!(!hidden("/home/me/.cargo/bin/x") && !hidden("/home/me/.gitconfig"));
-        assert!(!hidden("/home") && !hidden("/usr/bin/node"));
+        assert!(hidden("/srv/me/tools/claude") && hidden("/srv/me/.cargo/credentials"));
+        assert!(!hidden("/srv/me/.cargo/bin/x") && !hidden("/srv/me/.gitconfig"));
+        assert!(!hidden("/srv") && !hidden("/usr/bin/node"));
     }
 }
