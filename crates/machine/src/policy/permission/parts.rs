@@ -79,6 +79,12 @@ pub(super) enum Named {
     Guess,
 }
 
+/// The command that an agent's call names in its title, where its parameters name none.
+pub(super) fn titled<'q>(question: &Question<'q>) -> Option<&'q str> {
+    let is_command = question.tool.contains('.') && question.input["kind"] == "execute";
+    question.input["title"].as_str().filter(|_| is_command)
+}
+
 /// A call that has been read, to borrow parts from.
 #[derive(Debug, Default)]
 pub(super) struct Call {

@@ -67,6 +67,29 @@ fn a_rule_about_a_tool_alone_stands_in_its_place_among_the_others() {
     assert_eq!(judge(&before, &question("write", &input)).decide, Decide::Allow, "no profile");
 }
 
+#[test]
+fn a_command_that_stands_in_a_title_only_is_held_back_by_its_rules_and_let_through_by_none() {
+    let command =
+        |pattern: &str, decide| Rule { command: vec![pattern.into()], ..rule("shell", decide) };
+    let said = |rules: &[Rule], title: &str| {
+        let policy = Policy { rules: rules.to_vec(), ..of_profile(Profile::Dev) };
+        let input = json!({ "kind": "execute", "title": title });
+        judge(&policy, &question("gemini.execute", &input)).decide
+    };
+    let all_but = [
+        command("git push", Decide::Deny),
+        command("git pull", Decide::Ask),
+        rule("*", Decide::Allow),
+    ];
+    assert_eq!(said(&all_but, "cd x && git push --force"), Decide::Deny);
+    assert_eq!(said(&all_but, "git pull"), Decide::Ask);
+    assert_eq!(said(&all_but, "git fetch"), Decide::Allow);
+    assert_eq!(said(&[command("git fetch", Decide::Allow)], "git fetch"), Decide::Ask);
+    let trusted = [rule("gemini.execute", Decide::Allow), rule("shell", Decide::Deny)];
+    assert_eq!(said(&trusted, "git push"), Decide::Allow, "its own rule stands before");
+    assert_eq!(said(&trusted[1..], "git push"), Decide::Deny);
+}
+
 mod without_a_profile {
     use super::*;
 

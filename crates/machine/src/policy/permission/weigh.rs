@@ -1,6 +1,7 @@
 //! Weighs the parts of a call against rules and profile. The strictest word decides.
 
 use serde::Serialize;
+use serde_json::json;
 
 use super::glob::Reach;
 use super::parts::{self, Call, Deed, Named, Part, Subject};
@@ -130,7 +131,30 @@ enum Guard {
     Protected,
 }
 
+/// Gives what is said of each part of a call, and of the command that only its title names.
+///
+/// A title may be cut, or tell something else than what runs: it can hold a call back, and lets none through. It does so by a
+/// rule that stands before the one which decides of the call itself.
 fn weigh(policy: &Policy, question: &Question<'_>, mut take: impl FnMut(&Part<'_>, Opinion)) {
+    let mut decided = policy.rules.len();
+    weigh_parts(policy, question, |part, opinion| {
+        if let By::Rule(index) = opinion.by {
+            decided = decided.min(index);
+        }
+        take(part, opinion);
+    });
+    let Some(line) = parts::titled(question) else { return };
+    let input = json!({ "command": line });
+    let titled = Question { tool: "shell", input: &input, ..*question };
+    weigh_parts(policy, &titled, |part, opinion| match opinion.by {
+        By::Rule(index) if opinion.decide != Decide::Allow && index < decided => {
+            take(part, opinion)
+        }
+        _ => {}
+    });
+}
+
+fn weigh_parts(policy: &Policy, question: &Question<'_>, mut take: impl FnMut(&Part<'_>, Opinion)) {
     let folders = Folders { workspace: question.workspace, home: policy.home.as_deref() };
     // Nothing is read that nobody looks at.
     let looks_inside = policy.profile.is_some() && question.author == Author::Worker
