@@ -480,21 +480,27 @@ fn complete(
         if known == Branch::Unknown {
             clear_half_made(repository, task)?;
         }
-        let mut arguments: Vec<OsString> =
-            ["worktree", "add", "--quiet", "--force", "--force"].map(OsString::from).to_vec();
         let has_branch = match known {
             Branch::Unknown => repository.has_branch(&branch)?,
             // Git would start another process for it.
             Branch::Absent => repository.add_branch(&branch, &record.base),
         };
-        if has_branch {
-            arguments.extend([path.clone().into(), branch.clone().into()]);
-        } else {
-            arguments.extend(["-b".into(), branch.clone().into(), path.clone().into()]);
-            arguments.push(record.base.clone().into());
-        }
+        let add = |has_branch: bool| {
+            let mut arguments: Vec<OsString> =
+                ["worktree", "add", "--quiet", "--force", "--force"].map(OsString::from).to_vec();
+            if has_branch {
+                arguments.extend([path.clone().into(), branch.clone().into()]);
+            } else {
+                arguments.extend(["-b".into(), branch.clone().into(), path.clone().into()]);
+                arguments.push(record.base.clone().into());
+            }
+            repository.git(arguments)
+        };
         let alone = alone(state_home)?;
-        let made = repository.git(arguments);
+        let mut made = add(has_branch);
+        if made.is_err() && clear_half_made_of_others(repository, state_home) {
+            made = add(repository.has_branch(&branch)?);
+        }
         drop(alone);
         made.map_err(|reason| {
             let rename = match repository.has_branch(FOLDER) {
@@ -564,12 +570,29 @@ fn clear_half_made(repository: &Repository, task: &str) -> Result<(), String> {
     // Nobody else gives this branch a name; a git that was killed while it did left its lock.
     let _ = fs::remove_file(common.join("refs/heads").join(format!("{}.lock", branch_of(task))));
     let about = repository.about(task)?;
-    let is_empty = |name| fs::metadata(about.join(name)).is_ok_and(|meta| meta.len() == 0);
-    if ["HEAD", "commondir", "gitdir"].into_iter().any(is_empty) {
+    if is_half_made(&about) {
         fs::remove_dir_all(&about)
             .map_err(|error| format!("cannot remove {}: {error}", about.display()))?;
     }
     Ok(())
+}
+
+/// Whether git was killed while it wrote down what it knows of a worktree.
+fn is_half_made(about: &Path) -> bool {
+    let is_empty = |name| fs::metadata(about.join(name)).is_ok_and(|meta| meta.len() == 0);
+    ["HEAD", "commondir", "gitdir"].into_iter().any(is_empty)
+}
+
+/// Takes away what git began to know of worktrees of other tasks here whose processes were killed meanwhile; whether there was
+/// any. With one of them git can make no other. To be called alone: nobody here makes one just now.
+fn clear_half_made_of_others(repository: &Repository, state_home: &Path) -> bool {
+    let Ok(common) = repository.common() else { return false };
+    let known = fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten();
+    let is_abandoned = |about: &fs::DirEntry| {
+        let record = Record::path(&about.file_name().to_string_lossy(), state_home);
+        is_half_made(&about.path()) && Record::read(&record).is_ok_and(|record| !record.ready)
+    };
+    known.filter(is_abandoned).filter(|about| fs::remove_dir_all(about.path()).is_ok()).count() > 0
 }
 
 fn set_aside(path: &Path) -> Result<(), String> {

@@ -133,6 +133,17 @@ fn a_worktree_left_half_made_is_completed_and_nothing_is_lost() {
     let workspace = open("t9", &WorkspaceSpec::default(), &top, &state).unwrap();
     assert!(path_of(&workspace).join("file").exists());
 
+    // Killed while git wrote down what it knows of another task's worktree: git would not make any more.
+    fs::write(state.join("worktrees/t8.json"), &not_ready).unwrap();
+    let about = top.join(".git/worktrees/t8");
+    fs::create_dir(&about).unwrap();
+    fs::write(about.join("gitdir"), "/nowhere/.git\n").unwrap();
+    fs::write(about.join("commondir"), "").unwrap();
+    let workspace = open("t7", &WorkspaceSpec::default(), &top, &state).unwrap();
+    assert!(path_of(&workspace).join("file").exists());
+    let workspace = open("t8", &WorkspaceSpec::default(), &top, &state).unwrap();
+    assert!(path_of(&workspace).join("file").exists());
+
     // The folder was removed by somebody: commits are still there.
     git(&path, &["commit", "--quiet", "--allow-empty", "-m", "by the worker"]);
     let head = git(&path, &["rev-parse", "HEAD"]);
