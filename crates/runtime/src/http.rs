@@ -5,6 +5,7 @@
 //! Servers on this machine are reached in the clear by `plain`; all others by a library that knows encryption and
 //! proxies.
 
+mod pace;
 mod plain;
 
 use std::collections::btree_map::Entry;

@@ -12,7 +12,7 @@ use machine::stream::StreamEvent;
 use machine::{Input, Signal};
 use tokio::sync::Notify;
 
-use crate::live::{Feed, Streamed};
+use crate::live::{Feed, PICTURE, Streamed};
 use crate::room::Room;
 use crate::{network, redact};
 
@@ -29,10 +29,7 @@ const SOON: Duration = Duration::from_millis(30);
 /// How many such inputs wait at most: what is held is in memory only.
 const MAX_HELD: usize = 64;
 
-/// What is just being said is told at once, and what goes on within this time together: a screen shows no more pictures.
-const PICTURE: Duration = Duration::from_millis(15);
-
-/// How many pieces of it wait at most, so that there is room for all of them.
+/// How many pieces of what is just being said wait at most, so that there is room for all of them.
 const MAX_PIECES: usize = 256;
 
 /// One input on its way to a task.

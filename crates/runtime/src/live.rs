@@ -3,12 +3,16 @@
 //! It shows no secret that this process knows, also where one comes in pieces.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use machine::id::{EffectId, TaskId};
 use machine::stream::StreamEvent;
 
 use crate::inbox::{Inbox, Place};
 use crate::redact::{self, Redactor};
+
+/// What is just being said is told at once, and what goes on within this time together: a screen shows no more pictures.
+pub(crate) const PICTURE: Duration = Duration::from_millis(15);
 
 /// Events of one call that wait at once. Deltas are left out beyond it; beyond four times as many, everything is.
 const MAX_EVENTS: usize = 1024;

@@ -1,5 +1,5 @@
 //! HTTP/1.1 in the clear: models on this machine and gateways to others. A waiting call holds a socket and no
-//! buffer; what comes is read in large pieces and handed on as it stands, all that came at once in one go.
+//! buffer; what comes is read in large pieces and handed on as it stands, all that came at once, or for one picture, in one go.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::Sleep;
 use wire::model::HttpRequest;
 
+use super::pace::{Pace, gather};
 use super::{
     CONNECT, Call, Chunk, ERROR_PATIENCE, Finished, KeyHeader, LINGER, Reader, TransportError,
 };
@@ -244,6 +245,7 @@ struct Answer<'c> {
     framing: Framing,
     is_kept: bool,
     waiting: super::Waiting,
+    pace: Pace,
     /// Fires when it may be too late; whether it is, is looked at then. So a piece costs no timer.
     timer: Pin<Box<Sleep>>,
 }
@@ -253,7 +255,8 @@ impl<'c> Answer<'c> {
         let waiting = super::Waiting { since: call.started, limit: call.limits.first };
         let timer = Box::pin(tokio::time::sleep(waiting.limit.min(call.limits.total)));
         let (buffer, framing, is_kept) = (Vec::new(), Framing::Close, true);
-        Answer { call, stream, buffer, framing, is_kept, waiting, timer }
+        let pace = Pace::default();
+        Answer { call, stream, buffer, framing, is_kept, waiting, pace, timer }
     }
 
     /// Writes everything. The inner error is the connection's.
@@ -314,8 +317,9 @@ impl<'c> Answer<'c> {
             if wanted && body > 0 {
                 match reader(&self.buffer[..body]) {
                     Chunk::Counted => {
-                        let limit = self.call.limits.idle;
-                        self.waiting = super::Waiting { since: Instant::now(), limit };
+                        let (since, limit) = (Instant::now(), self.call.limits.idle);
+                        self.pace.hear(since - self.waiting.since);
+                        self.waiting = super::Waiting { since, limit };
                         self.wake_in_time();
                     }
                     Chunk::Part => {
@@ -334,6 +338,10 @@ impl<'c> Answer<'c> {
             self.buffer.drain(..body);
             if self.framing == Framing::Ended {
                 return Ok(());
+            }
+            let rest = self.pace.rest(self.waiting.since, body);
+            if let Some(until) = rest.filter(|_| wanted) {
+                gather(&self.stream, until).await;
             }
             match self.read().await {
                 Ok(0) if self.framing == Framing::Close => {
