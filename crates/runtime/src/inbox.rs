@@ -133,9 +133,18 @@ impl Drop for Watch<'_> {
     }
 }
 
+/// A line on which a call or a turn tells what it is just saying.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    /// Where its last events were put; they may have been taken since.
+    place: Option<Place>,
+    /// Whether words of its answer have come.
+    has_spoken: bool,
+}
+
 /// Where the events of a line wait: the number, and how often all of them had been taken by then.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+struct Place {
     at: usize,
     taken: u64,
 }
@@ -225,29 +234,31 @@ impl Inbox {
         Feed::new(self.clone(), task, effect)
     }
 
-    /// Brings what came on a line. `place` is where its last events were put; they may have been taken since.
+    /// Brings what came on a line.
     pub(crate) fn stream(
         &self,
-        place: &mut Option<Place>,
+        line: &mut Line,
         begun: impl FnOnce() -> Streamed,
         events: impl Iterator<Item = StreamEvent>,
     ) {
         let mut queues = self.lock();
         let Queues { streams, taken, pieces, is_news, .. } = &mut *queues;
-        let at = match place {
+        let at = match &line.place {
             Some(Place { at, taken: since }) if since == taken => *at,
             _ => {
                 streams.push(begun());
-                *place = Some(Place { at: streams.len() - 1, taken: *taken });
+                line.place = Some(Place { at: streams.len() - 1, taken: *taken });
                 streams.len() - 1
             }
         };
         let before = *pieces;
         events.for_each(|event| {
-            match event.is_delta() {
-                true => *pieces += 1,
-                false => *is_news = true,
-            }
+            // Whatever others say, neither the beginning of an answer nor its first words wait.
+            let is_delta = event.is_delta();
+            *is_news |= !is_delta || !line.has_spoken;
+            *pieces += usize::from(is_delta);
+            let begins = matches!(event, StreamEvent::MessageStart { .. });
+            line.has_spoken = is_delta || (line.has_spoken && !begins);
             streams[at].add(event);
         });
         // Of what may wait the supervisor learns once, so that it knows how long it may sleep.
@@ -471,6 +482,14 @@ mod tests {
         say("a");
         assert_eq!(told(), "a");
         inbox.lock().told_until = Some(Instant::now() + Duration::from_secs(3600));
+        let mut other = inbox.feed(task(), EffectId(3));
+        for _ in 0..2 {
+            other.push(&mut vec![begun()]);
+            assert_eq!(inbox.take(None, 0).streams.len(), 1);
+            other.push(&mut vec![StreamEvent::TextDelta { index: 0, text: "first".to_owned() }]);
+            assert_eq!(told(), "first", "whatever others say meanwhile");
+            inbox.lock().told_until = Some(Instant::now() + Duration::from_secs(3600));
+        }
         say("b");
         assert!(!inbox.lock().has_come(0), "it waits for what comes next");
         say("c");

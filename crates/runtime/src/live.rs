@@ -8,7 +8,7 @@ use std::time::Duration;
 use machine::id::{EffectId, TaskId};
 use machine::stream::StreamEvent;
 
-use crate::inbox::{Inbox, Place};
+use crate::inbox::{Inbox, Line};
 use crate::redact::{self, Redactor};
 
 /// What is just being said is told at once, and what goes on within this time together: a screen shows no more pictures.
@@ -104,14 +104,14 @@ pub struct Feed {
     inbox: Inbox,
     task: Arc<TaskId>,
     effect: EffectId,
-    place: Option<Place>,
+    line: Line,
     /// Ends of deltas that may be the beginnings of secrets, one a block at most.
     held: Vec<StreamEvent>,
 }
 
 impl Feed {
     pub(crate) fn new(inbox: Inbox, task: TaskId, effect: EffectId) -> Feed {
-        Feed { inbox, task: Arc::new(task), effect, place: None, held: Vec::new() }
+        Feed { inbox, task: Arc::new(task), effect, line: Line::default(), held: Vec::new() }
     }
 
     /// Passes on what is for observers and takes everything out. The end of an answer is not passed on: it is told
@@ -133,7 +133,7 @@ impl Feed {
         if events.iter().any(is_told) {
             let told = events.drain(..).filter(is_told);
             let begun = || Streamed::new(Arc::clone(&self.task), self.effect);
-            self.inbox.stream(&mut self.place, begun, told);
+            self.inbox.stream(&mut self.line, begun, told);
         }
         events.clear();
     }
