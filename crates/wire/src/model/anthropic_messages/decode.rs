@@ -8,7 +8,7 @@ use machine::message::{StopReason, Usage};
 use serde_json::{Map, Value};
 
 use super::failure;
-use super::quick::{self, Counts, Frame, Piece};
+use super::quick::{self, Addition, Counts, Frame, Piece};
 use crate::model::{Decode, ErrorKind, ModelError, StreamEvent};
 
 #[derive(Debug, Default)]
@@ -79,6 +79,9 @@ impl Decode for Decoder {
         if self.ended {
             return Ok(());
         }
+        if let Some(Addition { index, piece, text }) = quick::addition(data) {
+            return self.add_piece(index, piece, text.into_owned(), out);
+        }
         if let Some(frame) = quick::read(data) {
             return self.take(frame, out);
         }
@@ -125,9 +128,6 @@ impl Decode for Decoder {
 impl Decoder {
     fn take(&mut self, frame: Frame<'_>, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
         match frame {
-            Frame::Piece { index, piece, text } => {
-                self.add_piece(index, piece, text.into_owned(), out)
-            }
             Frame::Begin { id, model, counts } => {
                 self.start(id.into_owned(), model.into_owned(), counts, out)
             }

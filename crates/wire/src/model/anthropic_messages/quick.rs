@@ -13,7 +13,15 @@ pub(super) enum Piece {
     Json,
 }
 
-/// A frame that was understood.
+/// One of them, to a block.
+#[derive(Debug, PartialEq)]
+pub(super) struct Addition<'f> {
+    pub(super) index: usize,
+    pub(super) piece: Piece,
+    pub(super) text: Cow<'f, str>,
+}
+
+/// Any other frame that was understood.
 #[derive(Debug, PartialEq)]
 pub(super) enum Frame<'f> {
     /// An answer begins.
@@ -22,8 +30,6 @@ pub(super) enum Frame<'f> {
     Text { index: usize },
     /// A call begins, without parameters yet.
     Tool { index: usize, id: Cow<'f, str>, name: Cow<'f, str> },
-    /// A piece of a block.
-    Piece { index: usize, piece: Piece, text: Cow<'f, str> },
     /// A block ends.
     BlockStop { index: usize },
     /// Why the answer stops, and the counters.
@@ -52,7 +58,6 @@ pub(super) fn read(data: &str) -> Option<Frame<'_>> {
     let rest = data.strip_prefix(r#"{"type":""#)?;
     let (name, rest) = rest.split_once('"')?;
     let (frame, rest) = match name {
-        "content_block_delta" => piece(rest)?,
         "content_block_start" => block(rest)?,
         "content_block_stop" => {
             let (index, rest) = number(rest.strip_prefix(r#","index":"#)?)?;
@@ -64,13 +69,12 @@ pub(super) fn read(data: &str) -> Option<Frame<'_>> {
         "ping" => (Frame::Ping, rest),
         _ => return None,
     };
-    // Behind what a frame holds the provider puts a random number of spaces.
-    let rest = rest.trim_start_matches(' ').strip_prefix('}')?;
-    rest.trim_start_matches(' ').is_empty().then_some(frame)
+    is_end(rest).then_some(frame)
 }
 
-fn piece(rest: &str) -> Option<(Frame<'_>, &str)> {
-    let (index, rest) = index(rest)?;
+/// The addition that a frame is, if it is written as usual. Asked first: nearly all frames are one.
+pub(super) fn addition(data: &str) -> Option<Addition<'_>> {
+    let (index, rest) = index(data.strip_prefix(r#"{"type":"content_block_delta""#)?)?;
     let rest = rest.strip_prefix(r#","delta":{"type":""#)?;
     let (piece, literal) = if let Some(rest) = rest.strip_prefix(r#"text_delta","text":"#) {
         (Piece::Text, rest)
@@ -80,7 +84,13 @@ fn piece(rest: &str) -> Option<(Frame<'_>, &str)> {
         (Piece::Thinking, rest.strip_prefix(r#"thinking_delta","thinking":"#)?)
     };
     let (text, rest) = string(literal)?;
-    Some((Frame::Piece { index, piece, text }, rest.strip_prefix('}')?))
+    is_end(rest.strip_prefix('}')?).then_some(Addition { index, piece, text })
+}
+
+/// Whether nothing but the end of a frame is left. Behind what it holds the provider puts a random number of spaces.
+fn is_end(rest: &str) -> bool {
+    let end = rest.trim_start_matches(' ').strip_prefix('}');
+    rest == "}" || end.is_some_and(|rest| rest.trim_start_matches(' ').is_empty())
 }
 
 fn block(rest: &str) -> Option<(Frame<'_>, &str)> {
@@ -235,6 +245,12 @@ mod tests {
         let counts = Counts { output: Some(9), ..Counts::default() };
         assert_eq!(read(delta), Some(Frame::Delta { stop: Some("end_turn".into()), counts }));
         assert_eq!(read(r#"{"type":"ping"}"#), Some(Frame::Ping));
+        for end in ["}", "  }", "}  ", " } "] {
+            let text = r#"{"type":"content_block_delta","index":3,"delta":{"type":"text_delta","text":"a\tb"}"#;
+            let text = format!("{text}{end}");
+            let added = Addition { index: 3, piece: Piece::Text, text: "a\tb".into() };
+            assert_eq!((addition(&text), read(&text)), (Some(added), None));
+        }
     }
 
     #[test]
@@ -254,8 +270,13 @@ mod tests {
             r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"b","input":{"c":1}}}"#,
             r#"{"type":"content_block_start","index":-1,"content_block":{"type":"text","text":""}}"#,
             r#"{"type":"content_block_stop","index":0.5}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a","more":1}}"#,
+            r#"{"type":"content_block_delta","index":-1,"delta":{"type":"text_delta","text":"a"}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"other_delta","text":"a"}}"#,
         ] {
-            assert_eq!(read(frame), None, "{frame}");
+            assert_eq!((read(frame), addition(frame)), (None, None), "{frame}");
         }
     }
 }
