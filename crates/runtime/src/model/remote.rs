@@ -507,18 +507,24 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, chunk: &[u8]) -> Chunk {
-        let chunk = match self.stream.push(chunk, &mut self.events) {
-            Ok(()) => match weigh(&self.events, self.stream.is_held_back()) {
-                Chunk::Empty if self.stream.is_within_an_event() => Chunk::Part,
-                meant => meant,
-            },
-            // The stream keeps its error and tells it at its end.
-            Err(error) if error.kind == ErrorKind::Malformed => self.hear_out(chunk),
-            Err(_) => Chunk::Last,
-        };
-        self.heard += self.events.iter().map(said).sum::<u64>();
-        tell(self.hear, &mut self.events, self.choices.is_some());
-        chunk
+        let (mut meant, mut rest) = (Chunk::Empty, chunk);
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(few(rest));
+            let pushed = self.stream.push(part, &mut self.events);
+            meant = weigh(meant, &self.events, self.stream.is_held_back());
+            self.heard += self.events.iter().map(said).sum::<u64>();
+            tell(self.hear, &mut self.events, self.choices.is_some());
+            match pushed {
+                Ok(()) => rest = after,
+                // The stream keeps its error and tells it at its end.
+                Err(error) if error.kind == ErrorKind::Malformed => return self.hear_out(rest),
+                Err(_) => return Chunk::Last,
+            }
+        }
+        match meant {
+            Chunk::Empty if self.stream.is_within_an_event() => Chunk::Part,
+            meant => meant,
+        }
     }
 
     /// More of an answer that is no stream. What its server has to say may come in pieces.
@@ -710,10 +716,21 @@ fn declarations(call: &ModelCall) -> ToolList {
     built_in.chain(offered).collect()
 }
 
-/// What a chunk meant. The beginning of an answer and its counters say nothing yet: many servers send them at
+/// How many bytes of a chunk are taken at a time, if possible up to the end of an event. What their texts are kept in is at
+/// hand again for those that follow; it would not be for all of a large chunk at once.
+fn few(chunk: &[u8]) -> usize {
+    const FEW: usize = 1 << 10;
+    let Some(first) = chunk.get(..FEW) else { return chunk.len() };
+    let end = first.windows(2).rposition(|two| two == b"\n\n");
+    end.map_or(chunk.len(), |end| end + 2)
+}
+
+/// What a chunk meant, after what was known of it. The beginning of an answer and its counters say nothing yet: many servers send them at
 /// once and then think.
-fn weigh(events: &[StreamEvent], is_held_back: bool) -> Chunk {
-    let mut chunk = Chunk::Empty;
+fn weigh(mut chunk: Chunk, events: &[StreamEvent], is_held_back: bool) -> Chunk {
+    if chunk == Chunk::Last {
+        return chunk;
+    }
     for event in events {
         match event {
             StreamEvent::MessageStop => return Chunk::Last,
