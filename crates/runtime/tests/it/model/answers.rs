@@ -144,6 +144,27 @@ fn byte_by_byte_gives_the_same_answer() {
 }
 
 #[test]
+fn a_long_answer_is_the_same_at_once_and_one_event_each_millisecond() {
+    let piece = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"N \"}}\n\n";
+    let pieces: String = (0..200).map(|number| piece.replace('N', &number.to_string())).collect();
+    let (start, end) = ANTHROPIC.split_at(ANTHROPIC.find("event: content_block_stop").unwrap());
+    let text = format!("{start}{pieces}{end}");
+    let at_once = Rig::new(&Server::saying(whole(&text))).ask("anthropic/claude").unwrap();
+    let said: String = (0..200).map(|number| format!("{number} ")).collect();
+    assert_eq!(at_once.message.text(), format!("Grüße, wörld{said}"));
+    // The connection stays: what was gathered must not be waited for until it ends.
+    let slowly = Server::new(move |_, stream| {
+        stream.write_all(HEAD.as_bytes()).unwrap();
+        for event in text.split_inclusive("\n\n") {
+            stream.write_all(&chunk(event)).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        stream.write_all(END.as_bytes()).is_ok()
+    });
+    assert_eq!(Rig::new(&slowly).ask("anthropic/claude").unwrap(), at_once);
+}
+
+#[test]
 fn an_answer_is_over_at_its_end_mark_not_when_the_server_hangs_up() {
     let server = Server::new(|_, stream| {
         stream.write_all(HEAD.as_bytes()).unwrap();
