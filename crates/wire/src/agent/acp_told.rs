@@ -50,6 +50,10 @@ pub struct Telling {
     shown: BTreeMap<CallId, Arc<Value>>,
     /// Whether the words of the answer under way, or of an agent's turn, were told as they came.
     streamed: bool,
+    /// Whether such words of an agent were not recorded yet, ...
+    unrecorded: bool,
+    /// ... and were not when its next turn began: one that was stopped may say them late, and they are known.
+    late: bool,
     /// The checks and how they came out.
     checks: Vec<(String, Progress)>,
     /// Why the turn cannot have gone well, if its end does not say so itself.
@@ -69,11 +73,11 @@ impl Telling {
     pub fn stream(&mut self, event: &StreamEvent) -> Option<EditorUpdate> {
         match event {
             StreamEvent::TextDelta { text, .. } => {
-                self.streamed = true;
+                (self.streamed, self.unrecorded) = (true, true);
                 Some(EditorUpdate::Said(text.to_string()))
             }
             StreamEvent::ThinkingDelta { text, .. } => {
-                self.streamed = true;
+                (self.streamed, self.unrecorded) = (true, true);
                 Some(EditorUpdate::Thought(text.to_string()))
             }
             _ => None,
@@ -93,6 +97,7 @@ impl Telling {
             }
             EventKind::ModelReplied { text, stop, .. } => {
                 let known = std::mem::take(&mut self.streamed);
+                self.unrecorded = false;
                 self.spoilt = (*stop == StopReason::Refusal).then_some(EditorEnd::Refused);
                 if known || text.is_empty() { Vec::new() } else { vec![said(text)] }
             }
@@ -109,10 +114,15 @@ impl Telling {
             }
             EventKind::ModelCalled { .. } | EventKind::AgentAsked { .. } => {
                 (self.streamed, self.spoilt) = (false, None);
+                self.late = std::mem::take(&mut self.unrecorded);
                 Vec::new()
             }
             // More of its words may have come by now than this event has.
-            EventKind::AgentSaid { .. } if self.streamed => Vec::new(),
+            EventKind::AgentSaid { .. } if self.streamed => {
+                self.unrecorded = false;
+                Vec::new()
+            }
+            EventKind::AgentSaid { .. } if std::mem::take(&mut self.late) => Vec::new(),
             EventKind::AgentSaid { text, thinking } => {
                 let thought = Told::Update(EditorUpdate::Thought(thinking.clone()));
                 let told = [(thinking, thought), (text, said(text))].into_iter();
@@ -286,6 +296,7 @@ fn diffs(input: &Value, folder: &str) -> Vec<Diff> {
 
 #[cfg(test)]
 mod tests {
+    use machine::time::Timestamp;
     use serde_json::json;
 
     use super::*;
@@ -319,6 +330,32 @@ mod tests {
             ]
         );
         assert_eq!(title("write", "codex fileChange", &input), "write /w/hello.txt");
+    }
+
+    #[test]
+    fn words_that_came_before_a_stop_are_told_once_however_late_they_are_recorded() {
+        let task = TaskId("t".to_owned());
+        let heard = |telling: &mut Telling, kind: EventKind| {
+            let event = Event { seq: 1, time: Timestamp(0), task: task.clone(), kind };
+            telling.hear(&event).len()
+        };
+        let asked = || EventKind::AgentAsked { agent: "a".to_owned(), conversation: 1 };
+        let said =
+            |text: &str| EventKind::AgentSaid { text: text.to_owned(), thinking: String::new() };
+        let piece = StreamEvent::TextDelta { index: 0, text: "I begin.".to_owned() };
+        for is_late in [false, true] {
+            let mut telling = Telling::default();
+            heard(&mut telling, asked());
+            assert!(telling.stream(&piece).is_some());
+            if !is_late {
+                assert_eq!(heard(&mut telling, said("I begin.")), 0);
+            }
+            heard(&mut telling, asked());
+            if is_late {
+                assert_eq!(heard(&mut telling, said("I begin.")), 0);
+            }
+            assert_eq!(heard(&mut telling, said("I go on.")), 1, "this one nobody knows yet");
+        }
     }
 
     #[test]
