@@ -151,6 +151,7 @@ impl From<ControlError> for CommandError {
             | ControlError::Untrusted(_)
             | ControlError::NotHere
             | ControlError::Late
+            | ControlError::Stopped(_)
             | ControlError::Unknown(_) => CommandError::environment(message),
         }
     }

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::home::Home;
 use crate::inbox::{Inbox, Refusal};
+use crate::process::is_stopped;
 use crate::socket;
 
 /// The largest request; a goal or a note is far smaller.
@@ -111,6 +112,11 @@ pub enum ControlError {
         "the process that drives the task has not come to it in time, because the disk is full or nobody reads what it prints: the command waits there and takes effect when that is over; look with `drivetrain log`, or end the process with two signals (kill)"
     )]
     Late,
+    /// The process was stopped, as Ctrl-Z does: nothing was said to it, which it would do whenever it goes on.
+    #[error(
+        "process {0}, which drives the task, is stopped (Ctrl-Z), so nothing was said to it: let it go on with `fg` in its terminal or `kill -CONT {0}`, then give the command again"
+    )]
+    Stopped(i32),
     /// The connection broke or took too long: whether the command was journaled is not known.
     #[error("the process that drives the task did not answer: {0}; look with `drivetrain log`")]
     Unknown(String),
@@ -292,8 +298,9 @@ pub fn driver(home: &Home, owner: u64, task: &TaskId) -> Option<u32> {
     match say(&home.socket(owner), asked) {
         Ok(()) => Some(pid),
         Err(ControlError::NotHere) => None,
-        // One that is just ending has let go of all its tasks. Of one that does not answer, such as one that was stopped
-        // by Ctrl-Z or whose socket was removed, that is not known.
+        Err(ControlError::Stopped(_)) => Some(pid),
+        // One that is just ending has let go of all its tasks. Of one that does not answer, such as one whose socket was
+        // removed, that is not known.
         Err(_) => (!has_ended(home, owner)).then_some(pid),
     }
 }
@@ -315,6 +322,9 @@ fn say(path: &Path, request: Request) -> Result<(), ControlError> {
         io::ErrorKind::PermissionDenied => ControlError::Untrusted(error.to_string()),
         _ => ControlError::Gone(path.to_owned()),
     })?;
+    if let Some(pid) = socket::peer(&stream).filter(|pid| is_stopped(*pid)) {
+        return Err(ControlError::Stopped(pid));
+    }
     let unknown = |error: io::Error| {
         ControlError::Unknown(match error.kind() {
             // A read whose time is over says "would block".

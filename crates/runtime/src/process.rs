@@ -35,7 +35,7 @@ pub(crate) use detached::this_program;
 use start::{Leads, Start};
 use tree::Wrapped;
 pub(crate) use tree::boot;
-pub use tree::{Containment, Reaped, namespaces_work, reap_leftovers};
+pub use tree::{Containment, Reaped, is_stopped, namespaces_work, reap_leftovers};
 use tree::{MARK_VARIABLE, MarkFile, Tree};
 use warden::Warden;
 

@@ -67,6 +67,12 @@ pub fn is_ours(stream: &UnixStream) -> bool {
         .is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 
+/// The number of the process at the other end: the one that began to listen.
+pub fn peer(stream: &UnixStream) -> Option<i32> {
+    let peer = rustix::net::sockopt::socket_peercred(stream.as_fd()).ok()?;
+    Some(peer.pid.as_raw_nonzero().get())
+}
+
 /// A stream whose reads can be given a time.
 pub trait Timed {
     /// Reads once, for at most this time.

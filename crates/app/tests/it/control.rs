@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -230,6 +230,25 @@ fn a_process_that_was_stopped_and_goes_on_hears_the_rest_of_a_request() {
 }
 
 #[test]
+fn a_stopped_process_is_named_at_once_and_told_nothing() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["touch one; while ! test -e go; do sleep 0.02; done"], "");
+    let task = environment.start(&["run", "task.toml"]);
+    environment.until_file("one");
+    task.signal("STOP");
+    let pid = i32::try_from(task.pid()).unwrap();
+    environment.until(|| runtime::process::is_stopped(pid).then_some(()));
+    let cancel = environment.run(&["cancel", &task.id]);
+    assert_eq!((cancel.code, cancel.out.as_str()), (20, ""), "{}", cancel.err);
+    assert!(cancel.err.contains("is stopped (Ctrl-Z)"), "{}", cancel.err);
+    assert!(cancel.err.contains(&format!("kill -CONT {pid}")), "{}", cancel.err);
+    task.signal("CONT");
+    environment.write("go", "");
+    let ran = task.wait();
+    assert_eq!(ran.code, 0, "it was not cancelled: {}{}", ran.out, ran.err);
+}
+
+#[test]
 fn a_task_is_not_taken_from_a_living_process_that_cannot_be_reached() {
     let environment = TestEnvironment::new();
     let wait = "touch one; while ! test -e go; do sleep 0.02; done";
@@ -256,12 +275,17 @@ fn a_command_whose_process_ends_before_it_answers_is_given_all_the_same() {
     environment.steps("task.toml", &["touch one; sleep 60"], "");
     let task = environment.start(&["run", "task.toml"]);
     environment.until_file("one");
-    task.signal("STOP");
+    // In its place the command is heard by somebody who never answers.
+    let (socket, own) = (&sockets(&environment)[0], environment.home().join("run/own"));
+    let listener = UnixListener::bind(&own).unwrap();
+    std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::rename(&own, socket).unwrap();
     let mut cancel = environment.command(&["cancel", &task.id]);
     let cancel = cancel.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Until it waits for the answer.
-    std::thread::sleep(Duration::from_millis(500));
+    let heard = listener.accept().unwrap().0;
+    BufReader::new(&heard).read_line(&mut String::new()).unwrap();
     task.signal("KILL");
+    drop((heard, listener));
     let told = cancel.wait_with_output().unwrap();
     assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
     assert_eq!(environment.show(&task.id)["outcome"], "cancelled");

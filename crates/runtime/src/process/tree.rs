@@ -436,6 +436,12 @@ struct Process {
     session: i32,
     start: u64,
     running: bool,
+    stopped: bool,
+}
+
+/// Whether a process was stopped, as Ctrl-Z does, and does nothing until it is told to go on.
+pub fn is_stopped(pid: i32) -> bool {
+    read_stat(pid).is_some_and(|process| process.stopped)
 }
 
 /// The processes of this machine with numbers from this one on.
@@ -462,6 +468,7 @@ fn read_stat(pid: i32) -> Option<Process> {
         session: fields.get(3)?.parse().ok()?,
         start: fields.get(19)?.parse().ok()?,
         running: !matches!(*fields.first()?, "Z" | "X"),
+        stopped: *fields.first()? == "T",
     })
 }
 
