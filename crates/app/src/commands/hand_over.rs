@@ -132,6 +132,7 @@ fn to_driver(
             )));
     }
     prepare::require_agent(&driver, folder, &records.home)?;
+    prepare::require_plugin(&driver, folder)?;
     settled(driver, task, &library, Keys::Needed)
 }
 

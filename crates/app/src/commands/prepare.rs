@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use machine::agent::AgentProgram;
+use machine::driver::external::PluginSpec;
 use machine::file::task::TaskFile;
 use machine::policy::budget::Budget;
 use machine::policy::recovery::Recovery;
@@ -116,12 +117,13 @@ pub(crate) fn complete(
     })
 }
 
-/// A task whose agent is not there does not begin. One of several may be missing: another can take its place.
+/// A task whose agent or plugin is not there does not begin. One of several may be missing: another can take its place.
 fn check_agent(task: &TaskFile, folder: &Path, options: &Options<'_>) -> Result<(), CommandError> {
     if !task.recovery.drivers.is_empty() {
         return Ok(());
     }
     require_agent(&task.driver, folder, options.home)?;
+    require_plugin(&task.driver, folder)?;
     match options.replays {
         true => Ok(()),
         false => require_way(&task.driver),
@@ -185,6 +187,26 @@ pub(crate) fn require_agent(
     Err(CommandError::environment(format!("the agent {name} is not started: {why}"))
         .hint("install a newer version of it; drivetrain agents shows what was found")
         .hint("run, race, fork and hand-over --any-version, or any_version = true in its file, let it work all the same"))
+}
+
+/// A driver that is a plugin needs its program.
+pub(crate) fn require_plugin(driver: &DriverSpec, folder: &Path) -> Result<(), CommandError> {
+    // What is wrong with its file is said by whoever makes the driver.
+    let Ok(plugin) = PluginSpec::deserialize(&driver.config["plugin"]) else { return Ok(()) };
+    let (name, Some(command)) = (&plugin.name, plugin.command.first()) else { return Ok(()) };
+    let folder = plugin.folder.as_deref().map_or(folder, Path::new);
+    if runtime::process::find_program(OsStr::new(command), Some(folder)).is_some() {
+        return Ok(());
+    }
+    let place = if command.contains('/') {
+        format!("at {}", folder.join(command).display())
+    } else {
+        "on PATH".to_owned()
+    };
+    let message =
+        format!("the plugin {name} cannot be started: there is no program {command:?} {place}");
+    Err(CommandError::environment(message)
+        .hint("put it there and make it executable, or change command in the plugin's file"))
 }
 
 /// The task's driver and those it can be handed over to, as one: what any of them needs, the task needs.

@@ -184,6 +184,21 @@ fn a_goal_needs_somebody_who_decides() {
 }
 
 #[test]
+fn a_plugin_whose_program_is_missing_keeps_its_task_from_beginning() {
+    let environment = TestEnvironment::new();
+    for command in ["no-such-program", "./mine.py"] {
+        let file = format!("[driver]\nname = \"mine\"\ncommand = [{command:?}]\n");
+        environment.write(".drivetrain/drivers/mine.toml", &file);
+        environment.trust();
+        let ran = environment.run(&["run", "tidy up", "--driver", "external:mine"]);
+        assert_eq!((ran.code, ran.out.as_str()), (20, ""), "{}", ran.err);
+        let said = format!("the plugin mine cannot be started: there is no program {command:?} ");
+        assert!(ran.err.contains(&said), "{}", ran.err);
+        assert!(environment.tasks().is_empty(), "nothing may be started");
+    }
+}
+
+#[test]
 fn a_wrong_policy_pattern_or_workspace_is_found_first() {
     let environment = TestEnvironment::new();
     environment.steps(
