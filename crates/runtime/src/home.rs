@@ -46,17 +46,12 @@ impl Home {
 
     /// Makes the folders, readable by their owner only.
     pub fn create(&self) -> Result<(), String> {
-        for folder in
-            [self.root.clone(), self.journal(), self.run(), self.worktrees(), self.checkpoints()]
-        {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|error| {
-                format!(
-                    "cannot make the folder {}: {error}; set DRIVETRAIN_HOME to a folder that can be written",
-                    folder.display()
-                )
-            })?;
-        }
-        Ok(())
+        make(&[self.root.clone(), self.journal(), self.run(), self.worktrees(), self.checkpoints()])
+    }
+
+    /// Makes only the place for locks, sockets and marks: what is tried before anything is recorded needs it.
+    pub(crate) fn create_run(&self) -> Result<(), String> {
+        make(&[self.root.clone(), self.run()])
     }
 
     /// The folder itself.
@@ -185,6 +180,19 @@ impl Home {
         crate::acceptance::clear_away(&self.checkouts(owner));
         let _ = fs::remove_file(self.lock(owner));
     }
+}
+
+/// Makes folders that only this user can look into.
+fn make(folders: &[PathBuf]) -> Result<(), String> {
+    for folder in folders {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
+            format!(
+                "cannot make the folder {}: {error}; set DRIVETRAIN_HOME to a folder that can be written",
+                folder.display()
+            )
+        })?;
+    }
+    Ok(())
 }
 
 /// Says, as long as it lives, that this process is that owner.

@@ -60,6 +60,19 @@ fn a_trial_of_the_walls_is_marked_as_long_as_it_runs() {
     assert_eq!(std::fs::read_dir(&trials).unwrap().count(), 0, "the next start looks at it");
 }
 
+/// The first process of all tries them before anything is recorded. Killed meanwhile, it must not leave what nobody finds.
+#[test]
+fn the_first_trial_of_a_new_home_is_marked_and_nothing_else_is_recorded() {
+    let environment = TestEnvironment::new();
+    let home = environment.home();
+    assert!(!home.exists());
+    assert_eq!(environment.inside("true").code, 0);
+    assert_eq!(std::fs::read_dir(home.join("run/trials")).unwrap().count(), 0);
+    let made: Vec<_> = std::fs::read_dir(&home).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(made, ["run"]);
+    assert_eq!(home.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+}
+
 /// A trial that held is believed by the next process as long as nothing that it depends on has changed, and never longer
 /// than a day.
 #[test]
@@ -70,11 +83,10 @@ fn a_trial_that_held_is_not_made_again_until_something_has_changed() {
     let run = || {
         let ran = environment.run(&["run", "task.toml"]);
         assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-        std::fs::read_to_string(&record).ok()
+        std::fs::read_to_string(&record).unwrap()
     };
-    assert_eq!(run(), None, "there was no place for it");
-    let first = run().unwrap();
-    assert_eq!(run().unwrap(), first, "no other trial was made");
+    let first = run();
+    assert_eq!(run(), first, "no other trial was made");
     let mut changed: Value = serde_json::from_str(&first).unwrap();
     let day = 24 * 60 * 60 * 1000;
     for (part, other) in [
@@ -89,7 +101,7 @@ fn a_trial_that_held_is_not_made_again_until_something_has_changed() {
     ] {
         let was = std::mem::replace(changed.pointer_mut(part).unwrap(), other);
         std::fs::write(&record, changed.to_string()).unwrap();
-        let after: Value = serde_json::from_str(&run().unwrap()).unwrap();
+        let after: Value = serde_json::from_str(&run()).unwrap();
         assert_eq!(
             after["conditions"],
             serde_json::from_str::<Value>(&first).unwrap()["conditions"]
@@ -98,7 +110,7 @@ fn a_trial_that_held_is_not_made_again_until_something_has_changed() {
         *changed.pointer_mut(part).unwrap() = was;
     }
     std::fs::write(&record, "{").unwrap();
-    let whole = run().unwrap();
+    let whole = run();
     assert!(whole.len() > 100, "{whole}");
     environment.run(&["doctor"]);
     assert_ne!(std::fs::read_to_string(&record).unwrap(), whole, "doctor looks for itself");

@@ -94,6 +94,8 @@ fn landlock_version() -> u32 {
 static TRIALS: OnceLock<Trials> = OnceLock::new();
 
 struct Trials {
+    /// What the rest is in.
+    home: Home,
     /// Marks of those under way: bubblewrap, killed with this process at the wrong moment, waits for ever for its own
     /// parent, and is found by its mark at the next start.
     marks: PathBuf,
@@ -103,17 +105,20 @@ struct Trials {
     namespaces: PathBuf,
 }
 
-/// Has trials of the walls marked and remembered in the home folder, once it is there.
+/// Has trials of the walls marked and remembered in the home folder.
 pub fn mark_trials(home: &Home) {
     let _ = TRIALS.set(Trials {
+        home: home.clone(),
         marks: home.trials(),
         record: home.walls(),
         namespaces: home.namespaces(),
     });
 }
 
+/// The walls are tried before anything is recorded, so in a new home the place for a mark is made here. Where it cannot
+/// be made, no task begins.
 fn trials() -> Option<&'static Trials> {
-    TRIALS.get().filter(|trials| trials.marks.parent().is_some_and(Path::is_dir))
+    TRIALS.get().filter(|trials| trials.home.run().is_dir() || trials.home.create_run().is_ok())
 }
 
 /// Tries a level once in the life of this process, and remembers how it went. A full trial that held a short while ago
