@@ -2,8 +2,8 @@
 //! program starts has a mark in its environment, so that whatever is left of it is seen.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use runtime::fake::{Fake, Limits};
@@ -26,6 +26,11 @@ pub(crate) const OPEN: &str = "[[rule]]\ntool = \"*\"\ndecide = \"allow\"\n";
 /// What stands for the provider's key.
 pub(crate) const KEY: &str = "no-key-at-all";
 
+/// Where a home remembers what a program said of its version, and what the first scenario that is over found there. A
+/// program that is asked takes a second, and every scenario has a home of its own.
+const VERSIONS: &str = "agent-versions.json";
+static SAID: OnceLock<String> = OnceLock::new();
+
 /// How long a thing may take to be gone.
 const GONE: Duration = Duration::from_secs(30);
 
@@ -38,6 +43,14 @@ pub(crate) struct Stage {
     key: &'static str,
     /// What it is called, and its model where the command line says that.
     named: Vec<String>,
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Ok(said) = std::fs::read_to_string(self.place.home().join(VERSIONS)) {
+            let _ = SAID.set(said);
+        }
+    }
 }
 
 impl Stage {
@@ -77,6 +90,9 @@ impl Stage {
         stage.place.git(&["init", "--quiet"]);
         stage.place.commit_all("one");
         stage.place.trust();
+        if let Some(said) = SAID.get() {
+            std::fs::write(stage.place.home().join(VERSIONS), said).unwrap();
+        }
         stage
     }
 

@@ -104,10 +104,12 @@ impl AgentProgram {
                 let hosts = ["api.openai.com"];
                 program(AgentProtocol::Codex, &["codex"], &["OPENAI_API_KEY"], &hosts)
             }
-            // Its own choice of a model first asks another model which one to take.
+            // Its own choice of a model first asks another model which one to take. Left alone it starts itself a second time
+            // for more memory than node gives it, which takes a second and keeps two processes.
             "gemini" => AgentProgram {
                 model_flag: Some("-m".to_owned()),
                 model: Some("gemini-2.5-pro".to_owned()),
+                env: set(&[("GEMINI_CLI_NO_RELAUNCH", "true")]),
                 ..program(
                     AgentProtocol::Acp,
                     &["gemini", "--acp"],
