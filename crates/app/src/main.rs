@@ -29,6 +29,7 @@ use error::CommandError;
 fn main() -> ExitCode {
     // Inside a sandbox this program becomes the command here.
     runtime::sandbox::helper::enter();
+    runtime::heap::share();
     std::panic::set_hook(Box::new(output::panicked));
     // The hook has told the person; what is left is the code.
     ExitCode::from(catch_unwind(AssertUnwindSafe(start)).unwrap_or(20))

@@ -22,6 +22,7 @@ mod file_mark;
 pub mod gate;
 pub mod gateway;
 mod git;
+pub mod heap;
 pub mod home;
 pub mod host;
 pub mod http;
