@@ -293,6 +293,7 @@ fn summary(
         story,
         driven_by: None,
         interrupted: false,
+        full: None,
         receipt: receipt.as_ref().map(Receipt::short),
         now: locate::now(),
     };

@@ -1,6 +1,6 @@
 //! Finds a task by the beginning of its id, reads how it stands, and brings commands to whoever drives it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use journal::sqlite::SqliteJournal;
@@ -17,6 +17,7 @@ use runtime::control::{self, ControlError};
 use runtime::home::Home;
 use runtime::host::{self, Host};
 use runtime::receipt;
+use runtime::room;
 use runtime::station::Station;
 use runtime::supervisor::SupervisorError;
 use serde_json::{Value, json};
@@ -73,6 +74,8 @@ pub(crate) struct Task {
     pub(crate) driven_by: Option<u32>,
     /// Whether the process that drove it died.
     pub(crate) interrupted: bool,
+    /// A folder of it whose disk has no room, while a process drives it.
+    pub(crate) full: Option<String>,
     /// The evidence, if it is verified.
     pub(crate) receipt: Option<Receipt>,
 }
@@ -87,6 +90,7 @@ impl Task {
             story: &self.story,
             driven_by: self.driven_by,
             interrupted: self.interrupted,
+            full: self.full.as_deref(),
             receipt: self.receipt.as_ref().map(Receipt::short),
             now: now(),
         }
@@ -106,6 +110,9 @@ impl Task {
         row["v"] = json!(1);
         row["driven_by"] = json!(self.driven_by);
         row["interrupted"] = json!(self.interrupted);
+        if let Some(folder) = &self.full {
+            row["full_disk"] = json!(folder);
+        }
         row["folder"] = json!(self.state.data().spec.folder);
         row["sandbox"] = json!(self.state.data().spec.sandbox);
         row["verdict"] = json!(self.story.verdict);
@@ -212,7 +219,17 @@ impl Records {
         }
         let interrupted =
             state.data().owner_lost && !matches!(state.standing(), Standing::Finished { .. });
-        Task { driven_by, interrupted, state, story, receipt: None }
+        let full = driven_by.and_then(|_| self.full_disk_of(&state));
+        Task { driven_by, interrupted, full, state, story, receipt: None }
+    }
+
+    /// The folder that keeps its process waiting: such a process cannot record that it waits.
+    fn full_disk_of(&self, state: &State) -> Option<String> {
+        let workspace =
+            state.data().workspace.as_ref().and_then(|workspace| workspace.path.as_deref());
+        let folders: Vec<&Path> =
+            std::iter::once(self.home.root()).chain(workspace.map(Path::new)).collect();
+        room::missing(&folders).map(|folder| folder.display().to_string())
     }
 
     fn fold(&self, id: &TaskId) -> Result<Host, CommandError> {

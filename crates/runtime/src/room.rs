@@ -50,7 +50,12 @@ pub(crate) fn while_there_is_none<T>(
 
 /// Whether the disk of one of these folders has no room.
 pub(crate) fn is_missing(folders: &[&Path]) -> bool {
-    folders.iter().any(|folder| has_little(folder))
+    missing(folders).is_some()
+}
+
+/// The first of these folders whose disk has no room.
+pub fn missing<'a>(folders: &[&'a Path]) -> Option<&'a Path> {
+    folders.iter().copied().find(|folder| has_little(folder))
 }
 
 fn try_again<T, E: AsRef<str>>(

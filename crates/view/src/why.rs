@@ -41,6 +41,8 @@ pub struct Subject<'a> {
     pub driven_by: Option<u32>,
     /// Whether the process that drove it died.
     pub interrupted: bool,
+    /// A folder of it whose disk has no room, while a process drives it.
+    pub full: Option<&'a str>,
     /// The short id of its receipt, if it is verified.
     pub receipt: Option<&'a str>,
     /// This moment.
@@ -57,6 +59,7 @@ pub fn lines(subject: &Subject<'_>) -> Vec<Line> {
         ),
         Line::empty(),
     ];
+    lines.extend(no_room(subject));
     lines.extend(reason(subject));
     lines.push(Line::empty());
     lines.push(Line::plain(format!("spent      {}", spend::line(&so_far(subject), &data.budget))));
@@ -89,6 +92,14 @@ pub fn decides(driver: &str, story: &Story, data: &Data) -> String {
         format!(", handed over to {}", text::named(&next.name, [&agent, &None]))
     });
     format!("{}{}", text::named(driver, [&story.agent, &None]), next.unwrap_or_default())
+}
+
+/// What a process that waits for room cannot record.
+fn no_room(subject: &Subject<'_>) -> Option<Line> {
+    let folder = text::visible(subject.full?);
+    let said =
+        format!("The disk of {folder} is full: what has to be written waits for room there.");
+    Some(Line::new(Tone::Bad, said))
 }
 
 /// What is told of it may be less than was done.

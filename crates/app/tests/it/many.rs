@@ -61,6 +61,34 @@ fn a_disk_that_is_full_for_a_while_ends_no_task() {
     std::fs::remove_dir_all(wishes).unwrap();
 }
 
+/// A process that waits for room cannot record that it does: whoever asks looks at the disk.
+#[test]
+fn why_names_the_disk_that_a_task_waits_for() {
+    let place = TestEnvironment::new();
+    place.steps("task.toml", &["touch begun; sleep 300"], "");
+    std::fs::create_dir(place.home()).unwrap();
+    let script = r#"
+        "$1" run task.toml --no-sandbox >/dev/null 2>&1 &
+        until [ -e begun ]; do sleep 0.02; done
+        id="$("$1" list --json | sed 's/.*"id":"\([^"]*\)".*/\1/')"
+        "$1" why "$id"; echo; echo filled
+        cat /dev/zero >"$DRIVETRAIN_HOME/fill" 2>/dev/null
+        "$1" why "$id"; "$1" show "$id" --json
+        rm "$DRIVETRAIN_HOME/fill"; "$1" cancel "$id" >/dev/null; wait "$!""#;
+    let plain = place.command(&[]);
+    let mut world = Command::new("/usr/bin/bwrap");
+    world.args(["--dev-bind", "/", "/", "--size", "16777216", "--tmpfs"]).arg(place.home());
+    world.args(["--", "sh", "-c", script, "sh"]).arg(plain.get_program());
+    world.current_dir(place.folder()).env_clear();
+    world.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = place.ran(world.output().unwrap());
+    let (before, after) = ran.out.split_once("\nfilled\n").expect(&ran.out);
+    assert!(before.contains("last news") && !before.contains("is full"), "{before}");
+    let said = format!("The disk of {} is full: what has to be", place.home().display());
+    assert!(after.contains(&said), "{after}{}", ran.err);
+    assert!(after.contains(r#""full_disk":""#), "{after}");
+}
+
 /// Each sandbox holds some twenty descriptors, so that forty commands at once have more than the limit.
 #[test]
 fn many_commands_at_once_wait_for_descriptors_instead_of_failing() {
