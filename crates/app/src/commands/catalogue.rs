@@ -94,12 +94,12 @@ fn server_lines(server: &ServerTools) -> Vec<Line> {
         lines.extend(said.into_iter().map(|line| Line::new(Tone::Bad, format!("  {line}"))));
     }
     for tool in &server.tools {
-        lines.push(Line::plain(format!(
-            "  {}: {}; after a crash: {}",
-            tool.name,
-            view::text::short(&tool.summary, 100),
-            after_crash(tool.class)
-        )));
+        let mut about = view::text::short(&tool.summary, 100);
+        if !about.is_empty() {
+            about.push_str("; ");
+        }
+        let crash = after_crash(tool.class);
+        lines.push(Line::plain(format!("  {}: {about}after a crash: {crash}", tool.name)));
     }
     lines
 }

@@ -376,7 +376,7 @@ fn a_connection_serves_one_request_after_the_other_even_if_they_come_at_once() {
     }
     let over = client.ask("POST", "/v1/chat/completions", &[], &body);
     assert_eq!(over.status, 400);
-    assert_eq!(over.json()["error"]["message"], "the script is over: its 2 replies are used up");
+    assert_eq!(over.json()["error"]["message"], "the script is over: nothing comes after reply 2");
     let last = client.ask("GET", "/", &[("connection".to_owned(), "close".to_owned())], "");
     assert_eq!((last.status, last.header("connection")), (404, "close"));
     assert!(client.is_closed());

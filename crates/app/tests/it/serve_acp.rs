@@ -204,7 +204,7 @@ fn a_script_that_is_over_is_a_failure_of_the_model_for_whoever_prompts() {
     assert_eq!(editor.prompt(&session, "say it")["result"]["stopReason"], "end_turn");
     let ended = editor.prompt(&session, "say more");
     let words = ended["error"]["message"].as_str().unwrap_or_default();
-    assert!(words.contains("its 1 replies are used up"), "{ended}");
+    assert!(words.contains("nothing comes after reply 1"), "{ended}");
     assert_eq!(ended["error"]["data"]["errorKind"], "invalid_request", "{ended}");
 }
 

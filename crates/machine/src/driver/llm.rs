@@ -500,8 +500,11 @@ impl Llm {
                 sentence(&failure.message)
             ));
         }
-        self.memory.end =
-            Some(format!("the model did not answer: {}: {}", failure.kind, failure.message));
+        let what = match failure.is_unusable() {
+            true => "what the model answers cannot be used",
+            false => "the model did not answer",
+        };
+        self.memory.end = Some(format!("{what}: {}: {}", failure.kind, failure.message));
     }
 
     fn on_result(&mut self, result: &ToolResult) {

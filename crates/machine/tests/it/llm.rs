@@ -220,7 +220,10 @@ fn an_answer_that_cannot_be_used_is_told_to_the_model_and_the_third_in_a_row_end
     }
     let Standing::Finished { outcome, reason } = rig.state.standing() else { panic!("goes on") };
     assert_eq!(outcome, Outcome::Failed);
-    assert!(reason.starts_with("the model did not answer: tool_args_truncated"), "{reason}");
+    assert!(
+        reason.starts_with("what the model answers cannot be used: tool_args_truncated"),
+        "{reason}"
+    );
     assert_eq!(rig.state.data().spend.tokens, 9 * 10, "what was cut is paid for");
 }
 

@@ -297,7 +297,7 @@ impl Player {
             _ if waits => {
                 over("no reply that is left in the script matches what was said".to_owned())
             }
-            _ => over(format!("the script is over: its {} replies are used up", replies.len())),
+            _ => over(format!("the script is over: nothing comes after reply {}", replies.len())),
         }
     }
 }

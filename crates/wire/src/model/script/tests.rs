@@ -260,7 +260,7 @@ fn a_script_ends_as_it_says() {
         player.next("");
         said(&player.next(""))
     };
-    assert_eq!(play(""), "error: the script is over: its 1 replies are used up");
+    assert_eq!(play(""), "error: the script is over: nothing comes after reply 1");
     assert_eq!(play("[end]\nthen = \"repeat\""), "one");
     assert_eq!(play("[end]\nmessage = \"no more\""), "error: no more");
     assert_eq!(play("[end]\nthen = \"error\"\nmessage = \"no more\""), "error: no more");
