@@ -169,7 +169,12 @@ pub(crate) fn drive(
         transcripts: BTreeMap::new(),
         live: BTreeMap::new(),
     };
-    station.supervisor.observe(Box::new(move |notice| watcher.hear(notice)));
+    let reads_along = watcher.reads_along();
+    let watch = Box::new(move |notice: &Notice<'_>| watcher.hear(notice));
+    match reads_along {
+        true => station.supervisor.follow(watch),
+        false => station.supervisor.observe(watch),
+    }
     let at_terminal = watching.person == Person::AtTerminal;
     let talks = tasks.first().filter(|_| watching.talks()).cloned();
     let interrupts = talks.clone().filter(|_| at_terminal).map(|task| (task, chat.leaving.clone()));
@@ -454,6 +459,15 @@ impl Watcher {
         self.screen.lines(lines);
     }
 
+    /// Whether anything is done with what is just being said.
+    fn reads_along(&self) -> bool {
+        self.watching.stream || self.shows_words()
+    }
+
+    fn shows_words(&self) -> bool {
+        !self.watching.json && !self.watching.quiet && self.screen.is_live()
+    }
+
     /// On a terminal, a person reads along: each line of the model's or the agent's text as it is finished, and what it is doing.
     fn on_stream(&mut self, task: &TaskId, events: &[StreamEvent]) {
         if self.watching.stream {
@@ -461,7 +475,7 @@ impl Watcher {
                 output::json(&StreamLine { v: 1, task, stream });
             }
         }
-        if self.watching.json || self.watching.quiet || !self.screen.is_live() {
+        if !self.shows_words() {
             return;
         }
         let live = self.live.entry(task.clone()).or_default();

@@ -2,6 +2,7 @@
 //! batch is one commit. What nobody waits for is held back for a moment, so that it goes with what comes next.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -66,6 +67,8 @@ pub struct Inbox {
 #[derive(Debug)]
 struct Shared {
     held_for: Duration,
+    /// Whether somebody follows what is just being said.
+    followed: AtomicBool,
     queues: Mutex<Queues>,
     ready: Condvar,
     /// The same, for a supervisor that drives the network while it waits.
@@ -172,7 +175,8 @@ impl Inbox {
     /// One that holds back for so long what nobody waits for.
     fn holding(held_for: Duration) -> Inbox {
         let (queues, ready, notified) = (Mutex::default(), Condvar::new(), Notify::new());
-        Inbox { shared: Arc::new(Shared { held_for, queues, ready, notified }) }
+        let followed = AtomicBool::new(false);
+        Inbox { shared: Arc::new(Shared { held_for, followed, queues, ready, notified }) }
     }
 
     /// Brings a command. Fails if too many wait.
@@ -232,6 +236,16 @@ impl Inbox {
     /// A line on which a call of a model, or an agent's turn, tells what it is just saying.
     pub fn feed(&self, task: TaskId, effect: EffectId) -> Feed {
         Feed::new(self.clone(), task, effect)
+    }
+
+    /// Says that somebody follows what is just being said: it is brought from now on.
+    pub fn follow(&self) {
+        self.shared.followed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody does. Nobody is woken for what nobody would hear.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.shared.followed.load(Ordering::Relaxed)
     }
 
     /// Brings what came on a line.
@@ -448,6 +462,7 @@ mod tests {
     #[test]
     fn what_models_say_is_not_kept_waiting_and_takes_nothing_along() {
         let inbox = patient();
+        inbox.follow();
         inbox.hold(task(), report(1));
         let mut feed = inbox.feed(task(), EffectId(1));
         let delta = || StreamEvent::TextDelta { index: 0, text: "x".to_owned() };
@@ -460,8 +475,26 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_follows_is_not_brought() {
+        let inbox = patient();
+        let mut feed = inbox.feed(task(), EffectId(1));
+        let mut say = || {
+            let mut said = vec![StreamEvent::TextDelta { index: 0, text: "x".to_owned() }];
+            feed.push(&mut said);
+            assert_eq!(said, []);
+        };
+        say();
+        assert!(!inbox.lock().has_come(0));
+        assert_eq!(inbox.take(Some(Duration::ZERO), 0).streams, []);
+        inbox.follow();
+        say();
+        assert!(inbox.lock().has_come(0));
+    }
+
+    #[test]
     fn what_goes_on_being_said_is_told_together_after_a_moment_and_much_of_it_at_once() {
         let inbox = patient();
+        inbox.follow();
         let begun = || StreamEvent::MessageStart { id: String::new(), model: "m".to_owned() };
         let mut feed = inbox.feed(task(), EffectId(1));
         let mut say = |text: &str| {

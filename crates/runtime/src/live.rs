@@ -126,6 +126,9 @@ impl Feed {
     }
 
     fn pass_on(&mut self, events: &mut Vec<StreamEvent>, is_wanted: impl Fn(&StreamEvent) -> bool) {
+        if !self.inbox.is_followed() {
+            return events.clear();
+        }
         if let Some(redactor) = redact::known().as_ref().filter(|redactor| !redactor.is_empty()) {
             *events = cover(redactor, &mut self.held, std::mem::take(events));
         }
@@ -262,6 +265,7 @@ mod tests {
     #[test]
     fn what_two_calls_say_is_kept_apart_and_goes_on_after_it_was_taken() {
         let inbox = Inbox::default();
+        inbox.follow();
         let task = || TaskId("t".to_owned());
         let (mut one, mut two) = (inbox.feed(task(), EffectId(1)), inbox.feed(task(), EffectId(2)));
         let taken = || {

@@ -84,6 +84,8 @@ pub struct Supervisor<P> {
     registry: Arc<Registry>,
     inbox: Inbox,
     observers: Vec<Observer>,
+    /// Those of them that also hear what is just being said.
+    followers: Vec<Observer>,
     hosts: Hosts,
     outcomes: BTreeMap<TaskId, Outcome>,
     timers: BinaryHeap<Reverse<(Timestamp, TaskId, EffectId)>>,
@@ -123,6 +125,7 @@ impl<P: Perform> Supervisor<P> {
             registry,
             inbox,
             observers: Vec::new(),
+            followers: Vec::new(),
             hosts: Hosts::default(),
             outcomes: BTreeMap::new(),
             timers: BinaryHeap::new(),
@@ -139,12 +142,27 @@ impl<P: Perform> Supervisor<P> {
         }
     }
 
-    /// Adds a listener. Without one, events are counted but not made.
+    /// Adds a listener to everything but what is just being said. Without any, events are counted but not made.
     pub fn observe(&mut self, observer: Observer) {
         self.observers.push(observer);
+        self.make_events();
+    }
+
+    /// Adds a listener to everything. Without one, what is just being said is not even brought here.
+    pub fn follow(&mut self, follower: Observer) {
+        self.followers.push(follower);
+        self.inbox.follow();
+        self.make_events();
+    }
+
+    fn make_events(&mut self) {
         for host in self.hosts.values_mut() {
             host.state.set_quiet(false);
         }
+    }
+
+    fn is_unobserved(&self) -> bool {
+        self.observers.is_empty() && self.followers.is_empty()
     }
 
     /// The journal, to read.
@@ -190,7 +208,7 @@ impl<P: Perform> Supervisor<P> {
         let attach = Command::Attach { owner: self.journal.owner(), attended };
         let mut host = Host::new(id.clone(), Arc::clone(&self.registry));
         host.state.prepare(driver);
-        host.state.set_quiet(self.observers.is_empty());
+        host.state.set_quiet(self.is_unobserved());
         self.hosts.insert(id.clone(), host);
         self.inbox.take_up(&id);
         self.perform.begun(&id);
@@ -317,7 +335,7 @@ impl<P: Perform> Supervisor<P> {
         };
         let loaded = self.journal.load(id.as_str())?;
         let mut host = Host::fold(id, &loaded, Arc::clone(&self.registry), true, drop)?;
-        host.state.set_quiet(self.observers.is_empty());
+        host.state.set_quiet(self.is_unobserved());
         let lost = host.state.data().attachment.is_some();
         self.hosts.insert(id.clone(), host);
         Ok(if lost { vec![Signal::OwnerLost.into()] } else { Vec::new() })
@@ -386,7 +404,8 @@ impl<P: Perform> Supervisor<P> {
         let host = self.hosts.get(task);
         let pending = host.and_then(|host| host.state.data().pending.get(effect));
         if matches!(pending, Some(Pending::Model | Pending::Agent)) {
-            self.notify(&Notice::Streamed(task, events));
+            let streamed = Notice::Streamed(task, events);
+            self.followers.iter_mut().for_each(|follower| follower(&streamed));
         }
     }
 
@@ -524,11 +543,13 @@ impl<P: Perform> Supervisor<P> {
             touched.push(slot);
             let output = step(&mut host.state, Stamped { time: group.time, input: delivery.input });
             for event in &output.events {
-                let ending = host.endings.hear(&event.kind);
-                for observer in &mut self.observers {
-                    if let Some(ending) = &ending {
-                        observer(&Notice::Streamed(&event.task, std::slice::from_ref(ending)));
-                    }
+                if !self.followers.is_empty()
+                    && let Some(ending) = host.endings.hear(&event.kind)
+                {
+                    let streamed = Notice::Streamed(&event.task, std::slice::from_ref(&ending));
+                    self.followers.iter_mut().for_each(|follower| follower(&streamed));
+                }
+                for observer in self.observers.iter_mut().chain(&mut self.followers) {
                     observer(&Notice::Event(event));
                 }
             }
@@ -649,7 +670,7 @@ impl<P: Perform> Supervisor<P> {
     }
 
     fn notify(&mut self, notice: &Notice<'_>) {
-        for observer in &mut self.observers {
+        for observer in self.observers.iter_mut().chain(&mut self.followers) {
             observer(notice);
         }
     }

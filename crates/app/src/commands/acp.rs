@@ -45,7 +45,7 @@ pub(crate) fn run(args: &AcpArgs) -> Result<u8, CommandError> {
     listen(pipe.clone(), sender, station.inbox.clone())?;
     foreground::listen(station.inbox.clone(), Arc::new(AtomicBool::new(false)), None, None)?;
     let (told, heard) = (pipe.clone(), Arc::clone(&sessions));
-    station.supervisor.observe(Box::new(move |notice| session::hear(notice, &heard, &told)));
+    station.supervisor.follow(Box::new(move |notice| session::hear(notice, &heard, &told)));
     let mut desk = Desk { args, home, station, pipe, sessions, stops: 0 };
     desk.serve(&events)?;
     Ok(0)

@@ -207,20 +207,18 @@ fn drive(
     }
     let lost = Arc::new(Mutex::new(Vec::new()));
     let mut referee = Referee::new(vec![(field.contest.clone(), known)], station.inbox.clone());
-    let mut watcher = Watcher {
-        json,
-        quiet,
-        stream: args.screen.stream,
-        screen: screen.clone(),
-        board,
-        lost: Arc::clone(&lost),
-    };
-    station.supervisor.observe(Box::new(move |notice| {
+    let mut watcher =
+        Watcher { json, quiet, screen: screen.clone(), board, lost: Arc::clone(&lost) };
+    let watch = Box::new(move |notice: &Notice<'_>| {
         watcher.hear(notice);
         if let Notice::Event(event) = notice {
             referee.hear(event);
         }
-    }));
+    });
+    match args.screen.stream {
+        true => station.supervisor.follow(watch),
+        false => station.supervisor.observe(watch),
+    }
     let stopping = Arc::new(AtomicBool::new(false));
     let heard = (!json).then(|| screen.clone());
     foreground::listen(station.inbox.clone(), stopping, heard, None)?;
@@ -241,7 +239,6 @@ fn drive(
 struct Watcher {
     json: bool,
     quiet: bool,
-    stream: bool,
     screen: Screen,
     board: Scoreboard,
     lost: Arc<Mutex<Vec<(TaskId, String)>>>,
@@ -267,12 +264,11 @@ impl Watcher {
                 }
                 self.screen.board(self.rows());
             }
-            Notice::Streamed(task, events) if self.stream => {
+            Notice::Streamed(task, events) => {
                 for stream in *events {
                     output::json(&StreamLine { v: 1, task, stream });
                 }
             }
-            Notice::Streamed(..) => {}
             Notice::Stalled(reason) => self.tell(
                 Tone::Bad,
                 format!("the journal cannot be written, everything waits: {reason}"),

@@ -13,7 +13,7 @@
 //!   bench sandbox COUNT           a command's start behind the walls, beside a plain one
 //!   bench checkpoint [FILES CHANGED ROUNDS]  keeping a folder, beside `git add -A && git write-tree`
 //!   bench w1 DIALECT MODE TURNS   one long streamed answer (DIALECT: anthropic, chat, responses)
-//!   bench w2 DIALECT TURNS        a loop of tool calls, the whole history in each request
+//!   bench w2 DIALECT TURNS [followed]  a loop of tool calls, the whole history in each request; somebody reads along
 //!   bench w4 DIALECT TASKS DELAY  that many tasks at once; the server answers after DELAY ms
 //!
 //! The last three need the scripted server of the harness at `$BASE`.
@@ -66,7 +66,10 @@ fn main() {
         "w3" => print(durable_steps(folder.path(), number(1, 10_000), number(2, 1))),
         "w3r" => print(resume(folder.path(), number(1, 10_000), words.get(2) != Some(&"log"))),
         "w1" => print(model_path::w1(folder.path(), word(1), word(2), number(3, 10))),
-        "w2" => print(model_path::w2(folder.path(), word(1), number(2, 100))),
+        "w2" => {
+            let follows = words.get(3) == Some(&"followed");
+            print(model_path::w2(folder.path(), word(1), number(2, 100), follows));
+        }
         "w4" => print(model_path::w4(folder.path(), word(1), number(2, 1_000), word(3))),
         "gate" => print(gate::decisions(number(1, 20_000))),
         "step" => print(pure_step(number(1, 200_000))),

@@ -513,7 +513,7 @@ fn what_a_model_says_is_heard_before_its_answer_and_is_not_journaled() {
     let mut supervisor = supervisor(&home, Box::new(SqliteJournal::open(&home.journal()).unwrap()));
     let heard = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&heard);
-    supervisor.observe(Box::new(move |notice| match notice {
+    supervisor.follow(Box::new(move |notice| match notice {
         Notice::Streamed(_, events) => {
             let mut notes = notes.lock().unwrap();
             notes.extend(events.iter().map(|event| serde_json::to_string(event).unwrap()));
@@ -553,7 +553,7 @@ fn streaming(script: &str) -> (tempfile::TempDir, Supervisor<World>, Arc<Mutex<V
     let mut supervisor = supervisor(&home, Box::new(SqliteJournal::open(&home.journal()).unwrap()));
     let heard = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&heard);
-    supervisor.observe(Box::new(move |notice| {
+    supervisor.follow(Box::new(move |notice| {
         if let Notice::Streamed(_, events) = notice {
             notes.lock().unwrap().extend_from_slice(events);
         }

@@ -15,7 +15,7 @@ mod start;
 mod turn;
 mod voice;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -52,6 +52,9 @@ const LONGEST_RESULT: usize = 64 << 10;
 /// background. A program that goes on for ever does not take memory for ever.
 const MOST: usize = 4096;
 
+/// How a piece of an answer begins in every version that was tried. One that begins otherwise is understood too.
+const PIECE: &[u8] = br#"{"type":"stream_event""#;
+
 /// Modes of permission in which it asks nobody. It is in none of them unless it was started so.
 const UNGATED: &[&str] = &["bypassPermissions", "dontAsk", "auto"];
 
@@ -70,6 +73,8 @@ pub struct ClaudeCodec {
     orders: BTreeMap<String, Order>,
     /// Questions of the program that wait for an answer, by their request.
     open: BTreeMap<String, Open>,
+    /// What they were answered, and it has not repeated.
+    echoes: VecDeque<Vec<u8>>,
     is_ready: bool,
     session: String,
     turns: Turns,
@@ -140,6 +145,7 @@ impl ClaudeCodec {
             requests: 0,
             orders: BTreeMap::new(),
             open: BTreeMap::new(),
+            echoes: VecDeque::new(),
             is_ready: false,
             session,
             turns: Turns::default(),
@@ -159,8 +165,10 @@ impl ClaudeCodec {
     }
 
     fn line(&mut self, line: &[u8], reply: &mut Vec<u8>, out: &mut Vec<AgentEvent>) {
-        let may_be_piece = str::from_utf8(line).is_ok_and(|line| line.contains("stream_event"));
-        if may_be_piece
+        if self.is_echo(line) {
+            return;
+        }
+        if line.starts_with(PIECE)
             && let Ok(piece) = serde_json::from_slice::<Piece<'_>>(line)
             && piece.kind == "stream_event"
         {

@@ -20,6 +20,10 @@ pub(super) fn hook_patience(hook_blocks: bool) -> u64 {
     if hook_blocks { 30 } else { 3600 }
 }
 
+/// How many answers are remembered until they are repeated, and of which length at most: a longer one is read again.
+const MOST_ECHOES: usize = 8;
+const LONGEST_ECHO: usize = 4096;
+
 /// An order that the program has not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
@@ -60,7 +64,25 @@ impl ClaudeCodec {
         line
     }
 
-    /// The program answers an order. Echoes of our own answers come by here too, and mean nothing.
+    /// Remembers an answer for as long as the program may not have repeated it.
+    fn answered(&mut self, line: Vec<u8>) -> Vec<u8> {
+        if line.len() <= LONGEST_ECHO {
+            if self.echoes.len() == MOST_ECHOES {
+                self.echoes.pop_front();
+            }
+            self.echoes.push_back(line.clone());
+        }
+        line
+    }
+
+    /// Whether a line is an answer of ours, as the program repeats each of them.
+    pub(super) fn is_echo(&mut self, line: &[u8]) -> bool {
+        let is_it = |said: &Vec<u8>| said.strip_suffix(b"\n") == Some(line);
+        let place = self.echoes.iter().position(is_it);
+        place.and_then(|place| self.echoes.remove(place)).is_some()
+    }
+
+    /// The program answers an order. Echoes that were not known by their letters come by here too, and mean nothing.
     pub(super) fn on_response(&mut self, response: &Value, out: &mut Vec<AgentEvent>) {
         let id = response["request_id"].as_str().unwrap_or_default();
         let Some(order) = self.orders.remove(id) else { return };
@@ -102,7 +124,7 @@ impl ClaudeCodec {
             }
             subtype => {
                 let error = format!("drivetrain does not answer {subtype:?}");
-                reply.extend(frame::refusal(key, &error));
+                reply.extend(self.answered(frame::refusal(key, &error)));
                 let kind = told(&format!("control_request/{subtype}"));
                 out.push(AgentEvent::Unknown { kind });
             }
@@ -120,7 +142,7 @@ impl ClaudeCodec {
         let input = Arc::new(request["input"].clone());
         if self.is_own(tool) {
             // The call itself comes to drivetrain, which judges it there.
-            return reply.extend(frame::answer(key, &allow(&input)));
+            return reply.extend(self.answered(frame::answer(key, &allow(&input))));
         }
         let call = request["tool_use_id"].as_str().unwrap_or_default();
         let folder = self.folders.remove(call).unwrap_or_default();
@@ -162,7 +184,7 @@ impl ClaudeCodec {
                     "permissionDecision": decision,
                     "permissionDecisionReason": "drivetrain decides",
                 } });
-                reply.extend(frame::answer(key, &answer));
+                reply.extend(self.answered(frame::answer(key, &answer)));
             }
         }
     }
@@ -184,14 +206,16 @@ impl ClaudeCodec {
         out: &mut Vec<AgentEvent>,
     ) {
         match mcp::hear(message, &self.offers) {
-            mcp::Heard::Answer(answer) => reply.extend(frame::answer(key, &answer)),
+            mcp::Heard::Answer(answer) => {
+                reply.extend(self.answered(frame::answer(key, &answer)));
+            }
             mcp::Heard::Call { id, call, tool, input } => {
                 self.open.insert(key.to_owned(), Open::Call(id));
                 let (key, input) = (key.to_owned(), Arc::new(input));
                 out.push(AgentEvent::Calls(AgentRequest { key, id: call.into(), tool, input }));
             }
             mcp::Heard::Cancelled { id } => {
-                reply.extend(frame::answer(key, &mcp::noted()));
+                reply.extend(self.answered(frame::answer(key, &mcp::noted())));
                 let is_it = |open: &Open| matches!(open, Open::Call(number) if *number == id);
                 let call = self.open.iter().find(|(_, open)| is_it(open));
                 if let Some(call) = call.map(|(call, _)| call.clone()) {
@@ -221,7 +245,7 @@ impl ClaudeCodec {
                     Err(reason) => json!({ "behavior": "deny", "message": reason }),
                 };
                 self.open.remove(key);
-                Ok(frame::answer(key, &answer))
+                Ok(self.answered(frame::answer(key, &answer)))
             }
             _ => Err(format!(
                 "no question {key:?} about a tool is open: it was answered, or withdrawn"
@@ -238,7 +262,7 @@ impl ClaudeCodec {
             Some(Open::Call(id)) => {
                 let answer = mcp::called(id, result);
                 self.open.remove(key);
-                Ok(frame::answer(key, &answer))
+                Ok(self.answered(frame::answer(key, &answer)))
             }
             _ => Err(format!("no call {key:?} is open: its result was given, or it was withdrawn")),
         }
@@ -256,7 +280,7 @@ impl ClaudeCodec {
                     None => json!({}),
                     Some(missing) => json!({ "decision": "block", "reason": missing }),
                 };
-                Ok(frame::answer(key, &answer))
+                Ok(self.answered(frame::answer(key, &answer)))
             }
             _ => Err(format!("no question {key:?} about the end of a turn is open")),
         }
