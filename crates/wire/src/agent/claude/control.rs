@@ -295,3 +295,29 @@ impl ClaudeCodec {
 fn allow(input: &Value) -> Value {
     json!({ "behavior": "allow", "updatedInput": input })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ClaudeOptions, Session};
+    use super::*;
+
+    #[test]
+    fn an_answer_is_known_when_it_is_repeated_once_and_not_for_ever() {
+        let options = ClaudeOptions::new(Session::New("s".to_owned()), "/state");
+        let mut codec = ClaudeCodec::new(&options, Vec::new(), 1);
+        let answer = |codec: &mut ClaudeCodec, key: &str| {
+            let line = codec.answered(frame::answer(key, &json!({})));
+            line.strip_suffix(b"\n").unwrap().to_vec()
+        };
+        let (first, second) = (answer(&mut codec, "1"), answer(&mut codec, "2"));
+        assert!(!codec.is_echo(b"{}"));
+        assert!(codec.is_echo(&second));
+        assert!(codec.is_echo(&first), "in any order");
+        assert!(!codec.is_echo(&first), "once");
+        let old = answer(&mut codec, "old");
+        (0..MOST_ECHOES).for_each(|key| drop(answer(&mut codec, &key.to_string())));
+        assert!(!codec.is_echo(&old));
+        let long = answer(&mut codec, &"x".repeat(LONGEST_ECHO));
+        assert!(!codec.is_echo(&long));
+    }
+}
