@@ -74,7 +74,7 @@ pub(crate) struct Task {
     pub(crate) driven_by: Option<u32>,
     /// Whether the process that drove it died.
     pub(crate) interrupted: bool,
-    /// A folder of it whose disk has no room, while a process drives it.
+    /// A folder of it whose disk has no room, while a process drives it; not looked for at a glance.
     pub(crate) full: Option<String>,
     /// The evidence, if it is verified.
     pub(crate) receipt: Option<Receipt>,
@@ -199,6 +199,7 @@ impl Records {
             }
         };
         let mut task = self.as_seen(&row, host.state, story);
+        task.full = task.driven_by.and_then(|_| self.full_disk_of(&task.state));
         task.receipt = receipt::of_records(id, &loaded, Arc::clone(&self.registry)).ok();
         Ok(task)
     }
@@ -219,8 +220,7 @@ impl Records {
         }
         let interrupted =
             state.data().owner_lost && !matches!(state.standing(), Standing::Finished { .. });
-        let full = driven_by.and_then(|_| self.full_disk_of(&state));
-        Task { driven_by, interrupted, full, state, story, receipt: None }
+        Task { driven_by, interrupted, full: None, state, story, receipt: None }
     }
 
     /// The folder that keeps its process waiting: such a process cannot record that it waits.

@@ -90,35 +90,19 @@ fn landlock_version() -> u32 {
     u32::try_from(answer).unwrap_or(0)
 }
 
-/// Where trials are marked and remembered.
-static TRIALS: OnceLock<Trials> = OnceLock::new();
-
-struct Trials {
-    /// What the rest is in.
-    home: Home,
-    /// Marks of those under way: bubblewrap, killed with this process at the wrong moment, waits for ever for its own
-    /// parent, and is found by its mark at the next start.
-    marks: PathBuf,
-    /// The last one that held.
-    record: PathBuf,
-    /// The last namespace without walls that held.
-    namespaces: PathBuf,
-}
+/// Where trials are marked and remembered. Without the mark, bubblewrap that is killed with this process at the wrong
+/// moment, and then waits for ever for its own parent, would not be found at the next start.
+static TRIALS: OnceLock<Home> = OnceLock::new();
 
 /// Has trials of the walls marked and remembered in the home folder.
 pub fn mark_trials(home: &Home) {
-    let _ = TRIALS.set(Trials {
-        home: home.clone(),
-        marks: home.trials(),
-        record: home.walls(),
-        namespaces: home.namespaces(),
-    });
+    let _ = TRIALS.set(home.clone());
 }
 
 /// The walls are tried before anything is recorded, so in a new home the place for a mark is made here. Where it cannot
 /// be made, no task begins.
-fn trials() -> Option<&'static Trials> {
-    TRIALS.get().filter(|trials| trials.home.run().is_dir() || trials.home.create_run().is_ok())
+fn trials() -> Option<&'static Home> {
+    TRIALS.get().filter(|home| home.run().is_dir() || home.create_run().is_ok())
 }
 
 /// Tries a level once in the life of this process, and remembers how it went. A full trial that held a short while ago
@@ -141,10 +125,10 @@ pub fn require(level: Level) -> Result<(), Unavailable> {
 /// Tries a level, whatever is remembered.
 pub fn try_out(level: Level) -> Result<(), Unavailable> {
     try_level(level)?;
-    if let (Level::Full, Some(trials)) = (level, trials()) {
+    if let (Level::Full, Some(home)) = (level, trials()) {
         let (bubblewrap, version) = super::found_bubblewrap()?;
         // Without it the next process tries again.
-        let _ = remembered::note(&trials.record, &bubblewrap, &version);
+        let _ = remembered::note(&home.walls(), &bubblewrap, &version);
     }
     Ok(())
 }
@@ -152,23 +136,23 @@ pub fn try_out(level: Level) -> Result<(), Unavailable> {
 /// Where bubblewrap is and its version, if walls made by it held when they were tried.
 pub(super) fn remembered() -> Option<(PathBuf, String)> {
     let path = find_bubblewrap()?;
-    let held = remembered::recall(&trials()?.record, &path)?;
+    let held = remembered::recall(&trials()?.walls(), &path)?;
     Some((path, held.version))
 }
 
 /// Whether a namespace made by this bubblewrap held when it was last tried.
 pub(crate) fn namespace_held(bubblewrap: &Path) -> bool {
-    trials().is_some_and(|trials| remembered::recall(&trials.namespaces, bubblewrap).is_some())
+    trials().is_some_and(|home| remembered::recall(&home.namespaces(), bubblewrap).is_some())
 }
 
 /// Remembers that one held just now, or that it did not.
 pub(crate) fn note_namespace(bubblewrap: &Path, held: bool) {
-    let Some(trials) = trials() else { return };
+    let Some(home) = trials() else { return };
     // Without it the next process tries again.
     let _ = if held {
-        remembered::note(&trials.namespaces, bubblewrap, "")
+        remembered::note(&home.namespaces(), bubblewrap, "")
     } else {
-        fs::remove_file(&trials.namespaces)
+        fs::remove_file(home.namespaces())
     };
 }
 
@@ -313,7 +297,7 @@ impl Place {
             timeout: Some(Duration::from_secs(20)),
             streams: Streams::Separate,
             mark: "probe".to_owned(),
-            mark_dir: trials().map(|trials| trials.marks.clone()),
+            mark_dir: trials().map(Home::trials),
             containment: Containment::Sandbox(std::sync::Arc::new(sandbox)),
             // Never started: whoever sets up the walls tries them out instead. It need only be there, whatever PATH says.
             ..ProcessSpec::new(["/proc/self/exe"])
