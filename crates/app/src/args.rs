@@ -23,7 +23,7 @@ pub(crate) use drive::{ChatArgs, PlaceArgs, ResumeArgs, RunArgs, ScreenArgs, Tra
 pub(crate) use fake::{FakeAcpAgentArgs, FakeAgentArgs, FakeCmd, FakeModelArgs};
 pub(crate) use graph::{GraphArgs, GraphFormat};
 pub(crate) use import::ImportArgs;
-pub(crate) use limits::{Limits, money};
+pub(crate) use limits::{Limits, count, money};
 pub(crate) use looks::{ApprovalsArgs, JournalCmd, ListArgs, LogArgs, TaskArgs};
 pub(crate) use proof::{
     ApplyArgs, CleanArgs, DiffArgs, ForkArgs, ReceiptArgs, RollbackArgs, VerifyArgs, WorktreesCmd,

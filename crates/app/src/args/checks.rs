@@ -14,6 +14,7 @@ pub(crate) struct CheckArgs {
         long,
         value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=100),
+        allow_negative_numbers = true,
         help_heading = "Checks"
     )]
     pub(crate) repeat: Option<u32>,

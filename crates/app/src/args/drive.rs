@@ -66,7 +66,7 @@ pub(crate) struct ChatArgs {
     pub(crate) check: CheckArgs,
 
     /// How often the model may be asked between two of your lines; 10 if left out
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
     pub(crate) max_steps: Option<u64>,
 
     #[command(flatten)]

@@ -1,5 +1,7 @@
 //! Limits, as every command that makes a task takes them.
 
+use std::str::FromStr;
+
 use clap::Args;
 use machine::policy::budget::Budget;
 use machine::time::Span;
@@ -8,29 +10,34 @@ use machine::time::Span;
 #[derive(Debug, Clone, Args, Default)]
 pub(crate) struct Limits {
     /// Decisions of the driver
-    #[arg(long, value_name = "N", help_heading = "Budget")]
+    #[arg(long, value_name = "N", value_parser = count::<u64>, allow_negative_numbers = true, help_heading = "Budget")]
     pub(crate) max_turns: Option<u64>,
     /// Time while it is driven and not paused, such as 90s, 30m or 1h30m
     #[arg(long, value_name = "SPAN", value_parser = Span::parse, help_heading = "Budget")]
     pub(crate) max_time: Option<Span>,
     /// Model tokens, in and out
-    #[arg(long, value_name = "N", help_heading = "Budget")]
+    #[arg(long, value_name = "N", value_parser = count::<u64>, allow_negative_numbers = true, help_heading = "Budget")]
     pub(crate) max_tokens: Option<u64>,
     /// Money, in US dollars
-    #[arg(long, value_name = "USD", value_parser = money, help_heading = "Budget")]
+    #[arg(long, value_name = "USD", value_parser = money, allow_negative_numbers = true, help_heading = "Budget")]
     pub(crate) max_usd: Option<f64>,
     /// Tool calls
-    #[arg(long, value_name = "N", help_heading = "Budget")]
+    #[arg(long, value_name = "N", value_parser = count::<u64>, allow_negative_numbers = true, help_heading = "Budget")]
     pub(crate) max_tool_calls: Option<u64>,
     /// Denied calls in a row
-    #[arg(long, value_name = "N", help_heading = "Budget")]
+    #[arg(long, value_name = "N", value_parser = count::<u64>, allow_negative_numbers = true, help_heading = "Budget")]
     pub(crate) max_consecutive_denies: Option<u64>,
     /// Failed calls in a row
-    #[arg(long, value_name = "N", help_heading = "Budget")]
+    #[arg(long, value_name = "N", value_parser = count::<u64>, allow_negative_numbers = true, help_heading = "Budget")]
     pub(crate) max_consecutive_errors: Option<u64>,
     /// Overflows of the model's context in a row
-    #[arg(long, value_name = "N", help_heading = "Budget")]
+    #[arg(long, value_name = "N", value_parser = count::<u64>, allow_negative_numbers = true, help_heading = "Budget")]
     pub(crate) max_context_overflows: Option<u64>,
+}
+
+/// A number, also one that is none: with a hyphen before it, it is not taken for another flag.
+pub(crate) fn count<N: FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| "expected a whole number such as 40".to_owned())
 }
 
 pub(crate) fn money(text: &str) -> Result<f64, String> {

@@ -2,6 +2,8 @@
 
 use clap::{Args, Subcommand};
 
+use super::count;
+
 /// What `journal` can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JournalCmd {
@@ -35,7 +37,7 @@ pub(crate) struct ListArgs {
     pub(crate) all: bool,
 
     /// At most this many
-    #[arg(long, value_name = "N", default_value_t = 30)]
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = count::<usize>, allow_negative_numbers = true)]
     pub(crate) limit: usize,
 }
 

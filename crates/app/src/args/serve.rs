@@ -3,7 +3,7 @@
 use clap::Args;
 use machine::time::Span;
 
-use super::{CheckArgs, Limits, PlaceArgs, WallArgs, money};
+use super::{CheckArgs, Limits, PlaceArgs, WallArgs, count, money};
 
 /// Arguments of `mcp`.
 #[derive(Debug, Clone, Args)]
@@ -25,7 +25,7 @@ pub(crate) struct McpArgs {
     pub(crate) require_key: bool,
 
     /// How many tasks may be dispatched
-    #[arg(long, value_name = "N", default_value_t = 32, help_heading = "Budget")]
+    #[arg(long, value_name = "N", value_parser = count::<u64>, allow_negative_numbers = true, default_value_t = 32, help_heading = "Budget")]
     pub(crate) max_tasks: u64,
 
     /// For how long a task that was dispatched in this folder counts toward --max-tasks, --max-usd and --max-tokens,
@@ -34,15 +34,15 @@ pub(crate) struct McpArgs {
     pub(crate) per: Span,
 
     /// Money for all tasks together, in US dollars
-    #[arg(long, value_name = "USD", value_parser = money, help_heading = "Budget")]
+    #[arg(long, value_name = "USD", value_parser = money, allow_negative_numbers = true, help_heading = "Budget")]
     pub(crate) max_usd: Option<f64>,
 
     /// Tokens for all tasks together
-    #[arg(long, value_name = "N", help_heading = "Budget")]
+    #[arg(long, value_name = "N", value_parser = count::<u64>, allow_negative_numbers = true, help_heading = "Budget")]
     pub(crate) max_tokens: Option<u64>,
 
     /// Turns of each task
-    #[arg(long, value_name = "N", help_heading = "Budget")]
+    #[arg(long, value_name = "N", value_parser = count::<u64>, allow_negative_numbers = true, help_heading = "Budget")]
     pub(crate) max_turns: Option<u64>,
 
     /// Time of each task, such as 30m

@@ -417,5 +417,15 @@ fn a_wrong_command_line_is_explained() {
     assert!(
         environment.run(&["run", "x", "--max-time", "5"]).err.contains("expected something like")
     );
+    for (flag, number, expected) in [
+        ("--max-turns", "-1", "expected a whole number such as 40"),
+        ("--max-tokens", "1.5", "expected a whole number such as 40"),
+        ("--max-usd", "-3", "expected an amount such as 2.50"),
+        ("--repeat", "-1", "-1 is not in 1..=100"),
+    ] {
+        let ran = environment.run(&["run", "x", flag, number]);
+        assert_eq!(ran.code, 2, "{flag} {number}");
+        assert!(ran.err.contains(expected), "{flag} {number}: {}", ran.err);
+    }
     assert!(environment.ok(&["--version"]).starts_with("drivetrain "));
 }
