@@ -203,16 +203,26 @@ impl SqliteJournal {
         Blobs::new(self.folder.join(BLOBS))
     }
 
+    /// All records of a task; if it is damaged, those from the first up to the damage, and what that is.
+    pub fn sound_records(&self, task: &str) -> Result<(Vec<Record>, Option<Damage>), JournalError> {
+        match self.records(task, 0) {
+            Ok(records) => Ok((records, None)),
+            Err(JournalError::Damaged(damage)) => Ok((self.read_sound(task)?, Some(damage))),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Writes the records of a task as JSON, one a line. A body that is JSON stands there as it is, any
-    /// other as hexadecimal under `hex`.
+    /// other as hexadecimal under `hex`. Damage is an error, behind everything before it.
     pub fn export(&self, task: &str, out: &mut dyn Write) -> Result<(), JournalError> {
-        for record in self.records(task, 0)? {
+        let (records, damage) = self.sound_records(task)?;
+        for record in records {
             let failed = |error: std::io::Error| JournalError::Store(error.to_string());
             serde_json::to_writer(&mut *out, &Line::of(&record))
                 .map_err(|error| failed(error.into()))?;
             out.write_all(b"\n").map_err(failed)?;
         }
-        Ok(())
+        damage.map_or(Ok(()), |damage| Err(JournalError::Damaged(damage)))
     }
 }
 

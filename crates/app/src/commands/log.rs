@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use journal::{Journal, Loaded};
+use journal::{Journal, JournalError, Loaded};
 use machine::id::TaskId;
 use machine::input::Stamped;
 use machine::state::Standing;
@@ -31,12 +31,16 @@ pub(crate) fn run(args: &LogArgs, json: bool) -> Result<u8, CommandError> {
     if args.network {
         return network(&records, &id, json);
     }
-    let loaded = Loaded { snapshot: None, records: records.journal.records(id.as_str(), 0)? };
+    let (sound, damage) = records.journal.sound_records(id.as_str())?;
+    let loaded = Loaded { snapshot: None, records: sound };
     let mut printer = Printer::new(&records, json, args.decisions);
     let mut host = Host::fold(&id, &loaded, Arc::clone(&records.registry), false, |output| {
         printer.print(&output)
     })
     .map_err(|error| CommandError::environment(error.to_string()))?;
+    if let Some(damage) = damage {
+        return Err(JournalError::Damaged(damage).into());
+    }
     let mut told = false;
     while args.follow
         && !output::is_closed()

@@ -56,6 +56,13 @@ fn steps_that_were_done_are_not_done_again_before_somebody_looked() {
     assert_eq!(place.show(&id)["outcome"], "completed");
     put_back(&place, old);
 
+    // What is left is shown before it is mended.
+    for command in [&["log", &id][..], &["log", &id, "--json"], &["journal", "export", &id]] {
+        let ran = place.run(command);
+        assert_eq!(ran.code, 20, "{command:?}: {}", ran.err);
+        assert!(ran.out.contains("echo 1 >> out"), "{command:?}: {}", ran.out);
+        assert!(ran.err.contains("drivetrain journal rebuild"), "{command:?}: {}", ran.err);
+    }
     rebuilt(&place, &id);
     assert_eq!(place.read("out"), "1\n2\n3\n");
     let listed = &place.tasks()[0];

@@ -396,6 +396,27 @@ impl SqliteJournal {
         })
     }
 
+    /// The records of a task from the first up to the first that is damaged or missing. Nothing leads to them but a look at
+    /// every record.
+    pub(super) fn read_sound(&self, id: &str) -> Result<Vec<Record>, JournalError> {
+        self.reading(|| {
+            let Found { number, row: TaskRow { created, .. }, .. } = self.found(id)?;
+            let (mut chain, mut sound) = (Chain::start(id), Vec::new());
+            let mut keep = |row: &Row<'_>| {
+                let is_of_task = row.get::<_, i64>(1).is_ok_and(|task| task == number);
+                if let Some(row) = is_of_task.then(|| Stored::of(row)).flatten()
+                    && row.n == sound.len() as u64 + 1
+                    && row.link(chain, created) == row.chain
+                {
+                    chain = row.chain;
+                    sound.push(row.into_record(created));
+                }
+            };
+            sweep(&self.db, RECORD, 0, &mut keep).map_err(|error| failure::database(&error))?;
+            Ok(sound)
+        })
+    }
+
     /// Everything inside sees the database as it was at one moment.
     fn reading<T>(
         &self,
