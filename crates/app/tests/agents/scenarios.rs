@@ -334,7 +334,7 @@ fn with_source(program: &Program, policy: &str, replies: &[String]) -> Stage {
     stage.place.write("src/lib.rs", "pub fn add_one(n: u32) -> u32 {\n    n + 1\n}\n");
     stage.place.write(
         ".drivetrain/validators.toml",
-        "[[check]]\nname = \"slow\"\ncommand = \"echo once >> begun.txt; sleep 300\"\n",
+        "[[check]]\nname = \"slow\"\ncommand = \"echo once >> ran.txt; touch begun.txt; sleep 300\"\n",
     );
     stage.place.commit_all("source");
     stage.place.trust();
@@ -425,7 +425,7 @@ pub(crate) fn drivetrain_killed_in_a_call_of_ours_goes_on_and_makes_it_once(prog
     assert_eq!(ran.code, 0, "{}", stage.story(&ran));
     let heard = stage.asked_last();
     assert!(heard.contains("Of the call of validator.run that was under way"), "{heard}");
-    let made = std::fs::read_to_string(stage.worktree().join("begun.txt")).unwrap();
+    let made = std::fs::read_to_string(stage.worktree().join("ran.txt")).unwrap();
     assert_eq!(made, "once\n");
 }
 

@@ -135,7 +135,7 @@ fn slow() -> TestEnvironment {
     );
     place.write(
         ".drivetrain/validators.toml",
-        "[[check]]\nname = \"slow\"\ncommand = \"echo once >> ran.txt; sleep 300\"\n",
+        "[[check]]\nname = \"slow\"\ncommand = \"echo once >> ran.txt; touch begun; sleep 300\"\n",
     );
     place.commit_all("checks");
     place.trust();
@@ -150,7 +150,7 @@ fn worktree_has(place: &TestEnvironment, id: &str, file: &str) -> bool {
 fn an_interrupt_stops_a_call_and_the_agent_goes_on_with_the_note() {
     let place = slow();
     let task = place.start(RUN);
-    place.until(|| worktree_has(&place, &task.id, "ran.txt").then_some(()));
+    place.until(|| worktree_has(&place, &task.id, "begun").then_some(()));
     let begun = Instant::now();
     place.ok(&["interrupt", &task.id, "leave that"]);
     let ran = task.wait();
@@ -164,7 +164,7 @@ fn an_interrupt_stops_a_call_and_the_agent_goes_on_with_the_note() {
 fn killed_in_the_middle_a_call_is_in_doubt_and_made_once() {
     let place = slow();
     let task = place.start(RUN);
-    place.until(|| worktree_has(&place, &task.id, "ran.txt").then_some(()));
+    place.until(|| worktree_has(&place, &task.id, "begun").then_some(()));
     let id = task.id.clone();
     task.signal("KILL");
     task.wait();
