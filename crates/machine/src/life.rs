@@ -50,6 +50,8 @@ impl Step<'_> {
                 .reject(format!("the task is driven by process {} already", attachment.owner));
         }
         self.state.data.owner_lost = false;
+        // Nobody reports here what another process stopped.
+        self.state.data.unpaid.clear();
         if self.is_finished() {
             return self.attach_to_go_back(owner);
         }
@@ -74,7 +76,12 @@ impl Step<'_> {
         if self.state.data.attachment.take().is_none() {
             return self.reject("no process drives the task");
         }
+        // They were stopped, and the process that lets go still hears what they cost.
+        let pending = self.state.data.pending.iter();
+        let costly = pending.filter(|(_, what)| what.costs()).map(|(id, _)| *id);
+        let unpaid = costly.chain(self.state.data.unpaid.iter().copied()).collect();
         self.lose_effects();
+        self.state.data.unpaid = unpaid;
         self.event(|| EventKind::Detached { reason: reason.clone() });
         if self.is_finished() {
             return;

@@ -329,6 +329,14 @@ pub enum Pending {
     Deadline,
 }
 
+impl Pending {
+    /// Whether it may have cost something though it was stopped. Only models do: the program of a decider reports what it
+    /// would have said, and that is dropped.
+    pub(crate) fn costs(&self) -> bool {
+        matches!(self, Pending::Model | Pending::Agent | Pending::Decider(_) | Pending::Judge)
+    }
+}
+
 /// A note that an agent was told in the middle of a turn, or with a question that it was asked again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Steered {

@@ -149,7 +149,10 @@ impl Step<'_> {
                 }
             }
             Signal::ModelReplied(id, reply) => {
-                if self.state.data.unpaid.remove(&id) {
+                let is_unpaid = self.state.data.unpaid.remove(&id);
+                // A whole answer to a question of a task that was put down is kept, and counted when it is asked again.
+                let is_put_down = self.state.data.attachment.is_none() && !self.is_finished();
+                if is_unpaid && !(is_put_down && reply.is_ok()) {
                     self.pay(&reply);
                 }
                 if let Some(call) = self.take_decider(id) {
@@ -252,11 +255,8 @@ impl Step<'_> {
         let targets: Vec<EffectId> =
             self.state.data.pending.iter().filter(|(_, p)| which(p)).map(|(id, _)| *id).collect();
         for target in targets {
-            // Only models cost: the program of a decider reports what it would have said, and that is dropped.
             let was = self.state.data.pending.remove(&target);
-            if let Some(Pending::Model | Pending::Agent | Pending::Decider(_) | Pending::Judge) =
-                was
-            {
+            if was.as_ref().is_some_and(Pending::costs) {
                 self.state.data.unpaid.insert(target);
             }
             if was == Some(Pending::Child) {

@@ -303,6 +303,20 @@ impl Inbox {
         self.lock().driven.contains(task)
     }
 
+    /// Takes what effects of one task have reported, and nothing else.
+    pub(crate) fn reports_of(&self, task: &TaskId) -> Vec<Delivery> {
+        let mut queues = self.lock();
+        let is_its = |delivery: &mut Delivery| delivery.task == *task;
+        let mut reports: Vec<Delivery> = queues.held.extract_if(.., is_its).collect();
+        if queues.held.is_empty() {
+            queues.held_until = None;
+        }
+        let (its, others) = queues.signals.drain(..).partition(|delivery| delivery.task == *task);
+        queues.signals = others;
+        reports.extend::<VecDeque<Delivery>>(its);
+        reports
+    }
+
     /// Asks the supervisor to let go of its tasks; a second time, to do so at once.
     pub fn stop(&self) {
         let mut queues = self.lock();
@@ -452,6 +466,21 @@ mod tests {
         pause(&inbox);
         inbox.hold(task(), report(6));
         assert_eq!(numbers(&inbox.take(None, 0)), [5, 0, 6], "it came before the command");
+    }
+
+    #[test]
+    fn reports_of_one_task_are_taken_alone_and_in_order() {
+        let inbox = patient();
+        let other = TaskId("other".to_owned());
+        inbox.hold(task(), report(1));
+        inbox.hold(other.clone(), report(2));
+        inbox.signal(task(), report(3));
+        pause(&inbox);
+        let deliveries = inbox.reports_of(&task());
+        let taken = Batch { deliveries, stops: 0, streams: Vec::new(), room: Vec::new() };
+        assert_eq!(numbers(&taken), [1, 3]);
+        assert!(inbox.reports_of(&task()).is_empty());
+        assert_eq!(numbers(&inbox.take(None, 0)), [2, 0], "what is not a report stays");
     }
 
     /// Longer than any test takes.

@@ -594,6 +594,7 @@ impl<P: Perform> Supervisor<P> {
     /// Lets go of every touched task that ended, was put to rest, or waits for a person who is not there.
     fn let_go(&mut self, touched: &[usize]) -> Result<(), SupervisorError> {
         let mut leaving = Vec::new();
+        let mut late = Vec::new();
         let mut unattended = Vec::new();
         for slot in touched {
             let Some(host) = self.hosts.slot_mut(*slot) else { continue };
@@ -609,13 +610,21 @@ impl<P: Perform> Supervisor<P> {
                     }
                 };
                 let id = host.state.id().clone();
+                self.perform.release(&id);
+                if host.state.is_owed() {
+                    // What was stopped says by its end what it has cost.
+                    let reports = self.inbox.reports_of(&id);
+                    if !reports.is_empty() {
+                        late.extend(reports);
+                        continue;
+                    }
+                }
                 if let Some((parent, effect)) = self.awaited.remove(&id) {
                     let end = Box::new(host.state.child_end());
                     let left = Signal::ChildLeft(effect, end);
                     self.backlog.push(delivery(&parent, left.into()));
                 }
                 self.outcomes.insert(id.clone(), outcome);
-                self.perform.release(&id);
                 leaving.push(id);
             } else if host.state.wants_release() {
                 let id = host.state.id().clone();
@@ -624,7 +633,8 @@ impl<P: Perform> Supervisor<P> {
             }
         }
         self.put_down(&leaving)?;
-        if unattended.is_empty() { Ok(()) } else { self.turn(unattended) }
+        late.append(&mut unattended);
+        if late.is_empty() { Ok(()) } else { self.turn(late) }
     }
 
     /// Writes the tasks' summaries and snapshots and forgets them: from here on they are only in the journal.

@@ -1,5 +1,8 @@
 //! What a model costs, and a conversation that grows too long: over HTTP, to the figures a person sees.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
 use crate::environment::TestEnvironment;
 use crate::fake::Server;
 
@@ -135,4 +138,35 @@ usage = { input = 200, output = 5 }
         assert!(log.contains(line), "{line}: {log}");
     }
     assert_eq!(place.show(&place.id())["spend"]["context_overflows"], 0, "{types:?}");
+}
+
+/// What was asked is paid by the time an answer begins, whether anybody hears the last ones or not.
+#[test]
+fn an_answer_that_is_cut_off_by_the_end_of_its_task_or_process_is_counted() {
+    let stops: [fn(&TestEnvironment, &Child); 2] = [
+        |place, _| drop(place.ok(&["cancel", &place.id()])),
+        |_, child| {
+            let pid = child.id().to_string();
+            for _ in 0..2 {
+                assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+            }
+        },
+    ];
+    for stop in stops {
+        let place = TestEnvironment::new();
+        let script = "[[reply]]\ntext = \"One. Two.\"\nstall = \"60s\"\n\
+                      usage = { input = 1000000, output = 100000 }\n";
+        let server = Server::of(&place, script);
+        provider(&place, &server, PRICED);
+        let args = ["run", "x y", "--model", "fake/m", "--in-place", "--json", "--stream"];
+        let mut child = place.command(&args).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        lines.find(|line| line.as_ref().unwrap().contains("message_start")).unwrap().unwrap();
+        stop(&place, &child);
+        lines.for_each(drop);
+        child.wait().unwrap();
+        let spend = &place.show(&place.id())["spend"];
+        let usd = spend["usd"].as_f64().unwrap();
+        assert!((3.0..4.5).contains(&usd), "{spend}");
+    }
 }

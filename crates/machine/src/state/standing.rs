@@ -239,6 +239,11 @@ impl State {
             })
     }
 
+    /// Whether something that was stopped may still say what it cost.
+    pub fn is_owed(&self) -> bool {
+        !self.data.unpaid.is_empty() || !self.data.asked.is_empty()
+    }
+
     /// True once every effect that was started has reported, timers apart.
     pub fn is_idle(&self) -> bool {
         let is_timer = |p: &Pending| {

@@ -365,20 +365,55 @@ fn a_limit_of_money_is_not_held_by_an_unknown_price() {
 
 #[test]
 fn what_an_interrupted_call_cost_is_counted_once_when_it_is_known() {
-    let mut rig = Rig::started(task());
-    let stopped = rig.effect("call_model").0;
-    rig.command(Command::Interrupt { note: "wait".to_owned() });
-    assert_eq!(rig.state.data().spend.tokens, 0);
-    let cut = ModelFailure {
+    let stops = [
+        Command::Interrupt { note: "wait".to_owned() },
+        Command::Cancel { reason: String::new() },
+        Command::Detach { reason: "bye".to_owned() },
+    ];
+    for stop in stops {
+        let mut rig = Rig::started(task());
+        let stopped = rig.effect("call_model").0;
+        rig.command(stop);
+        assert_eq!(rig.state.data().spend.tokens, 0);
+        assert!(rig.state.is_owed());
+        answer_to(&mut rig, stopped, Err(cut_off()));
+        assert_eq!(rig.state.data().spend.tokens, 41);
+        assert!(!rig.state.is_owed());
+        answer_to(&mut rig, stopped, Err(cut_off()));
+        assert_eq!(rig.state.data().spend.tokens, 41, "a second report is nobody's");
+    }
+}
+
+fn cut_off() -> ModelFailure {
+    ModelFailure {
         kind: "cancelled".to_owned(),
         retry: Retry::Never,
         message: "the call was stopped".to_owned(),
         usage: usage(40),
-    };
-    answer_to(&mut rig, stopped, Err(cut.clone()));
-    assert_eq!(rig.state.data().spend.tokens, 41);
-    answer_to(&mut rig, stopped, Err(cut));
-    assert_eq!(rig.state.data().spend.tokens, 41, "a second report is nobody's");
+    }
+}
+
+/// The answer is kept, and found again by whoever takes the task up.
+#[test]
+fn a_whole_answer_that_comes_when_its_task_was_put_down_is_counted_when_it_is_taken_up() {
+    let mut rig = Rig::started(task());
+    let answered = rig.effect("call_model").0;
+    rig.command(Command::Detach { reason: "bye".to_owned() });
+    let whole = || reply(vec![text("Done.")], StopReason::EndTurn);
+    answer_to(&mut rig, answered, Ok(whole()));
+    assert_eq!(rig.state.data().spend.tokens, 0);
+    rig.attach(false);
+    answer(&mut rig, Ok(whole()));
+    assert_eq!(rig.state.data().spend.tokens, whole().usage.total());
+}
+
+#[test]
+fn another_process_does_not_wait_for_what_a_former_one_stopped() {
+    let mut rig = Rig::started(task());
+    rig.command(Command::Detach { reason: "bye".to_owned() });
+    assert!(rig.state.is_owed());
+    rig.attach(false);
+    assert!(!rig.state.is_owed());
 }
 
 #[test]
