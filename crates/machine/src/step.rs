@@ -149,11 +149,8 @@ impl Step<'_> {
                 }
             }
             Signal::ModelReplied(id, reply) => {
-                let is_unpaid = self.state.data.unpaid.remove(&id);
-                // A whole answer to a question of a task that was put down is kept, and counted when it is asked again.
-                let is_put_down = self.state.data.attachment.is_none() && !self.is_finished();
-                if is_unpaid && !(is_put_down && reply.is_ok()) {
-                    self.pay(&reply);
+                if self.state.data.unpaid.remove(&id) {
+                    self.pay_stopped(&reply);
                 }
                 if let Some(call) = self.take_decider(id) {
                     self.on_model_decided(call, *reply);

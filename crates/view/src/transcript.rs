@@ -229,9 +229,10 @@ impl Transcript {
                 prefixed(Tone::Ask, "", &format!("the agent did not take {order}: {reason}"))
             }
             EventKind::NoteQueued { note } => one(Tone::Strong, note_line(note)),
-            EventKind::NoteDelivered { note } => {
-                inner(format!("the driver was told: {}", text::visible(&note.text)))
-            }
+            EventKind::NoteDelivered { note } => inner(match note.text.trim() {
+                "" => "the driver was told that it was interrupted".to_owned(),
+                said => format!("the driver was told: {}", text::visible(said)),
+            }),
             EventKind::Paused => one(Tone::Ask, "paused".to_owned()),
             EventKind::Resumed => one(Tone::Good, "resumed".to_owned()),
             EventKind::BudgetRaised { budget } => {

@@ -111,6 +111,15 @@ impl Step<'_> {
         usage
     }
 
+    /// Counts what a call had cost when it was stopped.
+    pub(crate) fn pay_stopped(&mut self, reply: &Result<Reply, ModelFailure>) {
+        // A whole answer to a question of a task that was put down is kept, and counted when it is asked again.
+        let is_put_down = self.state.data.attachment.is_none() && !self.is_finished();
+        if reply.is_err() || !is_put_down {
+            self.pay(reply);
+        }
+    }
+
     /// Counts a request that came to nothing. What was stopped here, or never asked, was not in vain.
     pub(crate) fn count_wasted(&mut self, failure: &ModelFailure) {
         if retry::counts(failure) && failure.kind != "cancelled" {

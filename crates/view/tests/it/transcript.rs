@@ -117,6 +117,14 @@ fn commands_and_refusals_are_told() {
 }
 
 #[test]
+fn an_interrupt_without_a_note_is_told_as_one() {
+    let mut scene = Scene::begin(workflow(&["make"]));
+    scene.put(Command::Interrupt { note: String::new() });
+    let told = scene.transcript(Detail { inner: true, ..DETAIL });
+    assert!(told.contains("\nthe driver was told that it was interrupted\n"), "{told}");
+}
+
+#[test]
 fn a_claim_does_not_repeat_what_was_just_said() {
     let mut transcript = Transcript::new(DETAIL);
     let mut told = |kind| {
