@@ -110,8 +110,8 @@ pub(crate) fn a_word_in_the_middle_of_a_turn_reaches_the_model(program: &Program
     stage.until_made("begun.txt");
     stage.place.ok(&["steer", &task.id, "keep to the left"]);
     if program.steers {
-        // Its pipe has it before the tool ends.
-        std::thread::sleep(Duration::from_millis(500));
+        // Its pipe has it before the tool ends, and it has time to look.
+        std::thread::sleep(Duration::from_millis(1500));
     }
     std::fs::write(stage.worktree().join("go.txt"), "").unwrap();
     let ran = stage.ended(task);
@@ -263,7 +263,12 @@ pub(crate) fn drivetrain_killed_in_the_middle_leaves_nothing_and_goes_on_once(pr
 }
 
 pub(crate) fn what_runs_in_its_background_ends_with_its_claim(program: &Program) {
-    let replies = [(program.background)(SLOW), (program.edit)(), says("All done.")];
+    let replies = [
+        (program.background)(SLOW),
+        (program.shell)("while ! test -e begun.txt; do sleep 0.1; done"),
+        (program.edit)(),
+        says("All done."),
+    ];
     let stage = Stage::new(program, OPEN, &replies);
     let begun = Instant::now();
     let ran = stage.run(&["--check", CHECK]);
@@ -287,7 +292,8 @@ pub(crate) fn a_budget_that_is_spent_in_the_middle_of_a_turn_ends_it(program: &P
 }
 
 pub(crate) fn its_key_is_kept_from_it_and_what_it_asks_is_counted_to_the_token(program: &Program) {
-    let replies = [(program.shell)("env > seen.txt; touch begun.txt; sleep 2"), says("All done.")];
+    let shows = "env > seen.txt; touch begun.txt; while ! test -e go.txt; do sleep 0.1; done";
+    let replies = [(program.shell)(shows), says("All done.")];
     let stage = Stage::new(program, OPEN, &replies);
     let task = stage.start(&["--check", "test -s seen.txt"]);
     stage.until_made("begun.txt");
@@ -299,6 +305,7 @@ pub(crate) fn its_key_is_kept_from_it_and_what_it_asks_is_counted_to_the_token(p
         assert!(!variables.contains(KEY), "{command} has the key");
     }
     let seen = std::fs::read_to_string(stage.worktree().join("seen.txt")).unwrap();
+    std::fs::write(stage.worktree().join("go.txt"), "").unwrap();
     let ran = stage.ended(task);
     assert_eq!(ran.code, 0, "{}", stage.story(&ran));
     assert!(!seen.contains(KEY), "{seen}");
