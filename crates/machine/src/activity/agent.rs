@@ -92,7 +92,8 @@ impl Step<'_> {
                     self.drop_signal();
                     return;
                 }
-                if at_work {
+                // Of a task that nobody drives there is no later conversation that this could be counted to.
+                if at_work || self.state.data.attachment.is_none() {
                     self.note_cost(usd);
                 }
                 if metered {

@@ -12,6 +12,7 @@ use machine::effect::Effect;
 use machine::id::EffectId;
 use machine::input::{Command, Resolution, Signal};
 use machine::message::Usage;
+use machine::policy::budget::Budget;
 use machine::policy::permission::{Decide, Profile, Rule};
 use machine::state::{CallStatus, Standing};
 use machine::task::{DriverSpec, TaskSpec};
@@ -449,15 +450,41 @@ fn spent(usd: f64, metered: bool) -> AgentNews {
     AgentNews::Spent { usage: Usage::default(), usd: Some(usd), metered }
 }
 
-#[test]
-fn what_a_conversation_cost_goes_with_it_into_the_next_process_and_a_fresh_one_begins_at_nothing() {
-    let cost = |rig: &Rig| match rig.last.effects.iter().find_map(|effect| match effect {
+/// What the conversation of an agent that is just asked has cost by its own count.
+fn cost(rig: &Rig) -> Option<u64> {
+    let asked = rig.last.effects.iter().find_map(|effect| match effect {
         Effect::AskAgent { call, .. } => Some(call.cost),
         _ => None,
-    }) {
-        Some(cost) => cost,
-        None => panic!("{:?}", rig.last.effects),
-    };
+    });
+    asked.unwrap_or_else(|| panic!("{:?}", rig.last.effects))
+}
+
+/// The next process tells the sum of both.
+#[test]
+fn what_an_agent_says_that_it_cost_when_its_task_was_put_down_or_ended_is_counted_once() {
+    let (mut rig, turn) = at_work("opencode", None);
+    rig.command(Command::Detach { reason: "bye".to_owned() });
+    rig.input(Signal::AgentSaid(turn, spent(1.0, false)).into());
+    assert_eq!(rig.state.data().spend.usd, 1.0);
+    rig.attach(false);
+    assert_eq!(cost(&rig), Some(1_000_000_000));
+
+    let mut limited = task("opencode", None);
+    limited.budget.max_usd = Some(1.0);
+    let mut rig = Rig::started(limited);
+    let turn = rig.effect("agent");
+    let taken = AgentNews::Taken { session: Some("s".to_owned()) };
+    rig.input(Signal::AgentSaid(turn, taken).into());
+    rig.input(Signal::AgentSaid(turn, spent(1.0, false)).into());
+    assert!(matches!(rig.state.standing(), Standing::Finished { .. }));
+    rig.input(Signal::AgentSaid(turn, spent(0.5, false)).into());
+    assert_eq!(rig.state.data().spend.usd, 1.5);
+    rig.command(Command::Raise(Budget { max_usd: Some(9.0), ..Budget::default() })).attach(false);
+    assert_eq!(cost(&rig), Some(1_500_000_000));
+}
+
+#[test]
+fn what_a_conversation_cost_goes_with_it_into_the_next_process_and_a_fresh_one_begins_at_nothing() {
     let (mut rig, turn) = at_work("opencode", None);
     rig.input(Signal::AgentSaid(turn, spent(1.0, false)).into());
     rig.input(Signal::AgentSaid(turn, spent(0.5, true)).into());
