@@ -108,7 +108,7 @@ impl Changes {
 }
 
 /// Hears what a server says at nobody's asking. It is asked for nothing and given nothing.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Ear {
     changes: Arc<Changes>,
 }

@@ -31,6 +31,7 @@ use crate::trust::TrustState;
 
 /// The longest line, and the largest event, that is read.
 const MAX_MESSAGE: usize = 8 << 20;
+
 /// How a server is reached, with its variables in place.
 pub(super) enum Expanded {
     Program {
@@ -57,6 +58,9 @@ pub(super) enum Unbegun {
 }
 
 pub(super) type Began = (Option<Arc<Mutex<Child>>>, Result<Service, Unbegun>);
+
+/// A program that ended, or let go of its pipes.
+const CLOSED: &str = "it closed the connection before it answered";
 
 /// What is said of a program that does not begin, where walls may be the reason.
 const NO_NETWORK: &str = "\nit runs in a sandbox without a network; if it needs one, or more files, its entry says so: network = \"open\", \
@@ -266,6 +270,12 @@ fn began(
         Some(Ok(Err(error))) if error.is_authorization_required() => {
             Err(Unbegun::Failed(format!("it wants another authorization: {error}")))
         }
+        // A program that ends at once may be gone before it could be written to.
+        Some(Ok(Err(ClientInitializeError::TransportError { error, .. })))
+            if error.error.is::<std::io::Error>() =>
+        {
+            Err(Unbegun::Failed(CLOSED.to_owned()))
+        }
         // Over HTTP a refusal may be a status instead of a message.
         Some(Ok(Err(ClientInitializeError::TransportError { error, .. }))) => {
             Err(Unbegun::Refused(format!("no talk began: {}", said(&error))))
@@ -274,7 +284,7 @@ fn began(
             Err(Unbegun::Refused(format!("it refused to begin: {error}")))
         }
         Some(Ok(Err(ClientInitializeError::ConnectionClosed(_)))) => {
-            Err(Unbegun::Failed("it closed the connection before it answered".to_owned()))
+            Err(Unbegun::Failed(CLOSED.to_owned()))
         }
         Some(Ok(Err(error))) => Err(Unbegun::Failed(format!("no talk began: {error}"))),
     }
@@ -310,4 +320,31 @@ pub(super) fn explained(why: &str, child: Option<&Arc<Mutex<Child>>>) -> String 
     }
     report.push_str(&machine::server::clean(&child.complaint(), usize::MAX));
     report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::engine;
+
+    #[test]
+    fn a_program_that_is_gone_before_it_is_written_to_has_closed_the_connection() {
+        let (unread, theirs) = std::io::pipe().unwrap();
+        // Its output is open still: the write is what fails.
+        let (ours, _unwritten) = std::io::pipe().unwrap();
+        drop(unread);
+        let handle = engine::handle().unwrap();
+        let _entered = handle.enter();
+        let reader = pipe::Receiver::from_owned_fd(ours.into()).unwrap();
+        let writer = pipe::Sender::from_owned_fd(theirs.into()).unwrap();
+        let transport = AsyncRwTransport::new(reader, writer);
+        let beginning = ClientLifecycleMode::Initialize;
+        let serve = serve_client_with_lifecycle(Ear::default(), transport, beginning);
+        let (time, limit) = (Duration::from_secs(5), Span(5_000));
+        let Err(Unbegun::Failed(why)) = began(&handle, serve, time, limit, &Cancel::default())
+        else {
+            panic!("another way to begin is no use");
+        };
+        assert_eq!(why, CLOSED);
+    }
 }
