@@ -9,9 +9,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sha2::{Digest, Sha256};
+use ring::digest::{Context, SHA256};
 
-use crate::chain::hex;
+use crate::chain::{hex, sha256};
 use crate::{Damage, DamageKind, JournalError};
 
 /// The blobs of one journal.
@@ -28,7 +28,7 @@ impl Blobs {
 
     /// Stores bytes durably and returns their name. Storing the same bytes again changes nothing.
     pub fn put(&self, bytes: &[u8]) -> Result<String, JournalError> {
-        let hash = hex(&Sha256::digest(bytes));
+        let hash = hex(&sha256(&[bytes]));
         if self.get(&hash).is_ok() {
             return Ok(hash);
         }
@@ -46,7 +46,7 @@ impl Blobs {
             return Err(damaged(format!("{hash:?} is not the name of a blob")));
         }
         match fs::read(self.path(hash)) {
-            Ok(bytes) if hex(&Sha256::digest(&bytes)) == hash => Ok(bytes),
+            Ok(bytes) if hex(&sha256(&[&bytes])) == hash => Ok(bytes),
             Ok(_) => Err(damaged(format!("blob {hash} does not have the content its name says"))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(damaged(format!("blob {hash} is missing")))
@@ -179,11 +179,11 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 }
 
 fn copy_hashed(reader: &mut dyn Read, mut file: Option<&mut File>) -> io::Result<String> {
-    let mut hash = Sha256::new();
+    let mut hash = Context::new(&SHA256);
     let mut buffer = vec![0; 64 << 10];
     loop {
         let length = match reader.read(&mut buffer) {
-            Ok(0) => return Ok(hex(&hash.finalize())),
+            Ok(0) => return Ok(hex(hash.finish().as_ref())),
             Ok(length) => length,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),

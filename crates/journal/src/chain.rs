@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sha2::{Digest, Sha256};
+use ring::digest::{Context, SHA256};
 
 /// The link after a record: the first 16 bytes of a SHA-256 over the link before it and the record.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,14 +56,20 @@ impl fmt::Debug for Chain {
     }
 }
 
+/// The SHA-256 of the parts, one after the other. As the library for TLS has it: a record is hashed twice as fast by that as in
+/// plain Rust, where the processor has no instructions for it.
+pub(crate) fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+    let mut context = Context::new(&SHA256);
+    parts.iter().for_each(|part| context.update(part));
+    let mut whole = [0; 32];
+    whole.copy_from_slice(context.finish().as_ref());
+    whole
+}
+
 /// The first 16 bytes of the SHA-256 of the parts, one after the other.
 pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 16] {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update(part);
-    }
     let mut first = [0; 16];
-    first.copy_from_slice(&hash.finalize()[..16]);
+    first.copy_from_slice(&sha256(parts)[..16]);
     first
 }
 

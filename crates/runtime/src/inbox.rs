@@ -193,18 +193,18 @@ impl Inbox {
     /// Brings an effect's report, without the secrets that this process knows. Never refused: there is at most one for
     /// each effect under way.
     pub fn signal(&self, task: TaskId, input: Input) {
-        let input = redact::input(input);
+        let (input, body) = redact::input(input);
         let mut queues = self.lock();
-        queues.signals.push_back(Delivery { task, input, reply: None, body: None });
+        queues.signals.push_back(Delivery { task, input, reply: None, body });
         self.wake(queues);
     }
 
     /// The same for a report that nothing follows from at once: it is taken with what comes next, and after a moment in any
     /// case. What is brought later is never taken before it.
     pub fn hold(&self, task: TaskId, input: Input) {
-        let input = redact::input(input);
+        let (input, body) = redact::input(input);
         let mut queues = self.lock();
-        let delivery = Delivery { task, input, reply: None, body: None };
+        let delivery = Delivery { task, input, reply: None, body };
         if !queues.people.is_empty() || !queues.signals.is_empty() {
             // The supervisor is on its way.
             queues.signals.push_back(delivery);

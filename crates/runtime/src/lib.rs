@@ -47,6 +47,7 @@ pub mod room;
 pub mod sandbox;
 pub mod script;
 pub mod servers;
+mod sha256;
 pub mod socket;
 pub mod station;
 pub mod stdio_server;

@@ -45,29 +45,38 @@ pub fn learn(name: &str, value: &str) {
     known.get_or_insert_default().add(name, value);
 }
 
-/// What enters the loop, without secrets. Commands are people's own words and stay as they are.
-pub(crate) fn input(input: Input) -> Input {
+/// What enters the loop, without secrets, and as the journal keeps it if it had to be written to be looked at. Commands are
+/// people's own words and stay as they are.
+pub(crate) fn input(input: Input) -> (Input, Option<Vec<u8>>) {
     match input {
-        Input::Command(_) => input,
+        Input::Command(_) => (input, None),
         // Two numbers.
-        Input::Signal(Signal::AgentSaid(_, AgentNews::WouldAsk { .. })) => input,
-        Input::ToolEnded(..) | Input::Signal(_) => value(input),
+        Input::Signal(Signal::AgentSaid(_, AgentNews::WouldAsk { .. })) => (input, None),
+        Input::ToolEnded(..) | Input::Signal(_) => {
+            let (input, text) = looked_at(input);
+            (input, text.map(String::into_bytes))
+        }
     }
 }
 
 /// A value without secrets in its texts.
 pub(crate) fn value<T: Serialize + DeserializeOwned>(value: T) -> T {
+    looked_at(value).0
+}
+
+/// A value without secrets, and its JSON if it was looked at and showed none.
+fn looked_at<T: Serialize + DeserializeOwned>(value: T) -> (T, Option<String>) {
     let known = known();
     let Some(redactor) = known.as_ref().filter(|redactor| !redactor.is_empty()) else {
-        return value;
+        return (value, None);
     };
     // Inside JSON a secret stands in one of the forms that are looked for.
-    let Ok(text) = serde_json::to_string(&value) else { return value };
+    let Ok(text) = serde_json::to_string(&value) else { return (value, None) };
     if !redactor.finds(&text) {
-        return value;
+        return (value, Some(text));
     }
     let covered = serde_json::from_str(&text).map(|parsed| redactor.json(parsed));
-    covered.and_then(serde_json::from_value).unwrap_or(value)
+    (covered.and_then(serde_json::from_value).unwrap_or(value), None)
 }
 
 /// Bytes without secrets.
@@ -113,11 +122,14 @@ mod tests {
     fn a_report_holds_the_name_of_a_secret_in_its_place() {
         learn("TEST_KEY", "of-this-test-0815");
         let ended = Input::ToolEnded(EffectId(1), ToolResult::ok("it is of-this-test-0815!"));
-        let Input::ToolEnded(_, result) = input(ended) else { panic!("another input") };
+        let (Input::ToolEnded(_, result), None) = input(ended) else { panic!("another input") };
         assert_eq!(result.text, "it is [redacted: TEST_KEY]!");
         let failed = Signal::Consulted(EffectId(2), Err("no: of-this-test-0815".to_owned()));
         let shown = format!("{:?}", input(failed.into()));
         assert!(shown.contains("no: [redacted: TEST_KEY]"), "{shown}");
+        let plain = Input::ToolEnded(EffectId(3), ToolResult::ok("nothing"));
+        let kept = crate::host::encode(&plain);
+        assert_eq!(input(plain.clone()), (plain, Some(kept)), "as the journal would write it");
         assert_eq!(bytes(b"of-this-test-0815").as_ref(), b"[redacted: TEST_KEY]");
     }
 

@@ -16,11 +16,11 @@ use std::sync::{Mutex, PoisonError};
 use machine::time::Timestamp;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::home::Home;
 use crate::lock::FileLock;
 use crate::sandbox::masks;
+use crate::sha256;
 
 /// The record, in the home.
 const RECORD: &str = "trust.json";
@@ -158,9 +158,7 @@ fn content(file: File, real: PathBuf, most: u64) -> Result<Option<(Seen, Vec<u8>
 
 /// The hash that the record names.
 pub fn hash(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let halves = Sha256::digest(bytes).into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    halves.map(|half| char::from(DIGITS[usize::from(half)])).collect()
+    sha256::of(bytes)
 }
 
 /// Whether these files of a folder are trusted as they are: by the record of the folder, by that of the repository whose

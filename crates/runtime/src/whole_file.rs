@@ -8,7 +8,6 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest as _, Sha256};
 
 /// Whether a file must outlive a loss of power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,43 +56,4 @@ fn put(path: &Path, bytes: &[u8], lasting: Lasting) -> io::Result<()> {
         OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
     file.write_all(bytes)?;
     if lasting == Lasting::Yes { file.sync_all() } else { Ok(()) }
-}
-
-/// The SHA-256 of some bytes, in hexadecimal.
-pub(crate) fn digest(bytes: &[u8]) -> String {
-    let mut digest = Digest::default();
-    digest.add(bytes);
-    digest.text()
-}
-
-/// The same of bytes that come in pieces.
-#[derive(Default)]
-pub(crate) struct Digest(Sha256);
-
-impl Digest {
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    pub(crate) fn text(self) -> String {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let digest = self.0.finalize();
-        let mut text = String::with_capacity(2 * digest.len());
-        for byte in digest {
-            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            text.push(char::from(DIGITS[usize::from(byte & 15)]));
-        }
-        text
-    }
-}
-
-impl Write for Digest {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.add(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::activity::request::digest;
 use crate::event::{CriterionState, EventKind};
 use crate::id::CallId;
+use crate::policy::call_hash::canonical;
 use crate::policy::permission::Author;
 use crate::policy::signature::{Hash, normalise};
 use crate::policy::stuck::{Turn, WAITS};
@@ -106,7 +107,7 @@ impl Step<'_> {
         let mut hash = Hash::default();
         for (call, result) in calls {
             hash.add(call.action.tool.as_bytes())
-                .add(call.action.input.to_string().as_bytes())
+                .add(canonical(&call.action.input).as_bytes())
                 .add(result.status.word().as_bytes())
                 .add(&result.exit.unwrap_or(i32::MIN).to_le_bytes())
                 .add(normalise(&result.text).as_bytes());

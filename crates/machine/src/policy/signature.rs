@@ -57,23 +57,27 @@ const NUMBERED: [&str; 4] = ["process", "thread", "pid", "tid"];
 
 /// The text with what differs from run to run replaced. Linear in its length.
 pub fn normalise(text: &str) -> String {
+    let bytes = text.as_bytes();
     let mut said = String::with_capacity(text.len());
     // Up to where the text is in there, and up to where it was looked at.
     let (mut taken, mut at) = (0, 0);
-    while let Some(skipped) = text.as_bytes()[at..].iter().position(may_begin) {
+    while let Some(skipped) = until_one_may_begin(&bytes[at..]) {
         at += skipped;
         let rest = &text[at..];
         let before = text[taken..at].chars().next_back().or_else(|| said.chars().next_back());
         // Inside of a word nothing of this begins.
-        let word = rest.bytes().take_while(u8::is_ascii_alphanumeric).count();
+        let word = word(&bytes[at..]);
         if word > 0 && is_word(before) {
             at += word;
             continue;
         }
         said.push_str(&text[taken..at]);
-        let found = escape(rest)
-            .or_else(|| if in_path(before) { None } else { temporary(rest) })
-            .or_else(|| if is_word(before) { None } else { token(rest, before, &said) });
+        let found = match bytes[at] {
+            0x1b => escape(rest),
+            b'/' if !in_path(before) => temporary(rest),
+            b'/' => None,
+            _ => token(rest, before, &said),
+        };
         match found {
             Some((length, word)) => {
                 said.push_str(word);
@@ -90,15 +94,29 @@ pub fn normalise(text: &str) -> String {
     said
 }
 
-/// Whether something that differs from run to run can begin with this: an escape sequence, a path, a number.
-fn may_begin(byte: &u8) -> bool {
-    matches!(byte, 0x1b | b'/' | b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')
+/// How far it is to where something that differs from run to run may begin: an escape sequence, a path, a number.
+fn until_one_may_begin(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        match bytes.get(at)? {
+            0x1b | b'/' | b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F' => return Some(at),
+            b'g'..=b'z' | b'G'..=b'Z' => at += word(&bytes[at..]),
+            _ => at += 1,
+        }
+    }
 }
 
-/// What begins at the start of a word: how long it is and what stands for it.
+/// How far letters and figures reach.
+fn word(bytes: &[u8]) -> usize {
+    bytes.iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(bytes.len())
+}
+
+/// What begins at the start of a word with a figure, or with a letter that may be one of a hash: how long it is and what
+/// stands for it.
 fn token(rest: &str, before: Option<char>, said: &str) -> Option<(usize, &'static str)> {
-    if !rest.starts_with(|c: char| c.is_ascii_hexdigit()) {
-        return None;
+    if !rest.starts_with(|c: char| c.is_ascii_digit()) {
+        let length = uuid(rest).or_else(|| long_hex(rest))?;
+        return Some((length, "<hash>"));
     }
     if let Some(length) = date(rest) {
         return Some((length, "<time>"));
@@ -364,6 +382,20 @@ mod tests {
         assert_eq!(hash(&["ab", "c"]), hash(&["ab", "c"]));
     }
 
+    /// The same, whatever it begins with.
+    fn any_token(rest: &str, before: Option<char>, said: &str) -> Option<(usize, &'static str)> {
+        if !rest.starts_with(|c: char| c.is_ascii_hexdigit()) {
+            return None;
+        }
+        let time = || if before == Some(':') { None } else { time_of_day(rest) };
+        let named = |length: Option<usize>, word| length.map(|length| (length, word));
+        named(date(rest).or_else(time), "<time>")
+            .or_else(|| named(address(rest), "<address>"))
+            .or_else(|| named(uuid(rest).or_else(|| long_hex(rest)), "<hash>"))
+            .or_else(|| named(duration(rest), "<duration>"))
+            .or_else(|| number_of_process(rest, said))
+    }
+
     /// The same, at each character anew.
     fn one_by_one(text: &str) -> String {
         let mut said = String::new();
@@ -375,7 +407,7 @@ mod tests {
             } else {
                 escape(rest)
                     .or_else(|| if in_path(before) { None } else { temporary(rest) })
-                    .or_else(|| if is_word(before) { None } else { token(rest, before, &said) })
+                    .or_else(|| if is_word(before) { None } else { any_token(rest, before, &said) })
             };
             match found {
                 Some((length, word)) => {
@@ -398,7 +430,7 @@ mod tests {
                 proptest::sample::select(vec![
                     "2026-11-15", "12:40:07", "0x7ffd2c", "3f2a9bc", "/tmp/", "/tmp/ab/c", "12", "ms", " ", "\n",
                     "pid ", "127.0.0.1:", "54321", "\u{1b}[", "31m", "é", "x", "_", ".", "-", "/", "e", ":", "' (", ")",
-                    "seconds", "deadbeef1", "123e4567-e89b-12d3-a456-426614174000",
+                    "seconds", "deadbeef1", "123e4567-e89b-12d3-a456-426614174000", "get", "abc", "Z", "g3f2a9bc",
                 ]),
                 0..24,
             )

@@ -14,13 +14,13 @@ use machine::id::TaskId;
 use machine::message::{Message, Part, Reply};
 use machine::stream::StreamEvent;
 use machine::task::TaskSpec;
+use ring::digest::{SHA256, digest as hashed};
 use runtime::clock::SystemClock;
 use runtime::home::Home;
 use runtime::inbox::Inbox;
 use runtime::supervisor::{Notice, Supervisor};
 use runtime::world::World;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use crate::{cpu, proc_number, resident};
 
@@ -300,7 +300,8 @@ fn bytes(message: &Message) -> u64 {
 }
 
 fn digest(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    let hash = hashed(&SHA256, text.as_bytes());
+    hash.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn median(values: &[f64]) -> f64 {

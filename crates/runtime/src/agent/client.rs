@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use machine::agent::AgentNews;
 use machine::agent::client::{ClientDone, ClientFailure, ClientWork, CommandExit};
-use sha2::{Digest, Sha256};
 
 use super::process::Setting;
 use super::{Turn, lock};
@@ -19,6 +18,7 @@ use crate::home::Home;
 use crate::inbox::Inbox;
 use crate::process::{Containment, ProcessSpec};
 use crate::sandbox::Sandbox;
+use crate::sha256;
 use terminal::Terminal;
 
 /// The largest file that is read: as for the tools that change files.
@@ -275,9 +275,7 @@ fn of_path(did: &str, error: &PathError) -> ClientFailure {
 
 /// What a record says of a content in its place: enough to tell it from another.
 fn shown(bytes: &[u8]) -> String {
-    let hash = Sha256::digest(bytes);
-    let hash: String = hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-    format!("{} bytes, sha256 {hash}", bytes.len())
+    format!("{} bytes, sha256 {}", bytes.len(), &sha256::of(bytes)[..12])
 }
 
 /// The end of a text, with a note if there is more before.

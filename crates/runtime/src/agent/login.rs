@@ -17,6 +17,7 @@ use super::lock;
 use crate::beneath::Root;
 use crate::lock::FileLock;
 use crate::redact;
+use crate::sha256;
 use crate::whole_file::{self, Lasting};
 
 /// A login is no longer than this, in bytes.
@@ -93,7 +94,7 @@ impl Lent {
         let from = from.canonicalize().map_err(|error| failed(&error))?;
         let was = fs::read(&from).map_err(|error| failed(&error))?;
         learn(&was);
-        let (copy, hash) = (login.copy.to_owned(), whole_file::digest(&was));
+        let (copy, hash) = (login.copy.to_owned(), sha256::of(&was));
         let note = Note { from: from.clone(), home: home.to_owned(), copy, was: hash };
         let (noted, lock) = note.write(notes).map_err(|error| failed(&error))?;
         let lent = Lent { note, noted, lock, was: Mutex::new(Some(was.clone())) };
@@ -114,7 +115,7 @@ impl Lent {
         let mut held = lock(&self.was);
         let Some(was) = held.as_mut() else { return };
         let Some(renewed) = self.note.renew(was) else { return };
-        let hash = whole_file::digest(&renewed);
+        let hash = sha256::of(&renewed);
         let note = Note { was: hash, ..self.note.clone() };
         // As long as the one before it, so that it is never there in part. Without it the next renewal is not rescued.
         let _ = note.text().and_then(|text| self.lock.file().write_all_at(&text, 0));
@@ -147,7 +148,7 @@ pub(super) fn rescue(notes: &Path) {
         // A process that lives takes back itself.
         let Some(_lock) = File::open(&path).ok().and_then(FileLock::take) else { continue };
         let Some(note) = whole_file::recall::<Note>(&path) else { continue };
-        let was = fs::read(&note.from).ok().filter(|was| whole_file::digest(was) == note.was);
+        let was = fs::read(&note.from).ok().filter(|was| sha256::of(was) == note.was);
         if let Some(was) = was {
             learn(&was);
             note.renew(&was);
@@ -225,7 +226,7 @@ mod tests {
             lent.give_back();
             assert_eq!(fs::read_to_string(&own).unwrap(), renewed);
             let noted: Note = whole_file::recall(&lent.noted).unwrap();
-            assert_eq!(noted.was, whole_file::digest(renewed.as_bytes()));
+            assert_eq!(noted.was, sha256::of(renewed.as_bytes()));
         }
         drop(lent);
         assert!(!copy.exists());

@@ -7,7 +7,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::checkpoint::{Hasher, Kind, hex};
-use crate::whole_file::Digest;
+use crate::sha256::Digest;
 
 use super::unguessable;
 
@@ -190,7 +190,7 @@ mod tests {
     /// A folder with content, a pointer to it, and what its place is.
     fn filled(content: &[u8]) -> (tempfile::TempDir, LargeFiles, PathBuf, PathBuf) {
         let place = tempfile::tempdir().unwrap();
-        let hash = crate::whole_file::digest(content);
+        let hash = crate::sha256::of(content);
         let pointer = Pointer { hash: hash.clone(), size: content.len() as u64 };
         let file = place.path().join("a.bin");
         fs::write(&file, pointer.text()).unwrap();

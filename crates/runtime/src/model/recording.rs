@@ -11,6 +11,7 @@ use wire::model::recording::{
 };
 
 use crate::http::{Finished, TransportError};
+use crate::sha256;
 use crate::whole_file::{self, Lasting};
 
 /// How much of a digest tells questions apart in the name of a file.
@@ -52,7 +53,7 @@ impl Recorder {
     ) -> Result<(), String> {
         let Some(response) = tape.response(ended) else { return Ok(()) };
         let exchange = Exchange { v: VERSION, question, response }.covered(cover);
-        let digest = whole_file::digest(exchange.question.canonical().as_bytes());
+        let digest = sha256::of(exchange.question.canonical().as_bytes());
         // Plain data with text keys: nothing in it can fail to become JSON.
         let mut bytes = serde_json::to_vec_pretty(&exchange).unwrap_or_default();
         bytes.push(b'\n');

@@ -34,7 +34,7 @@ use crate::providers::{
     Decisions, Environment, KeyError, KeyState, Provider, ProviderError, Providers, Secret, Source,
 };
 use crate::redact;
-use crate::whole_file;
+use crate::sha256;
 
 /// How long what the files say of providers is believed.
 const BELIEVED: Duration = Duration::from_secs(1);
@@ -665,7 +665,7 @@ fn unrecorded(answer: &Answer, reason: String) -> ModelError {
 
 /// Tells questions apart that a task asks under one number, which happens only if its journal was cut.
 fn digest(call: &ModelCall) -> String {
-    let mut digest = whole_file::Digest::default();
+    let mut digest = sha256::Digest::default();
     digest.add(call.model.as_bytes());
     digest.add(b"\n");
     digest.add(&call.messages.len().to_le_bytes());

@@ -1,11 +1,11 @@
 //! Output of any size in bounded memory: head and tail for people, the whole of it (up to a limit) in an
 //! unlinked file for the record.
 
+use crate::sha256::Digest;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use rustix::fs::{CWD, Mode, OFlags};
-use sha2::{Digest, Sha256};
 
 /// How much of the beginning is shown.
 pub const HEAD: usize = 16 * 1024;
@@ -26,7 +26,7 @@ pub struct Capture {
     spool: Spool,
     kept: u64,
     limit: u64,
-    hash: Option<Sha256>,
+    hash: Option<Digest>,
 }
 
 #[derive(Debug)]
@@ -51,14 +51,14 @@ impl Capture {
 
     /// The same, with a hash of everything, what is not kept included.
     pub fn hashing(limit: u64) -> Capture {
-        Capture { hash: Some(Sha256::new()), ..Capture::new(limit) }
+        Capture { hash: Some(Digest::default()), ..Capture::new(limit) }
     }
 
     /// Adds output.
     pub fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         if let Some(hash) = &mut self.hash {
-            hash.update(bytes);
+            hash.add(bytes);
         }
         self.spool(bytes);
         let to_head = bytes.len().min(HEAD - self.head.len());
@@ -77,8 +77,7 @@ impl Capture {
 
     /// SHA-256 of everything so far, in hex; none unless it was asked for.
     pub fn digest(&self) -> Option<String> {
-        let hash = self.hash.clone()?.finalize();
-        Some(hash.iter().map(|byte| format!("{byte:02x}")).collect())
+        self.hash.clone().map(Digest::text)
     }
 
     /// How many bytes there were in all.

@@ -1,6 +1,7 @@
 //! `memory`: notes about a project that later tasks can read. They are kept outside the workspace, by project: all
 //! worktrees of one repository share them.
 
+use crate::sha256;
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -8,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use machine::effect::ToolCall;
 use machine::tool::ToolResult;
-use sha2::{Digest, Sha256};
 
 use super::{ToolServices, failed, text};
 
@@ -211,8 +211,8 @@ fn main_worktree(top: &Path) -> Option<PathBuf> {
 
 /// A name for a folder that is no path itself: what people recognise, and what makes it unique.
 fn name_of(project: &Path) -> String {
-    let hash = Sha256::digest(project.as_os_str().as_encoded_bytes());
-    let hex: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let mut hex = sha256::of(project.as_os_str().as_encoded_bytes());
+    hex.truncate(32);
     let known: String = project
         .file_name()
         .unwrap_or_default()

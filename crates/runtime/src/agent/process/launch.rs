@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use machine::agent::{AgentCall, AgentProgram, AgentProtocol};
 use machine::id::TaskId;
 use machine::policy::sandbox::Needs;
-use sha2::{Digest, Sha256};
 use wire::agent::login::Way;
 use wire::agent::{Launch, Session};
 
@@ -26,6 +25,7 @@ use crate::home::Home;
 use crate::process::{Cancel, Child, Containment, ProcessSpec};
 use crate::providers::Secret;
 use crate::sandbox::{Access, Program};
+use crate::sha256::{Digest, hex};
 use crate::whole_file;
 
 /// The longest name of a conversation that is believed, in bytes.
@@ -193,19 +193,18 @@ fn noted(begun: &Path, id: &str) -> Option<String> {
 
 /// The same for the same conversation, so that it is found again after a crash; in the form that agents expect.
 fn session_id(task: &TaskId, call: &AgentCall) -> String {
-    let mut hash = Sha256::new();
-    hash.update(task.as_str());
-    hash.update(call.program.operator.as_bytes());
-    hash.update(call.conversation.to_le_bytes());
+    let mut hash = Digest::default();
+    hash.add(task.as_str().as_bytes());
+    hash.add(call.program.operator.as_bytes());
+    hash.add(&call.conversation.to_le_bytes());
     for step in &call.path {
-        hash.update(step.to_le_bytes());
+        hash.add(&step.to_le_bytes());
     }
-    let mut bytes = [0u8; 16];
-    bytes.copy_from_slice(&hash.finalize()[..16]);
+    let mut bytes = hash.half();
     // Version 8, made as its maker likes; the variant that everybody uses.
     bytes[6] = (bytes[6] & 0x0f) | 0x80;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex(&bytes);
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
@@ -289,8 +288,9 @@ fn seed() -> u128 {
     let mut bytes = [0u8; 16];
     // Without chance there is still the clock: these identifiers are no secret.
     if getrandom::fill(&mut bytes).is_err() {
-        let now = Instant::now();
-        bytes.copy_from_slice(&Sha256::digest(format!("{now:?}"))[..16]);
+        let mut hash = Digest::default();
+        hash.add(format!("{:?}", Instant::now()).as_bytes());
+        bytes = hash.half();
     }
     u128::from_le_bytes(bytes)
 }
