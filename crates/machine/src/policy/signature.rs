@@ -238,6 +238,10 @@ fn address(rest: &str) -> Option<usize> {
 }
 
 fn uuid(rest: &str) -> Option<usize> {
+    // What else begins with figures and letters of a hash may be long.
+    if rest.as_bytes().get(8) != Some(&b'-') {
+        return None;
+    }
     let mut at = 0;
     for (index, length) in [8, 4, 4, 4, 12].into_iter().enumerate() {
         let part = rest.get(at..)?;
