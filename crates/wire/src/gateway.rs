@@ -1,6 +1,7 @@
 //! The bytes of a gateway between a coding agent and its models: whom a request is for, how it is refused in words that
 //! the agent knows, and what an answer counts for, read from a copy of its bytes.
 
+mod named;
 mod tap;
 #[cfg(test)]
 mod tests;
@@ -166,12 +167,7 @@ pub fn model(speaks: Speaks, path: &str, body: &[u8]) -> String {
         let name = path.rsplit('/').next().unwrap_or_default();
         return name.split([':', '?']).next().unwrap_or_default().to_owned();
     }
-    #[derive(serde::Deserialize)]
-    struct Named {
-        #[serde(default)]
-        model: String,
-    }
-    serde_json::from_slice::<Named>(body).map(|named| named.model).unwrap_or_default()
+    named::model(body)
 }
 
 /// Why a request cannot be counted, in words for whoever asks; none if it can. An answer of OpenAI's that is made in the
