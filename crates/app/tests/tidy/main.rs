@@ -116,6 +116,29 @@ fn the_pure_crates_reach_nothing_that_waits_or_touches_the_world() {
     }
 }
 
+/// The fuzz targets are built by themselves, with a lock file of their own that no other build looks at.
+#[test]
+fn the_lock_file_of_the_fuzz_targets_knows_what_is_fuzzed() {
+    let lock = std::fs::read_to_string(root().join("fuzz/Cargo.lock")).unwrap();
+    let lock: toml::Table = lock.parse().unwrap();
+    for name in ["machine", "wire"] {
+        let packages = lock["package"].as_array().unwrap();
+        let package = packages.iter().find(|package| package["name"].as_str() == Some(name));
+        let locked: Vec<&str> = package.unwrap()["dependencies"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|dependency| dependency.as_str()?.split(' ').next())
+            .collect();
+        for dependency in manifest(name)["dependencies"].as_table().unwrap().keys() {
+            assert!(
+                locked.contains(&dependency.as_str()),
+                "fuzz/Cargo.lock does not know that {name} needs {dependency}: run cargo metadata in fuzz"
+            );
+        }
+    }
+}
+
 #[test]
 fn the_pure_crates_ban_clocks_files_and_hash_order() {
     for name in PURE {
