@@ -5,7 +5,6 @@ use serde_json::Value;
 use crate::activity::request::digest;
 use crate::event::{CriterionState, EventKind};
 use crate::id::CallId;
-use crate::policy::call_hash::canonical;
 use crate::policy::permission::Author;
 use crate::policy::signature::{Hash, normalise};
 use crate::policy::stuck::{Turn, WAITS};
@@ -104,10 +103,11 @@ impl Step<'_> {
     }
 
     fn note_actions(&mut self, calls: &[(&Call, &ToolResult)]) {
+        // What is hashed stays as it is, the order of keys included: journals of older versions are folded by it.
         let mut hash = Hash::default();
         for (call, result) in calls {
             hash.add(call.action.tool.as_bytes())
-                .add(canonical(&call.action.input).as_bytes())
+                .add(call.action.input.to_string().as_bytes())
                 .add(result.status.word().as_bytes())
                 .add(&result.exit.unwrap_or(i32::MIN).to_le_bytes())
                 .add(normalise(&result.text).as_bytes());

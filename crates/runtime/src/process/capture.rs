@@ -1,11 +1,12 @@
 //! Output of any size in bounded memory: head and tail for people, the whole of it (up to a limit) in an
 //! unlinked file for the record.
 
-use crate::sha256::Digest;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use rustix::fs::{CWD, Mode, OFlags};
+
+use crate::sha256::Digest;
 
 /// How much of the beginning is shown.
 pub const HEAD: usize = 16 * 1024;

@@ -1,7 +1,6 @@
 //! `memory`: notes about a project that later tasks can read. They are kept outside the workspace, by project: all
 //! worktrees of one repository share them.
 
-use crate::sha256;
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -11,6 +10,7 @@ use machine::effect::ToolCall;
 use machine::tool::ToolResult;
 
 use super::{ToolServices, failed, text};
+use crate::sha256;
 
 /// The largest note, in bytes.
 const NOTE: usize = 64 * 1024;
