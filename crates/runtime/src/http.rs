@@ -1,5 +1,5 @@
 //! The only HTTP client. A call gives its reader the answer as it comes. It follows no redirect, asks for no
-//! compression and stops at once when it is dropped. What it says about a failure names the server, never
+//! compression, unpacks gzip all the same, and stops at once when it is dropped. What it says about a failure names the server, never
 //! a header.
 //!
 //! Servers on this machine are reached in the clear by `plain`; all others by a library that knows encryption and
@@ -7,6 +7,7 @@
 
 mod pace;
 mod plain;
+mod unpack;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -26,6 +27,7 @@ use wire::model::HttpRequest;
 use crate::network;
 use crate::process::Cancel;
 use crate::providers::Secret;
+use unpack::{Unpacker, unpacked};
 
 /// Who asks.
 const AGENT: &str = concat!("drivetrain/", env!("CARGO_PKG_VERSION"));
@@ -70,17 +72,17 @@ impl Default for Limits {
     }
 }
 
-/// What a chunk meant to whoever reads the answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a chunk meant to whoever reads the answer; of several, the greatest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Chunk {
-    /// It carried something: the time allowed for silence begins again.
-    Counted,
     /// Only that the connection lives; the time for silence runs on.
     Empty,
     /// A part of what may carry something: the time allowed for silence begins again, as long as it was.
     Part,
     /// Nothing yet, but that the server works on it: silence may last longer, though not for ever.
     Busy,
+    /// It carried something: the time allowed for silence begins again.
+    Counted,
     /// Nothing more is wanted.
     Last,
 }
@@ -245,16 +247,18 @@ impl Call {
             body: Vec::new(),
         };
         if finished.status != 200 {
-            finished.body = self.error_body(&mut response).await;
+            let body = self.error_body(&mut response).await;
+            finished.body = unpacked(&mut finished.headers, body, self.limits.error_body);
             return Ok(finished);
         }
+        let mut unpacker = Unpacker::new(&mut finished.headers, reader);
         loop {
             let chunk = self.within(&counted, response.chunk()).await?.map_err(|error| {
                 let (origin, reason) = (self.origin.clone(), reason(error));
                 TransportError::Broken { origin, reason }
             })?;
             let Some(chunk) = chunk else { return Ok(finished) };
-            match reader(&chunk) {
+            match unpacker.take(&chunk) {
                 Chunk::Counted => {
                     counted = Waiting { since: Instant::now(), limit: self.limits.idle };
                 }
@@ -264,9 +268,20 @@ impl Call {
                 Chunk::Last => {
                     // Whether the end comes or not changes nothing for this call.
                     let _ = tokio::time::timeout(LINGER, response.chunk()).await;
-                    return Ok(finished);
+                    return self.unless_damaged(unpacker, finished);
                 }
             }
+        }
+    }
+
+    fn unless_damaged(
+        &self,
+        unpacker: Unpacker<'_>,
+        finished: Finished,
+    ) -> Result<Finished, TransportError> {
+        match unpacker.damage() {
+            Some(reason) => Err(TransportError::Broken { origin: self.origin.clone(), reason }),
+            None => Ok(finished),
         }
     }
 

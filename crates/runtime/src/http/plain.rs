@@ -19,6 +19,7 @@ use wire::model::HttpRequest;
 use super::pace::{Pace, gather};
 use super::{
     CONNECT, Call, Chunk, ERROR_PATIENCE, Finished, KeyHeader, LINGER, Reader, TransportError,
+    Unpacker, unpacked,
 };
 
 /// How long a connection that nobody uses is kept.
@@ -92,17 +93,23 @@ pub(super) async fn perform(
     };
     drop(question);
     let mut finished = Finished { status, headers, body: Vec::new() };
+    let mut unpacker = None;
     if status == 200 {
-        answer.stream(reader).await?;
+        let unpacker = unpacker.insert(Unpacker::new(&mut finished.headers, reader));
+        answer.stream(&mut |chunk| unpacker.take(chunk)).await?;
     } else {
         answer.waiting.limit = ERROR_PATIENCE.min(call.limits.idle);
         answer.waiting.since = Instant::now();
-        finished.body = answer.error_body().await;
+        let body = answer.error_body().await;
+        finished.body = unpacked(&mut finished.headers, body, call.limits.error_body);
     }
     if answer.framing == Framing::Ended && answer.is_kept && answer.buffer.is_empty() {
         keep(address, answer.stream);
     }
-    Ok(finished)
+    match unpacker {
+        Some(unpacker) => call.unless_damaged(unpacker, finished),
+        None => Ok(finished),
+    }
 }
 
 async fn connect(address: &str) -> Result<TcpStream, String> {

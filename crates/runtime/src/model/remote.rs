@@ -585,7 +585,7 @@ fn said(event: &StreamEvent) -> u64 {
     text.len() as u64
 }
 
-/// How an answer is packed, if it is: none was asked to be.
+/// How an answer is packed that the transport cannot unpack, if it is: none was asked to be packed.
 fn packing(headers: &[(String, String)]) -> Option<&str> {
     let named = headers.iter().find(|(name, _)| name == "content-encoding");
     named
@@ -593,7 +593,7 @@ fn packing(headers: &[(String, String)]) -> Option<&str> {
         .filter(|packing| !packing.eq_ignore_ascii_case("identity"))
 }
 
-/// What is said of a packed answer. Nothing is unpacked: what comes out of a few bytes may fill a machine.
+/// What is said of such an answer.
 fn packed(packing: &str) -> ModelError {
     let packing: String = packing.chars().filter(|c| !c.is_control()).take(40).collect();
     let told = format!(

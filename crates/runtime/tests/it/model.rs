@@ -4,6 +4,7 @@ mod answers;
 mod endpoints;
 mod faults;
 mod keys;
+mod packed;
 mod server;
 mod supervised;
 mod traffic;

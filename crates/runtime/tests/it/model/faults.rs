@@ -127,22 +127,6 @@ fn streams_of_the_corpus_that_need_a_clock_end_as_stated() {
     }
 }
 
-#[test]
-fn a_packed_answer_is_not_unpacked_and_named_as_what_it_is() {
-    let program = "import gzip, sys; sys.stdout.buffer.write(gzip.compress(bytes(200_000_000), 1))";
-    let zipped = std::process::Command::new(crate::mcp::python()).args(["-c", program]).output();
-    let body = zipped.unwrap().stdout;
-    assert!(body.len() > 100_000, "{}", body.len());
-    let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    let server = Server::saying([head.as_bytes(), &body].concat());
-    let failure = Rig::new(&server).fails("anthropic/claude");
-    assert_eq!((failure.kind.as_str(), failure.retry), ("malformed", Retry::Never), "{failure:?}");
-    assert!(failure.message.contains("packed (gzip)"), "{}", failure.message);
-}
-
 /// An answer whose call is begun and then held back, with a sign of life now and then.
 fn holding_back(pings: usize) -> Server {
     Server::new(move |_, stream| {
