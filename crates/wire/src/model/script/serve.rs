@@ -144,7 +144,10 @@ fn question(route: &Route, body: &Value) -> Result<Asked, String> {
         Value::Array(items) => since_the_model_spoke(items),
         _ => return Err(format!("the key {key:?} is missing or no list")),
     };
-    let offers_tools = body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+    let has_tools = |value: &Value| value["tools"].as_array().is_some_and(|it| !it.is_empty());
+    // Codex offers its newest models their tools within the conversation.
+    let offers_tools =
+        has_tools(body) || body[key].as_array().is_some_and(|items| items.iter().any(has_tools));
     Ok(Asked { model, mode, text, offers_tools })
 }
 

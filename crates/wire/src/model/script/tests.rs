@@ -583,3 +583,18 @@ fn a_question_beside_the_conversation_takes_no_turn() {
         "{start},\"tools\":[{{\"name\":\"t\",\"input_schema\":{{\"type\":\"object\"}}}}]}}"
     )));
 }
+
+#[test]
+fn tools_that_are_offered_within_the_conversation_are_offered() {
+    let route = route("POST", "/v1/responses").unwrap();
+    let asks = |item: &str| {
+        let said = r#"{"type":"message","role":"user","content":"hi"}"#;
+        let body = format!(r#"{{"model":"m","input":[{item}{said}]}}"#);
+        read(&route, body.as_bytes()).unwrap().offers_tools
+    };
+    let item = |tools: &str| {
+        format!(r#"{{"type":"additional_tools","role":"developer","tools":[{tools}]}},"#)
+    };
+    assert!(!asks("") && !asks(&item("")));
+    assert!(asks(&item(r#"{"type":"function","name":"wait"}"#)));
+}
