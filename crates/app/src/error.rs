@@ -72,12 +72,13 @@ impl CommandError {
 
     /// What a person reads.
     pub(crate) fn text(&self) -> String {
+        let told = self.told();
+        if told.starts_with("error: ") { told } else { format!("error: {told}") }
+    }
+
+    /// The same where something else says that it is an error: an answer to another program.
+    pub(crate) fn told(&self) -> String {
         let mut lines = text::lines(&self.message);
-        if let Some(first) = lines.first_mut()
-            && !first.starts_with("error: ")
-        {
-            first.insert_str(0, "error: ");
-        }
         for hint in &self.hints {
             let mut hint = text::lines(hint).into_iter();
             lines.extend(hint.next().map(|line| format!("  hint: {line}")));

@@ -149,19 +149,19 @@ impl Desk<'_> {
                     self.pipe.tell(EditorOrder::Opened { key, session: id });
                 }
                 Err(error) => {
-                    self.pipe.tell(EditorOrder::NotOpened { key, reason: error.text() });
+                    self.pipe.tell(EditorOrder::NotOpened { key, reason: error.told() });
                 }
             },
             EditorEvent::Load { key, session, folder } => {
                 let order = match self.load(&session, folder.into()) {
                     Ok(()) => EditorOrder::Opened { key, session },
-                    Err(error) => EditorOrder::NotOpened { key, reason: error.text() },
+                    Err(error) => EditorOrder::NotOpened { key, reason: error.told() },
                 };
                 self.pipe.tell(order);
             }
             EditorEvent::Prompt { session, text } => {
                 if let Err(error) = self.prompt(&session, text) {
-                    let end = EditorEnd::Failed(error.text());
+                    let end = EditorEnd::Failed(error.told());
                     self.pipe.tell(EditorOrder::Ended { session, end });
                 }
             }

@@ -42,7 +42,7 @@ pub(crate) fn run(args: McpArgs) -> Result<u8, CommandError> {
     let toolbox = tasks::toolbox(&server.offer());
     let perform = move |call: &mut ServedCall| match server.perform(call) {
         Ok(text) => ToolResult::ended(Status::Ok, text),
-        Err(error) => ToolResult::ended(Status::Error, error.text()),
+        Err(error) => ToolResult::ended(Status::Error, error.told()),
     };
     stdio_server::serve(std::io::stdin().lock(), Box::new(std::io::stdout()), &toolbox, perform)
         .map_err(|error| {

@@ -96,7 +96,10 @@ fn a_session_is_loaded_from_the_journal_after_a_kill() {
     assert!(again.words("agent_message_chunk").ends_with("Now there are two."));
     assert_eq!(place.read("a.txt"), "one\ntwo\n");
     let params = json!({ "sessionId": "nobody", "cwd": folder, "mcpServers": [] });
-    assert_eq!(again.ask("session/load", params)["error"]["code"], -32002);
+    let error = &again.ask("session/load", params)["error"];
+    assert_eq!(error["code"], -32002);
+    let told = error["message"].as_str().unwrap();
+    assert!(told.starts_with("there is no session "), "{told}");
 }
 
 #[test]
