@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 pub use reqwest::Url;
 use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response};
+use rustls::CertificateError;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use wire::model::HttpRequest;
@@ -257,7 +258,7 @@ impl Call {
                 let (origin, reason) = (self.origin.clone(), reason(error));
                 TransportError::Broken { origin, reason }
             })?;
-            let Some(chunk) = chunk else { return Ok(finished) };
+            let Some(chunk) = chunk else { return self.unless_damaged(unpacker, finished) };
             match unpacker.take(&chunk) {
                 Chunk::Counted => {
                     counted = Waiting { since: Instant::now(), limit: self.limits.idle };
@@ -423,20 +424,47 @@ pub(crate) fn reason(error: reqwest::Error) -> String {
     while let Some(inner) = cause.source() {
         cause = inner;
     }
-    if is_in_the_clear(cause) {
-        return "what it says is not encrypted: it may be a server for http://".to_owned();
-    }
-    cause.to_string()
+    unencrypted(cause).unwrap_or_else(|| cause.to_string())
 }
 
-/// Whether a server spoke without encryption: that reads like a message of a kind that does not exist.
-fn is_in_the_clear(mut cause: &(dyn std::error::Error + 'static)) -> bool {
+/// Why nothing could be said under encryption, where more can be said of it than its error says.
+fn unencrypted(mut cause: &(dyn std::error::Error + 'static)) -> Option<String> {
     // An error of a socket hides what it is made of from its chain.
     while let Some(inner) = cause.downcast_ref::<std::io::Error>().and_then(|it| it.get_ref()) {
         cause = inner;
     }
-    let wrong = rustls::InvalidMessage::InvalidContentType;
-    cause.downcast_ref() == Some(&rustls::Error::InvalidMessage(wrong))
+    match cause.downcast_ref()? {
+        // A server that spoke without encryption: that reads like a message of a kind that does not exist.
+        rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => {
+            Some("what it says is not encrypted: it may be a server for http://".to_owned())
+        }
+        rustls::Error::InvalidCertificate(error) => Some(unbelieved(error)),
+        _ => None,
+    }
+}
+
+/// Why a certificate is not believed.
+fn unbelieved(error: &CertificateError) -> String {
+    match error {
+        CertificateError::UnknownIssuer => {
+            "nobody whom this machine believes vouches for its certificate; SSL_CERT_FILE may name a file of \
+             those who are to be believed, such as a company's proxy"
+                .to_owned()
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "its certificate has expired, by the clock of this machine".to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "its certificate is not valid yet, by the clock of this machine".to_owned()
+        }
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            // Each as `DnsName("example.org")`.
+            let names = presented.iter().map(|name| name.split('"').nth(1).unwrap_or(name));
+            let names: Vec<&str> = names.take(5).collect();
+            format!("its certificate is for {}, not for {}", names.join(", "), expected.to_str())
+        }
+        other => format!("its certificate cannot be believed: {other}"),
+    }
 }
 
 /// Which client a URL needs. No proxy is asked to reach this machine, and certificates are not loaded for nothing.

@@ -70,6 +70,7 @@ mod stream;
 mod stuck;
 mod take_up;
 mod task_steps;
+mod tls;
 mod traffic;
 mod trust;
 mod verify;
