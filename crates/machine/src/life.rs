@@ -289,6 +289,9 @@ impl Step<'_> {
         if let Err(reason) = self.state.data.budget.raise(raise) {
             return self.reject(reason);
         }
+        if raise.max_usd.is_some() {
+            self.state.data.spend.allow_unpriced();
+        }
         let budget = self.state.data.budget.clone();
         self.event(|| EventKind::BudgetRaised { budget });
         if self.is_finished() {

@@ -1,12 +1,12 @@
 //! Why a task stopped or what it waits for, on one screen, with what to type next.
 
+use machine::cause::Cause;
 use machine::driver::{Consultation, Wait};
-use machine::id::TaskId;
-use machine::policy::budget::{Budget, Spend};
+use machine::policy::budget::Spend;
 use machine::policy::sandbox::Level;
 use machine::state::{Ask, Call, CallStatus, Data, Phase, Standing};
 use machine::task::{Outcome, WorkspaceKind};
-use machine::time::Timestamp;
+use machine::time::{Span, Timestamp};
 use machine::tool::EffectClass;
 
 use crate::approvals::{self, Next, next_lines};
@@ -481,7 +481,9 @@ fn after(subject: &Subject<'_>, outcome: Outcome) -> Vec<Next> {
             let in_doubt = data.calls.iter().filter(|call| call.status == CallStatus::InDoubt);
             let first = in_doubt.filter_map(Call::ask).take(1);
             let resolve = first.flat_map(|ask| approvals::answers(id, subject.driver, &ask));
-            std::iter::once(raise(id, &data.spend, &data.budget))
+            price(data)
+                .into_iter()
+                .chain([raise(data)])
                 .chain(resolve)
                 .chain([Next::new(format!("drivetrain resume {id}"), "then go on"), log])
                 .collect()
@@ -491,9 +493,16 @@ fn after(subject: &Subject<'_>, outcome: Outcome) -> Vec<Next> {
     }
 }
 
-/// Suggests twice the limit on every axis that is used up.
-fn raise(id: &TaskId, spend: &Spend, budget: &Budget) -> Next {
-    let mut command = format!("drivetrain raise {id}");
+/// Suggests twice the limit on every axis that is used up, or that the task ended over for another reason: the next wait does
+/// not fit into the time, or nobody knows what an answer cost.
+fn raise(data: &Data) -> Next {
+    let Data { spend, budget, .. } = data;
+    let axes = match &data.phase {
+        Phase::Finished { cause: Some(Cause::Budget { axes }), .. } => axes.as_slice(),
+        _ => &[],
+    };
+    let is_named = |axis: &str| axes.iter().any(|named| named == axis);
+    let mut command = format!("drivetrain raise {}", data.id);
     // A server can tell of as many tokens as it likes.
     let double = |limit: u64, spent: u64| limit.max(spent).max(1).saturating_mul(2);
     let counts = [
@@ -509,15 +518,27 @@ fn raise(id: &TaskId, spend: &Spend, budget: &Budget) -> Next {
             command.push_str(&format!(" --{option} {}", double(limit, spent)));
         }
     }
-    if let Some(limit) = budget.max_time.filter(|limit| spend.millis >= limit.0) {
-        let seconds = double(limit.0, spend.millis).div_ceil(1000);
-        let twice = machine::time::Span(seconds.saturating_mul(1000));
-        command.push_str(&format!(" --max-time {twice}"));
+    let is_late = |limit: &Span| spend.millis >= limit.0 || is_named("max_time");
+    if let Some(limit) = budget.max_time.filter(is_late) {
+        let needed = spend.millis.saturating_add(data.retry_wait.0);
+        let seconds = double(limit.0, needed).div_ceil(1000);
+        command.push_str(&format!(" --max-time {}", Span(seconds.saturating_mul(1000))));
     }
-    if let Some(limit) = budget.max_usd.filter(|limit| spend.usd >= *limit) {
+    let is_dear = |limit: &f64| spend.usd >= *limit || is_named("max_usd");
+    if let Some(limit) = budget.max_usd.filter(is_dear) {
         command.push_str(&format!(" --max-usd {:.2}", limit.max(spend.usd).max(0.5) * 2.0));
     }
     Next::new(command, "allow more")
+}
+
+/// Where to say what answers cost, if the limit of money counts as reached because nobody knows it: raised, it would be again after
+/// the next one.
+fn price(data: &Data) -> Option<Next> {
+    let is_unknown = data.spend.unpriced > data.spend.unpriced_allowed;
+    (data.budget.max_usd.is_some() && is_unknown).then(|| {
+        let told = "which models have a price; write that of the others into your own models.toml";
+        Next::new("drivetrain models".to_owned(), told)
+    })
 }
 
 fn indent(line: Line) -> Line {

@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
+use serde_json::Value;
+
 use crate::environment::TestEnvironment;
 use crate::fake::Server;
 
@@ -76,6 +78,37 @@ fn a_provider_that_is_to_say_what_it_costs_is_asked_and_where_it_does_not_the_li
     let (code, said) = run(&place, &["--max-usd", "4"]);
     assert_eq!(code, 11, "{said}");
     assert!(said.contains("the unknown price of 1 answer"), "one question, not two: {said}");
+    // What is suggested is of use as it stands.
+    let id = place.id();
+    assert!(said.contains("drivetrain models "), "{said}");
+    assert!(said.contains(&format!("drivetrain raise {id} --max-usd 8.00  allow more")), "{said}");
+    let own = place.home().with_file_name(".config").join("drivetrain");
+    std::fs::create_dir_all(&own).unwrap();
+    std::fs::write(own.join("models.toml"), PRICED).unwrap();
+    place.ok(&["raise", &id, "--max-usd", "8.00"]);
+    let ran = place.run(&["resume", &id]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("$4.50 and the unknown price of 1 answer of $8.00"), "{}", ran.out);
+}
+
+#[test]
+fn what_is_suggested_where_a_wait_does_not_fit_into_the_time_makes_room_for_it() {
+    let place = TestEnvironment::new();
+    let busy = "[[reply]]\nerror = \"rate_limited\"\nretry_after = 40\n";
+    let server = Server::of(&place, &format!("{busy}{TWO_STEPS}"));
+    provider(&place, &server, "");
+    let (code, said) = run(&place, &["--max-time", "30s"]);
+    assert_eq!(code, 11, "{said}");
+    let id = place.id();
+    let suggested = said.lines().find(|line| line.contains("drivetrain raise")).unwrap();
+    let words: Vec<&str> = suggested.split_whitespace().skip(1).take(4).collect();
+    assert_eq!(words[..3], ["raise", id.as_str(), "--max-time"], "{said}");
+    place.ok(&words);
+    let resumed = place.start(&["resume", &id]);
+    place.until(|| place.types(&id).contains(&"budget_raised".to_owned()).then_some(()));
+    assert_eq!(place.show(&id)["outcome"], Value::Null, "it waits for its model");
+    resumed.signal("TERM");
+    resumed.wait();
 }
 
 #[test]

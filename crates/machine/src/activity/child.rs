@@ -133,8 +133,12 @@ impl Step<'_> {
             Phase::Finished { .. } => return self.reject(self.ended()),
             _ => {}
         }
+        let had = self.state.data.budget.max_usd;
         if !self.state.data.budget.grow(budget) {
             return;
+        }
+        if self.state.data.budget.max_usd != had {
+            self.state.data.spend.allow_unpriced();
         }
         self.begin_anew();
         let budget = self.state.data.budget.clone();

@@ -61,6 +61,9 @@ pub struct Spend {
     /// Answers of models whose cost nobody knows.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unpriced: u64,
+    /// How many of them there were when the limit of money was raised: they do not count as that limit reached any more.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unpriced_allowed: u64,
     /// Tool calls started.
     pub tool_calls: u64,
     /// Denied calls since one that was not.
@@ -75,6 +78,12 @@ pub struct Spend {
 }
 
 impl Spend {
+    /// The limit of money was raised: what the answers so far have cost is nothing that it has to hold. Nobody will ever know it, so
+    /// that no limit would be large enough.
+    pub(crate) fn allow_unpriced(&mut self) {
+        self.unpriced_allowed = self.unpriced;
+    }
+
     /// All requests to models that failed.
     pub fn wasted_requests(&self) -> u64 {
         self.wasted.values().fold(0, |sum, count| sum.saturating_add(*count))
@@ -159,16 +168,14 @@ impl Budget {
         let asks = purchases.contains(&Purchase::Answer);
         if asks && let Some(limit) = self.max_usd {
             let usd = spend.usd;
-            match spend.unpriced {
-                0 => axis("max_usd", usd >= limit, &format_args!("{usd:.4}"), &limit),
-                // A limit that cannot be held has been reached.
-                calls => axis(
-                    "max_usd",
-                    true,
-                    &format_args!("{usd:.4}, and {calls} answers whose price is unknown"),
-                    &limit,
-                ),
-            }
+            let answers = match spend.unpriced {
+                0 => String::new(),
+                1 => ", and 1 answer whose price is unknown".to_owned(),
+                calls => format!(", and {calls} answers whose price is unknown"),
+            };
+            // A limit that cannot be held has been reached.
+            let over = usd >= limit || spend.unpriced > spend.unpriced_allowed;
+            axis("max_usd", over, &format_args!("{usd:.4}{answers}"), &limit);
         }
         if asks && let Some(limit) = self.max_tokens {
             axis("max_tokens", spend.tokens >= limit, &spend.tokens, &limit);

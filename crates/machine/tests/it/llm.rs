@@ -360,7 +360,17 @@ fn a_limit_of_money_is_not_held_by_an_unknown_price() {
     rig.ended(read, ToolResult::ok("A"));
     let Standing::Finished { outcome, reason } = rig.state.standing() else { panic!("goes on") };
     assert_eq!(outcome, Outcome::BudgetExhausted);
-    assert!(reason.contains("1 answers whose price is unknown"), "{reason}");
+    assert!(reason.contains("1 answer whose price is unknown"), "{reason}");
+    // Raised, it would count as reached for ever if it had to hold what nobody will ever know.
+    rig.command(Command::Raise(Budget { max_usd: Some(9.0), ..Budget::default() })).attach(false);
+    answer(
+        &mut rig,
+        Ok(reply(vec![tool("u2", "read", json!({ "path": "b" }))], StopReason::ToolUse)),
+    );
+    let read = rig.effect("run_tool").0;
+    rig.ended(read, ToolResult::ok("B"));
+    let Standing::Finished { reason, .. } = rig.state.standing() else { panic!("goes on") };
+    assert_eq!(reason, "max_usd = 9 reached (0.0000, and 2 answers whose price is unknown)");
 }
 
 #[test]
