@@ -113,6 +113,9 @@ fn go_on(
         return Err(resume::ended(&task, outcome));
     }
     settle::go_on(task.state.data(), Change::Refused, json)?;
+    if model.is_none() {
+        settle::models(&records.home, &task.state, Change::Refused)?;
+    }
     prepare::require_sandbox(&task.state.data().spec.sandbox)?;
     let keys = if args.traffic.replay.is_some() { Keys::Unneeded } else { Keys::Needed };
     let to = |model| hand_over::to_model(&records.home, &task, model, keys);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use machine::driver::composite;
 use machine::server::wanted;
-use machine::state::Data;
+use machine::state::{Data, State};
 use machine::task::{DriverSpec, FileRole, FileStanding, ProjectFile};
 use runtime::acting::{self, Acting};
 use runtime::home::Home;
@@ -159,6 +159,23 @@ pub(crate) fn go_on(data: &Data, change: Change, json: bool) -> Result<(), Comma
         output::error(&if json { notice.to_string() } else { format!("note: {message}") });
     }
     Ok(())
+}
+
+/// A task goes on with models whose providers are known. One that a file of the project defined, which has changed since or is
+/// gone, would fail it for good; with `--trust` the file counts as it is.
+pub(crate) fn models(home: &Home, state: &State, change: Change) -> Result<(), CommandError> {
+    let folder = Path::new(&state.data().spec.folder);
+    if change == Change::Taken {
+        let files = acting::unnamed(folder)?.into_iter();
+        files.filter(|file| file.role == FileRole::Models).for_each(|file| trust::grant(file.seen));
+    }
+    let library = Library::of(folder).judged_by(home, folder);
+    library.knows_models(&state.driver_spec(), folder).map_err(|error| {
+        let message = format!("task {} stays as it is: {error}", state.id());
+        CommandError::new(Kind::Configuration, message).hint(
+            "drivetrain trust shows the files of a project and asks; --trust takes them as they are",
+        )
+    })
 }
 
 /// A model that is handed to a task of another process: if only an untrusted file of the project knows its provider, that

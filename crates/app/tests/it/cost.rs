@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::environment::TestEnvironment;
 use crate::fake::Server;
 
-const TWO_STEPS: &str = r#"
+pub(crate) const TWO_STEPS: &str = r#"
 [[reply]]
 tool_calls = [{ tool = "read", input = { path = "a.txt" } }]
 usage = { input = 1000000, output = 100000 }
@@ -19,7 +19,7 @@ usage = { input = 1000000, output = 100000 }
 "#;
 
 /// A provider of the project at the server, and what `models` says of its models.
-fn provider(place: &TestEnvironment, server: &Server, models: &str) {
+pub(crate) fn provider(place: &TestEnvironment, server: &Server, models: &str) {
     place.write("a.txt", "one\n");
     place.write(
         ".drivetrain/models.toml",
@@ -30,7 +30,7 @@ fn provider(place: &TestEnvironment, server: &Server, models: &str) {
     );
 }
 
-fn run(place: &TestEnvironment, more: &[&str]) -> (u8, String) {
+pub(crate) fn run(place: &TestEnvironment, more: &[&str]) -> (u8, String) {
     let mut args = vec!["run", "x y", "--model", "fake/m", "--in-place"];
     args.extend(more);
     let ran = place.run(&args);

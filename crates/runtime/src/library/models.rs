@@ -101,6 +101,26 @@ impl Library {
         Ok(missing)
     }
 
+    /// Whether what is believed knows the providers of all models that a driver asks; the error is of the first that it does not
+    /// know.
+    pub fn knows_models(&self, driver: &DriverSpec, folder: &Path) -> Result<(), ProviderError> {
+        let mut asked = BTreeSet::new();
+        let mut config = driver.config.clone();
+        // A tree that is too deep was refused before it got here.
+        let _ = composite::visit(&driver.name, &mut config, &mut |name, config| {
+            let model = config["model"].as_str().filter(|_| name == "llm").unwrap_or_default();
+            let named = model.split_once('/').filter(|(provider, _)| *provider != script::NAME);
+            asked.extend(named.map(|(provider, _)| provider.to_owned()));
+            Ok(())
+        });
+        let (Some((home, _)), false) = (&self.judge, asked.is_empty()) else { return Ok(()) };
+        // What is wrong with a file is said when a model is asked: it may be mended by then.
+        let Ok(known) = Providers::of(folder, &Environment::default().judged_by(home)) else {
+            return Ok(());
+        };
+        asked.iter().try_for_each(|provider| known.find(provider).map(drop))
+    }
+
     /// The providers that are known in a folder. One that somebody names counts although only a file of the project
     /// defines it: that file is then noted and counts in this process.
     pub fn providers(
