@@ -321,3 +321,26 @@ fn a_task_whose_model_nobody_believes_any_more_stays_as_it_is() {
     let ran = place.run(&["resume", &id, "--trust"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
 }
+
+#[test]
+fn a_task_at_work_goes_on_with_the_models_that_it_began_with() {
+    type Meddle = fn(&TestEnvironment);
+    let changed: Meddle = |place| place.write(".drivetrain/models.toml", "# other words\n");
+    let gone: Meddle = |place| {
+        std::fs::remove_file(place.folder().join(".drivetrain/models.toml")).unwrap();
+    };
+    for meddle in [changed, gone] {
+        let place = TestEnvironment::new();
+        let slow = "{ tool = \"shell\", input = { command = \"touch begun; sleep 1.5\" } }";
+        let read = "{ tool = \"read\", input = { path = \"a.txt\" } }";
+        let server = Server::of(&place, &cost::TWO_STEPS.replace(read, slow));
+        cost::provider(&place, &server, "");
+        let task =
+            place.start(&["run", "x y", "--model", "fake/m", "--in-place", "--profile", "open"]);
+        place.until_file("begun");
+        meddle(&place);
+        let ran = task.wait();
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+        assert_eq!(place.show(&place.id())["outcome"], "completed");
+    }
+}

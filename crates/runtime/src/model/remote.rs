@@ -370,6 +370,9 @@ impl Remote {
             return Ok(Arc::clone(providers));
         }
         let providers = match (Providers::of(folder, &self.environment), known) {
+            // A file that was changed is not believed until somebody says so, and one may be gone for a while, with the branch
+            // that it is on: tasks that began with it go on with what it said.
+            (Ok(now), Some((_, before))) if lacks(&now, &before) => return Ok(before),
             (Ok(providers), _) => Arc::new(providers),
             (Err(_), Some((_, before))) => return Ok(before),
             (Err(error), None) => return Err(error),
@@ -591,6 +594,12 @@ fn packing(headers: &[(String, String)]) -> Option<&str> {
     named
         .map(|(_, packing)| packing.trim())
         .filter(|packing| !packing.eq_ignore_ascii_case("identity"))
+}
+
+/// Whether a provider of before is gone, or a file is not believed that was.
+fn lacks(now: &Providers, before: &Providers) -> bool {
+    before.iter().any(|provider| now.find(&provider.name).is_err())
+        || now.untrusted().iter().any(|file| !before.untrusted().contains(file))
 }
 
 /// What is said of such an answer.
