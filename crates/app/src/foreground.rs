@@ -295,6 +295,7 @@ fn summary(
         data: host.state.data(),
         standing: &standing,
         driver: host.state.driver_name(),
+        same: why::same(&host.state.driver_spec()),
         story,
         driven_by: None,
         interrupted: false,

@@ -87,6 +87,7 @@ impl Task {
             data: self.state.data(),
             standing,
             driver: self.state.driver_name(),
+            same: view::why::same(&self.state.driver_spec()),
             story: &self.story,
             driven_by: self.driven_by,
             interrupted: self.interrupted,

@@ -5,7 +5,7 @@ use machine::driver::{Consultation, Wait};
 use machine::policy::budget::Spend;
 use machine::policy::sandbox::Level;
 use machine::state::{Ask, Call, CallStatus, Data, Phase, Standing};
-use machine::task::{Outcome, WorkspaceKind};
+use machine::task::{DriverSpec, Outcome, WorkspaceKind};
 use machine::time::{Span, Timestamp};
 use machine::tool::EffectClass;
 
@@ -27,7 +27,7 @@ const RUNNING: usize = 6;
 const GOAL: usize = 400;
 
 /// What is asked about.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Subject<'a> {
     /// The task's plain state.
     pub data: &'a Data,
@@ -35,6 +35,8 @@ pub struct Subject<'a> {
     pub standing: &'a Standing,
     /// Who decides.
     pub driver: &'a str,
+    /// What names it again, see [`same`].
+    pub same: Option<String>,
     /// What happened so far.
     pub story: &'a Story,
     /// The number of the living process that drives it.
@@ -488,9 +490,38 @@ fn after(subject: &Subject<'_>, outcome: Outcome) -> Vec<Next> {
                 .chain([Next::new(format!("drivetrain resume {id}"), "then go on"), log])
                 .collect()
         }
-        Outcome::Failed | Outcome::Stuck => vec![log, hand_over],
+        Outcome::Failed | Outcome::Stuck => {
+            let mut next = again(subject);
+            next.extend([log, hand_over]);
+            next
+        }
         Outcome::Cancelled | Outcome::Waiting => vec![log],
     }
+}
+
+/// What names a model or a coding agent once more, to hand a task over to it; none for other drivers.
+pub fn same(driver: &DriverSpec) -> Option<String> {
+    let model = driver.config["model"].as_str().filter(|_| driver.name == "llm");
+    let model = model.map(|model| format!("--model {model}"));
+    model.or_else(|| driver.agent().map(|agent| format!("--agent {agent}")))
+}
+
+/// How the same goes on that failed for good, since a key, a credit or a network can be mended; nothing where that is not why a task
+/// ended.
+pub fn again(subject: &Subject<'_>) -> Vec<Next> {
+    let Subject { data: Data { id, phase, .. }, same, .. } = subject;
+    let Phase::Finished { cause: Some(Cause::ModelFailed { .. } | Cause::WorkerDied), .. } = phase
+    else {
+        return Vec::new();
+    };
+    let hand_over = |same: &String| {
+        let command = format!("drivetrain hand-over {id} {same}");
+        [
+            Next::new(command, "the same once more, when what failed is mended"),
+            Next::new(format!("drivetrain resume {id}"), "then go on"),
+        ]
+    };
+    same.iter().flat_map(hand_over).collect()
 }
 
 /// Suggests twice the limit on every axis that is used up, or that the task ended over for another reason: the next wait does

@@ -12,7 +12,7 @@ use machine::task::Outcome;
 use runtime::station::Station;
 use runtime::supervisor::SupervisorError;
 use serde_json::json;
-use view::Line;
+use view::{Line, why};
 
 use super::race::referee::Races;
 use super::settle::{self, Change};
@@ -136,9 +136,16 @@ pub(crate) fn ended(task: &Task, outcome: Outcome) -> CommandError {
         Outcome::BudgetExhausted => {
             error.hint(format!("drivetrain raise {id} --max-… allows it more; then resume it"))
         }
-        Outcome::Failed | Outcome::Stuck => error.hint(format!(
-            "drivetrain hand-over {id} --driver user lets you decide from here; then resume it"
-        )),
+        Outcome::Failed | Outcome::Stuck => {
+            let standing = task.state.standing();
+            let again = why::again(&task.subject(&standing));
+            let error = again.first().into_iter().fold(error, |error, next| {
+                error.hint(format!("{} lets the same go on; then resume it", next.command))
+            });
+            error.hint(format!(
+                "drivetrain hand-over {id} --driver user lets you decide from here; then resume it"
+            ))
+        }
         Outcome::Verified | Outcome::Completed | Outcome::Cancelled | Outcome::Waiting => {
             error.hint(format!("drivetrain why {id} says how it ended"))
         }

@@ -147,6 +147,31 @@ fn a_killed_model_task_goes_on_and_never_asks_an_answered_question_again() {
     assert_eq!(place.show(&id)["spend"]["tokens"], 245);
 }
 
+#[test]
+fn a_task_that_failed_for_a_wrong_key_goes_on_as_it_says_once_that_is_mended() {
+    let place = TestEnvironment::new();
+    let refused = SCRIPT.replacen(
+        "[[reply]]\ntext = \"Done.\"",
+        "[[reply]]\nstatus = 401\n[[reply]]\ntext = \"Done.\"",
+        1,
+    );
+    let server = Server::of(&place, &refused);
+    let place = place
+        .with_variable("ANTHROPIC_API_KEY", "some-key-4711")
+        .with_variable("ANTHROPIC_BASE_URL", &format!("http://127.0.0.1:{}", server.port));
+    let ran = place.run(&["run", "two lines", "--model", "anthropic/claude", "--in-place"]);
+    assert_eq!(ran.code, 10, "{}{}", ran.out, ran.err);
+    let id = place.id();
+    let command = format!("drivetrain hand-over {id} --model anthropic/claude");
+    let told = format!("  {command}  the same once more, when what failed is mended\n");
+    assert!(ran.out.contains(&told), "{}", ran.out);
+    assert!(place.run(&["resume", &id]).err.contains(&command));
+    place.ok(&["hand-over", &id, "--model", "anthropic/claude"]);
+    let ran = place.run(&["resume", &id]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(place.show(&id)["spend"]["tool_calls"], 1, "it goes on where it was");
+}
+
 /// What a task went through, without what differs from run to run.
 pub(crate) fn story(events: &[Value]) -> Vec<String> {
     let kept = |event: &Value| match event["type"].as_str().unwrap() {

@@ -125,6 +125,7 @@ impl Scene {
             data: self.state.data(),
             standing,
             driver: self.state.driver_name(),
+            same: why::same(&self.state.driver_spec()),
             story: &self.story,
             driven_by: self.pid,
             interrupted: self.pid.is_none() && self.state.data().attachment.is_some(),
