@@ -1,5 +1,6 @@
 //! Models behind encryption, as all are that are not on this machine: OpenSSL stands before the scripted one.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,16 +12,51 @@ use crate::environment::{Ran, TestEnvironment};
 use crate::fake::Server;
 use crate::model::SCRIPT;
 
-/// Encrypts for a server, with a certificate for `localhost` that nobody vouches for. Ends with its test.
-struct Front {
+/// A program that listens, says where, and then a line for each connection. Ends with its test.
+struct Listening {
     child: Child,
     port: u16,
+    lines: Receiver<String>,
+}
+
+impl Listening {
+    fn of(script: &str, args: &[&OsStr]) -> Listening {
+        let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
+        let mut child = Command::new("python3")
+            .arg(Path::new(fixtures).join(script))
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let port = said.next().unwrap().parse().unwrap();
+        let (sender, lines) = channel();
+        std::thread::spawn(move || said.try_for_each(|line| sender.send(line)));
+        Listening { child, port, lines }
+    }
+
+    /// What it has said since it was asked last.
+    fn said(&self) -> Vec<String> {
+        self.lines.try_iter().collect()
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Encrypts for a server, with a certificate for a host that nobody vouches for.
+struct Front {
+    listening: Listening,
     certificate: PathBuf,
-    connections: Receiver<String>,
 }
 
 impl Front {
-    fn of(place: &TestEnvironment, server: &Server) -> Front {
+    fn of(place: &TestEnvironment, host: &str, server: &Server) -> Front {
         let folder = place.home().with_file_name("certificates");
         std::fs::create_dir(&folder).unwrap();
         // Each speaks for itself alone.
@@ -30,35 +66,20 @@ impl Front {
         let made = Command::new("openssl")
             .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"])
             .args(["-nodes", "-days", "2", "-subj", &subject])
-            .args(["-addext", "subjectAltName=DNS:localhost"])
+            .args(["-addext", &format!("subjectAltName=DNS:{host}")])
             .args(["-addext", "basicConstraints=critical,CA:FALSE"])
             .args(["-out".as_ref(), certificate.as_os_str(), "-keyout".as_ref(), key.as_os_str()])
             .output()
             .unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tls_front.py");
-        let mut child = Command::new("python3")
-            .arg(script)
-            .args([&certificate, &key])
-            .arg(server.port.to_string())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let port = said.next().unwrap().parse().unwrap();
-        let (sender, connections) = channel();
-        std::thread::spawn(move || said.try_for_each(|line| sender.send(line)));
-        Front { child, port, certificate, connections }
+        let port = server.port.to_string();
+        let args = [certificate.as_os_str(), key.as_os_str(), port.as_ref()];
+        Front { listening: Listening::of("tls_front.py", &args), certificate }
     }
 
-    /// How many connections came about since it was asked last.
-    fn connections(&self) -> usize {
-        self.connections.try_iter().count()
-    }
-
-    fn run(&self, place: &TestEnvironment, host: &str, believed: &str, args: &[&str]) -> Ran {
-        let base = format!("https://{host}:{}", self.port);
+    /// Runs a task whose models are behind it, as this host.
+    fn run(&self, place: &TestEnvironment, host: &str, believed: &Path, args: &[&str]) -> Ran {
+        let base = format!("https://{host}:{}", self.listening.port);
         let output = place
             .command(&[&["run", "two lines", "--in-place"], args].concat())
             .env("ANTHROPIC_API_KEY", place.key())
@@ -71,26 +92,19 @@ impl Front {
     }
 }
 
-impl Drop for Front {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn a_whole_conversation_goes_over_one_encrypted_connection() {
     for model in ["anthropic/claude", "openai/gpt"] {
         let place = TestEnvironment::new();
         let server = Server::of(&place, SCRIPT);
-        let front = Front::of(&place, &server);
-        let believed = front.certificate.to_str().unwrap();
+        let front = Front::of(&place, "localhost", &server);
         let check = "test $(wc -l < a.txt) -eq 2";
-        let ran = front.run(&place, "localhost", believed, &["--model", model, "--check", check]);
+        let args = ["--model", model, "--check", check];
+        let ran = front.run(&place, "localhost", &front.certificate, &args);
         assert_eq!(ran.code, 0, "{model}: {}{}", ran.out, ran.err);
         assert!(ran.out.contains("verified: Now there are two."), "{}", ran.out);
         let asked = server.requests().as_array().map_or(0, Vec::len);
-        assert_eq!((asked, front.connections()), (4, 1), "{model}");
+        assert_eq!((asked, front.listening.said().len()), (4, 1), "{model}");
     }
 }
 
@@ -98,8 +112,9 @@ fn a_whole_conversation_goes_over_one_encrypted_connection() {
 fn a_server_that_nobody_vouches_for_is_told_nothing() {
     let (place, elsewhere) = (TestEnvironment::new(), TestEnvironment::new());
     let server = Server::of(&place, SCRIPT);
-    let (front, other) = (Front::of(&place, &server), Front::of(&elsewhere, &server));
-    let believed = [other.certificate.to_str().unwrap(), front.certificate.to_str().unwrap()];
+    let front = Front::of(&place, "localhost", &server);
+    let other = Front::of(&elsewhere, "localhost", &server);
+    let believed = [&other.certificate, &front.certificate];
     for (host, believed, why) in [
         ("localhost", believed[0], "nobody whom this machine believes vouches for its certificate"),
         ("127.0.0.1", believed[1], "its certificate is for localhost, not for 127.0.0.1"),
@@ -107,8 +122,23 @@ fn a_server_that_nobody_vouches_for_is_told_nothing() {
         let args = ["--model", "anthropic/claude", "--max-time", "1s"];
         let ran = front.run(&place, host, believed, &args);
         assert_eq!(ran.code, 11, "{}{}", ran.out, ran.err);
-        let told = format!("cannot reach https://{host}:{}: {why}", front.port);
+        let told = format!("cannot reach https://{host}:{}: {why}", front.listening.port);
         assert!(ran.out.contains(&told), "{}", ran.out);
         assert_eq!(server.requests(), Value::Array(Vec::new()));
     }
+}
+
+#[test]
+fn what_goes_through_a_proxy_is_encrypted_beyond_it_and_the_proxy_sees_only_the_host() {
+    let proxy = Listening::of("connect_proxy.py", &[]);
+    let place = TestEnvironment::new()
+        .with_variable("HTTPS_PROXY", &format!("http://me:hunter2@127.0.0.1:{}", proxy.port));
+    let server = Server::of(&place, SCRIPT);
+    let front = Front::of(&place, "models.example", &server);
+    let args = ["--model", "anthropic/claude"];
+    let ran = front.run(&place, "models.example", &front.certificate, &args);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let asked = format!("CONNECT models.example:{} HTTP/1.1", front.listening.port);
+    assert_eq!((proxy.said(), front.listening.said().len()), (vec![asked], 1));
+    assert!(!format!("{}{}", ran.out, place.ok(&["log", &place.id()])).contains("hunter2"));
 }
