@@ -203,7 +203,7 @@ pub fn allot(budget: &Budget, committed: &Spend, wish: &Budget) -> Result<Budget
     let mut allotted = wish.clone();
     if let Some(limit) = budget.max_usd {
         let left = limit - committed.usd;
-        if committed.unpriced > 0 {
+        if committed.unpriced > committed.unpriced_allowed {
             return Err("max_usd: answers whose price nobody knows were paid from it, so nothing of it can be given on".to_owned());
         }
         if left <= 0.0 {
@@ -456,6 +456,8 @@ mod tests {
         assert!(given(Some(5.0), 5.0, Some(0.1)).unwrap_err().contains("nothing is left"));
         let unknown = Spend { unpriced: 1, ..Spend::default() };
         assert!(allot(&budget(Some(5.0)), &unknown, &budget(None)).is_err());
+        let allowed = Spend { unpriced_allowed: 1, ..unknown };
+        assert!(allot(&budget(Some(5.0)), &allowed, &budget(None)).is_ok(), "it was raised since");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use machine::server::{ServerSpec, wanted};
 use machine::task::{DriverSpec, FileRole};
 use runtime::acting::{self, Acting};
 use runtime::home::Home;
+use runtime::library::Library;
 use runtime::servers::{self, ServerFile};
 use runtime::trust::{self, Seen, TrustState};
 use serde_json::{Value, json};
@@ -47,6 +48,10 @@ pub(crate) fn run(args: &TrustArgs, json: bool) -> Result<u8, CommandError> {
         output::lines(&shown_lines(&root, &shown)?);
     }
     let asks = !args.show && !all_trusted && !files.is_empty();
+    if asks && files.iter().any(|file| file.role == FileRole::Policy) {
+        // Neither is a policy: no task would begin with it.
+        Library::of(&folder).policies()?;
+    }
     let mut trusted = all_trusted;
     if asks && (args.yes || agreed(json)?) {
         let seen: Vec<Seen> = files.iter().map(|file| file.seen.clone()).collect();

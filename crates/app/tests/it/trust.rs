@@ -344,3 +344,16 @@ fn a_task_at_work_goes_on_with_the_models_that_it_began_with() {
         assert_eq!(place.show(&place.id())["outcome"], "completed");
     }
 }
+
+#[test]
+fn a_policy_with_a_mistake_is_shown_with_it_and_not_trusted() {
+    let place = TestEnvironment::new();
+    place.write(".drivetrain/policy.toml", "[[rule]]\ntool = \"shell\"\nmatch = \"x\"\n");
+    let ran = place.run(&["trust", "--yes"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.out.contains("| match = \"x\"") && !ran.out.contains("trusted, as"), "{}", ran.out);
+    assert!(ran.err.contains("unknown key \"match\""), "{}", ran.err);
+    assert_eq!(place.run(&["trust", "--show"]).code, 0, "to look is free");
+    place.write(".drivetrain/policy.toml", ALLOW);
+    assert!(place.ok(&["trust", "--yes"]).contains("trusted, as long as"));
+}

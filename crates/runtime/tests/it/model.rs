@@ -65,6 +65,9 @@ data: [DONE]
 
 "#;
 
+/// Servers on this machine and those elsewhere are reached by different clients.
+const WAYS: [fn(&Server) -> Rig; 2] = [Rig::new, Rig::elsewhere];
+
 /// Models that reach the server as `anthropic` and, with its own file, as `here` (chat completions).
 struct Rig {
     models: Models,
@@ -82,15 +85,23 @@ impl Rig {
 
     /// With more in the file about `here`, or after it.
     fn written(server: &Server, limits: Limits, more: &str) -> Rig {
+        Rig::at(&server.url(), limits, more)
+    }
+
+    /// The same, by the library that reaches servers elsewhere: to it this address is no loopback.
+    fn elsewhere(server: &Server) -> Rig {
+        Rig::at(&server.url().replace("127.0.0.1", "0.0.0.0"), Limits::default(), "")
+    }
+
+    fn at(base: &str, limits: Limits, more: &str) -> Rig {
         let folder = tempfile::tempdir().unwrap();
-        let base = server.url();
         std::fs::write(
             folder.path().join("models.toml"),
             format!("[provider.here]\ndialect = \"openai_chat\"\nbase_url = \"{base}/v1/\"\nkey_env = \"HERE_KEY\"\n{more}"),
         )
         .unwrap();
         let variables =
-            [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", base.as_str()), ("HERE_KEY", KEY)];
+            [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", base), ("HERE_KEY", KEY)];
         let environment = Environment::fixed(&variables, Some(folder.path()));
         Rig { models: Models::new(environment, limits), folder }
     }

@@ -12,7 +12,7 @@ use runtime::providers::Environment;
 use serde_json::Value;
 
 use super::server::{HEAD, Server, chunk, hold, plain, whole};
-use super::{ANTHROPIC, CHAT, KEY, Rig, call, empty, short};
+use super::{ANTHROPIC, CHAT, KEY, Rig, WAYS, call, empty, short};
 
 #[test]
 fn a_cut_answer_is_truncated_and_asked_for_again() {
@@ -24,9 +24,11 @@ fn a_cut_answer_is_truncated_and_asked_for_again() {
             inside.truncate(HEAD.len() + cut);
             let after = [HEAD.as_bytes(), &chunk(half)].concat();
             let ended = [&after[..], b"0\r\n\r\n"].concat();
-            for bytes in [inside, after, ended] {
-                let server = Server::saying(bytes);
-                let failure = Rig::new(&server).fails(model);
+            for (bytes, way) in
+                [inside, after, ended].iter().flat_map(|it| WAYS.map(|way| (it, way)))
+            {
+                let server = Server::saying(bytes.as_slice());
+                let failure = way(&server).fails(model);
                 assert_eq!(failure.kind, "stream_truncated", "{failure:?}");
                 assert_eq!(failure.retry, Retry::Backoff);
             }

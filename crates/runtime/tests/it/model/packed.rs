@@ -8,7 +8,7 @@ use machine::message::Retry;
 use serde_json::Value;
 
 use super::server::{END, HEAD, Server, chunk, plain};
-use super::{ANTHROPIC, CHAT, Rig};
+use super::{ANTHROPIC, CHAT, Rig, WAYS};
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
@@ -33,10 +33,12 @@ fn a_packed_answer_is_read_as_one_that_is_not() {
         let plain = Server::saying(super::server::whole(text));
         let expected = Rig::new(&plain).ask(model).unwrap();
         for size in [1, 100, usize::MAX] {
-            let server = serving("gzip", &gzip(text.as_bytes()), size);
-            let reply = Rig::new(&server).ask(model).unwrap();
-            assert_eq!(reply.message, expected.message, "{model} in pieces of {size}");
-            assert_eq!(reply.usage, expected.usage);
+            for way in WAYS {
+                let server = serving("gzip", &gzip(text.as_bytes()), size);
+                let reply = way(&server).ask(model).unwrap();
+                assert_eq!(reply.message, expected.message, "{model} in pieces of {size}");
+                assert_eq!(reply.usage, expected.usage);
+            }
         }
     }
 }
@@ -44,17 +46,22 @@ fn a_packed_answer_is_read_as_one_that_is_not() {
 #[test]
 fn a_packed_answer_that_was_cut_is_asked_for_again() {
     let body = gzip(ANTHROPIC.as_bytes());
-    let server = serving("gzip", &body[..body.len() / 2], 50);
-    let failure = Rig::new(&server).fails("anthropic/claude");
-    assert_eq!((failure.kind.as_str(), failure.retry), ("stream_truncated", Retry::Backoff));
+    for way in WAYS {
+        let server = serving("gzip", &body[..body.len() / 2], 50);
+        let failure = way(&server).fails("anthropic/claude");
+        assert_eq!((failure.kind.as_str(), failure.retry), ("stream_truncated", Retry::Backoff));
+        assert!(failure.message.contains("is packed (gzip) and damaged"), "{}", failure.message);
+    }
 }
 
 #[test]
 fn a_damaged_packing_is_said_and_asked_for_again() {
-    let server = serving("gzip", b"this is no gzip", 50);
-    let failure = Rig::new(&server).fails("anthropic/claude");
-    assert_eq!((failure.kind.as_str(), failure.retry), ("stream_truncated", Retry::Backoff));
-    assert!(failure.message.contains("is packed (gzip) and damaged"), "{}", failure.message);
+    for way in WAYS {
+        let server = serving("gzip", b"this is no gzip", 50);
+        let failure = way(&server).fails("anthropic/claude");
+        assert_eq!((failure.kind.as_str(), failure.retry), ("stream_truncated", Retry::Backoff));
+        assert!(failure.message.contains("is packed (gzip) and damaged"), "{}", failure.message);
+    }
 }
 
 #[test]
@@ -69,10 +76,12 @@ fn a_gigabyte_out_of_a_megabyte_ends_as_the_corpus_says() {
     // Several packings one after the other are one.
     let bomb = gzip(&vec![0; 1 << 20]).repeat(case["gen"]["mb"].as_u64().unwrap() as usize);
     assert!(bomb.len() < 8 << 20, "{}", bomb.len());
-    let failure = Rig::new(&serving("gzip", &bomb, usize::MAX)).fails("anthropic/claude");
-    // "Too large" alone is our word for a question.
-    let found = (failure.kind.as_str(), failure.retry);
-    assert_eq!(found, ("output_too_large", Retry::Never), "{failure:?}");
+    for way in WAYS {
+        let failure = way(&serving("gzip", &bomb, usize::MAX)).fails("anthropic/claude");
+        // "Too large" alone is our word for a question.
+        let found = (failure.kind.as_str(), failure.retry);
+        assert_eq!(found, ("output_too_large", Retry::Never), "{failure:?}");
+    }
 }
 
 #[test]
@@ -83,10 +92,12 @@ fn the_words_of_a_packed_error_are_read() {
     let body = gzip(told.as_bytes());
     let head =
         String::from_utf8(head).unwrap().replace(": 0\r\n", &format!(": {}\r\n", body.len()));
-    let failure =
-        Rig::new(&Server::saying([head.as_bytes(), &body].concat())).fails("anthropic/claude");
-    assert_eq!((failure.kind.as_str(), failure.retry), ("overloaded", Retry::Backoff));
-    assert!(failure.message.contains("Too many at once"), "{}", failure.message);
+    for way in WAYS {
+        let server = Server::saying([head.as_bytes(), &body].concat());
+        let failure = way(&server).fails("anthropic/claude");
+        assert_eq!((failure.kind.as_str(), failure.retry), ("overloaded", Retry::Backoff));
+        assert!(failure.message.contains("Too many at once"), "{}", failure.message);
+    }
 }
 
 #[test]
