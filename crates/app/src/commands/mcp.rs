@@ -3,8 +3,9 @@
 
 mod dispatch;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use journal::{Journal, Loaded};
@@ -57,6 +58,8 @@ struct Server {
     home: Home,
     folder: PathBuf,
     parent: Option<TaskId>,
+    /// The processes that were started here for tasks, and when.
+    started: Mutex<BTreeMap<TaskId, (Instant, u32)>>,
 }
 
 impl Server {
@@ -66,7 +69,7 @@ impl Server {
             Some(prefix) => Some(Records::open()?.find(prefix)?),
             None => None,
         };
-        let server = Server { args, home, folder, parent };
+        let server = Server { args, home, folder, parent, started: Mutex::default() };
         server.check()?;
         if let Some(parent) = &server.parent {
             children::give_back(&server.home, parent)?;

@@ -117,7 +117,9 @@ fn a_task_is_dispatched_once_for_a_key_driven_to_its_end_and_looked_after() {
     let first = client.json("dispatch", wish.clone());
     let id = first["id"].as_str().unwrap().to_owned();
     assert_eq!((&first["existed"], &first["budget"]["max_tokens"]), (&json!(false), &json!(5000)));
-    assert_eq!(client.json("dispatch", wish)["id"], id.as_str(), "the key stands for one task");
+    let same = client.json("dispatch", wish);
+    assert_eq!(same["id"], id.as_str(), "the key stands for one task");
+    assert_eq!(same["process"], first["process"], "and one process was started for it");
     let other = client.call("dispatch", json!({ "goal": "another", "key": "k" })).unwrap_err();
     assert!(other.contains("the key \"k\" stands for another goal already"), "{other}");
     let ended = client.json("wait", json!({ "id": id, "seconds": 60 }));

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use journal::Journal;
 use machine::Command;
@@ -28,6 +29,9 @@ use crate::commands::prepare;
 use crate::commands::run::{Who, driver_of};
 use crate::error::CommandError;
 use crate::locate::{self, Records, Task};
+
+/// How long a process may take to take up its task.
+const TAKES_UP: Duration = Duration::from_secs(2);
 
 impl Server {
     /// What can be wrong before anything is asked for is said at the start.
@@ -150,14 +154,24 @@ impl Server {
         Ok(answer.to_string())
     }
 
-    /// Starts a process that drives a task that is journaled.
+    /// Starts a process that drives a task that is journaled, unless one was started just now: it needs a moment to take
+    /// the task up.
     pub(super) fn drive(&self, id: &TaskId) -> Result<u32, CommandError> {
-        drive_apart(&self.home, id, &self.folder).map_err(|error| {
+        // One insert is all that happens to it.
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((since, process)) = started.get(id)
+            && since.elapsed() < TAKES_UP
+        {
+            return Ok(*process);
+        }
+        let process = drive_apart(&self.home, id, &self.folder).map_err(|error| {
             CommandError::environment(format!(
                 "task {id} is journaled, but no process drives it: {error}"
             ))
             .hint(format!("drivetrain resume {id} goes on with it"))
-        })
+        })?;
+        started.insert(id.clone(), (Instant::now(), process));
+        Ok(process)
     }
 
     fn spec(&self, wish: &Wish) -> Result<TaskSpec, CommandError> {
