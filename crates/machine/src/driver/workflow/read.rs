@@ -84,6 +84,7 @@ pub(super) fn flow(at: &Cursor<'_>, settings: &Settings, problems: &mut Problems
         problems.push_key(at, message, Some("take some of the levels out".to_owned()));
         return None;
     }
+    let in_file = settings.in_file;
     let name = at.get("name").and_then(|name| name.name(problems)).unwrap_or_default().to_owned();
     let max_steps = at.get("max_steps").and_then(|most| most.whole(problems));
     let time = at.get("timeout").and_then(|time| time.span(problems));
@@ -108,7 +109,15 @@ pub(super) fn flow(at: &Cursor<'_>, settings: &Settings, problems: &mut Problems
             );
             return None;
         }
-        (Some(list), None) | (None, Some(list)) => list,
+        (Some(list), None) => {
+            // What stands in a file has been told of it.
+            if let Some(initial) = at.get("initial").filter(|_| !in_file) {
+                let hint = Some("steps begin with the first".to_owned());
+                reader.problems.push_key(&initial, "initial goes with states", hint);
+            }
+            list
+        }
+        (None, Some(list)) => list,
         (None, None) => {
             reader.problems.push_key(at, "the key \"steps\" is missing", None);
             return None;

@@ -169,6 +169,16 @@ fn a_word_names_a_kind() {
     assert_eq!(FileKind::named("tusk"), None);
 }
 
+#[test]
+fn where_states_begin_is_refused_beside_steps_also_within_a_step() {
+    let whole = value(
+        "[workflow]\nname = \"w\"\n[[workflow.steps]]\nname = \"inner\"\n[workflow.steps.task]\ngoal = \"g\"\n\
+         [workflow.steps.task.workflow]\ninitial = \"x\"\n[[workflow.steps.task.workflow.steps]]\nname = \"x\"\n\
+         tool = \"shell\"\nparameters = { command = \"true\" }\n",
+    );
+    assert_eq!(refusal(FileKind::Workflow, &whole).unwrap(), ["initial goes with states"]);
+}
+
 thread_local! {
     /// One for each kind: what their patterns are made of is not made again for every case.
     static FITS: Vec<(FileKind, Fit)> =
