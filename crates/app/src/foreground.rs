@@ -299,6 +299,7 @@ fn summary(
         story,
         driven_by: None,
         interrupted: false,
+        stopped: &[],
         full: None,
         receipt: receipt.as_ref().map(Receipt::short),
         now: locate::now(),

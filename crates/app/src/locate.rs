@@ -8,7 +8,7 @@ use journal::{Journal, JournalError, Loaded, TaskRow};
 use machine::driver::Registry;
 use machine::id::TaskId;
 use machine::receipt::Receipt;
-use machine::state::{Standing, State};
+use machine::state::{Call, CallStatus, Standing, State};
 use machine::task::DriverSpec;
 use machine::time::Timestamp;
 use machine::{Command, Input, Signal, Stamped};
@@ -74,6 +74,8 @@ pub(crate) struct Task {
     pub(crate) driven_by: Option<u32>,
     /// Whether the process that drove it died.
     pub(crate) interrupted: bool,
+    /// Calls of its agent that ended with that process.
+    pub(crate) stopped: Vec<Call>,
     /// A folder of it whose disk has no room, while a process drives it; not looked for at a glance.
     pub(crate) full: Option<String>,
     /// The evidence, if it is verified.
@@ -91,6 +93,7 @@ impl Task {
             story: &self.story,
             driven_by: self.driven_by,
             interrupted: self.interrupted,
+            stopped: &self.stopped,
             full: self.full.as_deref(),
             receipt: self.receipt.as_ref().map(Receipt::short),
             now: now(),
@@ -215,13 +218,18 @@ impl Records {
     /// more: that is shown at once, and recorded by whoever takes the task up.
     fn as_seen(&self, row: &TaskRow, mut state: State, mut story: Story) -> Task {
         let driven_by = self.driver_of(row, &state);
+        let mut stopped = Vec::new();
         if state.data().attachment.is_some() && driven_by.is_none() {
+            let running = |call: &&Call| matches!(call.status, CallStatus::Running { .. });
+            let of_agent =
+                state.data().calls.iter().filter(running).filter(|call| call.agent.is_some());
+            stopped = of_agent.cloned().collect();
             let lost = Stamped { time: state.data().clock, input: Signal::OwnerLost.into() };
             machine::step(&mut state, lost).events.iter().for_each(|event| story.tell(event));
         }
         let interrupted =
             state.data().owner_lost && !matches!(state.standing(), Standing::Finished { .. });
-        Task { driven_by, interrupted, full: None, state, story, receipt: None }
+        Task { driven_by, interrupted, stopped, full: None, state, story, receipt: None }
     }
 
     /// The folder that keeps its process waiting: such a process cannot record that it waits.

@@ -43,6 +43,8 @@ pub struct Subject<'a> {
     pub driven_by: Option<u32>,
     /// Whether the process that drove it died.
     pub interrupted: bool,
+    /// Calls of its agent that ended with that process.
+    pub stopped: &'a [Call],
     /// A folder of it whose disk has no room, while a process drives it.
     pub full: Option<&'a str>,
     /// The short id of its receipt, if it is verified.
@@ -272,8 +274,11 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
     let mut lines: Vec<Line> =
         data.calls.iter().filter_map(|call| decider_asked(subject, call)).collect();
     let running = |call: &&Call| matches!(call.status, CallStatus::Running { .. });
-    let more = data.calls.iter().filter(running).count().saturating_sub(RUNNING);
-    for call in data.calls.iter().filter(running).take(RUNNING) {
+    let stopped = subject.stopped.iter().map(|call| (call, true));
+    let running = data.calls.iter().filter(running).map(|call| (call, false));
+    let shown: Vec<(&Call, bool)> = stopped.chain(running).collect();
+    let more = shown.len().saturating_sub(RUNNING);
+    for (call, is_stopped) in shown.into_iter().take(RUNNING) {
         let title = story::title(
             &call.action.tool,
             &call.action.label,
@@ -284,6 +289,9 @@ fn under_way(subject: &Subject<'_>) -> Vec<Line> {
         let took =
             since.map(|since| format!(" for {}", spend::duration(subject.now.since(since).0)));
         lines.push(Line::plain(match (subject.driven_by, call.class) {
+            _ if is_stopped => {
+                format!("  {} was under way and ended with its agent: {title}", call.id)
+            }
             (Some(_), _) => format!("  {} runs{}: {title}", call.id, took.unwrap_or_default()),
             (None, EffectClass::Unsafe) => {
                 format!("  {} was under way and is in doubt: {title}", call.id)

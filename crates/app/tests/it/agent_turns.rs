@@ -156,14 +156,18 @@ fn what_an_agent_thought_is_in_the_log() {
 
 #[test]
 fn an_agent_whose_driver_is_gone_was_at_work() {
-    let place = place(&["run touch begun", "sleep 600"]);
-    let task = place.start(RUN);
+    let place = place(&["ask touch begun; sleep 600"]);
+    place.write(".drivetrain/policy.toml", "[[rule]]\ntool = \"shell\"\ndecide = \"allow\"\n");
+    let task = place.start(&[RUN, &["--trust"]].concat());
     let begun = place.home().join("worktrees").join(&task.id).join("begun");
     place.until(|| begun.exists().then_some(()));
     let id = task.id.clone();
-    assert!(place.ok(&["why", &id]).contains("  the agent played is at work\n"));
+    let why = place.ok(&["why", &id]);
+    assert!(why.contains("  the agent played is at work\n") && why.contains("  c1 runs"), "{why}");
     task.signal("KILL");
     task.wait();
     let why = place.ok(&["why", &id]);
     assert!(why.contains("  the agent played was at work\n"), "{why}");
+    let told = "  c1 was under way and ended with its agent: played Bash (shell: touch begun; sleep 600)\n";
+    assert!(why.contains(told), "{why}");
 }

@@ -129,6 +129,7 @@ impl Scene {
             story: &self.story,
             driven_by: self.pid,
             interrupted: self.pid.is_none() && self.state.data().attachment.is_some(),
+            stopped: &[],
             full: None,
             receipt: None,
             now: Timestamp(self.now + 5000),
