@@ -485,10 +485,11 @@ fn a_file_cannot_switch_it_off() {
     assert!(ran.err.contains("--no-sandbox"), "{}", ran.err);
     environment.steps("task.toml", &["true"], "");
     environment.write(".drivetrain/policy.toml", "[sandbox]\nlevel = \"reduced\"\n");
-    environment.trust();
-    let ran = environment.run(&["run", "task.toml"]);
-    assert_eq!(ran.code, 2, "{}", ran.out);
-    assert!(ran.err.contains("--sandbox reduced"), "{}", ran.err);
+    for args in [&["trust", "--yes"][..], &["run", "task.toml", "--trust"]] {
+        let ran = environment.run(args);
+        assert_eq!(ran.code, 2, "{}", ran.out);
+        assert!(ran.err.contains("--sandbox reduced"), "{}", ran.err);
+    }
 }
 
 #[test]
