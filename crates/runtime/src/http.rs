@@ -258,7 +258,9 @@ impl Call {
                 let (origin, reason) = (self.origin.clone(), reason(error));
                 TransportError::Broken { origin, reason }
             })?;
-            let Some(chunk) = chunk else { return self.unless_damaged(unpacker, finished) };
+            let Some(chunk) = chunk else {
+                return self.unless_damaged(unpacker.damage(), finished);
+            };
             match unpacker.take(&chunk) {
                 Chunk::Counted => {
                     counted = Waiting { since: Instant::now(), limit: self.limits.idle };
@@ -269,7 +271,7 @@ impl Call {
                 Chunk::Last => {
                     // Whether the end comes or not changes nothing for this call.
                     let _ = tokio::time::timeout(LINGER, response.chunk()).await;
-                    return self.unless_damaged(unpacker, finished);
+                    return self.unless_damaged(unpacker.damage(), finished);
                 }
             }
         }
@@ -277,13 +279,11 @@ impl Call {
 
     fn unless_damaged(
         &self,
-        unpacker: Unpacker<'_>,
+        damage: Option<String>,
         finished: Finished,
     ) -> Result<Finished, TransportError> {
-        match unpacker.damage() {
-            Some(reason) => Err(TransportError::Broken { origin: self.origin.clone(), reason }),
-            None => Ok(finished),
-        }
+        let broken = |reason| TransportError::Broken { origin: self.origin.clone(), reason };
+        damage.map(broken).map_or(Ok(finished), Err)
     }
 
     /// The future's end, unless the silence or the whole call lasts too long before it.

@@ -242,6 +242,7 @@ impl Desk<'_> {
                 return self.begin(name, tasks + 1, &text, &folder);
             }
             settle::go_on(found.state.data(), Change::Refused, true)?;
+            settle::models(&self.station.home, &found, Change::Refused)?;
             prepare::require_sandbox(&found.state.data().spec.sandbox)?;
             if found.state.driver_name() == agent::KIND {
                 // What it was doing when its process went is over: the prompt is what it is told first, not later.

@@ -114,7 +114,7 @@ fn go_on(
     }
     settle::go_on(task.state.data(), Change::Refused, json)?;
     if model.is_none() {
-        settle::models(&records.home, &task.state, Change::Refused)?;
+        settle::models(&records.home, &task, Change::Refused)?;
     }
     prepare::require_sandbox(&task.state.data().spec.sandbox)?;
     let keys = if args.traffic.replay.is_some() { Keys::Unneeded } else { Keys::Needed };

@@ -149,7 +149,7 @@ fn resume(prefix: &str, args: &RaceArgs, json: bool) -> Result<u8, CommandError>
         }
         if racer.ended.is_none() && matches!(seen.standing, Standing::Open) {
             settle::go_on(task.state.data(), Change::Refused, json)?;
-            settle::models(&records.home, &task.state, Change::Refused)?;
+            settle::models(&records.home, &task, Change::Refused)?;
             prepare::require_sandbox(&task.state.data().spec.sandbox)?;
             ready.push(racer.task.clone());
         }

@@ -71,7 +71,7 @@ fn one(prefix: &str, args: &ResumeArgs, json: bool) -> Result<u8, CommandError> 
         ));
     }
     settle::go_on(task.state.data(), changes(args), json)?;
-    settle::models(&records.home, &task.state, changes(args))?;
+    settle::models(&records.home, &task, changes(args))?;
     prepare::require_sandbox(&task.state.data().spec.sandbox)?;
     if task.state.data().children.values().any(|child| child.ended.is_none()) {
         children::give_back(&records.home, &id)?;
@@ -178,7 +178,7 @@ fn all(args: &ResumeArgs, json: bool) -> Result<u8, CommandError> {
             Standing::AwaitingPerson { .. } if task.state.data().paused => paused += 1,
             Standing::Working | Standing::AwaitingPerson { .. } => {
                 let ready_to_go = settle::go_on(task.state.data(), changes(args), json)
-                    .and_then(|()| settle::models(&records.home, &task.state, changes(args)))
+                    .and_then(|()| settle::models(&records.home, task, changes(args)))
                     .and_then(|()| prepare::require_sandbox(&task.state.data().spec.sandbox));
                 match ready_to_go {
                     Ok(()) => ready.push(id),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use machine::driver::composite;
 use machine::server::wanted;
-use machine::state::{Data, State};
+use machine::state::Data;
 use machine::task::{DriverSpec, FileRole, FileStanding, ProjectFile};
 use runtime::acting::{self, Acting};
 use runtime::home::Home;
@@ -20,7 +20,8 @@ use view::{Line, Tone, text};
 use super::options::Options;
 use super::trust::{Answer, ask, content_lines};
 use crate::error::{CommandError, Kind};
-use crate::{locate, output};
+use crate::locate::{self, Task};
+use crate::output;
 
 /// What is done about a program that has changed since the task began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,15 +164,16 @@ pub(crate) fn go_on(data: &Data, change: Change, json: bool) -> Result<(), Comma
 
 /// A task goes on with models whose providers are known. One that a file of the project defined, which has changed since or is
 /// gone, would fail it for good; with `--trust` the file counts as it is.
-pub(crate) fn models(home: &Home, state: &State, change: Change) -> Result<(), CommandError> {
-    let folder = Path::new(&state.data().spec.folder);
+pub(crate) fn models(home: &Home, task: &Task, change: Change) -> Result<(), CommandError> {
+    let folder = Path::new(&task.state.data().spec.folder);
     if change == Change::Taken {
         let files = acting::unnamed(folder)?.into_iter();
         files.filter(|file| file.role == FileRole::Models).for_each(|file| trust::grant(file.seen));
     }
     let library = Library::of(folder).judged_by(home, folder);
-    library.knows_models(&state.driver_spec(), folder).map_err(|error| {
-        let message = format!("task {} stays as it is: {error}", state.id());
+    // A hand-over that waits is a way out.
+    library.knows_models(&task.driver(), folder).map_err(|error| {
+        let message = format!("task {} stays as it is: {error}", task.state.id());
         CommandError::new(Kind::Configuration, message).hint(
             "drivetrain trust shows the files of a project and asks; --trust takes them as they are",
         )

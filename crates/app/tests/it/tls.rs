@@ -20,10 +20,9 @@ struct Listening {
 }
 
 impl Listening {
-    fn of(script: &str, args: &[&OsStr]) -> Listening {
-        let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
+    fn between(args: &[&OsStr]) -> Listening {
         let mut child = Command::new("python3")
-            .arg(Path::new(fixtures).join(script))
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/between.py"))
             .args(args)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -73,8 +72,8 @@ impl Front {
             .unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let port = server.port.to_string();
-        let args = [certificate.as_os_str(), key.as_os_str(), port.as_ref()];
-        Front { listening: Listening::of("tls_front.py", &args), certificate }
+        let args = [port.as_ref(), certificate.as_os_str(), key.as_os_str()];
+        Front { listening: Listening::between(&args), certificate }
     }
 
     /// Runs a task whose models are behind it, as this host.
@@ -130,7 +129,7 @@ fn a_server_that_nobody_vouches_for_is_told_nothing() {
 
 #[test]
 fn what_goes_through_a_proxy_is_encrypted_beyond_it_and_the_proxy_sees_only_the_host() {
-    let proxy = Listening::of("connect_proxy.py", &[]);
+    let proxy = Listening::between(&[]);
     let place = TestEnvironment::new()
         .with_variable("HTTPS_PROXY", &format!("http://me:hunter2@127.0.0.1:{}", proxy.port));
     let server = Server::of(&place, SCRIPT);

@@ -302,24 +302,32 @@ fn a_forged_worktree_does_not_borrow_another_repositorys_trust() {
 
 #[test]
 fn a_task_whose_model_nobody_believes_any_more_stays_as_it_is() {
-    let place = TestEnvironment::new();
-    let server = Server::of(&place, cost::TWO_STEPS);
-    cost::provider(&place, &server, "");
-    let (code, said) = cost::run(&place, &["--max-tokens", "1000"]);
-    assert_eq!(code, 11, "{said}");
-    let id = place.id();
-    place.ok(&["raise", &id, "--max-tokens", "9000000"]);
-    cost::provider(&place, &server, "# another word\n");
-    for args in [&["resume", &id][..], &["resume", "--all"]] {
-        let ran = place.run(args);
-        assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
-        let told = format!("task {id} stays as it is: there is no provider \"fake\"");
-        assert!(ran.err.contains(&told), "{}", ran.err);
-        assert!(ran.err.contains("models.toml is not trusted as it is"), "{}", ran.err);
+    for is_handed_over in [false, true] {
+        let place = TestEnvironment::new();
+        let server = Server::of(&place, cost::TWO_STEPS);
+        cost::provider(&place, &server, "");
+        let (code, said) = cost::run(&place, &["--max-tokens", "1000"]);
+        assert_eq!(code, 11, "{said}");
+        let id = place.id();
+        place.ok(&["raise", &id, "--max-tokens", "9000000"]);
+        cost::provider(&place, &server, "# another word\n");
+        for args in [&["resume", &id][..], &["resume", "--all"]] {
+            let ran = place.run(args);
+            assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+            let told = format!("task {id} stays as it is: there is no provider \"fake\"");
+            assert!(ran.err.contains(&told), "{}", ran.err);
+            assert!(ran.err.contains("models.toml is not trusted as it is"), "{}", ran.err);
+        }
+        assert_eq!(place.show(&id)["outcome"], Value::Null, "nothing has become of it");
+        let ran = if is_handed_over {
+            place.write("other.toml", "[[reply]]\ntext = \"Done.\"\nrepeat = true\n");
+            place.ok(&["hand-over", &id, "--model", "script/other.toml"]);
+            place.run(&["resume", &id])
+        } else {
+            place.run(&["resume", &id, "--trust"])
+        };
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     }
-    assert_eq!(place.show(&id)["outcome"], Value::Null, "nothing has become of it");
-    let ran = place.run(&["resume", &id, "--trust"]);
-    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
 }
 
 #[test]

@@ -93,23 +93,21 @@ pub(super) async fn perform(
     };
     drop(question);
     let mut finished = Finished { status, headers, body: Vec::new() };
-    let mut unpacker = None;
-    if status == 200 {
-        let unpacker = unpacker.insert(Unpacker::new(&mut finished.headers, reader));
+    let damage = if status == 200 {
+        let mut unpacker = Unpacker::new(&mut finished.headers, reader);
         answer.stream(&mut |chunk| unpacker.take(chunk)).await?;
+        unpacker.damage()
     } else {
         answer.waiting.limit = ERROR_PATIENCE.min(call.limits.idle);
         answer.waiting.since = Instant::now();
         let body = answer.error_body().await;
         finished.body = unpacked(&mut finished.headers, body, call.limits.error_body);
-    }
+        None
+    };
     if answer.framing == Framing::Ended && answer.is_kept && answer.buffer.is_empty() {
         keep(address, answer.stream);
     }
-    match unpacker {
-        Some(unpacker) => call.unless_damaged(unpacker, finished),
-        None => Ok(finished),
-    }
+    call.unless_damaged(damage, finished)
 }
 
 async fn connect(address: &str) -> Result<TcpStream, String> {

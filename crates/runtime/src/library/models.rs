@@ -13,6 +13,12 @@ use crate::acting;
 use crate::providers::{Environment, ProviderError, Providers, Source};
 use crate::trust;
 
+/// The provider that a model names; none for a script.
+fn provider_of(model: &str) -> Option<&str> {
+    let (provider, _) = model.split_once('/')?;
+    (provider != script::NAME).then_some(provider)
+}
+
 impl Library {
     /// Reads every script that a model of the task is to play: one that is missing or wrong is an error before
     /// anything begins.
@@ -49,8 +55,7 @@ impl Library {
             // If one of these drivers cannot work, another may.
             has_others |= ["fallback", "race", "until_accepted"].contains(&name);
             let (Some(model), "llm") = (config["model"].as_str(), name) else { return Ok(()) };
-            let named = model.split_once('/').filter(|(name, _)| *name != script::NAME);
-            let provider = named.map(|(provider, _)| provider);
+            let provider = provider_of(model);
             if known.as_ref().is_none_or(|known: &Providers| {
                 provider.is_some_and(|provider| known.find(provider).is_err())
             }) {
@@ -109,8 +114,7 @@ impl Library {
         // A tree that is too deep was refused before it got here.
         let _ = composite::visit(&driver.name, &mut config, &mut |name, config| {
             let model = config["model"].as_str().filter(|_| name == "llm").unwrap_or_default();
-            let named = model.split_once('/').filter(|(provider, _)| *provider != script::NAME);
-            asked.extend(named.map(|(provider, _)| provider.to_owned()));
+            asked.extend(provider_of(model).map(str::to_owned));
             Ok(())
         });
         let (Some((home, _)), false) = (&self.judge, asked.is_empty()) else { return Ok(()) };

@@ -588,18 +588,18 @@ fn said(event: &StreamEvent) -> u64 {
     text.len() as u64
 }
 
+/// Whether a provider of before is gone, or a file is not believed that was.
+fn lacks(now: &Providers, before: &Providers) -> bool {
+    before.iter().any(|provider| now.find(&provider.name).is_err())
+        || now.untrusted().iter().any(|file| !before.untrusted().contains(file))
+}
+
 /// How an answer is packed that the transport cannot unpack, if it is: none was asked to be packed.
 fn packing(headers: &[(String, String)]) -> Option<&str> {
     let named = headers.iter().find(|(name, _)| name == "content-encoding");
     named
         .map(|(_, packing)| packing.trim())
         .filter(|packing| !packing.eq_ignore_ascii_case("identity"))
-}
-
-/// Whether a provider of before is gone, or a file is not believed that was.
-fn lacks(now: &Providers, before: &Providers) -> bool {
-    before.iter().any(|provider| now.find(&provider.name).is_err())
-        || now.untrusted().iter().any(|file| !before.untrusted().contains(file))
 }
 
 /// What is said of such an answer.
