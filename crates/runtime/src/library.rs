@@ -30,6 +30,7 @@ use machine::task::{FileRole, FileStanding, ProjectFile};
 
 use crate::acting;
 use crate::home::Home;
+use crate::sandbox;
 use crate::trust::{self, Seen, TrustState};
 
 pub use agents::mark_anew;
@@ -334,7 +335,7 @@ pub(crate) fn project_folders(folder: &Path) -> Vec<PathBuf> {
 /// The folders that belong to a project, nearest first: up to the repository's root.
 pub(crate) fn project_places(folder: &Path) -> Vec<PathBuf> {
     let Ok(folder) = std::path::absolute(folder) else { return Vec::new() };
-    let root = folder.ancestors().find(|parent| parent.join(".git").exists()).unwrap_or(&folder);
+    let root = sandbox::git::top(&folder).unwrap_or(&folder);
     let places = folder.ancestors().take_while(|parent| parent.starts_with(root));
     places.map(Path::to_owned).collect()
 }

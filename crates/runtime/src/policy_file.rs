@@ -188,7 +188,7 @@ mod tests {
     impl Project {
         fn new() -> Project {
             let place = tempfile::tempdir().unwrap();
-            fs::create_dir_all(place.path().join("project/.git")).unwrap();
+            fs::create_dir_all(place.path().join("project/.git/refs")).unwrap();
             fs::create_dir_all(place.path().join("project/below")).unwrap();
             Project { place }
         }

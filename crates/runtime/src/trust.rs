@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::home::Home;
 use crate::lock::FileLock;
-use crate::sandbox::masks;
+use crate::sandbox::{self, masks};
 use crate::sha256;
 
 /// The record, in the home.
@@ -76,7 +76,7 @@ pub struct Trusted {
 pub fn root(folder: &Path) -> Result<PathBuf, String> {
     let real = fs::canonicalize(folder)
         .map_err(|error| format!("the folder {} cannot be used: {error}", folder.display()))?;
-    let found = real.ancestors().find(|parent| parent.join(".git").exists());
+    let found = sandbox::git::top(&real);
     Ok(found.map(Path::to_owned).unwrap_or(real))
 }
 
@@ -340,7 +340,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let home = Home::at(place.path().join("home"));
         let project = place.path().join("project");
-        for folder in ["project/.git", "project/below"] {
+        for folder in ["project/.git/refs", "project/below"] {
             fs::create_dir_all(place.path().join(folder)).unwrap();
         }
         let (above, below) = (seen(&project, "one"), seen(&project.join("below"), "two"));

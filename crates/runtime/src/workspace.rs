@@ -22,7 +22,7 @@ use crate::checkpoint::Store;
 use crate::git::{Git, Printed};
 use crate::lock::FileLock;
 use crate::process::{self, Cancel};
-use crate::sandbox::{self, masks};
+use crate::sandbox;
 use crate::whole_file::{self, Lasting};
 
 /// Makes the task's workspace, or finds the one that was made before, whole again where it was left half made.
@@ -99,10 +99,14 @@ pub fn open_fork(
     complete(task, record, &repository, state_home, Branch::Unknown, &fill)
 }
 
+/// Whether a folder is in a repository, as far as names say.
+pub fn in_repository(folder: &Path) -> bool {
+    sandbox::git::top(folder).is_some()
+}
+
 /// Whether a folder is in a repository that has a commit, or of which git cannot say that it has none.
 pub fn has_commits(folder: &Path) -> bool {
-    let is_repository = |path: &Path| fs::symlink_metadata(path).is_ok() && !masks::stands_in(path);
-    if !folder.ancestors().any(|above| is_repository(&above.join(".git"))) {
+    if !in_repository(folder) {
         return false;
     }
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());

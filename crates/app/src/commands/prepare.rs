@@ -14,6 +14,7 @@ use machine::task::{Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpe
 use runtime::agent::login::NoWay;
 use runtime::home::Home;
 use runtime::library::Library;
+use runtime::workspace::in_repository;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -299,10 +300,6 @@ fn check_red_first(task: &TaskFile, folder: &Path) -> Result<(), CommandError> {
                    them kept";
     Err(CommandError::new(Kind::Configuration, message)
         .hint("run git init and make a commit, and leave --in-place out; or leave red_first out"))
-}
-
-fn in_repository(folder: &Path) -> bool {
-    folder.ancestors().any(|parent| parent.join(".git").exists())
 }
 
 /// A worktree needs a repository, and git; whether it has a commit is seen when it is made.

@@ -42,6 +42,29 @@ fn a_command_works_in_its_workspace_and_its_exit_code_is_kept() {
     assert_eq!(ran.code, 20);
 }
 
+/// A repository around the folder for temporary files is shown to those who work in it, and a trial is no such work.
+#[test]
+fn the_walls_are_tried_beside_a_repository_of_others() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["true"], "");
+    let temporary = environment.home().with_file_name("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    let git = Command::new("git").args(["init", "-q"]).current_dir(&temporary).status().unwrap();
+    assert!(git.success());
+    let made = || {
+        let entries = std::fs::read_dir(temporary.join(".git")).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = made();
+    let output =
+        environment.command(&["run", "task.toml"]).env("TMPDIR", &temporary).output().unwrap();
+    let ran = environment.ran(output);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(made(), before, "nothing is made in it");
+}
+
 /// Whoever kills the program while it tries the walls leaves a mark by which the next start finds what hangs.
 #[test]
 fn a_trial_of_the_walls_is_marked_as_long_as_it_runs() {

@@ -10,7 +10,7 @@ use super::*;
 
 fn project() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for path in [".git", ".drivetrain/workflows", ".drivetrain/drivers", "deep/er"] {
+    for path in [".git/refs", ".drivetrain/workflows", ".drivetrain/drivers", "deep/er"] {
         fs::create_dir_all(folder.path().join(path)).unwrap();
     }
     let step = "[workflow]\n[[workflow.steps]]\nname = \"one\"\ntool = \"shell\"\nparameters = { command = \"true\" }\n";
@@ -28,7 +28,7 @@ fn a_project_is_found_from_below_and_not_beyond_its_repository() {
     let folder = project();
     let library = Library::at(project_folders(&folder.path().join("deep/er")));
     assert_eq!(library.folders(), [folder.path().join(".drivetrain")]);
-    fs::create_dir(folder.path().join("deep/.git")).unwrap();
+    fs::create_dir_all(folder.path().join("deep/.git/refs")).unwrap();
     assert!(project_folders(&folder.path().join("deep/er")).is_empty());
 }
 

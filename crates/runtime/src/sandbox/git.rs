@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use super::masks;
 use crate::git::who::{Person, Who};
 
 /// What all working trees of a repository have in common, by its name: what git itself shares, and what its companions
@@ -52,8 +53,7 @@ impl Repository {
     /// The repository of a folder, if it is one that can be written safely: a folder `.git`, or a file `.git` of a
     /// working tree that its repository knows. A forged `.git` leads nowhere.
     pub(crate) fn find(folder: &Path) -> Option<Repository> {
-        let top =
-            folder.ancestors().find(|above| fs::symlink_metadata(above.join(".git")).is_ok())?;
+        let top = top(folder)?;
         let owner = fs::metadata(folder).ok()?.uid();
         let git = top.join(".git");
         let meta = fs::symlink_metadata(&git).ok()?;
@@ -224,6 +224,26 @@ impl Repository {
         }
         frozen
     }
+}
+
+/// The folder whose `.git` counts for this one: its own, or the nearest above. Folders of that name above are passed over
+/// where they have nothing of a repository: what another program left in `/tmp` says nothing of the projects there.
+pub(crate) fn top(folder: &Path) -> Option<&Path> {
+    folder.ancestors().find(|above| {
+        let git = above.join(".git");
+        let Ok(meta) = fs::symlink_metadata(&git) else { return false };
+        match meta.is_dir() {
+            true => *above == folder || has_something(&git),
+            false => !masks::stands_in(&git),
+        }
+    })
+}
+
+/// Whether a folder has anything that git puts into a repository when it makes one. Not all of it: a worker may take away
+/// some, though not the settings, and what its project's files say counts all the same.
+fn has_something(git: &Path) -> bool {
+    let names = ["HEAD", "config", "objects", "refs"];
+    names.iter().any(|name| fs::symlink_metadata(git.join(name)).is_ok())
 }
 
 /// Reads the path that a file holds, as git does, and where it really leads.
@@ -415,6 +435,33 @@ mod tests {
         assert!(!add("one/t4"), "the same among packed names");
         git(&main, &["config", "core.sharedRepository", "group"]);
         assert!(!add("drivetrain/t5"), "others could not write to it");
+    }
+
+    #[test]
+    fn a_folder_above_that_is_called_git_and_is_no_repository_is_passed_over() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let (middle, folder) = (place.join("middle"), place.join("middle/folder"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir(middle.join(".git")).unwrap();
+        let of = |folder: &Path| top(folder).map(Path::to_owned);
+        assert_ne!(of(&folder), Some(middle.clone()), "nothing is in it");
+        assert_eq!(of(&middle), Some(middle.clone()), "its own counts whatever is in it");
+        git(&place, &["init", "-q"]);
+        assert_eq!(of(&folder), Some(place.clone()), "the next above");
+        fs::create_dir_all(middle.join(".git/info")).unwrap();
+        assert_eq!(of(&folder), Some(place.clone()), "what we make in one is not it");
+        fs::write(middle.join(".git/config"), "").unwrap();
+        assert_eq!(of(&folder), Some(middle.clone()), "all else may have been taken away");
+        git(&middle, &["init", "-q"]);
+        assert_eq!(of(&folder), Some(middle.clone()));
+        let mut stand_in = masks::Masks::default();
+        stand_in.cover(&folder.join(".git")).unwrap();
+        assert_eq!(of(&folder), Some(middle.clone()), "what only stands in for one is none");
+        drop(stand_in);
+        fs::write(folder.join(".git"), "gitdir: elsewhere").unwrap();
+        assert_eq!(of(&folder), Some(folder.clone()), "a forged one leads nowhere, not further up");
+        assert_eq!(Repository::find(&folder), None);
     }
 
     #[test]

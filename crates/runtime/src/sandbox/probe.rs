@@ -262,7 +262,8 @@ impl Place {
         let name = format!("{PLACE}{:016x}", u64::from_ne_bytes(random));
         let root = std::env::temp_dir().join(name);
         fs::create_dir(&root)?;
-        fs::create_dir(root.join("inside"))?;
+        // With one of its own, it is in no repository above, whose files it would see.
+        fs::create_dir_all(root.join("inside/.git"))?;
         fs::create_dir(root.join("outside"))?;
         fs::write(root.join("outside/secret"), "secret")?;
         Ok(Place { root })

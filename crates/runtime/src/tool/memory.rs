@@ -10,7 +10,7 @@ use machine::effect::ToolCall;
 use machine::tool::ToolResult;
 
 use super::{ToolServices, failed, text};
-use crate::sha256;
+use crate::{sandbox, sha256};
 
 /// The largest note, in bytes.
 const NOTE: usize = 64 * 1024;
@@ -184,9 +184,7 @@ impl Notes {
 /// The folder that stands for the project: the top of the main worktree of its repository, or the folder itself.
 fn project_of(folder: &Path) -> PathBuf {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let Some(top) = folder.ancestors().find(|folder| folder.join(".git").exists()) else {
-        return folder;
-    };
+    let Some(top) = sandbox::git::top(&folder) else { return folder };
     main_worktree(top).unwrap_or_else(|| top.to_owned())
 }
 
