@@ -233,8 +233,8 @@ pub(crate) fn top(folder: &Path) -> Option<&Path> {
         let git = above.join(".git");
         let Ok(meta) = fs::symlink_metadata(&git) else { return false };
         match meta.is_dir() {
-            true => *above == folder || has_something(&git),
-            false => !masks::stands_in(&git),
+            true if *above != folder => has_something(&git),
+            _ => !masks::stands_in(&git),
         }
     })
 }

@@ -2,12 +2,13 @@
 //!
 //! Something can only be mounted on a name that exists, so a missing one gets an empty stand-in for as long as a
 //! sandbox needs it. It carries a lock and a mode that nobody else uses: whoever is the last to need it removes it,
-//! and one that a killed process left behind is known as such. A name that is a link cannot be covered: it is looked at
-//! afterwards and put back.
+//! and one that a killed process left behind is known as such. That of `.git` is a folder: git passes over an empty one, and
+//! would stop at an empty file, for whoever works there outside. A name that is a link cannot be covered: it is looked
+//! at afterwards and put back.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use machine::policy::protected;
@@ -15,6 +16,9 @@ use rustix::fs::{FlockOperation, flock};
 
 /// Only its owner can read it, and the sticky bit means nothing for a file: no tool makes one like it.
 const STAND_IN: u32 = 0o1400;
+
+/// Nothing can be made in it: no tool makes a folder like it.
+const FOLDER: u32 = 0o1500;
 
 /// What was put in place for one sandbox; dropping it clears up.
 #[derive(Debug, Default)]
@@ -107,36 +111,63 @@ impl Masks {
     fn stand_in(&mut self, path: &Path) -> io::Result<Cover> {
         // Whoever removes one holds its lock alone; the one that was locked here may be gone from its name by then.
         for _ in 0..100 {
-            let opened = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(STAND_IN)
-                .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
-                .open(path)
-                .or_else(|_| {
-                    let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
-                    OpenOptions::new().read(true).custom_flags(flags).open(path)
-                })?;
+            // An earlier version left files of that name.
+            let is_folder = path.ends_with(".git")
+                && !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
+            let (mode, cover) =
+                if is_folder { (FOLDER, Cover::Frozen) } else { (STAND_IN, Cover::Closed) };
+            let opened = match if is_folder { open_folder(path) } else { open_file(path) } {
+                // Between being made and being opened, it was removed by who needed it before.
+                Err(error) if is_folder && error.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened?,
+            };
             flock(&opened, FlockOperation::LockShared)?;
             let held = opened.metadata()?;
             match fs::symlink_metadata(path) {
                 Ok(named) if (named.dev(), named.ino()) == (held.dev(), held.ino()) => {
                     if !is_stand_in(&named) {
-                        // Somebody wrote a real file meanwhile; or the mode was narrowed by a mask.
-                        if named.len() > 0 {
+                        // Somebody made a real one meanwhile; or the mode was narrowed by a mask.
+                        if !is_empty(path, &named) {
                             return Ok(Cover::Frozen);
                         }
-                        opened.set_permissions(fs::Permissions::from_mode(STAND_IN))?;
+                        opened.set_permissions(fs::Permissions::from_mode(mode))?;
                     }
                     self.stand_ins.push(StandIn { path: path.to_owned(), file: opened });
-                    return Ok(Cover::Closed);
+                    return Ok(cover);
                 }
                 _ => continue,
             }
         }
         Err(io::Error::other("it is made and removed over and over"))
+    }
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(STAND_IN)
+        .custom_flags(flags)
+        .open(path)
+        .or_else(|_| OpenOptions::new().read(true).custom_flags(flags).open(path))
+}
+
+fn open_folder(path: &Path) -> io::Result<File> {
+    match fs::DirBuilder::new().mode(FOLDER).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_DIRECTORY;
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+fn is_empty(path: &Path, meta: &fs::Metadata) -> bool {
+    match meta.is_dir() {
+        true => fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()),
+        false => meta.len() == 0,
     }
 }
 
@@ -151,7 +182,8 @@ impl Drop for Masks {
                 _ => false,
             };
             if alone && same {
-                let _ = fs::remove_file(&stand_in.path);
+                // A folder in which somebody made a repository all the same stays.
+                let _ = fs::remove_file(&stand_in.path).or_else(|_| fs::remove_dir(&stand_in.path));
             }
         }
         for folder in &self.folders {
@@ -183,7 +215,8 @@ fn remove(path: &Path) {
 }
 
 fn is_stand_in(meta: &fs::Metadata) -> bool {
-    meta.is_file() && meta.len() == 0 && meta.mode() & 0o7777 == STAND_IN
+    let mode = meta.mode() & 0o7777;
+    (meta.is_file() && meta.len() == 0 && mode == STAND_IN) || (meta.is_dir() && mode == FOLDER)
 }
 
 /// The protected names of a folder that are covered: those that are known, and what there is of the others.
@@ -236,17 +269,42 @@ mod tests {
     }
 
     #[test]
+    fn a_missing_repository_has_an_empty_folder_in_its_place_and_one_that_is_made_in_it_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(".git");
+        let (mut first, mut second) = (Masks::default(), Masks::default());
+        assert_eq!(first.cover(&path).unwrap(), Cover::Frozen);
+        assert_eq!(second.cover(&path).unwrap(), Cover::Frozen);
+        assert!(stands_in(&path) && not_there(folder.path()).contains(&path));
+        drop(first);
+        assert!(path.is_dir());
+        drop(second);
+        assert!(!path.exists());
+        let mut third = Masks::default();
+        assert_eq!(third.cover(&path).unwrap(), Cover::Frozen);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(path.join("HEAD"), "").unwrap();
+        drop(third);
+        assert!(path.join("HEAD").exists());
+        assert_eq!(Masks::default().cover(&path).unwrap(), Cover::Frozen);
+        assert!(path.join("HEAD").exists());
+    }
+
+    #[test]
     fn one_that_was_left_behind_is_cleared_up_and_a_real_file_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        let (left, real) = (folder.path().join(".claude"), folder.path().join(".env"));
-        fs::write(&left, "").unwrap();
-        fs::set_permissions(&left, fs::Permissions::from_mode(STAND_IN)).unwrap();
+        let real = folder.path().join(".env");
         fs::write(&real, "").unwrap();
         let mut masks = Masks::default();
-        assert_eq!(masks.cover(&left).unwrap(), Cover::Closed);
+        let left = [".claude", ".git"].map(|name| folder.path().join(name));
+        for left in &left {
+            fs::write(left, "").unwrap();
+            fs::set_permissions(left, fs::Permissions::from_mode(STAND_IN)).unwrap();
+            assert_eq!(masks.cover(left).unwrap(), Cover::Closed);
+        }
         assert_eq!(masks.cover(&real).unwrap(), Cover::Frozen);
         drop(masks);
-        assert!(real.exists() && !left.exists());
+        assert!(real.exists() && !left.iter().any(|left| left.exists()));
     }
 
     #[test]

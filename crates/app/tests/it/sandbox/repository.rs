@@ -185,6 +185,33 @@ fn a_forged_worktree_opens_no_other_repository() {
     assert!(!ran.out.contains("core"), "{}", ran.out);
 }
 
+/// The user's git and the worker's go on in a folder below the top, where a repository cannot be made meanwhile.
+#[test]
+fn git_goes_on_in_a_folder_below_while_something_works_there() {
+    let environment = TestEnvironment::new();
+    repository(&environment);
+    environment.write("below/b.txt", "b\n");
+    let below = environment.folder().join("below");
+    let script = "exec 2>/dev/null; git status --short; git init -q; mkdir .git/x; rmdir .git; mv .git g; touch begun; \
+        while ! [ -e seen ]; do sleep 0.01; done";
+    let worker = environment
+        .command(&["sandbox", "run", "--", "sh", "-c", script])
+        .current_dir(&below)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    environment.until_file("below/begun");
+    let status = git(&below, &["status", "--short", "--ignored=no", "--", "b.txt"]);
+    std::fs::write(below.join("seen"), "").unwrap();
+    let worked = worker.wait_with_output().unwrap();
+    assert_eq!(status, "?? b.txt\n");
+    assert_eq!(String::from_utf8_lossy(&worked.stdout), "?? ./\n");
+    let mut left: Vec<_> =
+        std::fs::read_dir(&below).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["b.txt", "begun", "seen"]);
+}
+
 #[test]
 fn stand_ins_are_in_no_checkpoint() {
     let environment = TestEnvironment::new();
