@@ -283,19 +283,26 @@ fn summary(
     reason: &str,
     story: &Story,
 ) -> Result<Vec<Line>, CommandError> {
-    let loaded = station.supervisor.journal().load(task.as_str())?;
-    let host = Host::fold(task, &loaded, Arc::clone(registry), true, drop)
-        .map_err(|error| CommandError::environment(error.to_string()))?;
-    let standing = host.state.standing();
+    let folded;
+    let state = match station.supervisor.last().filter(|host| host.state.id() == task) {
+        Some(host) => &host.state,
+        None => {
+            let loaded = station.supervisor.journal().load(task.as_str())?;
+            folded = Host::fold(task, &loaded, Arc::clone(registry), true, drop)
+                .map_err(|error| CommandError::environment(error.to_string()))?;
+            &folded.state
+        }
+    };
+    let standing = state.standing();
     let receipt = match outcome {
         Outcome::Verified => receipt::named(station.supervisor.journal(), registry, task),
         _ => None,
     };
     let subject = Subject {
-        data: host.state.data(),
+        data: state.data(),
         standing: &standing,
-        driver: host.state.driver_name(),
-        same: why::same(&host.state.driver_spec()),
+        driver: state.driver_name(),
+        same: why::same(&state.driver_spec()),
         story,
         driven_by: None,
         interrupted: false,

@@ -87,6 +87,8 @@ pub struct Supervisor<P> {
     /// Those of them that also hear what is just being said.
     followers: Vec<Observer>,
     hosts: Hosts,
+    /// The one that was let go last of all.
+    last: Option<Host>,
     outcomes: BTreeMap<TaskId, Outcome>,
     timers: BinaryHeap<Reverse<(Timestamp, TaskId, EffectId)>>,
     /// What the clock said last, and how long the machine had been awake then.
@@ -127,6 +129,7 @@ impl<P: Perform> Supervisor<P> {
             observers: Vec::new(),
             followers: Vec::new(),
             hosts: Hosts::default(),
+            last: None,
             outcomes: BTreeMap::new(),
             timers: BinaryHeap::new(),
             seen,
@@ -183,6 +186,11 @@ impl<P: Perform> Supervisor<P> {
     /// The task, if this process holds it.
     pub fn host(&self, task: &TaskId) -> Option<&Host> {
         self.hosts.get(task)
+    }
+
+    /// The task that was let go when no other was left: as it was put down.
+    pub fn last(&self) -> Option<&Host> {
+        self.last.as_ref()
     }
 
     /// How each task that was let go ended.
@@ -639,7 +647,7 @@ impl<P: Perform> Supervisor<P> {
 
     /// Writes the tasks' summaries and snapshots and forgets them: from here on they are only in the journal.
     fn put_down(&mut self, leaving: &[TaskId]) -> Result<(), SupervisorError> {
-        let hosts: Vec<Host> = leaving.iter().filter_map(|id| self.hosts.remove(id)).collect();
+        let mut hosts: Vec<Host> = leaving.iter().filter_map(|id| self.hosts.remove(id)).collect();
         leaving.iter().for_each(|id| self.inbox.let_go(id));
         for host in hosts.iter().filter(|host| !host.is_open()) {
             self.perform.finished(host.state.id());
@@ -661,9 +669,13 @@ impl<P: Perform> Supervisor<P> {
         }
         match self.journal.commit(&entries) {
             // The records are the truth; a list that is late and a longer fold are all that is lost.
-            Ok(()) | Err(JournalError::Full(_) | JournalError::Fenced { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
+            Ok(()) | Err(JournalError::Full(_) | JournalError::Fenced { .. }) => {}
+            Err(error) => return Err(error.into()),
         }
+        if self.hosts.is_empty() {
+            self.last = hosts.pop();
+        }
+        Ok(())
     }
 
     /// Another process has the task: stop acting on it at once.

@@ -490,6 +490,9 @@ fn complete(
             Branch::Absent => repository.add_branch(&branch, &record.base),
         };
         let add = |has_branch: bool| {
+            if has_branch && repository.add_worktree(task, &path, &branch) {
+                return Ok(String::new());
+            }
             let mut arguments: Vec<OsString> =
                 ["worktree", "add", "--quiet", "--force", "--force"].map(OsString::from).to_vec();
             if has_branch {
@@ -581,10 +584,10 @@ fn clear_half_made(repository: &Repository, task: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether git was killed while it wrote down what it knows of a worktree.
+/// Whether whoever wrote down what git knows of a worktree was killed meanwhile.
 fn is_half_made(about: &Path) -> bool {
-    let is_empty = |name| fs::metadata(about.join(name)).is_ok_and(|meta| meta.len() == 0);
-    ["HEAD", "commondir", "gitdir"].into_iter().any(is_empty)
+    let is_empty = |name| fs::metadata(about.join(name)).map_or(true, |meta| meta.len() == 0);
+    about.is_dir() && ["HEAD", "commondir", "gitdir"].into_iter().any(is_empty)
 }
 
 /// Takes away what git began to know of worktrees of other tasks here whose processes were killed meanwhile; whether there was
@@ -744,6 +747,22 @@ impl Repository {
     /// Whether a branch was made that is not there; if not, git can.
     fn add_branch(&self, branch: &str, commit: &str) -> bool {
         self.plain.as_ref().is_some_and(|plain| plain.add_branch(branch, commit).is_ok())
+    }
+
+    /// Whether a worktree was made of a branch that is there, by one process of git, which gives it its files; if not, git can
+    /// make it by two.
+    fn add_worktree(&self, task: &str, path: &Path, branch: &str) -> bool {
+        let Some(plain) = &self.plain else { return false };
+        if plain.add_worktree(task, path, branch).is_err() {
+            return false;
+        }
+        let place: [OsString; 2] = ["-C".into(), path.into()];
+        let fill = ["reset", "--hard", "--quiet", "--no-recurse-submodules"].map(OsString::from);
+        let filled = self.git.run(place.into_iter().chain(fill)).is_ok();
+        if !filled {
+            plain.take_back_worktree(task, path);
+        }
+        filled
     }
 
     fn has_branch(&self, branch: &str) -> Result<bool, String> {

@@ -1,7 +1,6 @@
 //! What is known of single models: the size of their context and their price.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
 use machine::policy::price::Price;
 use serde::Deserialize;
@@ -25,15 +24,25 @@ pub struct Facts {
 }
 
 /// The facts that come with drivetrain.
-static CATALOGUE: LazyLock<BTreeMap<String, Facts>> = LazyLock::new(|| {
-    #[derive(Deserialize)]
-    struct Catalogue {
-        model: BTreeMap<String, Facts>,
-    }
-    // A test reads it.
-    let read: Result<Catalogue, _> = toml::from_str(include_str!("catalogue.toml"));
-    read.map(|catalogue| catalogue.model).unwrap_or_default()
-});
+const CATALOGUE: &str = include_str!("catalogue.toml");
+
+/// What the tables of a catalogue are of, as it writes them.
+const TABLE: &str = "\n[model.\"";
+
+/// What a catalogue says of a model. Only its table is read: a task asks for one model of many.
+fn said(catalogue: &str, model: &str) -> Option<Facts> {
+    let head = format!("{TABLE}{model}\"]\n");
+    let table = &catalogue[catalogue.find(&head)? + head.len()..];
+    let table = table.find(TABLE).map_or(table, |end| &table[..end]);
+    // A test reads them all.
+    toml::from_str(table).ok()
+}
+
+/// Of which models a catalogue says something.
+fn names(catalogue: &str) -> impl Iterator<Item = &str> {
+    let tables = catalogue.split(TABLE).skip(1);
+    tables.filter_map(|table| table.split_once("\"]\n").map(|(name, _)| name))
+}
 
 /// What is known of `PROVIDER/NAME`: what people wrote, else what comes with drivetrain, each under the exact name or
 /// under one that this is a dated form of. A script costs nothing.
@@ -50,10 +59,9 @@ pub(super) fn find(written: &BTreeMap<String, Facts>, model: &str) -> Facts {
         };
         return Facts { price: Some(price), ..Facts::default() };
     }
-    let of = |facts: &BTreeMap<String, Facts>| -> Option<Facts> {
-        facts.get(model).or_else(|| facts.get(undated(model))).cloned()
-    };
-    let (own, built_in) = (of(written).unwrap_or_default(), of(&CATALOGUE).unwrap_or_default());
+    let own = written.get(model).or_else(|| written.get(undated(model))).cloned();
+    let built_in = said(CATALOGUE, model).or_else(|| said(CATALOGUE, undated(model)));
+    let (own, built_in) = (own.unwrap_or_default(), built_in.unwrap_or_default());
     Facts {
         context: own.context.or(built_in.context),
         price: own.price.or(built_in.price),
@@ -64,8 +72,8 @@ pub(super) fn find(written: &BTreeMap<String, Facts>, model: &str) -> Facts {
 
 /// Every model that something is known of, by its whole name.
 pub(super) fn all(written: &BTreeMap<String, Facts>) -> BTreeMap<String, Facts> {
-    let names = CATALOGUE.keys().chain(written.keys());
-    names.map(|name| (name.clone(), find(written, name))).collect()
+    let names = names(CATALOGUE).chain(written.keys().map(String::as_str));
+    names.map(|name| (name.to_owned(), find(written, name))).collect()
 }
 
 /// The name without a whole date or `latest` at its end. Fewer digits (`2411`, `0613`) may be another model.
@@ -100,8 +108,14 @@ mod tests {
 
     #[test]
     fn the_catalogue_can_be_read_and_every_price_has_a_date() {
-        assert!(CATALOGUE.len() > 15, "{}", CATALOGUE.len());
-        for (name, facts) in CATALOGUE.iter() {
+        #[derive(Deserialize)]
+        struct Catalogue {
+            model: BTreeMap<String, Facts>,
+        }
+        let whole: Catalogue = toml::from_str(CATALOGUE).unwrap();
+        assert!(whole.model.len() > 15, "{}", whole.model.len());
+        assert_eq!(whole.model, all(&BTreeMap::new()), "table by table it says the same");
+        for (name, facts) in &whole.model {
             let price = facts.price.as_ref().unwrap();
             assert_eq!(price.problem(), None, "{name}");
             assert!(price.as_of.is_some() && facts.context.is_some(), "{name}");
@@ -173,7 +187,7 @@ mod tests {
 
     #[test]
     fn what_the_catalogue_says_of_long_questions_is_dearer_in_each_part() {
-        for (name, facts) in CATALOGUE.iter() {
+        for (name, facts) in &all(&BTreeMap::new()) {
             let Some(price) = &facts.price else { continue };
             let Some(long) = price.long.as_deref() else { continue };
             assert!(long.over < facts.context.unwrap(), "{name}");

@@ -155,6 +155,53 @@ impl Repository {
         written
     }
 
+    /// Gives a plain repository a working tree of a branch that it has, without any files yet, as git does: what git knows
+    /// of it is locked until it is whole. An error leaves nothing of it: git has to be asked for it.
+    pub(crate) fn add_worktree(&self, name: &str, path: &Path, branch: &str) -> io::Result<()> {
+        let settings = settings(&self.common.join("config")).unwrap_or_default();
+        let settings = settings.to_ascii_lowercase();
+        // Other modes; and which files are wanted, which git would copy.
+        if settings.contains("sharedrepository") || settings.contains("sparsecheckout") {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let about = self.common.join("worktrees").join(name);
+        fs::create_dir_all(self.common.join("worktrees"))?;
+        // One that is there is another's.
+        fs::create_dir(&about)?;
+        let made = fs::create_dir(path).and_then(|()| {
+            let known = self.know(&about, path, branch);
+            if known.is_err() {
+                let _ = fs::remove_dir_all(path);
+            }
+            known
+        });
+        if made.is_err() {
+            let _ = fs::remove_dir_all(&about);
+        }
+        made
+    }
+
+    /// Writes down what git knows of a new working tree, and where that is.
+    fn know(&self, about: &Path, path: &Path, branch: &str) -> io::Result<()> {
+        let text = |path: &Path| -> io::Result<String> {
+            let real = path.canonicalize()?.into_os_string().into_string();
+            real.map_err(|_| io::ErrorKind::InvalidInput.into())
+        };
+        fs::write(about.join("locked"), "initializing")?;
+        fs::write(about.join("gitdir"), format!("{}/.git\n", text(path)?))?;
+        fs::write(about.join("commondir"), "../..\n")?;
+        fs::write(about.join("HEAD"), format!("ref: refs/heads/{branch}\n"))?;
+        fs::create_dir(about.join("refs"))?;
+        fs::write(path.join(".git"), format!("gitdir: {}\n", text(about)?))?;
+        fs::remove_file(about.join("locked"))
+    }
+
+    /// Takes back what was just made, of which nobody has anything yet.
+    pub(crate) fn take_back_worktree(&self, name: &str, path: &Path) {
+        let _ = fs::remove_dir_all(path);
+        let _ = fs::remove_dir_all(self.common.join("worktrees").join(name));
+    }
+
     /// What stands for a name in the file with many of them.
     fn packed(&self, name: &str) -> Option<String> {
         let packed = fs::read(self.common.join("packed-refs")).ok()?;
@@ -435,6 +482,59 @@ mod tests {
         assert!(!add("one/t4"), "the same among packed names");
         git(&main, &["config", "core.sharedRepository", "group"]);
         assert!(!add("drivetrain/t5"), "others could not write to it");
+    }
+
+    #[test]
+    fn a_working_tree_is_made_as_git_makes_one() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let (main, ours, theirs) = (place.join("main"), place.join("ours"), place.join("theirs"));
+        fs::create_dir(&main).unwrap();
+        git(&main, &["init", "-q"]);
+        fs::write(main.join("a"), "a").unwrap();
+        git(&main, &["add", "a"]);
+        git(&main, &["commit", "-q", "-m", "x"]);
+        for branch in ["n/ours", "n/theirs"] {
+            git(&main, &["branch", branch]);
+        }
+        let repository = Repository::find(&main).unwrap();
+        repository.add_worktree("ours", &ours, "n/ours").unwrap();
+        git(&ours, &["reset", "-q", "--hard"]);
+        git(&main, &["worktree", "add", "-q", theirs.to_str().unwrap(), "n/theirs"]);
+        let known = |name: &str| {
+            let about = main.join(".git/worktrees").join(name);
+            let read = |file: fs::DirEntry| {
+                let text = match file.file_type().unwrap().is_file() && file.file_name() != "index"
+                {
+                    true => fs::read_to_string(file.path()).unwrap().replace(name, "NAME"),
+                    false => String::new(),
+                };
+                (file.file_name(), text)
+            };
+            let mut found: Vec<_> =
+                fs::read_dir(about).unwrap().map(|file| read(file.unwrap())).collect();
+            found.sort();
+            found
+        };
+        assert_eq!(known("ours"), known("theirs"));
+        assert_eq!(
+            fs::read_to_string(ours.join(".git")).unwrap().replace("ours", "theirs"),
+            fs::read_to_string(theirs.join(".git")).unwrap()
+        );
+        assert_eq!(fs::read_to_string(ours.join("a")).unwrap(), "a");
+        git(&ours, &["commit", "-q", "--allow-empty", "-m", "y"]);
+        git(&main, &["fsck", "--strict"]);
+        git(&main, &["worktree", "prune"]);
+        // What another one has is not touched.
+        assert!(repository.add_worktree("ours", &place.join("again"), "n/ours").is_err());
+        assert!(repository.add_worktree("again", &theirs, "n/ours").is_err());
+        assert!(!place.join("again").exists() && !main.join(".git/worktrees/again").exists());
+        assert!(ours.join("a").exists() && theirs.join("a").exists());
+        git(&ours, &["status"]);
+        git(&main, &["worktree", "remove", ours.to_str().unwrap()]);
+        git(&main, &["config", "core.sparseCheckout", "true"]);
+        assert!(repository.add_worktree("ours", &ours, "n/ours").is_err(), "git would copy it");
+        assert!(!ours.exists());
     }
 
     #[test]

@@ -1,21 +1,77 @@
 //! The model that a question names, found without reading the rest of it: the whole conversation comes with each.
 
-use memchr::{memchr2, memchr3};
-use serde::Deserialize;
+use std::fmt;
+
+use memchr::{memchr2, memchr3, memmem};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
 
 /// What the key `model` of a question says; empty if there is no such text, or more than one.
 pub(super) fn model(body: &[u8]) -> String {
-    skim(body).unwrap_or_else(|| read(body))
+    first(body).or_else(|| skim(body)).unwrap_or_else(|| read(body))
 }
 
 /// The same, all of it read.
 fn read(body: &[u8]) -> String {
-    #[derive(Deserialize)]
-    struct Named {
-        #[serde(default)]
-        model: String,
+    serde_json::from_slice::<Named>(body).map(|named| named.0).unwrap_or_default()
+}
+
+struct Named(String);
+
+impl<'de> serde::Deserialize<'de> for Named {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Named, D::Error> {
+        from.deserialize_map(NamedKeys)
     }
-    serde_json::from_slice::<Named>(body).map(|named| named.model).unwrap_or_default()
+}
+
+struct NamedKeys;
+
+impl<'de> Visitor<'de> for NamedKeys {
+    type Value = Named;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Named, M::Error> {
+        let mut texts = Vec::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if key == "model" {
+                texts.extend(map.next_value::<Value>()?.as_str().map(str::to_owned));
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(Named(if texts.len() == 1 { texts.remove(0) } else { String::new() }))
+    }
+}
+
+/// The same where it stands first, as most agents write it, and no other key of that name anywhere says a text: then it is
+/// not worth knowing what is inside what. None if that is not so.
+fn first(body: &[u8]) -> Option<String> {
+    let open = after_blanks(body, 0);
+    let key = after_blanks(body, open + 1);
+    let text = named_text(body, key)?;
+    // Its letters could be written by their numbers, all of which begin like that.
+    if body.get(open) != Some(&b'{') || memmem::find(body, br"\u006").is_some() {
+        return None;
+    }
+    let rest = body.get(text..)?;
+    let mut others = memmem::find_iter(rest, KEY);
+    if others.any(|at| named_text(rest, at).is_some()) {
+        return None;
+    }
+    let end = end_of_string(body, text + 1)?;
+    serde_json::from_slice(&body[text..=end]).ok()
+}
+
+const KEY: &[u8] = b"\"model\"";
+
+/// Where the text begins that the key here says, if it is that key and says one.
+fn named_text(body: &[u8], at: usize) -> Option<usize> {
+    let colon = after_blanks(body, at + body.get(at..)?.strip_prefix(KEY).map(|_| KEY.len())?);
+    let text = after_blanks(body, colon + 1);
+    (body.get(colon) == Some(&b':') && body.get(text) == Some(&b'"')).then_some(text)
 }
 
 /// The same, going from string to string. None if it is not certain like that.
@@ -64,8 +120,8 @@ fn end_of_string(body: &[u8], from: usize) -> Option<usize> {
 }
 
 fn after_blanks(body: &[u8], from: usize) -> usize {
-    let blanks = body[from..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-    from + blanks
+    let rest = body.get(from..).unwrap_or_default();
+    from + rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count()
 }
 
 #[cfg(test)]
@@ -81,6 +137,11 @@ mod tests {
             (r#"{ "tools" : [ { "model": "other" }, "model" ], "model" : "m\u0041" }"#, "mA"),
             (r#"{"messages":["say \"model\":\"other\""],"model":"m"}"#, "m"),
             (r#"{"model":"m","model":"other"}"#, ""),
+            (r#" { "model" : "m", "tools":[{"model":{"enum":["model"]}}, {"model": "x"}] }"#, "m"),
+            (r#"{"model":"m","model":{"model":"other"},"model":null}"#, "m"),
+            (r#"{"model":"m","text":"\"model\": \"other\" \u0065"}"#, "m"),
+            (r#"{"messages":[{"model":"other"}]}"#, ""),
+            (r#"["model","m"]"#, ""),
             (r#"{"model":"m","\u006dodel":"other"}"#, ""),
             (r#"{"model":7}"#, ""),
             (r#"{"models":"m"}"#, ""),
@@ -95,7 +156,7 @@ mod tests {
         #[test]
         fn it_is_what_reading_all_of_it_gives(parts in prop::collection::vec(prop::sample::select(vec![
             "{", "}", "[", "]", ",", ":", " ", "\"model\"", "\"m\"", "\"\\\"model\"", "\"\\\\\"", "\"\\u006dodel\"", "1",
-            "\"model\":\"m\"", "{\"model\":\"other\"}", "\"tools\":[{\"model\":\"x\"}]", "\"é{\"",
+            "\"model\":\"m\"", "{\"model\":\"other\"}", "{\"model\":\"m\",", "\"model\":{\"type\":[]}", "\"model\" : 7", "\"tools\":[{\"model\":\"x\"}]", "\"é{\"",
         ]), 0..12)) {
             let inside = parts.concat();
             for body in [format!("{{{inside}}}"), inside] {

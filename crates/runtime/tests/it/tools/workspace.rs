@@ -144,6 +144,41 @@ fn a_worktree_left_half_made_is_completed_and_nothing_is_lost() {
     let workspace = open("t8", &WorkspaceSpec::default(), &top, &state).unwrap();
     assert!(path_of(&workspace).join("file").exists());
 
+    // Killed between any two steps of making one.
+    let steps = ["", "locked", "gitdir", "commondir", "HEAD", "refs/", ".git", "-locked"];
+    for (number, last) in steps.into_iter().enumerate() {
+        let task = format!("s{number}");
+        let (about, path) =
+            (top.join(".git/worktrees").join(&task), state.join("worktrees").join(&task));
+        fs::write(state.join(format!("worktrees/{task}.json")), &not_ready).unwrap();
+        git(&top, &["branch", &format!("drivetrain/{task}")]);
+        fs::create_dir(&about).unwrap();
+        fs::create_dir(&path).unwrap();
+        for step in steps {
+            let text = match step {
+                "gitdir" => format!("{}/.git\n", path.display()),
+                "commondir" => "../..\n".to_owned(),
+                "HEAD" => format!("ref: refs/heads/drivetrain/{task}\n"),
+                ".git" => format!("gitdir: {}\n", about.display()),
+                _ => "initializing".to_owned(),
+            };
+            match step {
+                "" => {}
+                "refs/" => fs::create_dir(about.join(step)).unwrap(),
+                ".git" => fs::write(path.join(step), text).unwrap(),
+                "-locked" => fs::remove_file(about.join("locked")).unwrap(),
+                _ => fs::write(about.join(step), text).unwrap(),
+            }
+            if step == last {
+                break;
+            }
+        }
+        let workspace = open(&task, &WorkspaceSpec::default(), &top, &state).unwrap();
+        assert!(path_of(&workspace).join("file").exists(), "after {last:?}");
+        assert_eq!(git(&path_of(&workspace), &["status", "--porcelain"]), "");
+        assert!(about.join("HEAD").exists(), "under its own name, after {last:?}");
+    }
+
     // The folder was removed by somebody: commits are still there.
     git(&path, &["commit", "--quiet", "--allow-empty", "-m", "by the worker"]);
     let head = git(&path, &["rev-parse", "HEAD"]);
