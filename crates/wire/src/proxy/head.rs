@@ -4,6 +4,7 @@
 //! read, so that the server behind reads the same message that was judged.
 
 use machine::policy::hosts::{Host, parse_port};
+use memchr::memmem;
 
 use super::Fault;
 
@@ -217,7 +218,7 @@ fn split(head: &[u8]) -> Result<(&str, Vec<Field>), Fault> {
     let mut lines = Vec::new();
     let mut rest = head;
     loop {
-        let at = rest.windows(2).position(|window| window == b"\r\n");
+        let at = memmem::find(rest, b"\r\n");
         let line = &rest[..at.unwrap_or(rest.len())];
         // Checked before anything is cut: a lone line break or a NUL is where two readers part.
         if line.iter().any(|&byte| (byte < 0x20 && byte != b'\t') || byte == 0x7f) {
@@ -412,8 +413,8 @@ const OWN: [&str; 13] = [
 
 fn passed_on(fields: Vec<Field>, connection: &[String]) -> Vec<Field> {
     let stays = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        !OWN.contains(&name.as_str()) && !connection.contains(&name)
+        let mut others = OWN.iter().copied().chain(connection.iter().map(String::as_str));
+        !others.any(|other| other.eq_ignore_ascii_case(name))
     };
     fields.into_iter().filter(|(name, _)| stays(name)).collect()
 }

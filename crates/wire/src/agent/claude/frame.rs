@@ -1,5 +1,6 @@
 //! The lines that are written to Claude Code, each a JSON object.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::agent::mention;
@@ -43,10 +44,25 @@ pub(super) fn request(id: &str, request: &Value) -> Vec<u8> {
     line(&json!({ "type": "control_request", "request_id": id, "request": request }))
 }
 
-/// An answer to a request of the program.
+/// An answer to a request of the program: two for each call, so it is not put together first.
 pub(super) fn answer(id: &str, response: &Value) -> Vec<u8> {
-    let response = json!({ "subtype": "success", "request_id": id, "response": response });
-    line(&json!({ "type": "control_response", "response": response }))
+    #[derive(Serialize)]
+    struct Answer<'a> {
+        response: Success<'a>,
+        r#type: &'a str,
+    }
+    #[derive(Serialize)]
+    struct Success<'a> {
+        request_id: &'a str,
+        response: &'a Value,
+        subtype: &'a str,
+    }
+    let response = Success { request_id: id, response, subtype: "success" };
+    let answer = Answer { response, r#type: "control_response" };
+    // Text and values can always be written.
+    let mut line = serde_json::to_vec(&answer).unwrap_or_default();
+    line.push(b'\n');
+    line
 }
 
 /// An answer that says that there is none. Never to a hook: versions of old take it for a yes.
@@ -67,6 +83,16 @@ pub(super) fn uuid(number: u128) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_is_one_line_with_the_number_of_its_request() {
+        let response = json!({ "behavior": "allow", "text": "a\n\"b\"" });
+        let line = answer("7\"", &response);
+        let expected = json!({ "type": "control_response", "response": {
+            "subtype": "success", "request_id": "7\"", "response": response,
+        } });
+        assert_eq!(String::from_utf8(line).unwrap(), format!("{expected}\n"));
+    }
 
     #[test]
     fn identifiers_have_the_form_of_a_uuid_and_differ() {
