@@ -50,7 +50,11 @@ fn of_repository(repository: &Repository) -> Seen {
     // Neither of these looks into a file or into a repository inside, so no filter of any of them runs.
     changed.extend(names(&["diff-index", "--cached", "-z", "--name-only", &repository.head]));
     changed.extend(names(&["diff-files", "-z", "--name-only", "--ignore-submodules=all"]));
-    let untracked = names(&["ls-files", "-z", "--others", "--exclude-standard"]);
+    // Only there: a whole home may be kept in git.
+    let place = if prefix.is_empty() { "." } else { prefix.as_str() };
+    let literal = "--literal-pathspecs";
+    let untracked =
+        names(&[literal, "ls-files", "-z", "--others", "--exclude-standard", "--", place]);
     changed.extend(untracked.clone());
     let mut files = names(&["ls-files", "-z", "--cached"]);
     files.extend(untracked);
@@ -134,7 +138,8 @@ mod tests {
             "{facts:?}"
         );
         // From a folder inside, paths are those that a task there uses.
-        assert_eq!(gather(&at("src")).changed_files, ["more.rs"]);
+        fs::write(at("src/new.rs"), "").unwrap();
+        assert_eq!(gather(&at("src")).changed_files, ["more.rs", "new.rs"]);
     }
 
     #[test]

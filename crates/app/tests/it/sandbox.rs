@@ -188,6 +188,32 @@ fn secrets_of_the_home_and_what_lies_beside_are_not_seen() {
     assert!(!ran.out.lines().any(|line| line.starts_with("root:")), "{}", ran.out);
 }
 
+/// Many keep all of their home in git. A folder below that has no repository of its own is not in that one.
+#[test]
+fn a_home_that_is_a_repository_is_not_seen_from_a_folder_below() {
+    for level in ["full", "reduced"] {
+        let environment = TestEnvironment::new();
+        let home = environment.folder().join("..");
+        std::fs::create_dir_all(home.join(".ssh")).unwrap();
+        std::fs::write(home.join(".ssh/id"), "secret-mark").unwrap();
+        std::fs::write(home.join(".bashrc"), "secret-mark").unwrap();
+        for arguments in [
+            &["init", "-q"][..],
+            &["add", ".bashrc"],
+            &["-c", "user.name=p", "-c", "user.email=p@example.org", "commit", "-qm", "one"],
+        ] {
+            let git = Command::new("git").args(arguments).current_dir(&home).status().unwrap();
+            assert!(git.success());
+        }
+        let look = "cat ~/.ssh/id ../.bashrc; grep -rs secret-[m]ark ~ ..; git show; echo made > made.txt; cat made.txt";
+        environment.steps("task.toml", &[look], "");
+        let ran = environment.run(&["run", "task.toml", "--sandbox", level]);
+        assert_eq!(ran.code, 0, "{level}: {}{}", ran.out, ran.err);
+        let result = environment.result("s1");
+        assert!(result.contains("made") && !result.contains("secret-mark"), "{level}: {result}");
+    }
+}
+
 #[test]
 fn a_home_can_be_worked_in_and_what_is_the_users_own_in_it_stays_out_of_reach() {
     let environment = TestEnvironment::new();

@@ -80,7 +80,7 @@ const STARTS: [&str; 20] = [
 ];
 
 /// Folders that hold other people's files, sockets or what nobody else shall see.
-const HIDDEN: [&str; 6] = ["/home", "/root", "/run", "/tmp", "/var/run", "/var/tmp"];
+const HIDDEN: [&str; 7] = ["/home", "/media", "/root", "/run", "/tmp", "/var/run", "/var/tmp"];
 
 /// Files that only root can read: nobody misses them, and a runtime of root would show them.
 const SECRETS: [&str; 17] = [
@@ -144,6 +144,8 @@ pub(super) struct View {
     pub(super) write: Vec<PathBuf>,
     /// Which of it is private to the inside.
     private: Vec<PathBuf>,
+    /// Which of that is so wherever the workspace is.
+    strangers: Vec<PathBuf>,
     /// Folders of secrets in what is shown.
     kept_back: Vec<PathBuf>,
     /// What can be read where nothing is hidden by mounts.
@@ -173,7 +175,9 @@ impl View {
             view.write(path);
         }
         for path in &sandbox.shown {
-            if let (Ok(real), false) = (path.canonicalize(), is_turned(path, &ground)) {
+            if let (Ok(real), false) = (path.canonicalize(), is_turned(path, &ground))
+                && !view.holds_strangers(&real)
+            {
                 view.show(&real);
             }
         }
@@ -187,17 +191,17 @@ impl View {
     /// Homes, sockets, temporary files, and what lies beside the workspace.
     fn hide_strangers(&mut self, sandbox: &Sandbox, home: Option<&Path>) -> Result<(), String> {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let beside = sandbox.workspace.as_deref().and_then(|workspace| {
-            let top = Repository::find(workspace).map(|found| found.top);
-            let parent = top.as_deref().unwrap_or(workspace).parent()?;
+        let named = HIDDEN.iter().map(PathBuf::from).chain(home.map(Path::to_owned));
+        let real = |path: PathBuf| path.canonicalize().ok().filter(|path| path.is_dir());
+        let windows = homes_of_windows(Path::new("/mnt"));
+        self.strangers = named.chain(runtime).chain(windows).filter_map(real).collect();
+        let beside = sandbox.workspace.clone().and_then(real).and_then(|workspace| {
+            let top = self.repository_of(&workspace).map(|found| found.top);
+            let parent = top.as_deref().unwrap_or(&workspace).parent()?;
             (!SHARED.iter().any(|shared| Path::new(shared) == parent)).then(|| parent.to_owned())
         });
-        let named = HIDDEN.iter().map(PathBuf::from).chain(home.map(Path::to_owned));
-        let mut hidden: Vec<PathBuf> = named
-            .chain(runtime)
-            .chain(beside)
-            .filter_map(|path| path.canonicalize().ok().filter(|path| path.is_dir()))
-            .collect();
+        let mut hidden = self.strangers.clone();
+        hidden.extend(beside.and_then(real));
         hidden.sort();
         hidden.dedup();
         for path in hidden {
@@ -239,6 +243,18 @@ impl View {
         Ok(())
     }
 
+    /// The repository that a folder is in. One that is around what is hidden, as where somebody keeps all of a home in
+    /// git, is not that of a folder below: its files would be seen.
+    fn repository_of(&self, folder: &Path) -> Option<Repository> {
+        Repository::find(folder)
+            .filter(|found| found.top == folder || !self.holds_strangers(&found.top))
+    }
+
+    /// Whether a folder is one that is hidden wherever the workspace is, or holds one.
+    fn holds_strangers(&self, folder: &Path) -> bool {
+        self.strangers.iter().any(|hidden| hidden.starts_with(folder))
+    }
+
     /// Programs that live in hidden places.
     fn show_tools(&mut self, home: Option<&Path>, network: &Network) {
         if let Some(home) = home {
@@ -265,8 +281,7 @@ impl View {
             if self.mounts.contains(&Mount::Show(folder.clone())) {
                 continue;
             }
-            let is_home = home.is_some_and(|home| home.starts_with(&folder));
-            if folder.is_dir() && self.hides(&folder) && !is_home {
+            if folder.is_dir() && self.hides(&folder) && !self.holds_strangers(&folder) {
                 self.show(&folder);
             }
         }
@@ -296,7 +311,7 @@ impl View {
         };
         let state: Vec<PathBuf> =
             sandbox.hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
-        let repository = workspace.as_deref().and_then(Repository::find);
+        let repository = workspace.as_deref().and_then(|path| self.repository_of(path));
         let top = match (&workspace, &repository) {
             // A working tree in this program's own state was made for the task: all of it is the worker's.
             (Some(path), Some(found)) if state.iter().any(|state| found.top.starts_with(state)) => {
@@ -609,6 +624,15 @@ fn ignored() -> String {
     names.map(|name| format!("{name}\n")).collect()
 }
 
+/// Where Linux runs within Windows, the disks of that are here by their letters, and the homes there are the same user's.
+fn homes_of_windows(disks: &Path) -> Vec<PathBuf> {
+    let names = fs::read_dir(disks).into_iter().flatten().flatten();
+    let is_letter =
+        |name: &OsString| name.len() == 1 && name.as_encoded_bytes()[0].is_ascii_alphabetic();
+    let letters = names.filter(|disk| is_letter(&disk.file_name()));
+    letters.map(|disk| disk.path().join("Users")).filter(|homes| homes.is_dir()).collect()
+}
+
 /// The user's home as it really is.
 pub(super) fn home() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)?;
@@ -681,4 +705,21 @@ fn check_writable(path: &Path, home: Option<&Path>) -> Result<(), String> {
 
 fn unprotected(path: &Path, error: &std::io::Error) -> String {
     format!("{} cannot be protected: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn homes_are_found_on_disks_of_windows_and_nowhere_else() {
+        let disks = tempfile::tempdir().unwrap();
+        for path in ["c/Users/me", "d/data", "data/Users/me", "E/Users"] {
+            fs::create_dir_all(disks.path().join(path)).unwrap();
+        }
+        let mut found = homes_of_windows(disks.path());
+        found.sort();
+        assert_eq!(found, ["E/Users", "c/Users"].map(|path| disks.path().join(path)));
+        assert_eq!(homes_of_windows(Path::new("/nowhere")), Vec::<PathBuf>::new());
+    }
 }
