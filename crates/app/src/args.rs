@@ -16,7 +16,9 @@ mod shelf;
 mod told;
 mod walls;
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::{Arg, ArgAction, Args as _, Command, FromArgMatches as _, Parser, Subcommand};
 
 pub(crate) use checks::CheckArgs;
 pub(crate) use drive::{ChatArgs, PlaceArgs, ResumeArgs, RunArgs, ScreenArgs, TrafficArgs};
@@ -68,6 +70,26 @@ pub(crate) struct Cli {
 
     #[command(subcommand)]
     pub(crate) command: Cmd,
+}
+
+impl Cli {
+    /// The command line of this process.
+    pub(crate) fn read() -> Result<Cli, clap::Error> {
+        let line: Vec<OsString> = std::env::args_os().collect();
+        Cli::alone(&line).map_or_else(Cli::try_parse, Ok)
+    }
+
+    /// A line for `run`, read without what all other commands have, which takes a tenth of what it costs to begin a task. None
+    /// for any other line, and for one that is wrong or asks for help.
+    fn alone(line: &[OsString]) -> Option<Cli> {
+        if line.get(1)? != "run" {
+            return None;
+        }
+        let json = Arg::new("json").long("json").global(true).action(ArgAction::SetTrue);
+        let run = RunArgs::augment_args(Command::new("run"));
+        let read = Command::new("drivetrain").arg(json).subcommand(run).try_get_matches_from(line);
+        Cli::from_arg_matches(&read.ok()?).ok()
+    }
 }
 
 const MAIN_HELP: &str = "\
@@ -629,4 +651,40 @@ EXAMPLES:
         drivetrain fake model script.toml --json | jq -r .url"
     )]
     Fake(FakeCmd),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_for_run_is_read_alone_as_among_all_commands() {
+        let lines: [&[&str]; 12] = [
+            &["run", "goal"],
+            &["run", "goal", "--json"],
+            &["run", "--json", "task.toml", "--driver", "user", "--unattended"],
+            &["run", "goal", "--agent", "claude", "--model=x", "--check", "true", "--check", "./x"],
+            &["run", "goal", "--max-turns", "3", "--max-usd=0.5", "--no-sandbox", "--in-place"],
+            &["run", "--", "--help"],
+            &["run"],
+            &["run", "--help"],
+            &["run", "goal", "--no-such"],
+            &["run", "goal", "--max-turns", "-1"],
+            &["--json", "run", "goal"],
+            &["list"],
+        ];
+        let mut alone = 0;
+        for line in lines {
+            let line: Vec<OsString> =
+                ["drivetrain"].iter().chain(line).map(OsString::from).collect();
+            if let Some(read) = Cli::alone(&line) {
+                alone += 1;
+                assert_eq!(
+                    format!("{read:?}"),
+                    format!("{:?}", Cli::try_parse_from(&line).unwrap())
+                );
+            }
+        }
+        assert_eq!(alone, 6, "what is wrong, asks for help or is of another command is for all");
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,7 +38,7 @@ use crate::locate::Records;
 use crate::prompt::reader::{Reader, Shown};
 use crate::prompt::{self, News, chat};
 use crate::screen::Screen;
-use crate::{locate, output, recall, signals};
+use crate::{left_behind, locate, output, recall, signals};
 
 /// How a run is watched.
 #[derive(Debug, Clone, Copy)]
@@ -161,6 +162,7 @@ pub(crate) fn drive(
         tasks: tasks.clone(),
         asking,
         screen: screen.clone(),
+        home: home.root().to_owned(),
         seen: Arc::clone(&seen),
         news: watching.attended().then_some(sender),
         stopping: Arc::clone(&stopping),
@@ -323,6 +325,8 @@ struct Watcher {
     /// Those that wait for a person since before they were taken up.
     asking: BTreeSet<TaskId>,
     screen: Screen,
+    /// Where drivetrain keeps what it has.
+    home: PathBuf,
     seen: Arc<Mutex<Seen>>,
     news: Option<Sender<News>>,
     /// Nothing is asked any more once the process was told to stop.
@@ -409,6 +413,9 @@ impl Watcher {
         }
         if self.screen.is_live() && !self.watching.quiet {
             self.show_running(event);
+            if self.tasks.contains(&event.task) {
+                left_behind::look(event, &self.home, &self.screen);
+            }
         }
         if let EventKind::TaskFinished { outcome, reason, .. } = &event.kind {
             self.live.remove(&event.task);

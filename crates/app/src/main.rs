@@ -5,6 +5,7 @@ mod commands;
 mod error;
 mod foreground;
 mod kept;
+mod left_behind;
 mod locate;
 mod output;
 mod project_rule;
@@ -17,8 +18,6 @@ mod traffic;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-
-use clap::Parser;
 
 use args::{
     AgentCmd, Cli, Cmd, FakeCmd, JournalCmd, PolicyCmd, PromptCmd, SandboxCmd, WorkflowCmd,
@@ -37,7 +36,7 @@ fn main() -> ExitCode {
 
 fn start() -> u8 {
     output::learn_keys();
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return misused(&error),
     };

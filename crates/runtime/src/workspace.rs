@@ -14,6 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use machine::event::Loss;
+use machine::policy::protected;
 use machine::task::{ForkedFrom, Workspace, WorkspaceKind, WorkspaceSpec};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
@@ -261,6 +262,42 @@ pub(crate) fn note_origin(
         boot: String::new(),
     };
     record.write(&path)
+}
+
+/// What the user has in the folder that a task was begun in and its worktree has not, because it is not committed, by its path
+/// there. New files count where the worktree has none at all: then the folder itself is not in the repository.
+pub fn not_committed(task: &str, state_home: &Path) -> Result<Vec<String>, String> {
+    let record = Record::read(&Record::path(task, state_home))?;
+    let repository = record.find(state_home)?;
+    let here = fs::read_dir(worktree_of(task, state_home).join(&record.prefix));
+    let is_own = |entry: &fs::DirEntry| entry.file_name() != ".git";
+    let has_files = here.is_ok_and(|mut files| files.any(|file| file.is_ok_and(|it| is_own(&it))));
+    let new = if has_files { "no" } else { "normal" };
+    let place = if record.prefix.is_empty() { "." } else { record.prefix.as_str() };
+    let printed = repository.output(
+        [
+            "--literal-pathspecs",
+            "status",
+            "--porcelain",
+            "-z",
+            "--no-renames",
+            "--ignore-submodules=all",
+            &format!("--untracked-files={new}"),
+            "--",
+            place,
+        ]
+        .map(OsString::from),
+    )?;
+    let entries = printed.out.split(|byte| *byte == 0).filter_map(|entry| entry.get(3..));
+    let paths = entries.map(|path| PathBuf::from(OsStr::from_bytes(path)));
+    let below = paths.filter_map(|path| path.strip_prefix(&record.prefix).ok().map(Path::to_owned));
+    let theirs = below.filter(|path| protected::part(&path.to_string_lossy()).is_none());
+    let named = |path: PathBuf| match path.to_string_lossy() {
+        // Git names a folder that is new as a whole.
+        path if path.is_empty() => format!("all of {}", record.prefix),
+        path => path.into_owned(),
+    };
+    Ok(theirs.map(named).collect())
 }
 
 /// The top folder of the repository that a folder is in, and the folder with its objects.

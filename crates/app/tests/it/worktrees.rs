@@ -2,10 +2,12 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
 use crate::environment::TestEnvironment;
+use crate::pty::Screen;
 use crate::repository::{Repository, git};
 
 fn listed(repository: &Repository, id: &str) -> Value {
@@ -285,4 +287,56 @@ fn a_new_repository_is_worked_in_without_asking_git_for_its_commit() {
     // Who would make a commit is asked for a command that could make one.
     let asked = std::fs::read_to_string(&asked).unwrap_or_default();
     assert!(!asked.contains("rev-"), "{asked}");
+}
+
+/// A task that waits for a file beside the project, and what a terminal shows of its beginning.
+fn begun_on_a_terminal(environment: &TestEnvironment) -> String {
+    let go = environment.folder().with_file_name("go");
+    let wait = format!("while ! [ -e {} ]; do sleep 0.01; done", go.display());
+    let file = environment.folder().with_file_name("task.toml");
+    environment.steps("../task.toml", &[&wait], "");
+    let text = std::fs::read_to_string(&file).unwrap().replace("in_place", "worktree");
+    std::fs::write(&file, text).unwrap();
+    let mut screen = Screen::start(environment, &["run", "../task.toml", "--no-sandbox"]);
+    screen.until("works in").until("not committed: ").until("\n");
+    std::fs::write(go, "").unwrap();
+    let shown = screen.shown();
+    assert_eq!(screen.end(), 0);
+    shown
+}
+
+#[test]
+fn whoever_watches_is_told_which_work_of_theirs_a_new_worktree_does_not_have() {
+    let environment = TestEnvironment::new();
+    for name in ["changed.txt", "staged.txt", "same.txt"] {
+        environment.write(name, "one\n");
+    }
+    environment.git(&["init", "--quiet"]);
+    environment.commit_all("one");
+    environment.write("changed.txt", "two\n");
+    environment.write("staged.txt", "two\n");
+    environment.git(&["add", "staged.txt"]);
+    environment.write("new.txt", "");
+    let shown = begun_on_a_terminal(&environment);
+    assert!(shown.contains("not committed: changed.txt, staged.txt"), "{shown:?}");
+    assert!(!shown.contains("same.txt") && !shown.contains("new.txt"), "{shown:?}");
+}
+
+/// Begun in a folder of which nothing is in the repository, as in one below a home that is kept in git.
+#[test]
+fn whoever_watches_is_told_that_a_folder_is_not_in_its_repository() {
+    let environment = TestEnvironment::new();
+    let above = environment.folder().join("..");
+    std::fs::write(above.join("kept"), "").unwrap();
+    let git = |arguments: &[&str]| {
+        let who = ["-c", "user.name=p", "-c", "user.email=p@example.org"];
+        let git = Command::new("git").args(who).args(arguments).current_dir(&above).status();
+        assert!(git.unwrap().success());
+    };
+    git(&["init", "--quiet"]);
+    git(&["add", "kept"]);
+    git(&["commit", "--quiet", "--message", "one"]);
+    environment.write("main.py", "");
+    let shown = begun_on_a_terminal(&environment);
+    assert!(shown.contains("not committed: all of project"), "{shown:?}");
 }
