@@ -118,7 +118,15 @@ impl From<JournalError> for CommandError {
             | JournalError::Newer { .. }
             | JournalError::Foreign(_)
             | JournalError::Store(_) => {
-                CommandError::environment(message).hint("drivetrain doctor looks at the whole machine")
+                let error = CommandError::environment(message);
+                let largest = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+                match largest {
+                    Some(most) => error.hint(format!(
+                        "no file may grow beyond {most} bytes here, which the journal may have; ulimit -f unlimited lifts that"
+                    )),
+                    None => error,
+                }
+                .hint("drivetrain doctor looks at the whole machine")
             }
         }
     }

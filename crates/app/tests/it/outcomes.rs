@@ -227,6 +227,34 @@ fn the_same_failure_again_and_again_ends_with_14() {
 }
 
 #[test]
+fn a_limit_of_the_size_of_files_ends_with_20_and_says_so_and_what_is_started_may_hit_it_as_ever() {
+    let environment = TestEnvironment::new();
+    environment.steps("task.toml", &["true"], "");
+    let plain = environment.command(&["run", "task.toml"]);
+    let limited = |blocks: u32| {
+        let mut command = std::process::Command::new("sh");
+        let script = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        command.args(["-c", &script]).arg(plain.get_program()).args(plain.get_args());
+        command.current_dir(environment.folder()).env_clear();
+        let variables = plain.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        environment.ran(command.envs(variables).output().unwrap())
+    };
+    let ran = limited(64);
+    assert_eq!(ran.code, 20, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("journal") && ran.err.contains("ulimit -f unlimited"), "{}", ran.err);
+    environment.steps(
+        "task.toml",
+        &["dd if=/dev/zero of=large bs=1M count=3; echo ended by $?"],
+        "",
+    );
+    let ran = environment.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 0, "the journal is sound: {}{}", ran.out, ran.err);
+    let ran = limited(4096);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("ended by 153"), "{}", ran.out);
+}
+
+#[test]
 fn a_home_that_cannot_be_made_ends_with_20() {
     let environment = TestEnvironment::new();
     environment.write("file", "");
