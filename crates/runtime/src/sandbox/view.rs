@@ -399,6 +399,9 @@ impl View {
     }
 
     fn place_repository(&mut self, found: &Repository, access: Access) -> Result<(), String> {
+        for lent in found.borrowed() {
+            self.show(&lent);
+        }
         if access == Access::Read {
             self.show(&found.common);
             return Ok(());

@@ -77,6 +77,35 @@ fn commits_work_in_place_and_nothing_is_planted() {
     git(&folder, &["status"]);
 }
 
+/// `git clone --shared` and `--reference`: without the objects of the other repository, git knows no commit.
+#[test]
+fn git_works_in_a_repository_that_borrows_its_objects() {
+    let environment = TestEnvironment::new();
+    let folder = environment.folder();
+    let lender = folder.with_file_name("lender");
+    std::fs::create_dir(&lender).unwrap();
+    std::fs::write(lender.join("a.txt"), "a\n").unwrap();
+    std::fs::write(lender.join("secret"), "secret-mark\n").unwrap();
+    git(&lender, &["init", "-q"]);
+    git(&lender, &["add", "a.txt"]);
+    git(&lender, &["commit", "-qm", "first"]);
+    git(&folder, &["clone", "-q", "--shared", lender.to_str().unwrap(), "."]);
+    let look = "git log --format=%s; echo b > b.txt; git add b.txt && git commit -qm second; git log --format=%s; \
+        cat ../lender/secret; echo x > ../lender/.git/objects/planted; git status --short";
+    let ran = environment.inside(look);
+    assert_eq!(ran.out, "first\nsecond\nfirst\n", "{}", ran.err);
+    assert!(!lender.join(".git/objects/planted").exists());
+    let steps = ["git log --format=%s; echo c > c.txt; git add c.txt && git commit -qm third"];
+    environment.steps("../task.toml", &steps, "");
+    let file = folder.with_file_name("task.toml");
+    let text = std::fs::read_to_string(&file).unwrap().replace("in_place", "worktree");
+    std::fs::write(&file, text).unwrap();
+    let ran = environment.run(&["run", "../task.toml"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let branch = format!("drivetrain/{}", environment.id());
+    assert_eq!(git(&folder, &["log", "--format=%s", &branch]), "third\nsecond\nfirst\n");
+}
+
 /// As where no template put anything into the repository.
 #[test]
 fn nothing_is_planted_where_the_repository_has_no_folder_for_it() {
