@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::masks;
+use crate::git::objects::object_folders;
 use crate::git::who::{Person, Who};
 
 /// What all working trees of a repository have in common, by its name: what git itself shares, and what its companions
@@ -34,9 +35,6 @@ const SHARED: [&str; 19] = [
     "shallow",
     "worktrees",
 ];
-
-/// As far as git itself follows who borrows from whom.
-const DEEPEST_LOAN: u32 = 5;
 
 /// Words that settings of the plain kind do not have.
 const NOT_PLAIN: [&str; 4] = ["[extensions", "[filter", "[include", "worktree="];
@@ -250,17 +248,9 @@ impl Repository {
         paths.filter(|path| fs::symlink_metadata(path).is_ok_and(|meta| !meta.is_symlink()))
     }
 
-    /// The folders of objects that this repository borrows from others (`git clone --shared` and `--reference`), and they in turn.
-    /// Only what looks like one: the file that names them says nothing about what may be seen.
+    /// The folders of objects that this repository borrows from.
     pub(super) fn borrowed(&self) -> Vec<PathBuf> {
-        let mut found: Vec<PathBuf> = Vec::new();
-        let mut ask = vec![self.common.join("objects")];
-        for _ in 0..DEEPEST_LOAN {
-            let next = ask.iter().flat_map(|objects| lent_to(objects)).collect::<Vec<_>>();
-            ask = next.into_iter().filter(|lent| !found.contains(lent)).collect();
-            found.extend(ask.iter().cloned());
-        }
-        found
+        object_folders(&self.common.join("objects")).split_off(1)
     }
 
     /// Makes folders that are missing, so that they can stay as they are. Git has nothing against empty ones, and whoever took them
@@ -322,17 +312,6 @@ fn follow(file: &Path, before: &str, base: &Path) -> Option<PathBuf> {
 fn settings(path: &Path) -> Option<String> {
     let meta = fs::symlink_metadata(path).ok()?;
     (meta.is_file() && meta.len() <= 64 * 1024).then(|| fs::read_to_string(path).ok()).flatten()
-}
-
-/// The folders that a folder of objects names as those where the rest is.
-fn lent_to(objects: &Path) -> Vec<PathBuf> {
-    let named = settings(&objects.join("info/alternates")).unwrap_or_default();
-    let places = named.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '"']));
-    let real = places.filter_map(|place| objects.join(place).canonicalize().ok());
-    let is_store = |path: &PathBuf| {
-        path.ends_with("objects") && ["info", "pack"].iter().all(|name| path.join(name).is_dir())
-    };
-    real.filter(is_store).collect()
 }
 
 /// The line that a file holds.
@@ -509,36 +488,6 @@ mod tests {
         assert!(!add("one/t4"), "the same among packed names");
         git(&main, &["config", "core.sharedRepository", "group"]);
         assert!(!add("drivetrain/t5"), "others could not write to it");
-    }
-
-    #[test]
-    fn what_is_borrowed_is_found_through_all_lenders_and_nothing_else_is() {
-        let place = tempfile::tempdir().unwrap();
-        let place = place.path().canonicalize().unwrap();
-        let at = |name: &str| place.join(name);
-        fs::create_dir_all(at("first")).unwrap();
-        fs::create_dir_all(at("secrets/objects")).unwrap();
-        git(&at("first"), &["init", "-q"]);
-        git(&at("first"), &["commit", "-q", "--allow-empty", "-m", "x"]);
-        git(&place, &["clone", "-q", "-s", "first", "second"]);
-        git(&place, &["clone", "-q", "-s", "second", "third"]);
-        let of = |name: &str| {
-            let mut found = Repository::find(&at(name)).unwrap().borrowed();
-            found.sort();
-            found
-        };
-        let objects = |name: &str| at(name).join(".git/objects");
-        assert_eq!(of("first"), Vec::<PathBuf>::new());
-        assert_eq!(of("third"), [objects("first"), objects("second")]);
-        // A file may name anything, also itself.
-        let named = format!(
-            "# x\n{}\n../../../secrets/objects\n{}\n",
-            at("secrets").display(),
-            objects("third").display()
-        );
-        let alternates = objects("second").join("info/alternates");
-        fs::write(&alternates, format!("{named}../../../first/.git/objects\n")).unwrap();
-        assert_eq!(of("third"), ["first", "second", "third"].map(objects));
     }
 
     #[test]
