@@ -300,6 +300,18 @@ pub fn not_committed(task: &str, state_home: &Path) -> Result<Vec<String>, Strin
     Ok(theirs.map(named).collect())
 }
 
+/// The submodules of which a task's worktree has nothing, as git makes one.
+pub fn empty_submodules(task: &str, state_home: &Path) -> Vec<String> {
+    let top = worktree_of(task, state_home);
+    let named = fs::read_to_string(top.join(".gitmodules")).unwrap_or_default();
+    let settings = named.lines().filter_map(|line| line.split_once('='));
+    let paths = settings.filter(|(name, _)| name.trim() == "path").map(|(_, path)| path.trim());
+    let is_empty = |path: &&str| {
+        fs::read_dir(top.join(path)).is_ok_and(|mut entries| entries.next().is_none())
+    };
+    paths.filter(is_empty).map(str::to_owned).collect()
+}
+
 /// The top folder of the repository that a folder is in, and the folder with its objects.
 pub(crate) fn objects_of(folder: &Path) -> Result<(PathBuf, PathBuf), String> {
     let git = Git { settings: trusted(), ..Git::default() };

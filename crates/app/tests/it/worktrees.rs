@@ -299,6 +299,9 @@ fn begun_on_a_terminal(environment: &TestEnvironment) -> String {
     std::fs::write(&file, text).unwrap();
     let mut screen = Screen::start(environment, &["run", "../task.toml", "--no-sandbox"]);
     screen.until("works in").until("not committed: ").until("\n");
+    if environment.folder().join(".gitmodules").exists() {
+        screen.until("submodules are empty").until("part");
+    }
     std::fs::write(go, "").unwrap();
     let shown = screen.shown();
     assert_eq!(screen.end(), 0);
@@ -312,6 +315,11 @@ fn whoever_watches_is_told_which_work_of_theirs_a_new_worktree_does_not_have() {
         environment.write(name, "one\n");
     }
     environment.git(&["init", "--quiet"]);
+    environment.write("part/file", "");
+    environment.git(&["-C", "part", "init", "--quiet"]);
+    environment.git(&["-C", "part", "add", "file"]);
+    environment.git(&["-C", "part", "commit", "--quiet", "--message", "part"]);
+    environment.write(".gitmodules", "[submodule \"part\"]\n\tpath = part\n\turl = ./part\n");
     environment.commit_all("one");
     environment.write("changed.txt", "two\n");
     environment.write("staged.txt", "two\n");
