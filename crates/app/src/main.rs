@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 
 fn start() -> u8 {
     output::learn_keys();
-    signals::outlive_limit_of_files();
+    runtime::process::outlive_limit_of_files();
     let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return misused(&error),

@@ -1,7 +1,6 @@
-//! The signals that ask this process to stop, and one that would end it in the middle of a write.
+//! The signals that ask this process to stop.
 
 use std::io;
-use std::sync::Arc;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -14,14 +13,6 @@ pub(crate) fn listen() -> io::Result<Signals> {
     } else {
         Signals::new([SIGINT, SIGTERM, SIGHUP])
     }
-}
-
-/// Where files may not grow beyond a size (`ulimit -f`), a write fails and is told, in place of ending this process without a
-/// word. Programs that it starts are not concerned: they get no handlers of ours.
-pub(crate) fn outlive_limit_of_files() {
-    let signal = rustix::process::Signal::XFSZ.as_raw();
-    // Without it, all is as it was.
-    let _ = signal_hook::flag::register(signal, Arc::default());
 }
 
 /// Whether a signal says nothing that an earlier one has not said. A terminal that is closed sends more than one hangup, from

@@ -32,6 +32,7 @@ pub(crate) use child::write_all;
 pub use child::{Child, Exit, ReadError};
 pub use detached::start_detached;
 pub(crate) use detached::this_program;
+pub use start::outlive_limit_of_files;
 use start::{Leads, Start};
 use tree::Wrapped;
 pub(crate) use tree::boot;

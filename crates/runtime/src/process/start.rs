@@ -150,6 +150,16 @@ fn pointers(words: &[CString]) -> Vec<*const c_char> {
     words.iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect()
 }
 
+/// Where files may not grow beyond a size (`ulimit -f`), a write fails and is told, in place of ending this process without a
+/// word, or a git that it started in the middle of what it does: what is started has it from here.
+#[allow(unsafe_code)]
+pub fn outlive_limit_of_files() {
+    // SAFETY: a signal that is ignored runs nothing.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
 /// Signals held back for this thread, as they were before once it is dropped.
 pub(super) struct Quiet(libc::sigset_t);
 
