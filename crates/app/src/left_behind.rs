@@ -21,18 +21,16 @@ pub(crate) fn look(event: &Event, state_home: &Path, screen: &Screen) {
     let (task, state_home, screen) = (event.task.clone(), state_home.to_owned(), screen.clone());
     let look = move || {
         let found = runtime::workspace::not_committed(task.as_str(), &state_home);
-        screen.lines(lines("without what you have not committed", &found.unwrap_or_default()));
+        screen.lines(lines("without what you have not committed", &found.unwrap_or_default(), ""));
         let empty = runtime::workspace::empty_submodules(task.as_str(), &state_home);
-        screen.lines(lines(
-            "its submodules are empty (docs/workspaces.md says how to fill them)",
-            &empty,
-        ));
+        let fill = "; setup = [\"git submodule update --init\"] under [workspace] fills them";
+        screen.lines(lines("its submodules are empty", &empty, fill));
     };
     // Without it, less is told.
     let _ = std::thread::Builder::new().name("left behind".to_owned()).spawn(look);
 }
 
-fn lines(what: &str, paths: &[String]) -> Vec<Line> {
+fn lines(what: &str, paths: &[String], so: &str) -> Vec<Line> {
     let named: Vec<String> =
         paths.iter().take(NAMED).map(|path| view::text::visible(path)).collect();
     let more = match paths.len().saturating_sub(NAMED) {
@@ -41,7 +39,7 @@ fn lines(what: &str, paths: &[String]) -> Vec<Line> {
     };
     match named.is_empty() {
         true => Vec::new(),
-        false => vec![Line::new(Tone::Ask, format!("  {what}: {}{more}", named.join(", ")))],
+        false => vec![Line::new(Tone::Ask, format!("  {what}: {}{more}{so}", named.join(", ")))],
     }
 }
 
@@ -53,13 +51,13 @@ mod tests {
     fn a_few_are_named_and_the_others_counted() {
         let told = |paths: &[&str]| {
             let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
-            lines("without", &paths).into_iter().map(|line| line.text).collect::<Vec<_>>()
+            lines("without", &paths, "; so").into_iter().map(|line| line.text).collect::<Vec<_>>()
         };
         assert_eq!(told(&[]), Vec::<String>::new());
-        assert_eq!(told(&["a"]), ["  without: a"]);
+        assert_eq!(told(&["a"]), ["  without: a; so"]);
         assert_eq!(
             told(&["a", "b", "c", "d", "e\u{1b}", "f"]),
-            ["  without: a, b, c, d and 2 more"]
+            ["  without: a, b, c, d and 2 more; so"]
         );
     }
 }

@@ -116,7 +116,8 @@ impl Masks {
                 && !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
             let (mode, cover) =
                 if is_folder { (FOLDER, Cover::Frozen) } else { (STAND_IN, Cover::Closed) };
-            let opened = match if is_folder { open_folder(path) } else { open_file(path) } {
+            let opened = if is_folder { open_folder(path) } else { open_file(path) };
+            let opened = match opened {
                 // Between being made and being opened, it was removed by who needed it before.
                 Err(error) if is_folder && error.kind() == io::ErrorKind::NotFound => continue,
                 opened => opened?,
