@@ -20,9 +20,9 @@ pub(crate) fn look(event: &Event, state_home: &Path, screen: &Screen) {
     }
     let (task, state_home, screen) = (event.task.clone(), state_home.to_owned(), screen.clone());
     let look = move || {
-        let found = runtime::workspace::not_committed(task.as_str(), &state_home);
+        let found = runtime::workspace::left_behind::not_committed(task.as_str(), &state_home);
         screen.lines(lines("without what you have not committed", &found.unwrap_or_default(), ""));
-        let empty = runtime::workspace::empty_submodules(task.as_str(), &state_home);
+        let empty = runtime::workspace::left_behind::empty_submodules(task.as_str(), &state_home);
         let fill = "; setup = [\"git submodule update --init\"] under [workspace] fills them";
         screen.lines(lines("its submodules are empty", &empty, fill));
     };

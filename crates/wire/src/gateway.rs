@@ -8,9 +8,6 @@ mod tests;
 
 pub use tap::Tap;
 
-use std::fmt;
-
-use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::{Value, json};
 
 /// A provider's API. Exhaustive on purpose.
@@ -176,44 +173,13 @@ pub fn uncounted(speaks: Speaks, body: &[u8]) -> Option<&'static str> {
     if speaks != Speaks::OpenAiResponses {
         return None;
     }
-    match serde_json::from_slice::<Later>(body) {
-        Ok(Later(false)) => None,
-        Ok(Later(true)) => {
+    let is_later = |said: &Value| !matches!(said, Value::Bool(false) | Value::Null);
+    match named::all(body, "background") {
+        Some(said) if said.iter().any(is_later) => {
             Some("an answer in the background cannot be counted: ask without \"background\": true")
         }
-        Err(_) => Some("this is no question in JSON"),
-    }
-}
-
-/// Whether a question says anywhere that its answer is fetched later: of a key that stands there twice, nobody knows which
-/// one counts.
-struct Later(bool);
-
-impl<'de> serde::Deserialize<'de> for Later {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Later, D::Error> {
-        from.deserialize_map(LaterKeys)
-    }
-}
-
-struct LaterKeys;
-
-impl<'de> Visitor<'de> for LaterKeys {
-    type Value = Later;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Later, M::Error> {
-        let mut later = false;
-        while let Some(key) = map.next_key::<String>()? {
-            if key == "background" {
-                later |= !matches!(map.next_value()?, Value::Bool(false) | Value::Null);
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(Later(later))
+        Some(_) => None,
+        None => Some("this is no question in JSON"),
     }
 }
 

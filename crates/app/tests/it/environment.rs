@@ -113,6 +113,12 @@ impl TestEnvironment {
         self.write(path, &format!("{text}{workspace}{more}"));
     }
 
+    /// The same for a task in a worktree.
+    pub(crate) fn worktree_steps(&self, path: &str, commands: &[&str], more: &str) {
+        self.steps(path, commands, more);
+        self.write(path, &self.read(path).replace("in_place", "worktree"));
+    }
+
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_drivetrain"));
         command

@@ -34,9 +34,7 @@ fn a_disk_that_is_full_for_a_while_ends_no_task() {
     place.write("file.txt", "old\n");
     place.commit_all("first");
     let more = "[[acceptance]]\nkind = \"shell\"\ncommand = \"grep -q new file.txt\"\n";
-    place.steps("task.toml", &["echo new > file.txt"], more);
-    let task = place.read("task.toml").replace("in_place", "worktree");
-    place.write("task.toml", &task);
+    place.worktree_steps("task.toml", &["echo new > file.txt"], more);
     // The second is the way of git itself, where the first did not work.
     for asked in ["reset", "worktree", "read-tree"] {
         std::fs::write(wishes.join(asked), "").unwrap();

@@ -293,10 +293,7 @@ fn a_new_repository_is_worked_in_without_asking_git_for_its_commit() {
 fn begun_on_a_terminal(environment: &TestEnvironment) -> String {
     let go = environment.folder().with_file_name("go");
     let wait = format!("while ! [ -e {} ]; do sleep 0.01; done", go.display());
-    let file = environment.folder().with_file_name("task.toml");
-    environment.steps("../task.toml", &[&wait], "");
-    let text = std::fs::read_to_string(&file).unwrap().replace("in_place", "worktree");
-    std::fs::write(&file, text).unwrap();
+    environment.worktree_steps("../task.toml", &[&wait], "");
     let mut screen = Screen::start(environment, &["run", "../task.toml", "--no-sandbox"]);
     screen.until("works in").until("not committed: ").until("\n");
     if environment.folder().join(".gitmodules").exists() {

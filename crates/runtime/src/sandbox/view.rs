@@ -399,7 +399,8 @@ impl View {
     }
 
     fn place_repository(&mut self, found: &Repository, access: Access) -> Result<(), String> {
-        for lent in found.borrowed() {
+        // Where nothing can be mounted, a worker can write into a repository from whom it borrows.
+        for lent in if self.can_mount { found.borrowed() } else { Vec::new() } {
             self.show(&lent);
         }
         if access == Access::Read {

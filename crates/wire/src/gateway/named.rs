@@ -3,6 +3,7 @@
 use std::fmt;
 
 use memchr::{memchr2, memchr3, memmem};
+use serde::Deserializer as _;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
@@ -13,36 +14,40 @@ pub(super) fn model(body: &[u8]) -> String {
 
 /// The same, all of it read.
 fn read(body: &[u8]) -> String {
-    serde_json::from_slice::<Named>(body).map(|named| named.0).unwrap_or_default()
+    let said = all(body, "model").unwrap_or_default();
+    let mut texts = said.iter().filter_map(Value::as_str);
+    texts.next().filter(|_| texts.next().is_none()).unwrap_or_default().to_owned()
 }
 
-struct Named(String);
-
-impl<'de> serde::Deserialize<'de> for Named {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Named, D::Error> {
-        from.deserialize_map(NamedKeys)
-    }
+/// Everything that a key of a question says, however often it stands there: nobody knows which one counts. None if this is no
+/// question in JSON.
+pub(super) fn all(body: &[u8], key: &str) -> Option<Vec<Value>> {
+    let mut body = serde_json::Deserializer::from_slice(body);
+    let said = body.deserialize_map(Said { key }).ok()?;
+    body.end().ok().map(|()| said)
 }
 
-struct NamedKeys;
+struct Said<'a> {
+    key: &'a str,
+}
 
-impl<'de> Visitor<'de> for NamedKeys {
-    type Value = Named;
+impl<'de> Visitor<'de> for Said<'_> {
+    type Value = Vec<Value>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Named, M::Error> {
-        let mut texts = Vec::new();
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Vec<Value>, M::Error> {
+        let mut said = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
-            if key == "model" {
-                texts.extend(map.next_value::<Value>()?.as_str().map(str::to_owned));
+            if key == self.key {
+                said.push(map.next_value()?);
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
         }
-        Ok(Named(if texts.len() == 1 { texts.remove(0) } else { String::new() }))
+        Ok(said)
     }
 }
 

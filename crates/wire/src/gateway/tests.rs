@@ -154,6 +154,7 @@ fn an_answer_that_is_fetched_later_is_not_asked_for() {
     for body in [
         r#"{"model":"m","background":true}"#,
         r#"{"background":true,"background":false}"#,
+        r#"{"background":false} {"background":true}"#,
         r#"{"back\u0067round":1}"#,
         "no question",
         "",

@@ -96,14 +96,33 @@ fn git_works_in_a_repository_that_borrows_its_objects() {
     assert_eq!(ran.out, "first\nsecond\nfirst\n", "{}", ran.err);
     assert!(!lender.join(".git/objects/planted").exists());
     let steps = ["git log --format=%s; echo c > c.txt; git add c.txt && git commit -qm third"];
-    environment.steps("../task.toml", &steps, "");
-    let file = folder.with_file_name("task.toml");
-    let text = std::fs::read_to_string(&file).unwrap().replace("in_place", "worktree");
-    std::fs::write(&file, text).unwrap();
+    environment.worktree_steps("../task.toml", &steps, "");
     let ran = environment.run(&["run", "../task.toml"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     let branch = format!("drivetrain/{}", environment.id());
     assert_eq!(git(&folder, &["log", "--format=%s", &branch]), "third\nsecond\nfirst\n");
+}
+
+/// Where nothing can be mounted, a worker can write into its repository that it borrows from another.
+#[test]
+fn a_worker_of_the_reduced_walls_borrows_from_nobody() {
+    let environment = TestEnvironment::new();
+    repository(&environment);
+    let other = environment.folder().with_file_name("other");
+    std::fs::create_dir(&other).unwrap();
+    git(&other, &["init", "-q"]);
+    let objects = other.join(".git/objects");
+    let plant = format!(
+        "mkdir -p .git/objects/info; echo {0} > .git/objects/info/alternates",
+        objects.display()
+    );
+    let look =
+        format!("cat .git/objects/info/alternates; ls {0} && echo seen; true", objects.display());
+    environment.steps("../task.toml", &[&plant, &look], "");
+    let ran = environment.run(&["run", "../task.toml", "--sandbox", "reduced"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let result = environment.result("s2");
+    assert!(result.contains("/.git/objects") && !result.contains("seen"), "{result}");
 }
 
 /// As where no template put anything into the repository.
@@ -247,16 +266,11 @@ fn stand_ins_are_in_no_checkpoint() {
     repository(&environment);
     // A checkpoint is made while a server of tools is inside, and with it the stand-ins.
     environment.write(".vscode/kept.json", "{}");
-    let mut task = environment.folder();
-    task.pop();
-    environment.steps(
-        "task.toml",
+    environment.worktree_steps(
+        "../task.toml",
         &["echo b > b.txt"],
         "[[acceptance]]\nkind = \"shell\"\ncommand = \"test -e b.txt\"\n",
     );
-    let text = environment.read("task.toml").replace("in_place", "worktree");
-    std::fs::remove_file(environment.folder().join("task.toml")).unwrap();
-    std::fs::write(task.join("task.toml"), text).unwrap();
     assert_eq!(environment.run(&["run", "../task.toml"]).code, 0);
     let id = environment.id();
     let store = environment.home().join("checkpoints").join(format!("{id}.git"));
