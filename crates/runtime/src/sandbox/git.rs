@@ -217,16 +217,13 @@ impl Repository {
     }
 
     /// The folders that a commit writes to, links excluded. Of a linked working tree only its own branches: the user's
-    /// branches are not a worker's to move.
+    /// branches are not a worker's to move. Where all branches are in the tables of one folder, it has none to itself.
     pub(super) fn writable(&self) -> Vec<PathBuf> {
         // What is mounted on cannot be renamed away from what is kept as it is in it.
         let mut folders = vec![self.own.clone(), self.common.join("objects")];
         if self.is_main() {
             folders.retain(|folder| real_folder(folder));
             return folders;
-        }
-        if real_folder(&self.common.join("reftable")) {
-            folders.push(self.common.join("reftable"));
         }
         for branches in ["refs/heads/drivetrain", "logs/refs/heads/drivetrain"] {
             let folder = self.common.join(branches);
@@ -263,6 +260,21 @@ impl Repository {
         };
         for name in names {
             let _ = fs::create_dir(self.common.join(name));
+        }
+    }
+
+    /// Whether each working tree may have settings of its own.
+    pub(super) fn has_settings_of_trees(&self) -> bool {
+        // What is not sure is taken to be so.
+        settings(&self.common.join("config"))
+            .is_none_or(|text| text.to_ascii_lowercase().contains("worktreeconfig"))
+    }
+
+    /// The folders of a writable repository in which git writes into files as they are, rather than anew beside them.
+    pub(super) fn written(&self) -> Vec<PathBuf> {
+        match self.is_main() {
+            true => vec![self.own.clone()],
+            false => vec![self.own.clone(), self.common.join("logs/refs/heads/drivetrain")],
         }
     }
 
@@ -587,6 +599,8 @@ mod tests {
         assert_eq!((found.is_main(), found.common.clone()), (false, main.join(".git")));
         assert!(found.writable().contains(&main.join(".git/objects")));
         assert!(!found.writable().contains(&main.join(".git")));
+        fs::create_dir(main.join(".git/reftable")).unwrap();
+        assert!(!found.writable().contains(&main.join(".git/reftable")));
         fs::copy(linked.join(".git"), forged.join(".git")).unwrap();
         assert_eq!(Repository::find(&forged), None);
     }

@@ -3,13 +3,14 @@
 //! Something can only be mounted on a name that exists, so a missing one gets an empty stand-in for as long as a
 //! sandbox needs it. It carries a lock and a mode that nobody else uses: whoever is the last to need it removes it,
 //! and one that a killed process left behind is known as such. That of `.git` is a folder: git passes over an empty one, and
-//! would stop at an empty file, for whoever works there outside. A name that is a link cannot be covered: it is looked
-//! at afterwards and put back.
+//! would stop at an empty file, for whoever works there outside. That of `commondir` in a repository says what git takes for
+//! granted without one. A name that is a link cannot be covered: it is looked at afterwards and put back.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use machine::policy::protected;
 use rustix::fs::{FlockOperation, flock};
@@ -20,6 +21,19 @@ const STAND_IN: u32 = 0o1400;
 /// Nothing can be made in it: no tool makes a folder like it.
 const FOLDER: u32 = 0o1500;
 
+/// Git of every user reads it.
+const COMMON: u32 = 0o1444;
+
+/// What it says: what is shared is where the repository is.
+const HERE: &str = ".\n";
+
+/// What must be in a folder, beside `HEAD`, for git to take the folder itself for a repository: the first, or both others.
+const BARE: [&str; 3] = ["commondir", "refs", "objects"];
+
+/// What is in a repository and holds no file that git writes in place: it has its own protection, or nobody follows links
+/// there.
+const NO_LINKS: [&str; 7] = ["annex", "hooks", "info", "modules", "objects", "refs", "worktrees"];
+
 /// What was put in place for one sandbox; dropping it clears up.
 #[derive(Debug, Default)]
 pub(super) struct Masks {
@@ -27,6 +41,16 @@ pub(super) struct Masks {
     folders: Vec<PathBuf>,
     links: Vec<(PathBuf, PathBuf)>,
     absent: Vec<PathBuf>,
+    /// Folders, and the links in them.
+    linked: Vec<(PathBuf, Vec<(PathBuf, PathBuf)>)>,
+}
+
+/// What stands in for a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    File,
+    Folder,
+    Common,
 }
 
 #[derive(Debug)]
@@ -58,7 +82,7 @@ impl Masks {
                 Ok(Cover::Watched)
             }
             Ok(meta) if !is_stand_in(&meta) => Ok(Cover::Frozen),
-            Ok(_) => self.stand_in(path),
+            Ok(meta) => self.stand_in(path, kind_for(path, Some(&meta))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let nobody_can = |kind| {
                     matches!(
@@ -71,11 +95,25 @@ impl Masks {
                     rustix::fs::Access::WRITE_OK,
                 ) {
                     Err(error) if nobody_can(io::Error::from(error).kind()) => Ok(Cover::Needless),
-                    _ => self.stand_in(path),
+                    _ => self.stand_in(path, kind_for(path, None)),
                 }
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// As `cover` for the `commondir` of a repository that shares nothing: git would believe an empty one.
+    pub(super) fn cover_common(&mut self, path: &Path) -> io::Result<Cover> {
+        match fs::symlink_metadata(path) {
+            Ok(meta) if !is_stand_in(&meta) => self.cover(path),
+            _ => self.stand_in(path, Kind::Common),
+        }
+    }
+
+    /// Links that are made in a repository's folder meanwhile are removed: git outside would write where they lead.
+    pub(super) fn no_new_links(&mut self, folder: PathBuf) {
+        let links = links(&folder);
+        self.linked.push((folder, links));
     }
 
     /// An empty folder of that name for as long as the sandbox lives.
@@ -108,18 +146,24 @@ impl Masks {
         }
     }
 
-    fn stand_in(&mut self, path: &Path) -> io::Result<Cover> {
+    fn stand_in(&mut self, path: &Path, kind: Kind) -> io::Result<Cover> {
+        let (mode, cover) = match kind {
+            Kind::File => (STAND_IN, Cover::Closed),
+            Kind::Folder => (FOLDER, Cover::Frozen),
+            Kind::Common => (COMMON, Cover::Frozen),
+        };
         // Whoever removes one holds its lock alone; the one that was locked here may be gone from its name by then.
         for _ in 0..100 {
-            // An earlier version left files of that name.
-            let is_folder = path.ends_with(".git")
-                && !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
-            let (mode, cover) =
-                if is_folder { (FOLDER, Cover::Frozen) } else { (STAND_IN, Cover::Closed) };
-            let opened = if is_folder { open_folder(path) } else { open_file(path) };
+            let opened = match kind {
+                Kind::File => open_file(path),
+                Kind::Folder => open_folder(path),
+                Kind::Common => open_common(path),
+            };
             let opened = match opened {
                 // Between being made and being opened, it was removed by who needed it before.
-                Err(error) if is_folder && error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) if kind != Kind::File && error.kind() == io::ErrorKind::NotFound => {
+                    continue;
+                }
                 opened => opened?,
             };
             flock(&opened, FlockOperation::LockShared)?;
@@ -143,6 +187,14 @@ impl Masks {
     }
 }
 
+/// What stands in for a name. An earlier version left files where there are folders now.
+fn kind_for(path: &Path, there: Option<&fs::Metadata>) -> Kind {
+    match path.ends_with(".git") && !there.is_some_and(fs::Metadata::is_file) {
+        true => Kind::Folder,
+        false => Kind::File,
+    }
+}
+
 fn open_file(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
     OpenOptions::new()
@@ -163,6 +215,31 @@ fn open_folder(path: &Path) -> io::Result<File> {
     }
     let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_DIRECTORY;
     OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+/// Git outside may look at any moment, so it is there with its text at once.
+fn open_common(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
+    let open = || OpenOptions::new().read(true).custom_flags(flags).open(path);
+    match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        opened => return opened,
+    }
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    let beside = path.with_file_name(format!(".commondir.{}.{number}", std::process::id()));
+    // A process of the same number may have been killed here.
+    let _ = fs::remove_file(&beside);
+    let made = File::create_new(&beside).and_then(|mut file| {
+        file.write_all(HERE.as_bytes())?;
+        file.set_permissions(fs::Permissions::from_mode(COMMON))?;
+        fs::hard_link(&beside, path)
+    });
+    let _ = fs::remove_file(&beside);
+    match made {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => open(),
+    }
 }
 
 fn is_empty(path: &Path, meta: &fs::Metadata) -> bool {
@@ -194,6 +271,11 @@ impl Drop for Masks {
         for path in &self.absent {
             remove(path);
         }
+        for (folder, before) in &self.linked {
+            for link in links(folder).iter().filter(|link| !before.contains(link)) {
+                let _ = fs::remove_file(&link.0);
+            }
+        }
         for (path, target) in &self.links {
             if fs::read_link(path).ok().as_deref() != Some(target) {
                 remove(path);
@@ -217,7 +299,41 @@ fn remove(path: &Path) {
 
 fn is_stand_in(meta: &fs::Metadata) -> bool {
     let mode = meta.mode() & 0o7777;
-    (meta.is_file() && meta.len() == 0 && mode == STAND_IN) || (meta.is_dir() && mode == FOLDER)
+    match meta.is_file() {
+        true => [(0, STAND_IN), (HERE.len() as u64, COMMON)].contains(&(meta.len(), mode)),
+        false => meta.is_dir() && mode == FOLDER,
+    }
+}
+
+/// The links in a repository's folder, and where they lead.
+fn links(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(&next).into_iter().flatten().flatten() {
+            let Ok(kind) = entry.file_type() else { continue };
+            let path = entry.path();
+            let is_left_out = || NO_LINKS.iter().any(|name| folder.join(name) == path);
+            if kind.is_symlink() {
+                let target = fs::read_link(&path).unwrap_or_default();
+                found.push((path, target));
+            } else if kind.is_dir() && !is_left_out() {
+                open.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// The names that are covered so that a folder cannot become a repository itself: two that it would need. One is enough of
+/// `refs` and `objects`, and the project may have folders of that name. `HEAD`, which it would need as well, is not covered:
+/// git refuses to guess whether the commit or the file is meant.
+pub(super) fn bare_names(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let [common, refs, objects] = BARE.map(|name| folder.join(name));
+    let is_free =
+        |path: &PathBuf| fs::symlink_metadata(path).map_or(true, |meta| is_stand_in(&meta));
+    let one = [refs, objects].into_iter().find(is_free);
+    Some(common).filter(is_free).into_iter().chain(one)
 }
 
 /// The protected names of a folder that are covered: those that are known, and what there is of the others.
@@ -246,8 +362,9 @@ pub(crate) fn stands_in(path: &Path) -> bool {
 /// The names of a folder that are not there, or only as a stand-in: whatever a look in passing sees of them is nobody's
 /// work, so they are in no checkpoint.
 pub(crate) fn not_there(folder: &Path) -> Vec<PathBuf> {
-    let known = protected::NAMES.iter().chain(&protected::MORE).map(|name| folder.join(name));
+    let known = protected::NAMES.iter().chain(&protected::MORE).chain(&BARE);
     known
+        .map(|name| folder.join(name))
         .filter(|path| fs::symlink_metadata(path).map_or(true, |meta| is_stand_in(&meta)))
         .collect()
 }

@@ -13,7 +13,7 @@ use machine::policy::sandbox::{Level, Network};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::git::Repository;
-use super::masks::{Cover, Masks, names};
+use super::masks::{Cover, Masks, bare_names, names};
 use super::{Access, Sandbox};
 
 /// Folders of a home that hold programs and no secrets. Shown read-only where they exist.
@@ -153,6 +153,8 @@ pub(super) struct View {
     /// The repository, if there is one that can be written.
     pub(super) repository: Option<Repository>,
     pub(super) masks: Masks,
+    /// Names that are covered only where they are missing.
+    stood_in: Vec<PathBuf>,
     /// Whether anything can be mounted: else what must not be there is removed afterwards.
     can_mount: bool,
 }
@@ -363,10 +365,14 @@ impl View {
             self.place_repository(&found, sandbox.access)?;
             self.repository = Some(found);
         }
-        match (top, sandbox.access) {
-            (Some((path, top)), Access::Write) => self.close_names(&path, &top),
-            _ => Ok(()),
+        if let (Some((path, top)), Access::Write) = (top, sandbox.access) {
+            self.close_names(&path, &top)?;
+            if let Some(found) = &self.repository {
+                let ignored = ignored(&found.top, &self.stood_in);
+                self.mounts.push(Mount::Fill(IGNORED.into(), ignored));
+            }
         }
+        Ok(())
     }
 
     /// Where the home itself is worked in, all that is the user's own in it is out of sight, and what would start with the
@@ -389,11 +395,17 @@ impl View {
             }
         }
         for path in STARTS.iter().map(|name| home.join(name)).filter(|path| !path.exists()) {
-            match self.masks.cover(&path).map_err(|error| unprotected(&path, &error))? {
-                Cover::Frozen => self.mounts.push(Mount::Show(path)),
-                Cover::Closed => self.mounts.push(Mount::Close(path)),
-                Cover::Watched | Cover::Needless => {}
-            }
+            self.lay_over(path)?;
+        }
+        Ok(())
+    }
+
+    /// Covers a name, and mounts what that takes.
+    fn lay_over(&mut self, path: PathBuf) -> Result<(), String> {
+        match self.masks.cover(&path).map_err(|error| unprotected(&path, &error))? {
+            Cover::Frozen => self.mounts.push(Mount::Show(path)),
+            Cover::Closed => self.mounts.push(Mount::Close(path)),
+            Cover::Watched | Cover::Needless => {}
         }
         Ok(())
     }
@@ -407,7 +419,6 @@ impl View {
             self.show(&found.common);
             return Ok(());
         }
-        self.mounts.push(Mount::Fill(IGNORED.into(), ignored()));
         if !found.is_main() {
             self.show_shared(found);
         }
@@ -419,8 +430,10 @@ impl View {
         }
         for path in found.frozen() {
             if path.ends_with("commondir") {
-                // Git would believe an empty one.
-                self.masks.keep_absent(path.clone());
+                let covered = self.can_mount && self.masks.cover_common(&path).is_ok();
+                if !covered {
+                    self.masks.keep_absent(path.clone());
+                }
             }
             if path.ends_with("hooks") && self.can_mount {
                 self.masks.folder(&path).map_err(|error| unprotected(&path, &error))?;
@@ -430,11 +443,24 @@ impl View {
                 Ok(_) => {
                     self.masks.cover(&path).map_err(|error| unprotected(&path, &error))?;
                 }
+                // Where git reads it, it would be believed while it is there.
+                Err(_)
+                    if path.ends_with("config.worktree")
+                        && self.can_mount
+                        && found.has_settings_of_trees() =>
+                {
+                    self.masks.cover(&path).map_err(|error| unprotected(&path, &error))?;
+                    // Git has to read it.
+                    self.mounts.push(Mount::Show(path));
+                }
                 Err(_) if path.ends_with("config.worktree") => {
                     self.masks.keep_absent(path);
                 }
                 Err(_) => {}
             }
+        }
+        for folder in found.written() {
+            self.masks.no_new_links(folder);
         }
         Ok(())
     }
@@ -444,7 +470,9 @@ impl View {
     /// rebase that is under way) is for those others, and could be gone before it is shown.
     fn show_shared(&mut self, found: &Repository) {
         self.mounts.push(Mount::Hide(found.common.clone()));
-        self.write.push(found.common.clone());
+        if self.can_mount {
+            self.write.push(found.common.clone());
+        }
         let packed = found.common.join("packed-refs");
         let mut is_packed = false;
         for path in found.shared() {
@@ -478,12 +506,22 @@ impl View {
                     self.masks.watch(path).map_err(|error| unprotected(level, &error))?;
                     continue;
                 }
-                let cover = self.masks.cover(&path).map_err(|error| unprotected(&path, &error))?;
-                match cover {
-                    Cover::Frozen => self.mounts.push(Mount::Show(path)),
-                    Cover::Closed => self.mounts.push(Mount::Close(path)),
-                    Cover::Watched | Cover::Needless => {}
-                }
+                self.lay_over(path)?;
+            }
+            // Where `.git` is a file that is kept as it is, git looks no further.
+            let is_linked =
+                level == top && self.repository.as_ref().is_some_and(|found| !found.is_main());
+            if is_linked {
+                continue;
+            }
+            if !self.can_mount {
+                let head = level.join("HEAD");
+                self.masks.watch(head).map_err(|error| unprotected(level, &error))?;
+                continue;
+            }
+            for path in bare_names(level) {
+                self.lay_over(path.clone())?;
+                self.stood_in.push(path);
             }
         }
         Ok(())
@@ -622,10 +660,23 @@ fn memory_file(text: &str) -> io::Result<OwnedFd> {
 /// Where git inside is told what to ignore.
 pub(super) const IGNORED: &str = "/run/drivetrain/ignored";
 
-/// Stand-ins for missing files are seen by a worker's git, and are not for it.
-fn ignored() -> String {
-    let names = protected::NAMES.iter().chain(&protected::MORE);
-    names.map(|name| format!("{name}\n")).collect()
+/// Stand-ins for missing files are seen by a worker's git, and are not for it. Some stand in for a name only where they
+/// are.
+fn ignored(top: &Path, stood_in: &[PathBuf]) -> String {
+    let names = protected::NAMES.iter().chain(&protected::MORE).map(|name| (*name).to_owned());
+    let places = stood_in.iter().filter_map(|path| path.strip_prefix(top).ok()?.to_str());
+    let places = places.map(|place| {
+        let is_special = |c: char| matches!(c, '\\' | '*' | '?' | '[');
+        let mut line = String::from("/");
+        for c in place.chars() {
+            if is_special(c) {
+                line.push('\\');
+            }
+            line.push(c);
+        }
+        line
+    });
+    names.chain(places).map(|line| line + "\n").collect()
 }
 
 /// Where Linux runs within Windows, the disks of that are here by their letters, and the homes there are the same user's.

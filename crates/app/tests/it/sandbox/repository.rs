@@ -125,6 +125,39 @@ fn a_worker_of_the_reduced_walls_borrows_from_nobody() {
     assert!(result.contains("/.git/objects") && !result.contains("seen"), "{result}");
 }
 
+/// Nothing covers the user's repository there.
+#[test]
+fn commits_work_in_a_worktree_within_the_reduced_walls_and_nothing_else_is_touched() {
+    let environment = TestEnvironment::new();
+    repository(&environment);
+    let folder = environment.folder();
+    git(&folder, &["branch", "kept"]);
+    let refs = git(&folder, &["for-each-ref"]);
+    let config = environment.read(".git/config");
+    let steps = [
+        "echo b > b.txt; git add -A && git commit -qm second && git log --format=%s",
+        "G=$(git rev-parse --git-common-dir); git update-ref refs/heads/main HEAD; git branch -D kept; \
+         git update-ref refs/remotes/origin/main HEAD; echo x > $G/hooks/pre-commit; echo '[core]' >> $G/config; \
+         echo /evil > $G/commondir; true",
+    ];
+    environment.worktree_steps("../task.toml", &steps, "");
+    let ran = environment.run(&["run", "../task.toml", "--sandbox", "reduced"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let result = environment.result("s1");
+    assert!(result.contains("second\nfirst\n"), "{result}");
+    let own = format!("refs/heads/drivetrain/{}", environment.id());
+    let now: String = git(&folder, &["for-each-ref"])
+        .lines()
+        .filter(|line| !line.ends_with(&own))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    assert_eq!(now, refs);
+    assert_eq!(environment.read(".git/config"), config);
+    let left = |name: &str| folder.join(".git").join(name).exists();
+    assert!(!left("hooks/pre-commit") && !left("commondir"));
+    git(&folder, &["fsck"]);
+}
+
 /// As where no template put anything into the repository.
 #[test]
 fn nothing_is_planted_where_the_repository_has_no_folder_for_it() {
@@ -276,4 +309,104 @@ fn stand_ins_are_in_no_checkpoint() {
     let store = environment.home().join("checkpoints").join(format!("{id}.git"));
     let listed = git(&store, &["ls-tree", "-r", "--name-only", "checkpoints:files"]);
     assert_eq!(listed, "a.txt\nb.txt\n");
+}
+
+/// What somebody outside sees of a repository, and whether their git ran what was planted.
+fn looks(folder: &Path) -> bool {
+    let planted = folder.with_file_name("planted");
+    let _ = Command::new("git").args(["status", "--short"]).current_dir(folder).output().unwrap();
+    planted.exists()
+}
+
+/// While something works inside that ends once `seen` is there, and after it.
+fn is_run_outside(environment: &TestEnvironment, script: &str) -> [bool; 2] {
+    let folder = environment.folder();
+    let script =
+        format!("{script}; touch begun; while ! [ -e seen ]; do sleep 0.01; done; rm begun seen");
+    let mut worker = environment
+        .command(&["sandbox", "run", "--", "sh", "-c", &script])
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    environment.until_file("begun");
+    let meanwhile = looks(&folder);
+    std::fs::write(folder.join("seen"), "").unwrap();
+    worker.wait().unwrap();
+    [meanwhile, looks(&folder)]
+}
+
+/// Git that finds no repository in `.git` looks whether the folder itself is one.
+#[test]
+fn a_folder_that_is_worked_in_does_not_become_a_repository_itself() {
+    let settings = "printf '[core]\\nrepositoryformatversion=0\\nbare=false\\nworktree=.\\n\
+        fsmonitor=\"touch ../planted; false\"\\n'";
+    let environment = TestEnvironment::new();
+    repository(&environment);
+    let moved = format!(
+        "{{ cp -r .git/HEAD .git/objects .git/refs .git/index .; printf '.git\\n' >commondir; \
+         {settings} >config; mv .git/HEAD HEAD.was; }} 2>/dev/null"
+    );
+    assert_eq!(is_run_outside(&environment, &moved), [false; 2]);
+    let left = |name: &str| environment.folder().join(name).exists();
+    assert!(left("HEAD") && !left("refs") && !left("commondir"));
+    // As it would be without walls: what is looked for can be seen.
+    std::fs::rename(environment.folder().join(".git/refs"), environment.folder().join("refs"))
+        .unwrap();
+    assert!(looks(&environment.folder()));
+
+    let plain = TestEnvironment::new();
+    let made = format!("git init -q --bare .; {settings} >config");
+    assert_eq!(is_run_outside(&plain, &made), [false; 2]);
+
+    // A project's own folder of that name stays writable.
+    let named = TestEnvironment::new();
+    named.write("refs/a.txt", "a\n");
+    let ran = named.inside("echo b > refs/b.txt; mkdir objects; git init -q --bare .; ls refs");
+    assert_eq!(ran.out, "a.txt\nb.txt\n", "{}", ran.err);
+    assert!(!named.folder().join("objects").exists());
+}
+
+#[test]
+fn what_a_repository_shares_with_others_is_decided_by_nobody_inside() {
+    let environment = TestEnvironment::new();
+    repository(&environment);
+    let folder = environment.folder();
+    git(&folder, &["config", "extensions.worktreeConfig", "true"]);
+    let settings = "printf '[core]\\nfsmonitor=\"touch ../planted; false\"\\n'";
+    let plant = format!(
+        "{{ mkdir .evil; cp -r .git/objects .git/refs .git/HEAD .evil; cp .git/config .evil/config; \
+         {settings} >>.evil/config; rm -f .git/commondir; printf '../.evil\\n' >.git/commondir; \
+         {settings} >.git/config.worktree; git commit -q --allow-empty -m second; }} 2>/dev/null"
+    );
+    assert_eq!(is_run_outside(&environment, &plant), [false; 2]);
+    assert_eq!(git(&folder, &["log", "--format=%s"]), "second\nfirst\n");
+    let left = |name: &str| folder.join(".git").join(name).exists();
+    assert!(!left("commondir") && !left("config.worktree"));
+}
+
+/// Git writes into some of its own files as they are: what it says there would stand wherever a link leads.
+#[test]
+fn links_in_a_repository_do_not_outlive_the_worker() {
+    let environment = TestEnvironment::new();
+    repository(&environment);
+    let folder = environment.folder();
+    let victim = folder.with_file_name("victim");
+    let plant = "rm -f $G/COMMIT_EDITMSG $G/logs/HEAD; for N in COMMIT_EDITMSG FETCH_HEAD logs/HEAD; \
+        do ln -s $V $G/$N; done; ls -l $G $G/logs | grep -c victim";
+    let victim_text = victim.display();
+    std::fs::write(&victim, "kept\n").unwrap();
+    let ran = environment.inside(&format!("G=.git; V={victim_text}; {plant}"));
+    assert_eq!(ran.out, "3\n", "{}", ran.err);
+    git(&folder, &["commit", "-q", "--allow-empty", "-m", "second"]);
+    git(&folder, &["fetch", "-q", "."]);
+
+    let plant = format!("G=$(git rev-parse --git-dir); V={victim_text}; mkdir -p $G/logs; {plant}");
+    environment.worktree_steps("../task.toml", &[&plant], "");
+    let ran = environment.run(&["run", "../task.toml"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(environment.result("s1").contains("3\n"), "{}", environment.result("s1"));
+    let worktree = environment.home().join("worktrees").join(environment.id());
+    git(&worktree, &["commit", "-q", "--allow-empty", "-m", "third"]);
+    git(&worktree, &["fetch", "-q", "."]);
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "kept\n");
 }
