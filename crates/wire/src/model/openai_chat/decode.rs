@@ -427,8 +427,14 @@ impl Decoder {
         };
         self.is_named = !name.is_empty();
         let known = |call: &Call| !id.is_empty() && call.id == id;
+        // Some servers make up another id for each piece, but name a call only once.
+        let is_new = !self.calls.iter().any(known);
+        let goes_on = |call: &Call| {
+            let may_go_on = !(call.extent.is_whole && brings);
+            is_new && name.is_empty() && !call.name.is_empty() && may_go_on
+        };
         let other = |call: &Call| {
-            (!id.is_empty() && !call.id.is_empty() && call.id != id)
+            (!id.is_empty() && !call.id.is_empty() && call.id != id && !goes_on(call))
                 // Where ids do not tell, another name under the same number is another call, and so is the same name
                 // with arguments after those of the call are whole.
                 || (!known(call)
@@ -445,7 +451,10 @@ impl Decoder {
                     last => last,
                 }
             }
-            None if !id.is_empty() => self.calls.iter().rposition(known),
+            None if !id.is_empty() => {
+                let last = self.calls.len().checked_sub(1).filter(|at| goes_on(&self.calls[*at]));
+                self.calls.iter().rposition(known).or(last)
+            }
             None if !name.is_empty() => None,
             None => self.calls.len().checked_sub(1),
         };

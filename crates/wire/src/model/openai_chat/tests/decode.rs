@@ -199,6 +199,53 @@ fn calls_that_all_have_the_number_zero_are_told_apart_by_id() {
 }
 
 #[test]
+fn a_call_whose_id_changes_under_way_is_one_call_unless_it_is_named_anew() {
+    let named = |id: &str, arguments: &str| {
+        let function = json!({ "name": "bash", "arguments": arguments });
+        tool(0, json!({ "id": id, "function": function }))
+    };
+    let piece = |id: Value, arguments: &str| {
+        tool(0, json!({ "id": id, "function": { "name": null, "arguments": arguments } }))
+    };
+    let got = |frames: &[String]| {
+        let frames = [frames, &[finish("tool_calls"), done()]].concat();
+        calls(&reply(&OpenAiChat::openai(), &frames).unwrap())
+    };
+    let call = |id: &str, input: Value| (id.to_owned(), input);
+    // Older vLLM makes up an id for each piece, and some servers end with one that says nothing.
+    let renamed = [
+        named("r1", ""),
+        piece("r2".into(), "{\"command\":"),
+        piece("r3".into(), "\"ls\"}"),
+        piece("r4".into(), ""),
+    ];
+    assert_eq!(got(&renamed), [call("r1", json!({ "command": "ls" }))]);
+    // The same without numbers.
+    let unnumbered = renamed.each_ref().map(|frame| {
+        let mut frame: Value = serde_json::from_str(frame).unwrap();
+        frame["choices"][0]["delta"]["tool_calls"][0]["index"].take();
+        frame.to_string()
+    });
+    assert_eq!(got(&unnumbered), [call("r1", json!({ "command": "ls" }))]);
+    // Two calls under one number, both in pieces.
+    let two = [
+        named("a", "{\"n\":"),
+        piece("a".into(), "1}"),
+        named("b", "{\"n\":"),
+        piece("".into(), "2"),
+        piece(Value::Null, "}"),
+    ];
+    assert_eq!(got(&two), [call("a", json!({ "n": 1 })), call("b", json!({ "n": 2 }))]);
+    // An id that is known decides, also where pieces are mixed.
+    let mixed = ["a", "b", "a", "b"].into_iter().zip(["{\"n\":", "{\"n\":", "1}", "2}"]);
+    let mixed: Vec<String> = [named("a", ""), named("b", "")]
+        .into_iter()
+        .chain(mixed.map(|(id, arguments)| piece(id.into(), arguments)))
+        .collect();
+    assert_eq!(got(&mixed), [call("a", json!({ "n": 1 })), call("b", json!({ "n": 2 }))]);
+}
+
+#[test]
 fn calls_that_share_a_number_and_have_no_ids_are_told_apart_where_one_is_whole() {
     let piece = |name: &str, arguments: &str| {
         let function = json!({ "name": name, "arguments": arguments });
