@@ -548,7 +548,8 @@ impl Decoder {
             },
             "tool_calls" | "function_call" | "tool_use" => StopReason::ToolUse,
             "length" | "max_tokens" => StopReason::MaxTokens,
-            "refusal" | "safety" => StopReason::Refusal,
+            // Zhipu's word for what its filter took away.
+            "refusal" | "safety" | "sensitive" => StopReason::Refusal,
             // Google adds its own reason.
             word if word.starts_with("content_filter") => StopReason::Refusal,
             word if word.contains("malformed_function_call") => {
@@ -559,7 +560,7 @@ impl Decoder {
                 let message = "the answer ended at the end of the model's context";
                 return Err(ModelError::new(ErrorKind::ContextOverflow, message));
             }
-            "error" | "abort" => {
+            "error" | "abort" | "network_error" => {
                 let message = "the provider ended the answer with an error";
                 return Err(ModelError::new(ErrorKind::Server, message));
             }

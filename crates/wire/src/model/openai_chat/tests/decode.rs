@@ -419,7 +419,10 @@ fn every_finish_reason_has_its_meaning() {
     assert_eq!(says("content_filter: PROHIBITED_CONTENT"), "Refusal");
     assert_eq!(says("function_call_filter: MALFORMED_FUNCTION_CALL"), "malformed_tool_call");
     assert_eq!(says("model_context_window_exceeded"), "context_overflow");
-    assert_eq!(says("abort"), "server");
+    for failure in ["abort", "network_error", "ERROR"] {
+        assert_eq!(says(failure), "server", "{failure}");
+    }
+    assert_eq!(says("sensitive"), "Refusal");
     assert_eq!(says("banana"), "unknown_stop");
     assert_eq!(says(""), "stream_truncated");
     let number = [delta(json!({ "content": "x" })), chunk(json!({}), 3.into()), done()];
