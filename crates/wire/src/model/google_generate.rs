@@ -4,6 +4,10 @@
 //! function call always whole. Parts that carry a `thoughtSignature` are never merged with others and go
 //! back as they came; an empty text part with a signature is thinking that is not shown, so that it counts for
 //! no answer.
+//!
+//! The end mark of this dialect is a `finishReason`, and it is not always the last: counters and further parts may come
+//! behind it, and belong to the answer. So whoever reads goes on until the end of the bytes; only gateways send a mark of
+//! their own there (`[DONE]`).
 
 mod decode;
 mod encode;

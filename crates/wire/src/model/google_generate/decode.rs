@@ -23,7 +23,8 @@ enum Kind {
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     is_started: bool,
-    is_complete: bool,
+    /// Why the answer stops, once that was said. More of it may come all the same.
+    stop: Option<StopReason>,
     /// Whether the answer asks for a tool: the reason to stop is the same word as without.
     has_calls: bool,
     open: Option<(Kind, usize)>,
@@ -102,7 +103,8 @@ impl Decode for Decoder {
         let data = data.trim();
         // Gateways that also speak other dialects close every stream with their mark.
         if data.is_empty() || data == "[DONE]" {
-            out.push(StreamEvent::Ping);
+            let is_end = !data.is_empty() && self.is_complete();
+            out.push(if is_end { StreamEvent::MessageStop } else { StreamEvent::Ping });
             return Ok(());
         }
         if let Ok(chunk) = serde_json::from_str::<Plain<'_>>(data)
@@ -122,7 +124,7 @@ impl Decode for Decoder {
     }
 
     fn is_complete(&self) -> bool {
-        self.is_complete
+        self.stop.is_some()
     }
 }
 
@@ -156,12 +158,13 @@ impl Decoder {
         if stop.is_none() && is_blocked(chunk) {
             stop = Some(StopReason::Refusal);
         }
+        // What was cut or refused stays so.
+        if matches!(self.stop, Some(StopReason::MaxTokens | StopReason::Refusal)) {
+            stop = None;
+        }
+        self.stop = stop.or(self.stop);
         if has_usage || stop.is_some() {
             out.push(StreamEvent::MessageDelta { usage: self.usage, stop });
-        }
-        if stop.is_some() && !self.is_complete {
-            self.is_complete = true;
-            out.push(StreamEvent::MessageStop);
         }
         Ok(())
     }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::{GoogleGenerate, NAME, schema};
 use crate::model::assemble::Limits;
 use crate::model::{
-    Dialect, Effort, ErrorKind, ModelError, ModelRequest, Retry, Stream, StreamEvent, ToolChoice,
-    ToolDeclaration, cuts, order,
+    Answer, Dialect, Effort, ErrorKind, ModelError, ModelRequest, Retry, Stream, StreamEvent,
+    ToolChoice, ToolDeclaration, cuts, order,
 };
 
 fn asks(model: &str, messages: Vec<Message>) -> ModelRequest {
@@ -528,7 +528,6 @@ fn thinking_text_and_calls_become_blocks_in_their_order() {
             StreamEvent::ToolUseStop { index: 3, id: "".into() },
             StreamEvent::Native { index: 3, raw: json!({"functionCall": {"name": "now"}}) },
             StreamEvent::MessageDelta { usage, stop: Some(StopReason::ToolUse) },
-            StreamEvent::MessageStop,
         ]
     );
     assert!(is_complete && error.is_none());
@@ -593,19 +592,65 @@ fn every_reason_to_stop_has_its_meaning() {
     assert_eq!(stop("FINISH_REASON_UNSPECIFIED"), Err(None));
 }
 
+/// The answer that these chunks make.
+#[track_caller]
+fn answer(chunks: &[Value]) -> Answer {
+    decode(chunks);
+    let mut stream = Stream::new(&GoogleGenerate, Limits::default());
+    for chunk in chunks {
+        stream.push(format!("data: {chunk}\n\n").as_bytes(), &mut Vec::new())?;
+    }
+    stream.finish()
+}
+
+#[test]
+fn what_comes_after_the_reason_to_stop_belongs_to_the_answer() {
+    let counted = |mut chunk: Value, said: u64| {
+        chunk["usageMetadata"] = json!({"promptTokenCount": 5, "candidatesTokenCount": said});
+        chunk
+    };
+    let call = json!({"functionCall": {"id": "f1", "name": "shell", "args": {"command": "ls"}}});
+    let chunks = [
+        counted(chunk(json!([{"text": "Hel"}]), Some("STOP")), 1),
+        chunk(json!([{"text": "lo"}]), None),
+        counted(chunk(json!([call]), None), 2),
+        counted(chunk(json!([{"text": ""}]), Some("STOP")), 9),
+        json!({"usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": 12}}),
+    ];
+    let stops = |stop| [StopReason::EndTurn, StopReason::ToolUse].contains(&stop);
+    for until in 1..=chunks.len() {
+        let (events, is_complete, error) = decode(&chunks[..until]);
+        assert!(is_complete && error.is_none(), "{until}");
+        assert!(!events.contains(&StreamEvent::MessageStop), "{until}");
+        assert!(stops(answer(&chunks[..until]).unwrap().stop), "{until}");
+    }
+    let reply = answer(&chunks).unwrap();
+    assert_eq!((reply.usage.output, reply.stop), (Some(12), StopReason::ToolUse));
+    let parts: Vec<_> = reply.message.blocks.into_iter().map(|block| block.part).collect();
+    let (id, name) = ("f1".to_owned(), "shell".to_owned());
+    let input = json!({"command": "ls"});
+    assert_eq!(parts, [Part::Text { text: "Hello".to_owned() }, Part::ToolUse { id, name, input }]);
+    // The mark of a gateway is the end.
+    let frames = [chunks[0].to_string(), "[DONE]".to_owned()];
+    assert_eq!(decode_frames(&frames).0.last(), Some(&StreamEvent::MessageStop));
+    assert_eq!(decode_frames(&frames[1..]), (vec![StreamEvent::Ping], false, None));
+    // What was cut or refused stays so.
+    for (reason, stop) in [("MAX_TOKENS", StopReason::MaxTokens), ("SAFETY", StopReason::Refusal)] {
+        let ends = [chunk(json!([{"text": "a"}]), Some(reason)), chunk(json!([]), Some("STOP"))];
+        assert_eq!(answer(&ends).unwrap().stop, stop);
+        let [first, second] = ends;
+        let ends = [second, first];
+        assert_eq!(answer(&ends).unwrap().stop, stop);
+    }
+}
+
 #[test]
 fn a_blocked_prompt_is_a_refusal() {
     let (events, is_complete, _) =
         decode(&[json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},
             "usageMetadata": {"promptTokenCount": 9}})]);
     let usage = Usage { input: Some(9), ..Usage::default() };
-    assert_eq!(
-        events[1..],
-        [
-            StreamEvent::MessageDelta { usage, stop: Some(StopReason::Refusal) },
-            StreamEvent::MessageStop
-        ]
-    );
+    assert_eq!(events[1..], [StreamEvent::MessageDelta { usage, stop: Some(StopReason::Refusal) }]);
     assert!(is_complete);
 }
 
