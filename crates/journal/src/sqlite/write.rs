@@ -20,7 +20,7 @@ const POINT_EVERY_TASK: i64 = 20;
 /// A process that commits this often gets a write-ahead log of so many frames at once, so that its commits
 /// overwrite blocks that the file already has, where growing the file would change its metadata each time.
 /// Most processes drive one task and commit less often than the full length takes to pay for itself.
-const WARM: [(u64, u64); 2] = [(8, 160), (256, 1_100)];
+const WARM: [(u64, u64); 3] = [(12, 48), (28, 160), (256, 1_100)];
 
 /// A task that this process writes.
 #[derive(Debug)]
