@@ -8,6 +8,8 @@ use crate::task::Outcome;
 pub enum Branch {
     /// There is no such branch.
     Absent,
+    /// Its name only stands for that of another: it stays, and so does that one.
+    Alias,
     /// Every commit of it is in another branch too.
     Elsewhere,
     /// So many of its commits are in no other branch: it stays.

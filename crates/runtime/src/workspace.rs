@@ -490,6 +490,15 @@ fn complete(
             // Git would start another process for it.
             Branch::Absent => repository.add_branch(&branch, &record.base),
         };
+        if known == Branch::Unknown
+            && has_branch
+            && let Some(other) = repository.stands_for(&branch)
+        {
+            return Err(format!(
+                "the task's branch {branch} is only another name of {other}, and work in a worktree of it would go there; \
+                 take the name away (git symbolic-ref --delete refs/heads/{branch}) and continue"
+            ));
+        }
         let add = |has_branch: bool| {
             if has_branch && repository.add_worktree(task, &path, &branch) {
                 return Ok(String::new());
@@ -764,6 +773,15 @@ impl Repository {
             plain.take_back_worktree(task, path);
         }
         filled
+    }
+
+    /// The ref that a branch is only another name of (`git symbolic-ref`): whatever git does with the branch, it does with
+    /// that one.
+    fn stands_for(&self, branch: &str) -> Option<String> {
+        let words =
+            ["symbolic-ref", "--quiet", &format!("refs/heads/{branch}")].map(OsString::from);
+        let found = self.output(words).ok()?.out;
+        Some(String::from_utf8_lossy(&found).trim_end().to_owned())
     }
 
     fn has_branch(&self, branch: &str) -> Result<bool, String> {

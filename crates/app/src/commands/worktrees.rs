@@ -98,7 +98,7 @@ impl Seen {
     fn ahead(&self) -> u64 {
         match self.branch {
             Branch::Alone(count) => count,
-            Branch::Absent | Branch::Elsewhere => 0,
+            Branch::Absent | Branch::Alias | Branch::Elsewhere => 0,
         }
     }
 
@@ -237,6 +237,10 @@ fn clean(args: &CleanArgs, json: bool) -> Result<u8, CommandError> {
             Ok(()) => {
                 let will = if args.dry_run { "would be taken away" } else { "taken away" };
                 let branch = match seen.branch {
+                    Branch::Alias => format!(
+                        "; its branch stays: it is only another name (git symbolic-ref refs/heads/drivetrain/{task} \
+                         says of which, with --delete it goes)"
+                    ),
                     Branch::Alone(1) => "; its branch stays: 1 commit is nowhere else".to_owned(),
                     Branch::Alone(count) => {
                         format!("; its branch stays: {count} commits are nowhere else")
@@ -247,9 +251,8 @@ fn clean(args: &CleanArgs, json: bool) -> Result<u8, CommandError> {
                     Tone::Good,
                     format!("{task}  {will} ({}){branch}", bytes(size)),
                 ));
-                removed.push(json!({
-                    "task": task, "bytes": size, "branch_kept": matches!(seen.branch, Branch::Alone(_)),
-                }));
+                let branch_kept = matches!(seen.branch, Branch::Alone(_) | Branch::Alias);
+                removed.push(json!({ "task": task, "bytes": size, "branch_kept": branch_kept }));
             }
             Err((reason, hint)) => {
                 lines.push(Line::plain(format!("{task}  stays: {}", text::visible(&reason))));

@@ -138,6 +138,22 @@ fn git_clean_sees_that_a_commit_only_seems_to_hold_what_is_handed_over() {
 
 /// AX-019 of the corpus.
 #[test]
+fn git_clean_takes_no_other_branch_for_the_tasks_own() {
+    let place = repository(&[("a.txt", "a\n")]);
+    let led = format!(
+        "echo b > b.txt && {COMMIT} && own=$(git symbolic-ref HEAD) && git branch drivetrain/other && \
+         git checkout -q --detach && git symbolic-ref $own refs/heads/drivetrain/other"
+    );
+    let seen = worked(&place, &led, &custom("name = \"git_clean\""));
+    assert!(!seen.passed, "{}", seen.evidence);
+    assert!(
+        seen.evidence.contains("another name of refs/heads/drivetrain/other"),
+        "{}",
+        seen.evidence
+    );
+}
+
+#[test]
 fn git_clean_sees_that_the_base_was_amended() {
     let place = repository(&[("a.txt", "a\n")]);
     let amend = "echo x >> a.txt && git add -A && git -c user.name=w -c user.email=w@w commit -q --amend -m new";

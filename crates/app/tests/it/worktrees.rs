@@ -82,6 +82,24 @@ fn commits_that_are_on_no_branch_keep_their_worktree() {
     assert_eq!(repository.git(&["log", "-1", "--format=%s", "kept"]), "work");
 }
 
+/// A worker can write the name of its branch, and make it another name of the user's.
+#[test]
+fn a_branch_that_stands_for_the_users_stays_and_so_does_the_users() {
+    let repository = Repository::new();
+    let led = "echo n > new; git symbolic-ref $(git symbolic-ref HEAD) refs/heads/main";
+    let (id, worktree) = repository.task(&[led], Some("test -e new"));
+    repository.place.ok(&["apply", &id]);
+    let before = repository.users();
+    let said = repository.place.ok(&["worktrees", "clean", &id]);
+    assert!(said.contains("taken away") && said.contains("only another name"), "{said}");
+    assert!(!worktree.exists());
+    assert_eq!(repository.users(), before);
+    let name = format!("refs/heads/drivetrain/{id}");
+    assert_eq!(repository.git(&["symbolic-ref", &name]), "refs/heads/main");
+    repository.git(&["symbolic-ref", "--delete", &name]);
+    assert_eq!(repository.users(), before);
+}
+
 /// What a worker can write of a worktree's own records must not lead git to the user's.
 #[test]
 fn links_in_the_records_of_a_worktree_do_not_lead_to_the_users_index() {

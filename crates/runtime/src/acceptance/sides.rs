@@ -246,6 +246,12 @@ pub(super) fn count_lines(context: &Context<'_>) -> Result<u64, String> {
 impl Repository {
     /// The commit that the task's work is committed in.
     pub(super) fn tip(&self) -> Result<String, String> {
+        // Only HEAD is meant to be another name.
+        if self.branch != "HEAD"
+            && let Ok(other) = self.ask(&["symbolic-ref", "--quiet", &self.branch])
+        {
+            return Err(format!("{} is only another name of {other}", self.branch));
+        }
         self.ask(&["rev-parse", "--verify", "--quiet", &format!("{}^{{commit}}", self.branch)])
             .map_err(|_| format!("there is no commit at {}", self.branch))
     }

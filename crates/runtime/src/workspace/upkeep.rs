@@ -112,11 +112,15 @@ pub fn branch(task: &str, state_home: &Path) -> Result<Branch, String> {
     let record = Record::read(&Record::path(task, &state_home))?;
     let name = branch_of(task);
     let repository = used(&record, &state_home)?;
+    if repository.stands_for(&name).is_some() {
+        return Ok(Branch::Alias);
+    }
     if !repository.has_branch(&name)? {
         return Ok(Branch::Absent);
     }
     let exclude = format!("--exclude={name}");
-    let count = ["rev-list", "--count", &name, "--not", &exclude, "--branches"];
+    let whole = format!("refs/heads/{name}");
+    let count = ["rev-list", "--count", &whole, "--not", &exclude, "--branches"];
     let count = count.into_iter().chain(["--tags", "--remotes"]).map(OsString::from);
     let count = repository.git(count)?;
     match count.trim_end().parse::<u64>() {
@@ -195,7 +199,9 @@ pub fn remove(task: &str, state_home: &Path, branch: Branch) -> Result<(), Strin
     if branch == Branch::Elsewhere {
         let name = format!("refs/heads/{}", branch_of(task));
         let tip = repository.git(["rev-parse", "--verify", &name].map(OsString::from))?;
-        repository.git(["update-ref", "-d", &name, tip.trim_end()].map(OsString::from))?;
+        // A worker can make its branch another name of the user's, which git would take away.
+        let delete = ["update-ref", "--no-deref", "-d", &name, tip.trim_end()];
+        repository.git(delete.map(OsString::from))?;
     }
     record.removed = true;
     record.removing = false;
