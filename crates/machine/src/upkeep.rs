@@ -51,6 +51,15 @@ pub struct Loose {
     pub commit: String,
 }
 
+/// A worktree that git was told to leave alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lock {
+    /// Its folder.
+    pub place: String,
+    /// Why, as somebody said; may be empty.
+    pub why: String,
+}
+
 /// Why something stays, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stays {
@@ -66,6 +75,7 @@ pub fn may_go(
     standing: TaskStanding,
     files: Files,
     loose: Option<&Loose>,
+    lock: Option<&Lock>,
 ) -> Result<(), Stays> {
     let stays = |reason: &str, hint: String| Err(Stays { reason: reason.to_owned(), hint });
     match (standing, files) {
@@ -104,7 +114,13 @@ pub fn may_go(
                 stays(&format!("{count} commits in it are on no branch"), keeps(commit))
             }
         },
-    }
+    }?;
+    let Some(Lock { place, why }) = lock else { return Ok(()) };
+    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+    stays(
+        &format!("it is locked{why}"),
+        format!("git worktree unlock {place} in your repository unlocks it"),
+    )
 }
 
 fn keeps(commit: &str) -> String {
@@ -124,18 +140,21 @@ mod tests {
         for outcome in ended {
             let standing = TaskStanding::Ended(outcome);
             for files in [Files::Gone, Files::AsBegun, Files::Applied] {
-                assert_eq!(may_go("t", standing, files, None), Ok(()));
+                assert_eq!(may_go("t", standing, files, None, None), Ok(()));
+                let lock = Lock { place: "/w".to_owned(), why: "mine".to_owned() };
+                let stays = may_go("t", standing, files, None, Some(&lock)).unwrap_err();
+                assert!(stays.reason.ends_with(": mine") && stays.hint.contains("unlock /w"));
                 let loose = Loose { count: 2, commit: "c".to_owned() };
-                let stays = may_go("t", standing, files, Some(&loose)).unwrap_err();
+                let stays = may_go("t", standing, files, Some(&loose), None).unwrap_err();
                 assert!(stays.hint.contains("git branch NAME c"), "{}", stays.hint);
             }
             for files in [Files::Kept, Files::Unkept] {
-                assert!(may_go("t", standing, files, None).is_err());
+                assert!(may_go("t", standing, files, None, None).is_err());
             }
         }
         for standing in [TaskStanding::Open, TaskStanding::Unknown] {
             for files in [Files::Gone, Files::AsBegun, Files::Applied, Files::Kept, Files::Unkept] {
-                let stays = may_go("t", standing, files, None).unwrap_err();
+                let stays = may_go("t", standing, files, None, None).unwrap_err();
                 assert!(!stays.reason.is_empty() && !stays.hint.is_empty());
             }
         }

@@ -21,7 +21,7 @@ mod repositories;
 mod unborn;
 mod unkept;
 mod untouched;
-pub(crate) mod writable;
+mod writable;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, FileTimes};
@@ -723,7 +723,7 @@ fn short(commit: &str) -> &str {
     commit.get(..10).unwrap_or(commit)
 }
 
-fn with_end(path: &Path, end: &str) -> PathBuf {
+pub(crate) fn with_end(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);
     PathBuf::from(name)

@@ -43,6 +43,7 @@ pub mod providers;
 pub mod queue;
 pub mod receipt;
 pub mod redact;
+mod remove;
 pub mod room;
 pub mod sandbox;
 pub mod script;

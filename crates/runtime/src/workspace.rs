@@ -88,7 +88,7 @@ pub fn open_fork(
     } else {
         let other = Record::read(&Record::path(&from.task, state_home))?;
         let base = from.commit.clone().unwrap_or(other.base);
-        Record { base, ready: false, removing: false, removed: false, ..other }
+        Record { base, ready: false, removed: false, ..other }
     };
     let repository = record.find(state_home).map_err(|reason| {
         format!("the repository {} cannot be used: {reason}", record.repository)
@@ -136,9 +136,6 @@ struct Record {
     prefix: String,
     /// Whether the worktree was once complete, so that work may be in it.
     ready: bool,
-    /// Whether taking it away was begun.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    removing: bool,
     /// Whether it was taken away.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     removed: bool,
@@ -257,7 +254,6 @@ pub(crate) fn note_origin(
         prefix: prefix.to_owned(),
         ready: false,
         removed: false,
-        removing: false,
         common: String::new(),
         boot: String::new(),
     };
@@ -308,7 +304,6 @@ fn create(task: &str, repository: &Repository, state_home: &Path) -> Result<Work
         base: repository.head.clone(),
         prefix: repository.prefix.clone(),
         ready: false,
-        removing: false,
         removed: false,
         common: repository.shared_by_worktrees()?,
         boot: String::new(),
@@ -491,7 +486,6 @@ fn complete(
             Branch::Absent => repository.add_branch(&branch, &record.base),
         };
         if known == Branch::Unknown
-            && has_branch
             && let Some(other) = repository.stands_for(&branch)
         {
             return Err(format!(

@@ -7,7 +7,7 @@ use machine::id::TaskId;
 use machine::state::{Data, Standing};
 use machine::task::Outcome;
 use machine::time::Span;
-use machine::upkeep::{Branch, Files, Loose, TaskStanding, may_go};
+use machine::upkeep::{Branch, Files, Lock, Loose, TaskStanding, may_go};
 use runtime::checkpoint::Store;
 use runtime::process::Cancel;
 use runtime::workspace::upkeep::{self, Worktree};
@@ -36,6 +36,7 @@ struct Seen {
     files: Files,
     branch: Branch,
     loose: Option<Loose>,
+    lock: Option<Lock>,
     /// What could not be looked at.
     trouble: Option<String>,
 }
@@ -54,6 +55,10 @@ impl Seen {
             trouble = Some(reason);
             None
         });
+        let lock = upkeep::lock(&worktree, root).unwrap_or_else(|reason| {
+            trouble = Some(reason);
+            None
+        });
         let files = match files(records, &worktree, task.as_ref()) {
             Ok(files) => files,
             Err(reason) => {
@@ -61,7 +66,7 @@ impl Seen {
                 Files::Unkept
             }
         };
-        Seen { worktree, task, files, branch, loose, trouble }
+        Seen { worktree, task, files, branch, loose, lock, trouble }
     }
 
     fn standing(&self) -> TaskStanding {
@@ -91,7 +96,8 @@ impl Seen {
             };
             return Err((reason.clone(), hint.to_owned()));
         }
-        may_go(&self.worktree.task, self.standing(), self.files, self.loose.as_ref())
+        let (loose, lock) = (self.loose.as_ref(), self.lock.as_ref());
+        may_go(&self.worktree.task, self.standing(), self.files, loose, lock)
             .map_err(|stays| (stays.reason, stays.hint))
     }
 
@@ -134,7 +140,7 @@ fn files_word(files: Files) -> &'static str {
 
 /// Where the files of a worktree are beside it.
 fn files(records: &Records, worktree: &Worktree, task: Option<&Task>) -> Result<Files, String> {
-    if !worktree.present || worktree.removing {
+    if !worktree.present {
         return Ok(Files::Gone);
     }
     let (root, cancel) = (records.home.root(), Cancel::new());

@@ -136,7 +136,6 @@ fn git_clean_sees_that_a_commit_only_seems_to_hold_what_is_handed_over() {
     );
 }
 
-/// AX-019 of the corpus.
 #[test]
 fn git_clean_takes_no_other_branch_for_the_tasks_own() {
     let place = repository(&[("a.txt", "a\n")]);
@@ -153,6 +152,7 @@ fn git_clean_takes_no_other_branch_for_the_tasks_own() {
     );
 }
 
+/// AX-019 of the corpus.
 #[test]
 fn git_clean_sees_that_the_base_was_amended() {
     let place = repository(&[("a.txt", "a\n")]);

@@ -122,6 +122,71 @@ fn links_in_the_records_of_a_worktree_do_not_lead_to_the_users_index() {
 }
 
 #[test]
+fn a_locked_worktree_stays_whole() {
+    let repository = Repository::new();
+    let (id, worktree) =
+        repository.task(&["echo n > new; mkdir ignored; echo i > ignored/i"], Some("true"));
+    repository.place.ok(&["apply", &id]);
+    let path = worktree.to_str().unwrap();
+    repository.git(&["worktree", "lock", "--reason", "on a stick", path]);
+    assert_eq!(listed(&repository, &id)["removable"], false);
+    for way in [&["worktrees", "clean", &id][..], &["worktrees", "clean", &id, "--dry-run"]] {
+        let said = repository.place.run(way);
+        assert_eq!(said.code, 2, "{}", said.out);
+        assert!(said.out.contains("locked: on a stick"), "{}", said.out);
+        assert!(said.out.contains(&format!("git worktree unlock {path}")), "{}", said.out);
+        assert!(worktree.join("new").exists() && worktree.join("ignored/i").exists());
+    }
+    repository.git(&["worktree", "unlock", path]);
+    repository.place.ok(&["worktrees", "clean", &id]);
+    assert!(!worktree.exists());
+    assert_eq!(repository.git(&["worktree", "list"]).lines().count(), 1);
+}
+
+#[test]
+fn a_worktree_whose_submodules_were_filled_goes() {
+    let repository = Repository::new();
+    let part = repository.place.home().with_file_name("part");
+    std::fs::create_dir(&part).unwrap();
+    git(&part, &["init", "--quiet"]);
+    std::fs::write(part.join("file"), "part").unwrap();
+    git(&part, &["add", "file"]);
+    git(&part, &["-c", "user.name=p", "-c", "user.email=p@p", "commit", "--quiet", "-m", "part"]);
+    let allow = ["-c", "protocol.file.allow=always"];
+    repository.git(
+        &[&allow[..], &["submodule", "--quiet", "add", part.to_str().unwrap(), "part"]].concat(),
+    );
+    repository.commit("a part");
+    let fill =
+        "[workspace]\nsetup = [\"git -c protocol.file.allow=always submodule update --init\"]\n";
+    let file = repository.task_file("task.toml", &["true"], Some("test -e part/file"), fill);
+    let ran = repository.place.run(&["run", file.to_str().unwrap(), "--no-sandbox"]);
+    let id = repository.place.id();
+    let path = repository.place.show(&id)["workspace"].as_str().unwrap().to_owned();
+    assert!(Path::new(&path).join("part/file").exists(), "{}{}", ran.out, ran.err);
+    let before = repository.users();
+    repository.place.ok(&["worktrees", "clean", &id]);
+    assert!(!Path::new(&path).exists());
+    assert_eq!(repository.git(&["worktree", "list"]).lines().count(), 1);
+    assert_eq!(repository.users(), before);
+}
+
+/// What a process that was killed over it left is no worktree, and goes with the next one.
+#[test]
+fn taking_away_that_was_cut_short_is_completed() {
+    let repository = Repository::new();
+    let (id, worktree) = repository.task(&["echo n > new"], Some("true"));
+    repository.place.ok(&["apply", &id]);
+    let going = worktree.with_file_name(format!("{id}.going"));
+    std::fs::rename(&worktree, &going).unwrap();
+    assert_eq!(listed(&repository, &id)["files"], "gone");
+    repository.place.ok(&["worktrees", "clean", &id]);
+    assert!(!going.exists());
+    assert_eq!(repository.git(&["worktree", "list"]).lines().count(), 1);
+    assert_eq!(repository.git(&["branch", "--list", "drivetrain/*"]), "");
+}
+
+#[test]
 fn a_task_that_may_go_on_and_one_that_failed_keep_their_worktrees() {
     let repository = Repository::new();
     let (failed, _) = repository.task(&["echo n > new"], Some("false"));

@@ -26,22 +26,6 @@ pub(super) fn for_changes(folder: &Path, changes: &[Change]) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a folder and all folders in it writable.
-pub(crate) fn whole(folder: &Path) -> io::Result<()> {
-    let mut open = vec![folder.to_owned()];
-    while let Some(folder) = open.pop() {
-        if make(&folder)? {
-            for entry in fs::read_dir(&folder)? {
-                let entry = entry?;
-                if entry.file_type()?.is_dir() {
-                    open.push(entry.path());
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
 /// False if it is no folder.
 fn make(folder: &Path) -> io::Result<bool> {
     let meta = match fs::symlink_metadata(folder) {
@@ -91,9 +75,6 @@ mod tests {
         let changes = ["a/b/file", "link/in/file", "gone/file", "top"].map(change);
         for_changes(&at("top"), &changes).unwrap();
         assert_eq!(folders.each_ref().map(|folder| mode(folder)), [0o755, 0o755, 0o555, 0o555]);
-        close();
-        whole(&at("top")).unwrap();
-        assert_eq!(folders.each_ref().map(|folder| mode(folder)), [0o755, 0o755, 0o755, 0o555]);
         fs::set_permissions(at("outside/in"), fs::Permissions::from_mode(0o755)).unwrap();
     }
 }

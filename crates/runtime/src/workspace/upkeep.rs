@@ -1,18 +1,18 @@
 //! What there is of worktrees and checkpoint stores, and taking away what is needed no longer. Whether something may go
 //! is decided in `machine::upkeep`; here it is looked at, and removed so that git itself finds nothing to complain of.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use machine::upkeep::{Branch, Loose};
+use machine::upkeep::{Branch, Lock, Loose};
 
 use crate::apply::Note;
-use crate::checkpoint::{Content, Store, writable};
-use crate::git::Git;
+use crate::checkpoint::{Content, Store, with_end};
 use crate::process::Cancel;
+use crate::remove;
 
 use super::{Record, Repository, absolute, branch_of, check_task, text, worktree_of};
 
@@ -27,8 +27,6 @@ pub struct Worktree {
     pub repository: PathBuf,
     /// Whether the folder is there.
     pub present: bool,
-    /// Whether taking it away was begun.
-    pub removing: bool,
 }
 
 /// All worktrees that were made and not taken away, by task.
@@ -67,7 +65,6 @@ pub fn worktree(task: &str, state_home: &Path) -> Result<Option<Worktree>, Strin
         present: path.exists(),
         path,
         repository: PathBuf::from(record.repository),
-        removing: record.removing,
     }))
 }
 
@@ -175,27 +172,52 @@ pub fn holds(task: &str, state_home: &Path, commit: &str) -> bool {
     refs.is_ok_and(|refs| refs.lines().any(|name| !name.starts_with("refs/heads/drivetrain/")))
 }
 
+/// Whether git was told to leave a worktree alone (`git worktree lock`), and why.
+pub fn lock(worktree: &Worktree, state_home: &Path) -> Result<Option<Lock>, String> {
+    let state_home = absolute(state_home)?;
+    let record = Record::read(&Record::path(&worktree.task, &state_home))?;
+    let about = used(&record, &state_home)?.about(&worktree.task)?;
+    let place = text(&worktree.path)?;
+    match fs::read(about.join("locked")) {
+        Ok(why) => {
+            Ok(Some(Lock { place, why: String::from_utf8_lossy(&why).trim_end().to_owned() }))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("cannot see whether {place} is locked: {error}")),
+    }
+}
+
 /// Takes a worktree away whose files are all in a checkpoint, and its branch if its commits are elsewhere. The record of
-/// where it came from stays. Cut short, it is completed by asking again.
+/// where it came from stays. What speaks against it is seen before anything goes; cut short, it is completed by asking
+/// again.
 pub fn remove(task: &str, state_home: &Path, branch: Branch) -> Result<(), String> {
     let state_home = absolute(state_home)?;
     let (place, path) = (Record::path(task, &state_home), worktree_of(task, &state_home));
     let mut record = Record::read(&place)?;
-    record.removing = true;
-    record.write(&place)?;
     let repository = used(&record, &state_home)?;
-    if path.exists() {
-        let about = repository.about(task)?;
-        own_index(&about).map_err(|error| format!("cannot use {}: {error}", about.display()))?;
-        empty(&path).map_err(|error| format!("cannot empty {}: {error}", path.display()))?;
-        // What git has checked out is put back, so that it removes the folder without being forced. What the worktree itself
-        // says of its repository is the worker's word.
-        let mut inside = Git { cwd: Some(path.clone()), ..repository.git.clone() };
-        inside.env.push(("GIT_DIR".to_owned(), text(&about)?));
-        inside.env.push(("GIT_WORK_TREE".to_owned(), text(&path)?));
-        inside.run(["read-tree", "--reset", "-u", "HEAD"].map(OsString::from))?;
-        repository.git(["worktree".into(), "remove".into(), path.clone().into()])?;
+    let about = repository.about(task)?;
+    if about.exists() && !is_about(&about, &path) {
+        return Err(format!(
+            "what git knows of it ({}) is of another folder than {}: git worktree repair there mends that",
+            about.display(),
+            path.display()
+        ));
     }
+    if path.is_symlink() {
+        return Err(format!("{} is a link: put the folder back in its place", path.display()));
+    }
+    // What has this name is no worktree any more: it goes, whatever becomes of this process.
+    let going = with_end(&path, ".going");
+    let wrong = |error: io::Error| format!("cannot remove {}: {error}", path.display());
+    remove::tree(&going).map_err(wrong)?;
+    if path.exists() {
+        fs::rename(&path, &going).map_err(wrong)?;
+        remove::tree(&going).map_err(wrong)?;
+    }
+    // Git refuses where there are submodules, or its own link to here is not as it was.
+    remove::tree(&about).map_err(|error| format!("cannot remove {}: {error}", about.display()))?;
+    // As git does with the folder of all of them once it is empty.
+    let _ = about.parent().map(fs::remove_dir);
     if branch == Branch::Elsewhere {
         let name = format!("refs/heads/{}", branch_of(task));
         let tip = repository.git(["rev-parse", "--verify", &name].map(OsString::from))?;
@@ -204,40 +226,16 @@ pub fn remove(task: &str, state_home: &Path, branch: Branch) -> Result<(), Strin
         repository.git(delete.map(OsString::from))?;
     }
     record.removed = true;
-    record.removing = false;
     record.write(&place)
 }
 
-/// Has git write an index of the worktree's own. A worker can write among what git knows of its worktree, and git follows
-/// a link there.
-fn own_index(about: &Path) -> io::Result<()> {
-    for name in ["index", "index.lock"] {
-        let path = about.join(name);
-        match fs::symlink_metadata(&path) {
-            Ok(meta) if meta.is_file() && meta.nlink() == 1 => {}
-            Ok(_) => fs::remove_file(&path)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Removes everything in a worktree but what makes it one.
-fn empty(path: &Path) -> io::Result<()> {
-    writable::whole(path)?;
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        if entry.file_name() == ".git" {
-            continue;
-        }
-        if entry.file_type()?.is_dir() {
-            fs::remove_dir_all(entry.path())?;
-        } else {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
+/// Whether what git knows of some worktree is about the one at this path, which may be gone.
+fn is_about(about: &Path, path: &Path) -> bool {
+    let place =
+        |path: &Path| Some((path.parent()?.canonicalize().ok()?, path.file_name()?.to_owned()));
+    let Ok(link) = fs::read(about.join("gitdir")) else { return false };
+    let link = about.join(OsStr::from_bytes(link.trim_ascii_end()));
+    link.parent().and_then(place).is_some_and(|named| place(path) == Some(named))
 }
 
 /// Where a task's checkpoints are.
@@ -251,8 +249,8 @@ pub fn remove_store(task: &str, state_home: &Path) -> Result<(), String> {
     let path = store(task, &absolute(state_home)?);
     // Under another name first: half a store must not be taken for a whole one.
     let aside = path.with_extension("removed");
-    let _ = fs::remove_dir_all(&aside);
+    let _ = remove::tree(&aside);
     fs::rename(&path, &aside)
-        .and_then(|()| fs::remove_dir_all(&aside))
+        .and_then(|()| remove::tree(&aside))
         .map_err(|error| format!("cannot remove {}: {error}", path.display()))
 }
