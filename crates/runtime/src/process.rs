@@ -25,7 +25,7 @@ use rustix::process::Pid;
 use crate::providers::Secret;
 
 use crate::sandbox::helper::{GO, READY};
-use crate::sandbox::{Held, Sandbox};
+use crate::sandbox::{Held, Sandbox, hand_over};
 pub use cancel::Cancel;
 pub use capture::{Capture, HEAD, KEPT, TAIL};
 pub(crate) use child::write_all;
@@ -255,7 +255,9 @@ pub fn run_here(sandbox: &Sandbox, argv: &[OsString], cwd: &Path) -> Result<u8, 
     let stamp = new_stamp("by-hand").map_err(refused)?;
     let mut command = Command::new(&arranged.argv[0]);
     command.args(&arranged.argv[1..]).arg(program).args(&argv[1..]);
-    command.env_clear().envs(environment(&[], &stamp)?).envs(arranged.env).current_dir(cwd);
+    command.env_clear().envs([mark_variable(&stamp)]).current_dir(cwd);
+    let all = [environment(&[], &stamp)?, arranged.env].concat();
+    let _variables = hand_over(arranged.variables, &all).map_err(refused)?;
     let (open, join) = (arranged.open, arranged.join);
     // SAFETY: between fork and exec only async-signal-safe work is allowed. These are direct system calls on numbers
     // that were counted before; nothing is allocated or freed.
@@ -465,14 +467,22 @@ fn launch(spec: &ProcessSpec, streams: [OwnedFd; 3]) -> Result<Launched, SpawnEr
     environment.extend(spec.secrets.iter().map(|(k, v)| (k.into(), v.reveal().into())));
     if !matches!(spec.containment, Containment::Alone) {
         // Whatever a file names, the mark stays: the tree is found by it.
-        environment.push((MARK_VARIABLE.into(), (&stamp).into()));
+        environment.push(mark_variable(&stamp));
     }
     let wrapped = spec
         .containment
         .wrap(spec.cwd.as_deref(), spec.mark_dir.as_deref())
         .map_err(|reason| SpawnError::Sandbox { reason })?;
-    let Wrapped { argv: around, namespaced, env, mut open, join, held } = wrapped;
+    let Wrapped { argv: around, namespaced, env, variables, mut open, join, held } = wrapped;
     environment.extend(env);
+    // Open until it has begun.
+    let _variables = match variables {
+        Some(place) => {
+            let all = std::mem::replace(&mut environment, vec![mark_variable(&stamp)]);
+            Some(hand_over(place, &all).map_err(refused)?)
+        }
+        None => None,
+    };
     let is_watched = !namespaced && spec.containment.has_warden();
     let warden = if is_watched { Warden::open().map_err(refused)? } else { None };
     let (warden, report) = warden.unzip();
@@ -543,8 +553,13 @@ fn environment(
         }
         environment.push((name.into(), value.into()));
     }
-    environment.push((MARK_VARIABLE.into(), stamp.into()));
+    environment.push(mark_variable(stamp));
     Ok(environment)
+}
+
+/// What every process of a command is found by.
+fn mark_variable(stamp: &str) -> (OsString, OsString) {
+    (MARK_VARIABLE.into(), stamp.into())
 }
 
 /// Whether a variable looks like a key, by its name or by the known beginnings of keys.

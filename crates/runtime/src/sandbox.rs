@@ -19,6 +19,7 @@ mod way;
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -26,6 +27,7 @@ use std::sync::{Arc, OnceLock};
 use machine::id::TaskId;
 use machine::policy::sandbox::{Level, Needs, Network, SandboxSpec};
 use machine::task::Workspace;
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::home::Home;
 use crate::process::Containment;
@@ -143,8 +145,10 @@ pub fn resolve(paths: &[String], base: &Path) -> Vec<String> {
 pub(crate) struct Arranged {
     /// What goes before the command's own words.
     pub(crate) argv: Vec<OsString>,
-    /// Variables it gets.
+    /// Variables it gets beside its own.
     pub(crate) env: Vec<(OsString, OsString)>,
+    /// Where all its variables are to be written (`hand_over`) before it is started.
+    pub(crate) variables: File,
     /// Whether it is the first in a PID namespace.
     pub(crate) namespaced: bool,
     /// Descriptors to be left open for the command's first steps.
@@ -163,6 +167,12 @@ pub(crate) struct Held {
     _group: Option<cgroup::Group>,
     _way: Option<Way>,
     _scratch: Option<Scratch>,
+}
+
+/// Gives a command its variables. What comes before it inside a sandbox starts without them.
+pub(crate) fn hand_over(mut variables: File, all: &[(OsString, OsString)]) -> io::Result<File> {
+    variables.write_all(&helper::as_bytes(all)?)?;
+    Ok(variables)
 }
 
 impl Sandbox {
@@ -215,7 +225,11 @@ impl Sandbox {
         let mut view = View::of(self)?;
         let mut env = self.environment(&view);
         let (program, helper) = this_program()?;
-        let mut orders = Orders::new(self.spec.limits);
+        let variables = File::from(
+            memfd_create("drivetrain", MemfdFlags::CLOEXEC)
+                .map_err(|error| format!("no variables can be handed over: {error}"))?,
+        );
+        let mut orders = Orders::new(self.spec.limits, variables.as_raw_fd());
         orders.ask = ask;
         orders.probe = self.probe.clone();
         orders.sockets = match (self.spec.network != Network::None, self.gate.is_some()) {
@@ -226,7 +240,7 @@ impl Sandbox {
         };
         orders.refuse_tcp = self.spec.network == Network::None;
         let namespaced = self.spec.level == Level::Full;
-        let (mut open, mut texts) = (vec![program], Vec::new());
+        let (mut open, mut texts) = (vec![program, variables.as_raw_fd()], Vec::new());
         let (mut scratch, mut way) = (None, None);
         let mut argv: Vec<OsString> = Vec::new();
         if namespaced {
@@ -274,7 +288,7 @@ impl Sandbox {
         let masks = std::mem::take(&mut view.masks);
         let held =
             Held { _masks: masks, _texts: texts, _group: group, _way: way, _scratch: scratch };
-        Ok(Arranged { argv, env, namespaced, open, join, view: held })
+        Ok(Arranged { argv, env, variables, namespaced, open, join, view: held })
     }
 
     fn bubblewrap(

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -53,8 +53,10 @@ pub enum Containment {
 pub(super) struct Wrapped {
     /// The words before the command's own.
     pub(super) argv: Vec<OsString>,
-    /// Variables it gets.
+    /// Variables it gets beside its own.
     pub(super) env: Vec<(OsString, OsString)>,
+    /// Where all its variables go, if what goes around it is to have none of them.
+    pub(super) variables: Option<File>,
     /// Whether it runs in a PID namespace.
     pub(super) namespaced: bool,
     /// Descriptors that stay open for it.
@@ -78,6 +80,7 @@ impl Containment {
                 return Ok(Wrapped {
                     argv: arranged.argv,
                     env: arranged.env,
+                    variables: Some(arranged.variables),
                     namespaced: arranged.namespaced,
                     open: arranged.open,
                     join: arranged.join,

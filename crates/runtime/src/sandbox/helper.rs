@@ -2,8 +2,10 @@
 //!
 //! Whoever embeds the runtime calls [`enter`] at the very start of `main`, before any thread is there.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -35,7 +37,7 @@ pub(crate) const READY: u8 = 0x06;
 pub(crate) const GO: &[u8] = b"\n";
 
 /// Orders of another version of the program are not understood.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// The exit code of a helper that could not do its work.
 pub(super) const FAILED: i32 = 125;
@@ -61,6 +63,9 @@ pub(super) struct Orders {
     pub(super) bridge: Option<i32>,
     /// The descriptor of the folder with the gateway's socket, and the port that leads there, if there is one.
     pub(super) gateway: Option<(i32, u16)>,
+    /// The descriptor of the command's variables. What makes the walls has none of them: some lead a program to code of
+    /// others before it begins (`LD_PRELOAD`).
+    pub(super) variables: i32,
     /// Whether the runtime is asked before the command begins.
     pub(super) ask: bool,
     /// Whether the walls are tried instead of running a command.
@@ -68,7 +73,7 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    pub(super) fn new(limits: Limits) -> Orders {
+    pub(super) fn new(limits: Limits, variables: i32) -> Orders {
         Orders {
             version: VERSION,
             read: vec!["/".into()],
@@ -79,6 +84,7 @@ impl Orders {
             limits,
             bridge: None,
             gateway: None,
+            variables,
             ask: true,
             probe: None,
         }
@@ -124,6 +130,7 @@ fn work(mut arguments: Vec<OsString>) -> Result<i32, String> {
             "the program was replaced by another version while it ran: start it again".to_owned()
         );
     }
+    let mut variables = read_variables(orders.variables)?;
     keep_descriptors()?;
     limit(&orders.limits)?;
     drop_rights()?;
@@ -142,8 +149,9 @@ fn work(mut arguments: Vec<OsString>) -> Result<i32, String> {
         return Ok(probe::inside(targets));
     }
     let Some(program) = arguments.first() else { return Err("there is no command".to_owned()) };
-    let variables = port.map(egress::variables).unwrap_or_default();
-    let error = Command::new(program).args(&arguments[1..]).envs(variables).exec();
+    let to_proxy = port.map(egress::variables).unwrap_or_default();
+    variables.extend(to_proxy.into_iter().map(|(name, value)| (name.into(), value.into())));
+    let error = Command::new(program).args(&arguments[1..]).env_clear().envs(variables).exec();
     let shown = program.to_string_lossy().into_owned();
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     let _ = writeln!(
@@ -170,10 +178,31 @@ fn ask() -> Result<(), String> {
     }
 }
 
+/// The form in which a command's variables come inside. None of them may hold a NUL byte.
+pub(crate) fn as_bytes(variables: &[(OsString, OsString)]) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for word in variables.iter().flat_map(|(name, value)| [name, value]) {
+        if word.as_bytes().contains(&0) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a word holds a NUL byte"));
+        }
+        bytes.extend(word.as_bytes());
+        bytes.push(0);
+    }
+    Ok(bytes)
+}
+
+fn read_variables(descriptor: i32) -> Result<Vec<(OsString, OsString)>, String> {
+    let bytes = fs::read(format!("/proc/self/fd/{descriptor}"))
+        .map_err(|error| format!("the command's variables cannot be read: {error}"))?;
+    let words: Vec<&[u8]> = bytes.split(|byte| *byte == 0).collect();
+    let text = |word: &[u8]| OsStr::from_bytes(word).to_owned();
+    Ok(words.chunks_exact(2).map(|pair| (text(pair[0]), text(pair[1]))).collect())
+}
+
 /// Descriptors that were open in the runtime are not for the command.
 fn keep_descriptors() -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot close what was open: {error}");
-    let listed = std::fs::read_dir("/proc/self/fd").map_err(failed)?;
+    let listed = fs::read_dir("/proc/self/fd").map_err(failed)?;
     let open: Vec<i32> =
         listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     for number in open.into_iter().filter(|number| *number > 2) {
@@ -252,7 +281,7 @@ fn wall(orders: &Orders) -> Result<(), String> {
     {
         for path in paths {
             // What is not there cannot be reached, and is not made either.
-            let Ok(meta) = std::fs::metadata(path) else { continue };
+            let Ok(meta) = fs::metadata(path) else { continue };
             let access = if meta.is_dir() { access } else { access & AccessFs::from_file(abi) };
             let Ok(opened) = PathFd::new(path) else { continue };
             let rule = PathBeneath::new(opened, access);
