@@ -1,5 +1,7 @@
 //! The hostile and the ordinary command lines of `/corpus`, through the gate alone.
 
+mod misread;
+
 use machine::file::policy;
 use machine::policy::permission::{Author, Decide, Policy, Question, judge};
 use machine::tool::EffectClass;
@@ -33,6 +35,10 @@ fn policy_of(name: &str) -> Policy {
         "allow-all-in-sandbox" => "profile = \"open\"\n",
         other => panic!("unknown policy {other:?}"),
     };
+    policy_from(text)
+}
+
+fn policy_from(text: &str) -> Policy {
     let file = policy::parse(text, "policy.toml").unwrap();
     policy::combine(vec![file], Some("/users/u".to_owned())).policy
 }

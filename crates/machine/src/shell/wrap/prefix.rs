@@ -252,16 +252,19 @@ fn env(reading: &mut Reading, run: &Run, depth: usize) {
 /// What the input holds becomes words of the command.
 fn xargs(reading: &mut Reading, run: &Run, depth: usize) {
     let Some(parsed) = parse(reading, run, &XARGS, depth) else { return };
-    let replaced = match parsed
-        .options
-        .iter()
-        .rev()
-        .find(|(name, _)| ["-I", "-i", "--replace"].contains(&name.as_str()))
-    {
+    let among = |name: &str, names: &[&str]| names.contains(&name);
+    let marks = |(name, _): &&(String, Option<Word>)| among(name, &["-I", "-i", "--replace"]);
+    let replaced = match parsed.options.iter().rev().find(marks) {
         Some((_, Some(value))) => value.plain().map(str::to_owned),
         Some((_, None)) => Some("{}".to_owned()),
         None => None,
     };
+    // The last of those that exclude each other counts in some versions: the mark is then a word like any other, and all
+    // that is read is added.
+    let mut behind_mark = parsed.options.iter().skip_while(|option| !marks(option));
+    if behind_mark.any(|(name, _)| among(name, &["-n", "-L", "-l", "--max-args", "--max-lines"])) {
+        reading.doubt(&shown(&run.argv), "options of which one takes back the other");
+    }
     let mut argv = parsed.operands;
     if argv.is_empty() {
         argv.push(Word::Plain("echo".to_owned()));

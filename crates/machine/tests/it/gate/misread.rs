@@ -1,0 +1,61 @@
+//! Lines that do more than they seem to, each beside the ordinary ones that must not be asked about because of them.
+
+use machine::policy::permission::{Author, Decide, Policy, Question, judge};
+use machine::tool::EffectClass;
+use serde_json::json;
+
+const LOOKS: &str = "profile = \"read-only\"\n";
+
+fn decided(policy: &Policy, line: &str) -> (Decide, String) {
+    let input = json!({ "command": line });
+    let question = Question {
+        tool: "shell",
+        input: &input,
+        class: EffectClass::Unsafe,
+        author: Author::Worker,
+        driver: "llm",
+        within: &[],
+        attended: true,
+        workspace: Some("/rig/wt"),
+        sandboxed: true,
+    };
+    let judgement = judge(policy, &question);
+    (judgement.decide, judgement.said())
+}
+
+/// None of the first lines is allowed by the policy, and each of the second is.
+fn check(policy: &str, held: &[&str], allowed: &[&str]) {
+    let policy = super::policy_from(policy);
+    let mut wrong = Vec::new();
+    for (lines, allows) in [(held, false), (allowed, true)] {
+        for line in lines {
+            let (decide, said) = decided(&policy, line);
+            if (decide == Decide::Allow) != allows {
+                wrong.push(format!("{line}: {said}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn what_xargs_puts_in_place_of_a_mark_is_not_certain_once_a_later_option_says_how_many() {
+    check(
+        LOOKS,
+        &[
+            "xargs -I{} -n9 echo a",
+            "xargs -I{} -L1 echo a",
+            "xargs -I{} -L 1 echo a",
+            "xargs -i -l echo a",
+            "xargs --replace=x --max-args=2 echo a",
+            "xargs -I x --max-lines=2 echo a",
+            "xargs -0I{} -n9 echo a",
+        ],
+        &[
+            "xargs -I{} echo {}",
+            "xargs -n1 echo",
+            "xargs -n1 -I{} echo {}",
+            "xargs -0 -I{} -P4 echo {} done",
+        ],
+    );
+}
