@@ -1,6 +1,6 @@
 //! awk: programs that only compute and print.
 
-use super::{Script, Verdict};
+use super::{Script, Verdict, pattern_end};
 use crate::shell::Word;
 use crate::shell::options::Options;
 
@@ -28,7 +28,7 @@ enum Last<'t> {
     Operator,
     /// A value: a slash divides.
     Value,
-    /// A closing parenthesis: a slash may be either.
+    /// A closing parenthesis or a doubled sign: a slash may be either.
     Closed,
     /// A name.
     Name(&'t str),
@@ -46,7 +46,7 @@ fn judge(text: &str) -> Verdict {
         let start = at;
         at += 1;
         match byte {
-            b'"' => match quoted(bytes, at, b'"') {
+            b'"' => match quoted(bytes, at) {
                 Some(end) => {
                     at = end;
                     last = Last::Value;
@@ -56,15 +56,20 @@ fn judge(text: &str) -> Verdict {
             b'/' => match last {
                 Last::Value => last = Last::Operator,
                 Last::Name(name) if !is_keyword(name) => last = Last::Operator,
-                Last::Operator => match quoted(bytes, at, b'/') {
-                    Some(end) if !open_bracket(&text[at..end - 1]) => {
-                        at = end;
+                Last::Operator => match pattern_end(&text[at..], '/') {
+                    Some(length) => {
+                        at += length;
                         last = Last::Value;
                     }
-                    _ => return Verdict::MayRun,
+                    None => return Verdict::MayRun,
                 },
                 Last::Closed | Last::Name(_) => return Verdict::MayRun,
             },
+            // Behind `x++` a slash divides for some, and begins a pattern for others.
+            b'+' | b'-' if bytes.get(at) == Some(&byte) => {
+                at += 1;
+                last = Last::Closed;
+            }
             b'|' if bytes.get(at) == Some(&b'|') => {
                 at += 1;
                 last = Last::Operator;
@@ -134,20 +139,16 @@ fn is_keyword(name: &str) -> bool {
     )
 }
 
-/// Where a text that began here ends, behind its closing mark.
-fn quoted(bytes: &[u8], start: usize, mark: u8) -> Option<usize> {
+/// Where a text in quotes that began here ends, behind its closing quote.
+fn quoted(bytes: &[u8], start: usize) -> Option<usize> {
     let mut at = start;
     loop {
         match bytes.get(at)? {
+            b'\\' if bytes.get(at + 1) == Some(&b'\n') => return None,
             b'\\' => at += 2,
             b'\n' => return None,
-            byte if *byte == mark => return Some(at + 1),
+            b'"' => return Some(at + 1),
             _ => at += 1,
         }
     }
-}
-
-/// Whether brackets in a pattern are open at its end: a slash inside them may not have ended it.
-fn open_bracket(pattern: &str) -> bool {
-    pattern.matches('[').count() != pattern.matches(']').count()
 }

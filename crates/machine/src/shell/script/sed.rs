@@ -1,6 +1,6 @@
 //! sed: addresses, and the commands that only print and edit the text that passes.
 
-use super::{Script, Verdict};
+use super::{Script, Verdict, pattern_end};
 use crate::shell::Word;
 use crate::shell::options::Options;
 
@@ -151,23 +151,11 @@ impl<'t> Rest<'t> {
             .ok_or(Verdict::MayRun)
     }
 
-    /// Passes a text up to its delimiter. Inside brackets a delimiter is read differently by different seds.
+    /// Passes a pattern up to its delimiter.
     fn until(&mut self, delimiter: char) -> Result<(), Verdict> {
-        let mut brackets = false;
-        while let Some(character) = self.take() {
-            match character {
-                '\\' => {
-                    self.take();
-                }
-                '[' => brackets = true,
-                ']' => brackets = false,
-                _ if character == delimiter => {
-                    return if brackets { Err(Verdict::MayRun) } else { Ok(()) };
-                }
-                _ => {}
-            }
-        }
-        Err(Verdict::MayRun)
+        let length = pattern_end(self.text, delimiter).ok_or(Verdict::MayRun)?;
+        self.text = &self.text[length..];
+        Ok(())
     }
 
     fn substitute(&mut self) -> Result<bool, Verdict> {

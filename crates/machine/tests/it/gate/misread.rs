@@ -59,3 +59,36 @@ fn what_xargs_puts_in_place_of_a_mark_is_not_certain_once_a_later_option_says_ho
         ],
     );
 }
+
+#[test]
+fn a_pattern_of_awk_or_sed_ends_where_all_of_them_see_its_end() {
+    check(
+        LOOKS,
+        &[
+            r#"awk '/[\]/]"/ { system("touch x") } /"/'"#,
+            r#"awk '/[]/]"/ { system("touch x") } /"/'"#,
+            r#"awk '/[^]"/]/ { system("touch x") } /"/'"#,
+            r#"awk '/[[:a]"/ { print }'"#,
+            r#"awk '/[[:alpha:]/]"/ { print }'"#,
+            r#"awk '/[a/]"/'"#,
+            "awk '/a\\\n/ { print }'",
+            r#"awk 'BEGIN { x++ /1; system("touch x"); 1/ 1 }'"#,
+            r#"awk 'BEGIN { x-- /1; system("touch x"); 1/ 1 }'"#,
+            "sed 's/[]/x/;s/]//'",
+            "sed 's/[[:a:]/x/'",
+            "sed '/[]/p;s/]/x/'",
+        ],
+        &[
+            "awk '/[0-9]+/{print}'",
+            "awk '/^[ \\t]*#/ { next } { print }'",
+            "awk '{ gsub(/[\\[\\]\"]/, \"\"); print }'",
+            "awk '/^[[:space:]]*fn / { n++ } END { print n }'",
+            "awk -F'[/:]' '$1 ~ /^\\/usr[^\\/]+$/ { print $2 / 2 }'",
+            "awk '/[]x]/'",
+            "awk '{ x += $1 / 2; i++; print i }'",
+            "sed -n '/^[[:space:]]*$/d;s/[^a-z]/_/gp'",
+            "sed 's|[^/]*/||;s:[[]x[]]:y:'",
+            "sed 's/\\[x\\]/[y]/g'",
+        ],
+    );
+}
