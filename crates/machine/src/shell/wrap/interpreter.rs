@@ -94,12 +94,14 @@ fn find(base: &str) -> Option<&'static Interpreter> {
 
 /// The file that an interpreter or a shell is given, if that is what it runs.
 pub(in crate::shell) fn script_file(base: &str, arguments: &[Word]) -> Option<Word> {
-    let options = match base {
-        "sh" | "bash" | "dash" | "ash" => Options { flags: "eux", ..ORDERED },
-        _ => find(base)?.options,
-    };
-    let parsed = options.parse(arguments).ok()?;
-    let ends = find(base).is_some_and(|found| parsed.has(found.about) || parsed.has(found.module));
+    if matches!(base, "sh" | "bash" | "dash" | "ash") {
+        let call = shell_call(arguments);
+        let file = call.rest.first().filter(|_| !call.is_about && !call.text_follows)?;
+        return (call.is_plain && is_file(file)).then(|| file.clone());
+    }
+    let interpreter = find(base)?;
+    let parsed = interpreter.options.parse(arguments).ok()?;
+    let ends = parsed.has(interpreter.about) || parsed.has(interpreter.module);
     let file = parsed.operands.first().filter(|_| !ends)?;
     is_file(file).then(|| file.clone())
 }
@@ -135,34 +137,54 @@ pub(super) fn open(reading: &mut Reading, run: &Run, base: &str, depth: usize) -
     Some(())
 }
 
+/// The arguments of a shell, sorted.
+struct ShellCall<'w> {
+    /// Whether it only says something about itself.
+    is_about: bool,
+    /// Whether what follows is the text of commands.
+    text_follows: bool,
+    /// Whether every option changes no more than when the shell stops and what it prints.
+    is_plain: bool,
+    /// What stands behind the options.
+    rest: &'w [Word],
+}
+
+/// Sorts the arguments of a shell. Options begin with a plus too, and a single dash ends them.
+fn shell_call(arguments: &[Word]) -> ShellCall<'_> {
+    let mut call =
+        ShellCall { is_about: false, text_follows: false, is_plain: true, rest: arguments };
+    while let Some((Word::Plain(text), others)) = call.rest.split_first() {
+        let Some(letters) = text.strip_prefix(['-', '+']) else { break };
+        call.rest = others;
+        match text.as_str() {
+            "-" | "--" => break,
+            "--version" | "--help" => {
+                call.is_about = true;
+                break;
+            }
+            _ => {}
+        }
+        call.text_follows |= !letters.starts_with('-') && letters.contains('c');
+        call.is_plain &= letters.bytes().all(|letter| b"ceux".contains(&letter));
+    }
+    call
+}
+
 /// `sh -c text` is read; `sh file` runs a file; `sh` alone runs its input.
 fn shell(reading: &mut Reading, run: &Run, base: &str, depth: usize) {
     if !matches!(base, "sh" | "bash" | "dash") {
         reading.doubt(base, "a shell whose language is not read");
     }
-    let mut text_follows = false;
-    let mut rest = &run.argv[1..];
-    while let Some((word, others)) = rest.split_first() {
-        let Some(text) = word.plain() else { break };
-        let Some(letters) = text.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
-            break;
-        };
-        rest = others;
-        if matches!(text, "--version" | "--help") {
-            return;
-        }
-        if text == "--" {
-            break;
-        }
-        text_follows |= !letters.starts_with('-') && letters.contains('c');
-        if !letters.bytes().all(|letter| b"ceux".contains(&letter)) {
-            reading
-                .doubt(&shown(&run.argv), "an option of a shell that can run more than the text");
-        }
+    let call = shell_call(&run.argv[1..]);
+    if !call.is_plain {
+        reading.doubt(&shown(&run.argv), "an option of a shell that can run more than the text");
     }
-    match rest.first() {
-        Some(Word::Plain(text)) if text_follows => start_text(reading, run, base, text, depth),
-        Some(file) if !text_follows && is_file(file) => {}
+    if call.is_about {
+        return;
+    }
+    match call.rest.first() {
+        Some(Word::Plain(text)) if call.text_follows => start_text(reading, run, base, text, depth),
+        Some(file) if !call.text_follows && is_file(file) => {}
         _ => reading.doubt(&shown(&run.argv), "commands that are not in the text"),
     }
 }

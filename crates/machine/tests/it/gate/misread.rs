@@ -5,6 +5,9 @@ use machine::tool::EffectClass;
 use serde_json::json;
 
 const LOOKS: &str = "profile = \"read-only\"\n";
+const DEV: &str = "profile = \"dev\"\n";
+/// Everything but one program.
+const NO_TOUCH: &str = "profile = \"open\"\n[[rule]]\ncommand = \"touch\"\ndecide = \"deny\"\n";
 
 fn decided(policy: &Policy, line: &str) -> (Decide, String) {
     let input = json!({ "command": line });
@@ -91,4 +94,22 @@ fn a_pattern_of_awk_or_sed_ends_where_all_of_them_see_its_end() {
             "sed 's/\\[x\\]/[y]/g'",
         ],
     );
+}
+
+#[test]
+fn options_of_a_shell_may_begin_with_a_plus() {
+    let held = [
+        "sh +x -c 'touch x'",
+        "bash +x -c 'touch x'",
+        "sh -c +x 'touch x'",
+        "bash -e +u -c 'touch x'",
+        "sh +c 'touch x'",
+        "bash + -c 'touch x'",
+        "bash -c - 'touch x'",
+        "bash +O extglob -c 'touch x'",
+        "sh +x",
+    ];
+    check(NO_TOUCH, &held, &["bash -xc 'ls'", "sh +x -c 'ls'", "bash +x build.sh"]);
+    check(LOOKS, &held, &["bash -xc 'ls'", "sh +x -c 'ls'"]);
+    check(DEV, &["sh +x"], &["bash +x build.sh", "bash -eu build.sh", "sh build.sh -c x"]);
 }
