@@ -16,7 +16,7 @@ mod text;
 
 use program::Program;
 
-use super::wrap::{base_name, is_interpreter, is_transparent, script_file};
+use super::wrap::{base_name, env_starts, is_interpreter, is_transparent, script_file};
 use super::{Run, Word, script};
 
 /// What is known of an invocation.
@@ -114,13 +114,7 @@ fn judge(run: &Run) -> Result<Deeds, String> {
         "xargs" if arguments.iter().any(|word| names_file(word.text())) => {
             Err("words from a file".to_owned())
         }
-        "env"
-            if arguments
-                .iter()
-                .all(|word| word.text().contains('=') || word.text().starts_with('-')) =>
-        {
-            Err("it prints the environment".to_owned())
-        }
+        "env" if !env_starts(arguments) => Err("it prints the environment".to_owned()),
         "test" | "[" => Ok(tested(arguments)),
         "git" => git::git(arguments),
         "cargo" => cargo::cargo(arguments),

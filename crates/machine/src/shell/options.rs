@@ -21,6 +21,8 @@ pub(super) struct Options {
     pub(super) number: bool,
     /// Whether the first operand ends the options.
     pub(super) ordered: bool,
+    /// Options with a value behind which no other word is sorted.
+    pub(super) last: &'static [&'static str],
     /// Whether no option of the program, known here or not, does anything but change what it prints.
     pub(super) harmless: bool,
 }
@@ -36,6 +38,7 @@ impl Options {
         long_attached: "",
         number: false,
         ordered: false,
+        last: &[],
         harmless: false,
     };
 
@@ -77,6 +80,10 @@ impl Options {
             };
             if let (Word::Pattern(_), Some((_, Some(value)))) = (word, parsed.options.last_mut()) {
                 *value = Word::Pattern(value.text().to_owned());
+            }
+            if parsed.options.last().is_some_and(|(name, _)| self.last.contains(&name.as_str())) {
+                parsed.operands.extend_from_slice(arguments.get(index..).unwrap_or_default());
+                return Ok(parsed);
             }
         }
         Ok(parsed)

@@ -20,4 +20,4 @@ pub(super) fn base_name(name: &str) -> &str {
 }
 
 pub(super) use interpreter::{is_interpreter, script_file};
-pub(super) use prefix::is_transparent;
+pub(super) use prefix::{env_starts, is_transparent};

@@ -123,6 +123,7 @@ const ENV: Options = Options {
     values: "uSC",
     long: "ignore-environment null debug",
     long_values: "unset split-string chdir",
+    last: &["-S", "--split-string"],
     ..ORDERED
 };
 
@@ -175,10 +176,19 @@ pub(super) fn open(reading: &mut Reading, run: &Run, base: &str, depth: usize) -
     Some(())
 }
 
-/// Sorts the arguments. Where that fails, the first word that is no option may be what it starts: it is read too, so
-/// that a rule that forbids a program finds it.
 fn parse(reading: &mut Reading, run: &Run, options: &Options, depth: usize) -> Option<Parsed> {
-    match options.parse(&run.argv[1..]) {
+    accept(reading, run, options.parse(&run.argv[1..]), depth)
+}
+
+/// The arguments as sorted. Where that failed, the first word that is no option may be what it starts: it is read too, so that
+/// a rule that forbids a program finds it.
+fn accept(
+    reading: &mut Reading,
+    run: &Run,
+    sorted: Result<Parsed, String>,
+    depth: usize,
+) -> Option<Parsed> {
+    match sorted {
         Ok(parsed) => Some(parsed),
         Err(problem) => {
             reading.doubt(&shown(&run.argv), problem);
@@ -211,42 +221,63 @@ fn begin(
     }
 }
 
+/// Whether a command line of `env` starts something; without a command it prints every variable.
+pub(in crate::shell) fn env_starts(arguments: &[Word]) -> bool {
+    env_arguments(arguments).map_or(true, |parsed| !env_command(&parsed).1.is_empty())
+}
+
 fn env(reading: &mut Reading, run: &Run, depth: usize) {
-    let Some(parsed) = parse(reading, run, &ENV, depth) else { return };
+    let sorted = env_arguments(&run.argv[1..]);
+    let Some(parsed) = accept(reading, run, sorted, depth) else { return };
     if parsed.has(&["-C", "--chdir"]) {
         reading.doubt(&shown(&run.argv), "it starts in another folder");
     }
-    let mut words = Vec::new();
-    for text in parsed.values(&["-S", "--split-string"]) {
-        match text.plain() {
-            Some(text) if !text.contains(['\\', '$', '"', '\'', '#']) => {
-                words.extend(text.split_whitespace().map(|word| Word::Plain(word.to_owned())));
+    let (assignments, command) = env_command(&parsed);
+    if let Some((name, _)) = assignments.iter().find(|(name, _)| !is_name(name)) {
+        reading.doubt(name, "a variable with a name that is not plain");
+    }
+    if !command.is_empty() {
+        start_with(reading, run, "env", command.to_vec(), assignments, depth);
+    }
+}
+
+/// Sorts the arguments of `env`. The words of a text behind `-S` take its place, and all that stands behind it follows them.
+fn env_arguments(arguments: &[Word]) -> Result<Parsed, String> {
+    let mut all = Parsed::default();
+    let mut words = arguments.to_vec();
+    for _ in 0..MOST_TEXTS {
+        let parsed = ENV.parse(&words)?;
+        let text = parsed.values(&["-S", "--split-string"]).pop();
+        all.options.extend(parsed.options);
+        all.operands = parsed.operands;
+        match text.as_ref().map(Word::plain) {
+            None => return Ok(all),
+            Some(Some(text)) if !text.contains(['\\', '$', '"', '\'', '#']) => {
+                words = text.split_whitespace().map(|word| Word::Plain(word.to_owned())).collect();
+                words.append(&mut all.operands);
             }
-            _ => reading.doubt(text.text(), "a text that is split in a way that is not followed"),
+            Some(_) => return Err("a text that is split in a way that is not followed".to_owned()),
         }
     }
-    let split = !words.is_empty();
-    words.extend(parsed.operands.iter().cloned());
-    if words.first().and_then(Word::plain) == Some("-") {
-        words.remove(0);
-    }
+    Err("texts inside texts that are split".to_owned())
+}
+
+/// How many texts are split that stand in each other.
+const MOST_TEXTS: usize = 4;
+
+/// The variables that `env` sets, and the command that it starts.
+fn env_command(parsed: &Parsed) -> (Vec<(String, Word)>, &[Word]) {
     let mut assignments = Vec::new();
-    let mut rest = words.as_slice();
+    let mut rest = parsed.operands.as_slice();
+    if rest.first().and_then(Word::plain) == Some("-") {
+        rest = &rest[1..];
+    }
     while let Some((Word::Plain(text), others)) = rest.split_first() {
         let Some((name, value)) = text.split_once('=') else { break };
-        if !is_name(name) {
-            reading.doubt(text, "a variable with a name that is not plain");
-        }
         assignments.push((name.to_owned(), Word::Plain(value.to_owned())));
         rest = others;
     }
-    let dashed = rest.first().and_then(Word::plain).is_some_and(|text| text.starts_with('-'));
-    if split && dashed {
-        reading.doubt(&shown(&run.argv), "options inside a text that is split");
-    }
-    if !rest.is_empty() {
-        start_with(reading, run, "env", rest.to_vec(), assignments, depth);
-    }
+    (assignments, rest)
 }
 
 /// What the input holds becomes words of the command.

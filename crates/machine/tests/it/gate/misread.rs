@@ -113,3 +113,24 @@ fn options_of_a_shell_may_begin_with_a_plus() {
     check(LOOKS, &held, &["bash -xc 'ls'", "sh +x -c 'ls'"]);
     check(DEV, &["sh +x"], &["bash +x build.sh", "bash -eu build.sh", "sh build.sh -c x"]);
 }
+
+#[test]
+fn what_stands_behind_the_split_text_of_env_belongs_to_its_command() {
+    check(
+        LOOKS,
+        &[
+            "env -S 'sed s/x/y/' -i a",
+            "env -vS 'sed s/x/y/' -i a",
+            "env --split-string='sed s/x/y/' -i a",
+            "env --split-string 'sed s/x/y/' -i a",
+            "env '-Ssed s/x/y/' -i a",
+            "env -i -S 'LANG=C sed s/x/y/' -i a",
+            "env -S '-i sed s/x/y/' -i a",
+            "env -S '-S sed' s/x/y/ -i a",
+            "env -u x",
+            "env -S ''",
+            "env -S 'LANG=C'",
+        ],
+        &["env -S 'sed s/x/y/' a", "env -S 'LANG=C ls' -i a", "env -u x ls", "env -i ls"],
+    );
+}
