@@ -122,6 +122,7 @@ fn judge(run: &Run) -> Result<Deeds, String> {
         "python" | "python3" => python::python(arguments),
         "pip" | "pip3" | "uv" => python::installer(arguments),
         "go" => build::go(arguments),
+        "rustc" => build::rustc(arguments),
         "curl" => reach::curl(arguments),
         "wget" => reach::wget(arguments),
         "ssh" | "scp" | "rsync" => reach::remote(name, arguments),

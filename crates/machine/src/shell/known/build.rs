@@ -161,24 +161,33 @@ pub(super) const PROGRAMS: &[Program] = &[
         ..CHECK
     },
     Program {
-        names: &["rustc"],
-        options: Options {
-            flags: "vV",
-            long: "version",
-            long_values: "explain print",
-            ..Options::NONE
-        },
-        operands: Operands::None,
-        kind: Kind::Look,
-        ..CHECK
-    },
-    Program {
         names: &["shellcheck"],
         options: Options { flags: "xa", values: "sef", ..Options::NONE },
         kind: Kind::Look,
         ..CHECK
     },
 ];
+
+/// What a rustc command line does that only says something. `--print KIND=PATH` writes that file.
+pub(super) fn rustc(arguments: &[Word]) -> Result<Deeds, String> {
+    let options =
+        Options { flags: "vV", long: "version", long_values: "explain print", ..Options::NONE };
+    let parsed = options.parse(arguments)?;
+    if let Some(word) = parsed.operands.first() {
+        return Err(format!("{} is not expected", word.text()));
+    }
+    let mut deeds = Deeds::of(Kind::Look);
+    for value in parsed.values(&["--print"]) {
+        let Some(text) = value.plain() else {
+            return Err("what it prints is not certain".to_owned());
+        };
+        if let Some((_, path)) = text.split_once('=') {
+            deeds.kind = Kind::Change;
+            deeds.writes.push(Word::Plain(path.to_owned()));
+        }
+    }
+    Ok(deeds)
+}
 
 /// go takes its options with one dash.
 const GO: Options = Options {

@@ -134,3 +134,13 @@ fn what_stands_behind_the_split_text_of_env_belongs_to_its_command() {
         &["env -S 'sed s/x/y/' a", "env -S 'LANG=C ls' -i a", "env -u x ls", "env -i ls"],
     );
 }
+
+#[test]
+fn what_rustc_prints_to_a_file_is_written() {
+    check(
+        LOOKS,
+        &["rustc --print cfg=a", "rustc --print=cfg=a", "rustc --print sysroot --print cfg=a"],
+        &["rustc --print cfg", "rustc --print=sysroot", "rustc -vV", "rustc --explain E0308"],
+    );
+    check(DEV, &["rustc --print cfg=../a", "rustc --print=cfg=.git/x"], &["rustc --print cfg=a"]);
+}
