@@ -128,7 +128,6 @@ const COMMANDS: &[Program] = &[
     Program {
         names: &[
             "name-rev",
-            "symbolic-ref",
             "show-ref",
             "count-objects",
             "check-ignore",
@@ -394,6 +393,7 @@ fn judge(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
         "commit" => commit(arguments),
         "branch" => branch(arguments),
         "tag" => tag(arguments),
+        "symbolic-ref" => symbolic_ref(arguments),
         "stash" => stash(arguments),
         "merge" | "cherry-pick" | "revert" => join(arguments),
         "checkout" | "switch" => switch(name, arguments),
@@ -488,8 +488,7 @@ fn tag(arguments: &[Word]) -> Result<Deeds, String> {
         ..Options::NONE
     };
     let parsed = options.parse(arguments)?;
-    let lists =
-        parsed.has(&["-l", "--list", "-n", "--contains", "--merged", "--points-at", "--sort"]);
+    let lists = parsed.has(&["-l", "--list", "-n", "--contains", "--merged", "--points-at"]);
     if parsed.operands.is_empty()
         || (lists && !parsed.has(&["-d", "--delete", "-f", "--force", "-a", "-m"]))
     {
@@ -499,6 +498,21 @@ fn tag(arguments: &[Word]) -> Result<Deeds, String> {
         return Err("it starts an editor".to_owned());
     }
     Ok(Deeds { reads: parsed.values(&["-F", "--file"]), ..Deeds::of(Kind::Record) })
+}
+
+/// One name is looked up; a second one is what it stands for from then on.
+fn symbolic_ref(arguments: &[Word]) -> Result<Deeds, String> {
+    let options = Options {
+        flags: "qd",
+        values: "m",
+        long: "quiet delete short recurse no-recurse",
+        ..Options::NONE
+    };
+    let parsed = options.parse(arguments)?;
+    let looks = parsed.operands.len() < 2
+        && parsed.operands.iter().all(Word::is_single)
+        && !parsed.has(&["-d", "--delete"]);
+    Ok(Deeds::of(if looks { Kind::Look } else { Kind::Record }))
 }
 
 fn stash(arguments: &[Word]) -> Result<Deeds, String> {

@@ -144,3 +144,25 @@ fn what_rustc_prints_to_a_file_is_written() {
     );
     check(DEV, &["rustc --print cfg=../a", "rustc --print=cfg=.git/x"], &["rustc --print cfg=a"]);
 }
+
+#[test]
+fn a_name_of_git_that_is_given_another_meaning_is_recorded() {
+    check(
+        LOOKS,
+        &[
+            "git symbolic-ref HEAD refs/heads/x",
+            "git symbolic-ref -m why HEAD refs/heads/x",
+            "git symbolic-ref -d x",
+            "git symbolic-ref --delete x",
+            "git symbolic-ref *",
+            "git tag --sort=refname v1",
+        ],
+        &[
+            "git symbolic-ref HEAD",
+            "git symbolic-ref --short -q HEAD",
+            "git tag --sort=refname",
+            "git tag -l --sort=refname 'v*'",
+        ],
+    );
+    check(DEV, &[], &["git symbolic-ref HEAD refs/heads/x", "git tag --sort=refname v1"]);
+}
