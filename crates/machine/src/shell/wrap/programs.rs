@@ -127,6 +127,9 @@ fn find(reading: &mut Reading, run: &Run, depth: usize) {
         if !ended || argv.is_empty() {
             return reading.doubt(&shown(&run.argv), "an action without its end");
         }
+        if matches!(text, "-execdir" | "-okdir") {
+            reading.doubt(&shown(&argv), "it starts in the folder of each file");
+        }
         start(reading, run, "find", argv, depth);
     }
 }

@@ -166,3 +166,16 @@ fn a_name_of_git_that_is_given_another_meaning_is_recorded() {
     );
     check(DEV, &[], &["git symbolic-ref HEAD refs/heads/x", "git tag --sort=refname v1"]);
 }
+
+#[test]
+fn what_find_runs_in_other_folders_is_not_certain() {
+    check(
+        DEV,
+        &[
+            "find . -name config -execdir rm x {} \\;",
+            "find .git -type f -execdir touch x \\;",
+            "find . -okdir touch x \\;",
+        ],
+        &["find . -name x -exec ls \\;", "find . -name '*.o' -delete"],
+    );
+}
