@@ -196,7 +196,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         deep: Deep::Always,
         ..LOOK
     },
-    Program { names: &["diff"], options: DIFF, deep: Deep::With(&["-r", "--recursive"]), ..LOOK },
+    // Of two folders it shows the files, whatever its options are; which words are folders is not known.
+    Program { names: &["diff"], options: DIFF, deep: Deep::Always, ..LOOK },
     Program {
         names: &["cmp"],
         options: Options { flags: "bls", values: "in", ..HARMLESS },

@@ -8,6 +8,9 @@ const LOOKS: &str = "profile = \"read-only\"\n";
 const DEV: &str = "profile = \"dev\"\n";
 /// Everything but one program.
 const NO_TOUCH: &str = "profile = \"open\"\n[[rule]]\ncommand = \"touch\"\ndecide = \"deny\"\n";
+/// The contents of one folder stay where they are.
+const KEPT: &str =
+    "profile = \"dev\"\n[[rule]]\npath = \"data/kept/**\"\naccess = \"read\"\ndecide = \"deny\"\n";
 
 fn decided(policy: &Policy, line: &str) -> (Decide, String) {
     let input = json!({ "command": line });
@@ -177,5 +180,14 @@ fn what_find_runs_in_other_folders_is_not_certain() {
             "find . -okdir touch x \\;",
         ],
         &["find . -name x -exec ls \\;", "find . -name '*.o' -delete"],
+    );
+}
+
+#[test]
+fn the_difference_of_two_folders_shows_what_is_in_them() {
+    check(
+        KEPT,
+        &["diff data other", "diff -N data other", "diff other data", "diff -rq . other"],
+        &["diff a b", "diff -r src lib", "diff -u data/x data/y", "diff -N src lib"],
     );
 }
