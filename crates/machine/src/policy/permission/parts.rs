@@ -195,7 +195,13 @@ fn each_of_run<'a>(
             let place = Place::of_word(word, folder.as_deref(), folders);
             if !seen.contains(&place) {
                 seen.push(place.clone());
-                let whole = access == Access::Write || named == Named::Program && is_deep;
+                let whole = match named {
+                    _ if access == Access::Write => true,
+                    Named::Program => is_deep,
+                    // Nobody knows how much of a folder such a program reads.
+                    Named::Guess => opaque,
+                    Named::Redirect | Named::Tool => false,
+                };
                 let subject = Subject::Path { place, access, whole, named, text };
                 take(Part { subject, run: Some(run), opaque });
             }
@@ -251,9 +257,15 @@ fn is_plain_path(word: &Word) -> bool {
         || matches!(word, Word::Unknown(text) if text.starts_with(['~', '$']) && text.contains('/'))
 }
 
-/// What an argument of an unknown program gives a name to, as in `--output=x` and `of=x`: that may be a path, too.
+/// What an argument of an unknown program gives a name to, as in `--output=x`, `of=x` and `-Cx`: that may be a path, too.
 fn value_of(word: &Word) -> Option<Word> {
-    let value = text_of(word).split_once('=').map(|(_, value)| value.to_owned())?;
+    let text = text_of(word);
+    let value = match (text.split_once('='), text.strip_prefix('-')) {
+        (Some((_, value)), _) => value,
+        (None, Some(letters)) if !letters.starts_with('-') => letters.get(1..)?,
+        (None, _) => return None,
+    };
+    let value = value.to_owned();
     match word {
         Word::Plain(_) => Some(Word::Plain(value)),
         Word::Pattern(_) => Some(Word::Pattern(value)),

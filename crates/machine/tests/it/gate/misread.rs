@@ -11,6 +11,8 @@ const NO_TOUCH: &str = "profile = \"open\"\n[[rule]]\ncommand = \"touch\"\ndecid
 /// The contents of one folder stay where they are.
 const KEPT: &str =
     "profile = \"dev\"\n[[rule]]\npath = \"data/kept/**\"\naccess = \"read\"\ndecide = \"deny\"\n";
+const KEPT_OPEN: &str =
+    "profile = \"open\"\n[[rule]]\npath = \"data/kept/**\"\naccess = \"read\"\ndecide = \"deny\"\n";
 
 fn decided(policy: &Policy, line: &str) -> (Decide, String) {
     let input = json!({ "command": line });
@@ -189,5 +191,14 @@ fn the_difference_of_two_folders_shows_what_is_in_them() {
         KEPT,
         &["diff data other", "diff -N data other", "diff other data", "diff -rq . other"],
         &["diff a b", "diff -r src lib", "diff -u data/x data/y", "diff -N src lib"],
+    );
+}
+
+#[test]
+fn what_an_unknown_program_is_given_may_be_a_folder_with_all_that_is_in_it() {
+    check(
+        KEPT_OPEN,
+        &["tar c data | tar xO", "tar cf - .", "zip -r - data", "frob --from=data", "frob -Cdata"],
+        &["tar c src", "frob --from=src", "frob -v other", "frob -Csrc"],
     );
 }
