@@ -55,7 +55,12 @@ pub(super) fn curl(arguments: &[Word]) -> Result<Deeds, String> {
         if word.text().to_ascii_lowercase().contains("file:") {
             return Err("a file in place of a host".to_owned());
         }
-        deeds.hosts.push(address_host(word));
+        let host = address_host(word);
+        if host.plain().is_none() {
+            // Its scheme may be that of a file, written in braces.
+            deeds.reads.push(Word::Unknown(word.text().to_owned()));
+        }
+        deeds.hosts.push(host);
     }
     Ok(deeds)
 }
@@ -123,7 +128,7 @@ pub(super) fn remote_host(word: &Word) -> Option<Word> {
     let Word::Plain(text) = word else {
         return Some(word.clone());
     };
-    if text.contains("://") {
+    if scheme(text).is_some() {
         return Some(address_host(word));
     }
     let (before, _) = text.split_once(':')?;
@@ -133,16 +138,48 @@ pub(super) fn remote_host(word: &Word) -> Option<Word> {
     Some(certain(before.rsplit('@').next().unwrap_or(before), word))
 }
 
-/// The host of an address, with or without a scheme.
+/// The host of an address, with or without a scheme. Where programs differ about what the host is, none is told: `http:/x`,
+/// `http:x` and `x\\@y` are read one way here and another way there.
 fn address_host(word: &Word) -> Word {
     let Word::Plain(text) = word else { return word.clone() };
-    let rest = text.split_once("://").map_or(text.as_str(), |(_, rest)| rest);
+    let rest = match scheme(text) {
+        Some(name) if SCHEMES.contains(&name.to_ascii_lowercase().as_str()) => {
+            &text[name.len() + 3..]
+        }
+        Some(_) => return Word::Unknown(text.clone()),
+        None => text,
+    };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    let host = authority.rsplit('@').next().unwrap_or(authority);
-    match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((number, _)) => certain(number, word),
-        None => certain(host.split(':').next().unwrap_or(host), word),
-    }
+    host_and_port(authority).map_or_else(|| Word::Unknown(text.clone()), |host| certain(host, word))
+}
+
+/// Schemes behind which a host stands.
+const SCHEMES: &[&str] = &[
+    "dict", "ftp", "ftps", "git", "git+ssh", "gopher", "http", "https", "imap", "imaps", "ldap",
+    "ldaps", "mqtt", "pop3", "pop3s", "rsync", "rtsp", "scp", "sftp", "smb", "smtp", "smtps",
+    "ssh", "ssh+git", "telnet", "tftp", "ws", "wss",
+];
+
+/// What stands before `://`, if that is a scheme and not a part of a path or a query.
+fn scheme(text: &str) -> Option<&str> {
+    let (name, _) = text.split_once("://")?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    (!name.is_empty() && name.bytes().all(plain)).then_some(name)
+}
+
+/// The host of `user:password@host:port`, if it is written so that there is one way to read it.
+fn host_and_port(authority: &str) -> Option<&str> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._~%+:-".contains(&byte);
+    let named = match authority.split_once('@') {
+        Some((user, rest)) => user.bytes().all(plain).then_some(rest)?,
+        None => authority,
+    };
+    let (host, port) = match named.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => named.split_at(named.find(':').unwrap_or(named.len())),
+    };
+    let digits = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    (port.is_empty() || port.strip_prefix(':').is_some_and(digits)).then_some(host)
 }
 
 /// A host if it is written as one; programs make several addresses of braces and brackets, and differ about the rest.

