@@ -4,6 +4,7 @@
 mod builtin;
 mod characters;
 mod compound;
+mod device;
 mod dollar;
 mod here;
 pub mod known;

@@ -1,5 +1,6 @@
 //! Shells and interpreters: what they run is in a text, in a file, or comes from their input.
 
+use crate::shell::device::is_device;
 use crate::shell::options::Options;
 use crate::shell::settle::{shown, start_text};
 use crate::shell::{Reading, Run, Word};
@@ -107,12 +108,7 @@ pub(in crate::shell) fn script_file(base: &str, arguments: &[Word]) -> Option<Wo
 }
 
 fn is_file(word: &Word) -> bool {
-    word.plain().is_some_and(|text| {
-        !text.is_empty()
-            && !text.starts_with('-')
-            && !text.starts_with("/dev/")
-            && !text.starts_with("/proc/")
-    })
+    word.plain().is_some_and(|text| !text.is_empty() && !text.starts_with('-') && !is_device(text))
 }
 
 /// Adds or doubts what an interpreter runs; nothing if it is none.

@@ -1,5 +1,6 @@
 //! Programs that start others by one of their own options or in a language of their own.
 
+use crate::shell::device::is_device;
 use crate::shell::script::{self, Verdict};
 use crate::shell::settle::{shown, start, start_text};
 use crate::shell::{Reading, Run, Word};
@@ -14,6 +15,7 @@ pub(super) fn open(reading: &mut Reading, run: &Run, base: &str, depth: usize) -
         }
         "sed" | "gsed" => judge(reading, run, script::sed(&run.argv[1..]).verdict),
         "make" | "gmake" => make(reading, run),
+        "ninja" => rules(reading, run),
         "tar" | "gtar" | "bsdtar" => tar(reading, run),
         "rsync" => options(reading, run, &["-e", "--rsh", "--rsync-path"]),
         "ssh" | "scp" | "sftp" => {
@@ -223,26 +225,37 @@ fn rebase(reading: &mut Reading, run: &Run, rest: &[Word], depth: usize) {
 
 /// Variables and texts on the command line can run anything.
 fn make(reading: &mut Reading, run: &Run) {
-    let mut words = run.argv[1..].iter().map(Word::text).peekable();
-    while let Some(text) = words.next() {
-        let from_input =
-            matches!(text, "-f" | "--file") && words.peek().is_some_and(|file| !is_file_name(file));
-        let attached =
-            text.strip_prefix("-f").is_some_and(|file| !file.is_empty() && !is_file_name(file));
-        if text.contains('=')
-            || text.starts_with("--eval")
-            || text.starts_with("-E")
-            || from_input
-            || attached
-        {
-            return reading
-                .doubt(&shown(&run.argv), "a variable or a text by which make can run anything");
-        }
+    let found = run.argv[1..].iter().any(|word| {
+        let text = word.text();
+        text.contains('=') || text.starts_with("--eval") || text.starts_with("-E")
+    });
+    if found {
+        return reading
+            .doubt(&shown(&run.argv), "a variable or a text by which make can run anything");
     }
+    rules(reading, run);
 }
 
-fn is_file_name(text: &str) -> bool {
-    text != "-" && !text.starts_with("/dev/") && !text.starts_with("/proc/")
+/// As many jobs as there are processors: no more than a number.
+const COUNTED: [&str; 3] = ["-j$(nproc)", "-j\"$(nproc)\"", "\"$(nproc)\""];
+
+/// A file of rules may be the input, or a device; its name may stand behind letters of options.
+fn rules(reading: &mut Reading, run: &Run) {
+    let found = run.argv[1..].iter().any(|word| {
+        let Some(text) = word.plain() else { return !COUNTED.contains(&word.text()) };
+        let letters = text.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
+        let attached = letters.is_some_and(|letters| {
+            let path = letters.find(['/', '.']).map_or("", |at| &letters[at..]);
+            letters.is_empty() || letters.ends_with('-') || is_device(path)
+        });
+        attached || is_device(text)
+    });
+    if found {
+        reading.doubt(
+            &shown(&run.argv),
+            "commands from its input, or from a file that is not certain",
+        );
+    }
 }
 
 fn tar(reading: &mut Reading, run: &Run) {

@@ -122,6 +122,41 @@ fn options_of_a_shell_may_begin_with_a_plus() {
 }
 
 #[test]
+fn a_device_is_one_however_its_path_is_written() {
+    let held = [
+        "sh //dev/stdin",
+        "sh /dev/./stdin",
+        "bash /proc/self//fd/0",
+        "bash ///proc/self/fd/0",
+        "sh /tmp/../dev/stdin",
+        "sh ../../dev/fd/0",
+        "sh ../../../dev//stdin",
+        "python3 //dev/stdin",
+        "node /usr/..//dev/fd/0",
+        "make -f //dev/stdin",
+        "make -f/./dev/stdin",
+        "make -f ../../dev/stdin",
+        "make --file /dev/./stdin",
+        "make --makefile -",
+        "make --makefile //dev/stdin",
+        "make -kf -",
+        "make -kf- all",
+        "make -kf//dev/stdin",
+        "make -C //dev -f stdin",
+    ];
+    let allowed = [
+        "sh scripts/dev/run.sh",
+        "bash ./dev/stdin.sh",
+        "bash dev/build.sh",
+        "python3 proc/x.py",
+        "make -f build/Makefile -j4 all",
+        "make -C sub/dev test",
+    ];
+    check(DEV, &held, &allowed);
+    check(NO_TOUCH, &held, &allowed);
+}
+
+#[test]
 fn what_stands_behind_the_split_text_of_env_belongs_to_its_command() {
     check(
         LOOKS,
