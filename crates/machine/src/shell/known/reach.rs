@@ -103,7 +103,11 @@ pub(super) fn remote(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
     deeds.reads = parsed.values(&["-i"]);
     deeds.deep = true;
     if name == "ssh" {
-        deeds.hosts.extend(parsed.operands.first().map(address_host));
+        if let Some((host, behind)) = parsed.operands.split_first() {
+            deeds.hosts.push(address_host(host));
+            // Up to the command, what stands behind the host may be options too.
+            deeds.reads.extend(options.parse(behind)?.values(&["-i"]));
+        }
         return Ok(deeds);
     }
     let Some((target, sources)) = parsed.operands.split_last() else {

@@ -17,14 +17,14 @@ pub(super) fn open(reading: &mut Reading, run: &Run, base: &str, depth: usize) -
         "make" | "gmake" => make(reading, run),
         "ninja" => rules(reading, run),
         "tar" | "gtar" | "bsdtar" => tar(reading, run),
-        "rsync" => options(reading, run, &["-e", "--rsh", "--rsync-path"]),
-        "ssh" | "scp" | "sftp" => {
-            options(reading, run, &["-o", "-F", "-S", "-J", "-w", "-D", "-L", "-R", "-W"])
-        }
+        "ssh" => connect(reading, run, &SSH),
+        "scp" => connect(reading, run, &SCP),
+        "rsync" => connect(reading, run, &RSYNC),
         "watch" => watch(reading, run, depth),
         "script" => script_command(reading, run, depth),
         "parallel"
         | "entr"
+        | "sftp"
         | "gdb"
         | "lldb"
         | "perf"
@@ -90,15 +90,74 @@ fn judge(reading: &mut Reading, run: &Run, verdict: Verdict) {
     }
 }
 
-/// Doubts options by which a program starts another one.
-fn options(reading: &mut Reading, run: &Run, starting: &[&str]) {
-    let found = run.argv[1..].iter().any(|word| {
-        let text = word.text();
-        starting.iter().any(|option| text.starts_with(option)) || !word.is_single()
-    });
-    if found {
+/// A program that connects to another machine.
+struct Connection {
+    /// Letters of options by which it runs a program, opens a way for others or reads settings that may say so.
+    starting: &'static str,
+    /// Words behind `--` that do so.
+    long: &'static [&'static str],
+    /// Other letters with a value.
+    valued: &'static str,
+    /// Whether its second operand begins a command for the other machine, and its options end there.
+    takes_command: bool,
+}
+
+const SSH: Connection =
+    Connection { starting: "DFIJLPRSWow", long: &[], valued: "BEOQbceilmp", takes_command: true };
+const SCP: Connection =
+    Connection { starting: "DFJSXo", long: &[], valued: "Pcil", takes_command: false };
+const RSYNC: Connection = Connection {
+    starting: "e",
+    long: &["--rsh", "--rsync-path"],
+    valued: "@BMTf",
+    takes_command: false,
+};
+
+/// Doubts options by which such a program starts another one, alone, among other letters, and behind the host.
+fn connect(reading: &mut Reading, run: &Run, kind: &Connection) {
+    if starts_another(&run.argv[1..], kind) || !run.argv.iter().all(Word::is_single) {
         reading.doubt(&shown(&run.argv), "an option by which it can run another program");
     }
+}
+
+fn starts_another(arguments: &[Word], kind: &Connection) -> bool {
+    let mut operands = 0;
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let text = word.text();
+        match text.strip_prefix('-') {
+            None | Some("") => {
+                if word.plain().is_none() && !word.is_operand() {
+                    return true;
+                }
+                operands += 1;
+                if kind.takes_command && operands == 2 {
+                    return false;
+                }
+            }
+            Some("-") => {}
+            Some(long) if long.starts_with('-') => {
+                if kind.long.iter().any(|option| text.starts_with(option)) {
+                    return true;
+                }
+            }
+            Some(letters) => match letters.find(|letter| !is_flag(kind, letter)) {
+                Some(at) if !letters[at..].starts_with(|letter| kind.valued.contains(letter)) => {
+                    return true;
+                }
+                // The value is the rest, or the next word.
+                Some(at) if letters.len() == at + 1 => {
+                    words.next();
+                }
+                _ => {}
+            },
+        }
+    }
+    false
+}
+
+fn is_flag(kind: &Connection, letter: char) -> bool {
+    !kind.starting.contains(letter) && !kind.valued.contains(letter)
 }
 
 fn find(reading: &mut Reading, run: &Run, depth: usize) {

@@ -157,6 +157,41 @@ fn a_device_is_one_however_its_path_is_written() {
 }
 
 #[test]
+fn options_of_ssh_stand_together_and_behind_the_host_too() {
+    check(
+        NO_TOUCH,
+        &[
+            "ssh -vo ProxyCommand='touch x' h",
+            "ssh -voProxyCommand='touch x' h",
+            "ssh h -vo ProxyCommand='touch x'",
+            "ssh h -o ProxyCommand='touch x'",
+            "ssh -4NF x h",
+            "ssh -vI ./x.so h",
+            "ssh \"$x\" h",
+            "scp -qo ProxyCommand='touch x' a h:b",
+            "scp -rqS ./x a h:b",
+            "sftp h",
+            "rsync -ave ./x a h:b",
+            "rsync a h:b -ave ./x",
+        ],
+        &[
+            "ssh -v h ls -lo",
+            "ssh -p 22 -l me h uptime",
+            "ssh -i k -pl h ls -o",
+            "scp -rq a h:b",
+            "scp -P 22 a h:b",
+            "rsync -avz --delete a h:b",
+        ],
+    );
+    let named = "profile = \"dev\"\n[[rule]]\nhost = \"h\"\ndecide = \"allow\"\n";
+    check(
+        named,
+        &["ssh h -E ../log ls", "ssh h -i ../../key ls", "ssh h -vE ../log"],
+        &["ssh h ls -E x", "ssh h -v ls"],
+    );
+}
+
+#[test]
 fn what_stands_behind_the_split_text_of_env_belongs_to_its_command() {
     check(
         LOOKS,
