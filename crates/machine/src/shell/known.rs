@@ -84,9 +84,16 @@ pub fn look(run: &Run) -> Known {
 
 /// Whether an invocation that is not understood may change any file of a repository's checkout, though it names none.
 pub(crate) fn may_change_checkout(run: &Run) -> bool {
-    let program = run.argv.first().and_then(Word::plain);
-    program.is_some_and(|program| base_name(program) == "git")
-        && git::may_change_files(&run.argv[1..])
+    is_git(run) && git::may_change_files(&run.argv[1..])
+}
+
+/// Whether an invocation that is not understood may show what any file of a repository holds, though it names none.
+pub(crate) fn may_show_checkout(run: &Run) -> bool {
+    is_git(run) && git::may_show_contents(&run.argv[1..])
+}
+
+fn is_git(run: &Run) -> bool {
+    run.argv.first().and_then(Word::plain).is_some_and(|program| base_name(program) == "git")
 }
 
 fn judge(run: &Run) -> Result<Deeds, String> {

@@ -188,7 +188,7 @@ fn each_of_run<'a>(
     };
     let opaque = deeds.is_none() && !matches!(deed, Deed::Nothing);
     take(Part { subject: Subject::Command(deed), run: Some(run), opaque });
-    let is_deep = deeds.is_some_and(|deeds| deeds.deep);
+    let is_deep = deeds.is_none_or(|deeds| deeds.deep);
     let mut path = |word: &Word, text: &'a str, access, named| {
         let mut seen: Vec<Place> = Vec::new();
         for folder in places.iter() {
@@ -221,6 +221,9 @@ fn each_of_run<'a>(
         for word in &deeds.writes {
             path(word, text_of(word), Access::Write, Named::Program);
         }
+    }
+    if opaque && known::may_show_checkout(run) {
+        path(&Word::Plain(".".to_owned()), ".", Access::Read, Named::Program);
     }
     if opaque && known::may_change_checkout(run) {
         path(&Word::Plain(".".to_owned()), ".", Access::Write, Named::Program);

@@ -4,7 +4,7 @@ use super::program::{Deep, Operands, Program, command};
 use super::reach::remote_host;
 use super::{Deeds, Kind};
 use crate::shell::Word;
-use crate::shell::options::Options;
+use crate::shell::options::{Options, Parsed};
 
 const LOOK: Program = Program { kind: Kind::Look, operands: Operands::Read, ..Program::PLAIN };
 const RECORD: Program = Program { kind: Kind::Record, operands: Operands::Read, ..Program::PLAIN };
@@ -50,7 +50,6 @@ const SWITCH: Options = Options {
 
 /// Commands with one meaning.
 const COMMANDS: &[Program] = &[
-    Program { names: &["status"], options: STATUS, ..LOOK },
     Program { names: &["shortlog", "rev-list"], options: SHOW, ..LOOK },
     Program {
         names: &["rev-parse"],
@@ -105,7 +104,6 @@ const COMMANDS: &[Program] = &[
         deep: Deep::Always,
         ..LOOK
     },
-    Program { names: &["cat-file"], options: Options { flags: "tspe", ..Options::NONE }, ..LOOK },
     Program {
         names: &["describe"],
         options: Options {
@@ -139,15 +137,6 @@ const COMMANDS: &[Program] = &[
         options: Options {
             flags: "avqs",
             long: "short heads tags verbose all human-readable",
-            ..Options::NONE
-        },
-        operands: Operands::Text,
-        ..LOOK
-    },
-    Program {
-        names: &["for-each-ref"],
-        options: Options {
-            long_values: "sort format count contains merged points-at",
             ..Options::NONE
         },
         operands: Operands::Text,
@@ -307,9 +296,63 @@ fn everything() -> Word {
     Word::Plain(".".to_owned())
 }
 
+/// Commands that show and take along nothing of what the files hold, whatever their options are.
+const SHOWS_NO_CONTENTS: &[&str] = &[
+    "add",
+    "am",
+    "branch",
+    "check-attr",
+    "check-ignore",
+    "clean",
+    "commit-tree",
+    "config",
+    "count-objects",
+    "describe",
+    "fetch",
+    "fsck",
+    "gc",
+    "hash-object",
+    "help",
+    "init",
+    "ls-files",
+    "ls-remote",
+    "ls-tree",
+    "merge-base",
+    "mktree",
+    "mv",
+    "name-rev",
+    "prune",
+    "read-tree",
+    "rebase",
+    "remote",
+    "repack",
+    "rev-list",
+    "rev-parse",
+    "rm",
+    "show-branch",
+    "show-ref",
+    "symbolic-ref",
+    "update-index",
+    "update-ref",
+    "var",
+    "version",
+    "write-tree",
+];
+
 /// Whether a git command line that is not understood may change any file of the checkout: `git clean`, `git rebase`, an
 /// alias, or one whose settings are its own.
 pub(super) fn may_change_files(arguments: &[Word]) -> bool {
+    may_be_beside(LEAVES_FILES, arguments)
+}
+
+/// Whether a git command line that is not understood may show what the files hold, or put it elsewhere: `git archive`,
+/// `git bundle`, `git worktree`, an alias.
+pub(super) fn may_show_contents(arguments: &[Word]) -> bool {
+    may_be_beside(SHOWS_NO_CONTENTS, arguments)
+}
+
+/// Whether the command may be another one than these.
+fn may_be_beside(commands: &[&str], arguments: &[Word]) -> bool {
     let mut rest = arguments;
     while let Some((word, others)) = rest.split_first() {
         rest = others;
@@ -317,7 +360,7 @@ pub(super) fn may_change_files(arguments: &[Word]) -> bool {
             Some("--no-pager" | "-P" | "-p" | "--paginate" | "--no-optional-locks") => {}
             Some("--version" | "--help" | "-h" | "--exec-path" | "--html-path") => return false,
             Some("-C") => rest = rest.get(1..).unwrap_or_default(),
-            Some(name) => return !LEAVES_FILES.contains(&name),
+            Some(name) => return !commands.contains(&name),
             None => return true,
         }
     }
@@ -348,7 +391,7 @@ pub(super) fn git(arguments: &[Word]) -> Result<Deeds, String> {
     };
     let mut deeds = judge(name, rest).map_err(|why| format!("{name}: {why}"))?;
     let named: Vec<Word> = deeds.reads.iter().flat_map(in_commit).collect();
-    deeds.deep = deeds.kind == Kind::Look;
+    deeds.deep |= deeds.kind == Kind::Look;
     let literal = arguments.iter().any(|word| word.plain() == Some("--literal-pathspecs"));
     if !literal && !matches!(name, "clone" | "init") {
         // What is read may also be named as it stands in the index, behind a colon.
@@ -400,6 +443,10 @@ fn judge(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
         "reset" => reset(arguments),
         "diff" | "show" | "log" | "whatchanged" | "diff-tree" | "diff-index" | "diff-files"
         | "range-diff" => show(name, arguments),
+        "status" => status(arguments),
+        "cat-file" => cat_file(arguments),
+        "grep" => grep(arguments),
+        "for-each-ref" => each_ref(arguments),
         "remote" => remote(arguments),
         "config" => config(arguments),
         "worktree" | "reflog" | "submodule" => listing(name, arguments),
@@ -430,6 +477,10 @@ fn commit(arguments: &[Word]) -> Result<Deeds, String> {
     }
     let mut deeds = Deeds::of(Kind::Record);
     deeds.reads = parsed.values(&["-F", "--file"]);
+    if parsed.has(&["-v"]) && parsed.has(&["--dry-run"]) {
+        deeds.reads.push(everything());
+        deeds.deep = true;
+    }
     deeds.reads.extend(parsed.operands);
     Ok(deeds)
 }
@@ -474,7 +525,9 @@ fn branch(arguments: &[Word]) -> Result<Deeds, String> {
         "--unset-upstream",
     ]);
     let looks = !changes && (lists || parsed.operands.is_empty());
-    Ok(Deeds::of(if looks { Kind::Look } else { Kind::Record }))
+    let mut deeds = Deeds::of(if looks { Kind::Look } else { Kind::Record });
+    deeds.reads = shown_raw(&parsed);
+    Ok(deeds)
 }
 
 fn tag(arguments: &[Word]) -> Result<Deeds, String> {
@@ -492,12 +545,19 @@ fn tag(arguments: &[Word]) -> Result<Deeds, String> {
     if parsed.operands.is_empty()
         || (lists && !parsed.has(&["-d", "--delete", "-f", "--force", "-a", "-m"]))
     {
-        return Ok(Deeds::of(Kind::Look));
+        return Ok(Deeds { reads: shown_raw(&parsed), ..Deeds::of(Kind::Look) });
     }
     if parsed.has(&["-a", "--annotate"]) && !parsed.has(&["-m", "-F", "--message", "--file"]) {
         return Err("it starts an editor".to_owned());
     }
-    Ok(Deeds { reads: parsed.values(&["-F", "--file"]), ..Deeds::of(Kind::Record) })
+    let mut deeds = Deeds { reads: parsed.values(&["-F", "--file"]), ..Deeds::of(Kind::Record) };
+    // What gets a name can be shown by it.
+    if parsed.operands.iter().skip(1).any(may_be_contents) {
+        deeds.reads.push(everything());
+        deeds.deep = true;
+    }
+    deeds.reads.extend(parsed.operands);
+    Ok(deeds)
 }
 
 /// One name is looked up; a second one is what it stands for from then on.
@@ -519,7 +579,10 @@ fn stash(arguments: &[Word]) -> Result<Deeds, String> {
     let command = arguments.first().and_then(Word::plain).unwrap_or("push");
     if command == "list" || command == "show" {
         let parsed = SHOW.parse(&arguments[1..])?;
-        let reads = if parsed.has(PATCH) { vec![everything()] } else { Vec::new() };
+        // An option that does not say what else is shown makes it show the differences.
+        let shows = parsed.has(PATCH)
+            || command == "show" && !parsed.options.is_empty() && !parsed.has(NO_PATCH);
+        let reads = if shows { vec![everything()] } else { Vec::new() };
         return Ok(Deeds { reads, ..Deeds::of(Kind::Look) });
     }
     let (command, rest) = match arguments.split_first() {
@@ -578,6 +641,11 @@ fn switch(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
         && (parsed.operands.len() > 1 || !paths_behind_dashes(arguments).is_empty());
     let starts_here = parsed.operands.is_empty() && parsed.has(&["-b", "-c", "--create"]);
     let mut deeds = Deeds::of(Kind::Record);
+    if parsed.has(&["-p"]) {
+        // It shows the differences and asks about each.
+        deeds.deep = true;
+        deeds.reads = if only_files { parsed.operands.clone() } else { vec![everything()] };
+    }
     match name {
         "checkout" => deeds.writes = parsed.operands,
         _ => deeds.reads = parsed.operands,
@@ -597,7 +665,8 @@ fn reset(arguments: &[Word]) -> Result<Deeds, String> {
 }
 
 /// Options by which contents of files are shown.
-const PATCH: &[&str] = &["-p", "-u", "--patch", "-U", "--unified", "-L", "-c", "--cc"];
+const PATCH: &[&str] =
+    &["-p", "-u", "--patch", "-U", "--unified", "-L", "-c", "--cc", "--binary", "--check"];
 
 /// Options by which less than the contents of files is shown.
 const NO_PATCH: &[&str] = &[
@@ -612,7 +681,6 @@ const NO_PATCH: &[&str] = &[
     "--name-only",
     "--name-status",
     "--quiet",
-    "--check",
 ];
 
 /// Shows history or differences: of all files, unless some are named.
@@ -620,19 +688,77 @@ fn show(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
     let parsed = SHOW.parse(arguments)?;
     let shows = parsed.has(PATCH)
         || matches!(name, "diff" | "show" | "range-diff") && !parsed.has(NO_PATCH);
-    // `COMMIT:PATH` shows that path alone; what is looked for in messages (`:/x`, `^{/x}`) may have a colon too.
-    let names_path = |word: &Word| {
-        word.text().split_once(':').is_some_and(|(commit, path)| {
-            !path.is_empty() && !commit.contains('{') && !word.text().starts_with(":/")
-        })
-    };
     let named = !paths_behind_dashes(arguments).is_empty()
         || !parsed.operands.is_empty() && parsed.operands.iter().all(names_path);
+    // The contents of a file that a number names are shown whatever the options and the paths are.
+    let by_number =
+        parsed.operands.iter().any(may_be_contents) && (name == "show" || name == "diff" && shows);
     let mut deeds = Deeds { reads: parsed.operands, ..Deeds::of(Kind::Look) };
-    if shows && !named {
+    if shows && !named || by_number {
         deeds.reads.push(everything());
     }
     Ok(deeds)
+}
+
+/// Whether a word is `COMMIT:PATH`, which shows that path alone; what is looked for in messages (`:/x`, `^{/x}`) may have a
+/// colon too.
+fn names_path(word: &Word) -> bool {
+    word.text().split_once(':').is_some_and(|(commit, path)| {
+        !path.is_empty() && !commit.contains('{') && !word.text().starts_with(":/")
+    })
+}
+
+/// Whether a word may be the number of what a file holds, which no path says.
+fn may_be_contents(word: &Word) -> bool {
+    let number = word.text().split("^{").next().unwrap_or_default();
+    (4..=64).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Shows an object, or says what it is.
+fn cat_file(arguments: &[Word]) -> Result<Deeds, String> {
+    let parsed = Options { flags: "tspe", ..Options::NONE }.parse(arguments)?;
+    let named = parsed.operands.last().is_some_and(names_path);
+    let mut deeds = Deeds { reads: parsed.operands.clone(), ..Deeds::of(Kind::Look) };
+    if !named && !parsed.has(&["-t", "-s", "-e"]) {
+        deeds.reads.push(everything());
+    }
+    Ok(deeds)
+}
+
+/// Searches the files: all of them, unless some are named. Another word may be a commit as well as a folder.
+fn grep(arguments: &[Word]) -> Result<Deeds, String> {
+    let Some(row) = command(COMMANDS, "grep") else { return Err("not known".to_owned()) };
+    let mut deeds = row.judge(arguments)?;
+    let named = !paths_behind_dashes(arguments).is_empty();
+    if (!named || deeds.reads.iter().any(may_be_contents)) && !deeds.reads.contains(&everything()) {
+        deeds.reads.push(everything());
+    }
+    Ok(deeds)
+}
+
+/// With `-v` it shows the differences that are to be recorded.
+fn status(arguments: &[Word]) -> Result<Deeds, String> {
+    let parsed = STATUS.parse(arguments)?;
+    let shows = parsed.has(&["-v", "--verbose"]);
+    let mut deeds = Deeds { reads: parsed.operands, ..Deeds::of(Kind::Look) };
+    if shows {
+        deeds.reads.push(everything());
+    }
+    Ok(deeds)
+}
+
+fn each_ref(arguments: &[Word]) -> Result<Deeds, String> {
+    let options =
+        Options { long_values: "sort format count contains merged points-at", ..Options::NONE };
+    let mut deeds = Deeds::of(Kind::Look);
+    deeds.reads = shown_raw(&options.parse(arguments)?);
+    Ok(deeds)
+}
+
+/// What a list of names shows of the contents that they may stand for.
+fn shown_raw(parsed: &Parsed) -> Vec<Word> {
+    let raw = |format: &Word| format.plain().is_none_or(|text| text.contains("raw"));
+    if parsed.values(&["--format"]).iter().any(raw) { vec![everything()] } else { Vec::new() }
 }
 
 /// The words that cannot be names of commits.
@@ -666,11 +792,13 @@ fn listing(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
         ("submodule", Some([] | ["status"])) => Ok(Deeds::of(Kind::Look)),
         ("reflog", _) => {
             let rest = match arguments.first().and_then(Word::plain) {
-                Some("show") => &arguments[1..],
-                Some("expire" | "delete") => return Err("it removes history".to_owned()),
+                Some("show" | "list" | "exists") => &arguments[1..],
+                Some("expire" | "delete" | "drop" | "write") => {
+                    return Err("it changes what is kept of history".to_owned());
+                }
                 _ => arguments,
             };
-            SHOW.parse(rest).map(|_| Deeds::of(Kind::Look))
+            show(name, rest)
         }
         // What it runs are runs of their own.
         ("submodule", Some(["foreach", ..])) => Ok(Deeds::of(Kind::Look)),
@@ -691,7 +819,10 @@ fn reach(name: &str, arguments: &[Word]) -> Result<Deeds, String> {
         }
         match remote_host(word) {
             Some(host) => deeds.hosts.push(host),
-            None if name == "clone" => deeds.reads.push(word.clone()),
+            None if name == "clone" => {
+                deeds.reads.push(word.clone());
+                deeds.deep = true;
+            }
             None => {}
         }
     }

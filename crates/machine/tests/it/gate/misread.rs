@@ -267,6 +267,75 @@ fn the_difference_of_two_folders_shows_what_is_in_them() {
 }
 
 #[test]
+fn contents_that_git_shows_are_read_whatever_names_them() {
+    let shown = [
+        "git diff --stat --binary",
+        "git log --binary",
+        "git log -c",
+        "git show --stat --binary",
+        "git diff --check",
+        "git reflog -p",
+        "git reflog show --binary",
+        "git stash show --binary",
+        "git stash show --no-color",
+        "git stash list -p",
+        "git cat-file -p 8ab27a3f",
+        "git cat-file blob 8ab27a3f",
+        "git show --stat 8ab27a3f",
+        "git show 8ab27a3f -- src",
+        "git diff 8ab27a3f -- src",
+        "git grep x HEAD",
+        "git grep x 8ab27a3f -- src",
+        "git status -v",
+        "git status --verbose",
+        "git commit --dry-run -v",
+        "git checkout -p HEAD~1",
+        "git tag -l --format='%(raw)'",
+        "git branch --format '%(raw)'",
+        "git for-each-ref --format='%(raw)'",
+    ];
+    let plain = [
+        "git log --oneline -5",
+        "git log --stat",
+        "git log -p -- src",
+        "git diff --stat",
+        "git diff -- src",
+        "git show --stat HEAD",
+        "git show HEAD:src/x",
+        "git reflog",
+        "git stash list",
+        "git stash show",
+        "git stash show --stat",
+        "git cat-file -t 8ab27a3f",
+        "git cat-file -p HEAD:src/x",
+        "git grep x -- src",
+        "git status -sb",
+        "git branch --format='%(refname)'",
+        "git for-each-ref --format='%(refname)'",
+        "git commit -m x",
+    ];
+    check(KEPT, &shown, &plain);
+    check(LOOKS, &["git reflog drop --all", "git reflog delete HEAD@{1}"], &["git reflog"]);
+    check(
+        DEV,
+        &["git tag x HEAD:.env"],
+        &["git tag v1 HEAD", "git log -p", "git cat-file -p HEAD"],
+    );
+    // Of these nothing is known but that they show or carry off what is recorded.
+    let unknown = [
+        "git archive HEAD",
+        "git bundle create ../b --all",
+        "git fast-export --all",
+        "git format-patch --stdout HEAD~1",
+        "git cat-file --batch",
+        "git -c a.b=c diff",
+        "git log -p --an-option",
+        "git an-alias",
+    ];
+    check(KEPT_OPEN, &unknown, &["git gc", "git config user.name x", "git fetch", "git status"]);
+}
+
+#[test]
 fn what_an_unknown_program_is_given_may_be_a_folder_with_all_that_is_in_it() {
     check(
         KEPT_OPEN,
