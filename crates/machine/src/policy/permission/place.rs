@@ -153,6 +153,16 @@ impl Place {
             return if reach == Reach::Wide { Fit::Maybe } else { Fit::No };
         };
         let home = folders.home.map(|home| home.trim_end_matches('/'));
+        let by = if self.is_pattern { glob::meets } else { glob::matches };
+        let anchor = match pattern.anchor() {
+            Anchor::Workspace => folders.workspace,
+            Anchor::Home => home,
+            Anchor::Name | Anchor::Root => None,
+        };
+        if whole && reach == Reach::Wide && anchor.is_some_and(|anchor| holds(absolute, anchor, by))
+        {
+            return Fit::Maybe;
+        }
         let from_anchor = match pattern.anchor() {
             // Names above the workspace say where it is, not what is meant.
             Anchor::Name => self.inside.as_deref().or(Some(absolute.as_str())),
@@ -169,7 +179,6 @@ impl Place {
             },
         };
         let Some(path) = from_anchor else { return Fit::No };
-        let by = if self.is_pattern { glob::meets } else { glob::matches };
         if !self.is_pattern && pattern.takes(path, reach, by) {
             return Fit::Yes;
         }
@@ -185,6 +194,13 @@ fn below<'p>(path: &'p str, folder: &str) -> Option<&'p str> {
     let folder = folder.trim_end_matches('/');
     let rest = path.strip_prefix(folder)?;
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
+}
+
+/// Whether a path, or one that matches it, is above a folder.
+fn holds(path: &str, folder: &str, by: fn(&str, &str) -> bool) -> bool {
+    let mut names = folder.split('/').filter(|name| !name.is_empty());
+    let mut above = path.split('/').filter(|name| !name.is_empty());
+    above.all(|part| names.next().is_some_and(|name| by(part, name))) && names.next().is_some()
 }
 
 /// Takes `.`, `..` and doubled slashes out; true if there was a `..`, which links may lead elsewhere.

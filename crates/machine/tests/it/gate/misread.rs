@@ -345,6 +345,25 @@ fn what_an_unknown_program_is_given_may_be_a_folder_with_all_that_is_in_it() {
 }
 
 #[test]
+fn what_is_read_or_removed_with_a_folder_above_the_workspace_is_in_it_too() {
+    let held =
+        ["grep -r x ..", "grep -r x /", "rg x /r*", "cp -r /rig ../x", "frob /rig", "frob ../.."];
+    check(
+        KEPT_OPEN,
+        &held,
+        &["grep -r x /etc", "cp -r /rigs ../x", "frob /rig/other", "ls ..", "cat ../x"],
+    );
+    let written = "profile = \"open\"\n[[rule]]\npath = \"data/kept/**\"\naccess = \"write\"\ndecide = \"deny\"\n";
+    check(
+        written,
+        &["rm -rf ..", "mv /rig /x", "rm -rf /*"],
+        &["rm -rf ../other", "rm -rf /tmp/x"],
+    );
+    let home = "profile = \"open\"\n[[rule]]\npath = \"~/kept/**\"\ndecide = \"deny\"\n";
+    check(home, &["grep -r x /users", "grep -r x ~", "rm -rf /users/u"], &["grep -r x /users/v"]);
+}
+
+#[test]
 fn a_host_is_known_only_where_every_program_sees_the_same() {
     check(
         HOST,
