@@ -262,6 +262,13 @@ pub trait Driver: fmt::Debug + Send {
         false
     }
 
+    /// Whether an action with this path is its own, or that of a driver below it. The result of another one, which a driver
+    /// before it has left open, is not for it.
+    fn owns(&self, path: &[u32]) -> bool {
+        let _ = path;
+        true
+    }
+
     /// Whether it has decided on actions that it has not handed out: what it is told now comes too late for them.
     fn has_decided(&self) -> bool {
         false

@@ -42,6 +42,12 @@ impl Step<'_> {
                 }
             }
             self.go_on_after_children();
+            if self.has_left_over() {
+                if !self.settle_left_over() {
+                    return;
+                }
+                continue;
+            }
             if self.look_back() {
                 continue;
             }
@@ -98,6 +104,33 @@ impl Step<'_> {
                 }
             }
         }
+    }
+
+    /// Whether calls of a worker are open whose turn was ended: those that a crash left in doubt.
+    fn has_left_over(&self) -> bool {
+        matches!(self.state.data.phase, Phase::Ready) && !self.state.data.calls.is_empty()
+    }
+
+    /// Nobody decides, and nobody takes over, before a person has said what became of them: their results are for whoever
+    /// decided on them. True if there is more to do at once.
+    fn settle_left_over(&mut self) -> bool {
+        if self.calls_need_tools() {
+            self.open_tools();
+            return true;
+        }
+        self.start_calls();
+        !self.has_left_over() || self.end_left_over()
+    }
+
+    /// Tells the driver what became of them, once all of them have ended; false if not all have.
+    pub(crate) fn end_left_over(&mut self) -> bool {
+        let calls = &self.state.data.calls;
+        if !calls.iter().all(|call| matches!(call.status, CallStatus::Done(_))) {
+            return false;
+        }
+        self.deliver_results();
+        self.state.data.calls.clear();
+        true
     }
 
     /// The limits that end the task where it stands. Those of money and tokens do while somebody is asked who spends them;
@@ -335,12 +368,16 @@ impl Step<'_> {
         let mut delivered = 0;
         for call in calls.iter_mut().filter(|call| !call.delivered) {
             if let CallStatus::Done(result) = &call.status {
+                call.delivered = true;
                 let (driver, situation) = self.driver();
+                if !driver.owns(&call.action.path) {
+                    self.drop_signal();
+                    continue;
+                }
                 driver.observe(
                     &situation,
                     &Fact::Result { call: call.id, action: &call.action, result },
                 );
-                call.delivered = true;
                 delivered += 1;
             }
         }

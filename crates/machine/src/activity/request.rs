@@ -237,11 +237,9 @@ impl Step<'_> {
             self.ask_again();
             return false;
         }
-        if !data.calls.iter().all(|call| matches!(call.status, CallStatus::Done(_))) {
+        if !self.end_left_over() {
             return false;
         }
-        self.deliver_results();
-        self.state.data.calls.clear();
         self.state.data.phase = Phase::Ready;
         true
     }

@@ -537,8 +537,12 @@ impl Child {
         let Fact::Result { call, action, result } = fact else {
             return self.live.observe(&situation, fact);
         };
-        let mut action = Action::clone(action);
-        action.path.remove(0);
+        // Whoever decided before may have left a call open: its result says nothing about this child.
+        let Some((index, rest)) = action.path.split_first() else { return };
+        if *index != self.spec.index {
+            return;
+        }
+        let action = Action { path: rest.to_vec(), ..Action::clone(action) };
         self.held.push(Held { call: *call, action, result: ToolResult::clone(result) });
         self.under_way = self.under_way.saturating_sub(1);
         if self.ready() {
@@ -549,6 +553,12 @@ impl Child {
                     .observe(&situation, &Fact::Result { call, action: &action, result: &result });
             }
         }
+    }
+
+    /// Whether a result with this path is its own, or that of a driver below it.
+    pub(super) fn owns(&self, path: &[u32]) -> bool {
+        path.split_first()
+            .is_some_and(|(index, rest)| *index == self.spec.index && self.live.owns(rest))
     }
 
     /// An action ended that nobody waits for any more.
@@ -685,6 +695,10 @@ impl Renewable {
             _ if self.renew => {}
             _ => self.child.observe(situation, fact),
         }
+    }
+
+    fn owns(&self, path: &[u32]) -> bool {
+        self.child.owns(path)
     }
 
     fn has_decided(&self) -> bool {

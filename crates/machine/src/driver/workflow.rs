@@ -360,28 +360,21 @@ impl Driver for Workflow {
 
     fn observe(&mut self, situation: &Situation<'_>, fact: &Fact<'_>) {
         match fact {
-            Fact::Result { action, result, call } => {
-                let length = action.path.len();
-                let owner =
-                    (0..=length).rev().find(|end| self.children.contains_key(&action.path[..*end]));
-                match owner.and_then(|end| Some((end, self.children.get_mut(&action.path[..end])?)))
-                {
-                    Some((end, child)) => {
-                        let mut action = (*action).clone();
-                        action.path.drain(..end);
-                        child.observe(
-                            situation,
-                            &Fact::Result { call: *call, action: &action, result },
-                        );
-                    }
-                    None if self.memory.end.is_none() => {
-                        let own = length.saturating_sub(situation.path.len());
-                        let address = action.path[..own].to_vec();
-                        self.memory.came.insert(address, Came::of(result));
-                    }
-                    None => {}
+            Fact::Result { action, result, call } => match self.owner(&action.path) {
+                Some((address, end)) => {
+                    let Some(child) = self.children.get_mut(&address) else { return };
+                    let mut action = (*action).clone();
+                    action.path.drain(..end);
+                    child
+                        .observe(situation, &Fact::Result { call: *call, action: &action, result });
                 }
-            }
+                None if self.memory.end.is_none() => {
+                    let own = action.path.len().saturating_sub(situation.path.len());
+                    let address = action.path[..own].to_vec();
+                    self.memory.came.insert(address, Came::of(result));
+                }
+                None => {}
+            },
             Fact::Told(line) => {
                 let Some(address) = self.memory.asked.take() else { return };
                 match self.children.get_mut(&address) {
@@ -453,6 +446,11 @@ impl Driver for Workflow {
         saved
     }
 
+    fn owns(&self, path: &[u32]) -> bool {
+        let child = self.owner(path).and_then(|(at, end)| Some((self.children.get(&at)?, end)));
+        child.is_none_or(|(child, end)| path.get(end..).is_some_and(|rest| child.owns(rest)))
+    }
+
     fn has_decided(&self) -> bool {
         self.children.values().any(StepChild::has_decided)
     }
@@ -498,6 +496,17 @@ fn world<'w>(definition: &'w Definition, situation: &Situation<'w>) -> World<'w>
 }
 
 impl Workflow {
+    /// The driver of a step that a result belongs to: its address, and how much of the path leads to it.
+    fn owner(&self, path: &[u32]) -> Option<(Address, usize)> {
+        // Whoever is asked outside has asked for it itself, by a path that names no branch. Nothing else is under way then.
+        let asked = self.memory.asked.as_ref().filter(|at| self.children.contains_key(*at));
+        if let Some(asked) = asked {
+            return Some((asked.clone(), 0));
+        }
+        let end = (0..=path.len()).rev().find(|end| self.children.contains_key(&path[..*end]))?;
+        Some((path[..end].to_vec(), end))
+    }
+
     fn summary(&self) -> String {
         let title = self.definition.flow.title();
         let done = match (&self.definition.flow.body, &self.memory.flow.states) {

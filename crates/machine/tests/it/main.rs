@@ -7,6 +7,7 @@ mod checkpoints;
 mod children;
 mod clock;
 mod decisions;
+mod doubt;
 mod edge_cases;
 mod gate;
 mod gateway;

@@ -142,6 +142,10 @@ impl Driver for Fallback {
         })
     }
 
+    fn owns(&self, path: &[u32]) -> bool {
+        self.children.iter().any(|child| child.owns(path))
+    }
+
     fn has_decided(&self) -> bool {
         self.children.get(self.at).is_some_and(Child::has_decided)
     }

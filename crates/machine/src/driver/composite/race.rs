@@ -305,6 +305,10 @@ impl Driver for Race {
         })
     }
 
+    fn owns(&self, path: &[u32]) -> bool {
+        self.children.iter().any(|child| child.owns(path))
+    }
+
     fn has_decided(&self) -> bool {
         self.standing.iter().any(|standing| matches!(standing, Standing::Acts(_)))
             || self.children.iter().any(Child::has_decided)

@@ -107,6 +107,10 @@ impl Driver for Sequence {
         })
     }
 
+    fn owns(&self, path: &[u32]) -> bool {
+        self.children.iter().any(|child| child.owns(path))
+    }
+
     fn has_decided(&self) -> bool {
         self.children[self.at].has_decided()
     }

@@ -105,6 +105,10 @@ impl Driver for UntilAccepted {
         })
     }
 
+    fn owns(&self, path: &[u32]) -> bool {
+        self.worker.owns(path)
+    }
+
     fn has_decided(&self) -> bool {
         self.worker.has_decided()
     }

@@ -130,6 +130,10 @@ impl StepChild {
         self.child.eager()
     }
 
+    pub(super) fn owns(&self, path: &[u32]) -> bool {
+        self.child.owns(path)
+    }
+
     pub(super) fn has_decided(&self) -> bool {
         self.child.has_decided()
     }
