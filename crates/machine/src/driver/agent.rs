@@ -429,7 +429,8 @@ impl Driver for Agent {
             Fact::VerdictFailed(results) => self.on_verdict_failed(results),
             Fact::Retry(retry) => self.on_retry(retry),
             Fact::Result { action, result, .. } => {
-                match self.config.first.get(self.memory.looked.len()) {
+                let look = self.config.first.get(self.memory.looked.len());
+                match look.filter(|look| look.is(action)) {
                     Some(look) => self.memory.looked.push(opening::told(look, result)),
                     // A crash hid what became of a call that it had asked for, and a person has said.
                     None => self.memory.unsaid.push(format!(

@@ -162,7 +162,7 @@ struct Memory {
     /// What is to be said next, in order; becomes one message of the user.
     #[serde(default)]
     unsaid: Vec<Block>,
-    /// Tools that the last answer asks for and that have not been acted on.
+    /// Tools that the last answer asks for and that have no result.
     #[serde(default)]
     asked: Vec<Call>,
     /// How many of the calls at the start have ended.
@@ -219,7 +219,7 @@ struct Memory {
     words_only: bool,
 }
 
-/// One tool call of an answer; its place among the actions is its place here.
+/// One tool call of an answer, known by its id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Call {
     id: String,
@@ -507,17 +507,17 @@ impl Llm {
         self.memory.end = Some(format!("{what}: {}: {}", failure.kind, failure.message));
     }
 
-    fn on_result(&mut self, result: &ToolResult) {
-        // Results come in the order of the actions, one for each.
-        if self.memory.asked.is_empty() {
-            if let Some(look) = self.first.get(self.memory.looked) {
-                let told = opening::told(look, result);
+    fn on_result(&mut self, action: &Action, result: &ToolResult) {
+        let asked = self.memory.asked.iter().position(|call| call.id == action.tool_use);
+        let Some(asked) = asked else {
+            let look = self.first.get(self.memory.looked).filter(|look| look.is(action));
+            if let Some(told) = look.map(|look| opening::told(look, result)) {
                 self.memory.looked += 1;
                 self.say(told);
             }
             return;
-        }
-        let call = self.memory.asked.remove(0);
+        };
+        let call = self.memory.asked.remove(asked);
         let text = match result.status {
             Status::Ok => result.text.clone(),
             status => {
@@ -702,7 +702,7 @@ impl Driver for Llm {
         match fact {
             Fact::Replied(Ok(reply)) => self.on_reply(situation, reply),
             Fact::Replied(Err(failure)) => self.on_failure(failure),
-            Fact::Result { result, .. } => self.on_result(result),
+            Fact::Result { action, result, .. } => self.on_result(action, result),
             Fact::Note(note) => self.on_note(note),
             Fact::VerdictFailed(results) => self.on_verdict_failed(results),
             Fact::Told(line) => self.on_told(line),

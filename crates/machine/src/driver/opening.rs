@@ -22,6 +22,13 @@ pub(super) struct Look {
     title: String,
 }
 
+impl Look {
+    /// Whether an action is this call.
+    pub(super) fn is(&self, action: &Action) -> bool {
+        action.tool_use.is_empty() && action.tool == self.tool && action.label == self.title
+    }
+}
+
 fn none() -> Value {
     Value::Object(serde_json::Map::new())
 }

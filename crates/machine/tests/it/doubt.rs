@@ -3,16 +3,20 @@
 
 use std::sync::Arc;
 
+use machine::driver::{Decision, DriverSlot, Fact, Situation};
 use machine::effect::Effect;
 use machine::event::EventKind;
 use machine::id::CallId;
 use machine::input::{Command, Resolution, Signal};
+use machine::message::{Part, StopReason};
 use machine::policy::permission::{Policy, Profile};
 use machine::state::{CallStatus, SavedState, Standing, State};
 use machine::task::{DriverSpec, TaskSpec};
+use machine::time::Timestamp;
 use machine::tool::ToolResult;
 use serde_json::{Value, json};
 
+use crate::model::{reply, text, tool};
 use crate::rig::{Rig, call, read, registry, shell, spec};
 
 fn plugin() -> Value {
@@ -195,4 +199,42 @@ fn an_interrupt_and_a_steer_leave_a_call_in_doubt_until_somebody_says_what_becam
         ends.filter(|event| matches!(event.kind, EventKind::ToolEnded { .. })).count()
     };
     assert_eq!(told(&rig), 1);
+}
+
+#[test]
+fn a_model_hears_of_each_call_by_its_id_whatever_the_order() {
+    let config = json!({ "model": "script/x", "first": [
+        { "tool": "read", "input": { "path": "p" }, "title": "The plan" }] });
+    let mut llm = DriverSlot::create("llm", &config, &registry()).unwrap().live;
+    let situation =
+        Situation { goal: "g", criteria: &[], now: Timestamp(0), turns: 0, path: &[], tools: &[] };
+    let Decision::Act(looks) = llm.decide(&situation) else { panic!("it looks first") };
+    let tell = |llm: &mut Box<dyn machine::driver::Driver>, id: u64, action, said: &str| {
+        let result = ToolResult::ok(said);
+        llm.observe(&situation, &Fact::Result { call: CallId(id), action, result: &result });
+    };
+    tell(&mut llm, 1, &looks[0], "the plan");
+    let Decision::Consult(_) = llm.decide(&situation) else { panic!("it asks") };
+    let asks = ["a", "b", "c"].map(|id| tool(id, "shell", json!({ "command": id })));
+    llm.observe(&situation, &Fact::Replied(Ok(&reply(asks.to_vec(), StopReason::ToolUse))));
+    let Decision::Act(actions) = llm.decide(&situation) else { panic!("it acts") };
+    // What another one asked for, and what was looked at before, is no result of these.
+    tell(&mut llm, 9, &looks[0], "late");
+    for place in [2, 0, 1] {
+        tell(&mut llm, 2, &actions[place], &format!("of {}", actions[place].tool_use));
+    }
+    tell(&mut llm, 9, &actions[0], "twice");
+    let Decision::Consult(machine::driver::Consultation::Model(asked)) = llm.decide(&situation)
+    else {
+        panic!("it asks again")
+    };
+    let last = asked.messages.last().unwrap();
+    let told: Vec<String> = (last.blocks.iter())
+        .map(|block| match &block.part {
+            Part::ToolResult { id, text, .. } => format!("{id}: {text}"),
+            other => format!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(told, ["c: of c", "a: of a", "b: of b"]);
+    llm.observe(&situation, &Fact::Replied(Ok(&reply(vec![text("x")], StopReason::EndTurn))));
 }
