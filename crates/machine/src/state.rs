@@ -116,6 +116,10 @@ pub struct Data {
     /// Whether what the open turn may change was kept before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub turn_kept: bool,
+    /// The last turn if nothing was done in it: a claim was refused, or an answer only broke off. The next one is paid for
+    /// before anybody is asked again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_turn: Option<u64>,
     /// Tools beside the built-in ones, as their servers last offered them.
     #[serde(default, skip_serializing_if = "no_tools")]
     pub tools: Arc<Vec<ToolOffer>>,
@@ -418,6 +422,7 @@ impl State {
                 last_kept: None,
                 unkeepable: None,
                 turn_kept: false,
+                idle_turn: None,
                 tools: Arc::default(),
                 former_tools: Vec::new(),
                 unready: false,

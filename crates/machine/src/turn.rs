@@ -208,7 +208,7 @@ impl Step<'_> {
             Decision::Act(actions) => self.begin_turn(actions),
             Decision::Wait(wait) => self.wait(wait),
             Decision::Consult(mut request) => {
-                if !self.may_ask(&request) {
+                if !self.may_go_on_idle() || !self.may_ask(&request) {
                     return;
                 }
                 if matches!(request, Consultation::Agent(_)) {
@@ -223,6 +223,9 @@ impl Step<'_> {
                 self.consult(request);
             }
             Decision::Claim { summary } => {
+                if !self.may_go_on_idle() {
+                    return;
+                }
                 let data = &self.state.data;
                 let reached = data.budget.used_up(&data.spend);
                 match reached.is_empty() {
@@ -245,6 +248,30 @@ impl Step<'_> {
             Consultation::Agent(_) => &[Purchase::Turn, Purchase::Answer],
         };
         let forbidden = self.state.data.budget.forbids(&self.state.data.committed(), purchases);
+        if forbidden.is_empty() {
+            return true;
+        }
+        self.exhaust(forbidden);
+        false
+    }
+
+    /// A claim was refused, or an answer only broke off. If nothing has been done since the last time, that was a turn: no
+    /// call and no agent is paid for where a driver does nothing else, and a limit of turns has to end that too.
+    pub(crate) fn count_idle_turn(&mut self) {
+        let data = &mut self.state.data;
+        if data.spend.turns == data.idle_turn.unwrap_or(0) {
+            data.spend.turns += 1;
+        }
+        data.idle_turn = Some(data.spend.turns);
+    }
+
+    /// Whether one more decision may follow a turn in which nothing was done; if not, the task ends by that.
+    fn may_go_on_idle(&mut self) -> bool {
+        let data = &self.state.data;
+        if data.idle_turn != Some(data.spend.turns) {
+            return true;
+        }
+        let forbidden = data.budget.forbids(&data.committed(), &[Purchase::Turn]);
         if forbidden.is_empty() {
             return true;
         }

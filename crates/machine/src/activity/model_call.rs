@@ -5,7 +5,7 @@ use crate::driver::llm::is_summary;
 use crate::driver::{Consultation, Fact};
 use crate::effect::Effect;
 use crate::event::EventKind;
-use crate::message::{ModelCall, ModelFailure, Part, Reply, Usage};
+use crate::message::{ModelCall, ModelFailure, Part, Reply, StopReason, Usage};
 use crate::policy::budget::Exhausted;
 use crate::policy::price::dollars;
 use crate::policy::retry;
@@ -56,6 +56,9 @@ impl Step<'_> {
                 let tools: Vec<String> = tools.collect();
                 let compacted = self.compacted(reply);
                 let idle = tools.is_empty();
+                if idle && stop == StopReason::Pause {
+                    self.count_idle_turn();
+                }
                 self.note_reply(Some(stop).filter(|_| idle), None);
                 self.event(|| EventKind::ModelReplied { model, text, tools, stop, usage });
                 if let Some(messages) = compacted {

@@ -14,6 +14,7 @@ impl Step<'_> {
     pub(crate) fn on_verdict_failed(&mut self, results: &[CriterionResult]) {
         let failed = results.iter().filter(|result| result.fails()).count();
         self.event(|| EventKind::VerdictFailed { failed });
+        self.count_idle_turn();
         self.state.data.phase = Phase::Ready;
         let (driver, situation) = self.driver();
         driver.observe(&situation, &Fact::VerdictFailed(results));

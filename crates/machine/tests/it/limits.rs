@@ -8,16 +8,18 @@ use machine::message::StopReason;
 use machine::policy::budget::Budget;
 use machine::policy::decider::{Decider, DeciderKind};
 use machine::policy::permission::{Policy, Unattended};
+use machine::policy::stuck::Limits;
 use machine::state::Standing;
-use machine::task::{DriverSpec, Outcome, TaskSpec};
+use machine::task::{CriterionResult, DriverSpec, Outcome, TaskSpec};
 use machine::time::Span;
 use machine::tool::{Status, ToolResult};
+use machine::verdict::Verdict;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::model::{self, answer, text};
 use crate::recovery::ladder;
-use crate::rig::{Rig, call, read, shell, spec};
+use crate::rig::{Rig, call, check_of, read, shell, spec};
 
 fn finished(rig: &Rig) -> Option<Outcome> {
     match rig.state.standing() {
@@ -215,4 +217,110 @@ fn a_decider_that_is_a_model_is_not_asked_beyond_the_limit_and_is_once_there_is_
     rig.command(Command::Raise(more)).attach(false);
     rig.effect("call_model");
     assert!(rig.told().ends_with("decider_asked c1"), "{}", rig.told());
+}
+
+/// Plays a worker that says that it is done, and nothing else, with a check that never holds; how often it claimed.
+fn claims_in_vain(rig: &mut Rig, most: u32) -> u32 {
+    let mut claims = 0;
+    while finished(rig).is_none() {
+        let effect = |kind: &str| rig.told().contains(kind);
+        if effect("call_model#") {
+            answer(rig, Ok(model::reply(vec![text("done")], StopReason::EndTurn)));
+        } else if effect("consult#") {
+            let id = rig.effect("consult");
+            rig.input(Signal::Consulted(id, Ok(json!({ "decision": "claim" }))).into());
+        } else {
+            claims += 1;
+            assert!(claims <= most, "nothing ends it: {}", rig.told());
+            let failed = CriterionResult { title: "t".to_owned(), ..CriterionResult::default() };
+            let id = rig.effect("verify");
+            rig.input(Signal::Verified(id, Ok(Verdict::of(vec![failed]))).into());
+        }
+    }
+    claims
+}
+
+fn only_claims(name: &str, config: Value) -> TaskSpec {
+    let mut task = TaskSpec { driver: DriverSpec::new(name, config), ..spec(Value::Null) };
+    task.acceptance = vec![check_of("t")];
+    task.budget = turns(3);
+    task.recovery.stuck = Limits {
+        same_failure: 0,
+        same_action: 0,
+        unchanged_tree: 0,
+        cycle: 0,
+        same_question: 0,
+        same_denied: 0,
+    };
+    let anew = ladder(&["next_turn", "fresh_session"]);
+    task.recovery.ladders.insert(CauseKind::VerdictFailed, anew);
+    task
+}
+
+#[test]
+fn a_limit_of_turns_ends_a_worker_that_only_claims() {
+    let llm = json!({ "model": "script/x" });
+    let child = |name: &str, config: &Value| json!({ "driver": name, "config": config });
+    let plugin = json!({ "plugin": { "name": "x", "command": ["x"] }, "config": null });
+    let machine = json!({ "initial": "end", "states": { "end": { "terminal": true } } });
+    let drivers = [
+        ("until_accepted", json!({ "driver": child("llm", &llm), "rounds": 99 })),
+        ("race", json!({ "drivers": [child("llm", &llm)] })),
+        ("llm", llm),
+        ("external:x", plugin),
+        ("state_machine", machine),
+    ];
+    for (name, config) in drivers {
+        let mut rig = Rig::started(only_claims(name, config));
+        assert_eq!(claims_in_vain(&mut rig, 9), 3, "{name}");
+        assert_eq!(finished(&rig), Some(Outcome::BudgetExhausted), "{name}: {}", rig.told());
+        assert_eq!(rig.state.data().spend.turns, 3, "{name}");
+        rig.command(Command::Raise(turns(5))).attach(false);
+        assert_eq!(claims_in_vain(&mut rig, 9), 2, "{name}");
+        assert_eq!(finished(&rig), Some(Outcome::BudgetExhausted), "{name}: {}", rig.told());
+    }
+}
+
+#[test]
+fn a_claim_after_work_costs_no_turn_of_its_own() {
+    let mut task =
+        only_claims("scripted", json!({ "turns": [[read("a")], [read("b")], [read("c")]] }));
+    let mut rig = Rig::started(task.clone());
+    for _ in 0..3 {
+        let id = rig.effect("run_tool");
+        rig.ended(id.0, ToolResult::ok(""));
+    }
+    // All turns are spent, and what they came to is checked nevertheless; a second claim would be one more.
+    assert_eq!(claims_in_vain(&mut rig, 9), 1);
+    assert_eq!(finished(&rig), Some(Outcome::BudgetExhausted), "{}", rig.told());
+    assert_eq!(rig.state.data().spend.turns, 3);
+    // Nothing of it is spent by a claim that holds.
+    task.budget = turns(0);
+    task.driver.config = json!({ "turns": [] });
+    let mut rig = Rig::started(task);
+    let held = CriterionResult { passed: true, ..CriterionResult::default() };
+    let id = rig.effect("verify");
+    rig.input(Signal::Verified(id, Ok(Verdict::of(vec![held]))).into());
+    assert_eq!(finished(&rig), Some(Outcome::Verified), "{}", rig.told());
+    assert_eq!(rig.state.data().spend.turns, 0);
+}
+
+#[test]
+fn a_limit_of_turns_ends_a_model_that_only_breaks_off() {
+    for driver in [
+        DriverSpec::new("llm", json!({ "model": "script/x" })),
+        workflow(json!([{ "name": "s", "prompt": "x", "model": "script/x" }])).driver,
+    ] {
+        let mut rig = Rig::started(TaskSpec { driver, budget: turns(3), ..spec(Value::Null) });
+        let mut asked = 0;
+        while finished(&rig).is_none() {
+            asked += 1;
+            assert!(asked < 9, "nothing ends it: {}", rig.told());
+            answer(&mut rig, Ok(model::reply(vec![text("so")], StopReason::Pause)));
+        }
+        assert_eq!((asked, finished(&rig)), (3, Some(Outcome::BudgetExhausted)), "{}", rig.told());
+        rig.command(Command::Raise(turns(4))).attach(false);
+        answer(&mut rig, Ok(model::reply(vec![text("so")], StopReason::EndTurn)));
+        assert_eq!(finished(&rig), Some(Outcome::Completed), "{}", rig.told());
+    }
 }
