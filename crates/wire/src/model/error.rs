@@ -337,15 +337,18 @@ pub fn says_overflow(message: &str) -> bool {
     SIGNS.iter().any(|sign| message.contains(sign))
 }
 
-/// Whether a provider's message says that thinking was given back which does not fit the conversation any more.
-/// Without its thinking the conversation is taken.
+/// Whether a provider's message says that thinking was given back which does not fit the conversation any more, or that
+/// some is missing. Without any the conversation is taken.
 pub fn says_stale_thinking(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     let says = |sign: &str| message.contains(sign);
     says("thinking")
         && (says("bound to a different conversation")
             || says("invalid `signature`")
-            || says("cannot be modified"))
+            || says("invalid signature")
+            || says("cannot be modified")
+            || says("when thinking is disabled")
+            || says("must start with a thinking block"))
 }
 
 /// A provider's words, fit for logs: one line of bounded length without control characters, and without what

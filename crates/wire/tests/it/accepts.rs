@@ -97,6 +97,39 @@ fn anthropic_wants_results_at_once_and_nothing_empty() {
 }
 
 #[test]
+fn anthropic_takes_no_thoughts_where_thinking_is_switched_off() {
+    let says = |role: &str, blocks: Value| json!({ "role": role, "content": blocks });
+    let thought = json!({ "type": "thinking", "thinking": "hm", "signature": "x" });
+    let call = json!({ "type": "tool_use", "id": "a", "name": "read", "input": {} });
+    let result = json!({ "type": "tool_result", "tool_use_id": "a", "content": "x" });
+    let user = || says("user", json!([{ "type": "text", "text": "hi" }]));
+    let words = json!({ "type": "text", "text": "so" });
+    let last =
+        json!([user(), says("assistant", json!([thought, call])), says("user", json!([result]))]);
+    let before = json!([
+        user(),
+        says("assistant", json!([thought, words])),
+        user(),
+        says("assistant", json!([words])),
+        user(),
+    ]);
+    let check = |history: &Value, thinking: Value| {
+        let tools = json!([{ "name": "read", "input_schema": { "type": "object" } }]);
+        let body = json!({ "messages": history, "tools": tools, "thinking": thinking });
+        accepts::check(Served::AnthropicMessages, &body)
+    };
+    assert_eq!(check(&last, json!({ "type": "adaptive" })), Ok(()));
+    assert_eq!(check(&last, Value::Null), Ok(()));
+    assert_eq!(check(&before, json!({ "type": "disabled" })), Ok(()));
+    let why = check(&last, json!({ "type": "disabled" })).unwrap_err();
+    assert!(why.contains("When thinking is disabled"), "{why}");
+    // It is told as what heals without the thoughts.
+    let body = json!({ "error": { "type": "invalid_request_error", "message": why } });
+    let error = dialect(Served::AnthropicMessages).failure(400, &[], body.to_string().as_bytes());
+    assert_eq!(error.kind, ErrorKind::StaleThinking);
+}
+
+#[test]
 fn anthropic_takes_instructions_after_the_user_and_before_the_model() {
     let served = Served::AnthropicMessages;
     let text = |text: &str| json!({ "type": "text", "text": text });

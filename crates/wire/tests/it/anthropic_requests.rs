@@ -376,6 +376,7 @@ fn a_reply_goes_back_as_it_came() {
         vec![user([text("Go")]), message, user([tool_result("toolu_1", "read", "A")])],
     );
     next.cache = true;
+    next.effort = Some(Effort::High);
     let sent = String::from_utf8(AnthropicMessages.encode(&next).body).unwrap();
     // The native blocks stand in the body byte for byte, one after the other.
     assert!(sent.contains(&natives.join(",")), "{sent}");
@@ -406,6 +407,7 @@ fn thinking_that_was_moved_behind_something_else_is_left_out_and_all_else_stays(
     };
     let history = [vec![user([text("Hi")])], step("a").into(), step("b").into(), step("c").into()];
     let mut asked = request(MODEL, history.concat());
+    asked.effort = Some(Effort::High);
     let mut written = wire::model::Written::begin();
     for (moved, kept) in [(0, "abc"), (3, "bc"), (4, "c"), (7, "")] {
         asked.moved = moved;
@@ -422,4 +424,83 @@ fn thinking_that_was_moved_behind_something_else_is_left_out_and_all_else_stays(
             assert!(body.contains(&format!(r#""tool_use_id":"{id}""#)), "{body}");
         }
     }
+}
+
+/// An answer with a thought of this model, and the result of its call.
+fn thoughtful_step(model: &str, id: &str) -> [Message; 2] {
+    let raw = json!({"type": "thinking", "thinking": "", "signature": id});
+    let native = Native { dialect: "anthropic_messages".to_owned(), model: model.to_owned(), raw };
+    let mut message = assistant([tool_use(id, "read", json!({}))]);
+    let part = Part::Thinking { text: String::new() };
+    message.blocks.insert(0, Block { part, native: Some(native) });
+    [message, user([tool_result(id, "read", "ok")])]
+}
+
+#[test]
+fn thinking_goes_back_only_to_a_model_that_is_to_think() {
+    let steps = |model: &str| {
+        let steps = ["a", "b", "c", "d"].map(|id| thoughtful_step(model, id));
+        [vec![user([text("Hi")])], steps.concat()].concat()
+    };
+    let cases = [
+        // With a budget: not told of any, too little room for one.
+        ("claude-sonnet-4-5", None, None, 0),
+        ("claude-sonnet-4-5", Some(Effort::None), None, 0),
+        ("claude-sonnet-4-5", Some(Effort::High), None, 4),
+        ("claude-sonnet-4-5", Some(Effort::High), Some(900), 0),
+        // These think only if they are asked to.
+        ("claude-opus-4-6", None, None, 0),
+        ("claude-opus-4-6", Some(Effort::None), None, 0),
+        ("claude-opus-4-6", Some(Effort::Low), None, 4),
+        // These think in any case.
+        ("claude-opus-5", None, None, 4),
+        ("claude-opus-5", Some(Effort::None), None, 4),
+        ("local", None, None, 4),
+    ];
+    let mut written = wire::model::Written::begin();
+    for (model, effort, max_tokens, kept) in cases {
+        let history = steps(model);
+        for length in [3, 5, 9] {
+            let mut asked = request(model, history[..length].to_vec());
+            (asked.effort, asked.max_tokens) = (effort, max_tokens);
+            let whole = String::from_utf8(AnthropicMessages.encode(&asked).whole()).unwrap();
+            let found = whole.matches("signature").count();
+            let expected = if kept == 0 { 0 } else { (length - 1) / 2 };
+            assert_eq!(found, expected, "{model} {effort:?}: {whole}");
+            let grown = AnthropicMessages.encode_on(&asked, &mut written).whole();
+            assert_eq!(grown, whole.as_bytes(), "{model} {effort:?}");
+        }
+    }
+    // A call that is forced leaves no room for thought.
+    let mut forced = request("claude-opus-4-6", steps("claude-opus-4-6"));
+    (forced.effort, forced.tools) = (Some(Effort::High), tools().into());
+    forced.tool_choice = ToolChoice::Any;
+    assert!(!body(&forced).to_string().contains("signature"));
+}
+
+#[test]
+fn a_model_that_comes_back_in_the_middle_of_a_loop_gets_no_thinking_while_it_cannot_think() {
+    let model = "claude-sonnet-4-5";
+    let foreign = assistant([tool_use("b", "read", json!({}))]);
+    let mut history = vec![user([text("Hi")])];
+    history.extend(thoughtful_step(model, "a"));
+    history.extend([foreign, user([tool_result("b", "read", "ok")])]);
+    let mut written = wire::model::Written::begin();
+    let mut signatures = |history: &[Message]| {
+        let mut asked = request(model, history.to_vec());
+        asked.effort = Some(Effort::High);
+        let whole = String::from_utf8(AnthropicMessages.encode(&asked).whole()).unwrap();
+        let grown = AnthropicMessages.encode_on(&asked, &mut written).whole();
+        assert_eq!(grown, whole.as_bytes());
+        let body: Value = serde_json::from_str(&whole).unwrap();
+        (!body["thinking"].is_null(), whole.matches("signature").count())
+    };
+    assert_eq!(signatures(&history[..3]), (true, 1));
+    // The last calls are another model's, without a thought: now it cannot think, and gets none of its own.
+    assert_eq!(signatures(&history), (false, 0));
+    // Once the loop is over, it thinks again, after all that it thought.
+    history.extend([assistant([text("Done.")]), user([text("And now?")])]);
+    assert_eq!(signatures(&history), (true, 1));
+    history.extend(thoughtful_step(model, "c"));
+    assert_eq!(signatures(&history), (true, 2));
 }

@@ -171,6 +171,13 @@ fn bodies_of_anthropic_become_kinds() {
     assert_eq!(kind(500, "invalid_request_error", "x"), ErrorKind::Server);
     let bound = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation.";
     assert_eq!(kind(400, "invalid_request_error", bound), ErrorKind::StaleThinking);
+    for stale in [
+        "messages.1.content.0: Invalid signature in thinking block",
+        "messages.1.content.0: When thinking is disabled, an `assistant` message in the final position cannot contain `thinking`.",
+        "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` is enabled, a final `assistant` message must start with a thinking block.",
+    ] {
+        assert_eq!(kind(400, "invalid_request_error", stale), ErrorKind::StaleThinking, "{stale}");
+    }
     assert_eq!(kind(403, "permission_error", "x"), ErrorKind::Auth);
     assert_eq!(kind(404, "not_found_error", "model: nope"), ErrorKind::Config);
     assert_eq!(kind(413, "request_too_large", "x"), ErrorKind::TooLarge);

@@ -1,5 +1,6 @@
 //! Anthropic's rules: turns alternate and begin with the user, every call has its result first thing in the next
-//! turn, ids are unique, nothing is empty, nothing ends in thought, instructions stand between the user and the model.
+//! turn, ids are unique, nothing is empty, nothing ends in thought, nothing of what was thought goes to a model that is not
+//! to think, instructions stand between the user and the model.
 
 use std::collections::BTreeSet;
 
@@ -95,10 +96,26 @@ pub(super) fn check(body: &Value) -> Result<(), Refusal> {
     if !open.is_empty() {
         return Err(unanswered(messages.len().saturating_sub(2), &open));
     }
+    check_thoughts(messages, &body["thinking"])?;
     if !ids.is_empty() && body["tools"].as_array().is_none_or(Vec::is_empty) {
         return Err("messages: requests with `tool_use` blocks must define tools".to_owned());
     }
     Ok(())
+}
+
+/// A model that is not to think gets no thoughts in what it last said. Only where it is said: whether a model thinks
+/// unasked is its own business.
+fn check_thoughts(messages: &[Value], thinking: &Value) -> Result<(), Refusal> {
+    let last = messages.iter().rposition(|message| message["role"] == "assistant");
+    let Some(at) = last.filter(|_| thinking["type"] == "disabled") else { return Ok(()) };
+    let is_thought = |block: &&Value| text(block, "type").contains("thinking");
+    match blocks(at, &messages[at])?.iter().find(is_thought) {
+        Some(block) => Err(format!(
+            "messages.{at}: When thinking is disabled, an `assistant` message in the final position cannot contain `{}`",
+            text(block, "type")
+        )),
+        None => Ok(()),
+    }
 }
 
 /// A message of the system in the middle of a conversation: after the user, or after a tool of the provider's own,

@@ -15,30 +15,48 @@ use crate::model::written::{Ids, Written};
 use crate::model::{Effort, HttpRequest, ModelRequest, ToolChoice, sent_name};
 
 pub(super) fn encode(request: &ModelRequest, written: &mut Written) -> HttpRequest {
+    let max_tokens = request.max_tokens.unwrap_or_else(|| default_max_tokens(&request.model));
+    let (thinking, effort) = thinking(request, max_tokens);
     // The names of all tools that were ever called are needed where none is declared.
     if request.tools.is_empty() && !written.is_nothing() {
         return encode(request, &mut Written::nothing());
     }
-    written.follow(&format!("{NAME} {} {}", request.model, request.moved), &request.messages);
+    let thoughts = Thoughts::of(&request.model, thinking);
+    let form = format!("{NAME} {} {} {thoughts:?}", request.model, request.moved);
+    written.follow(&form, &request.messages);
     if let Some(stable) = written.stable(&request.messages) {
-        let mut history = History::new(request, written);
+        let mut history = History::new(request, thoughts, written);
         history.take(stable);
         if history.is_settled() {
             let (turns, ids) = (history.turns, history.ids);
             written.add(stable, &turns, ids);
         }
     }
-    let mut history = History::new(request, written);
+    let mut history = History::new(request, thoughts, written);
     history.take(written.rest(&request.messages));
     history.end();
     // What marks the end of the cache, and what decides on thinking, must be among what is written anew.
     if !written.is_empty() && !history.is_apart() {
         return encode(request, &mut Written::nothing());
     }
+    let is_budgeted = matches!(thinking, Some(Thinking::Enabled { .. }));
+    if is_budgeted && continues_without_thought(&history.turns) {
+        // So it does not think, and thoughts from before are refused then.
+        let nothing = Written::nothing();
+        let mut history = History::new(request, Thoughts::LeftOut, &nothing);
+        history.take(&request.messages);
+        history.end();
+        return body(request, (max_tokens, None, effort), history, &nothing);
+    }
+    body(request, (max_tokens, thinking, effort), history, written)
+}
 
-    let max_tokens = request.max_tokens.unwrap_or_else(|| default_max_tokens(&request.model));
-    let is_forced = matches!(request.tool_choice, ToolChoice::Any | ToolChoice::Tool(_));
-    let (thinking, effort) = thinking(request, max_tokens, &history, is_forced);
+fn body(
+    request: &ModelRequest,
+    (max_tokens, thinking, effort): (u64, Option<Thinking>, Option<&'static str>),
+    mut history: History<'_, '_>,
+    written: &Written,
+) -> HttpRequest {
     let cache = request.cache.then_some(Ephemeral::DEFAULT);
     let form = if request.cache { "anthropic_messages, cached" } else { NAME };
     let mut tools = request.tools.written(form, |tools| declare(tools.iter().map(Tool::of), cache));
@@ -73,7 +91,7 @@ pub(super) fn encode(request: &ModelRequest, written: &mut Written) -> HttpReque
         stream: true,
         // While they think, models take no other temperature than their own.
         temperature: request.temperature.filter(|_| {
-            takes_temperature(&request.model) && !matches!(thinking, Some(ref t) if t.is_on())
+            takes_temperature(&request.model) && !thinking.is_some_and(Thinking::is_on)
         }),
         thinking,
         output_config,
@@ -115,7 +133,7 @@ struct Head<'a> {
     system: Vec<Content<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Clone, Copy, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Thinking {
     Disabled,
@@ -124,8 +142,24 @@ enum Thinking {
 }
 
 impl Thinking {
-    fn is_on(&self) -> bool {
+    fn is_on(self) -> bool {
         !matches!(self, Thinking::Disabled)
+    }
+}
+
+/// What becomes of the model's own thoughts: where it is not to think, they are refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Thoughts {
+    GivenBack,
+    LeftOut,
+}
+
+impl Thoughts {
+    fn of(model: &str, thinking: Option<Thinking>) -> Thoughts {
+        match style(model) == Style::Always || thinking.is_some_and(Thinking::is_on) {
+            true => Thoughts::GivenBack,
+            false => Thoughts::LeftOut,
+        }
     }
 }
 
@@ -283,6 +317,7 @@ fn mark_stable(turns: &mut [Turn<'_>]) {
 /// are unique and of a certain form, no text is empty.
 struct History<'a, 'w> {
     model: &'a str,
+    thoughts: Thoughts,
     /// How many of the messages to come were said after something else than what stands before them now.
     moved: usize,
     /// What stands before it.
@@ -301,11 +336,11 @@ const INTERRUPTED: &str = "The call was interrupted; whether it had an effect is
 const CONTINUE: &str = "Continue.";
 
 impl<'a, 'w> History<'a, 'w> {
-    fn new(request: &'a ModelRequest, before: &'w Written) -> History<'a, 'w> {
+    fn new(request: &'a ModelRequest, thoughts: Thoughts, before: &'w Written) -> History<'a, 'w> {
         let (model, moved) = (&request.model, request.moved.saturating_sub(before.begun()));
         let (turns, open) = (Vec::new(), Vec::new());
         let (ids, tools) = (Ids::default(), BTreeSet::new());
-        History { model, moved, before, turns, open, ids, tools, pauses: false }
+        History { model, thoughts, moved, before, turns, open, ids, tools, pauses: false }
     }
 
     fn take(&mut self, messages: &'a [Arc<Message>]) {
@@ -341,7 +376,8 @@ impl<'a, 'w> History<'a, 'w> {
         for (is_moved, block) in blocks {
             let native = block.native.as_ref().and_then(|native| self.own(native));
             // Thinking is bound to all that stood before it, and refused behind anything else.
-            let native = native.filter(|raw| is_taken_back(raw) && !(is_moved && is_thought(raw)));
+            let is_stale = is_moved || self.thoughts == Thoughts::LeftOut;
+            let native = native.filter(|raw| is_taken_back(raw) && !(is_stale && is_thought(raw)));
             self.pauses = native.is_some_and(is_server_tool);
             match (&block.part, native) {
                 (Part::ToolUse { id, name, input }, native) => {
@@ -512,9 +548,9 @@ enum Style {
     Never,
     /// With a number of tokens.
     Budget,
-    /// As much as it likes, with a word for the effort; thinking can be switched off.
+    /// As much as it likes, with a word for the effort; only if it is asked to.
     Adaptive,
-    /// The same, but it always thinks. Also for names that nobody knows.
+    /// The same, but it thinks unasked. Also for names that nobody knows.
     Always,
 }
 
@@ -577,15 +613,12 @@ fn default_max_tokens(model: &str) -> u64 {
     }
 }
 
-/// The thinking mode and the effort for a request.
-fn thinking(
-    request: &ModelRequest,
-    max_tokens: u64,
-    history: &History<'_, '_>,
-    is_forced: bool,
-) -> (Option<Thinking>, Option<&'static str>) {
+/// The thinking mode and the effort for a request, as far as its history does not matter.
+fn thinking(request: &ModelRequest, max_tokens: u64) -> (Option<Thinking>, Option<&'static str>) {
     const LEAST: u64 = 1_024;
     let Some(effort) = request.effort else { return (None, None) };
+    // A forced call leaves no room for thought.
+    let is_forced = matches!(request.tool_choice, ToolChoice::Any | ToolChoice::Tool(_));
     let (word, tokens) = match effort {
         Effort::None | Effort::Low => ("low", 2_048),
         Effort::Medium => ("medium", 8_192),
@@ -595,14 +628,10 @@ fn thinking(
         Style::Never => (None, None),
         Style::Budget => {
             let budget_tokens = tokens.min(max_tokens / 2);
-            let is_on = effort != Effort::None
-                && budget_tokens >= LEAST
-                && !is_forced
-                && !continues_without_thought(&history.turns);
+            let is_on = effort != Effort::None && budget_tokens >= LEAST && !is_forced;
             (is_on.then_some(Thinking::Enabled { budget_tokens }), None)
         }
         Style::Adaptive if effort == Effort::None => (Some(Thinking::Disabled), None),
-        // A forced call leaves no room for thought.
         Style::Adaptive | Style::Always if is_forced => (None, Some(word)),
         Style::Adaptive => (Some(Thinking::Adaptive), Some(word)),
         Style::Always if effort == Effort::None => (None, Some(word)),
