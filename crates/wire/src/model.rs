@@ -70,7 +70,7 @@ pub struct ModelRequest {
     pub effort: Option<Effort>,
     /// A JSON schema its answer must follow.
     pub output_schema: Option<Value>,
-    /// Whether the provider shall cache what does not change (system, tools, all but the last message).
+    /// Whether the provider shall cache it, for the requests that go on from here.
     pub cache: bool,
 }
 

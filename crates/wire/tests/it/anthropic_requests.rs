@@ -199,9 +199,9 @@ fn what_does_not_change_is_marked_for_the_cache() {
     insta::assert_snapshot!(show(&asked), @r#"
     max_tokens: 32000
     messages:
-      {"content":[{"text":"Go","type":"text"}],"role":"user"}
-      {"content":[{"cache_control":{"type":"ephemeral"},"id":"t1","input":{},"name":"read","type":"tool_use"}],"role":"assistant"}
-      {"content":[{"content":"A","tool_use_id":"t1","type":"tool_result"}],"role":"user"}
+      {"content":[{"cache_control":{"type":"ephemeral"},"text":"Go","type":"text"}],"role":"user"}
+      {"content":[{"id":"t1","input":{},"name":"read","type":"tool_use"}],"role":"assistant"}
+      {"content":[{"cache_control":{"type":"ephemeral"},"content":"A","tool_use_id":"t1","type":"tool_result"}],"role":"user"}
     model: "claude-opus-4-6"
     stream: true
     system:
@@ -381,13 +381,13 @@ fn a_reply_goes_back_as_it_came() {
     // The native blocks stand in the body byte for byte, one after the other.
     assert!(sent.contains(&natives.join(",")), "{sent}");
     insta::assert_snapshot!(body(&next)["messages"][1], @r#"
-    {"content":[{"signature":"EqQB/+==","thinking":"Zwölf \"<&>\" 🙂 ","type":"thinking"},{"data":"EmwK","type":"redacted_thinking"},{"id":"srvtoolu_1","input":{"query":"x"},"name":"web_search","type":"server_tool_use"},{"content":[{"n":1.5,"url":"https://a.invalid"}],"tool_use_id":"srvtoolu_1","type":"web_search_tool_result"},{"citations":[{"url":"https://a.invalid"}],"text":"Cited.","type":"text"},{"cache_control":{"type":"ephemeral"},"id":"toolu_1","input":{"path":"a"},"name":"read","type":"tool_use"}],"role":"assistant"}
+    {"content":[{"signature":"EqQB/+==","thinking":"Zwölf \"<&>\" 🙂 ","type":"thinking"},{"data":"EmwK","type":"redacted_thinking"},{"id":"srvtoolu_1","input":{"query":"x"},"name":"web_search","type":"server_tool_use"},{"content":[{"n":1.5,"url":"https://a.invalid"}],"tool_use_id":"srvtoolu_1","type":"web_search_tool_result"},{"citations":[{"url":"https://a.invalid"}],"text":"Cited.","type":"text"},{"id":"toolu_1","input":{"path":"a"},"name":"read","type":"tool_use"}],"role":"assistant"}
     "#);
 
     // To another model nothing of it goes but what everybody can read.
     next.model = "claude-opus-4-7".to_owned();
     insta::assert_snapshot!(body(&next)["messages"][1], @r#"
-    {"content":[{"text":"Cited.","type":"text"},{"cache_control":{"type":"ephemeral"},"id":"toolu_1","input":{"path":"a"},"name":"read","type":"tool_use"}],"role":"assistant"}
+    {"content":[{"text":"Cited.","type":"text"},{"id":"toolu_1","input":{"path":"a"},"name":"read","type":"tool_use"}],"role":"assistant"}
     "#);
 }
 
@@ -503,4 +503,66 @@ fn a_model_that_comes_back_in_the_middle_of_a_loop_gets_no_thinking_while_it_can
     assert_eq!(signatures(&history), (true, 1));
     history.extend(thoughtful_step(model, "c"));
     assert_eq!(signatures(&history), (true, 2));
+}
+
+/// What stands before each mark of the cache, marks left out, and the kinds of the blocks that have one.
+fn marked(body: &Value) -> (Vec<String>, Vec<String>) {
+    let mut so_far = String::new();
+    let (mut prefixes, mut kinds) = (Vec::new(), Vec::new());
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let messages = list(&body["messages"]).into_iter().flat_map(|message| {
+        let role = message["role"].clone();
+        list(&message["content"]).into_iter().map(move |block| (role.clone(), block))
+    });
+    let head = [list(&body["tools"]), list(&body["system"])].concat();
+    for (role, mut block) in head.into_iter().map(|block| (Value::Null, block)).chain(messages) {
+        let mark = block.as_object_mut().unwrap().remove("cache_control");
+        so_far.push_str(&format!("{role} {block}\n"));
+        if mark.is_some() {
+            prefixes.push(so_far.clone());
+            kinds.push(format!("{role} {}", block["type"]));
+        }
+    }
+    (prefixes, kinds)
+}
+
+#[test]
+fn each_question_finds_in_the_cache_all_that_the_one_before_said() {
+    let mut history = vec![user([text("Go")])];
+    for step in 0..6 {
+        let ids: Vec<String> = (0..=25).map(|call| format!("t{step}_{call}")).collect();
+        let [mut thought, _] = thoughtful_step(MODEL, &ids[0]);
+        let calls = ids[1..].iter().map(|id| tool_use(id, "read", json!({})));
+        thought.blocks.extend(assistant(calls).blocks);
+        history.push(thought);
+        history.push(user(ids.iter().map(|id| tool_result(id, "read", ""))));
+    }
+    // An answer that ends in a tool of the provider's own, as it came.
+    let raw = json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}});
+    let native = Native { dialect: "anthropic_messages".to_owned(), model: MODEL.to_owned(), raw };
+    let block = Block { part: Part::Opaque, native: Some(native) };
+    let paused = Message { role: Role::Assistant, blocks: vec![block] };
+    history.extend([paused, user([text("Well?"), text(" ")])]);
+
+    let history = machine::message::conversation(history);
+    let mut before: Option<String> = None;
+    let mut written = wire::model::Written::begin();
+    for length in (1..=13).step_by(2).chain([14, 15]) {
+        let mut asked = request(MODEL, Vec::new());
+        asked.messages = history[..length].to_vec().into();
+        (asked.system, asked.tools) = ("Be kind.".to_owned(), tools().into());
+        (asked.cache, asked.effort) = (true, Some(Effort::Low));
+        let body = body(&asked);
+        let (prefixes, kinds) = marked(&body);
+        assert!(prefixes.len() <= 4, "{kinds:?}");
+        assert!(!kinds.iter().any(|kind| kind.contains("thinking")), "{kinds:?}");
+        // All that was asked before is found, and all that can be marked is kept for the next.
+        assert!(before.is_none_or(|before| prefixes.contains(&before)), "{length}: {kinds:?}");
+        let is_user = |kind: &String| kind.starts_with("\"user\"");
+        assert!(kinds.last().is_some_and(is_user), "{length}: {kinds:?}");
+        before = prefixes.last().cloned();
+        let grown = AnthropicMessages.encode_on(&asked, &mut written).whole();
+        assert_eq!(serde_json::from_slice::<Value>(&grown).unwrap(), body);
+    }
+    assert!(written.size() > 0);
 }

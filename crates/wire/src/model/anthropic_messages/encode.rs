@@ -79,7 +79,7 @@ fn body(
         system.push(Content::Text { text: (&*request.system).into(), cache_control: cache });
     }
     if request.cache {
-        mark_stable(&mut history.turns);
+        mark_ends(&mut history.turns);
     }
     let format =
         request.output_schema.as_ref().map(|schema| Format { kind: "json_schema", schema });
@@ -304,10 +304,17 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Marks the end of the last message that the next request will repeat.
-fn mark_stable(turns: &mut [Turn<'_>]) {
+/// Marks the end of all that is said, where the next request finds it, and the end of what the request before said: what
+/// the model said since may be longer than the provider looks back.
+fn mark_ends(turns: &mut [Turn<'_>]) {
     let Some((_, stable)) = turns.split_last_mut() else { return };
-    let blocks = stable.iter_mut().flat_map(|turn| &mut turn.content);
+    if let Some(asked) = stable.iter_mut().rfind(|turn| turn.role == Role::User) {
+        mark_last(asked.content.iter_mut());
+    }
+    mark_last(turns.iter_mut().flat_map(|turn| &mut turn.content));
+}
+
+fn mark_last<'b, 'a: 'b>(blocks: impl DoubleEndedIterator<Item = &'b mut Content<'a>>) {
     if let Some(mark) = blocks.rev().find_map(Content::mark) {
         *mark = Some(Ephemeral::DEFAULT);
     }
@@ -360,9 +367,10 @@ impl<'a, 'w> History<'a, 'w> {
     }
 
     /// Whether nothing about it depends on what stands before it, but the ids.
-    fn is_apart(&mut self) -> bool {
-        let [stable @ .., _] = self.turns.as_mut_slice() else { return false };
-        stable.iter_mut().flat_map(|turn| &mut turn.content).any(|block| block.mark().is_some())
+    fn is_apart(&self) -> bool {
+        let [stable @ .., _] = self.turns.as_slice() else { return false };
+        // Whatever a user says can be marked.
+        stable.iter().any(|turn| turn.role == Role::User)
     }
 
     fn assistant(&mut self, messages: &'a [Arc<Message>]) {
