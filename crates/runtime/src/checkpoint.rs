@@ -5,6 +5,7 @@
 //! (what git does not keep: empty folders and unusual modes). What git ignores is neither kept nor touched.
 
 mod adopt;
+mod begun;
 mod behind;
 mod beside;
 mod bring_back;
@@ -138,6 +139,8 @@ impl Content {
 /// A folder as an index sees it.
 struct Seen {
     content: Content,
+    /// Its files, by path.
+    files: Vec<OsString>,
     /// Whether repositories inside it were joined into the tree, so that the index alone does not hold it.
     joined: bool,
 }
@@ -329,13 +332,19 @@ impl<'s> Store<'s> {
 
     fn keep_seen(&self, folder: &Path, reason: &str) -> Result<(String, Seen), Unkept> {
         if !self.index().exists() {
-            if let Some(content) = self.untouched(folder)? {
-                let commit = self.commit(&content, reason)?;
-                return Ok((commit, Seen { content, joined: false }));
+            if let Some(seen) = self.untouched(folder)? {
+                return self.keep_what_was_seen(seen, reason);
             }
             self.take_tracked(folder)?;
         }
         let seen = self.see(folder, &self.index())?;
+        self.keep_what_was_seen(seen, reason)
+    }
+
+    fn keep_what_was_seen(&self, seen: Seen, reason: &str) -> Result<(String, Seen), Unkept> {
+        if self.tip()?.is_none() {
+            self.begin_with(seen.files.iter().map(OsString::as_os_str))?;
+        }
         let commit = self.commit(&seen.content, reason)?;
         Ok((commit, seen))
     }
@@ -367,7 +376,7 @@ impl<'s> Store<'s> {
         let (extra, odd) = Extra::of(folder, &listing.files, &listing.loose).map_err(wrong)?;
         self.refuse_special(folder, index, &odd).map_err(|why| why.map(wrong))?;
         let content = Content { files: listing.tree, extra };
-        Ok(Seen { content, joined: listing.joined })
+        Ok(Seen { content, files: listing.files, joined: listing.joined })
     }
 
     /// Gives a content a name: the next checkpoint.
@@ -591,6 +600,10 @@ impl<'s> Store<'s> {
         let (mut listing, mut nested) = listed(&git)?;
         listing.loose.retain(|loose| !unborn.iter().any(|name| is_folder(loose, name)));
         nested.extend(unborn);
+        if depth == 0 {
+            let added = self.add_begun(&git, folder, &listing.files, &nested)?;
+            listing.files.extend(added);
+        }
         if nested.is_empty() {
             listing.tree = written(&git)?;
             return Ok(listing);

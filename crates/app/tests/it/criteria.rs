@@ -136,6 +136,20 @@ fn git_clean_sees_that_a_commit_only_seems_to_hold_what_is_handed_over() {
     );
 }
 
+/// Whether a worker took it out of its index says nothing of the file.
+#[test]
+fn in_place_a_file_is_compared_that_an_ignore_file_names_and_the_base_has() {
+    let place = repository(&[("a.txt", "a\n"), ("gen/out.txt", "one\n"), (".gitignore", "gen/\n")]);
+    let untouched = format!(
+        "{}[workspace]\nkind = \"in_place\"\n",
+        custom("name = \"no_paths_touched\"\npaths = [\"gen/**\"]")
+    );
+    let seen = worked(&place, "git rm -q --cached gen/out.txt; echo b > a.txt", &untouched);
+    assert!(seen.passed, "{}", seen.evidence);
+    let seen = worked(&place, "echo two > gen/out.txt", &untouched);
+    assert!(!seen.passed && seen.evidence.contains("gen/out.txt"), "{}", seen.evidence);
+}
+
 #[test]
 fn git_clean_takes_no_other_branch_for_the_tasks_own() {
     let place = repository(&[("a.txt", "a\n")]);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::repository::Repository;
+use crate::repository::{Repository, ids};
 
 /// Everything below a folder but `.git`: mode and content of files and links, and folders.
 fn snapshot(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
@@ -198,27 +198,60 @@ fn blocked(repository: &Repository, steps: &[&str], file: &str) -> (String, Path
 #[test]
 fn ignored_files_in_the_way_are_named_and_stay() {
     let below = ["rm a.txt; mkdir -p a.txt/deep; echo c > a.txt/deep/c.log; echo k > a.txt/known"];
-    let anew = ["rm a.txt", "echo a.txt >> .gitignore; echo mine > a.txt"];
-    for (steps, name) in [(&below[..], "a.txt/deep/c.log"), (&anew, "a.txt")] {
+    let anew = ["echo m > made", "rm made", "echo made >> .gitignore; echo mine > made"];
+    for (steps, name, to) in [(&below[..], "a.txt/deep/c.log", "1"), (&anew, "made", "2")] {
         let repository = Repository::new();
         let (id, worktree, file) = blocked(&repository, steps, name);
         let before = snapshot(&worktree);
-        let ran = repository.place.run(&["rollback", &id, "--to", "1"]);
+        let ran = repository.place.run(&["rollback", &id, "--to", to]);
         assert_eq!(snapshot(&worktree), before, "nothing was changed");
         assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
         assert!(ran.err.contains(name) && ran.err.contains("move"), "{}", ran.err);
-        let preview = repository.json(&["rollback", &id, "--to", "1", "--preview"]);
+        let preview = repository.json(&["rollback", &id, "--to", to, "--preview"]);
         assert_eq!(preview["in_the_way"], serde_json::json!([name]));
-        let preview = repository.place.ok(&["rollback", &id, "--to", "1", "--preview"]);
+        let preview = repository.place.ok(&["rollback", &id, "--to", to, "--preview"]);
         assert!(preview.contains(&format!("in the way: {name}")), "{preview}");
         // Once it is out of the way, nothing is.
         std::fs::remove_file(&file).unwrap();
-        let went = repository.json(&["rollback", &id, "--to", "1"]);
+        let went = repository.json(&["rollback", &id, "--to", to]);
         assert!(worktree.join("a.txt").is_file() && !worktree.join("done").exists());
         let undo = went["undo"]["number"].to_string();
         repository.place.ok(&["rollback", &id, "--to", &undo]);
         assert!(worktree.join("done").exists());
     }
+}
+
+/// A file that the task began with is its work whatever ignores it.
+#[test]
+fn what_was_there_in_spite_of_an_ignore_file_is_kept_when_it_is_made_anew() {
+    let repository = Repository::new();
+    repository.place.write("ignored/out.txt", "one\n");
+    repository.place.write("ignored/deep/link", "one\n");
+    repository.git(&["add", "--force", "ignored"]);
+    repository.commit("in spite of it");
+    let steps = [
+        "git rm -r -q ignored a.txt",
+        "mkdir -p ignored; echo two > ignored/out.txt; echo junk > ignored/junk; \
+         echo a.txt >> .gitignore; echo three > a.txt",
+    ];
+    let (id, worktree, _) = blocked(&repository, &steps, "a.txt");
+    let names = repository.place.ok(&["diff", &id, "--name-only"]);
+    assert!(names.contains("M ignored/out.txt") && names.contains("M a.txt"), "{names}");
+    assert!(names.contains("D ignored/deep/link") && !names.contains("junk"), "{names}");
+    let read = |name: &str| std::fs::read_to_string(worktree.join(name)).unwrap();
+    let went = repository.json(&["rollback", &id, "--to", "1"]);
+    assert_eq!([read("ignored/out.txt"), read("a.txt")], ["one\n", "one\ntwo\n"]);
+    let undo = went["undo"]["number"].to_string();
+    repository.place.ok(&["rollback", &id, "--to", &undo]);
+    assert_eq!([read("ignored/out.txt"), read("a.txt")], ["two\n", "three\n"]);
+    repository.place.ok(&["apply", &id]);
+    assert_eq!(repository.git(&["show", "HEAD:ignored/out.txt"]), "two");
+    assert_eq!(repository.place.read("a.txt"), "three\n");
+    // A fork begins with a state in which they are gone.
+    repository.place.run_with(&["fork", &id, "--at", "2", "--driver", "user"], "done\n");
+    let fork = ids(&repository.place).into_iter().find(|fork| *fork != id).unwrap();
+    let names = repository.place.ok(&["diff", &fork, "--name-only"]);
+    assert!(names.contains("D ignored/out.txt") && names.contains("D a.txt"), "{names}");
 }
 
 /// Nobody is there to move anything: what drivetrain's own rollback meets is set aside.

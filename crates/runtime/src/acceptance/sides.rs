@@ -121,11 +121,16 @@ impl Sides {
             branch: None,
             base: None,
         };
-        let seen =
-            checkpoint::checkpoint(claim.task, &whole, "looked at", &scratch.0, context.cancel)?;
         let store = Store::open(claim.task, &scratch.0, context.cancel)?;
         let base = repository.tree(&repository.base)?;
         let git = repository.read_with(&store, context)?;
+        // The worker's index may no longer have what was there in spite of an ignore file.
+        let list = ["ls-tree", "-r", "-z", "--full-tree", "--name-only", &base];
+        let begun = repository.git.output(list.map(OsString::from).to_vec(), None)?.out;
+        let begun = begun.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        store.begin_with(begun.map(OsStr::from_bytes))?;
+        let seen =
+            checkpoint::checkpoint(claim.task, &whole, "looked at", &scratch.0, context.cancel)?;
         let prefix = prefix.trim_end_matches('/').to_owned();
         let handed_over = seen.tree;
         let (folder, _scratch) = (top, Some(scratch));

@@ -29,27 +29,10 @@ pub(super) struct Special {
 impl Store<'_> {
     /// Looks at everything that git would read, before it does: a file of many gigabytes would keep it busy for hours.
     pub(super) fn refuse_large(&self, git: &Git, folder: &Path) -> Result<(), Unkept> {
-        let most = most()?;
         let arguments = ["ls-files", "-z", "--others", "--modified", "--exclude-standard"];
         let printed = git.output(arguments.map(OsString::from).to_vec(), None)?;
-        let mut large = Vec::new();
-        for name in printed.out.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-            let name = OsStr::from_bytes(name);
-            let Ok(meta) = fs::symlink_metadata(folder.join(name)) else { continue };
-            if meta.is_file() && meta.len() > most {
-                let size = meta.len().div_ceil(MIB);
-                large.push(format!("{} ({size} MiB)", Path::new(name).display()));
-            }
-        }
-        if large.is_empty() {
-            return Ok(());
-        }
-        Err(Unkept::incomplete(format!(
-            "larger than {} MiB, which is as much as is kept of one file: {}; remove it, name it in \
-             .gitignore, or set {MAX_FILE_VARIABLE}",
-            most / MIB,
-            some(&large)
-        )))
+        let names = printed.out.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        refuse_larger(folder, names.map(OsStr::from_bytes))
     }
 
     /// Sockets, pipes and devices hold no content. What is ignored is nobody's work; the rest is refused.
@@ -93,6 +76,31 @@ impl Store<'_> {
             some(&left)
         )))
     }
+}
+
+/// Refuses those of these paths at which a file is that is too large.
+pub(super) fn refuse_larger<'n>(
+    folder: &Path,
+    names: impl Iterator<Item = &'n OsStr>,
+) -> Result<(), Unkept> {
+    let most = most()?;
+    let mut large = Vec::new();
+    for name in names {
+        let Ok(meta) = fs::symlink_metadata(folder.join(name)) else { continue };
+        if meta.is_file() && meta.len() > most {
+            let size = meta.len().div_ceil(MIB);
+            large.push(format!("{} ({size} MiB)", Path::new(name).display()));
+        }
+    }
+    if large.is_empty() {
+        return Ok(());
+    }
+    Err(Unkept::incomplete(format!(
+        "larger than {} MiB, which is as much as is kept of one file: {}; remove it, name it in .gitignore, or set \
+         {MAX_FILE_VARIABLE}",
+        most / MIB,
+        some(&large)
+    )))
 }
 
 fn some(named: &[String]) -> String {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::extra::Extra;
 use super::index::{self, Entry, Mode};
 use super::objects::{FOLDER, Hasher, Kind, Name, Tree, hex};
-use super::{Content, Store, copy_index, limits, pack, with_end};
+use super::{Content, Seen, Store, copy_index, limits, pack, with_end};
 
 /// From so many files, or bytes of them, on git packs them: it compresses.
 const MANY: u32 = 50;
@@ -24,7 +24,7 @@ type Objects = BTreeMap<Name, (Kind, Vec<u8>)>;
 impl Store<'_> {
     /// What a new worktree holds, and all of it kept here. None where it is not exactly what its index says, or that
     /// cannot be seen; git then looks at it.
-    pub(super) fn untouched(&self, folder: &Path) -> Result<Option<Content>, String> {
+    pub(super) fn untouched(&self, folder: &Path) -> Result<Option<Seen>, String> {
         let Some(index) = index_of(folder) else { return Ok(None) };
         let Ok(bytes) = fs::read(&index) else { return Ok(None) };
         let is_large = index::count(&bytes).is_some_and(|count| count >= MANY);
@@ -46,7 +46,8 @@ impl Store<'_> {
             return Ok(None);
         }
         self.take_index(&index)?;
-        Ok(Some(Content { files: tree, extra }))
+        let content = Content { files: tree, extra };
+        Ok(Some(Seen { content, files: names, joined: false }))
     }
 
     /// Keeps a few small files, if they are what the index says.
