@@ -430,7 +430,7 @@ impl<'s> Store<'s> {
         }
         let format = "--format=%H %ct %s";
         let listed =
-            git.run(["log".into(), "--reverse".into(), format.into(), CHECKPOINTS.into()])?;
+            git.run(["log", "--reverse", format, CHECKPOINTS, "--"].map(OsString::from))?;
         let points = listed.lines().enumerate().filter_map(|(n, line)| {
             let mut parts = line.splitn(3, ' ');
             Some(Point {

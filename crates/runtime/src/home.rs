@@ -26,14 +26,15 @@ impl Home {
         Home { root: root.into() }
     }
 
-    /// The home that the environment names; the error says which variable to set.
+    /// The home that the environment names, without the links on the way to it: git and the walls name what is in it so, and
+    /// one place has one name. The error says which variable to set.
     pub fn from_environment() -> Result<Home, String> {
         let variable = |name: &str| {
             std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
         };
         if let Some(root) = variable("DRIVETRAIN_HOME") {
             return match std::path::absolute(&root) {
-                Ok(root) => Ok(Home { root }),
+                Ok(root) => Ok(Home { root: real(&root) }),
                 Err(error) => Err(format!("DRIVETRAIN_HOME = {}: {error}", root.display())),
             };
         }
@@ -41,7 +42,7 @@ impl Home {
             .filter(|path| path.is_absolute())
             .or_else(|| variable("HOME").map(|home| home.join(".local/state")))
             .ok_or("neither DRIVETRAIN_HOME, XDG_STATE_HOME nor HOME is set: set DRIVETRAIN_HOME to a folder")?;
-        Ok(Home { root: state.join("drivetrain") })
+        Ok(Home { root: real(&state.join("drivetrain")) })
     }
 
     /// Makes the folders, readable by their owner only.
@@ -182,6 +183,14 @@ impl Home {
     }
 }
 
+/// A path without links, as far as it is there yet.
+fn real(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let whole = found.and_then(|(above, real)| Some(real.join(path.strip_prefix(above).ok()?)));
+    // `join` with nothing puts a slash at the end.
+    whole.map_or_else(|| path.to_owned(), |whole| whole.components().collect())
+}
+
 /// Makes folders that only this user can look into.
 fn make(folders: &[PathBuf]) -> Result<(), String> {
     for folder in folders {
@@ -273,6 +282,25 @@ mod tests {
         assert_eq!(home.dead_owners(), Vec::<u64>::new());
         drop(presence);
         assert_eq!(home.alive(7), None);
+    }
+
+    #[test]
+    fn a_place_is_known_without_the_links_on_the_way_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let there = folder.path().canonicalize().unwrap().join("there");
+        let link = folder.path().join("link");
+        fs::create_dir(&there).unwrap();
+        std::os::unix::fs::symlink(&there, &link).unwrap();
+        for name in ["", "a", "a/b"] {
+            let expected: PathBuf = there.join(name).components().collect();
+            assert_eq!(real(&link.join(name)).as_os_str(), expected.as_os_str());
+        }
+        // One that leads nowhere stays: whoever makes the folder says what is wrong with it.
+        fs::remove_dir(&there).unwrap();
+        assert_eq!(
+            real(&link.join("a")),
+            link.parent().unwrap().canonicalize().unwrap().join("link/a")
+        );
     }
 
     #[test]

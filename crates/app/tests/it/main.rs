@@ -65,6 +65,7 @@ mod serve_mcp;
 mod serve_mcp_hostile;
 mod shelf;
 mod signals;
+mod strange_home;
 mod strange_shelf;
 mod stream;
 mod stuck;

@@ -156,6 +156,7 @@ impl Store<'_> {
             "--binary",
             &from.files,
             &to.files,
+            "--",
         ];
         let git = self.git(&self.path, &self.index())?;
         Ok(git.output(arguments.iter().map(OsString::from).collect(), None)?.out)
@@ -164,7 +165,8 @@ impl Store<'_> {
     fn diff_tree(&self, how: &[&str], from: &Content, to: &Content) -> Result<Vec<u8>, String> {
         let hardened = ["diff-tree", "--no-renames", "--no-ext-diff", "--no-textconv"];
         let arguments = hardened.iter().chain(how).map(OsString::from);
-        let arguments = arguments.chain([from.files.clone().into(), to.files.clone().into()]);
+        let trees = [&from.files, &to.files, "--"].map(OsString::from);
+        let arguments = arguments.chain(trees);
         let git = self.git(&self.path, &self.index())?;
         Ok(git.output(arguments.collect(), None)?.out)
     }

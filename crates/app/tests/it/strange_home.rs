@@ -1,0 +1,38 @@
+//! Homes that are not a plain folder at a short name.
+
+use std::os::unix::fs::symlink;
+
+use crate::repository::Repository;
+
+/// `~/.local/state` on another disk, for one.
+#[test]
+fn a_home_that_is_reached_through_a_link_is_like_any_other() {
+    for link_is_above in [false, true] {
+        let mut repository = Repository::new();
+        let home = repository.place.home();
+        let root = home.parent().unwrap().canonicalize().unwrap();
+        let real = if link_is_above {
+            symlink(&root, root.join("link")).unwrap();
+            let through = root.join("link/home");
+            repository.place =
+                repository.place.with_variable("DRIVETRAIN_HOME", through.to_str().unwrap());
+            root.join("home")
+        } else {
+            std::fs::create_dir(root.join("elsewhere")).unwrap();
+            symlink(root.join("elsewhere"), &home).unwrap();
+            root.join("elsewhere")
+        };
+        let (id, worktree) = repository.task(&["echo n > new"], Some("test -e new"));
+        let shown = repository.place.show(&id);
+        assert_eq!(shown["outcome"], "verified", "{shown}");
+        assert!(worktree.starts_with(&real), "{worktree:?}");
+        let kept = repository.json(&["checkpoints", &id]);
+        assert!(kept["checkpoints"].as_array().unwrap().len() >= 2, "{kept}");
+        assert!(repository.place.ok(&["diff", &id]).contains("+n"));
+        repository.json(&["rollback", &id, "--to", "1"]);
+        assert!(!worktree.join("new").exists());
+        repository.place.ok(&["apply", &id]);
+        assert_eq!(repository.place.read("new"), "n\n");
+        repository.place.ok(&["receipt", &id]);
+    }
+}
