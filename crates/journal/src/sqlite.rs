@@ -8,7 +8,8 @@
 //! | `journal.db`, `-wal`, `-shm` | records, tasks, snapshots |
 //! | `tips` | the witness: the last record of every task |
 //! | `blobs/` | data too large for a record |
-//! | `turn` | nothing; locked while a process opens the journal |
+//! | `turn` | nothing; locked while a process opens or rebuilds the journal |
+//! | `rebuilt`, `damaged-1` … | what a rebuild has made or set aside |
 
 mod failure;
 mod read;
@@ -69,10 +70,13 @@ impl SqliteJournal {
         make_private(folder)?;
         // Two processes that open a new folder at once make its files one after the other.
         let _turn = take_turn(folder)?;
+        rebuild::finish(folder)?;
         let mut noted = Vec::new();
         let tips = folder.join(TIPS);
         let blank = is_blank(folder)?;
-        let witness = match Witness::open(&tips, true)? {
+        let witness = Witness::open(&tips, true)?;
+        rebuild::check_not_aside(folder, witness.as_ref())?;
+        let witness = match witness {
             Some(witness) => witness,
             None => {
                 if !blank {
@@ -116,7 +120,14 @@ impl SqliteJournal {
     /// Opens the journal in a folder for reading: `commit` and `claim` fail, and the owner number (which is
     /// given as 0) stays as it is. A folder without a journal reads as an empty one.
     pub fn read(folder: &Path) -> Result<Self, JournalError> {
-        let turn = share_turn(folder)?;
+        let mut turn = share_turn(folder)?;
+        if rebuild::is_broken_off(folder) {
+            drop(turn.take());
+            let alone = take_turn(folder)?;
+            rebuild::finish(folder)?;
+            drop(alone);
+            turn = share_turn(folder)?;
+        }
         match Self::read_once(folder) {
             // Nobody had opened the journal a moment ago: what looks like damage may be its making.
             Err(JournalError::Damaged(_) | JournalError::Foreign(_)) if turn.is_none() => {
@@ -131,6 +142,7 @@ impl SqliteJournal {
         let witness = Witness::open(&folder.join(TIPS), false)?;
         let mut noted = Vec::new();
         let db = if is_blank(folder)? {
+            rebuild::check_not_aside(folder, witness.as_ref())?;
             if let Some(witness) = &witness {
                 check_new(folder, witness)?;
             }

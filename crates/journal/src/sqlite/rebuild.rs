@@ -1,8 +1,14 @@
 //! Making a sound journal of a damaged one.
 //!
-//! The damaged files are only ever copied and moved. The steps are ordered so that a crash between any two
-//! leaves either the old journal, or a witness without a database, which no later process takes for an empty
-//! journal, or the new one.
+//! The damaged files are only ever copied and moved. The new journal is made in a folder beside the old one, which gets the
+//! name `rebuilt` once everything in it is whole and on the disk. From then on it is the journal: whoever finds that name
+//! first puts what is left of it in its place, so a crash between any two steps leaves the old journal or the new one.
+//!
+//! | in `rebuilt` | holds |
+//! | --- | --- |
+//! | `new/journal.db`, `new/tips` | the new journal, until they are in their place |
+//! | `tips` | a copy of the old witness |
+//! | `journal.db`, `-wal`, `-shm` | the old journal, as it is moved out of the way |
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -18,12 +24,25 @@ use crate::sqlite::verify::Extent;
 use crate::sqlite::witness::{Header, Seen, Slot, Tip, Witness};
 use crate::sqlite::write::{insert_snapshot, insert_task};
 use crate::sqlite::{
-    DATABASE, LOG, SHARED, SqliteJournal, TIPS, connect, create_private, make_private, schema,
+    DATABASE, LOG, SHARED, SqliteJournal, TIPS, connect, create_private, is_blank, make_private,
+    schema, take_turn,
 };
 use crate::{DamageKind, JournalError, Report, TaskRow};
 
 /// So much of a database is made up at most where its end is missing: the number is from a header that may be damaged.
 const MOST_MISSING: u64 = 1 << 30;
+
+/// A new journal that is whole, with all that is left of the old one.
+const REBUILT: &str = "rebuilt";
+
+/// Its own files, in there.
+const NEW: &str = "new";
+
+/// What old journals are called, before their number.
+const DAMAGED: &str = "damaged";
+
+/// What a new journal is called while it is made, before its number.
+const MAKING: &str = "rebuild";
 
 /// A task to be kept.
 struct Kept {
@@ -58,58 +77,130 @@ pub(super) type Noting<'a> = &'a mut dyn FnMut(&LostTail<'_>) -> Option<LossNote
 
 pub(super) fn rebuild(folder: &Path, noting: Noting<'_>) -> Result<Report, JournalError> {
     make_private(folder)?;
+    // Whoever opens it meanwhile waits.
+    let _turn = take_turn(folder)?;
+    finish(folder)?;
     let old_witness = Witness::open(&folder.join(TIPS), true)?;
     if let Some(witness) = &old_witness {
         witness.seize()?;
     }
-    let work = fresh(folder, "rebuild")?;
-    let made = make(folder, &work, noting).and_then(|report| Ok((report, keep_tips(folder)?)));
-    let (report, kept) = match made {
-        Ok(made) => made,
-        Err(error) => {
-            // Nothing was moved yet, and on a full disk somebody needs the room.
-            let _ = fs::remove_dir_all(&work);
-            return Err(error);
-        }
-    };
-    for name in [DATABASE, LOG, SHARED] {
-        rename(&folder.join(name), &kept.join(name))?;
+    check_not_aside(folder, old_witness.as_ref())?;
+    clear_half_made(folder);
+    let work = fresh(folder, MAKING)?;
+    // There may be no room for the copy, so it is made before anything is moved.
+    let made = make(folder, &work, noting).and_then(|report| {
+        copy(&folder.join(TIPS), &work.join(TIPS))?;
+        sync_folder(&work.join(NEW))?;
+        sync_folder(&work)?;
+        Ok(report)
+    });
+    if made.is_err() {
+        // Nothing was moved yet, and on a full disk somebody needs the room.
+        let _ = fs::remove_dir_all(&work);
     }
-    sync_folder(&kept)?;
-    rename(&work.join(DATABASE), &folder.join(DATABASE))?;
-    sync_folder(folder)?;
-    rename(&work.join(TIPS), &folder.join(TIPS))?;
-    sync_folder(folder)?;
-    fs::remove_dir_all(&work).map_err(|error| failure::file(&work, &error))?;
+    let report = made?;
+    rename(&work, &folder.join(REBUILT))?;
+    finish(folder)?;
     Ok(report)
+}
+
+/// Whether a rebuild was broken off after the new journal was whole.
+pub(super) fn is_broken_off(folder: &Path) -> bool {
+    folder.join(REBUILT).exists()
+}
+
+/// Puts a new journal that is whole in the place of the old one, from wherever that was broken off. Whoever calls has the
+/// folder's turn, so that nobody has the journal open.
+pub(super) fn finish(folder: &Path) -> Result<(), JournalError> {
+    while let Some(step) = next_step(folder) {
+        step.take()?;
+    }
+    Ok(())
+}
+
+/// One step of putting a new journal in its place.
+#[derive(Debug)]
+enum Step {
+    Move { from: PathBuf, to: PathBuf },
+    Remove(PathBuf),
+}
+
+impl Step {
+    fn take(self) -> Result<(), JournalError> {
+        match self {
+            Step::Move { from, to } => rename(&from, &to),
+            Step::Remove(path) => {
+                fs::remove_dir_all(&path).map_err(|error| failure::file(&path, &error))
+            }
+        }
+    }
+}
+
+/// What is to be done next, by what is there. The old log goes before the new database comes: to SQLite the two would be one.
+fn next_step(folder: &Path) -> Option<Step> {
+    let aside = folder.join(REBUILT);
+    let new = aside.join(NEW);
+    if new.join(DATABASE).exists() {
+        let old = [LOG, SHARED, DATABASE].into_iter().find(|name| folder.join(name).exists());
+        return Some(match old {
+            Some(name) => Step::Move { from: folder.join(name), to: aside.join(name) },
+            None => Step::Move { from: new.join(DATABASE), to: folder.join(DATABASE) },
+        });
+    }
+    if new.join(TIPS).exists() {
+        return Some(Step::Move { from: new.join(TIPS), to: folder.join(TIPS) });
+    }
+    if new.exists() {
+        // The log of the look that was taken at it is empty.
+        return Some(Step::Remove(new));
+    }
+    aside.exists().then(|| Step::Move { to: free(folder, DAMAGED), from: aside })
+}
+
+/// Where there is no journal, none is made beside one that was set aside. A rebuild of an older drivetrain that was broken
+/// off could leave only that.
+pub(super) fn check_not_aside(
+    folder: &Path,
+    witness: Option<&Witness>,
+) -> Result<(), JournalError> {
+    let knows_tasks = |witness: &Witness| witness.length().is_ok_and(|slots| slots > 1);
+    if !is_blank(folder)? || witness.is_some_and(knows_tasks) {
+        return Ok(());
+    }
+    match numbered(folder, DAMAGED).into_iter().find(|aside| aside.join(DATABASE).exists()) {
+        None => Ok(()),
+        Some(aside) => Err(JournalError::Store(format!(
+            "{} is missing or empty, and {} holds the one that was there before: move the files of that folder back to \
+             have it, or the folder away to begin anew",
+            folder.join(DATABASE).display(),
+            aside.display()
+        ))),
+    }
+}
+
+/// Removes what rebuilds were making that were broken off before it was whole.
+fn clear_half_made(folder: &Path) {
+    for left in numbered(folder, MAKING) {
+        let _ = fs::remove_dir_all(left);
+    }
 }
 
 /// Makes a new journal of what can be read of the one in a folder, and looks at it before anybody relies on it.
 fn make(folder: &Path, work: &Path, noting: Noting<'_>) -> Result<Report, JournalError> {
-    let old = work.join("old");
+    let (old, new) = (work.join("old"), work.join(NEW));
     private_folder(&old)?;
+    private_folder(&new)?;
     for name in [DATABASE, LOG, TIPS] {
         copy(&folder.join(name), &old.join(name))?;
     }
     lengthen(&old.join(DATABASE))?;
     let mut report = SqliteJournal::inspect_some(&old, Extent::Records);
     (report.tasks, report.records) = (0, 0);
-    salvage(&old, work, noting, &mut report)?;
+    salvage(&old, &new, noting, &mut report)?;
     // To look at the new one takes a little room, and the copies are of no use any more.
     fs::remove_dir_all(&old).map_err(|error| failure::file(&old, &error))?;
-    check(work, &report)?;
+    check(&new, &report)?;
     Ok(report)
-}
-
-/// A folder for what is damaged, with a copy of the witness. The witness itself stays in its place until the new database
-/// is in its own; the copy is made before anything is moved, for there may be no room for it.
-fn keep_tips(folder: &Path) -> Result<PathBuf, JournalError> {
-    let kept = fresh(folder, "damaged")?;
-    if let Err(error) = copy(&folder.join(TIPS), &kept.join(TIPS)) {
-        let _ = fs::remove_dir_all(&kept);
-        return Err(error);
-    }
-    Ok(kept)
 }
 
 /// SQLite reads nothing of a database that is shorter than its header says, so what is missing at the end is made up by
@@ -135,8 +226,8 @@ fn lengthen(path: &Path) -> Result<(), JournalError> {
 }
 
 /// What was made must be what is reported, or the old one is better.
-fn check(work: &Path, report: &Report) -> Result<(), JournalError> {
-    let made = SqliteJournal::inspect_some(work, Extent::Records);
+fn check(new: &Path, report: &Report) -> Result<(), JournalError> {
+    let made = SqliteJournal::inspect_some(new, Extent::Records);
     if let Some(damage) = made.damages.first() {
         let why = format!("the rebuilt journal is not sound: {}", damage.detail);
         return Err(JournalError::Store(why));
@@ -436,14 +527,28 @@ fn keep_snapshot(
 
 /// A new folder with the first free number in its name.
 fn fresh(folder: &Path, name: &str) -> Result<PathBuf, JournalError> {
-    for number in 1.. {
-        let path = folder.join(format!("{name}-{number}"));
-        if !path.exists() {
-            private_folder(&path)?;
-            return Ok(path);
-        }
-    }
-    Err(JournalError::Store(format!("no free name for {name} in {}", folder.display())))
+    let path = free(folder, name);
+    private_folder(&path)?;
+    Ok(path)
+}
+
+fn free(folder: &Path, name: &str) -> PathBuf {
+    let path = |number: u64| folder.join(format!("{name}-{number}"));
+    let number = (1..u64::MAX).find(|number| !path(*number).exists());
+    path(number.unwrap_or(u64::MAX))
+}
+
+/// The folders with that name and a number.
+fn numbered(folder: &Path, name: &str) -> Vec<PathBuf> {
+    let is_one = |entry: &fs::DirEntry| {
+        let found = entry.file_name();
+        let number = found.to_str().and_then(|found| found.strip_prefix(name)?.strip_prefix('-'));
+        number.is_some_and(|number| number.parse::<u64>().is_ok())
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries.filter(is_one).map(|entry| entry.path()).collect();
+    found.sort();
+    found
 }
 
 fn private_folder(path: &Path) -> Result<(), JournalError> {
@@ -458,11 +563,10 @@ fn copy(from: &Path, to: &Path) -> Result<(), JournalError> {
     fs::copy(from, to).map(drop).map_err(|error| failure::file(to, &error))
 }
 
+/// Lasting before whatever follows.
 fn rename(from: &Path, to: &Path) -> Result<(), JournalError> {
-    if !from.exists() {
-        return Ok(());
-    }
-    fs::rename(from, to).map_err(|error| failure::file(to, &error))
+    fs::rename(from, to).map_err(|error| failure::file(to, &error))?;
+    [to, from].into_iter().filter_map(Path::parent).try_for_each(sync_folder)
 }
 
 fn sync_folder(folder: &Path) -> Result<(), JournalError> {
@@ -487,14 +591,111 @@ mod tests {
         let work = fresh(folder.path(), "rebuild").unwrap();
         let report = make(folder.path(), &work, &mut |_| None).unwrap();
         assert_eq!((report.tasks, report.records), (1, 1));
-        let log = fs::metadata(work.join(LOG)).map_or(0, |data| data.len());
+        let new = work.join(NEW);
+        let log = fs::metadata(new.join(LOG)).map_or(0, |data| data.len());
         assert_eq!(log, 0, "everything is in the one file");
-        check(&work, &report).unwrap();
+        check(&new, &report).unwrap();
         let more = Report { records: 2, ..report.clone() };
-        assert!(matches!(check(&work, &more), Err(JournalError::Store(_))));
+        assert!(matches!(check(&new, &more), Err(JournalError::Store(_))));
         // What a disk without room leaves of it.
-        let made = OpenOptions::new().write(true).open(work.join(DATABASE)).unwrap();
+        let made = OpenOptions::new().write(true).open(new.join(DATABASE)).unwrap();
         made.set_len(4096).unwrap();
-        assert!(matches!(check(&work, &report), Err(JournalError::Store(_))));
+        assert!(matches!(check(&new, &report), Err(JournalError::Store(_))));
+    }
+
+    /// A journal with a task, most of it in the log, as a killed process leaves it; without a witness if that is lost.
+    fn left(witness: bool) -> tempfile::TempDir {
+        let (used, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut journal = SqliteJournal::open(used.path()).unwrap();
+        let one = Entry::Record { task: "a", n: 1, time: 0, version: 1, body: b"one" };
+        journal.commit(&[Entry::Create { task: "a", time: 0 }, one]).unwrap();
+        for name in [DATABASE, LOG, SHARED, TIPS] {
+            if witness || name != TIPS {
+                fs::copy(used.path().join(name), folder.path().join(name)).unwrap();
+            }
+        }
+        folder
+    }
+
+    /// As [`rebuild`], killed after so many steps once the new journal is whole; whether it was.
+    fn killed_after(folder: &Path, steps: usize) -> bool {
+        let work = fresh(folder, MAKING).unwrap();
+        make(folder, &work, &mut |_| None).unwrap();
+        copy(&folder.join(TIPS), &work.join(TIPS)).unwrap();
+        rename(&work, &folder.join(REBUILT)).unwrap();
+        for _ in 0..steps {
+            let Some(step) = next_step(folder) else { return false };
+            step.take().unwrap();
+        }
+        next_step(folder).is_some()
+    }
+
+    #[test]
+    fn a_rebuild_that_is_killed_between_any_two_steps_is_brought_to_its_end_by_whoever_comes() {
+        for witness in [true, false] {
+            for writes in [true, false] {
+                let mut steps = 0;
+                loop {
+                    let folder = left(witness);
+                    let was_killed = killed_after(folder.path(), steps);
+                    let journal = match writes {
+                        true => SqliteJournal::open(folder.path()),
+                        false => SqliteJournal::read(folder.path()),
+                    };
+                    let journal = journal.unwrap();
+                    let records = journal.records("a", 0).unwrap();
+                    assert_eq!(records.len(), 1, "after {steps} steps");
+                    assert_eq!(journal.verify().damages, [], "after {steps} steps");
+                    drop(journal);
+                    let aside = folder.path().join("damaged-1");
+                    for name in [DATABASE, LOG, SHARED] {
+                        assert!(aside.join(name).exists(), "{name} after {steps} steps");
+                    }
+                    assert_eq!(aside.join(TIPS).exists(), witness);
+                    assert!(!is_broken_off(folder.path()));
+                    if !was_killed {
+                        break;
+                    }
+                    steps += 1;
+                }
+                assert!(steps >= 6, "{steps} steps are no rebuild");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rebuild_that_is_killed_before_the_new_journal_is_whole_leaves_the_old_one() {
+        let folder = left(true);
+        let work = fresh(folder.path(), MAKING).unwrap();
+        make(folder.path(), &work, &mut |_| None).unwrap();
+        let journal = SqliteJournal::open(folder.path()).unwrap();
+        assert_eq!(journal.records("a", 0).unwrap().len(), 1);
+        drop(journal);
+        SqliteJournal::rebuild(folder.path()).unwrap();
+        assert!(!work.exists(), "what it had begun is of no use to anybody");
+        assert_eq!(SqliteJournal::read(folder.path()).unwrap().list(9, None).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn no_empty_journal_is_made_beside_one_that_was_set_aside() {
+        let folder = left(false);
+        let aside = fresh(folder.path(), DAMAGED).unwrap();
+        for name in [DATABASE, LOG, SHARED] {
+            fs::rename(folder.path().join(name), aside.join(name)).unwrap();
+        }
+        let said = |result: Result<(), JournalError>| result.unwrap_err().to_string();
+        for _ in 0..2 {
+            for said in [
+                said(SqliteJournal::open(folder.path()).map(drop)),
+                said(SqliteJournal::read(folder.path()).map(drop)),
+                said(SqliteJournal::rebuild(folder.path()).map(drop)),
+            ] {
+                assert!(said.contains("damaged-1 holds the one that was there before"), "{said}");
+            }
+        }
+        for name in [DATABASE, LOG, SHARED] {
+            fs::rename(aside.join(name), folder.path().join(name)).unwrap();
+        }
+        assert_eq!(SqliteJournal::open(folder.path()).unwrap().list(9, None).unwrap().len(), 1);
     }
 }
