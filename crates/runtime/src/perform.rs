@@ -25,6 +25,9 @@ pub trait Perform {
         None
     }
 
+    /// What was said of a task that was taken up is in the journal, or need not be: until then it is said again.
+    fn told_of_loss(&mut self, _task: &TaskId) {}
+
     /// Why nobody can go on in a task's workspace as things are; none if somebody can.
     fn hinders(&self, _task: &TaskId, _workspace: &Workspace) -> Option<String> {
         None

@@ -317,14 +317,11 @@ impl<P: Perform> Supervisor<P> {
         }
         // A task that was put down before the machine was, and has lost nothing, has nothing to be told. A folder that is
         // gone took with it what no checkpoint holds.
-        if let Some((loss, brought_back)) = self.perform.taken_up(id)
-            && (is_lost || loss == Loss::Folder || brought_back != Ok(0))
-        {
-            let told = match loss {
-                Loss::Restart => Signal::Restarted(brought_back),
-                Loss::Folder => Signal::FolderGone(brought_back),
-            };
-            inputs.push(told.into());
+        match self.perform.taken_up(id) {
+            Some((Loss::Restart, Ok(0))) if !is_lost => self.perform.told_of_loss(id),
+            Some((Loss::Restart, found)) => inputs.push(Signal::Restarted(found).into()),
+            Some((Loss::Folder, found)) => inputs.push(Signal::FolderGone(found).into()),
+            None => {}
         }
         inputs.push(Command::Attach { owner: self.journal.owner(), attended }.into());
         self.backlog.extend(inputs.into_iter().map(|input| delivery(id, input)));
@@ -549,6 +546,9 @@ impl<P: Perform> Supervisor<P> {
             host.last = n;
             host.pace.recorded(n, body.len());
             touched.push(slot);
+            if let Input::Signal(Signal::Restarted(_) | Signal::FolderGone(_)) = &delivery.input {
+                self.perform.told_of_loss(&delivery.task);
+            }
             let output = step(&mut host.state, Stamped { time: group.time, input: delivery.input });
             for event in &output.events {
                 if !self.followers.is_empty()

@@ -88,7 +88,7 @@ pub fn open_fork(
     } else {
         let other = Record::read(&Record::path(&from.task, state_home))?;
         let base = from.commit.clone().unwrap_or(other.base);
-        Record { base, ready: false, removed: false, ..other }
+        Record { base, ready: false, removed: false, untold: None, ..other }
     };
     let repository = record.find(state_home).map_err(|reason| {
         format!("the repository {} cannot be used: {reason}", record.repository)
@@ -145,6 +145,17 @@ struct Record {
     /// The machine's start after which it was last looked after; empty where that is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     boot: String,
+    /// What was lost of it, as long as it is not known that the task was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    untold: Option<Untold>,
+}
+
+/// A loss of which a task is to be told. Whoever found it may have been killed before that.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Untold {
+    by: Loss,
+    /// How many files were brought back, once that was done.
+    brought_back: Option<Result<u32, String>>,
 }
 
 impl Record {
@@ -256,6 +267,7 @@ pub(crate) fn note_origin(
         removed: false,
         common: String::new(),
         boot: String::new(),
+        untold: None,
     };
     record.write(&path)
 }
@@ -307,6 +319,7 @@ fn create(task: &str, repository: &Repository, state_home: &Path) -> Result<Work
         removed: false,
         common: repository.shared_by_worktrees()?,
         boot: String::new(),
+        untold: None,
     };
     record.write(&Record::path(task, state_home))?;
     complete(task, record, repository, state_home, Branch::Absent, &|_| Ok(()))
@@ -361,26 +374,59 @@ pub fn hinders(task: &str, workspace: &Workspace, state_home: &Path) -> Option<S
 }
 
 /// Looks after the worktree of a task that is taken up again, once after each start of the machine and whenever it is gone:
-/// what was lost of its last checkpoint is brought back. None where nothing can have been lost.
+/// what was lost of its last checkpoint is brought back. None where nothing can have been lost. The same is said again until
+/// it is `told`.
 pub fn taken_up(task: &str, state_home: &Path) -> Option<(Loss, Result<u32, String>)> {
     let path = Record::path(task, state_home);
     let record = Record::read(&path).ok()?;
     let boot = process::boot();
     let is_gone = !worktree_of(task, state_home).exists();
     let is_other_start = !boot.is_empty() && record.boot != boot && !record.removed;
-    if !record.ready || !(is_gone || is_other_start) {
+    if !record.ready {
         return None;
     }
-    let was_known = !record.boot.is_empty();
-    let mut looked_after = Record { boot: boot.to_owned(), ..record.clone() };
-    let brought_back = (was_known || is_gone).then(|| bring_back(task, record, state_home));
-    looked_after.removed &= !matches!(brought_back, Some(Ok(_)));
-    // Whatever came of it: a person was told, and looks at it only once.
-    let brought_back = match looked_after.write(&path) {
-        Ok(()) => brought_back?,
-        Err(reason) => Err(reason),
+    let mut before = None;
+    match &record.untold {
+        Some(Untold { by, brought_back: Some(found) }) if !is_gone && !is_other_start => {
+            return Some((*by, found.clone()));
+        }
+        Some(untold) => before = Some(untold.clone()),
+        None if !is_gone && !is_other_start => return None,
+        // The first one that looks after a worktree of an older drivetrain.
+        None if !is_gone && record.boot.is_empty() => {
+            let seen = Record { boot: boot.to_owned(), ..record };
+            return seen.write(&path).err().map(|reason| (Loss::Restart, Err(reason)));
+        }
+        None => {}
+    }
+    let by = match &before {
+        Some(untold) => untold.by,
+        None if is_other_start => Loss::Restart,
+        None => Loss::Folder,
     };
-    Some((if is_other_start { Loss::Restart } else { Loss::Folder }, brought_back))
+    // Written before anything is brought back: after that nothing would tell that it was lost.
+    let begun = Record { untold: Some(Untold { by, brought_back: None }), ..record };
+    let found = begun.write(&path).and_then(|()| bring_back(task, begun.clone(), state_home));
+    let found = match (found, before.and_then(|untold| untold.brought_back)) {
+        (Ok(count), Some(Ok(more))) => Ok(count.saturating_add(more)),
+        (found, _) => found,
+    };
+    let removed = begun.removed && found.is_err();
+    let untold = Some(Untold { by, brought_back: Some(found.clone()) });
+    // Whatever came of it: a person is told, and looks at it only once.
+    let looked_after = Record { boot: boot.to_owned(), removed, untold, ..begun };
+    Some((by, looked_after.write(&path).and(found)))
+}
+
+/// The task was told of what it lost, or need not be.
+pub fn told(task: &str, state_home: &Path) {
+    let path = Record::path(task, state_home);
+    if let Ok(record) = Record::read(&path)
+        && record.untold.is_some()
+    {
+        // Should it fail, the task is told once more.
+        let _ = Record { untold: None, ..record }.write(&path);
+    }
 }
 
 fn bring_back(task: &str, record: Record, state_home: &Path) -> Result<u32, String> {

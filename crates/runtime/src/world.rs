@@ -188,6 +188,10 @@ impl Perform for World {
         workspace::taken_up(task.as_str(), self.home.root())
     }
 
+    fn told_of_loss(&mut self, task: &TaskId) {
+        workspace::told(task.as_str(), self.home.root());
+    }
+
     fn hinders(&self, task: &TaskId, workspace: &Workspace) -> Option<String> {
         workspace::hinders(task.as_str(), workspace, self.home.root())
     }

@@ -10,7 +10,7 @@ use journal::{Entry, Journal, JournalError, Loaded, Record, Report, TaskRow};
 use machine::driver::Registry;
 use machine::driver::scripted::ScriptedKind;
 use machine::effect::Effect;
-use machine::event::EventKind;
+use machine::event::{EventKind, Loss};
 use machine::id::{EffectId, TaskId};
 use machine::input::Command;
 use machine::stream::{Interruption, StreamEvent};
@@ -445,6 +445,54 @@ impl Perform for Noted {
     fn release(&mut self, task: &TaskId) {
         self.0.lock().unwrap().push(format!("release {task}"));
     }
+}
+
+/// Has lost files of every task that it takes up, and notes who was told.
+#[derive(Clone, Default)]
+struct Lossy(Arc<Mutex<Vec<TaskId>>>);
+
+impl Perform for Lossy {
+    fn start(&mut self, _task: &TaskId, _effect: Effect) {}
+
+    fn cancel(&mut self, _task: &TaskId, _target: EffectId) {}
+
+    fn taken_up(&mut self, _task: &TaskId) -> Option<(Loss, Result<u32, String>)> {
+        Some((Loss::Restart, Ok(1)))
+    }
+
+    fn told_of_loss(&mut self, task: &TaskId) {
+        self.0.lock().unwrap().push(task.clone());
+    }
+
+    fn release(&mut self, _task: &TaskId) {}
+}
+
+#[test]
+fn a_loss_counts_as_told_once_it_is_in_the_journal() {
+    let (_folder, home) = home();
+    let started = || {
+        let (inbox, lossy) = (Inbox::default(), Lossy::default());
+        let journal = Box::new(SqliteJournal::open(&home.journal()).unwrap());
+        let clock = Box::new(SystemClock);
+        let supervisor = Supervisor::new(journal, lossy.clone(), clock, registry(), inbox.clone());
+        (supervisor, inbox, lossy)
+    };
+    let (mut first, inbox, _) = started();
+    for name in ["a", "b"] {
+        first.begin(id(name), steps(1), false).unwrap();
+    }
+    first.cycle(inbox.take(Some(Duration::ZERO), 0)).unwrap();
+    drop(first);
+    // Killed after it has taken them up.
+    let (mut killed, _, lossy) = started();
+    killed.resume(&id("a"), false).unwrap();
+    killed.resume(&id("b"), false).unwrap();
+    assert_eq!(*lossy.0.lock().unwrap(), []);
+    drop(killed);
+    let (mut next, inbox, lossy) = started();
+    next.resume(&id("b"), false).unwrap();
+    next.cycle(inbox.take(Some(Duration::ZERO), 0)).unwrap();
+    assert_eq!(*lossy.0.lock().unwrap(), [id("b")]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use machine::event::Loss;
 use machine::task::{Workspace, WorkspaceKind, WorkspaceSpec};
 use runtime::checkpoint::{Store, checkpoint};
 use runtime::process::Cancel;
-use runtime::workspace::{open, taken_up};
+use runtime::workspace::{open, taken_up, told};
 use tempfile::TempDir;
 
 use super::{folder, in_place};
@@ -449,6 +449,48 @@ fn checkpoint_was_made(state: &Path, when: SystemTime) {
     fs::File::options().write(true).open(name).unwrap().set_times(times).unwrap();
 }
 
+/// What a task that is taken up is told, and it is told.
+fn taken_up_and_told(state: &Path) -> Option<(Loss, Result<u32, String>)> {
+    let said = taken_up("t1", state);
+    told("t1", state);
+    said
+}
+
+#[test]
+fn what_was_lost_is_said_until_the_task_was_told() {
+    let (_all, top, state) = repository();
+    let workspace = opened(&top, &state);
+    let path = path_of(&workspace);
+    fs::write(path.join("work"), "precious\n").unwrap();
+    checkpoint("t1", &workspace, "one", &state, &Cancel::new()).unwrap();
+    let hour = Duration::from_secs(3600);
+    checkpoint_was_made(&state, SystemTime::now() + hour);
+    fs::write(path.join("work"), "").unwrap();
+    restart(&state);
+    // Whoever took it up was killed before the journal had it.
+    for _ in 0..3 {
+        assert_eq!(taken_up("t1", &state), Some((Loss::Restart, Ok(1))));
+    }
+    // And the machine was restarted once more.
+    fs::write(path.join("work"), "").unwrap();
+    restart(&state);
+    assert_eq!(taken_up("t1", &state), Some((Loss::Restart, Ok(2))));
+    told("t1", &state);
+    assert_eq!(taken_up("t1", &state), None);
+
+    // Killed while the folder was made again, which then is there.
+    fs::remove_dir_all(&path).unwrap();
+    assert_eq!(taken_up("t1", &state), Some((Loss::Folder, Ok(1))));
+    let record = state.join("worktrees/t1.json");
+    let mut known: serde_json::Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+    known["untold"]["brought_back"] = serde_json::Value::Null;
+    fs::write(&record, known.to_string()).unwrap();
+    assert_eq!(taken_up("t1", &state), Some((Loss::Folder, Ok(0))));
+    told("t1", &state);
+    assert_eq!(taken_up("t1", &state), None);
+    assert_eq!(fs::read_to_string(path.join("work")).unwrap(), "precious\n");
+}
+
 #[test]
 fn what_a_restart_lost_of_the_last_checkpoint_is_brought_back_and_later_work_stays() {
     let (_all, top, state) = repository();
@@ -464,7 +506,7 @@ fn what_a_restart_lost_of_the_last_checkpoint_is_brought_back_and_later_work_sta
     }
     symlink("kept", path.join("link")).unwrap();
     checkpoint("t1", &workspace, "one", &state, &cancel).unwrap();
-    assert_eq!(taken_up("t1", &state), None, "it was looked after when it was made");
+    assert_eq!(taken_up_and_told(&state), None, "it was looked after when it was made");
 
     fs::write(path.join("emptied"), "").unwrap();
     let zeroed = path.join("zeroed");
@@ -480,7 +522,7 @@ fn what_a_restart_lost_of_the_last_checkpoint_is_brought_back_and_later_work_sta
     restart(&state);
     let read = |name: &str| fs::read_to_string(path.join(name)).unwrap();
     let restarted = |count| Some((Loss::Restart, Ok(count)));
-    assert_eq!(taken_up("t1", &state), restarted(2), "what ends too early was lost at any time");
+    assert_eq!(taken_up_and_told(&state), restarted(2), "what ends too early was lost at any time");
     assert_eq!(git(&path, &["rev-parse", "--show-prefix"]), "", "it is a worktree again");
     assert_eq!([read("emptied"), read("zeroed"), read("rewritten")], ["1\n", "2\n", "5\n"]);
     assert!(
@@ -492,11 +534,11 @@ fn what_a_restart_lost_of_the_last_checkpoint_is_brought_back_and_later_work_sta
     fs::write(path.join("zeroed"), "2\0").unwrap();
     restart(&state);
     checkpoint_was_made(&state, SystemTime::now() + hour);
-    assert_eq!(taken_up("t1", &state), restarted(8));
+    assert_eq!(taken_up_and_told(&state), restarted(8));
     assert_eq!([read("emptied"), read("zeroed"), read("rewritten")], ["1\n", "2\n", "34\n"]);
     assert_eq!([read("new/zeroed"), read("new/kept"), read("link")], ["2\n", "4\n", "4\n"]);
     assert_eq!([read("later"), read("file")], ["5\n", "committed\n"]);
-    assert_eq!(taken_up("t1", &state), None, "once after each start");
+    assert_eq!(taken_up_and_told(&state), None, "once after each start");
 }
 
 #[test]
@@ -508,17 +550,17 @@ fn of_a_worktree_that_a_restart_took_as_a_whole_nothing_is_missed() {
     checkpoint("t1", &workspace, "one", &state, &Cancel::new()).unwrap();
     fs::remove_dir_all(&path).unwrap();
     restart(&state);
-    assert_eq!(taken_up("t1", &state), Some((Loss::Restart, Ok(1))));
+    assert_eq!(taken_up_and_told(&state), Some((Loss::Restart, Ok(1))));
     assert_eq!(fs::read_to_string(path.join("work")).unwrap(), "precious\n");
     fs::remove_dir_all(&path).unwrap();
-    assert_eq!(taken_up("t1", &state), Some((Loss::Folder, Ok(1))), "nothing was restarted");
+    assert_eq!(taken_up_and_told(&state), Some((Loss::Folder, Ok(1))), "nothing was restarted");
     assert_eq!(fs::read_to_string(path.join("work")).unwrap(), "precious\n");
     fs::write(state.join("checkpoints/t1.git/refs/heads/checkpoints"), "no name").unwrap();
     restart(&state);
     assert!(
-        taken_up("t1", &state).unwrap().1.unwrap_err().contains("not the name of a checkpoint")
+        taken_up_and_told(&state).unwrap().1.unwrap_err().contains("not the name of a checkpoint")
     );
-    assert_eq!(taken_up("t1", &state), None, "who was told is not told again");
+    assert_eq!(taken_up_and_told(&state), None, "who was told is not told again");
 }
 
 #[test]
