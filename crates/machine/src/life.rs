@@ -59,10 +59,10 @@ impl Step<'_> {
         self.event(|| EventKind::Attached { owner, attended });
         // Nobody knows who was at the files while nobody drove the task.
         self.note_change();
-        if self.state.data.unready {
-            return self.make_ready();
+        if !self.state.data.unready {
+            self.renew_timers();
         }
-        self.reissue();
+        self.state.data.to_renew = true;
     }
 
     pub(crate) fn on_drain(&mut self) {
@@ -182,11 +182,12 @@ impl Step<'_> {
         self.event(|| EventKind::Resumed);
         self.hand_on(|| Command::Resume);
         // What was put back could not be made ready, and what was under way has not begun again.
-        let is_here = self.state.data.attachment.is_some();
-        if self.state.data.unready && is_here && !self.is_made_ready() {
-            return self.make_ready();
+        let data = &mut self.state.data;
+        data.to_renew |= data.unready && data.attachment.is_some();
+        self.renew();
+        if !self.state.data.to_renew {
+            self.renew_deadline();
         }
-        self.renew_deadline();
     }
 
     pub(crate) fn on_cancel(&mut self, reason: String) {

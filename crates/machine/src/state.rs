@@ -129,6 +129,9 @@ pub struct Data {
     /// Whether the workspace was put back, and its setup commands may have to run again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unready: bool,
+    /// Whether the process that drives the task has yet to begin anew what the one before left outstanding.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub to_renew: bool,
     /// Whether the process that drives the task has its servers running.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tools_open: bool,
@@ -426,6 +429,7 @@ impl State {
                 tools: Arc::default(),
                 former_tools: Vec::new(),
                 unready: false,
+                to_renew: false,
                 tools_open: false,
                 calls: Vec::new(),
                 held: None,

@@ -247,6 +247,11 @@ impl Step<'_> {
         id
     }
 
+    /// Whether an effect for this is outstanding.
+    pub(crate) fn is_pending(&self, what: Pending) -> bool {
+        self.state.data.pending.values().any(|pending| *pending == what)
+    }
+
     /// Stops outstanding effects of the given kinds; their late reports will be dropped.
     pub(crate) fn stop(&mut self, which: impl Fn(&Pending) -> bool) {
         let targets: Vec<EffectId> =

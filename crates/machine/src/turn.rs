@@ -7,7 +7,7 @@ use crate::driver::{Action, Consultation, Decision, Fact, NoteKind, Situation, W
 use crate::event::EventKind;
 use crate::policy::budget::{Exhausted, Purchase};
 use crate::policy::permission::Author;
-use crate::state::{Call, CallStatus, Phase};
+use crate::state::{Call, CallStatus, Pending, Phase};
 use crate::step::Step;
 use crate::task::Outcome;
 use crate::tool::Status;
@@ -24,6 +24,10 @@ impl Step<'_> {
         let began = self.state.data.spend.turns;
         let (mut decisions, mut turns) = (0, began);
         while self.may_move() {
+            self.renew();
+            if self.state.data.to_renew {
+                return;
+            }
             // A turn that was paid for is something that happened.
             let now = self.state.data.spend.turns;
             if now != turns {
@@ -59,9 +63,21 @@ impl Step<'_> {
                         return;
                     }
                 }
-                Phase::Checkpointing { .. }
-                | Phase::Verifying { .. }
-                | Phase::RollingBack { .. } => return,
+                Phase::Checkpointing { .. } => return,
+                Phase::Verifying { summary } => {
+                    if !self.is_pending(Pending::Verify) {
+                        let summary = summary.clone();
+                        self.verify(summary);
+                    }
+                    return;
+                }
+                Phase::RollingBack { to } => {
+                    if !self.is_pending(Pending::Restore) {
+                        let to = to.clone();
+                        self.restore(to);
+                    }
+                    return;
+                }
                 Phase::Judging(_) => {
                     if !self.judge() {
                         return;
@@ -71,13 +87,13 @@ impl Step<'_> {
                 Phase::Escalated { .. } if self.state.data.notes.is_empty() => return,
                 Phase::Escalated { .. } => self.go_on(),
                 Phase::Waiting(_) => {
-                    self.stop(|pending| *pending == crate::state::Pending::Alarm);
+                    self.stop(|pending| *pending == Pending::Alarm);
                     self.state.data.phase = Phase::Ready;
                 }
                 Phase::Ready if self.state.data.workspace.is_none() => {
                     self.open_workspace();
                 }
-                Phase::Ready if self.state.data.rebase.is_some() => return self.begin_rebase(),
+                Phase::Ready if self.state.data.rebase.is_some() => self.begin_rebase(),
                 Phase::Ready if self.state.data.unready => return self.make_ready(),
                 Phase::Ready if self.wants_base() => return self.keep_base(),
                 Phase::Ready if self.wants_tools() => return self.open_tools(),
@@ -477,7 +493,7 @@ impl Step<'_> {
         if !matches!(self.state.data.phase, Phase::Waiting(Wait::Person { .. })) {
             return self.reject("nobody asked for a decision: the task does not wait for one");
         }
-        self.stop(|pending| *pending == crate::state::Pending::Alarm);
+        self.stop(|pending| *pending == Pending::Alarm);
         self.state.data.phase = Phase::Ready;
         let (driver, situation) = self.driver();
         driver.observe(&situation, &Fact::Told(&line));

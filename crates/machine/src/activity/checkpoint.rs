@@ -69,16 +69,12 @@ impl Step<'_> {
         let wanted = data.spec.workspace.checkpoints != Some(Checkpoints::Claims);
         if wanted && self.is_kept() && !self.is_unchanged() {
             let turn = data.spend.turns;
+            self.state.data.turn_kept = false;
             return self.keep(format!("before turn {turn}"), Worker::Stays);
         }
         self.note_change();
         self.state.data.turn_kept = true;
         self.ask_agent(call);
-    }
-
-    /// Whether the agent that is to be asked waits for a checkpoint.
-    fn agent_waits(&self) -> bool {
-        !self.state.data.pending.values().any(|pending| *pending == Pending::Agent)
     }
 
     /// From here on nobody knows whether the workspace is still as it was kept.
@@ -132,9 +128,10 @@ impl Step<'_> {
             }
             Phase::Checkpointing { summary } => {
                 data.frozen = Some(checkpoint);
-                self.verify(summary);
+                data.phase = Phase::Verifying { summary };
             }
-            _ => self.go_on_with_turn(),
+            // What waited for the checkpoint of a turn begins once the task may move.
+            _ => data.turn_kept = true,
         }
     }
 
@@ -166,19 +163,23 @@ impl Step<'_> {
             );
             self.state.data.notes.push_back(Note { kind: NoteKind::Steer, text });
         }
-        self.go_on_with_turn();
+        self.state.data.turn_kept = true;
     }
 
-    /// What waited for the checkpoint of a turn begins: an agent is asked, calls are started next.
-    fn go_on_with_turn(&mut self) {
-        if let Phase::Consulting { request: Consultation::Agent(call) } = &self.state.data.phase
-            && self.agent_waits()
+    /// Asks the agent that waited for a checkpoint.
+    pub(crate) fn ask_agent_that_waits(&mut self) {
+        let data = &self.state.data;
+        let is_held = |pending: &Pending| {
+            matches!(pending, Pending::Agent | Pending::Checkpoint | Pending::Retry)
+        };
+        let is_due = data.turn_kept && data.calls.is_empty() && data.retry_at.is_none();
+        if let Phase::Consulting { request: Consultation::Agent(call) } = &data.phase
+            && is_due
+            && !data.pending.values().any(is_held)
         {
             let call = AgentCall::clone(call);
             self.note_change();
-            self.state.data.turn_kept = true;
-            return self.ask_agent(call);
+            self.ask_agent(call);
         }
-        self.state.data.turn_kept = true;
     }
 }

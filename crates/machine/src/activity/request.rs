@@ -234,6 +234,7 @@ impl Step<'_> {
             matches!(p, Pending::Consult | Pending::Model | Pending::Agent | Pending::Retry)
         };
         if data.calls.is_empty() || data.retry_at.is_some() || data.pending.values().any(asks) {
+            self.ask_agent_that_waits();
             self.ask_again();
             return false;
         }

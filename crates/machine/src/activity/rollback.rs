@@ -33,19 +33,19 @@ impl Step<'_> {
         self.state.data.held = None;
         match &self.state.data.attachment {
             // The operator asked for it, so a pause does not hold it up.
-            Some(attachment) if !attachment.draining => self.roll_back(to),
+            Some(attachment) if !attachment.draining => self.restore(to.clone()),
             // Whoever takes the task up does it first.
-            Some(_) | None => self.state.data.phase = Phase::RollingBack { to },
+            Some(_) | None => {}
         }
+        self.roll_back(to);
     }
 
-    /// Has the workspace given the state of a checkpoint; the driver is asked again after that.
+    /// Has the workspace given the state of a checkpoint once the task may move; the driver is asked again after that.
     pub(crate) fn roll_back(&mut self, to: String) {
-        self.restore(to.clone());
         self.state.data.phase = Phase::RollingBack { to };
     }
 
-    fn restore(&mut self, to: String) {
+    pub(crate) fn restore(&mut self, to: String) {
         let Some(workspace) = self.state.data.workspace.clone() else { return };
         let id = self.expect(Pending::Restore);
         // Whoever asked for it can move them; where nobody did, nobody may be there.

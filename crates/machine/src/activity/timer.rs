@@ -116,11 +116,27 @@ impl Step<'_> {
         }
     }
 
-    /// Repeats, for a process that has just taken the task up, what the one before left outstanding. Calls
-    /// are started by `advance`, which sees them as queued.
-    pub(crate) fn reissue(&mut self) {
+    /// Sets the timers anew for a process that has just taken the task up.
+    pub(crate) fn renew_timers(&mut self) {
         self.renew_deadline();
         self.renew_decider_timers();
+    }
+
+    /// Once a task that a process has just taken up may move: makes its workspace ready and repeats what the process before
+    /// left outstanding.
+    pub(crate) fn renew(&mut self) {
+        if !self.state.data.to_renew || !self.may_move() {
+            return;
+        }
+        if self.state.data.unready {
+            return self.make_ready();
+        }
+        self.state.data.to_renew = false;
+        self.reissue();
+    }
+
+    /// Calls, judges, and what waits in a phase without its effect, are begun by `advance`, which sees that they are not.
+    fn reissue(&mut self) {
         match self.state.data.phase.clone() {
             // Of a turn that was under way before.
             Phase::OpeningTools if !self.state.data.calls.is_empty() => {
@@ -141,15 +157,14 @@ impl Step<'_> {
             Phase::Checkpointing { summary } | Phase::Verifying { summary } => {
                 self.check_claim(summary)
             }
-            Phase::RollingBack { to } => self.roll_back(to),
             Phase::Waiting(Wait::Until { at, .. } | Wait::Person { until: Some(at), .. }) => {
                 self.set_alarm(at);
             }
-            // A judge is asked again by `advance`, which sees that nobody is.
             Phase::New
             | Phase::Ready
             | Phase::Acting
             | Phase::Judging(_)
+            | Phase::RollingBack { .. }
             | Phase::Waiting(Wait::Person { .. } | Wait::Results)
             | Phase::Escalated { .. }
             | Phase::Finished { .. } => {}

@@ -75,7 +75,8 @@ impl Step<'_> {
         match ready {
             Ok(()) => {
                 self.state.data.unready = false;
-                self.reissue();
+                self.renew_timers();
+                self.state.data.to_renew = true;
             }
             Err(reason) => {
                 let reason = format!("the workspace was put back and is not ready ({reason})");

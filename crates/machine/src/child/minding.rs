@@ -72,7 +72,8 @@ impl State {
     /// The children that somebody has to look after while this task waits for them; none if it does not wait.
     pub fn minds(&self) -> Vec<TaskId> {
         let data = self.data();
-        if !data.awaits_children || data.attachment.is_none() {
+        let is_driven = data.attachment.as_ref().is_some_and(|by| !by.draining);
+        if !data.awaits_children || data.paused || !is_driven {
             return Vec::new();
         }
         let minded = data.children.iter().filter(|(_, child)| child.is_minded());
@@ -112,7 +113,7 @@ impl Step<'_> {
     }
 
     fn rescue(&mut self, child: TaskId, moved: bool) {
-        if self.state.data.attachment.is_none() {
+        if !self.may_move() {
             return self.drop_signal();
         }
         let Some(known) = self.state.data.children.get_mut(&child) else { return };

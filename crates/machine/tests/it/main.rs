@@ -11,6 +11,7 @@ mod doubt;
 mod edge_cases;
 mod gate;
 mod gateway;
+mod held;
 mod hosts;
 mod judges;
 mod laws;
