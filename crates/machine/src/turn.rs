@@ -358,6 +358,7 @@ impl Step<'_> {
             return held.is_some_and(|actions| self.join_turn(actions));
         }
         if self.state.driver.live.eager() && self.deliver_results() > 0 {
+            self.forget_delivered();
             return self.decide_while_acting();
         }
         false
@@ -426,6 +427,15 @@ impl Step<'_> {
         }
         self.state.data.calls = calls;
         delivered
+    }
+
+    /// Lets go of steps that were written down and whose driver has their results: a turn in which there is always one more
+    /// under way may never end. What a worker did is looked at as a whole when its turn ends.
+    fn forget_delivered(&mut self) {
+        self.state
+            .data
+            .calls
+            .retain(|call| !call.delivered || call.action.author == Author::Worker);
     }
 
     /// Ends the open turn, if there is one: the driver has every result, each once.

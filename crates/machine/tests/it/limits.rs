@@ -324,3 +324,26 @@ fn a_limit_of_turns_ends_a_model_that_only_breaks_off() {
         assert_eq!(finished(&rig), Some(Outcome::Completed), "{}", rig.told());
     }
 }
+
+#[test]
+fn what_was_done_is_not_kept_in_a_turn_that_never_ends() {
+    let many =
+        json!([{ "name": "many", "foreach": "range(300)", "max_parallel": 2, "steps": [sh("a")] }]);
+    let steps = json!([{ "name": "both", "parallel": { "slow": [sh("slow")], "many": many } }]);
+    let mut rig = Rig::started(workflow(steps));
+    let mut sizes = Vec::new();
+    for round in 0..300 {
+        let pending: Vec<u64> = rig.state.data().pending.keys().map(|id| id.0).collect();
+        let [_slow, first, ..] = pending[..] else { panic!("{round}: {}", rig.told()) };
+        rig.ended(first, ToolResult::ok("x".repeat(1_000)));
+        let calls = rig.state.data().calls.len();
+        assert!(calls <= 3, "{calls} calls are kept after {round}");
+        sizes.push(serde_json::to_string(&rig.state.save()).unwrap().len());
+    }
+    assert!(sizes[290].abs_diff(sizes[10]) < 200, "{} then {}", sizes[10], sizes[290]);
+    assert_eq!(finished(&rig), None);
+    let slow = *rig.state.data().pending.keys().next().unwrap();
+    rig.ended(slow.0, ToolResult::ok(""));
+    assert_eq!(finished(&rig), Some(Outcome::Completed), "{}", rig.told());
+    assert!(rig.told().contains("tool_ended c1 ok, turn_ended, "), "{}", rig.told());
+}
