@@ -392,8 +392,10 @@ impl Step<'_> {
 
     /// A task that a limit or its driver had ended goes on; a process has to take it up.
     pub(crate) fn reopen(&mut self) {
-        self.state.data.phase = match &self.state.data.going_back {
-            Some(to) => Phase::RollingBack { to: to.clone() },
+        let data = &mut self.state.data;
+        let cut_short = data.cut_short.take();
+        self.state.data.phase = match data.going_back.clone().or(cut_short) {
+            Some(to) => Phase::RollingBack { to },
             None if self.state.data.calls.is_empty() => Phase::Ready,
             None => Phase::Acting,
         };
@@ -445,6 +447,16 @@ impl Step<'_> {
         reason: String,
         cause: Option<Cause>,
     ) {
+        // The driver has begun anew already: with a larger budget the files go back first.
+        let data = &mut self.state.data;
+        data.cut_short = match &data.phase {
+            Phase::RollingBack { to }
+                if outcome == Outcome::BudgetExhausted && data.going_back.is_none() =>
+            {
+                Some(to.clone())
+            }
+            _ => None,
+        };
         // Nobody is asked any more who could be told; a larger budget lets the driver go on.
         if outcome != Outcome::BudgetExhausted {
             self.cancel_children("the task that began it has ended");

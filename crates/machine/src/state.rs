@@ -86,6 +86,9 @@ pub struct Data {
     /// The checkpoint that somebody asked the workspace to go back to, until it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub going_back: Option<String>,
+    /// The checkpoint that the workspace was going back to when a limit ended the task, where nobody had asked for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut_short: Option<String>,
     /// What it proved, the first time that it was verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
@@ -415,6 +418,7 @@ impl State {
                 base: None,
                 frozen: None,
                 going_back: None,
+                cut_short: None,
                 proof: None,
                 rebase: None,
                 integrated: None,

@@ -3,10 +3,14 @@
 
 use machine::agent::{AgentEnd, AgentTurn};
 use machine::cause::CauseKind;
+use machine::effect::Effect;
+use machine::id::EffectId;
 use machine::input::{Command, Signal};
+use machine::policy::budget::Budget;
 use machine::policy::permission::{Policy, Profile};
 use machine::state::{Pending, State};
 use machine::task::{CriterionResult, DriverSpec, TaskSpec, Workspace, WorkspaceKind};
+use machine::time::Span;
 use machine::tool::ToolResult;
 use machine::verdict::{Checkpoint, Verdict};
 use serde_json::{Value, json};
@@ -168,4 +172,38 @@ fn whoever_takes_a_paused_task_up_asks_nobody_again_before_it_goes_on() {
         rig.effect(what);
         assert_eq!(rig.last.effects.len(), 1, "{name}: {}", rig.told());
     }
+}
+
+#[test]
+fn a_limit_that_cuts_going_back_short_leaves_it_to_be_done_once_there_is_more() {
+    let mut task = worker(json!([[shell("a")], [shell("b")]]));
+    task.recovery.ladders.insert(CauseKind::VerdictFailed, ladder(&["rollback"]));
+    task.budget.max_time = Some(Span::seconds(10));
+    let mut rig = opened(task);
+    for _ in 0..2 {
+        let id = rig.effect("run_tool");
+        rig.ended(id.0, ToolResult::ok(""));
+        kept(&mut rig);
+    }
+    let verify = rig.effect("verify");
+    let failed = CriterionResult { title: "t".to_owned(), ..CriterionResult::default() };
+    rig.input(Signal::Verified(verify, Ok(Verdict::of(vec![failed]))).into());
+    rig.effect("restore");
+    let timer = |(_, what): &(&EffectId, &Pending)| **what == Pending::Deadline;
+    let deadline = *rig.state.data().pending.iter().find(timer).expect("a deadline").0;
+    rig.now += 11_000;
+    rig.input(Signal::TimerFired(deadline).into());
+    assert!(rig.told().contains("task_finished budget_exhausted"), "{}", rig.told());
+    let more = Budget { max_time: Some(Span::seconds(60)), ..Budget::default() };
+    rig.command(Command::Raise(more)).attach(false);
+    let base = rig.state.data().base.clone().expect("it was kept");
+    let back = |rig: &Rig| {
+        rig.last.effects.iter().any(|e| matches!(e, Effect::Restore { to, .. } if *to == base.name))
+    };
+    assert!(back(&rig), "{}", rig.told());
+    assert!(!rig.told().contains("turn_started"), "{}", rig.told());
+    let undo = Checkpoint { name: "undo".to_owned(), tree: "t".to_owned() };
+    rig.input(Signal::Restored(rig.effect("restore"), Ok(undo)).into());
+    assert!(rig.told().contains("rolled_back"), "{}", rig.told());
+    assert_eq!(rig.state.data().cut_short, None);
 }
