@@ -682,9 +682,11 @@ impl Repository {
             return Ok(found);
         }
         // Filters named in the repository's own settings would run at checkout.
-        let names =
-            found.git(["config".into(), "--list".into(), "--name-only".into(), "-z".into()])?;
-        for name in names.split('\0').filter(|name| name.starts_with("filter.")) {
+        let names = ["config", "--list", "--name-only", "-z"].map(OsString::from);
+        let names = found.output(names)?.out;
+        for name in names.split(|byte| *byte == 0).filter(|name| name.starts_with(b"filter.")) {
+            let name = std::str::from_utf8(name)
+                .map_err(|_| "a filter in its settings has a name that is not UTF-8".to_owned())?;
             let value = if name.ends_with(".required") { "false" } else { "" };
             found.git.settings.push(format!("{name}={value}"));
         }
@@ -830,8 +832,9 @@ impl Repository {
         }
         let name = format!("refs/heads/{branch}");
         let format = "--format=%(refname)";
-        Ok(self.git(["for-each-ref".into(), format.into(), name.into()])?.trim_end()
-            == format!("refs/heads/{branch}"))
+        // What a worker puts below that name need not be text.
+        let found = self.output(["for-each-ref".into(), format.into(), OsString::from(&name)])?.out;
+        Ok(found.strip_suffix(b"\n") == Some(name.as_bytes()))
     }
 }
 

@@ -418,3 +418,88 @@ fn a_process_that_is_killed_while_it_checks_leaves_nothing_and_the_check_is_done
     assert_eq!(ran.outcome(), "verified: done", "{}{}", ran.out, ran.err);
     assert_eq!(environment.checkouts(), Vec::<PathBuf>::new());
 }
+
+const COMMIT: &str = "git add -A && git -c user.name=w -c user.email=w@w commit -qm work";
+
+#[test]
+fn work_in_a_repository_with_longer_names_is_verified() {
+    let environment = TestEnvironment::new();
+    environment.write("a", "one\n");
+    environment.git(&["init", "-q", "--object-format=sha256", "--initial-branch=main"]);
+    environment.commit_all("begin");
+    let commit = format!("echo two > a && {COMMIT}");
+    let ran = environment.work(&[&commit], &["--check", "grep -qx two a"]);
+    assert_eq!(ran.outcome(), "verified: done", "{}{}", ran.out, ran.err);
+    // An object of another content is one there too.
+    let plant = "echo three > a && object=$(git hash-object -w a) && echo four > b && other=$(git hash-object -w b) && \
+                 objects=$(git rev-parse --git-common-dir)/objects && chmod u+w $objects/??/* && \
+                 cp $objects/$(echo $object | cut -c 1-2)/$(echo $object | cut -c 3-) \
+                 $objects/$(echo $other | cut -c 1-2)/$(echo $other | cut -c 3-)";
+    let ran = environment.work(&[plant], &["--check", "true"]);
+    let evidence = ran.checked()[0]["evidence"].to_string();
+    assert!(evidence.contains("not what its name says"), "{evidence}");
+}
+
+#[test]
+fn a_tag_that_is_made_meanwhile_stops_no_check() {
+    let environment = TestEnvironment::repository(&[("a", "one\n")]);
+    // The worker may make the object, and not give it a name.
+    let tag = "echo two > a; git -c user.name=w -c user.email=w@w tag -m x mine; true";
+    let ran = environment.work(&[tag], &["--check", "grep -qx two a"]);
+    assert_eq!(ran.outcome(), "verified: done", "{}{}", ran.out, ran.err);
+}
+
+#[test]
+fn names_of_branches_and_tags_need_not_be_text() {
+    let environment = TestEnvironment::repository(&[("a", "one\n")]);
+    let named = |command: &str| {
+        let shell = std::process::Command::new("sh")
+            .args(["-c", &format!("name=$(printf 'caf\\351'); {command}")])
+            .current_dir(environment.folder())
+            .status();
+        assert!(shell.unwrap().success(), "{command}");
+    };
+    environment.git(&["config", "user.name", "someone"]);
+    environment.git(&["config", "user.email", "someone@example.org"]);
+    named("git branch \"$name\" && git tag \"$name\"");
+    named("git config \"branch.$name.remote\" here && git config filter.x.clean cat");
+    let check = "grep -qx two a && test $(git for-each-ref refs/heads refs/tags | grep -c caf) = 2";
+    let ran = environment.work(&["echo two > a"], &["--check", check]);
+    assert_eq!(ran.outcome(), "verified: done", "{}{}", ran.out, ran.err);
+    environment.ok(&["apply", &environment.id()]);
+    named("git checkout -q \"$name\"");
+    let ran = environment.work(&["echo three > a"], &["--check", "grep -qx three a"]);
+    assert_eq!(ran.outcome(), "verified: done", "{}{}", ran.out, ran.err);
+    environment.ok(&["apply", ran.events()[0]["task"].as_str().unwrap()]);
+    named(
+        "test \"$(git symbolic-ref --short HEAD)\" = \"$name\" && test $(git rev-list --count HEAD) = 2",
+    );
+}
+
+/// A clone that has fetched all commits, and of trees and files only what is checked out.
+#[test]
+fn work_in_a_clone_without_its_older_trees_is_verified() {
+    for filter in ["tree:0", "blob:none"] {
+        let environment = TestEnvironment::new();
+        let whole = environment.folder().join("../whole");
+        let at = whole.to_str().unwrap();
+        environment.git(&["init", "-q", "--initial-branch=main", at]);
+        for content in ["one\n", "two\n"] {
+            fs::create_dir_all(whole.join("sub")).unwrap();
+            fs::write(whole.join("sub/a"), content).unwrap();
+            environment.git(&["-C", at, "add", "-A"]);
+            environment.git(&["-C", at, "commit", "-q", "-m", content]);
+        }
+        environment.git(&["-C", at, "config", "uploadpack.allowFilter", "true"]);
+        let from = format!("file://{}", whole.canonicalize().unwrap().display());
+        environment.git(&["clone", "-q", &format!("--filter={filter}"), &from, "."]);
+        fs::rename(&whole, whole.with_extension("away")).unwrap();
+        environment.git(&["config", "user.name", "someone"]);
+        environment.git(&["config", "user.email", "someone@example.org"]);
+        let work = format!("echo three > sub/a && {COMMIT}");
+        let ran = environment.work(&[&work], &["--check", "grep -qx three sub/a"]);
+        assert_eq!(ran.outcome(), "verified: done", "{filter}: {}{}", ran.out, ran.err);
+        environment.ok(&["apply", &environment.id()]);
+        assert_eq!(environment.read("sub/a"), "three\n");
+    }
+}

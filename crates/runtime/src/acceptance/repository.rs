@@ -40,27 +40,28 @@ pub(super) fn lay(
     let user = Git { cancel: Some(context.cancel.clone()), ..origin.git() };
     let ask = |arguments: &[&str]| {
         let place: [OsString; 2] = ["-C".into(), origin.repository.clone().into()];
-        user.run(place.into_iter().chain(arguments.iter().map(OsString::from)))
+        let asked = place.into_iter().chain(arguments.iter().map(OsString::from)).collect();
+        user.output(asked, None).map(|printed| printed.out)
     };
     let common = common(&user, origin).map_err(wrong)?;
     let objects = object_folders(&common.join("objects"));
     let alternates: Vec<String> =
         objects.iter().map(|path| text(path)).collect::<Result<_, _>>()?;
-    let write = |name: &str, content: &str| {
+    let write = |name: &str, content: &[u8]| {
         let path = folder.join(name);
         fs::create_dir_all(path.parent().unwrap_or(folder))
             .and_then(|()| fs::write(&path, content))
             .map_err(|error| wrong(format!("{}: {error}", path.display())))
     };
     let branch = format!("refs/heads/{}", origin.branch);
-    write("HEAD", &format!("ref: {branch}\n"))?;
-    write("config", SETTINGS)?;
+    write("HEAD", format!("ref: {branch}\n").as_bytes())?;
+    write("config", SETTINGS.as_bytes())?;
     // Files are byte for byte what was handed over: to convert them would make every one of them look changed.
-    write("info/attributes", "* -text !eol -ident -filter !working-tree-encoding\n")?;
-    write("refs/heads/.keep", "")?;
-    write("objects/pack/.keep", "")?;
-    write("objects/info/alternates", &(alternates.join("\n") + "\n"))?;
-    if let Ok(cut) = fs::read_to_string(common.join("shallow")) {
+    write("info/attributes", b"* -text !eol -ident -filter !working-tree-encoding\n")?;
+    write("refs/heads/.keep", b"")?;
+    write("objects/pack/.keep", b"")?;
+    write("objects/info/alternates", (alternates.join("\n") + "\n").as_bytes())?;
+    if let Ok(cut) = fs::read(common.join("shallow")) {
         write("shallow", &cut)?;
     }
     let own = Own { git_dir: folder, work_tree: folder, borrowed: Some(store.objects()), context };
@@ -115,12 +116,19 @@ impl Laid {
 const SETTINGS: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\
                         \tlogallrefupdates = true\n";
 
-/// The names that a check sees: the user's, and the task's own branch. Those of other tasks are not for it.
-fn visible(named: &str, own: &str) -> String {
-    let others = |line: &&str| !line.contains(" refs/heads/drivetrain/");
-    let mut lines: Vec<&str> = named.lines().filter(others).chain([own]).collect();
-    lines.sort_by_key(|line| line.split_once(' ').map(|(_, name)| name));
-    lines.iter().map(|line| format!("{line}\n")).collect()
+/// The names that a check sees: the user's, and the task's own branch. Those of other tasks are not for it. A name need not be
+/// text.
+fn visible(named: &[u8], own: &str) -> Vec<u8> {
+    let lines = named.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let users = lines.filter(|line| !name(line).starts_with(b"refs/heads/drivetrain/"));
+    let mut lines: Vec<&[u8]> = users.chain([own.as_bytes()]).collect();
+    lines.sort_by_key(|line| name(line));
+    lines.iter().flat_map(|line| [line, &b"\n"[..]].concat()).collect()
+}
+
+/// What follows the hash.
+fn name(line: &[u8]) -> &[u8] {
+    line.iter().position(|byte| *byte == b' ').map_or(line, |end| &line[end + 1..])
 }
 
 /// The repository of the checkout, while it is made.
@@ -169,8 +177,9 @@ impl Own<'_> {
         let pack = text(&self.git_dir.join("objects/pack/pack"))?;
         let wanted = format!("{tree}\n^{base}\n").into_bytes();
         self.git(&["pack-objects", "--quiet", "--revs", "--window=0", &pack], Some(wanted))?;
-        let time = self.git(&["show", "-s", "--no-show-signature", "--format=%ct", base], None)?;
-        let time = format!("@{} +0000", time.trim_end());
+        // Of a clone that has few trees, to show a commit would need more than is there.
+        let asked = ["rev-list", "--max-count=1", "--no-commit-header", "--format=%ct", base, "--"];
+        let time = format!("@{} +0000", self.git(&asked, None)?);
         let dates = ["GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"];
         let dates = dates.map(|name| (name.to_owned(), time.clone())).to_vec();
         self.git_at(&["commit-tree", tree, "-p", base, "-m", "What was handed over"], None, dates)

@@ -59,8 +59,10 @@ impl Checkout {
         let objects = place(&repository, "objects")?;
         let attributes = place(&repository, "info/attributes")?;
         let current = repository
-            .git(["symbolic-ref", "--quiet", "--short", "HEAD"].map(OsString::from))
-            .map_or("HEAD".to_owned(), |name| name.trim_end().to_owned());
+            .output(["symbolic-ref", "--quiet", "--short", "HEAD"].map(OsString::from))
+            .map_or("HEAD".to_owned(), |name| {
+                String::from_utf8_lossy(&name.out).trim_end().to_owned()
+            });
         if wish.onto.is_none() && current == "HEAD" && is_rebased(&repository) {
             return Err(refused(
                 "a rebase is under way, which would lose the commit if it is given up",
@@ -152,7 +154,8 @@ impl Checkout {
     pub(super) fn branch_at(&self, commit: &str) -> Option<String> {
         let points = format!("--points-at={commit}");
         let words = ["for-each-ref", "--format=%(refname:short)", &points, "refs/heads"];
-        let listed = self.repository.git(words.map(OsString::from)).ok()?;
+        let listed = self.repository.output(words.map(OsString::from)).ok()?.out;
+        let listed = String::from_utf8_lossy(&listed);
         listed.lines().find(|name| !name.starts_with("drivetrain/")).map(str::to_owned)
     }
 

@@ -17,6 +17,7 @@ pub(crate) enum Kind {
     Blob,
     Tree,
     Commit,
+    Tag,
 }
 
 impl Kind {
@@ -25,16 +26,18 @@ impl Kind {
             Kind::Blob => "blob",
             Kind::Tree => "tree",
             Kind::Commit => "commit",
+            Kind::Tag => "tag",
         }
     }
 
-    /// The kind that git names so; none for a tag, which no tree refers to.
+    /// The kind that git names so.
     pub(crate) fn named(text: &str) -> Option<Kind> {
-        [Kind::Blob, Kind::Tree, Kind::Commit].into_iter().find(|kind| kind.text() == text)
+        let all = [Kind::Blob, Kind::Tree, Kind::Commit, Kind::Tag];
+        all.into_iter().find(|kind| kind.text() == text)
     }
 
     /// What git puts before the content of an object.
-    fn head(self, length: u64) -> String {
+    pub(crate) fn head(self, length: u64) -> String {
         format!("{} {length}\0", self.text())
     }
 }

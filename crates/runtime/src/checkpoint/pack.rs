@@ -40,6 +40,7 @@ fn head(pack: &mut Vec<u8>, kind: Kind, length: usize) {
         Kind::Commit => 1u8,
         Kind::Tree => 2,
         Kind::Blob => 3,
+        Kind::Tag => 4,
     };
     let mut byte = (kind << 4) | (length & 0x0f) as u8;
     let mut rest = length >> 4;

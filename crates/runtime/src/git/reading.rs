@@ -12,11 +12,14 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use super::Git;
 use crate::checkpoint::{Hasher, Kind, hex};
 use crate::process::{Child, write_all};
+use crate::sha256::Digest;
 
 /// How long git has to end once it is asked nothing more.
 const GRACE: Duration = Duration::from_secs(5);
 /// How much is read at once: a file may be larger than memory.
 const PIECE: usize = 64 * 1024;
+/// How many digits a name has where it is a SHA-256.
+const SHA256: usize = 64;
 
 /// An object that cannot be had as it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +108,7 @@ fn read_one(answers: &mut impl BufRead, name: &str) -> io::Result<Option<Unsound
     let (Some(kind), Some(size)) = (kind, size) else {
         return Err(io::Error::other("git does not say what it is."));
     };
-    let mut hasher = Hasher::new(kind, size);
+    let mut hasher = Naming::of(name, kind, size);
     let mut left = size;
     while left > 0 {
         let piece = answers.fill_buf()?;
@@ -118,8 +121,40 @@ fn read_one(answers: &mut impl BufRead, name: &str) -> io::Result<Option<Unsound
         left -= length as u64;
     }
     answers.read_exact(&mut [0])?;
-    let is_it = hex(&hasher.name()) == name;
+    let is_it = hasher.name() == name;
     Ok((!is_it).then(|| Unsound::Other(name.to_owned())))
+}
+
+/// Finds what an object is called, in a repository of either kind.
+enum Naming {
+    Sha1(Hasher),
+    Sha256(Digest),
+}
+
+impl Naming {
+    /// As long as this name.
+    fn of(name: &str, kind: Kind, length: u64) -> Naming {
+        if name.len() != SHA256 {
+            return Naming::Sha1(Hasher::new(kind, length));
+        }
+        let mut digest = Digest::default();
+        digest.add(kind.head(length).as_bytes());
+        Naming::Sha256(digest)
+    }
+
+    fn add(&mut self, piece: &[u8]) {
+        match self {
+            Naming::Sha1(hasher) => hasher.add(piece),
+            Naming::Sha256(digest) => digest.add(piece),
+        }
+    }
+
+    fn name(self) -> String {
+        match self {
+            Naming::Sha1(hasher) => hex(&hasher.name()),
+            Naming::Sha256(digest) => digest.text(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -137,9 +172,14 @@ mod tests {
             Ok(Some(Unsound::Other(name))) if name == good
         ));
         assert!(matches!(read(&format!("{good} missing\n")), Ok(Some(Unsound::Missing(_)))));
-        for cut in ["", "fatal\n", &format!("{good} blob 4\ngo"), &format!("{good} tag 4\ngood\n")]
+        for cut in ["", "fatal\n", &format!("{good} blob 4\ngo"), &format!("{good} note 4\ngood\n")]
         {
             assert!(read(cut).is_err(), "{cut:?}");
         }
+        // What the same says in a repository with longer names.
+        let long = "a02b7c04de724e1272d7293c4cdcf093e773919a27d157760c00c7e0afe404f2";
+        let read = |answer: &str| read_one(&mut answer.as_bytes(), long);
+        assert!(matches!(read(&format!("{long} blob 4\ngood\n")), Ok(None)));
+        assert!(matches!(read(&format!("{long} blob 4\nevil\n")), Ok(Some(Unsound::Other(_)))));
     }
 }

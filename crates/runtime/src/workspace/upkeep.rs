@@ -168,8 +168,9 @@ pub fn holds(task: &str, state_home: &Path, commit: &str) -> bool {
         absolute(state_home).and_then(|home| Record::read(&Record::path(task, &home))?.find(&home));
     let Ok(repository) = found else { return false };
     let asked = ["for-each-ref", "--format=%(refname)", "--contains", commit, "refs/heads"];
-    let refs = repository.git(asked.map(OsString::from));
-    refs.is_ok_and(|refs| refs.lines().any(|name| !name.starts_with("refs/heads/drivetrain/")))
+    let Ok(refs) = repository.output(asked.map(OsString::from)) else { return false };
+    let mut names = refs.out.split(|byte| *byte == b'\n').filter(|name| !name.is_empty());
+    names.any(|name| !name.starts_with(b"refs/heads/drivetrain/"))
 }
 
 /// Whether git was told to leave a worktree alone (`git worktree lock`), and why.
