@@ -199,8 +199,10 @@ impl Record {
 fn another_worktree(common: &Path, state_home: &Path) -> Option<Repository> {
     let git = Git { settings: trusted(), ..Git::default() };
     let words = ["worktree", "list", "--porcelain", "-z"].map(OsString::from);
-    let place: [OsString; 2] = ["-C".into(), common.into()];
-    let listed = git.output(place.into_iter().chain(words).collect(), None).ok()?.out;
+    // It may be bare, and is not looked for then.
+    let mut place = OsString::from("--git-dir=");
+    place.push(common);
+    let listed = git.output([place].into_iter().chain(words).collect(), None).ok()?.out;
     let folders =
         listed.split(|byte| *byte == 0).filter_map(|line| line.strip_prefix(b"worktree "));
     let folders = folders.map(|folder| Path::new(OsStr::from_bytes(folder)));

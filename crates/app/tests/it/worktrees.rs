@@ -121,6 +121,43 @@ fn links_in_the_records_of_a_worktree_do_not_lead_to_the_users_index() {
     }
 }
 
+/// As `git clone --bare` and `git worktree add` make one: nothing is checked out in the repository itself.
+#[test]
+fn a_task_works_in_a_worktree_of_a_bare_repository() {
+    let repository = Repository::new();
+    let (folder, place) = (repository.place.folder(), &repository.place);
+    let (whole, bare) = (folder.with_extension("whole"), folder.with_extension("git"));
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    std::fs::rename(&folder, &whole).unwrap();
+    git(&whole, &["clone", "--quiet", "--bare", ".", &text(&bare)]);
+    for (name, value) in [("user.name", "The User"), ("user.email", "user@example.invalid")] {
+        git(&bare, &["config", name, value]);
+    }
+    git(&bare, &["worktree", "add", "--quiet", &text(&folder), "main"]);
+    let commit = "echo n > new; git add new; git -c user.name=w -c user.email=w@w commit -qm work";
+    let (id, worktree) = repository.task(&[commit], Some("test -e new && git log -1 HEAD~1"));
+    place.ok(&["apply", &id]);
+    assert_eq!(place.read("new"), "n\n");
+    place.ok(&["worktrees", "clean", &id]);
+    assert!(!worktree.exists());
+    // The worktree that it was begun in is gone, and another one is there.
+    let (id, worktree) = repository.task(&["echo more > more"], Some("test -e more"));
+    let other = folder.with_extension("other");
+    git(&bare, &["worktree", "add", "--quiet", "-b", "other", &text(&other)]);
+    git(&bare, &["worktree", "remove", &text(&folder)]);
+    let there = |arguments: &[&str]| {
+        let output = place.command(arguments).current_dir(&other).output().unwrap();
+        place.ran(output)
+    };
+    let ran = there(&["apply", &id, "--onto", "main"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(git(&bare, &["show", "main:more"]), "more");
+    let ran = there(&["worktrees", "clean", &id]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(!worktree.exists());
+    assert_eq!(git(&bare, &["branch", "--list", "drivetrain/*"]).lines().count(), 1);
+}
+
 #[test]
 fn a_locked_worktree_stays_whole() {
     let repository = Repository::new();
