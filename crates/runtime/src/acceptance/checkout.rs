@@ -2,7 +2,7 @@
 //! beside its files (ignored ones, its index, programs that still ran) is not there.
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use super::repository::{self, Laid};
 use super::{Claim, Places, Trouble};
 use crate::checkpoint::Store;
 use crate::process::{Cancel, Containment};
+use crate::remove;
 use crate::sandbox::Sandbox;
 use crate::tool::ToolServices;
 use crate::workspace;
@@ -227,23 +228,9 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes a folder in which commands have run, whatever modes they gave to what is in it. What cannot be removed is
-/// left for the next start.
+/// Removes a folder in which commands have run. What cannot be removed is left for the next start.
 pub(crate) fn clear_away(folder: &Path) {
-    if fs::remove_dir_all(folder).is_ok() || !folder.exists() {
-        return;
-    }
-    let mut open = vec![folder.to_owned()];
-    while let Some(path) = open.pop() {
-        let _ = fs::set_permissions(&path, fs::Permissions::from_mode(0o700));
-        let Ok(entries) = fs::read_dir(&path) else { continue };
-        let folders = entries.filter_map(Result::ok).filter(|entry| {
-            // Of the entry itself: what a link leads to is not ours.
-            entry.file_type().is_ok_and(|kind| kind.is_dir())
-        });
-        open.extend(folders.map(|entry| entry.path()));
-    }
-    let _ = fs::remove_dir_all(folder);
+    let _ = remove::tree(folder);
 }
 
 fn make_folder(folder: &Path) -> Result<(), Trouble> {
