@@ -551,6 +551,30 @@ fn of_several_worktrees_the_one_that_is_meant_gets_it() {
     assert_eq!(git(&worktree, &["rev-parse", "HEAD"]), repository.git(&["rev-parse", "loose"]));
 }
 
+/// Its end goes back to the branch, and a commit that was made meanwhile is on none.
+#[test]
+fn nothing_is_handed_over_amid_a_bisection() {
+    let repository = Repository::new();
+    for content in ["1\n", "2\n", "3\n"] {
+        repository.place.write("a.txt", content);
+        repository.commit(content);
+    }
+    let id = proven(&repository);
+    repository.git(&["bisect", "start", "HEAD", "HEAD~3"]);
+    assert_eq!(repository.git(&["branch", "--show-current"]), "");
+    let before = repository.git(&["rev-parse", "HEAD"]);
+    let ran = repository.place.run(&["apply", &id, "--merge"]);
+    assert_eq!(ran.code, 2, "{}", ran.out);
+    assert!(
+        ran.err.contains("a bisection is under way") && ran.err.contains("git bisect reset"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(repository.git(&["rev-parse", "HEAD"]), before);
+    repository.git(&["bisect", "reset"]);
+    repository.place.ok(&["apply", &id]);
+}
+
 /// Whoever gives up a rebase has git set the branch to where it was before.
 #[test]
 fn a_branch_that_is_being_rebased_is_not_moved() {

@@ -69,6 +69,15 @@ impl Checkout {
                 &["end it first: git rebase --continue, or --abort"],
             ));
         }
+        if wish.onto.is_none() && current == "HEAD" && is_bisected(&repository) {
+            return Err(refused(
+                "a bisection is under way, whose end leaves the commit on no branch",
+                &[
+                    "end it first: git bisect reset",
+                    "--onto BRANCH makes the commit on a branch of yours",
+                ],
+            ));
+        }
         let (branch, checked_out, tip) = match wish.onto {
             None => (current, true, Some(repository.head.clone())),
             Some(onto) if onto == current => (current, true, Some(repository.head.clone())),
@@ -679,6 +688,10 @@ fn other_branch(repository: &Repository, onto: &str) -> Result<Option<String>, A
 fn is_rebased(repository: &Repository) -> bool {
     let is_there = |name| place(repository, name).is_ok_and(|place| place.exists());
     ["rebase-merge", "rebase-apply"].into_iter().any(is_there)
+}
+
+fn is_bisected(repository: &Repository) -> bool {
+    place(repository, "BISECT_LOG").is_ok_and(|place| place.exists())
 }
 
 /// Where git has something of a repository.
