@@ -6,6 +6,7 @@
 
 mod checkout;
 pub(crate) mod command;
+mod converted;
 mod copy;
 mod difference;
 mod environment;

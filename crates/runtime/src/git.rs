@@ -1,6 +1,7 @@
 //! The git binary, hardened: a repository may be hostile, so git runs without hooks, watchers, signing, transports or
 //! anyone's settings.
 
+pub(crate) mod attributes;
 pub(crate) mod objects;
 pub(crate) mod reading;
 pub(crate) mod who;

@@ -136,6 +136,30 @@ fn git_clean_sees_that_a_commit_only_seems_to_hold_what_is_handed_over() {
     );
 }
 
+/// What git has in its working trees is not what it commits.
+#[test]
+fn git_clean_knows_the_conversions_that_attributes_ask_for() {
+    let place = repository(&[]);
+    place.write(".gitattributes", "*.c ident\n*.txt working-tree-encoding=UTF-16LE\n");
+    place.write("a.c", "/* $Id$ */\n");
+    std::fs::write(
+        place.folder().join("a.txt"),
+        "one\n".encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>(),
+    )
+    .unwrap();
+    git(&place, &["add", "--all"]);
+    git(&place, &["commit", "--quiet", "-m", "converted"]);
+    let clean = custom("name = \"git_clean\"");
+    let expanded = "grep -q 'Id: ' a.c && printf 't\\0w\\0o\\0' > a.txt && echo '/* $Id$ */' > b.c";
+    let seen = worked(&place, &format!("{expanded} && {COMMIT}"), &clean);
+    assert!(seen.passed, "{}", seen.evidence);
+    let seen = worked(&place, &format!("{expanded} && {COMMIT} && echo more >> a.c"), &clean);
+    assert!(!seen.passed && seen.evidence.contains("a.c"), "{}", seen.evidence);
+    assert!(!seen.evidence.contains("a.txt"), "{}", seen.evidence);
+    let seen = worked(&place, &format!("{COMMIT}; printf 'x\\0' > a.txt"), &clean);
+    assert!(!seen.passed && seen.evidence.contains("a.txt"), "{}", seen.evidence);
+}
+
 /// Whether a worker took it out of its index says nothing of the file.
 #[test]
 fn in_place_a_file_is_compared_that_an_ignore_file_names_and_the_base_has() {

@@ -12,6 +12,8 @@ use crate::checkpoint::ChangeKind;
 
 /// How many paths the evidence names.
 const MAX_NAMED: usize = 50;
+/// The file kind of a link, which git does not convert.
+const LINK: &str = "120000";
 /// Larger files are not looked into for line ends.
 const MAX_COMPARED: usize = 16 * 1024 * 1024;
 
@@ -50,6 +52,7 @@ fn uncommitted(
         .filter(|entry| entry.before.mode == REPOSITORY_INSIDE)
         .map(|entry| [entry.path.as_encoded_bytes(), b"/"].concat())
         .collect();
+    let mut converter = None;
     let mut left = Vec::new();
     for entry in &entries {
         let path = entry.path.to_string_lossy().into_owned();
@@ -63,7 +66,19 @@ fn uncommitted(
                 left.push((path, "changed in a repository inside"));
             }
         } else if let Some(word) = differs(sides, entry)? {
-            left.push((path, word));
+            let is_it = match converted_from(sides, entry)? {
+                None => false,
+                Some(content) => {
+                    let converter = match &mut converter {
+                        Some(converter) => converter,
+                        none => none.insert(sides.converter(tip, &ground.context)?),
+                    };
+                    converter.name_of(&entry.path, content)? == entry.before.hash
+                }
+            };
+            if !is_it {
+                left.push((path, word));
+            }
         }
     }
     Ok(left)
@@ -89,6 +104,19 @@ fn differs(sides: &Sides, entry: &Entry) -> Result<Option<&'static str>, String>
                 && without_returns(&before) == without_returns(&after);
             Ok((!alike).then_some("committed with other content"))
         }
+    }
+}
+
+/// The content that may have become what was committed, where its attributes ask for that.
+fn converted_from(sides: &Sides, entry: &Entry) -> Result<Option<Vec<u8>>, String> {
+    let file = sides.folder.join(&entry.path);
+    match entry.kind {
+        ChangeKind::Added => Ok(None),
+        ChangeKind::Removed if is_plain(&file) => Ok(std::fs::read(&file).ok()),
+        ChangeKind::Removed => Ok(None),
+        ChangeKind::Changed if entry.before.mode != entry.after.mode => Ok(None),
+        ChangeKind::Changed if entry.before.mode == LINK => Ok(None),
+        ChangeKind::Changed => sides.blob(&entry.after.hash).map(Some),
     }
 }
 

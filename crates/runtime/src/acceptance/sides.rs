@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use machine::task::{Workspace, WorkspaceKind};
 
 use super::checkout::{Context, Scratch};
+use super::converted::Converter;
 use super::difference::Difference;
 use super::{Trouble, planted, repository};
 use crate::checkpoint::{self, Change, ChangeKind, Store};
@@ -123,7 +124,6 @@ impl Sides {
         };
         let store = Store::open(claim.task, &scratch.0, context.cancel)?;
         let base = repository.tree(&repository.base)?;
-        let git = repository.read_with(&store, context)?;
         // The worker's index may no longer have what was there in spite of an ignore file.
         let list = ["ls-tree", "-r", "-z", "--full-tree", "--name-only", &base];
         let begun = repository.git.output(list.map(OsString::from).to_vec(), None)?.out;
@@ -131,6 +131,7 @@ impl Sides {
         store.begin_with(begun.map(OsStr::from_bytes))?;
         let seen =
             checkpoint::checkpoint(claim.task, &whole, "looked at", &scratch.0, context.cancel)?;
+        let git = repository.read_with(&store, context)?;
         let prefix = prefix.trim_end_matches('/').to_owned();
         let handed_over = seen.tree;
         let (folder, _scratch) = (top, Some(scratch));
@@ -228,6 +229,13 @@ impl Sides {
         Ok(self.git.output(arguments, None)?.out)
     }
 
+    /// Converts as git would on this branch.
+    pub(super) fn converter(&self, tree: &str, context: &Context<'_>) -> Result<Converter, String> {
+        let objects = self.repository.place("objects")?;
+        let beside = PathBuf::from(self.repository.place("info/attributes")?);
+        Converter::new(tree, &objects, &beside, context)
+    }
+
     /// The hash that a file of the disk would have, as it is.
     pub(super) fn hash_of(&self, file: &Path) -> Result<String, String> {
         let arguments = ["hash-object", "--no-filters", "--"].map(OsString::from);
@@ -285,9 +293,12 @@ impl Repository {
                 "the repository names its objects by another hash than checkpoints do".to_owned()
             );
         }
-        let objects =
-            self.ask(&["rev-parse", "--path-format=absolute", "--git-path", "objects"])?;
-        store_git(store, Some(&objects), context)
+        store_git(store, Some(&self.place("objects")?), context)
+    }
+
+    /// Where git has something of it.
+    fn place(&self, name: &str) -> Result<String, String> {
+        self.ask(&["rev-parse", "--path-format=absolute", "--git-path", name])
     }
 }
 

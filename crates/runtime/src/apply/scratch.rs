@@ -10,9 +10,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::checkpoint::{Content, Store};
-use crate::git::Git;
 use crate::git::reading::{Unsound, read_back};
 use crate::git::who::Who;
+use crate::git::{Git, attributes};
 use crate::lock::FileLock;
 use crate::process::Cancel;
 use crate::workspace::text;
@@ -335,13 +335,7 @@ impl Scratch {
         fs::create_dir(self.files()).map_err(wrong)?;
         let mut git = self.git()?;
         git.env.push(("GIT_INDEX_FILE".to_owned(), text(&self.path.join("index.attributes"))?));
-        git.run(["read-tree".into(), tree.into()])?;
-        let list = ["ls-files", "-z", "--", ".gitattributes", "**/.gitattributes"];
-        // A pattern with two stars is one only if it is said to be.
-        let list = ["--glob-pathspecs"].into_iter().chain(list).map(OsString::from).collect();
-        let named = git.output(list, None)?.out;
-        let words = ["checkout-index", "--quiet", "--force", "-z", "--stdin"];
-        git.output(words.map(OsString::from).to_vec(), Some(named)).map(drop)
+        attributes::write(&git, tree)
     }
 
     /// The tree of a commit of the user's repository.
