@@ -38,11 +38,13 @@ pub(crate) struct Printed {
     pub(crate) exit: i32,
 }
 
-const HARDENED: [&str; 11] = [
+const HARDENED: [&str; 12] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "core.autocrlf=false",
     "core.quotePath=false",
+    // A worker can put one there that lies about which commits come before which.
+    "core.commitGraph=false",
     "commit.gpgSign=false",
     "protocol.allow=never",
     "safe.bareRepository=explicit",
@@ -167,6 +169,46 @@ pub(crate) fn borrowing(objects: &str) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The graph of a history that a commit has not is found under its name.
+    #[test]
+    fn what_comes_before_a_commit_is_what_the_commit_says() {
+        let place = tempfile::tempdir().unwrap();
+        let top = place.path().to_str().unwrap().to_owned();
+        let git = |words: &[&str]| {
+            let words = ["-C", &top].into_iter().chain(words.iter().copied());
+            Git::default().run(words.map(OsString::from)).unwrap().trim_end().to_owned()
+        };
+        git(&["init", "--quiet"]);
+        let tree = git(&["mktree"]);
+        let base = git(&["commit-tree", &tree, "-m", "base"]);
+        let orphan = git(&["commit-tree", &tree, "-m", "orphan"]);
+        // In its table names stand in order, and are counted by their first two digits.
+        let mut numbers = 0..;
+        let child = loop {
+            let message = numbers.next().unwrap().to_string();
+            let child = git(&["commit-tree", &tree, "-p", &base, "-m", &message]);
+            if child[..2] == orphan[..2] && (child < base) == (orphan < base) {
+                break child;
+            }
+        };
+        git(&["update-ref", "refs/heads/one", &child]);
+        git(&["-c", "core.commitGraph=true", "commit-graph", "write", "--reachable"]);
+        let graph = place.path().join(".git/objects/info/commit-graph");
+        let bytes = std::fs::read(&graph).unwrap();
+        let name = |text: &str| -> Vec<u8> {
+            let digit = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
+            (0..text.len()).step_by(2).map(digit).collect()
+        };
+        let at = bytes.windows(20).position(|bytes| bytes == name(&child)).unwrap();
+        let lie = [&bytes[..at], &name(&orphan), &bytes[at + 20..]].concat();
+        std::fs::remove_file(&graph).unwrap();
+        std::fs::write(&graph, lie).unwrap();
+        assert_eq!(git(&["rev-list", "--max-count=1", &base, "--not", &orphan]), base);
+        let believed =
+            ["-c", "core.commitGraph=true", "rev-list", "--max-count=1", &base, "--not", &orphan];
+        assert_eq!(git(&believed), "", "git itself believes it");
+    }
 
     #[test]
     fn a_folder_with_a_colon_is_one_folder() {
