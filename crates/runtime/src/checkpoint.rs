@@ -601,7 +601,7 @@ impl<'s> Store<'s> {
         listing.loose.retain(|loose| !unborn.iter().any(|name| is_folder(loose, name)));
         nested.extend(unborn);
         if depth == 0 {
-            let added = self.add_begun(&git, folder, &listing.files, &nested)?;
+            let added = self.add_begun(&git, folder, &listing.files)?;
             listing.files.extend(added);
         }
         if nested.is_empty() {

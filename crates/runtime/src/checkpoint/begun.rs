@@ -51,25 +51,20 @@ impl Store<'_> {
     }
 
     /// Adds to an index what git passed over of what the task began with, and gives the paths. `files` are in the index, in its
-    /// order; `nested` are repositories inside, which have rules of their own.
+    /// order.
     pub(super) fn add_begun(
         &self,
         git: &Git,
         folder: &Path,
         files: &[OsString],
-        nested: &[OsString],
     ) -> Result<Vec<OsString>, Unkept> {
         let begun = self.begun()?;
         let names = begun.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         let mut added = Vec::new();
         for name in names.map(OsStr::from_bytes) {
             let known = files.binary_search_by(|file| file.as_os_str().cmp(name)).is_ok();
-            let below = |folder: &Path| Path::new(name).starts_with(folder);
-            let is_ours = || {
-                !nested.iter().any(|inner| below(Path::new(inner)))
-                    && !self.left_out.iter().any(|path| below(path))
-            };
-            if !known && is_there(folder, Path::new(name)) && is_ours() {
+            let is_left_out = || self.left_out.iter().any(|path| Path::new(name).starts_with(path));
+            if !known && is_there(folder, Path::new(name)) && !is_left_out() {
                 added.push(name.to_owned());
             }
         }
@@ -83,12 +78,12 @@ impl Store<'_> {
     }
 }
 
-/// Whether a file or a link is there, and behind no link.
+/// Whether a file or a link is there, behind no link, and not in a repository inside, which has rules of its own.
 fn is_there(folder: &Path, name: &Path) -> bool {
-    let is = |path: &Path, kind: fn(&fs::Metadata) -> bool| {
-        fs::symlink_metadata(folder.join(path)).is_ok_and(|meta| kind(&meta))
+    let found = |path: &Path| fs::symlink_metadata(folder.join(path));
+    let is_plain_folder = |path: &Path| {
+        found(path).is_ok_and(|meta| meta.is_dir()) && found(&path.join(".git")).is_err()
     };
     let mut above = name.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
-    is(name, |meta| meta.is_file() || meta.is_symlink())
-        && above.all(|above| is(above, fs::Metadata::is_dir))
+    found(name).is_ok_and(|meta| meta.is_file() || meta.is_symlink()) && above.all(is_plain_folder)
 }
