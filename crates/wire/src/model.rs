@@ -31,6 +31,7 @@ pub mod openai_responses;
 mod order;
 mod quick;
 pub mod recording;
+mod schema;
 pub mod script;
 pub mod tools;
 pub mod written;

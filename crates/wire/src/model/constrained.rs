@@ -9,7 +9,7 @@ use machine::message::{Block, Message, Part, Reply, Role, StopReason, conversati
 use serde_json::{Map, Value, json};
 
 use super::assemble::strict_json;
-use super::{ErrorKind, ModelError, ModelRequest, ToolChoice, ToolDeclaration, ToolList};
+use super::{ErrorKind, ModelError, ModelRequest, ToolChoice, ToolDeclaration, ToolList, schema};
 
 /// The keys of a decision. A server writes keys in the order of the schema, and ours are sorted: these two let the
 /// model name the tool before its parameters.
@@ -49,7 +49,11 @@ impl Choices {
             ToolChoice::None => false,
             ToolChoice::Tool(name) => tool.name == *name,
         };
-        let tools: Vec<ToolDeclaration> = request.tools.iter().filter(wanted).cloned().collect();
+        let plain = |tool: &ToolDeclaration| ToolDeclaration {
+            schema: schema::parameters(&tool.schema),
+            ..tool.clone()
+        };
+        let tools: Vec<ToolDeclaration> = request.tools.iter().filter(wanted).map(plain).collect();
         let may_answer = matches!(request.tool_choice, ToolChoice::Auto | ToolChoice::None);
         let answer = may_answer.then(|| {
             let mut word = "answer".to_owned();

@@ -28,5 +28,6 @@ mod order;
 mod proxy;
 mod recording;
 mod rig;
+mod schemas;
 mod sse;
 mod written;

@@ -12,7 +12,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::NAME;
 use crate::model::written::{Ids, Written};
-use crate::model::{Effort, HttpRequest, ModelRequest, ToolChoice, sent_name};
+use crate::model::{Effort, HttpRequest, ModelRequest, ToolChoice, schema, sent_name};
 
 pub(super) fn encode(request: &ModelRequest, written: &mut Written) -> HttpRequest {
     let max_tokens = request.max_tokens.unwrap_or_else(|| default_max_tokens(&request.model));
@@ -183,20 +183,20 @@ struct Tool<'a> {
     name: Cow<'a, str>,
     #[serde(skip_serializing_if = "str::is_empty")]
     description: &'a str,
-    input_schema: Cow<'a, Value>,
+    input_schema: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<Ephemeral>,
 }
 
 impl<'a> Tool<'a> {
     fn of(tool: &'a crate::model::ToolDeclaration) -> Tool<'a> {
-        let input_schema = Cow::Borrowed(&tool.schema);
+        let input_schema = schema::parameters(&tool.schema);
         let description = &tool.description;
         Tool { name: (&*tool.name).into(), description, input_schema, cache_control: None }
     }
 
     fn named(name: Cow<'a, str>) -> Tool<'a> {
-        let input_schema = Cow::Owned(serde_json::json!({"type": "object"}));
+        let input_schema = serde_json::json!({"type": "object"});
         Tool { name, description: "", input_schema, cache_control: None }
     }
 }

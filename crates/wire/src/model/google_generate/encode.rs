@@ -46,7 +46,7 @@ pub(super) fn request(request: &ModelRequest, written: &mut Written) -> HttpRequ
             .tools
             .iter()
             .map(|tool| {
-                let parameters = schema::reduce(&tool.schema);
+                let parameters = schema::parameters(&tool.schema);
                 let mut declaration = json!({"name": tool.name, "description": tool.description});
                 if schema::has_properties(&parameters) {
                     declaration["parameters"] = parameters;

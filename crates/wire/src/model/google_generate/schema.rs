@@ -5,23 +5,18 @@
 
 use serde_json::{Map, Value, json};
 
-/// The keys of Google's `Schema` that are copied as they are.
-const COPIED: &[&str] = &[
-    "description",
-    "title",
-    "nullable",
-    "default",
-    "example",
-    "minItems",
-    "maxItems",
-    "minLength",
-    "maxLength",
-    "minProperties",
-    "maxProperties",
-    "minimum",
-    "maximum",
-    "pattern",
-    "propertyOrdering",
+use crate::model::schema;
+
+/// The keys of Google's `Schema` that are copied as they are, whatever the type.
+const COPIED: &[&str] = &["description", "title", "nullable", "default", "example"];
+
+/// Those that are copied with a type, and refused with another.
+const TYPED: &[(&str, &[&str])] = &[
+    ("string", &["minLength", "maxLength", "pattern"]),
+    ("integer", &["minimum", "maximum"]),
+    ("number", &["minimum", "maximum"]),
+    ("array", &["minItems", "maxItems"]),
+    ("object", &["minProperties", "maxProperties", "propertyOrdering"]),
 ];
 
 /// The formats it knows, by type; any other is an error.
@@ -39,6 +34,11 @@ const MAX_NODES: usize = 2000;
 /// Reduces a schema.
 pub(super) fn reduce(schema: &Value) -> Value {
     Reducer { root: schema, nodes: 0 }.node(schema, 0)
+}
+
+/// Reduces the parameters of a tool.
+pub(super) fn parameters(given: &Value) -> Value {
+    reduce(&schema::parameters(given))
 }
 
 /// Whether a reduced schema of parameters says anything: an object without properties is refused.
@@ -70,13 +70,43 @@ impl Reducer<'_> {
                 merge(&mut out, reduced);
             }
         }
-        out.extend(
-            COPIED.iter().filter_map(|key| Some(((*key).to_owned(), given.get(*key)?.clone()))),
-        );
+        copy(COPIED, given, &mut out);
+        if let Some(Value::Array(words)) = given.get("type")
+            && words.iter().filter(|word| *word != "null").count() > 1
+        {
+            self.several(words, given, &mut out, depth);
+            return Value::Object(out);
+        }
         self.kind(given, &mut out);
         self.choices(given, &mut out);
         self.parts(given, &mut out, depth);
+        // Put together from parts it may have got both.
+        if out.contains_key("type") {
+            out.remove("anyOf");
+        }
+        let word = out.get("type").and_then(Value::as_str).unwrap_or_default();
+        if let Some((_, keys)) = TYPED.iter().find(|(kind, _)| *kind == word) {
+            copy(keys, given, &mut out);
+        }
         Value::Object(out)
+    }
+
+    /// Several types: an alternative for each, with what can be said of that type. Beside alternatives no type is taken.
+    fn several(
+        &mut self,
+        words: &[Value],
+        given: &Map<String, Value>,
+        out: &mut Map<String, Value>,
+        depth: usize,
+    ) {
+        let alternative = |word: &Value| {
+            let mut one = given.clone();
+            one.retain(|key, _| !COPIED.contains(&key.as_str()));
+            one.insert("type".to_owned(), word.clone());
+            Value::Object(one)
+        };
+        let alternatives: Vec<Value> = words.iter().map(alternative).collect();
+        self.alternatives(&alternatives, out, depth);
     }
 
     /// A local reference; anything else is unknown and allows everything.
@@ -85,19 +115,18 @@ impl Reducer<'_> {
         target.cloned().unwrap_or(Value::Null)
     }
 
-    /// The type: one word, `nullable` for null, `anyOf` for several.
+    /// The type: one word, and `nullable` for null.
     fn kind(&self, given: &Map<String, Value>, out: &mut Map<String, Value>) {
         let words: Vec<&str> = match given.get("type") {
             Some(Value::String(word)) => vec![word],
             Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).collect(),
             _ => Vec::new(),
         };
-        let named: Vec<&str> = words.iter().copied().filter(|word| *word != "null").collect();
-        if named.len() < words.len() {
+        if words.contains(&"null") {
             out.insert("nullable".to_owned(), Value::Bool(true));
         }
-        match named[..] {
-            [] => {
+        match words.into_iter().find(|word| *word != "null") {
+            None => {
                 let implied = if given.contains_key("properties") {
                     Some("object")
                 } else if given.contains_key("items") || given.contains_key("prefixItems") {
@@ -109,7 +138,7 @@ impl Reducer<'_> {
                     out.insert("type".to_owned(), word.into());
                 }
             }
-            [word] => {
+            Some(word) => {
                 out.insert("type".to_owned(), word.into());
                 let known = FORMATS.iter().find(|(kind, _)| *kind == word);
                 if let (Some((_, formats)), Some(format)) =
@@ -118,13 +147,6 @@ impl Reducer<'_> {
                 {
                     out.insert("format".to_owned(), format.into());
                 }
-            }
-            _ => {
-                let several = named.iter().map(|word| match *word {
-                    "array" => json!({"type": "array", "items": {"type": "string"}}),
-                    word => json!({"type": word}),
-                });
-                out.insert("anyOf".to_owned(), several.collect());
             }
         }
     }
@@ -148,6 +170,9 @@ impl Reducer<'_> {
         if are_texts && is_text(out.get("type")) && !texts.iter().any(|value| **value == "") {
             out.insert("enum".to_owned(), texts.into_iter().map(|v| (*v).clone()).collect());
         } else if !texts.is_empty() {
+            if let Some(word) = kind_of(&texts).filter(|_| !out.contains_key("type")) {
+                out.insert("type".to_owned(), word.into());
+            }
             let listed: Vec<String> = texts.iter().map(|value| value.to_string()).collect();
             let words = format!("One of: {}.", listed.join(", "));
             let said = match out.get("description").and_then(Value::as_str) {
@@ -163,9 +188,13 @@ impl Reducer<'_> {
         if let Some(Value::Object(properties)) = given.get("properties") {
             let reduced: Map<String, Value> = properties
                 .iter()
-                .map(|(name, schema)| (name.clone(), self.node(schema, depth + 1)))
+                .map(|(name, schema)| (name.clone(), self.typed(schema, depth + 1)))
                 .collect();
-            let mut whole = Map::from_iter([("properties".to_owned(), reduced.into())]);
+            let mut whole = Map::new();
+            // An object that says it has no properties is refused.
+            if !reduced.is_empty() {
+                whole.insert("properties".to_owned(), reduced.into());
+            }
             // Naming a property that is not there is an error.
             let required: Vec<Value> = given
                 .get("required")
@@ -190,23 +219,29 @@ impl Reducer<'_> {
                 _ => out.get("items").cloned().unwrap_or_default(),
             };
             // A list that does not say of what is an error.
-            let is_bare = items.as_object().is_none_or(Map::is_empty);
-            let items = if is_bare { json!({"type": "string"}) } else { items };
+            let items = if is_untyped(&items) { json!({"type": "string"}) } else { items };
             out.insert("items".to_owned(), items);
         }
     }
 
     fn alternatives(&mut self, given: &[Value], out: &mut Map<String, Value>, depth: usize) {
         let is_null = |schema: &&Value| schema["type"] == "null";
-        let mut reduced: Vec<Value> = given
-            .iter()
-            .filter(|schema| !is_null(schema))
-            .map(|schema| self.node(schema, depth + 1))
-            .collect();
-        if reduced.len() < given.len() {
+        let mut reduced: Vec<Value> = Vec::new();
+        for schema in given.iter().filter(|schema| !is_null(schema)) {
+            let schema = self.node(schema, depth + 1);
+            if !reduced.contains(&schema) {
+                reduced.push(schema);
+            }
+        }
+        if given.iter().any(|schema| is_null(&schema)) {
             out.insert("nullable".to_owned(), Value::Bool(true));
         }
-        if reduced.len() == 1
+        if out.get("type").is_some_and(|kind| kind == "object") {
+            // Beside alternatives nothing else may be said of an object, so all that they name is optional.
+            reduced.iter().for_each(|other| schema::add_properties(out, other));
+        } else if out.contains_key("type") || reduced.iter().any(is_untyped) {
+            // One type without what the alternatives add, or anything at all.
+        } else if reduced.len() == 1
             && let Some(Value::Object(only)) = reduced.pop()
         {
             let said = out.remove("description");
@@ -215,6 +250,43 @@ impl Reducer<'_> {
         } else if !reduced.is_empty() {
             out.insert("anyOf".to_owned(), reduced.into());
         }
+    }
+
+    /// A schema that must have a type: one that allows anything names all of them.
+    fn typed(&mut self, schema: &Value, depth: usize) -> Value {
+        let mut reduced = self.node(schema, depth);
+        if is_untyped(&reduced) {
+            reduced["anyOf"] = json!([
+                {"type": "string"},
+                {"type": "number"},
+                {"type": "boolean"},
+                {"type": "array", "items": {"type": "string"}},
+                {"type": "object"},
+            ]);
+        }
+        reduced
+    }
+}
+
+fn copy(keys: &[&str], given: &Map<String, Value>, out: &mut Map<String, Value>) {
+    out.extend(keys.iter().filter_map(|key| Some(((*key).to_owned(), given.get(*key)?.clone()))));
+}
+
+fn is_untyped(reduced: &Value) -> bool {
+    reduced.get("type").is_none() && reduced.get("anyOf").is_none()
+}
+
+/// The type that all of these values have.
+fn kind_of(values: &[&&Value]) -> Option<&'static str> {
+    let all = |is: fn(&Value) -> bool| values.iter().all(|value| is(value));
+    if all(|value| value.is_i64() || value.is_u64()) {
+        Some("integer")
+    } else if all(Value::is_number) {
+        Some("number")
+    } else if all(Value::is_boolean) {
+        Some("boolean")
+    } else {
+        None
     }
 }
 
@@ -226,6 +298,7 @@ fn merge(out: &mut Map<String, Value>, more: Map<String, Value>) {
                 have.extend(new);
             }
             (Some(Value::Array(have)), Value::Array(new)) if key == "required" => {
+                let new: Vec<Value> = new.into_iter().filter(|name| !have.contains(name)).collect();
                 have.extend(new);
             }
             (_, value) => {

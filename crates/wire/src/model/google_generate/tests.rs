@@ -433,9 +433,40 @@ fn schemas_are_reduced_to_what_is_read() {
             json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
                 "required": ["a", "b"]}),
         ),
+        // Nothing stands beside a type that is not of that type, and no type beside alternatives.
+        (
+            json!({"type": ["string", "array", "null"], "minItems": 1, "maxLength": 3, "title": "t",
+                "items": {"type": "integer"}}),
+            json!({"title": "t", "nullable": true, "anyOf": [
+                {"type": "string", "maxLength": 3},
+                {"type": "array", "items": {"type": "integer"}, "minItems": 1},
+            ]}),
+        ),
+        (
+            json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"],
+                "anyOf": [{"required": ["a"]}, {"properties": {"b": {"type": "integer"}}, "required": ["b"]}]}),
+            json!({"type": "object", "required": ["a"],
+                "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}),
+        ),
+        (
+            json!({"type": "string", "anyOf": [{"format": "uri"}, {"format": "email"}]}),
+            json!({"type": "string"}),
+        ),
+        (
+            json!({"allOf": [{"anyOf": [{"type": "string"}, {"type": "integer"}]}, {"type": "string"}]}),
+            json!({"type": "string"}),
+        ),
+        (json!({"anyOf": [{"type": "string"}, {}]}), json!({})),
+        (json!({"enum": [1, 2]}), json!({"type": "integer", "description": "One of: 1, 2."})),
+        (json!({"const": true}), json!({"type": "boolean", "description": "One of: true."})),
+        (json!({"type": "object", "properties": {}}), json!({"type": "object"})),
     ] {
         assert_eq!(schema::reduce(&given), expected, "{given}");
     }
+    // Each parameter has a type, also one that may be anything.
+    let any = schema::reduce(&json!({"properties": {"value": {"description": "d"}}}));
+    assert_eq!(any["properties"]["value"]["description"], "d");
+    assert_eq!(any["properties"]["value"]["anyOf"].as_array().unwrap().len(), 5);
 }
 
 #[test]

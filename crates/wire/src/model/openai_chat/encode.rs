@@ -12,7 +12,8 @@ use super::NAME;
 use super::details;
 use super::history::{self, Heard, History, IdForm, Said, Turn};
 use crate::model::{
-    Effort, HttpRequest, ModelRequest, ToolChoice, ToolDeclaration, Vendor, Written, sent_name,
+    Effort, HttpRequest, ModelRequest, ToolChoice, ToolDeclaration, Vendor, Written, schema,
+    sent_name,
 };
 
 /// Between a tool's result and a person, where the server wants the model to speak first.
@@ -379,13 +380,13 @@ struct Tool<'a> {
 struct Declared<'a> {
     name: &'a str,
     description: &'a str,
-    parameters: &'a Value,
+    parameters: Value,
 }
 
 impl Tool<'_> {
     fn new(tool: &ToolDeclaration) -> Tool<'_> {
-        let function =
-            Declared { name: &tool.name, description: &tool.description, parameters: &tool.schema };
+        let parameters = schema::parameters(&tool.schema);
+        let function = Declared { name: &tool.name, description: &tool.description, parameters };
         Tool { kind: "function", function }
     }
 }

@@ -10,7 +10,9 @@ use serde_json::value::RawValue;
 use super::NAME;
 use crate::model::openai_chat::encode::{effort, headers, takes_temperature};
 use crate::model::openai_chat::history::{self, Heard, History, IdForm, Said, Turn};
-use crate::model::{HttpRequest, ModelRequest, ToolChoice, ToolDeclaration, Written, sent_name};
+use crate::model::{
+    HttpRequest, ModelRequest, ToolChoice, ToolDeclaration, Written, schema, sent_name,
+};
 
 /// Families that do not reason; they refuse to be asked for encrypted reasoning.
 const WITHOUT_REASONING: &[&str] = &["gpt-3", "gpt-4", "chatgpt-"];
@@ -257,7 +259,7 @@ struct Tool<'a> {
     kind: &'static str,
     name: &'a str,
     description: &'a str,
-    parameters: &'a Value,
+    parameters: Value,
     /// This API is strict unless told otherwise, and refuses schemas that are not.
     strict: bool,
 }
@@ -268,7 +270,7 @@ impl Tool<'_> {
             kind: "function",
             name: &tool.name,
             description: &tool.description,
-            parameters: &tool.schema,
+            parameters: schema::parameters(&tool.schema),
             strict: false,
         }
     }
