@@ -32,11 +32,18 @@ pub fn learn_environment() {
 }
 
 fn is_secret(name: &str, value: &str) -> bool {
+    // A path to a key is no key, but a key may begin as one does.
+    is_secrets_name(name) && !(value.starts_with('/') && Path::new(value).exists())
+}
+
+/// Whether the name of a variable says that a secret is in it.
+pub fn is_secrets_name(name: &str) -> bool {
     let name = name.to_uppercase();
-    // A path to a key is no key, but a key may begin as one does; git's are names of settings.
-    let is_none =
-        value.starts_with('/') && Path::new(value).exists() || name.starts_with("GIT_CONFIG_KEY_");
-    NAMES.iter().any(|word| name.contains(word)) && !is_none
+    // Git's are names of settings.
+    let is_none = name.starts_with("GIT_CONFIG_KEY_");
+    let has_word = NAMES.iter().any(|word| name.contains(word))
+        || name.split(|c: char| !c.is_alphanumeric()).any(|word| word == "PASS");
+    has_word && !is_none
 }
 
 /// Learns one secret under its name.
@@ -137,6 +144,10 @@ mod tests {
     fn a_key_that_begins_as_a_path_does_is_one_and_a_path_to_a_key_is_none() {
         assert!(is_secret("AWS_SECRET_ACCESS_KEY", "/kPxRfiCYzEXAMPLE+bK7MDENG/x"));
         assert!(is_secret("gpg_passphrase", "of-this-test-0817"));
+        assert!(is_secret("DB_PASS", "of-this-test-0817"));
+        assert!(is_secret("pass", "of-this-test-0817"));
+        assert!(!is_secret("COMPASS", "of-this-test-0817"));
+        assert!(!is_secret("SSH_ASKPASS", "of-this-test-0817"));
         assert!(!is_secret("TLS_KEY_FILE", "/dev/null"));
         assert!(!is_secret("GIT_CONFIG_KEY_0", "safe.directory"));
         assert!(!is_secret("EDITOR", "of-this-test-0818"));

@@ -1,14 +1,18 @@
 //! `drivetrain trust`: shows the project's files that can act, asks, and records the answer outside the project.
 
+use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use machine::file::mcp::{Reach, Server};
+use machine::lookalike::cover_lookalikes;
+use machine::policy::sandbox::{Needs, Network};
 use machine::server::{ServerSpec, wanted};
 use machine::task::{DriverSpec, FileRole};
 use runtime::acting::{self, Acting};
 use runtime::home::Home;
 use runtime::library::Library;
+use runtime::redact;
 use runtime::servers::{self, ServerFile};
 use runtime::trust::{self, Seen, TrustState};
 use serde_json::{Value, json};
@@ -217,6 +221,9 @@ fn server_lines(servers: &[Server]) -> Vec<Line> {
         for line in reach_lines(&server.reach) {
             lines.push(Line::plain(format!("    {line}")));
         }
+        for line in needs_lines(&server.needs) {
+            lines.push(Line::new(Tone::Ask, format!("    {line}")));
+        }
         if server.trust_annotations {
             lines.push(Line::plain("    its own word on what its tools change is believed"));
         }
@@ -227,12 +234,85 @@ fn server_lines(servers: &[Server]) -> Vec<Line> {
     lines
 }
 
-/// Exactly what would run, every character visible. Values that are not references may be secrets and are covered.
+/// What a server is given of the sandbox beside what every one is.
+fn needs_lines(needs: &Needs) -> Vec<String> {
+    let mut lines = Vec::new();
+    match &needs.network {
+        Network::None => {}
+        Network::Open => lines.push("reaches everything over the network that you can".to_owned()),
+        Network::Loopback => lines.push("reaches itself over the network".to_owned()),
+        Network::Hosts(hosts) => {
+            let hosts: Vec<String> = hosts.iter().map(|host| text::visible(host)).collect();
+            lines.push(format!("reaches over the network: {}", hosts.join(" ")));
+        }
+    }
+    for (what, paths) in [("reads", &needs.read), ("writes", &needs.write)] {
+        lines.extend(paths.iter().map(|path| format!("{what} {}", text::visible(path))));
+    }
+    match needs.writes_workspace {
+        Some(true) => lines.push("writes in the workspace".to_owned()),
+        Some(false) => lines.push("only reads in the workspace".to_owned()),
+        None => {}
+    }
+    lines
+}
+
+/// What stands for a value that may be a secret.
+const COVER: &str = "***";
+
+/// The value of a variable as it is shown. Only what may be a secret is covered: a value can be as much of what runs as the
+/// command is.
+fn shown_value(name: &str, value: &str) -> String {
+    if steers(name) || is_path(value) || value.contains("${") {
+        return value.to_owned();
+    }
+    if redact::is_secrets_name(name) {
+        return COVER.to_owned();
+    }
+    without_password(&cover_lookalikes(value, COVER))
+}
+
+/// Whether a variable tells a program what to load or to run, whatever else its name says.
+fn steers(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    ["LD_", "DYLD_", "PYTHON", "GIT_CONFIG"].iter().any(|start| name.starts_with(start))
+        || ["NODE_OPTIONS", "BASH_ENV", "ENV"].contains(&name.as_str())
+        || ["PATH", "_COMMAND", "ASKPASS"].iter().any(|end| name.ends_with(end))
+}
+
+/// Whether a value names a file. A key may begin as an absolute path does, but in no folder that there is.
+fn is_path(value: &str) -> bool {
+    let mut parts = Path::new(value).components();
+    match parts.next() {
+        Some(Component::CurDir | Component::ParentDir) => true,
+        Some(Component::RootDir) => {
+            parts.next().is_none_or(|first| Path::new("/").join(first).exists())
+        }
+        Some(Component::Normal(first)) => first.as_encoded_bytes().starts_with(b"~"),
+        Some(Component::Prefix(_)) | None => false,
+    }
+}
+
+/// An address without what somebody logs in with there.
+fn without_password(value: &str) -> String {
+    let Some((scheme, rest)) = value.split_once("://") else { return value.to_owned() };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    match authority.rfind('@') {
+        Some(at) => format!("{scheme}://{COVER}{}", &rest[at..]),
+        None => value.to_owned(),
+    }
+}
+
+/// The value of a header as it is shown: one that is no reference may be a secret.
+fn shown_header(_: &str, value: &str) -> String {
+    if value.contains("${") { value.to_owned() } else { COVER.to_owned() }
+}
+
+/// Exactly what would run, every character visible.
 fn reach_lines(reach: &Reach) -> Vec<String> {
-    let values = |what: &str, table: &std::collections::BTreeMap<String, String>| {
+    let values = |what: &str, table: &BTreeMap<String, String>, shown: fn(&str, &str) -> String| {
         let line = |(name, value): (&String, &String)| {
-            let value = if value.contains("${") { text::visible(value) } else { "***".to_owned() };
-            format!("{what} {} = {value}", text::visible(name))
+            format!("{what} {} = {}", text::visible(name), text::visible(&shown(name, value)))
         };
         table.iter().map(line).collect::<Vec<String>>()
     };
@@ -242,11 +322,11 @@ fn reach_lines(reach: &Reach) -> Vec<String> {
             let words: Vec<String> =
                 command.iter().map(|word| text::quoted(&text::visible(word))).collect();
             lines.push(format!("runs {}", words.join(" ")));
-            lines.extend(values("variable", env));
+            lines.extend(values("variable", env, shown_value));
         }
         Reach::Address { url, headers } => {
             lines.push(format!("speaks to {}", text::visible(url)));
-            lines.extend(values("header", headers));
+            lines.extend(values("header", headers, shown_header));
         }
         Reach::Dispatch(dispatching) => {
             let words = dispatching.arguments(Some("TASK"));
@@ -261,15 +341,26 @@ fn reach_lines(reach: &Reach) -> Vec<String> {
 
 fn shown_json(root: &Path, files: &[Shown<'_>], trusted: bool) -> Value {
     let server_json = |server: &Server| {
-        let mut value = json!({ "name": server.name, "disabled": server.disabled });
+        let mut value = json!({
+            "name": server.name,
+            "disabled": server.disabled,
+            "needs": server.needs,
+            "trust_annotations": server.trust_annotations,
+        });
+        let shown = |table: &BTreeMap<String, String>, shown: fn(&str, &str) -> String| {
+            let pairs = table.iter().map(|(name, value)| (name.clone(), shown(name, value)));
+            json!(pairs.collect::<BTreeMap<_, _>>())
+        };
         match &server.reach {
             Reach::Program { command, env } => {
                 value["command"] = json!(command);
                 value["env"] = json!(env.keys().collect::<Vec<_>>());
+                value["env_values"] = shown(env, shown_value);
             }
             Reach::Address { url, headers } => {
                 value["url"] = json!(url);
                 value["headers"] = json!(headers.keys().collect::<Vec<_>>());
+                value["header_values"] = shown(headers, shown_header);
             }
             Reach::Dispatch(dispatching) => {
                 value["dispatch"] = json!(dispatching.arguments(Some("TASK")));
