@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use journal::Journal;
+use journal::{Journal, TaskRow};
 use machine::id::TaskId;
 use machine::state::{Data, Standing};
 use machine::task::Outcome;
@@ -32,6 +32,7 @@ pub(crate) fn run(command: Option<&WorktreesCmd>, json: bool) -> Result<u8, Comm
 /// A worktree with everything that decides about it.
 struct Seen {
     worktree: Worktree,
+    row: Option<TaskRow>,
     task: Option<Task>,
     files: Files,
     branch: Branch,
@@ -45,7 +46,8 @@ impl Seen {
     fn look(records: &Records, worktree: Worktree) -> Seen {
         let root = records.home.root();
         let id = TaskId(worktree.task.clone());
-        let task = records.journal.task(id.as_str()).ok().and_then(|row| records.glance(&row).ok());
+        let row = records.journal.task(id.as_str()).ok();
+        let task = row.as_ref().and_then(|row| records.glance(row).ok());
         let (mut trouble, mut branch) = (None, Branch::Alone(0));
         match upkeep::branch(&worktree.task, root) {
             Ok(found) => branch = found,
@@ -66,7 +68,12 @@ impl Seen {
                 Files::Unkept
             }
         };
-        Seen { worktree, task, files, branch, loose, lock, trouble }
+        Seen { worktree, row, task, files, branch, loose, lock, trouble }
+    }
+
+    /// Whether nobody has taken the task up, or told it anything, since it was looked at.
+    fn is_as_seen(&self, records: &Records) -> bool {
+        records.journal.task(&self.worktree.task).ok() == self.row
     }
 
     fn standing(&self) -> TaskStanding {
@@ -235,9 +242,10 @@ fn clean(args: &CleanArgs, json: bool) -> Result<u8, CommandError> {
         let size = upkeep::size(&seen.worktree.path);
         let goes = seen.goes().and_then(|()| match args.dry_run {
             true => Ok(()),
-            false => upkeep::remove(&task, &root, seen.branch).map_err(|reason| {
-                (reason, format!("drivetrain worktrees clean {task} tries again"))
-            }),
+            false => upkeep::remove(&task, &root, seen.branch, || seen.is_as_seen(&records))
+                .map_err(|reason| {
+                    (reason, format!("drivetrain worktrees clean {task} tries again"))
+                }),
         });
         match goes {
             Ok(()) => {

@@ -190,8 +190,14 @@ pub fn lock(worktree: &Worktree, state_home: &Path) -> Result<Option<Lock>, Stri
 
 /// Takes a worktree away whose files are all in a checkpoint, and its branch if its commits are elsewhere. The record of
 /// where it came from stays. What speaks against it is seen before anything goes; cut short, it is completed by asking
-/// again.
-pub fn remove(task: &str, state_home: &Path, branch: Branch) -> Result<(), String> {
+/// again. Once the folder is out of everybody's way, `is_as_seen` says whether the task is still as it was when that was
+/// decided; if not, the folder is put back.
+pub fn remove(
+    task: &str,
+    state_home: &Path,
+    branch: Branch,
+    is_as_seen: impl FnOnce() -> bool,
+) -> Result<(), String> {
     let state_home = absolute(state_home)?;
     let (place, path) = (Record::path(task, &state_home), worktree_of(task, &state_home));
     let mut record = Record::read(&place)?;
@@ -213,6 +219,11 @@ pub fn remove(task: &str, state_home: &Path, branch: Branch) -> Result<(), Strin
     remove::tree(&going).map_err(wrong)?;
     if path.exists() {
         fs::rename(&path, &going).map_err(wrong)?;
+        // Who takes a task up claims it before looking at its folder: either that is seen here, or the folder is gone there.
+        if !is_as_seen() {
+            fs::rename(&going, &path).map_err(wrong)?;
+            return Err("somebody has done something with the task meanwhile".to_owned());
+        }
         remove::tree(&going).map_err(wrong)?;
     }
     // Git refuses where there are submodules, or its own link to here is not as it was.

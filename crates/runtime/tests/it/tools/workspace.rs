@@ -8,9 +8,10 @@ use std::time::{Duration, SystemTime};
 
 use machine::event::Loss;
 use machine::task::{Workspace, WorkspaceKind, WorkspaceSpec};
+use machine::upkeep::Branch;
 use runtime::checkpoint::{Store, checkpoint};
 use runtime::process::Cancel;
-use runtime::workspace::{open, taken_up, told};
+use runtime::workspace::{open, taken_up, told, upkeep};
 use tempfile::TempDir;
 
 use super::{folder, in_place};
@@ -454,6 +455,22 @@ fn taken_up_and_told(state: &Path) -> Option<(Loss, Result<u32, String>)> {
     let said = taken_up("t1", state);
     told("t1", state);
     said
+}
+
+#[test]
+fn a_worktree_whose_task_is_taken_up_while_it_is_taken_away_is_put_back() {
+    let (_all, top, state) = repository();
+    let path = path_of(&opened(&top, &state));
+    fs::write(path.join("work"), "precious\n").unwrap();
+    let refused = upkeep::remove("t1", &state, Branch::Alone(0), || {
+        assert!(!path.exists(), "who looks at the folder from here on finds none");
+        false
+    });
+    assert!(refused.unwrap_err().contains("meanwhile"));
+    assert_eq!(fs::read_to_string(path.join("work")).unwrap(), "precious\n");
+    assert_eq!(taken_up("t1", &state), None);
+    upkeep::remove("t1", &state, Branch::Alone(0), || true).unwrap();
+    assert!(!path.exists());
 }
 
 #[test]
