@@ -196,6 +196,10 @@ const GO: Options = Options {
     ..Options::NONE
 };
 
+/// Of the commands that look: `-mod=mod` would write go.mod, and `-u` ask the network.
+const GO_LOOK: Options =
+    Options { long: "v json m n x a short all e", long_values: "f tags", ..Options::NONE };
+
 const GO_COMMANDS: &[Program] = &[
     Program {
         names: &["build", "test", "vet", "run", "fmt", "generate"],
@@ -204,7 +208,12 @@ const GO_COMMANDS: &[Program] = &[
         writes: &["--o", "--coverprofile"],
         ..BUILD
     },
-    Program { names: &["list", "version", "doc", "env"], kind: Kind::Look, options: GO, ..BUILD },
+    Program {
+        names: &["list", "version", "doc", "env"],
+        kind: Kind::Look,
+        options: GO_LOOK,
+        ..BUILD
+    },
     Program { names: &["get", "install"], kind: Kind::Reach, options: GO, ..BUILD },
 ];
 

@@ -223,6 +223,15 @@ fn what_rustc_prints_to_a_file_is_written() {
 }
 
 #[test]
+fn what_go_lists_changes_nothing() {
+    check(
+        LOOKS,
+        &["go list -mod=mod ./...", "go list -mod mod ./...", "go list -m -u all"],
+        &["go list ./...", "go list -m all", "go list -f '{{.Dir}}' -json", "go doc x", "go env"],
+    );
+}
+
+#[test]
 fn a_name_of_git_that_is_given_another_meaning_is_recorded() {
     check(
         LOOKS,
