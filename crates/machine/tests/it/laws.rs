@@ -1,5 +1,6 @@
 //! Laws of the machine, over random inputs: recorded inputs fold to the live state, saving and loading
-//! between any two inputs changes nothing, every call has exactly one result, and nothing panics.
+//! between any two inputs changes nothing, every call has exactly one result and whoever decides hears of that one, nothing
+//! begins while a task is held, one that may move has under way what it waits for, and nothing panics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use machine::agent::{
 use machine::child::step::ChildEnd;
 use machine::child::{Charge, ChildOrder, ChildReport, allot};
 use machine::driver::external::PluginSpec;
+use machine::driver::{Consultation, Wait};
 use machine::effect::Effect;
 use machine::event::EventKind;
 use machine::id::{CallId, EffectId, TaskId};
@@ -19,7 +21,7 @@ use machine::policy::budget::Budget;
 use machine::policy::call_hash::CallHash;
 use machine::policy::decider::{Decider, DeciderKind};
 use machine::policy::grant::Scope;
-use machine::policy::permission::Unattended;
+use machine::policy::permission::{Policy, Profile, Unattended};
 use machine::queue::{Integration, Rebase};
 use machine::server::{Claim, Limits, ServerSpec, ServerTools, offers};
 use machine::state::{CallStatus, Pending, Phase, SavedState, State};
@@ -189,11 +191,13 @@ fn driver(seed: u16, script: Value) -> DriverSpec {
     DriverSpec::new(name, config)
 }
 
-fn result(seed: u16) -> ToolResult {
+/// What came of an attempt; no two say the same.
+fn result(id: EffectId, seed: u16) -> ToolResult {
+    let text = |word: &str| format!("{word} {}", id.0);
     match seed % 4 {
-        0 | 1 => ToolResult::ok("out"),
-        2 => ToolResult { exit: Some(1), ..ToolResult::ended(Status::Error, "bad") },
-        _ => ToolResult::ended(Status::TimedOut, "slow"),
+        0 | 1 => ToolResult::ok(text("out")),
+        2 => ToolResult { exit: Some(1), ..ToolResult::ended(Status::Error, text("bad")) },
+        _ => ToolResult::ended(Status::TimedOut, text("slow")),
     }
 }
 
@@ -202,7 +206,7 @@ fn report(state: &State, seed: u16) -> Input {
     let pending: Vec<(&EffectId, &Pending)> = state.data().pending.iter().collect();
     let foreign = EffectId(u64::from(seed % 40));
     let Some((id, kind)) = pending.get(usize::from(seed) % pending.len().max(1)) else {
-        return Input::ToolEnded(foreign, result(seed));
+        return Input::ToolEnded(foreign, result(foreign, seed));
     };
     let id = if seed.is_multiple_of(11) { foreign } else { **id };
     let workspace = Workspace {
@@ -220,7 +224,7 @@ fn report(state: &State, seed: u16) -> Input {
         ..CriterionResult::default()
     };
     match kind {
-        Pending::Call(_) => Input::ToolEnded(id, result(seed / 11)),
+        Pending::Call(_) => Input::ToolEnded(id, result(id, seed / 11)),
         Pending::Workspace if seed % 7 == 1 => {
             Signal::WorkspaceOpened(id, Err("no".to_owned())).into()
         }
@@ -231,7 +235,7 @@ fn report(state: &State, seed: u16) -> Input {
             Signal::Consulted(id, decided(seed / 2)).into()
         }
         Pending::Decider(_) => Signal::ModelReplied(id, Box::new(judged(seed / 2))).into(),
-        Pending::Model => Signal::ModelReplied(id, Box::new(replied(seed))).into(),
+        Pending::Model => Signal::ModelReplied(id, Box::new(replied(id, seed))).into(),
         Pending::Agent => agent(id, seed),
         Pending::Child => Signal::ChildLeft(id, Box::new(left(state, seed))).into(),
         Pending::Checkpoint if seed % 5 == 1 => Signal::Unkeepable(id, "a pipe".to_owned()).into(),
@@ -356,31 +360,37 @@ fn left(state: &State, seed: u16) -> ChildEnd {
 
 /// What a judge says: an opinion, nonsense, or nothing.
 fn opinion(seed: u16) -> Result<Reply, ModelFailure> {
-    let mut reply = replied(0)?;
+    let mut reply = replied(EffectId(0), 0)?;
     let text = match seed / 3 % 5 {
         0 | 1 => json!({ "pass": true, "reason": "good" }).to_string(),
         2 => json!({ "pass": false, "reason": "bad" }).to_string(),
         3 => "it passes".to_owned(),
-        _ => return replied(5),
+        _ => return replied(EffectId(0), 5),
     };
     reply.message.blocks = vec![Block { part: Part::Text { text }, native: None }];
     Ok(reply)
 }
 
-fn replied(seed: u16) -> Result<Reply, ModelFailure> {
+fn replied(asked: EffectId, seed: u16) -> Result<Reply, ModelFailure> {
     let usage = Usage { input: Some(u64::from(seed % 50)), output: Some(3), ..Usage::default() };
     let block = |part| Block { part, native: None };
     let tool = |name: &str, input| {
-        block(Part::ToolUse { id: format!("u{seed}"), name: name.to_owned(), input })
+        block(Part::ToolUse { id: format!("{name}{}", asked.0), name: name.to_owned(), input })
     };
     let text = block(Part::Text { text: "words".to_owned() });
     let (blocks, stop) = match seed % 7 {
         0 => (vec![text], StopReason::EndTurn),
         1 => (
-            vec![text, tool("read", json!({ "path": "p" })), tool("nonsense", json!({}))],
+            vec![
+                text,
+                tool("read", json!({ "path": "p" })),
+                tool("shell", json!({ "command": "a" })),
+                tool("nonsense", json!({})),
+            ],
             StopReason::ToolUse,
         ),
         2 => (vec![tool("shell", json!({ "command": "c" }))], StopReason::ToolUse),
+        3 if (seed / 7).is_multiple_of(2) => (vec![text], StopReason::Pause),
         3 => (vec![text], StopReason::MaxTokens),
         4 => (vec![text], StopReason::Refusal),
         _ => {
@@ -405,7 +415,7 @@ fn decided(seed: u16) -> Result<Value, String> {
 }
 
 fn judged(seed: u16) -> Result<Reply, ModelFailure> {
-    let mut reply = replied(seed)?;
+    let mut reply = replied(EffectId(0), seed)?;
     if let Ok(answer) = decided(seed) {
         let part = Part::Text { text: answer.to_string() };
         reply.message.blocks = vec![Block { part, native: None }];
@@ -491,6 +501,59 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
     }
 }
 
+/// Drivers in which a worker wishes for calls, alone or among others.
+fn worker(seed: u16) -> DriverSpec {
+    let child = |name: &str, config: Value| json!({ "driver": name, "config": config });
+    let plugin = || {
+        child("external:x", json!({ "plugin": { "name": "x", "command": ["x"] }, "config": null }))
+    };
+    let llm = || child("llm", json!({ "model": "script/x" }));
+    let asks = |name: &str| json!({ "name": name, "prompt": "p", "model": "script/x" });
+    let calls = |name: &str| json!({ "name": name, "driver": "external:x", "driver_config": plugin()["config"].clone() });
+    let both = json!({ "name": "w", "steps": [{ "name": "both", "parallel": {
+        "x": [calls("a"), asks("b")], "y": [asks("c"), calls("d")] } }] });
+    let nested = || child("sequence", json!({ "drivers": [plugin(), llm()] }));
+    let (name, config) = match seed % 8 {
+        0 => ("external:x", plugin()["config"].clone()),
+        1 => ("llm", llm()["config"].clone()),
+        2 => ("workflow", both),
+        3 => ("race", json!({ "drivers": [nested(), plugin(), llm()] })),
+        4 => ("fallback", json!({ "drivers": [llm(), nested()] })),
+        5 => ("retry", json!({ "driver": nested(), "limit": 3 })),
+        6 => (
+            "until_accepted",
+            json!({ "driver": child("race", json!({ "drivers": [llm(), plugin()] })) }),
+        ),
+        _ => return driver(26, Value::Null),
+    };
+    DriverSpec::new(name, config)
+}
+
+/// What happens to a worker whose process dies, and that people stop, hold, speak to and replace.
+fn cut_off(state: &State, (kind, seed): Seed) -> Input {
+    let text = || format!("text {seed}");
+    let open = &state.data().calls;
+    let call = open.get(usize::from(seed) % open.len().max(1)).map_or(CallId(1), |call| call.id);
+    let how = [Resolution::Did, Resolution::DidNot, Resolution::Retry][usize::from(seed % 3)];
+    match kind % 24 {
+        0 | 1 => Signal::OwnerLost.into(),
+        2..=5 => Command::Attach { owner: u64::from(seed), attended: false }.into(),
+        6 => Command::Interrupt { note: text() }.into(),
+        7 => Command::Steer { text: text() }.into(),
+        8 => Command::HandOver(worker(seed)).into(),
+        9 | 10 => Command::Resolve { call, how }.into(),
+        11 => Command::Pause.into(),
+        12 | 13 => Command::Resume.into(),
+        14 => Command::Drain.into(),
+        15 => Command::Detach { reason: text() }.into(),
+        16 | 17 => {
+            let (key, tool) = (format!("k{seed}"), "shell".to_owned());
+            Signal::Requested { key, tool, input: Arc::new(json!({ "command": "c" })) }.into()
+        }
+        _ => report(state, seed),
+    }
+}
+
 /// A child is dispatched, often with all that is left, or one reports.
 fn child(state: &State, seed: u16) -> Input {
     let child = TaskId(format!("c{}", seed / 4 % 4));
@@ -566,19 +629,26 @@ struct Ledger {
     asked: BTreeMap<String, CallId>,
     /// What judges said of the last claim.
     opinions: Vec<CriterionResult>,
+    /// What came of each call.
+    results: BTreeMap<CallId, ToolResult>,
+    /// The same, by what a model calls it.
+    by_model: BTreeMap<String, ToolResult>,
 }
 
 impl Ledger {
     fn check(&mut self, state: &State, output: &Output) {
         for event in &output.events {
-            if let EventKind::ToolEnded { call, .. } = event.kind {
-                *self.ended.entry(call).or_default() += 1;
+            if let EventKind::ToolEnded { call, tool_use, result, .. } = &event.kind {
+                *self.ended.entry(*call).or_default() += 1;
+                self.results.insert(*call, result.clone());
+                self.by_model.insert(tool_use.clone(), result.clone());
             }
         }
         for (call, times) in &self.ended {
             assert_eq!(*times, 1, "{call} has {times} results");
         }
         self.check_requests(state, output);
+        self.check_told(output);
         let data = state.data();
         for number in 1..=data.last_call {
             let call = CallId(number);
@@ -614,6 +684,65 @@ impl Ledger {
 }
 
 impl Ledger {
+    /// Whoever decides is told of each call once, and what is told is what came of it.
+    fn check_told(&self, output: &Output) {
+        for effect in &output.effects {
+            match effect {
+                Effect::CallModel { call, .. } => self.check_conversation(&call.messages),
+                Effect::Consult { request, .. } => self.check_observed(&request["params"]),
+                Effect::AnswerRequest { key, answer: Ok(result), .. } => {
+                    assert_eq!(self.results.get(&self.asked[key]), Some(result), "{key}");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn check_conversation(&self, messages: &[Arc<Message>]) {
+        for (place, message) in messages.iter().enumerate() {
+            let uses = message.blocks.iter().filter_map(|block| match &block.part {
+                Part::ToolUse { id, .. } => Some(id),
+                _ => None,
+            });
+            let mut uses: Vec<&String> = uses.collect();
+            let next = messages.get(place + 1).map(|next| next.blocks.iter());
+            let told = next.into_iter().flatten().filter_map(|block| match &block.part {
+                Part::ToolResult { id, text, is_error, .. } => Some((id, text, *is_error)),
+                _ => None,
+            });
+            let told: Vec<(&String, &String, bool)> = told.collect();
+            let mut results: Vec<&String> = told.iter().map(|(id, ..)| *id).collect();
+            uses.sort();
+            results.sort();
+            assert_eq!(uses, results, "each call of an answer has one result");
+            for (id, text, is_error) in told {
+                let came = &self.by_model[id];
+                assert!(text.ends_with(&came.text), "{id} is told {text:?}, and was {came:?}");
+                assert_eq!(is_error, came.status != Status::Ok, "{id}: {came:?}");
+            }
+        }
+    }
+
+    fn check_observed(&self, asked: &Value) {
+        let observed = asked["observations"].as_array().into_iter().flatten();
+        let results: Vec<&Value> = observed.filter(|said| said["kind"] == "result").collect();
+        let mut calls: Vec<&str> =
+            results.iter().filter_map(|said| said["call"].as_str()).collect();
+        for said in &results {
+            let came = self.results.iter().find(|(call, _)| call.to_string() == said["call"]);
+            let (call, came) = came.expect("it has ended");
+            assert_eq!(
+                (&said["text"], &said["status"]),
+                (&json!(came.text), &json!(came.status.word())),
+                "{call}"
+            );
+        }
+        let count = calls.len();
+        calls.sort_unstable();
+        calls.dedup();
+        assert_eq!(calls.len(), count, "each is told once: {calls:?}");
+    }
+
     /// Judges are asked one at a time, and a task is verified only if each one that decides said yes.
     fn check_judges(&mut self, state: &State, output: &Output) {
         let data = state.data();
@@ -649,7 +778,8 @@ impl Ledger {
             let Some(key) = &call.request else { continue };
             assert_eq!(*self.asked.entry(key.clone()).or_insert(call.id), call.id, "{key}");
             assert!(!self.answers.contains_key(key), "{key} is answered but its call is open");
-            let consulted = data.pending.values().any(|pending| *pending == Pending::Consult);
+            let decides = |p: &Pending| matches!(p, Pending::Consult | Pending::Agent);
+            let consulted = data.pending.values().any(decides);
             assert!(consulted, "{key} waits but nobody is consulted");
         }
         let open = |key: &String| data.calls.iter().any(|call| call.request.as_ref() == Some(key));
@@ -672,17 +802,76 @@ fn fresh() -> State {
     State::new(TaskId("t1".to_owned()), registry())
 }
 
-fn check_laws(first: u16, seeds: &[Seed]) {
+/// Whether nothing new may begin.
+fn is_held(state: &State) -> bool {
+    let data = state.data();
+    data.paused || data.attachment.as_ref().is_none_or(|by| by.draining)
+}
+
+/// Whether an effect does something that costs or changes anything.
+fn works(effect: &Effect) -> bool {
+    match effect {
+        Effect::OpenWorkspace { .. }
+        | Effect::OpenTools { .. }
+        | Effect::RunTool { .. }
+        | Effect::Consult { .. }
+        | Effect::CallModel { .. }
+        | Effect::AskAgent { .. }
+        | Effect::Checkpoint { .. }
+        | Effect::Restore { .. }
+        | Effect::Verify { .. }
+        | Effect::DriveChild { .. }
+        | Effect::TakeUpChild { .. } => true,
+        Effect::AnswerRequest { .. }
+        | Effect::TellAgent { .. }
+        | Effect::LetAsk { .. }
+        | Effect::DismissAgents { .. }
+        | Effect::TellChild { .. }
+        | Effect::SetTimer { .. }
+        | Effect::Cancel { .. } => false,
+    }
+}
+
+/// A task that may move has under way what it waits for.
+fn waits_for_something(state: &State) {
+    let data = state.data();
+    let is_made_ready = data.unready && data.pending.values().any(|p| *p == Pending::Workspace);
+    // A call in doubt is for a person, and what is set aside comes back with the children.
+    if is_held(state) || is_made_ready || data.awaits_children || !data.calls.is_empty() {
+        return;
+    }
+    let expected: &[Pending] = match &data.phase {
+        Phase::OpeningWorkspace => &[Pending::Workspace],
+        Phase::OpeningTools => &[Pending::Tools],
+        Phase::KeepingBase | Phase::Checkpointing { .. } => &[Pending::Checkpoint],
+        Phase::Verifying { .. } => &[Pending::Verify],
+        Phase::RollingBack { .. } => &[Pending::Restore],
+        Phase::Judging(_) => &[Pending::Judge, Pending::JudgeTimer],
+        Phase::Waiting(Wait::Until { .. } | Wait::Person { until: Some(_), .. }) => {
+            &[Pending::Alarm]
+        }
+        Phase::Consulting { request } => match request {
+            Consultation::Plugin(_) => &[Pending::Consult],
+            Consultation::Model(_) => &[Pending::Model, Pending::Retry],
+            Consultation::Agent(_) => &[Pending::Agent, Pending::Checkpoint, Pending::Retry],
+            // A child may have been put down.
+            Consultation::Task(_) => return,
+        },
+        Phase::Ready | Phase::Acting => panic!("nothing is decided: {:?}", data.phase),
+        Phase::New | Phase::Waiting(_) | Phase::Escalated { .. } | Phase::Finished { .. } => return,
+    };
+    let is_under_way = data.pending.values().any(|pending| expected.contains(pending));
+    assert!(is_under_way, "{:?} waits for nothing: {:?}", data.phase, data.pending);
+}
+
+fn check_laws(opening: &[Input], seeds: &[Seed], input: impl Fn(&State, Seed) -> Input) {
+    let first = seeds.len() as u16;
     let mut live = fresh();
     let mut reloaded = fresh();
     let mut ledger = Ledger::default();
     let mut records: Vec<(i64, String)> = Vec::new();
     let mut outputs: Vec<Output> = Vec::new();
     let mut now = 1_000;
-    let opening: [Input; 2] = [
-        Command::Start(Box::new(task(first))).into(),
-        Command::Attach { owner: 1, attended: first.is_multiple_of(2) }.into(),
-    ];
     let count = opening.len();
     for index in 0..count + seeds.len() {
         let input =
@@ -690,8 +879,16 @@ fn check_laws(first: u16, seeds: &[Seed]) {
         now += i64::from(first % 7);
         records.push((now, serde_json::to_string(&input).unwrap()));
         let stamped = |input| Stamped { time: Timestamp(now), input };
+        let was_held = is_held(&live);
         let output = step(&mut live, stamped(input.clone()));
         ledger.check(&live, &output);
+        waits_for_something(&live);
+        // Going back is asked for by a person, and done also where the task is held or has ended.
+        let is_asked = live.data().going_back.is_some();
+        if was_held && is_held(&live) && !is_asked {
+            let begun: Vec<&Effect> = output.effects.iter().filter(|e| works(e)).collect();
+            assert_eq!(begun, Vec::<&Effect>::new(), "it begins something though it is held");
+        }
         if seeds.get(index.saturating_sub(count)).is_none_or(|seed| seed.1.is_multiple_of(3)) {
             reloaded = reload(&reloaded);
         }
@@ -716,7 +913,18 @@ fn check_laws(first: u16, seeds: &[Seed]) {
         assert!(step(&mut quiet, Stamped { time: Timestamp(*time), input }).events.is_empty());
     }
     assert_eq!(quiet.save(), live.save(), "a quiet fold differs only in what is heard");
+    goes_on_once_it_may(reload(&live), now);
     nobody_is_waited_for_in_vain(live, now);
+}
+
+/// Whatever a task was held in the middle of, it is under way again as soon as it may move.
+fn goes_on_once_it_may(mut state: State, now: i64) {
+    let inputs: [Input; 2] =
+        [Command::Resume.into(), Command::Attach { owner: 9, attended: false }.into()];
+    for input in inputs {
+        step(&mut state, Stamped { time: Timestamp(now), input });
+        waits_for_something(&state);
+    }
 }
 
 /// A task that waits for its children has some that have not ended, and waits no longer once all have reported.
@@ -747,6 +955,23 @@ proptest! {
 
     #[test]
     fn the_laws_hold_for_any_inputs(first: u16, seeds in prop::collection::vec(any::<Seed>(), 0..40)) {
-        check_laws(first, &seeds);
+        let opening = [
+            Command::Start(Box::new(task(first))).into(),
+            Command::Attach { owner: 1, attended: first.is_multiple_of(2) }.into(),
+        ];
+        check_laws(&opening, &seeds, input);
+    }
+
+    #[test]
+    fn the_laws_hold_for_workers_that_are_cut_off(first: u16, seeds in prop::collection::vec(any::<Seed>(), 0..40)) {
+        let mut task = task(first);
+        task.driver = worker(first);
+        task.budget = Budget::default();
+        task.policy = Policy { profile: Some(Profile::Open), ..Policy::default() };
+        let opening = [
+            Command::Start(Box::new(task)).into(),
+            Command::Attach { owner: 1, attended: first.is_multiple_of(2) }.into(),
+        ];
+        check_laws(&opening, &seeds, cut_off);
     }
 }
