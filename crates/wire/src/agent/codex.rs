@@ -209,11 +209,13 @@ impl CodexCodec {
         self.version = after.split(' ').next().unwrap_or_default().to_owned();
         self.peer.notify(reply, "initialized", &Value::Null);
         let CodexOpen { folder, model, approval, sandbox, .. } = &self.open;
+        let (search, none) = setup::NO_SEARCH;
         let mut params = json!({
             "cwd": folder,
             "approvalPolicy": approval.word(),
             "approvalsReviewer": "user",
             "sandbox": sandbox.word(),
+            "config": { search: none },
         });
         if let Some(model) = model {
             params["model"] = json!(model);

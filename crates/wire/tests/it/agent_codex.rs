@@ -212,6 +212,21 @@ fn prompt() -> AgentOrder {
 }
 
 #[test]
+fn every_conversation_is_opened_without_a_search_of_its_own() {
+    for opening in [Opening::New, Opening::Resume("t".into()), Opening::Fork("t".into())] {
+        let mut codec = codec(opening, Approval::Untrusted);
+        codec.open();
+        let mut reply = Vec::new();
+        let hello = json!({ "id": 1, "result": { "userAgent": "x/0.166.0 y" } });
+        codec.read(format!("{hello}\n").as_bytes(), &mut reply);
+        let lines = String::from_utf8(reply).unwrap();
+        let opened: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+        // What a project's file says of it counts less than what is said here.
+        assert_eq!(opened["params"]["config"], json!({ "web_search": "disabled" }), "{opened}");
+    }
+}
+
+#[test]
 fn a_thread_with_other_settings_than_were_asked_for_is_not_used() {
     let changes = [
         ("approvalPolicy", json!("never"), "approval policy is \"never\""),

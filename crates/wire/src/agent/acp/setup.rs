@@ -90,12 +90,12 @@ fn point_opencode_at(gateway: &str, config: &mut String) -> Result<(), String> {
     Ok(())
 }
 
-/// Settings that an agent reads from its home: without these Gemini asks how to log in and tells its maker. Without a key it uses
-/// its login.
+/// Settings that an agent reads from its home: without these Gemini asks how to log in, tells its maker, and searches the web
+/// without a question. Without a key it uses its login.
 fn files(program: &AgentProgram) -> Vec<(String, String)> {
     let way = if program.keys.is_empty() { "oauth-personal" } else { "gemini-api-key" };
     let gemini = format!(
-        r#"{{"security":{{"auth":{{"selectedType":"{way}"}}}},"privacy":{{"usageStatisticsEnabled":false}},"telemetry":{{"enabled":false}},"general":{{"enableAutoUpdate":false}}}}"#
+        r#"{{"security":{{"auth":{{"selectedType":"{way}"}}}},"privacy":{{"usageStatisticsEnabled":false}},"telemetry":{{"enabled":false}},"general":{{"enableAutoUpdate":false}},"tools":{{"exclude":["google_web_search","web_fetch"]}}}}"#
     );
     match program.name.as_str() {
         "gemini" => vec![(".gemini/settings.json".to_owned(), gemini)],
@@ -148,6 +148,15 @@ mod tests {
         says(&program, "gemini-api-key");
         program.keys.clear();
         says(&program, "oauth-personal");
+    }
+
+    #[test]
+    fn gemini_has_no_search_of_its_own() {
+        let started = launched("gemini", None).unwrap();
+        let settings: Value = serde_json::from_str(&started.files[0].1).unwrap();
+        let left_out = serde_json::json!(["google_web_search", "web_fetch"]);
+        assert_eq!(settings["tools"]["exclude"], left_out);
+        assert_eq!(settings["telemetry"]["enabled"], false);
     }
 
     #[test]

@@ -14,6 +14,10 @@ pub const HOME: &str = "CODEX_HOME";
 /// Where OpenAI itself is asked.
 const OPENAI: &str = "https://api.openai.com/v1";
 
+/// Its provider would search the web for it, and nobody is asked. Said again when a conversation is opened, where it counts
+/// more than what a project's file says.
+pub(super) const NO_SEARCH: (&str, &str) = ("web_search", "disabled");
+
 /// The variable that stands for a key where a gateway asks in Codex's place.
 pub const NO_KEY: &str = "DRIVETRAIN_NO_KEY";
 
@@ -67,6 +71,8 @@ pub fn config(config: &Config) -> String {
     line("approval_policy", &quoted("on-request"));
     line("sandbox_mode", &quoted(config.sandbox.word()));
     line("check_for_update_on_startup", "false");
+    let (search, none) = NO_SEARCH;
+    line(search, &quoted(none));
     text.push_str("\n[features]\nplugins = false\n");
     text.push_str("\n[analytics]\nenabled = false\n");
     if let Some(endpoint) = &config.endpoint {
@@ -175,6 +181,7 @@ mod tests {
         assert_eq!(provider["base_url"].as_str(), Some(endpoint.base_url.as_str()));
         assert_eq!(provider["stream_max_retries"].as_integer(), Some(3));
         assert_eq!(table["features"]["plugins"].as_bool(), Some(false));
+        assert_eq!(table["web_search"].as_str(), Some("disabled"));
     }
 
     #[test]
