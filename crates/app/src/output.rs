@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError};
@@ -114,9 +115,10 @@ pub(crate) fn raw(bytes: &[u8]) {
 
 /// Prints the help or the version that was asked for.
 pub(crate) fn help(asked: &clap::Error) {
-    if let Err(error) = asked.print() {
-        failed(&error);
-    }
+    let text = asked.render();
+    let text = if is_coloured() { text.ansi().to_string() } else { text.to_string() };
+    write(text.as_bytes());
+    settle();
 }
 
 /// Prints to standard error: JSON as one line, anything else in lines whose characters are all visible.
@@ -127,7 +129,7 @@ pub(crate) fn error(text: &str) {
         false => text::lines(&quoting_arguments(&text)).join("\n"),
     };
     // With standard error gone there is nobody left to tell.
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = Whole(io::stderr().lock()).write_all(format!("{text}\n").as_bytes());
 }
 
 /// The text without the keys of this process: a message may quote a file, an argument or an answer that holds one.
@@ -250,15 +252,34 @@ fn catch_up() {
         let some: Vec<u8> = waiting.bytes.drain(..count).collect();
         CAUGHT_UP.notify_all();
         drop(waiting);
-        if let Err(error) = until_read().and_then(|()| put(&some)) {
+        if let Err(error) = until_read(&io::stdout()).and_then(|()| put(&some)) {
             failed(&error);
         }
     }
 }
 
 fn put(bytes: &[u8]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush())
+    Whole(io::stdout().lock()).write_all(bytes)
+}
+
+/// What is written here is written to its end, also where whoever shares the terminal or the pipe has made it take only what
+/// fits at once.
+pub(crate) struct Whole<F>(pub(crate) F);
+
+impl<F: AsFd> Write for Whole<F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match rustix::io::write(&self.0, bytes) {
+                Err(Errno::AGAIN) => until_read(&self.0)?,
+                Err(Errno::INTR) => {}
+                written => return Ok(written?),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn behind() -> MutexGuard<'static, Behind> {
@@ -276,11 +297,10 @@ fn takes_some() -> bool {
     poll(&mut [PollFd::new(&stdout, PollFlags::OUT)], Some(&now)) != Ok(0)
 }
 
-/// Waits until standard output takes something. It ends when this process shall: then nothing more is written.
-fn until_read() -> io::Result<()> {
-    let stdout = io::stdout();
+/// Waits until an output takes something. It ends when this process shall: then nothing more is written.
+fn until_read(out: &impl AsFd) -> io::Result<()> {
     loop {
-        match poll(&mut [PollFd::new(&stdout, PollFlags::OUT)], Some(&GLANCE)) {
+        match poll(&mut [PollFd::new(out, PollFlags::OUT)], Some(&GLANCE)) {
             // Nobody reads, for now.
             Ok(0) if !is_stopped() => {}
             Ok(0) => return Err(io::ErrorKind::BrokenPipe.into()),

@@ -71,8 +71,7 @@ impl Pipe {
 
 /// Written under the codec's lock, so that lines do not mix. An editor that is gone is noticed by the end of its input.
 fn write(bytes: &[u8]) {
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(bytes).and_then(|()| out.flush());
+    let _ = output::Whole(std::io::stdout().lock()).write_all(bytes);
 }
 
 /// Reads what the editor says, on a thread of its own, and wakes the loop.

@@ -7,6 +7,7 @@ use std::path::Path;
 use runtime::gate::{SOCKET_VARIABLE, TOKEN_VARIABLE, connect};
 
 use crate::error::CommandError;
+use crate::output::Whole;
 
 /// Runs the command.
 pub(crate) fn run() -> Result<u8, CommandError> {
@@ -32,7 +33,7 @@ pub(crate) fn run() -> Result<u8, CommandError> {
         })
         .map_err(failed)?;
     // Whoever started this may be gone first, and a gate that closes has closed: both are the end.
-    let _ = carry(&mut &stream, &mut io::stdout().lock());
+    let _ = carry(&mut &stream, &mut Whole(io::stdout().lock()));
     Ok(0)
 }
 

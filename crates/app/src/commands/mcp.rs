@@ -29,6 +29,7 @@ use super::children;
 use crate::args::McpArgs;
 use crate::error::{CommandError, Kind};
 use crate::locate::{self, Records, Task};
+use crate::output;
 
 /// How often a task that is waited for is looked at.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -45,10 +46,13 @@ pub(crate) fn run(args: McpArgs) -> Result<u8, CommandError> {
         Ok(text) => ToolResult::ended(Status::Ok, text),
         Err(error) => ToolResult::ended(Status::Error, error.told()),
     };
-    stdio_server::serve(std::io::stdin().lock(), Box::new(std::io::stdout()), &toolbox, perform)
-        .map_err(|error| {
-            CommandError::environment(format!("cannot read from the client: {error}"))
-        })?;
+    stdio_server::serve(
+        std::io::stdin().lock(),
+        Box::new(output::Whole(std::io::stdout())),
+        &toolbox,
+        perform,
+    )
+    .map_err(|error| CommandError::environment(format!("cannot read from the client: {error}")))?;
     Ok(0)
 }
 

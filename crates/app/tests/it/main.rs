@@ -46,6 +46,7 @@ mod network;
 mod no_key;
 mod nothing_left;
 mod outcomes;
+mod output;
 mod own_tools;
 mod policy;
 mod pty;
