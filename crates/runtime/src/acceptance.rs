@@ -29,6 +29,7 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use crate::beneath::Root;
 use crate::process::Cancel;
+use crate::room;
 use crate::tool::ToolServices;
 pub(crate) use checkout::clear_away;
 use checkout::{Checkout, Context, Scratch};
@@ -65,6 +66,14 @@ pub struct Places<'a> {
     pub checkouts: &'a Path,
 }
 
+impl<'a> Places<'a> {
+    /// Where checks write.
+    fn disks(&self, workspace: &'a Workspace) -> Vec<&'a Path> {
+        let place = workspace.path.as_deref().map(Path::new);
+        [self.state_home, self.checkouts].into_iter().chain(place).collect()
+    }
+}
+
 /// Runs every criterion and gives a result for each, in the order of the criteria. The error is for what concerns them
 /// all: no folder to run in, no checkout to be had, or stopped.
 pub fn verify(
@@ -97,6 +106,10 @@ pub fn verify(
             };
             if cancel.is_triggered() {
                 return Err("stopped before all criteria had run".to_owned());
+            }
+            // What runs on a full disk fails, and what filled it is gone with the checkout.
+            if !seen.passed && room::is_missing(&places.disks(claim.workspace)) {
+                return Err(room::NO_ROOM.to_owned());
             }
             *result = Some(CriterionResult {
                 title: criterion.title(),

@@ -88,6 +88,33 @@ fn why_names_the_disk_that_a_task_waits_for() {
     assert!(after.contains(r#""full_disk":""#), "{after}");
 }
 
+/// The files that it made are gone once it has ended, and with them what it failed for.
+#[test]
+fn a_check_that_fills_the_disk_itself_is_run_again_and_says_nothing_about_the_work() {
+    let place = TestEnvironment::new();
+    place.git(&["init", "--quiet"]);
+    place.write("file.txt", "old\n");
+    place.commit_all("first");
+    let seen = place.home().with_file_name("seen");
+    let check = format!(
+        "test -e {seen:?} && exec grep -q new file.txt; touch {seen:?}; cat /dev/zero > much"
+    );
+    let more =
+        format!("[[acceptance]]\nkind = \"shell\"\ncommand = {}\n", serde_json::json!(check));
+    place.worktree_steps("task.toml", &["echo new > file.txt"], &more);
+    std::fs::create_dir(place.home()).unwrap();
+    let plain = place.command(&["run", "task.toml", "--no-sandbox"]);
+    let mut world = Command::new("/usr/bin/bwrap");
+    world.args(["--dev-bind", "/", "/", "--size", "16777216", "--tmpfs"]).arg(place.home());
+    world.arg("--").arg(plain.get_program()).args(plain.get_args());
+    world.current_dir(place.folder()).env_clear();
+    world.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = place.ran(world.output().unwrap());
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let told = format!("{}{}", ran.out, ran.err);
+    assert_eq!(told.matches("so it waits").count(), 1, "{told}");
+}
+
 /// Each sandbox holds some twenty descriptors, so that forty commands at once have more than the limit.
 #[test]
 fn many_commands_at_once_wait_for_descriptors_instead_of_failing() {

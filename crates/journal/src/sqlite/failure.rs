@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use rusqlite::ErrorCode;
-use rustix::fs::StatVfsMountFlags;
+use rustix::fs::{StatVfs, StatVfsMountFlags};
 
 use crate::{Damage, DamageKind, JournalError};
 
@@ -96,10 +96,13 @@ fn is_read_only(folder: &Path) -> bool {
         .is_ok_and(|system| system.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
-/// Less than a new journal takes.
+/// Less than a new journal takes, in bytes or in files; some disks count no files.
 fn has_little_room(folder: &Path) -> bool {
-    let left = |disk: rustix::fs::StatVfs| disk.f_bavail.saturating_mul(disk.f_frsize);
-    rustix::fs::statvfs(folder).is_ok_and(|disk| left(disk) < 64 << 10)
+    let is_full = |disk: StatVfs| {
+        let bytes = disk.f_bavail.saturating_mul(disk.f_frsize);
+        bytes < 64 << 10 || (disk.f_files > 0 && disk.f_favail < 8)
+    };
+    rustix::fs::statvfs(folder).is_ok_and(is_full)
 }
 
 #[cfg(test)]
