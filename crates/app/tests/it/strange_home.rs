@@ -1,7 +1,9 @@
 //! Homes that are not a plain folder at a short name.
 
+use std::fs;
 use std::os::unix::fs::symlink;
 
+use crate::environment::TestEnvironment;
 use crate::repository::Repository;
 
 /// `~/.local/state` on another disk, for one.
@@ -18,7 +20,7 @@ fn a_home_that_is_reached_through_a_link_is_like_any_other() {
                 repository.place.with_variable("DRIVETRAIN_HOME", through.to_str().unwrap());
             root.join("home")
         } else {
-            std::fs::create_dir(root.join("elsewhere")).unwrap();
+            fs::create_dir(root.join("elsewhere")).unwrap();
             symlink(root.join("elsewhere"), &home).unwrap();
             root.join("elsewhere")
         };
@@ -35,4 +37,19 @@ fn a_home_that_is_reached_through_a_link_is_like_any_other() {
         assert_eq!(repository.place.read("new"), "n\n");
         repository.place.ok(&["receipt", &id]);
     }
+}
+
+/// Some machines have `/tmp` lead elsewhere, and some users their own folder for temporary files.
+#[test]
+fn the_walls_are_tried_where_the_folder_for_temporary_files_is_a_link() {
+    let place = TestEnvironment::new();
+    let root = place.home().parent().unwrap().to_owned();
+    fs::create_dir(root.join("temporary")).unwrap();
+    symlink(root.join("temporary"), root.join("link")).unwrap();
+    let link = root.join("link");
+    let place = place.with_variable("TMPDIR", link.to_str().unwrap());
+    place.steps("task.toml", &["echo walled > made"], "");
+    let ran = place.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(place.read("made"), "walled\n");
 }

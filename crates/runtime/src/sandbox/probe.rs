@@ -256,11 +256,13 @@ fn clear_abandoned(folder: &Path) {
 
 impl Place {
     fn make() -> std::io::Result<Place> {
-        clear_abandoned(&std::env::temp_dir());
+        // The walls know places by their names without links.
+        let temporary = std::env::temp_dir().canonicalize()?;
+        clear_abandoned(&temporary);
         let mut random = [0u8; 8];
         getrandom::fill(&mut random).map_err(std::io::Error::other)?;
         let name = format!("{PLACE}{:016x}", u64::from_ne_bytes(random));
-        let root = std::env::temp_dir().join(name);
+        let root = temporary.join(name);
         fs::create_dir(&root)?;
         // With one of its own, it is in no repository above, whose files it would see.
         fs::create_dir_all(root.join("inside/.git"))?;
