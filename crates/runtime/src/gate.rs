@@ -37,6 +37,18 @@ pub const TOKEN_VARIABLE: &str = "DRIVETRAIN_GATE_TOKEN";
 /// Connections of one task at once; more are closed unanswered.
 pub const MAX_CONNECTIONS: usize = 16;
 
+/// What a socket is called in the folder where it stands.
+const NAME: &str = "gate.sock";
+
+/// As many bytes an address of a socket holds. Workers connect by themselves, so there is no way around it.
+const ADDRESS: usize = 107;
+
+/// What the folder of a socket is called whose usual place has too long a name, before what makes it different.
+const SHORT: &str = "drivetrain-gate-";
+
+/// A link in the usual place that leads there.
+const ELSEWHERE: &str = "elsewhere";
+
 /// How long a listener rests after the system refused it a connection.
 const REST: Duration = Duration::from_millis(50);
 
@@ -111,6 +123,7 @@ impl Drop for Gates {
 #[derive(Debug)]
 pub struct Door {
     task: TaskId,
+    folder: PathBuf,
     path: PathBuf,
     token: Secret,
     inbox: Inbox,
@@ -144,10 +157,11 @@ struct Waiter {
 impl Door {
     fn open(folder: &Path, task: &TaskId, toolbox: Toolbox, inbox: Inbox) -> io::Result<Arc<Door>> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let path = folder.join("gate.sock");
-        let listener = socket::listen(&path)?;
+        let path = place(folder)?.join(NAME);
+        let listener = socket::listen(&path).inspect_err(|_| clear(folder))?;
         let door = Arc::new(Door {
             task: task.clone(),
+            folder: folder.to_owned(),
             path,
             token: Secret::new(&new_token()?),
             inbox,
@@ -296,10 +310,55 @@ impl Door {
         // Wakes the listener so that it sees the flag.
         let _ = socket::connect(&self.path);
         let _ = fs::remove_file(&self.path);
-        if let Some(folder) = self.path.parent() {
-            let _ = fs::remove_dir(folder);
-        }
+        clear(&self.folder);
     }
+}
+
+/// The folder that a door's socket stands in: the door's own, or a private one with a shorter name.
+fn place(folder: &Path) -> io::Result<PathBuf> {
+    let fits = |folder: &Path| folder.join(NAME).as_os_str().len() <= ADDRESS;
+    if fits(folder) {
+        return Ok(folder.to_owned());
+    }
+    let mut random = [0u8; 8];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let name = format!("{SHORT}{:016x}", u64::from_ne_bytes(random));
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let own = own.filter(|own| socket::check_private(own).is_ok());
+    let places = own.into_iter().chain([std::env::temp_dir(), PathBuf::from("/tmp")]);
+    let mut shorter = places.filter_map(|place| Some(place.canonicalize().ok()?.join(&name)));
+    let Some(shorter) = shorter.find(|shorter| fits(shorter)) else {
+        return Err(io::Error::other(format!(
+            "an address of a socket holds {ADDRESS} bytes; set XDG_RUNTIME_DIR or DRIVETRAIN_HOME to a folder with a \
+             shorter name"
+        )));
+    };
+    // First, so that whoever is killed leaves a trace of it.
+    std::os::unix::fs::symlink(&shorter, folder.join(ELSEWHERE))?;
+    fs::DirBuilder::new().mode(0o700).create(&shorter)?;
+    Ok(shorter)
+}
+
+/// Removes the folder of a door, and where its socket stood.
+fn clear(folder: &Path) {
+    let link = folder.join(ELSEWHERE);
+    let named =
+        |to: &PathBuf| to.file_name().is_some_and(|to| to.to_string_lossy().starts_with(SHORT));
+    if let Some(shorter) = fs::read_link(&link).ok().filter(named) {
+        let _ = fs::remove_file(shorter.join(NAME));
+        let _ = fs::remove_dir(shorter);
+        let _ = fs::remove_file(&link);
+    }
+    let _ = fs::remove_file(folder.join(NAME));
+    let _ = fs::remove_dir(folder);
+}
+
+/// Removes the doors that a process left which is gone.
+pub(crate) fn clear_away(doors: &Path) {
+    for door in fs::read_dir(doors).into_iter().flatten().flatten() {
+        clear(&door.path());
+    }
+    let _ = fs::remove_dir_all(doors);
 }
 
 /// Connects to a gate as its worker and says the token: what follows is MCP, both ways.

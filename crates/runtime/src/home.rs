@@ -176,7 +176,7 @@ impl Home {
     /// Removes the lock and socket that a dead owner left.
     pub fn forget(&self, owner: u64) {
         let _ = fs::remove_file(self.socket(owner));
-        let _ = fs::remove_dir_all(self.gates(owner));
+        crate::gate::clear_away(&self.gates(owner));
         let _ = fs::remove_dir_all(self.marks(owner));
         crate::acceptance::clear_away(&self.checkouts(owner));
         let _ = fs::remove_file(self.lock(owner));
@@ -301,6 +301,22 @@ mod tests {
             real(&link.join("a")),
             link.parent().unwrap().canonicalize().unwrap().join("link/a")
         );
+    }
+
+    #[test]
+    fn of_an_owner_that_was_killed_sockets_that_stood_elsewhere_are_gone_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path().join("home"));
+        let [ours, others] = ["drivetrain-gate-1", "precious"].map(|name| folder.path().join(name));
+        for (task, to) in [("a", &ours), ("b", &others)] {
+            fs::create_dir_all(home.gates(7).join(task)).unwrap();
+            fs::create_dir(to).unwrap();
+            fs::write(to.join("gate.sock"), "").unwrap();
+            std::os::unix::fs::symlink(to, home.gates(7).join(task).join("elsewhere")).unwrap();
+        }
+        home.forget(7);
+        assert!(!ours.exists() && !home.gates(7).exists());
+        assert!(others.join("gate.sock").exists(), "it is nothing of ours");
     }
 
     #[test]

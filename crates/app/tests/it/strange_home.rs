@@ -1,7 +1,8 @@
 //! Homes that are not a plain folder at a short name.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 
 use crate::environment::TestEnvironment;
 use crate::repository::Repository;
@@ -36,6 +37,31 @@ fn a_home_that_is_reached_through_a_link_is_like_any_other() {
         repository.place.ok(&["apply", &id]);
         assert_eq!(repository.place.read("new"), "n\n");
         repository.place.ok(&["receipt", &id]);
+    }
+}
+
+/// Addresses of sockets hold 107 bytes, and a worker connects by itself.
+#[test]
+fn a_plugin_reaches_its_gate_from_a_home_with_a_long_name() {
+    for walls in [&[][..], &["--no-sandbox"]] {
+        let place = TestEnvironment::new();
+        let root = place.home().parent().unwrap().to_owned();
+        let (home, short) = (root.join("h".repeat(120)), root.join("r"));
+        fs::create_dir(&short).unwrap();
+        fs::set_permissions(&short, fs::Permissions::from_mode(0o700)).unwrap();
+        let place = place
+            .with_variable("DRIVETRAIN_HOME", home.to_str().unwrap())
+            .with_variable("XDG_RUNTIME_DIR", short.to_str().unwrap());
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/drivers");
+        for file in ["asker.py", "asker.task.toml", ".drivetrain/drivers/asker.toml"] {
+            place.write(file, &fs::read_to_string(examples.join(file)).unwrap());
+        }
+        place.write("numbers.txt", "1\n2\n3\n");
+        let ran = place.run(&[&["run", "asker.task.toml"], walls].concat());
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+        assert_eq!(place.read("numbers.txt.count"), "3\n");
+        let left: Vec<_> = fs::read_dir(&short).unwrap().map(Result::unwrap).collect();
+        assert!(left.is_empty(), "{left:?}");
     }
 }
 
