@@ -9,7 +9,7 @@ mod facts;
 mod shape;
 mod waits;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -177,10 +177,30 @@ pub enum Source {
     Project(PathBuf),
 }
 
-/// The variable that a text names as `${NAME}` and that holds the key of a provider that is built in, if it does.
-pub(crate) fn is_provider_key(text: &str) -> Option<&'static str> {
-    let mut names = BUILT_IN.iter().flat_map(|provider| provider.key_variables.iter().copied());
-    names.find(|name| {
+/// Variables by which programs of others come to a provider's models, beside the keys of those that are built in.
+const LOGINS: [&str; 5] = [
+    "ANTHROPIC_AUTH_TOKEN",
+    "AWS_BEARER_TOKEN_BEDROCK",
+    "CLAUDE_CODE_OAUTH_REFRESH_TOKEN",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CODEX_API_KEY",
+];
+
+/// All variables that hold what a provider of models lets somebody in by, those of the user's own file included.
+pub(crate) fn key_variables(environment: &Environment) -> Result<BTreeSet<String>, ProviderError> {
+    let built_in = BUILT_IN.iter().flat_map(|provider| provider.key_variables);
+    let mut names: BTreeSet<String> =
+        built_in.chain(&LOGINS).map(|name| (*name).to_owned()).collect();
+    if let Some(path) = environment.user_folder().map(|folder| folder.join(FILE)) {
+        let own = read(&path, Source::User(path.clone()))?;
+        names.extend(own.providers.into_iter().flat_map(|(_, own)| own.key_variables));
+    }
+    Ok(names)
+}
+
+/// The first of some variables that a text names as `${NAME}`.
+pub(crate) fn named_in<'n>(text: &str, names: &'n BTreeSet<String>) -> Option<&'n String> {
+    names.iter().find(|name| {
         let after = |at: usize| text[at + 2 + name.len()..].chars().next();
         let named = format!("${{{name}");
         let mut ends = text.match_indices(&named).map(|(at, _)| after(at));

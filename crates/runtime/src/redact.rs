@@ -24,16 +24,33 @@ const NAMES: [&str; 7] =
 pub fn learn_environment() {
     // What is no text is learnt in the form in which it would be shown.
     for (name, value) in std::env::vars_os() {
-        let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
-        if is_secret(&name, &value) {
-            learn(&name, &value);
-        }
+        learn_variable(&name.to_string_lossy(), &value.to_string_lossy());
+    }
+}
+
+/// Learns what a variable holds if its name says that it is a secret.
+pub(crate) fn learn_variable(name: &str, value: &str) {
+    if is_secret(name, value) {
+        learn(name, value);
+    }
+}
+
+/// Learns what a variable of this process holds that somebody says is a key, whatever its name.
+pub(crate) fn learn_key(name: &str) {
+    if let Ok(value) = std::env::var(name)
+        && !is_file(&value)
+    {
+        learn(name, &value);
     }
 }
 
 fn is_secret(name: &str, value: &str) -> bool {
-    // A path to a key is no key, but a key may begin as one does.
-    is_secrets_name(name) && !(value.starts_with('/') && Path::new(value).exists())
+    is_secrets_name(name) && !is_file(value)
+}
+
+/// A path to a key is no key, but a key may begin as one does.
+fn is_file(value: &str) -> bool {
+    value.starts_with('/') && Path::new(value).exists()
 }
 
 /// Whether the name of a variable says that a secret is in it.

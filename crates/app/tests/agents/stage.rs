@@ -53,6 +53,11 @@ impl Drop for Stage {
     }
 }
 
+/// A project's file does not say where a key is sent: the operator does.
+fn is_address(name: &str) -> bool {
+    name.ends_with("_BASE_URL")
+}
+
 impl Stage {
     /// A repository with one file, this policy, and a model that plays these replies.
     pub(crate) fn new(program: &Program, policy: &str, replies: &[String]) -> Stage {
@@ -67,6 +72,11 @@ impl Stage {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let mut place = TestEnvironment::new().with_variable(program.key, KEY);
+        for (name, value) in (program.variables)(&server.url()) {
+            if is_address(name) {
+                place = place.with_variable(name, &value);
+            }
+        }
         let mut named = vec!["--agent".to_owned(), program.built_in.unwrap_or("tried").to_owned()];
         let mut mark = format!("{MARK}={}-{count}", std::process::id());
         if let Some(folder) = program.folder() {
@@ -102,6 +112,7 @@ impl Stage {
         let quoted = |text: &str| Value::from(text).to_string();
         let command: Vec<String> = program.command().iter().map(|word| quoted(word)).collect();
         let mut variables = (program.variables)(&url);
+        variables.retain(|(name, _)| !is_address(name));
         variables.push((MARK, self.mark[MARK.len() + 1..].to_owned()));
         let variables: Vec<String> =
             variables.iter().map(|(name, value)| format!("{name} = {}", quoted(value))).collect();

@@ -11,8 +11,10 @@ use machine::task::{DriverSpec, FileStanding, TaskSpec};
 use machine::time::Span;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use wire::gateway::Api;
 
 use super::{Found, Library, LibraryError, acting, folder_of};
+use crate::providers::{self, Environment};
 use crate::trust;
 
 /// Puts programs in the places where agents are named, in composites too.
@@ -51,8 +53,13 @@ impl Library {
     /// An agent by its name: one that needs no file, or the one of a file. A file cannot stand in for one that needs
     /// none, or a project could put a program of its own in the place of the one that everybody means.
     pub fn agent(&self, name: &str) -> Result<AgentProgram, LibraryError> {
+        self.agent_and_file(name).map(|(program, _)| program)
+    }
+
+    /// The same, with the file that says so; none if it needs none.
+    fn agent_and_file(&self, name: &str) -> Result<(AgentProgram, Option<PathBuf>), LibraryError> {
         if let Some(program) = AgentProgram::built_in(name) {
-            return Ok(program);
+            return Ok((program, None));
         }
         let (path, text) = self.agent_text(name)?;
         let shown = path.to_string_lossy();
@@ -68,6 +75,9 @@ impl Library {
                 program.name
             )));
         }
+        if !self.is_own(&path) {
+            check_address(&program, &shown)?;
+        }
         let folder = folder_of(&path);
         if let Some(folder) = &folder {
             for program in acting::programs_of(&program.command, folder)? {
@@ -80,7 +90,25 @@ impl Library {
         if let (Some(named), Some(folder)) = (named, folder) {
             *named = folder.join(&*named).to_string_lossy().into_owned();
         }
-        Ok(program)
+        Ok((program, Some(path)))
+    }
+
+    /// Holds an agent to what its file may do: one of a project that nobody trusts as it is gets no key of a provider, since the
+    /// program that it names is nobody's choice but the project's. Behind the gateway it needs none.
+    fn check_keys(&self, program: &AgentProgram, file: &Path) -> Result<(), LibraryError> {
+        if self.is_own(file) || self.believes(&self.read_once(file)?.2)? {
+            return Ok(());
+        }
+        let known = providers::key_variables(&Environment::default())
+            .map_err(|error| LibraryError::Wrong(error.to_string()))?;
+        let behind = |key: &&String| program.gateway != Some(false) && holds(key);
+        let given = program.keys.iter().filter(|key| !behind(key)).chain(&program.pass);
+        let Some(key) = given.into_iter().find(|key| known.contains(*key)) else { return Ok(()) };
+        let way = if holds(key) { ", and without its gateway it would be" } else { "" };
+        Err(LibraryError::Wrong(format!(
+            "{} is not trusted as it is, so its agent is not given {key}{way}: drivetrain trust shows it and asks",
+            file.display()
+        )))
     }
 
     /// An agent that is made of parts, by its name; none if it is a program.
@@ -135,10 +163,29 @@ impl Library {
     }
 }
 
+/// A project's file never says where a provider's key is sent: the operator does, or the provider is where it always is.
+fn check_address(program: &AgentProgram, shown: &str) -> Result<(), LibraryError> {
+    let told = Api::ALL.into_iter().find(|api| {
+        program.keys.iter().any(|key| key == api.key_variable())
+            && program.env.contains_key(api.address_variable())
+    });
+    let Some(api) = told else { return Ok(()) };
+    let (key, address) = (api.key_variable(), api.address_variable());
+    Err(LibraryError::Wrong(format!(
+        "{shown}: a project cannot say where {key} is sent: take {address} out of its env, and set it yourself; \
+         a file in your own folder of agents may"
+    )))
+}
+
+/// Whether this key stays with a gateway.
+fn holds(key: &str) -> bool {
+    Api::ALL.iter().any(|api| api.key_variable() == key)
+}
+
 fn program(library: &Library, config: &Value) -> Result<AgentProgram, LibraryError> {
     let wrong = |text: String| LibraryError::Wrong(text);
     let name = config["agent"].as_str().unwrap_or_default();
-    let mut program = library.agent(name)?;
+    let (mut program, file) = library.agent_and_file(name)?;
     if let Some(model) = config["model"].as_str() {
         program.model = Some(model.to_owned());
     }
@@ -151,6 +198,9 @@ fn program(library: &Library, config: &Value) -> Result<AgentProgram, LibraryErr
     }
     if let Some(any_version) = config["any_version"].as_bool() {
         program.any_version = any_version;
+    }
+    if let Some(file) = file {
+        library.check_keys(&program, &file)?;
     }
     program.operator = mark().map_err(wrong)?;
     Ok(program)
@@ -207,6 +257,43 @@ mod tests {
         assert_eq!(program.command, [wanted.as_str(), "--acp"]);
         let noted: Vec<_> = library.named_files();
         assert!(!noted.is_empty(), "what was read is recorded with its hash");
+    }
+
+    #[test]
+    fn a_project_cannot_send_a_key_anywhere() {
+        let file = |lines: &str| format!("[agent]\nname = \"mine\"\ncommand = [\"x\"]\n{lines}\n");
+        let asked = |lines: &str, config: Value, is_trusted: bool| {
+            let (folder, library) = library(&[("mine.toml", &file(lines))]);
+            let home = crate::home::Home::at(folder.path().join("home"));
+            if is_trusted {
+                let path = folder.path().join(".drivetrain/agents/mine.toml");
+                let (seen, _) = trust::read_file(&path, 1 << 20).unwrap().unwrap();
+                trust::trust(&home, folder.path(), &[seen], machine::time::Timestamp(0)).unwrap();
+            }
+            let library = library.judged_by(&home, folder.path());
+            program(&library, &config).map(|_| ()).map_err(|error| error.to_string())
+        };
+        let plain = json!({ "agent": "mine" });
+        let alone = json!({ "agent": "mine", "gateway": false });
+        let address =
+            "keys = [\"ANTHROPIC_API_KEY\"]\nenv = { ANTHROPIC_BASE_URL = \"http://127.0.0.1:1\" }";
+        for is_trusted in [false, true] {
+            let error = asked(address, plain.clone(), is_trusted).unwrap_err();
+            assert!(error.contains("cannot say where ANTHROPIC_API_KEY is sent"), "{error}");
+            let behind = "keys = [\"ANTHROPIC_API_KEY\", \"GITHUB_TOKEN\"]";
+            assert_eq!(asked(behind, plain.clone(), is_trusted), Ok(()));
+        }
+        for (lines, config) in [
+            ("keys = [\"ANTHROPIC_API_KEY\"]\ngateway = false", &plain),
+            ("keys = [\"ANTHROPIC_API_KEY\"]", &alone),
+            ("keys = [\"MISTRAL_API_KEY\"]", &plain),
+            ("keys = [\"CLAUDE_CODE_OAUTH_TOKEN\"]", &plain),
+            ("pass = [\"OPENAI_API_KEY\"]", &plain),
+        ] {
+            let error = asked(lines, config.clone(), false).unwrap_err();
+            assert!(error.contains("mine.toml is not trusted as it is"), "{lines}: {error}");
+            assert_eq!(asked(lines, config.clone(), true), Ok(()), "{lines}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The way to a server: its program, owned as a whole tree, or its address; and how a talk with it begins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,8 @@ use crate::home::Home;
 use crate::http;
 use crate::network;
 use crate::process::{Cancel, Child, Containment, ProcessSpec, this_program};
-use crate::providers::{Secret, is_provider_key};
+use crate::providers::{Environment, Secret, key_variables, named_in};
+use crate::redact;
 use crate::sandbox::{Access, Program};
 use crate::trust::TrustState;
 
@@ -74,11 +75,16 @@ impl Expanded {
         if is_program && is_walled { NO_NETWORK } else { "" }
     }
 
-    /// A project's file may name variables, but none that holds a key of a provider of models.
+    /// A project's file may name variables, but none that holds a key of a provider of models. What it hands over as a secret is
+    /// known as one from here on.
     pub(super) fn of(server: &Server, own: bool, task: &str) -> Result<Expanded, String> {
+        let kept = match own {
+            true => BTreeSet::new(),
+            false => key_variables(&Environment::default()).map_err(|why| why.to_string())?,
+        };
         let lookup = |name: &str| std::env::var(name).ok();
         let fill = |text: &str| -> Result<String, String> {
-            if !own && let Some(name) = is_provider_key(text) {
+            if let Some(name) = named_in(text, &kept) {
                 return Err(format!(
                     "a project's file may not hand over {name}; declare the server in your own mcp.toml"
                 ));
@@ -88,6 +94,7 @@ impl Expanded {
         let secrets = |table: &BTreeMap<String, String>| {
             let filled = table.iter().map(|(name, text)| {
                 let value = fill(text).map_err(|why| format!("{name}: {why}"))?;
+                redact::learn_variable(name, &value);
                 Ok((name.clone(), Secret::exactly(&value)))
             });
             filled.collect::<Result<Vec<_>, String>>()
@@ -326,6 +333,28 @@ pub(super) fn explained(why: &str, child: Option<&Arc<Mutex<Child>>>) -> String 
 mod tests {
     use super::*;
     use crate::mcp::engine;
+
+    #[test]
+    fn no_login_of_a_provider_is_handed_over_by_a_projects_file() {
+        let reach = |value: &str| Reach::Program {
+            command: vec!["x".to_owned()],
+            env: [("GIVEN".to_owned(), value.to_owned())].into(),
+        };
+        let text = "[server.x]\ncommand = [\"x\"]\n";
+        let server = machine::file::mcp::parse(text, "mcp.toml").unwrap().remove(0);
+        let expanded = |value: &str, own| {
+            let server = Server { reach: reach(value), ..server.clone() };
+            Expanded::of(&server, own, "t").map(|_| ())
+        };
+        for name in ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"] {
+            for text in [format!("${{{name}}}"), format!("${{{name}:-none}}")] {
+                let refused = expanded(&text, false).unwrap_err();
+                assert!(refused.contains(&format!("may not hand over {name}")), "{refused}");
+            }
+            assert_eq!(expanded(&format!("${{{name}:-none}}"), true), Ok(()));
+            assert_eq!(expanded(&format!("${{{name}S:-none}}"), false), Ok(()), "another name");
+        }
+    }
 
     #[test]
     fn a_program_that_is_gone_before_it_is_written_to_has_closed_the_connection() {

@@ -24,6 +24,7 @@ use crate::beneath::Root;
 use crate::home::Home;
 use crate::process::{Cancel, Child, Containment, ProcessSpec};
 use crate::providers::Secret;
+use crate::redact;
 use crate::sandbox::{Access, Program};
 use crate::sha256::{Digest, hex};
 use crate::whole_file;
@@ -54,6 +55,8 @@ impl Process {
         let behind = Behind::start(turn, setting).map_err(failed)?;
         let way = if behind.is_some() { Way::Own } else { login::way(&call.program) };
         let program = way.taken_by(&call.program);
+        // What it prints is searched for them.
+        call.program.keys.iter().chain(&program.keys).for_each(|key| redact::learn_key(key));
         let (home_text, folder_text) = (text(&home), text(folder));
         let launch = Launch {
             program: &program,
