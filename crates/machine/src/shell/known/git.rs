@@ -300,6 +300,7 @@ fn everything() -> Word {
 const SHOWS_NO_CONTENTS: &[&str] = &[
     "add",
     "am",
+    "apply",
     "branch",
     "check-attr",
     "check-ignore",

@@ -56,13 +56,19 @@ pub(super) fn curl(arguments: &[Word]) -> Result<Deeds, String> {
             return Err("a file in place of a host".to_owned());
         }
         let host = address_host(word);
-        if host.plain().is_none() {
+        if host.plain().is_none() && !is_of_network(word) {
             // Its scheme may be that of a file, written in braces.
             deeds.reads.push(Word::Unknown(word.text().to_owned()));
         }
         deeds.hosts.push(host);
     }
     Ok(deeds)
+}
+
+/// Whether an address begins with a scheme of the network, whatever follows.
+fn is_of_network(word: &Word) -> bool {
+    let text = word.text().trim_start_matches('"').to_ascii_lowercase();
+    ["http://", "https://", "ftp://"].iter().any(|scheme| text.starts_with(scheme))
 }
 
 /// What a wget command line does.

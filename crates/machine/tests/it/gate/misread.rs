@@ -404,5 +404,14 @@ fn a_host_is_known_only_where_every_program_sees_the_same() {
     );
     let open = "profile = \"open\"\n[[rule]]\nhost = \"http\"\ndecide = \"ask\"\n[[rule]]\nhost = \"evil.example\"\ndecide = \"deny\"\n";
     check(open, &["curl http:/evil.example/", "curl http:evil.example"], &["curl good.example"]);
-    check(KEPT_OPEN, &["curl 'fil{e}:///rig/wt/data/kept/x'", "curl \"f$x\""], &["curl a.example"]);
+    check(
+        KEPT_OPEN,
+        &["curl 'fil{e}:///rig/wt/data/kept/x'", "curl \"f$x\""],
+        &[
+            "curl a.example",
+            "curl \"https://a.example/$x\"",
+            "curl http://[::1]:3000/",
+            "curl https://a.example/x?y=1",
+        ],
+    );
 }
