@@ -551,6 +551,20 @@ fn of_several_worktrees_the_one_that_is_meant_gets_it() {
     assert_eq!(git(&worktree, &["rev-parse", "HEAD"]), repository.git(&["rev-parse", "loose"]));
 }
 
+#[test]
+fn a_tag_with_the_name_of_the_branch_is_not_taken_for_it() {
+    let repository = Repository::new();
+    repository.git(&["tag", "main"]);
+    let id = proven(&repository);
+    let applied = repository.json(&["apply", &id, "--onto", "main"]);
+    assert_eq!((&applied["how"], &applied["branch"]), (&"committed".into(), &"main".into()));
+    assert_eq!(
+        repository.git(&["rev-parse", "refs/heads/main"]),
+        repository.git(&["rev-parse", "HEAD"])
+    );
+    assert_eq!(repository.git(&["status", "--porcelain"]), "");
+}
+
 /// Its end goes back to the branch, and a commit that was made meanwhile is on none.
 #[test]
 fn nothing_is_handed_over_amid_a_bisection() {

@@ -472,7 +472,7 @@ fn names_of_branches_and_tags_need_not_be_text() {
     assert_eq!(ran.outcome(), "verified: done", "{}{}", ran.out, ran.err);
     environment.ok(&["apply", ran.events()[0]["task"].as_str().unwrap()]);
     named(
-        "test \"$(git symbolic-ref --short HEAD)\" = \"$name\" && test $(git rev-list --count HEAD) = 2",
+        "test \"$(git symbolic-ref HEAD)\" = \"refs/heads/$name\" && test $(git rev-list --count HEAD) = 2",
     );
 }
 

@@ -58,11 +58,12 @@ impl Checkout {
         }
         let objects = place(&repository, "objects")?;
         let attributes = place(&repository, "info/attributes")?;
-        let current = repository
-            .output(["symbolic-ref", "--quiet", "--short", "HEAD"].map(OsString::from))
-            .map_or("HEAD".to_owned(), |name| {
-                String::from_utf8_lossy(&name.out).trim_end().to_owned()
-            });
+        // Not the short name: where a tag has the same, git makes another of it.
+        let current = repository.output(["symbolic-ref", "--quiet", "HEAD"].map(OsString::from));
+        let current = current.map_or("HEAD".to_owned(), |name| {
+            let name = String::from_utf8_lossy(&name.out);
+            name.trim_end().trim_start_matches("refs/heads/").to_owned()
+        });
         if wish.onto.is_none() && current == "HEAD" && is_rebased(&repository) {
             return Err(refused(
                 "a rebase is under way, which would lose the commit if it is given up",
