@@ -28,9 +28,9 @@ impl Timestamp {
 pub struct Span(pub u64);
 
 impl Span {
-    /// A number of whole seconds.
+    /// A number of whole seconds; more than can be counted is as long as can be.
     pub const fn seconds(seconds: u64) -> Span {
-        Span(seconds * 1000)
+        Span(seconds.saturating_mul(1000))
     }
 
     /// Reads `1h30m`, `90s`, `250ms`, `2d`. A bare number is refused: its unit would be a guess.

@@ -5,6 +5,7 @@ mod order;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -165,7 +166,13 @@ fn begin(
         let result = if turn.is_some() && call.cancel.is_triggered() {
             ToolResult::ended(Status::Aborted, "stopped before it began")
         } else {
-            perform(&mut call)
+            // Whoever asked waits for an answer, and the call is one of those that are counted: both must end.
+            let performed = catch_unwind(AssertUnwindSafe(|| perform(&mut call)));
+            performed.unwrap_or_else(|_| {
+                let why =
+                    format!("{}: drivetrain failed within; what it did is not known", call.tool);
+                ToolResult::ended(Status::Error, &why)
+            })
         };
         drop(turn);
         // One that was withdrawn is not there any more, and not answered.
@@ -268,5 +275,29 @@ mod tests {
         let (last, inspects) = talk.next();
         assert_eq!(last, "inspect abc");
         drop((waits, other, inspects));
+    }
+
+    #[test]
+    fn a_call_within_which_drivetrain_fails_is_answered_and_no_other_is_held_up() {
+        let mut talk = Talk::begin();
+        talk.ask(
+            1,
+            "tools/call",
+            &json!({ "name": "steer", "arguments": { "id": 7, "text": "x" } }),
+        );
+        let mut answers = io::BufReader::new(talk.client.try_clone().unwrap());
+        let answer = loop {
+            let mut line = String::new();
+            io::BufRead::read_line(&mut answers, &mut line).unwrap();
+            let answer: Value = serde_json::from_str(&line).unwrap();
+            if answer["id"] == 1 {
+                break answer;
+            }
+        };
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(text.starts_with("steer: drivetrain failed within"), "{text}");
+        talk.call(2, "steer", "abc");
+        assert_eq!(talk.next().0, "steer abc");
     }
 }

@@ -354,6 +354,11 @@ mod tests {
             Budget { max_usd: Some(1.5), max_time: Some(Span::seconds(120)), ..Budget::default() };
         let expected = Wish { goal: "mend it".to_owned(), budget, ..Wish::default() };
         assert_eq!(wish, Ok(TaskCall::Dispatch(expected)));
+        let endless = json!({ "goal": "mend it", "max_minutes": u64::MAX });
+        let Ok(TaskCall::Dispatch(endless)) = read("dispatch", &endless) else {
+            panic!("any number of minutes is one");
+        };
+        assert_eq!(endless.budget.max_time, Some(Span(u64::MAX)));
         for (tool, input, words) in [
             ("dispatch", json!({ "goal": "" }), "goal: it is empty"),
             ("dispatch", json!({ "goal": "a\u{0}b" }), "NUL"),
