@@ -340,9 +340,10 @@ EXAMPLES:
 
     /// Answer a question, or decide the next move of a task that a person drives
     ///
-    /// CALL may be left out if only one question waits.
+    /// QUESTION (q3, or c12 for one that a worker asks) may be left out if only one waits. Where it is named, no other one
+    /// is answered, though it may wait by then.
     #[command(
-        after_long_help = "EXAMPLES:\n  drivetrain answer 7k3 yes\n  drivetrain answer 7k3 c12 'the second one'\n  \
+        after_long_help = "EXAMPLES:\n  drivetrain answer 7k3 q3 yes\n  drivetrain answer 7k3 c12 'the second one'\n  \
         drivetrain answer 7k3 'shell cargo test'\n      For the driver user: the next line"
     )]
     Answer(AnswerArgs),

@@ -456,11 +456,11 @@ impl Watcher {
             EventKind::TaskFinished { .. } => self.tasks.contains(&event.task),
             EventKind::Told { .. } => self.watching.person == Person::AtTerminal,
             // In a chat the prompt is there all the time.
-            EventKind::DecisionAwaited { prompt } if self.watching.part == Part::Talks => {
+            EventKind::DecisionAwaited { prompt, .. } if self.watching.part == Part::Talks => {
                 prompt == machine::driver::llm::YOUR_TURN
             }
             // The driver tells how each call ended; whoever watches has just seen it.
-            EventKind::DecisionAwaited { prompt } => prompt.lines().all(|line| {
+            EventKind::DecisionAwaited { prompt, .. } => prompt.lines().all(|line| {
                 let tool = line.split(": ").next().unwrap_or_default();
                 machine::tool::find(tool).is_some()
             }),
@@ -583,10 +583,14 @@ fn pass_on(event: &Event, news: &Sender<News>, shown: &Shown) {
         EventKind::CallInDoubt { call, tool, input } => {
             asked(Ask::InDoubt { call: *call, tool: tool.clone(), input: Arc::clone(input) })
         }
-        EventKind::DecisionAwaited { prompt } => asked(Ask::Decision { prompt: prompt.clone() }),
-        EventKind::Escalated { cause, reason } => {
-            asked(Ask::Escalation { cause: cause.clone(), reason: reason.clone() })
+        EventKind::DecisionAwaited { prompt, question } => {
+            asked(Ask::Decision { number: *question, prompt: prompt.clone() })
         }
+        EventKind::Escalated { cause, reason, question } => asked(Ask::Escalation {
+            number: *question,
+            cause: cause.clone(),
+            reason: reason.clone(),
+        }),
         EventKind::ApprovalDecided { call, .. }
         | EventKind::ToolEnded { call, .. }
         | EventKind::CallResolved { call, .. } => {

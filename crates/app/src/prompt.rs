@@ -285,6 +285,8 @@ pub(crate) mod tests {
     use super::*;
     use std::sync::Arc;
 
+    use machine::id::QuestionId;
+
     pub(crate) fn approval() -> Ask {
         let input = serde_json::json!({"command": "ls"});
         Ask::Approval {
@@ -304,13 +306,13 @@ pub(crate) mod tests {
         asks.hear(News::Asked { task: task.clone(), ask: approval(), shown: true, number: 1 });
         asks.hear(News::Asked {
             task: task.clone(),
-            ask: Ask::Decision { prompt: "a".to_owned() },
+            ask: Ask::Decision { number: QuestionId(1), prompt: "a".to_owned() },
             shown: true,
             number: 2,
         });
         asks.hear(News::Asked {
             task: task.clone(),
-            ask: Ask::Decision { prompt: "b".to_owned() },
+            ask: Ask::Decision { number: QuestionId(2), prompt: "b".to_owned() },
             shown: true,
             number: 2,
         });

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::agent::{AgentEnd, Unknown};
 use crate::cause::Cause;
 use crate::driver::Note;
-use crate::id::{CallId, TaskId};
+use crate::id::{CallId, QuestionId, TaskId};
 use crate::message::{StopReason, Usage};
 use crate::policy::budget::{Budget, Exhausted, Spend};
 use crate::policy::call_hash::CallHash;
@@ -335,6 +335,9 @@ pub enum EventKind {
     DecisionAwaited {
         /// What is expected.
         prompt: String,
+        /// Which question it is.
+        #[serde(default)]
+        question: QuestionId,
     },
     /// A person decided.
     Told {
@@ -520,6 +523,9 @@ pub enum EventKind {
         cause: Cause,
         /// What happened, for a person.
         reason: String,
+        /// Which question it is.
+        #[serde(default)]
+        question: QuestionId,
     },
     /// How far the task is, every so many turns.
     Progress {

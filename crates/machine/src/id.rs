@@ -58,6 +58,36 @@ impl fmt::Display for CallId {
     }
 }
 
+/// One question to a person about what comes next, as often as one is put. People see it as `q3`.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct QuestionId(pub u64);
+
+impl QuestionId {
+    pub(crate) fn is_none(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl fmt::Display for QuestionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "q{}", self.0)
+    }
+}
+
+impl std::str::FromStr for QuestionId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = text.strip_prefix('q').and_then(|number| number.parse().ok());
+        number
+            .map(QuestionId)
+            .ok_or_else(|| format!("{text:?} is not a question: expected something like q3"))
+    }
+}
+
 impl std::str::FromStr for CallId {
     type Err = String;
 

@@ -15,7 +15,7 @@ use crate::agent::{AgentNews, AgentTurn};
 use crate::child::minding::ChildSeen;
 use crate::child::step::ChildEnd;
 use crate::child::{ChildOrder, ChildReport};
-use crate::id::{CallId, EffectId, TaskId};
+use crate::id::{CallId, EffectId, QuestionId, TaskId};
 use crate::message::{ModelFailure, Reply};
 use crate::policy::budget::Budget;
 use crate::policy::call_hash::CallHash;
@@ -195,6 +195,9 @@ pub enum Command {
     Tell {
         /// The line, as typed.
         line: String,
+        /// The question that the person saw. A line is no answer to another one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        question: Option<QuestionId>,
     },
     /// Say what became of a call in doubt.
     Resolve {
@@ -240,6 +243,11 @@ impl Command {
     /// Lets one call run, this once, whatever it is.
     pub fn approve(call: CallId) -> Command {
         Command::Approve { call, scope: Scope::Once, like: None, hash: None, via: None }
+    }
+
+    /// Decides the next move, whatever is asked.
+    pub fn tell(line: impl Into<String>) -> Command {
+        Command::Tell { line: line.into(), question: None }
     }
 
     /// Refuses one call; nothing is learned from it.

@@ -21,7 +21,7 @@ use crate::driver::{
     Action, Consultation, Decision, Driver, DriverSlot, Fact, Note, Registry, SavedDriver,
     Situation, Wait,
 };
-use crate::id::{CallId, EffectId, TaskId};
+use crate::id::{CallId, EffectId, QuestionId, TaskId};
 use crate::input::MACHINE_VERSION;
 use crate::policy::budget::{Budget, Spend};
 use crate::policy::gateway::Ledger;
@@ -217,6 +217,9 @@ pub struct Data {
     pub last_effect: u64,
     /// The last call id given.
     pub last_call: u64,
+    /// The last question that was put to a person about what comes next.
+    #[serde(default, skip_serializing_if = "QuestionId::is_none")]
+    pub last_question: QuestionId,
     /// The number of the last event.
     pub last_event: u64,
     /// Inputs taken so far: the number of the last record.
@@ -465,6 +468,7 @@ impl State {
                 started: Timestamp(0),
                 last_effect: 0,
                 last_call: 0,
+                last_question: QuestionId::default(),
                 last_event: 0,
                 inputs: 0,
                 dropped: 0,

@@ -110,7 +110,7 @@ impl Step<'_> {
             }
             Command::Deny { call, reason, hash, via } => self.on_deny(call, reason, hash, via),
             Command::Answer { call, text } => self.on_answer(call, text),
-            Command::Tell { line } => self.on_tell(line),
+            Command::Tell { line, question } => self.on_tell(line, question),
             Command::Resolve { call, how } => self.on_resolve(call, how),
             Command::RollBack { to } => self.on_roll_back(to),
             Command::HandOver(driver) => self.on_hand_over(driver),

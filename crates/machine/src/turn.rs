@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use crate::driver::{Action, Consultation, Decision, Fact, NoteKind, Situation, Wait};
 use crate::event::EventKind;
+use crate::id::QuestionId;
 use crate::policy::budget::{Exhausted, Purchase};
 use crate::policy::permission::Author;
 use crate::state::{Call, CallStatus, Pending, Phase};
@@ -469,7 +470,8 @@ impl Step<'_> {
             Wait::Person { until: Some(at), .. } if *at <= self.now => return,
             Wait::Person { prompt, until } => {
                 let (prompt, until) = (prompt.clone(), *until);
-                self.event(|| EventKind::DecisionAwaited { prompt });
+                let question = self.next_question();
+                self.event(|| EventKind::DecisionAwaited { prompt, question });
                 if let Some(at) = until {
                     self.set_alarm(at);
                 }
@@ -493,15 +495,27 @@ impl Step<'_> {
         self.state.data.phase = Phase::Waiting(wait);
     }
 
-    pub(crate) fn on_tell(&mut self, line: String) {
+    /// The number of a question that is put to a person: each has its own, also if it is put in the same words again,
+    /// since what was said to the one before was said of that.
+    pub(crate) fn next_question(&mut self) -> QuestionId {
+        self.state.data.last_question.0 += 1;
+        self.state.data.last_question
+    }
+
+    pub(crate) fn on_tell(&mut self, line: String, question: Option<QuestionId>) {
         if self.is_finished() {
             return self.reject(self.ended());
         }
-        if matches!(self.state.data.phase, Phase::Escalated { .. }) {
-            return self.on_escalation_answered(&line);
-        }
-        if !matches!(self.state.data.phase, Phase::Waiting(Wait::Person { .. })) {
+        let escalated = matches!(self.state.data.phase, Phase::Escalated { .. });
+        if !escalated && !matches!(self.state.data.phase, Phase::Waiting(Wait::Person { .. })) {
             return self.reject("nobody asked for a decision: the task does not wait for one");
+        }
+        let asked = self.state.data.last_question;
+        if let Some(seen) = question.filter(|seen| *seen != asked) {
+            return self.reject(format!("{seen} does not wait any more: {asked} is asked now"));
+        }
+        if escalated {
+            return self.on_escalation_answered(&line);
         }
         self.stop(|pending| *pending == Pending::Alarm);
         self.state.data.phase = Phase::Ready;

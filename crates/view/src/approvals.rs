@@ -90,12 +90,12 @@ pub fn shown(ask: &Ask, amount: Amount) -> Vec<Line> {
         }
         Ask::Question { call, question: asked, choices } => question(*call, asked, choices),
         Ask::InDoubt { call, tool, input } => in_doubt(*call, tool, input),
-        Ask::Escalation { cause, reason } => {
+        Ask::Escalation { cause, reason, .. } => {
             let mut lines = indented("? ", reason);
             lines.push(Line::plain(format!("  {cause}; is it to go on?")));
             lines
         }
-        Ask::Decision { prompt } => indented("? ", prompt),
+        Ask::Decision { prompt, .. } => indented("? ", prompt),
         Ask::Child { child, reason } => {
             indented(&format!("? task {child}, which a step of it began, asks: "), reason)
         }
@@ -128,35 +128,38 @@ pub fn answers(task: &TaskId, driver: &str, ask: &Ask) -> Vec<Next> {
             ),
             Next::new(format!("drivetrain resolve {task} {call} --retry"), "run it again"),
         ],
-        Ask::Escalation { .. } => vec![
-            Next::new(format!("drivetrain answer {task} 'go on'"), "have it try again"),
+        Ask::Escalation { number, .. } => vec![
+            Next::new(format!("drivetrain answer {task} {number} 'go on'"), "have it try again"),
             Next::new(
-                format!("drivetrain answer {task} TEXT"),
+                format!("drivetrain answer {task} {number} TEXT"),
                 "have it try again and tell it how",
             ),
             Next::new(
                 format!("drivetrain hand-over {task} --driver user"),
                 "decide yourself from here",
             ),
-            Next::new(format!("drivetrain answer {task} 'give up'"), "end it"),
+            Next::new(format!("drivetrain answer {task} {number} 'give up'"), "end it"),
         ],
         Ask::Child { child, .. } => vec![Next::new(
             format!("drivetrain why {child}"),
             "what that task asks, and how to answer it",
         )],
-        Ask::Decision { .. } if driver == "llm" => vec![
+        Ask::Decision { number, .. } if driver == "llm" => vec![
             Next::new(format!("drivetrain chat --resume {task}"), "go on talking"),
-            Next::new(format!("drivetrain answer {task} TEXT"), "say one thing to the model"),
+            Next::new(
+                format!("drivetrain answer {task} {number} TEXT"),
+                "say one thing to the model",
+            ),
         ],
-        Ask::Decision { .. } if driver == "user" => {
+        Ask::Decision { number, .. } if driver == "user" => {
             vec![Next::new(
-                format!("drivetrain answer {task} 'shell ls'"),
+                format!("drivetrain answer {task} {number} 'shell ls'"),
                 "decide the next move (or: help, done)",
             )]
         }
-        Ask::Decision { prompt } => {
+        Ask::Decision { number, prompt } => {
             let answer = suggested(offered(prompt));
-            vec![Next::new(format!("drivetrain answer {task} {answer}"), "answer it")]
+            vec![Next::new(format!("drivetrain answer {task} {number} {answer}"), "answer it")]
         }
     }
 }

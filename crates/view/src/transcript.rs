@@ -219,7 +219,7 @@ impl Transcript {
             | EventKind::QuestionAsked { .. }
             | EventKind::CallInDoubt { .. }
             | EventKind::CallResolved { .. } => self.tell_call(event),
-            EventKind::DecisionAwaited { prompt } => prefixed(Tone::Ask, "? ", prompt),
+            EventKind::DecisionAwaited { prompt, .. } => prefixed(Tone::Ask, "? ", prompt),
             EventKind::Told { line } => one(Tone::Strong, format!("> {}", text::visible(line))),
             EventKind::TimerAwaited { until, reason } => {
                 let left = spend::duration(until.since(event.time).0);

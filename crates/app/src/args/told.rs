@@ -116,8 +116,8 @@ pub(crate) struct AnswerArgs {
     /// The task's id, or the beginning of it
     pub(crate) id: String,
 
-    /// The call, if more than one question waits, then the answer
-    #[arg(value_name = "[CALL] TEXT", num_args = 1..=2, required = true)]
+    /// The question or the call, if more than one waits, then the answer
+    #[arg(value_name = "[QUESTION] TEXT", num_args = 1..=2, required = true)]
     pub(crate) words: Vec<String>,
 }
 

@@ -268,7 +268,7 @@ impl Desk<'_> {
                 return Ok(());
             }
         }
-        if self.give(&task, Command::Tell { line: text.clone() })? {
+        if self.give(&task, Command::tell(text.clone()))? {
             return Ok(());
         }
         if !self.give(&task, Command::Steer { text })? {

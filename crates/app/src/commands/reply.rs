@@ -1,7 +1,7 @@
 //! Answers to what a task asks: `approve`, `deny`, `answer`, `resolve`.
 
 use machine::Command;
-use machine::id::{CallId, TaskId};
+use machine::id::{CallId, QuestionId, TaskId};
 use machine::input::{Channel, Resolution};
 use machine::policy::call_hash::CallHash;
 use machine::policy::grant::Scope;
@@ -105,31 +105,32 @@ pub(crate) fn answer(args: &AnswerArgs, json: bool) -> Result<u8, CommandError> 
     let (records, id, state) = open(&args.id)?;
     let asks = state.asks();
     let is_question = |ask: &Ask| matches!(ask, Ask::Question { .. });
-    let (call, text) = match args.words.as_slice() {
-        [call, text] => {
-            let call = call.parse::<CallId>().map_err(|reason| {
-                CommandError::usage(reason)
-                    .hint("quote an answer of several words: answer ID 'shell ls'")
-            })?;
-            (Some(call), text.clone())
-        }
+    let (named, text) = match args.words.as_slice() {
+        [named, text] => (Some(Named::read(named)?), text.clone()),
         words => (None, words.concat()),
     };
     if text.trim().is_empty() {
         return Err(CommandError::usage("the answer is empty"));
     }
-    let decides = call.is_none() && !asks.iter().any(is_question);
-    let is_open = |ask: &Ask| matches!(ask, Ask::Decision { .. } | Ask::Escalation { .. });
-    if decides && asks.iter().any(is_open) {
-        return give(
-            records,
-            &id,
-            "answer",
-            Command::Tell { line: text },
-            "has the next move",
-            json,
-        );
-    }
+    // What is answered is what this process saw: if something else waits by the time the answer comes, it is refused.
+    let open = asks.iter().find_map(open_question);
+    let call = match (named, open) {
+        (Some(Named::Call(call)), _) => Some(call),
+        (Some(Named::Question(number)), open) => {
+            let open = open.filter(|(open, _)| *open == number);
+            return tell_answer(
+                records,
+                &id,
+                open.unwrap_or((number, number.to_string())),
+                text,
+                json,
+            );
+        }
+        (None, Some(open)) if !asks.iter().any(is_question) => {
+            return tell_answer(records, &id, open, text, json);
+        }
+        (None, _) => None,
+    };
     let call = choose(&id, call, &asks, "answer", is_question)?;
     give(
         records,
@@ -139,6 +140,50 @@ pub(crate) fn answer(args: &AnswerArgs, json: bool) -> Result<u8, CommandError> 
         &format!("has the answer to {call}"),
         json,
     )
+}
+
+/// Answers the question about what comes next, which is named like this to a person.
+fn tell_answer(
+    records: Records,
+    id: &TaskId,
+    (number, named): (QuestionId, String),
+    line: String,
+    json: bool,
+) -> Result<u8, CommandError> {
+    let command = Command::Tell { line, question: Some(number) };
+    give(records, id, "answer", command, &format!("has the answer to {named}"), json)
+}
+
+/// What an answer is said to be to.
+#[derive(Clone, Copy)]
+enum Named {
+    Call(CallId),
+    Question(QuestionId),
+}
+
+impl Named {
+    fn read(word: &str) -> Result<Named, CommandError> {
+        let question = word.parse().map(Named::Question);
+        question.or_else(|_| word.parse().map(Named::Call)).map_err(|_: String| {
+            CommandError::usage(format!(
+                "{word:?} is neither a question nor a call: expected something like q3 or c12"
+            ))
+            .hint("quote an answer of several words: answer ID 'shell ls'")
+        })
+    }
+}
+
+/// The question about what comes next, and how it is named to a person.
+fn open_question(ask: &Ask) -> Option<(QuestionId, String)> {
+    let (number, words) = match ask {
+        // What was wrong with the answer before, or what happened so far, stands above it.
+        Ask::Decision { number, prompt } => (number, prompt.lines().last().unwrap_or_default()),
+        Ask::Escalation { number, reason, .. } => (number, reason.as_str()),
+        Ask::Approval { .. } | Ask::Question { .. } | Ask::InDoubt { .. } | Ask::Child { .. } => {
+            return None;
+        }
+    };
+    Some((*number, format!("{number}: {}", view::text::short(words, 120))))
 }
 
 /// Says what became of a call in doubt.

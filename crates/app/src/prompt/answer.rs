@@ -93,8 +93,8 @@ pub(crate) fn answer(ask: &Ask, line: &str) -> Result<Command, Unclear> {
         {
             Err(Unclear::Stop)
         }
-        Ask::Decision { .. } | Ask::Escalation { .. } => {
-            Ok(Command::Tell { line: line.to_owned() })
+        Ask::Decision { number, .. } | Ask::Escalation { number, .. } => {
+            Ok(Command::Tell { line: line.to_owned(), question: Some(*number) })
         }
         Ask::Child { child, .. } => {
             Err(Unclear::Expected(format!("an answer to task {child} itself")))
@@ -135,6 +135,8 @@ fn answer_approval(asked: &Asked<'_>, line: &str) -> Result<Command, Unclear> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use machine::id::QuestionId;
 
     use super::*;
 
@@ -177,8 +179,8 @@ mod tests {
             input: Arc::new(serde_json::Value::Null),
         };
         check(&doubt, "did not", r#"{"resolve":{"call":5,"how":"did_not"}}"#);
-        let decision = Ask::Decision { prompt: String::new() };
-        check(&decision, "shell ls", r#"{"tell":{"line":"shell ls"}}"#);
+        let decision = Ask::Decision { number: QuestionId(6), prompt: String::new() };
+        check(&decision, "shell ls", r#"{"tell":{"line":"shell ls","question":6}}"#);
         check(&decision, "quit", "Stop");
     }
 }

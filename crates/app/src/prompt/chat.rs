@@ -256,7 +256,7 @@ impl Chat<'_> {
     /// What is asked since before the prompt was there.
     fn show_unshown(&mut self) {
         for ask in self.asks.take_unshown() {
-            let is_turn = matches!(&ask, Ask::Decision { prompt } if prompt == llm::YOUR_TURN);
+            let is_turn = matches!(&ask, Ask::Decision { prompt, .. } if prompt == llm::YOUR_TURN);
             if !is_turn {
                 self.screen.lines(approvals::lines(&ask));
             }
@@ -299,10 +299,10 @@ impl Chat<'_> {
         };
         match answer(&ask, &words) {
             // What only looks like a command is said.
-            Ok(Command::Tell { line }) if llm::is_command(&line) => {
+            Ok(Command::Tell { line, .. }) if llm::is_command(&line) => {
                 self.tell_next(format!("/{}", line.trim()), &ask);
             }
-            Ok(Command::Tell { line }) => self.tell_next(line, &ask),
+            Ok(Command::Tell { line, .. }) => self.tell_next(line, &ask),
             Err(Unclear::Stop) => self.tell_next(words, &ask),
             Ok(command) => {
                 if self.give(command) {
@@ -342,7 +342,14 @@ impl Chat<'_> {
     /// The next line; if somebody else was faster, a word in between. What is refused either way leaves what is asked
     /// open: the next line answers it.
     fn tell_next(&mut self, line: String, ask: &Ask) {
-        let told = give(self.inbox, self.task, Command::Tell { line: line.clone() });
+        let question = match ask {
+            Ask::Decision { number, .. } | Ask::Escalation { number, .. } => Some(*number),
+            Ask::Approval { .. }
+            | Ask::Question { .. }
+            | Ask::InDoubt { .. }
+            | Ask::Child { .. } => None,
+        };
+        let told = give(self.inbox, self.task, Command::Tell { line: line.clone(), question });
         let said = line.strip_prefix('/').filter(|said| llm::is_command(said));
         let is_over = match told {
             Ok(()) => true,
@@ -367,7 +374,7 @@ impl Chat<'_> {
                 return Some(());
             }
         }
-        self.give(Command::Tell { line: llm::DONE.to_owned() });
+        self.give(Command::tell(llm::DONE));
         // Until the verdict is there nothing is to be said; Ctrl-C is a signal then, and stops the check.
         self.asks.hear_all(news);
         self.asks.wait(news)

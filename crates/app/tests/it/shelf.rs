@@ -401,7 +401,7 @@ fn a_question_to_a_person_says_how_it_is_answered() {
         ("ask = \"What else?\"", "TEXT"),
     ] {
         let said = asks(lines);
-        let wanted = format!("drivetrain answer {} {answer}", last(&place));
+        let wanted = format!("drivetrain answer {} q1 {answer}", last(&place));
         assert!(said.contains(&wanted) && !said.contains("shell ls"), "{wanted}: {said}");
     }
 }

@@ -108,7 +108,8 @@ impl Step<'_> {
             Rung::Escalate => {
                 let Failure { cause, reason, .. } = failure;
                 let (over, said) = (cause.clone(), reason.clone());
-                self.event(|| EventKind::Escalated { cause: over, reason: said });
+                let question = self.next_question();
+                self.event(|| EventKind::Escalated { cause: over, reason: said, question });
                 self.state.data.phase = Phase::Escalated { cause, reason };
             }
             Rung::GiveUp => self.give_in(failure),

@@ -262,7 +262,7 @@ impl Ask {
             Ask::Question { question, .. } => question.clone(),
             Ask::InDoubt { call, tool, .. } => format!("did {call}, a call of {tool}, run?"),
             Ask::Escalation { reason, .. } => reason.clone(),
-            Ask::Decision { prompt } => prompt.clone(),
+            Ask::Decision { prompt, .. } => prompt.clone(),
             Ask::Child { child, reason } => format!("task {child}: {reason}"),
         }
     }

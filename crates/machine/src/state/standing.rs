@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Call, CallStatus, Pending, Phase, State};
 use crate::cause::Cause;
 use crate::driver::Wait;
-use crate::id::{CallId, TaskId};
+use crate::id::{CallId, QuestionId, TaskId};
 use crate::policy::call_hash::CallHash;
 use crate::policy::retry::LONGEST_SITTING;
 use crate::task::Outcome;
@@ -76,6 +76,8 @@ pub enum Ask {
     },
     /// Is it to go on after a failure?
     Escalation {
+        /// Which question it is.
+        number: QuestionId,
         /// What failed.
         cause: Cause,
         /// What happened.
@@ -83,6 +85,8 @@ pub enum Ask {
     },
     /// What is the next move?
     Decision {
+        /// Which question it is.
+        number: QuestionId,
         /// What is expected.
         prompt: String,
     },
@@ -113,11 +117,12 @@ impl State {
     /// Everything a person is asked at this moment.
     pub fn asks(&self) -> Vec<Ask> {
         let mut asks: Vec<Ask> = self.data.calls.iter().filter_map(Call::ask).collect();
+        let number = self.data.last_question;
         if let Phase::Waiting(Wait::Person { prompt, .. }) = &self.data.phase {
-            asks.push(Ask::Decision { prompt: prompt.clone() });
+            asks.push(Ask::Decision { number, prompt: prompt.clone() });
         }
         if let Phase::Escalated { cause, reason } = &self.data.phase {
-            asks.push(Ask::Escalation { cause: cause.clone(), reason: reason.clone() });
+            asks.push(Ask::Escalation { number, cause: cause.clone(), reason: reason.clone() });
         }
         if let Some((child, reason)) = self.child_asks() {
             asks.push(Ask::Child { child, reason: reason.to_owned() });

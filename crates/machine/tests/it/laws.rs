@@ -14,7 +14,7 @@ use machine::driver::external::PluginSpec;
 use machine::driver::{Consultation, Wait};
 use machine::effect::Effect;
 use machine::event::EventKind;
-use machine::id::{CallId, EffectId, TaskId};
+use machine::id::{CallId, EffectId, QuestionId, TaskId};
 use machine::input::{Channel, Command, Input, Resolution, Signal, Stamped, Withdrawal};
 use machine::message::{Block, Message, ModelFailure, Part, Reply, Retry, Role, StopReason, Usage};
 use machine::policy::budget::Budget;
@@ -460,6 +460,7 @@ fn input(state: &State, (kind, seed): Seed) -> Input {
             line: ["done", "shell x", "read y", "what", "/done", "/compact names"]
                 [usize::from(seed % 6)]
             .to_owned(),
+            question: [None, Some(QuestionId(seed.into()))][usize::from(seed % 2)],
         }
         .into(),
         12 => Command::Resolve { call, how }.into(),

@@ -89,7 +89,7 @@ fn chat(config: Value) -> Rig {
 }
 
 fn told(rig: &mut Rig, line: &str) {
-    rig.command(Command::Tell { line: line.to_owned() });
+    rig.command(Command::tell(line));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use machine::cause::{Cause, CauseKind, ModelTrouble, Repetition};
 use machine::effect::{Effect, InTheWay};
 use machine::event::EventKind;
+use machine::id::QuestionId;
 use machine::input::{Command, Signal};
 use machine::message::{ModelCall, ModelFailure, Part, Reply, Retry, StopReason, Usage};
 use machine::policy::budget::Budget;
@@ -144,8 +145,11 @@ fn the_ladder_of_a_failed_verdict_is_walked_and_survives_the_process() {
     };
     assert_eq!((*outcome, *exit_code), (Outcome::Waiting, 13));
     assert!(matches!(cause, Some(Cause::Escalated { .. })), "{cause:?}");
-    // A person says how: the ladder begins at its foot.
-    rig.command(Command::Tell { line: "look at the fixture".to_owned() });
+    // A person says how: the ladder begins at its foot. What was said to another question is no answer.
+    let other = Some(QuestionId(7));
+    rig.command(Command::Tell { line: "go on".to_owned(), question: other });
+    assert_eq!(rig.last.rejected.as_deref(), Some("q7 does not wait any more: q1 is asked now"));
+    rig.command(Command::tell("look at the fixture"));
     rig.attach(false);
     assert!(words(&asked(&rig)).contains("look at the fixture"));
     claim(&mut rig, "3 tests failed");
@@ -163,7 +167,7 @@ fn an_escalated_task_is_given_up_handed_over_or_cancelled() {
         rig
     };
     let mut rig = escalated();
-    rig.command(Command::Tell { line: "give up".to_owned() });
+    rig.command(Command::tell("give up"));
     assert!(matches!(end(&rig), (Outcome::Failed, Cause::VerdictFailed { .. })));
     let mut rig = escalated();
     let driver = DriverSpec::new("user", json!({}));
@@ -178,7 +182,7 @@ fn an_escalated_task_is_given_up_handed_over_or_cancelled() {
     let mut rig = escalated();
     rig.input(Signal::OwnerLost.into()).attach(false);
     assert!(matches!(rig.state.asks()[..], [Ask::Escalation { .. }]), "it still waits");
-    rig.command(Command::Tell { line: "go on".to_owned() });
+    rig.command(Command::tell("go on"));
     assert_eq!(asked(&rig).messages.len(), 3);
 }
 
@@ -461,7 +465,7 @@ fn a_model_that_failed_for_good_is_recovered_from_by_its_kind() {
         }
         assert_eq!(chosen(&rig), [expected], "{kind}");
         if rungs == ["escalate"] {
-            rig.command(Command::Tell { line: "go on".to_owned() });
+            rig.command(Command::tell("go on"));
         }
         // The driver is asked again, and the second time it is over.
         for _ in 0..10 {
@@ -469,7 +473,7 @@ fn a_model_that_failed_for_good_is_recovered_from_by_its_kind() {
                 break;
             }
             if !rig.state.asks().is_empty() {
-                rig.command(Command::Tell { line: "give up".to_owned() });
+                rig.command(Command::tell("give up"));
                 break;
             }
             answer(&mut rig, Err(failure(kind, Retry::Never)));

@@ -4,11 +4,11 @@ use machine::driver::Wait;
 use machine::input::{Command, Input, Resolution, Signal};
 use machine::policy::budget::Budget;
 use machine::policy::permission::{Decide, Policy, Rule, Unattended};
-use machine::state::{CallStatus, Phase, Standing};
-use machine::task::{CriterionResult, DriverSpec, Outcome};
+use machine::state::{Ask, CallStatus, Phase, Standing};
+use machine::task::{CriterionResult, DriverSpec, Outcome, TaskSpec};
 use machine::time::Span;
 use machine::tool::{Status, ToolResult};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::rig::{Rig, call, check_of, read, shell, spec};
 use machine::verdict::Verdict;
@@ -428,12 +428,40 @@ fn inputs_before_the_start_and_a_second_start_are_refused() {
 fn a_person_decides_only_when_asked() {
     let mut rig = Rig::started(spec(json!({ "turns": [], "end": "wait_for_person" })));
     assert!(matches!(rig.state.data().phase, Phase::Waiting(Wait::Person { .. })));
-    rig.command(Command::Tell { line: "hm".to_owned() });
+    rig.command(Command::tell("hm"));
     assert_eq!(finished(&rig), None);
-    rig.command(Command::Tell { line: "done".to_owned() });
+    rig.command(Command::tell("done"));
     assert_eq!(finished(&rig), Some(Outcome::Completed));
-    rig.command(Command::Tell { line: "done".to_owned() });
+    rig.command(Command::tell("done"));
     assert_eq!(rig.last.rejected.as_deref(), Some("the task has ended: completed"));
+}
+
+/// A workflow of these steps, in the whole loop.
+fn workflow(steps: Value) -> TaskSpec {
+    let driver = DriverSpec::new("workflow", json!({ "steps": steps }));
+    TaskSpec { driver, ..spec(json!({})) }
+}
+
+#[test]
+fn a_yes_is_for_the_question_that_was_seen_and_approves_no_later_one() {
+    let mut rig = Rig::started(workflow(json!([
+        { "name": "post", "approve": "Post the draft?", "timeout": "4s", "on_timeout": "skip" },
+        { "name": "deploy", "approve": "Deploy to production?" },
+    ])));
+    let yes = |question| Command::Tell { line: "yes".to_owned(), question };
+    let [Ask::Decision { number: first, .. }] = rig.state.asks()[..] else { panic!() };
+    let alarm = rig.effect("set_timer");
+    rig.now += 4000;
+    rig.input(Signal::TimerFired(alarm).into());
+    let asks = rig.state.asks();
+    let [Ask::Decision { number: second, prompt }] = &asks[..] else { panic!("{asks:?}") };
+    assert_eq!(prompt, "Deploy to production? (yes / no)");
+    rig.command(yes(Some(first)));
+    let refusal = format!("{first} does not wait any more: {second} is asked now");
+    assert_eq!(rig.last.rejected, Some(refusal));
+    assert_eq!(rig.state.asks(), asks, "nothing was approved");
+    rig.command(yes(Some(*second)));
+    assert_eq!(finished(&rig), Some(Outcome::Completed));
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl Play {
     }
 
     fn tell(&mut self, line: &str) {
-        self.give(Command::Tell { line: line.to_owned() }.into());
+        self.give(Command::tell(line).into());
         self.go_on();
     }
 

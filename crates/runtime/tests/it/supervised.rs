@@ -354,7 +354,7 @@ fn a_task_claimed_by_another_process_is_let_go_and_the_rest_goes_on() {
 
     let tell = |supervisor: &mut Supervisor<World>, task: &str| {
         let (sender, answer) = sync_channel(1);
-        let line = Command::Tell { line: "done".to_owned() };
+        let line = Command::tell("done");
         supervisor.inbox().command(id(task), line.into(), Some(sender)).unwrap();
         let batch = supervisor.inbox().clone().take(Some(std::time::Duration::ZERO), 0);
         supervisor.cycle(batch).unwrap();
@@ -377,10 +377,9 @@ fn a_command_to_a_task_at_rest_is_journaled_and_starts_nothing() {
     drop(first);
 
     let mut second = supervisor(&home, Box::new(SqliteJournal::open(&home.journal()).unwrap()));
-    second.command_at_rest(&id("a"), Command::Tell { line: "done".to_owned() }).unwrap();
+    second.command_at_rest(&id("a"), Command::tell("done")).unwrap();
     assert!(second.is_empty());
-    let refused =
-        second.command_at_rest(&id("a"), Command::Tell { line: "done".to_owned() }).unwrap_err();
+    let refused = second.command_at_rest(&id("a"), Command::tell("done")).unwrap_err();
     assert!(refused.to_string().contains("does not wait"), "{refused}");
     second.resume(&id("a"), false).unwrap();
     second.run().unwrap();
@@ -403,7 +402,7 @@ fn a_command_to_a_task_that_is_being_taken_up_gives_way_and_says_so() {
     first.run().unwrap();
     let seen = first.journal().task("a").unwrap().owner;
     drop(first);
-    let tell = || Command::Tell { line: "done".to_owned() };
+    let tell = || Command::tell("done");
     let fenced = |error: SupervisorError| match error {
         SupervisorError::Journal(JournalError::Fenced { by, .. }) => by,
         other => panic!("{other}"),

@@ -157,7 +157,7 @@ impl People {
             9 | 10 => Command::FollowUp { text: self.text() },
             11 => Command::Raise(higher(&state.data().budget)),
             12 => Command::approve(call),
-            13 => Command::Tell { line: self.text() },
+            13 => Command::tell(self.text()),
             14 => Command::Resolve { call, how: Resolution::Retry },
             15 => Command::Compact { focus: self.text() },
             _ => Command::HandOver(scenario::driver(2, random, 1)),
@@ -202,19 +202,19 @@ impl People {
             }
             Ask::Escalation { .. } => {
                 let line = *random.pick(&["go on", "give up", "try another way"]);
-                Command::Tell { line: line.to_owned() }
+                Command::tell(line)
             }
             // The child itself is asked.
             Ask::Child { .. } => Command::FollowUp { text: self.text() },
             Ask::Decision { prompt } if prompt.contains("(yes / no)") => {
-                Command::Tell { line: (*random.pick(&["yes", "no", "perhaps"])).to_owned() }
+                Command::tell((*random.pick(&["yes", "no", "perhaps"])))
             }
             Ask::Decision { prompt } if prompt.contains("(left / right)") => {
-                Command::Tell { line: (*random.pick(&["left", "right", "up"])).to_owned() }
+                Command::tell((*random.pick(&["left", "right", "up"])))
             }
             Ask::Decision { .. } => {
                 let line = *random.pick(&["done", "done", "shell make", "read notes", "what?"]);
-                Command::Tell { line: line.to_owned() }
+                Command::tell(line)
             }
         }
     }
@@ -255,7 +255,7 @@ fn is_visible(command: &Command, task: &TaskAudit) -> bool {
         Command::Answer { call: asked, text } => some(
             &|kind| matches!(kind, EventKind::ToolEnded { call, result, .. } if call == asked && result.text == *text),
         ),
-        Command::Tell { line } => some(&|kind| *kind == EventKind::Told { line: line.clone() }),
+        Command::Tell { line, .. } => some(&|kind| *kind == EventKind::Told { line: line.clone() }),
         Command::Resolve { call: asked, .. } => {
             some(&|kind| matches!(kind, EventKind::CallResolved { call, .. } if call == asked))
         }

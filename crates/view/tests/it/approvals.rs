@@ -1,7 +1,7 @@
 //! What an approver sees: every byte of a call, nothing hidden, and what was decided.
 
 use machine::Command;
-use machine::id::{CallId, TaskId};
+use machine::id::{CallId, QuestionId, TaskId};
 use machine::policy::call_hash::CallHash;
 use machine::policy::grant::Scope;
 use machine::state::Ask;
@@ -97,7 +97,7 @@ fn a_denial_that_stands_is_in_why_until_it_ends() {
     task.policy = asking();
     task.driver = machine::task::DriverSpec::new("user", Value::Null);
     let mut scene = Scene::begin(task);
-    scene.put(Command::Tell { line: "shell make".to_owned() });
+    scene.put(Command::tell("shell make"));
     let Ask::Approval { hash, .. } = scene.state.asks()[0].clone() else { panic!() };
     let reason = "not \u{1b}[8mnow".to_owned();
     scene.put(Command::Deny { call: CallId(1), reason, hash: Some(hash), via: None });
@@ -121,9 +121,12 @@ fn a_choice_is_suggested_only_if_it_is_shown_as_it_is() {
     for choice in [hostile, "red\u{202e}", "--help", ""] {
         assert_eq!(suggested(choice), "drivetrain answer k3v9 c1 TEXT  answer it", "{choice:?}");
     }
-    let ask = Ask::Decision { prompt: "Ship it? (--now\u{1b}[2J / no)".to_owned() };
+    let ask = Ask::Decision {
+        number: QuestionId(2),
+        prompt: "Ship it? (--now\u{1b}[2J / no)".to_owned(),
+    };
     let next = answers(&TaskId("k3v9".to_owned()), "workflow", &ask);
-    assert_eq!(next[0].command, "drivetrain answer k3v9 TEXT");
+    assert_eq!(next[0].command, "drivetrain answer k3v9 q2 TEXT");
     let forged = [Next::new("drivetrain \u{1b}[2J\nx".to_owned(), "no")];
     assert_eq!(view::join(&next_lines(&forged)).trim(), r"drivetrain \x1b[2J\nx  no");
 }

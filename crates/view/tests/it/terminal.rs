@@ -71,7 +71,7 @@ fn nothing_steers_the_terminal_wherever_it_is_shown() {
         check(&id, &scene.why());
 
         let mut scene = Scene::begin(spec("user", Value::Null));
-        scene.put(Command::Tell { line: text.clone() });
+        scene.put(Command::tell(text.clone()));
         scene.put(Command::Cancel { reason: text.clone() });
         check(&id, &scene.why());
         check(&id, &scene.transcript(detail));

@@ -170,7 +170,7 @@ impl Telling {
                 self.checks.iter_mut().for_each(|(_, progress)| *progress = Progress::Running);
                 vec![Told::Update(EditorUpdate::Plan(self.checks.clone()))]
             }
-            EventKind::DecisionAwaited { prompt } => match self.spoilt.take() {
+            EventKind::DecisionAwaited { prompt, .. } => match self.spoilt.take() {
                 Some(end) => vec![Told::Ended(end)],
                 None if prompt.starts_with(llm::LIMIT_REACHED) => {
                     vec![said(prompt), Told::Ended(EditorEnd::Limit)]

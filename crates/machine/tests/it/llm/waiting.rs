@@ -49,7 +49,7 @@ fn a_model_that_asks_for_years_is_asked_again_when_a_person_says_so() {
     assert_eq!(rig.told(), "[] model_failed, recovery_chosen, escalated");
     let Standing::AwaitingPerson { asks } = rig.state.standing() else { panic!("does not wait") };
     assert!(format!("{asks:?}").contains("left alone for 11574d1h46m39s"), "{asks:?}");
-    rig.command(Command::Tell { line: "go on".to_owned() });
+    rig.command(Command::tell("go on"));
     assert_eq!(sent(&rig), ["User: a goal"], "the same question");
     answer(&mut rig, failed("auth", Retry::Never));
     let Standing::Finished { outcome, .. } = rig.state.standing() else { panic!("goes on") };
