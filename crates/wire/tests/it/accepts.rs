@@ -121,6 +121,8 @@ fn anthropic_takes_no_thoughts_where_thinking_is_switched_off() {
     assert_eq!(check(&last, json!({ "type": "adaptive" })), Ok(()));
     assert_eq!(check(&last, Value::Null), Ok(()));
     assert_eq!(check(&before, json!({ "type": "disabled" })), Ok(()));
+    let over = json!([user(), says("assistant", json!([thought, words])), user()]);
+    assert_eq!(check(&over, json!({ "type": "disabled" })), Ok(()));
     let why = check(&last, json!({ "type": "disabled" })).unwrap_err();
     assert!(why.contains("When thinking is disabled"), "{why}");
     // It is told as what heals without the thoughts.

@@ -103,11 +103,19 @@ pub(super) fn check(body: &Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A model that is not to think gets no thoughts in what it last said. Only where it is said: whether a model thinks
-/// unasked is its own business.
+/// A model that is not to think gets no thoughts in what it last said and now goes on with. Only where it is said: whether a
+/// model thinks unasked is its own business.
 fn check_thoughts(messages: &[Value], thinking: &Value) -> Result<(), Refusal> {
     let last = messages.iter().rposition(|message| message["role"] == "assistant");
     let Some(at) = last.filter(|_| thinking["type"] == "disabled") else { return Ok(()) };
+    let after = messages[at + 1..].iter().find(|message| message["role"] == "user");
+    let goes_on = |user: &Value| {
+        let blocks = user["content"].as_array();
+        blocks.is_some_and(|blocks| blocks.iter().any(|block| block["type"] == "tool_result"))
+    };
+    if !after.is_none_or(goes_on) {
+        return Ok(());
+    }
     let is_thought = |block: &&Value| text(block, "type").contains("thinking");
     match blocks(at, &messages[at])?.iter().find(is_thought) {
         Some(block) => Err(format!(
