@@ -62,7 +62,8 @@ impl Checkout {
         let current = repository.output(["symbolic-ref", "--quiet", "HEAD"].map(OsString::from));
         let current = current.map_or("HEAD".to_owned(), |name| {
             let name = String::from_utf8_lossy(&name.out);
-            name.trim_end().trim_start_matches("refs/heads/").to_owned()
+            let name = name.trim_end();
+            name.strip_prefix("refs/heads/").unwrap_or(name).to_owned()
         });
         if wish.onto.is_none() && current == "HEAD" && is_rebased(&repository) {
             return Err(refused(
