@@ -192,7 +192,8 @@ impl<'s> Store<'s> {
         let mut store = Store::open(task, state_home, cancel)?;
         let folder = store.folder(workspace)?;
         if let Some(path) = &workspace.path {
-            let levels = Path::new(path).ancestors().take_while(|level| level.starts_with(&folder));
+            let path = real(path);
+            let levels = path.ancestors().take_while(|level| level.starts_with(&folder));
             for absent in levels.flat_map(masks::not_there) {
                 if let Ok(name) = absent.strip_prefix(&folder) {
                     store.left_out.push(name.to_owned());
@@ -254,7 +255,7 @@ impl<'s> Store<'s> {
         };
         let whole = worktree_of(&self.task, &self.state_home);
         Ok(match whole.canonicalize() {
-            Ok(whole) if Path::new(path).starts_with(&whole) => whole,
+            Ok(whole) if real(path).starts_with(&whole) => whole,
             _ => PathBuf::from(path),
         })
     }
@@ -651,6 +652,11 @@ impl<'s> Store<'s> {
         let settings = settings.into_iter().map(str::to_owned).collect();
         Ok(Git { env, settings, cwd: Some(folder.to_owned()), cancel: Some(self.cancel.clone()) })
     }
+}
+
+/// A workspace without links on the way to it: drivetrain's folder may have been moved, and a link lead to it.
+fn real(path: &str) -> PathBuf {
+    Path::new(path).canonicalize().unwrap_or_else(|_| PathBuf::from(path))
 }
 
 /// Leaves out a path, whatever its name means to git.

@@ -289,6 +289,45 @@ fn deeper(place: &std::os::fd::OwnedFd, name: &str) -> std::os::fd::OwnedFd {
     openat(place, name, OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty()).unwrap()
 }
 
+/// Git takes a name for a file where one has it, and is not sure where it is then.
+#[test]
+fn a_store_that_is_reached_through_a_link_tells_its_checkpoints() {
+    let all = folder();
+    let (root, link) = (all.path().join("root"), all.path().join("link"));
+    fs::create_dir(&root).unwrap();
+    fs::create_dir(all.path().join("state")).unwrap();
+    symlink(all.path().join("state"), &link).unwrap();
+    let cancel = Cancel::new();
+    let store = Store::open("t", &link, &cancel).unwrap();
+    fs::write(root.join("a"), "one\n").unwrap();
+    let first = store.keep(&root, "first").unwrap();
+    fs::write(root.join("a"), "two\n").unwrap();
+    let second = store.keep(&root, "second").unwrap();
+    let reasons: Vec<String> = store.points().unwrap().into_iter().map(|one| one.reason).collect();
+    assert_eq!(reasons, ["first", "second"]);
+    assert_eq!(store.changes(&first, &second).unwrap().len(), 1);
+    assert!(String::from_utf8_lossy(&store.patch(&first, &second).unwrap()).contains("+two"));
+    assert_eq!(store.diff_lines(&first, &second).unwrap(), 2);
+}
+
+/// Drivetrain's folder was moved, and a link at its old place leads to it: what is told to do then.
+#[test]
+fn of_a_worktree_that_is_known_by_a_link_all_is_kept_wherever_in_it_the_task_works() {
+    let all = folder();
+    let (state, link) = (all.path().join("state"), all.path().join("link"));
+    fs::create_dir_all(state.join("worktrees/t/sub")).unwrap();
+    symlink(&state, &link).unwrap();
+    let workspace = Workspace {
+        kind: WorkspaceKind::Worktree,
+        path: Some(link.join("worktrees/t/sub").to_str().unwrap().to_owned()),
+        branch: None,
+        base: None,
+    };
+    let cancel = Cancel::new();
+    let (_, folder) = Store::of("t", &workspace, &state, &cancel).unwrap();
+    assert_eq!(folder, state.join("worktrees/t").canonicalize().unwrap());
+}
+
 #[test]
 fn looking_keeps_nothing_and_sees_every_change() {
     let all = folder();
