@@ -96,6 +96,12 @@ pub enum Wait {
         /// When to decide again although nobody answered; the answer is waited for as long as it takes if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
+        /// When something else is due: the driver is asked again then, and the question is put again if it still waits.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        due: Option<Timestamp>,
+        /// Which of the driver's questions it is, so that one that is put again is known as the same.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        number: Option<u64>,
     },
     /// A moment.
     Until {
@@ -105,7 +111,27 @@ pub enum Wait {
         reason: String,
     },
     /// The results of actions that are under way; only a driver that is [`Driver::eager`] may say so.
-    Results,
+    Results {
+        /// When to decide again although nothing has ended.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+    },
+}
+
+impl Wait {
+    /// For a person's next line, for as long as it takes.
+    pub fn person(prompt: impl Into<String>) -> Wait {
+        Wait::Person { prompt: prompt.into(), until: None, due: None, number: None }
+    }
+
+    /// The next moment at which the driver is asked again by itself.
+    pub fn moment(&self) -> Option<Timestamp> {
+        match self {
+            Wait::Person { until, due, .. } => until.iter().chain(due).copied().min(),
+            Wait::Until { at, .. } => Some(*at),
+            Wait::Results { until } => *until,
+        }
+    }
 }
 
 /// One action: a tool call.

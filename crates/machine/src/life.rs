@@ -361,6 +361,7 @@ impl Step<'_> {
         match DriverSlot::create(&spec.name, &spec.config, &self.state.registry) {
             Ok(mut driver) => {
                 driver.live.inherit(&self.state.driver.save());
+                self.state.data.asked_person = None;
                 let from = std::mem::replace(&mut self.state.driver, driver).name;
                 // An agent goes on counting where the one before it was, and may go on in its conversation.
                 if from != agent::KIND || spec.name != agent::KIND {

@@ -220,6 +220,12 @@ pub struct Data {
     /// The last question that was put to a person about what comes next.
     #[serde(default, skip_serializing_if = "QuestionId::is_none")]
     pub last_question: QuestionId,
+    /// Which question of the driver's that was, where the driver numbers its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_person: Option<u64>,
+    /// When an eager driver decides again though no action has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wakes_at: Option<Timestamp>,
     /// The number of the last event.
     pub last_event: u64,
     /// Inputs taken so far: the number of the last record.
@@ -469,6 +475,8 @@ impl State {
                 last_effect: 0,
                 last_call: 0,
                 last_question: QuestionId::default(),
+                asked_person: None,
+                wakes_at: None,
                 last_event: 0,
                 inputs: 0,
                 dropped: 0,

@@ -11,6 +11,7 @@ use crate::policy::permission::Author;
 use crate::state::{Call, CallStatus, Pending, Phase};
 use crate::step::Step;
 use crate::task::Outcome;
+use crate::time::Timestamp;
 use crate::tool::Status;
 
 /// Decisions within one input. A driver that decides more often without anything happening in the world
@@ -309,6 +310,14 @@ impl Step<'_> {
         self.add_calls(actions);
         self.state.data.turn_kept = false;
         self.state.data.phase = Phase::Acting;
+        self.ask_for_its_moments();
+    }
+
+    /// An eager driver that acts has not said when something else of it is due: it is asked again at once.
+    fn ask_for_its_moments(&mut self) {
+        if self.state.driver.live.eager() {
+            self.state.data.wakes_at = Some(self.now);
+        }
     }
 
     fn add_calls(&mut self, actions: Vec<Action>) {
@@ -358,11 +367,29 @@ impl Step<'_> {
             let held = self.state.data.held.take_if(|_| self.state.data.notes.is_empty());
             return held.is_some_and(|actions| self.join_turn(actions));
         }
-        if self.state.driver.live.eager() && self.deliver_results() > 0 {
-            self.forget_delivered();
-            return self.decide_while_acting();
+        if !self.state.driver.live.eager() {
+            return false;
         }
-        false
+        let now = self.now;
+        let is_due = self.state.data.wakes_at.take_if(|at| *at <= now).is_some();
+        if self.deliver_results() == 0 && !is_due {
+            return false;
+        }
+        self.forget_delivered();
+        self.decide_while_acting()
+    }
+
+    /// Has an eager driver decide again at that moment, whatever is under way then.
+    fn wake_at(&mut self, moment: Option<Timestamp>) {
+        let moment = moment.filter(|at| *at > self.now);
+        if self.state.data.wakes_at == moment {
+            return;
+        }
+        self.stop(|pending| *pending == Pending::Alarm);
+        self.state.data.wakes_at = moment;
+        if let Some(at) = moment {
+            self.set_alarm(at);
+        }
     }
 
     /// Adds to the open turn what is one more; true if there is more to do at once.
@@ -375,6 +402,7 @@ impl Step<'_> {
             self.event(|| EventKind::TurnStarted { turn, actions: count });
             self.add_calls(actions);
             self.state.data.turn_kept = false;
+            self.ask_for_its_moments();
             return true;
         }
         data.held = Some(actions);
@@ -395,7 +423,11 @@ impl Step<'_> {
         };
         match decision {
             Decision::Act(actions) if !actions.is_empty() => self.join_turn(actions),
-            Decision::Act(_) | Decision::Wait(_) => false,
+            Decision::Act(_) => false,
+            Decision::Wait(wait) => {
+                self.wake_at(wait.moment());
+                false
+            }
             Decision::Consult(_) | Decision::Claim { .. } | Decision::GiveUp { .. } => {
                 self.abort_calls("another way won");
                 self.settle_doubts();
@@ -445,6 +477,7 @@ impl Step<'_> {
             return;
         }
         self.deliver_results();
+        self.wake_at(None);
         self.note_turn_ended();
         self.state.data.calls.clear();
         let turn = self.state.data.spend.turns;
@@ -467,12 +500,12 @@ impl Step<'_> {
     fn wait(&mut self, wait: Wait) {
         match &wait {
             // The moment has passed: the driver is asked again at once.
-            Wait::Person { until: Some(at), .. } if *at <= self.now => return,
-            Wait::Person { prompt, until } => {
-                let (prompt, until) = (prompt.clone(), *until);
-                let question = self.next_question();
+            Wait::Person { .. } if wait.moment().is_some_and(|at| at <= self.now) => return,
+            Wait::Person { prompt, number, .. } => {
+                let prompt = prompt.clone();
+                let question = self.put_question(*number);
                 self.event(|| EventKind::DecisionAwaited { prompt, question });
-                if let Some(at) = until {
+                if let Some(at) = wait.moment() {
                     self.set_alarm(at);
                 }
             }
@@ -484,7 +517,7 @@ impl Step<'_> {
             }
             // The moment has passed: the driver is asked again at once.
             Wait::Until { .. } => return,
-            Wait::Results => {
+            Wait::Results { .. } => {
                 let reason = format!(
                     "the driver {} waits for results but nothing is under way",
                     self.state.driver.name
@@ -495,11 +528,15 @@ impl Step<'_> {
         self.state.data.phase = Phase::Waiting(wait);
     }
 
-    /// The number of a question that is put to a person: each has its own, also if it is put in the same words again,
-    /// since what was said to the one before was said of that.
-    pub(crate) fn next_question(&mut self) -> QuestionId {
-        self.state.data.last_question.0 += 1;
-        self.state.data.last_question
+    /// The number of a question that is put to a person. Each has its own, also if it is in the same words as the one before,
+    /// since what was said to that one was said of that. The driver knows which one is only put again.
+    pub(crate) fn put_question(&mut self, of_driver: Option<u64>) -> QuestionId {
+        let data = &mut self.state.data;
+        if of_driver.is_none() || data.asked_person != of_driver {
+            data.last_question.0 += 1;
+            data.asked_person = of_driver;
+        }
+        data.last_question
     }
 
     pub(crate) fn on_tell(&mut self, line: String, question: Option<QuestionId>) {

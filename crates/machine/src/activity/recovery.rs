@@ -108,7 +108,7 @@ impl Step<'_> {
             Rung::Escalate => {
                 let Failure { cause, reason, .. } = failure;
                 let (over, said) = (cause.clone(), reason.clone());
-                let question = self.next_question();
+                let question = self.put_question(None);
                 self.event(|| EventKind::Escalated { cause: over, reason: said, question });
                 self.state.data.phase = Phase::Escalated { cause, reason };
             }

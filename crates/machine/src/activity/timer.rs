@@ -4,7 +4,7 @@
 //! Moments are kept in a time of the task's own. It goes on with the clock, and stays where it is while the clock is set
 //! back: otherwise a wait of a minute would become one of as long as the clock was wrong.
 
-use crate::driver::{Consultation, Wait};
+use crate::driver::Consultation;
 use crate::effect::Effect;
 use crate::id::EffectId;
 use crate::input::{Command, Input, Signal};
@@ -86,7 +86,12 @@ impl Step<'_> {
         match self.state.data.pending.get(&id) {
             Some(Pending::Alarm) => {
                 self.state.data.pending.remove(&id);
-                self.state.data.phase = Phase::Ready;
+                // Its wait is over, whatever the clock says.
+                let now = self.now;
+                match &self.state.data.phase {
+                    Phase::Waiting(_) => self.state.data.phase = Phase::Ready,
+                    _ => self.state.data.wakes_at = self.state.data.wakes_at.map(|at| at.min(now)),
+                }
             }
             // A task that may move asks again; one that is held does so when it goes on.
             Some(Pending::Retry | Pending::JudgeTimer) => {
@@ -157,15 +162,20 @@ impl Step<'_> {
             Phase::Checkpointing { summary } | Phase::Verifying { summary } => {
                 self.check_claim(summary)
             }
-            Phase::Waiting(Wait::Until { at, .. } | Wait::Person { until: Some(at), .. }) => {
-                self.set_alarm(at);
+            Phase::Waiting(wait) => {
+                if let Some(at) = wait.moment() {
+                    self.set_alarm(at);
+                }
+            }
+            Phase::Acting => {
+                if let Some(at) = self.state.data.wakes_at {
+                    self.set_alarm(at);
+                }
             }
             Phase::New
             | Phase::Ready
-            | Phase::Acting
             | Phase::Judging(_)
             | Phase::RollingBack { .. }
-            | Phase::Waiting(Wait::Person { .. } | Wait::Results)
             | Phase::Escalated { .. }
             | Phase::Finished { .. } => {}
         }

@@ -527,6 +527,10 @@ impl Child {
                 self.conversations = self.conversations.max(call.conversation);
                 Decision::Consult(Consultation::Agent(call))
             }
+            // Another child may give the same number to a question of its own.
+            Decision::Wait(Wait::Person { prompt, until, due, number: _ }) => {
+                Decision::Wait(Wait::Person { prompt, until, due, number: None })
+            }
             other => other,
         }
     }
@@ -676,7 +680,7 @@ impl Renewable {
             return None;
         }
         if self.child.under_way > 0 {
-            return Some(Decision::Wait(Wait::Results));
+            return Some(Decision::Wait(Wait::Results { until: None }));
         }
         match self.child.anew(&self.registry) {
             Ok(child) => self.child = child,

@@ -229,9 +229,7 @@ impl Answer {
                 let at = situation.now.after(Span(millis));
                 Next::Wait(Wait::Until { at, reason })
             }
-            Answer::Wait { prompt, .. } => {
-                Next::Wait(Wait::Person { prompt: prompt.unwrap_or_default(), until: None })
-            }
+            Answer::Wait { prompt, .. } => Next::Wait(Wait::person(prompt.unwrap_or_default())),
             Answer::Claim { summary } => Next::Claim { summary },
             Answer::GiveUp { reason, stuck } => Next::GiveUp { reason, stuck },
         }

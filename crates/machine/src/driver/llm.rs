@@ -300,7 +300,7 @@ impl Llm {
     /// It cannot go on by itself.
     fn stop(&self, reason: String) -> Decision {
         if self.chat {
-            Decision::Wait(Wait::Person { prompt: reason, until: None })
+            Decision::Wait(Wait::person(reason))
         } else {
             Decision::GiveUp { reason, stuck: false }
         }
@@ -673,7 +673,7 @@ impl Driver for Llm {
             return self.ask(situation);
         }
         if self.chat && !self.memory.done && self.memory.claim.is_some() {
-            return Decision::Wait(Wait::Person { prompt: YOUR_TURN.to_owned(), until: None });
+            return Decision::Wait(Wait::person(YOUR_TURN));
         }
         if let Some(summary) = &self.memory.claim {
             return Decision::Claim { summary: summary.clone() };

@@ -114,9 +114,7 @@ impl Driver for Scripted {
             End::WaitForPerson if self.done => {
                 Decision::Claim { summary: "a person said so".to_owned() }
             }
-            End::WaitForPerson => {
-                Decision::Wait(Wait::Person { prompt: "what next?".to_owned(), until: None })
-            }
+            End::WaitForPerson => Decision::Wait(Wait::person("what next?")),
         }
     }
 

@@ -319,14 +319,11 @@ impl Driver for User {
             }]),
             Some(Move::Claim(summary)) => Decision::Claim { summary },
             Some(Move::GiveUp(reason)) => Decision::GiveUp { reason, stuck: false },
-            Some(Move::Help) => {
-                Decision::Wait(Wait::Person { prompt: HELP.to_owned(), until: None })
+            Some(Move::Help) => Decision::Wait(Wait::person(HELP)),
+            None if self.news.is_empty() => {
+                Decision::Wait(Wait::person("What is the next move? Type help for the commands."))
             }
-            None if self.news.is_empty() => Decision::Wait(Wait::Person {
-                prompt: "What is the next move? Type help for the commands.".to_owned(),
-                until: None,
-            }),
-            None => Decision::Wait(Wait::Person { prompt: self.news.join("\n"), until: None }),
+            None => Decision::Wait(Wait::person(self.news.join("\n"))),
         }
     }
 

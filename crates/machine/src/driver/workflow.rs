@@ -38,7 +38,7 @@ use definition::{Body, Definition};
 pub use definition::{Input, InputKind};
 use frame::{Address, Came, FlowFrame, RowFrame, StepFrame};
 pub(crate) use read::{chooser_of, criteria_of_steps, driver_of, task_driver_of};
-use run::{Round, Run};
+use run::{Asked, Round, Run};
 use scope::World;
 
 /// The kind of driver that follows a workflow.
@@ -136,6 +136,9 @@ struct Memory {
     /// What came and has not been looked at, by the way to whom it is for.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", with = "pairs")]
     came: BTreeMap<Address, Came>,
+    /// The number of the last question to a person.
+    #[serde(skip_serializing_if = "is_default")]
+    questions: u64,
     /// The highest number of a task that a step has asked for.
     #[serde(skip_serializing_if = "is_default")]
     tasks: u64,
@@ -185,7 +188,7 @@ impl From<FirstMemory> for Memory {
     fn from(first: FirstMemory) -> Memory {
         let FirstMemory { at, carried_out, retries, put_off, passed_over, gotos, end } = first;
         let stage = frame::Stage::First;
-        let step = StepFrame { stage, retries, put_off, until: None };
+        let step = StepFrame { stage, retries, put_off, ..StepFrame::default() };
         let row = RowFrame { at, step, gotos, ..RowFrame::default() };
         let flow = FlowFrame { row, ..FlowFrame::default() };
         Memory { flow, carried_out, passed_over, end, plain: true, ..Memory::default() }
@@ -287,6 +290,7 @@ impl Driver for Workflow {
             passed_over,
             conversations,
             came,
+            questions,
             tasks,
             child_began,
             child_end,
@@ -301,6 +305,7 @@ impl Driver for Workflow {
             passed_over,
             conversations,
             came,
+            questions,
             tasks,
             child_began,
             child_end,
@@ -335,7 +340,7 @@ impl Driver for Workflow {
             return Decision::Act(actions);
         }
         if busy {
-            return Decision::Wait(Wait::Results);
+            return Decision::Wait(Wait::Results { until: moment.map(|(at, _)| at) });
         }
         if let Some((address, request)) = question {
             if let Some(child) = self.children.get_mut(&address) {
@@ -344,9 +349,10 @@ impl Driver for Workflow {
             self.memory.asked = Some(address);
             return Decision::Consult(request);
         }
-        if let Some((address, prompt)) = person {
+        if let Some(Asked { address, prompt, until, number }) = person {
             self.memory.asked = Some(address);
-            return Decision::Wait(Wait::Person { prompt, until: moment.map(|(at, _)| at) });
+            let due = moment.map(|(at, _)| at).filter(|at| until.is_none_or(|until| *at < until));
+            return Decision::Wait(Wait::Person { prompt, until, due, number });
         }
         match moment {
             Some((at, reason)) => Decision::Wait(Wait::Until { at, reason }),
@@ -420,9 +426,9 @@ impl Driver for Workflow {
             }
             Fact::Retry(retry) if retry.fresh => {
                 // What was begun before keeps its number, and whatever begins gets another one.
-                let Memory { plain, tasks, conversations, .. } = self.memory;
-                self.memory =
-                    Memory { tasks, conversations, ..Memory::new(&self.definition, plain) };
+                let Memory { plain, questions, tasks, conversations, .. } = self.memory;
+                let anew = Memory::new(&self.definition, plain);
+                self.memory = Memory { questions, tasks, conversations, ..anew };
                 self.children.clear();
             }
             Fact::Retry(_) => self.memory.try_again(),

@@ -154,10 +154,10 @@ impl State {
         let unattended = self.data.attachment.as_ref().is_some_and(|by| !by.attended);
         let timed = |pending: &Pending| matches!(pending, Pending::DeciderTimer(_));
         // A question with an end that is near is waited for: what follows was declared.
-        let ends_soon = match self.data.phase {
-            Phase::Waiting(Wait::Person { until: Some(at), .. }) => {
-                at.since(self.data.own(self.data.clock)) <= LONGEST_SITTING
-            }
+        let ends_soon = match &self.data.phase {
+            Phase::Waiting(wait @ Wait::Person { .. }) => wait
+                .moment()
+                .is_some_and(|at| at.since(self.data.own(self.data.clock)) <= LONGEST_SITTING),
             _ => false,
         };
         let waits_for_person = || {
@@ -169,10 +169,13 @@ impl State {
         unattended && (waits_for_person() || self.rests_until(self.data.clock).is_some())
     }
 
-    /// Whether the time of a person who was asked is over by this clock: whoever takes the task up goes on without the answer.
+    /// Whether the time of a person who was asked is over by this clock, or something else is due: whoever takes the task up goes
+    /// on without the answer.
     pub fn is_answer_late(&self, now: Timestamp) -> bool {
-        match self.data.phase {
-            Phase::Waiting(Wait::Person { until: Some(at), .. }) => at <= self.data.own(now),
+        match &self.data.phase {
+            Phase::Waiting(wait @ Wait::Person { .. }) => {
+                wait.moment().is_some_and(|at| at <= self.data.own(now))
+            }
             _ => false,
         }
     }

@@ -155,7 +155,7 @@ fn what_cannot_be_done_pauses_the_task_and_says_why() {
     restored(&mut rig, Err("incomplete: pipe is a pipe".to_owned()));
     assert_eq!(rig.told(), "[] roll_back_failed, paused");
     assert_eq!(rig.state.standing(), Standing::Paused);
-    assert!(!matches!(rig.state.data().phase, Phase::Waiting(Wait::Results)));
+    assert!(!matches!(rig.state.data().phase, Phase::Waiting(Wait::Results { .. })));
     rig.command(Command::Resume);
     assert!(rig.told().contains("turn_started"), "{}", rig.told());
     let mut rig = working();

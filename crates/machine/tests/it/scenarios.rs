@@ -4,13 +4,13 @@ use machine::driver::Wait;
 use machine::input::{Command, Input, Resolution, Signal};
 use machine::policy::budget::Budget;
 use machine::policy::permission::{Decide, Policy, Rule, Unattended};
-use machine::state::{Ask, CallStatus, Phase, Standing};
+use machine::state::{Ask, CallStatus, Phase, Standing, State};
 use machine::task::{CriterionResult, DriverSpec, Outcome, TaskSpec};
 use machine::time::Span;
 use machine::tool::{Status, ToolResult};
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, call, check_of, read, shell, spec};
+use crate::rig::{Rig, call, check_of, read, registry, shell, spec};
 use machine::verdict::Verdict;
 
 fn finished(rig: &Rig) -> Option<Outcome> {
@@ -462,6 +462,89 @@ fn a_yes_is_for_the_question_that_was_seen_and_approves_no_later_one() {
     assert_eq!(rig.state.asks(), asks, "nothing was approved");
     rig.command(yes(Some(*second)));
     assert_eq!(finished(&rig), Some(Outcome::Completed));
+}
+
+/// A step that reads a file, with these keys beside.
+fn reads(path: &str, rest: Value) -> Value {
+    let mut step = json!({ "name": path, "tool": "read", "parameters": { "path": path } });
+    step.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+    step
+}
+
+fn failed() -> ToolResult {
+    ToolResult::ended(Status::Error, "")
+}
+
+#[test]
+fn a_retry_is_made_when_its_pause_is_over_whatever_else_reads() {
+    let again = json!({ "on_error": "retry", "max_retries": 5, "backoff": "1s" });
+    let branches = json!({
+        "a": [reads("serve", json!({}))],
+        "b": [reads("is-up", again), reads("stop", json!({}))],
+        "c": [reads("first", json!({})), reads("second", json!({}))],
+    });
+    let mut rig = Rig::started(workflow(json!([{ "name": "all", "parallel": branches }])));
+    assert!(rig.told().starts_with("[run_tool#2 run_tool#3 run_tool#4]"), "{}", rig.told());
+    rig.ended(3, failed());
+    rig.effect("set_timer");
+    // What is begun beside it takes nothing of its moment away, and whoever takes over sets it anew.
+    rig.ended(4, ToolResult::ok(""));
+    let saved = serde_json::to_string(&rig.state.save()).unwrap();
+    rig.state = State::load(&serde_json::from_str(&saved).unwrap(), registry()).unwrap();
+    rig.input(Signal::OwnerLost.into()).attach(false);
+    let alarm = rig.effect("set_timer");
+    rig.now += 1000;
+    rig.input(Signal::TimerFired(alarm).into());
+    assert!(rig.told().contains("turn_started, tool_started c5"), "{}", rig.told());
+}
+
+#[test]
+fn a_pause_of_one_racer_ends_while_another_one_reads() {
+    let worker = |step: Value| json!({ "driver": "workflow", "config": { "steps": [step] } });
+    let again = json!({ "driver": worker(reads("b", json!({}))), "limit": 3, "backoff": "1s" });
+    let racers = json!([worker(reads("a", json!({}))), { "driver": "retry", "config": again }]);
+    let driver = DriverSpec::new("race", json!({ "drivers": racers }));
+    let mut rig = Rig::started(TaskSpec { driver, ..spec(json!({})) });
+    rig.ended(3, failed());
+    rig.now += 1000;
+    rig.input(Signal::TimerFired(rig.effect("set_timer")).into());
+    assert!(rig.told().contains("turn_started, tool_started c3"), "{}", rig.told());
+}
+
+#[test]
+fn the_time_of_a_question_that_is_not_put_keeps_nobody_waiting_and_a_retry_does() {
+    let ask = |rest: Value| {
+        let mut step = json!({ "name": "q", "ask": "Which?" });
+        step.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        step
+    };
+    let late = ask(json!({ "timeout": "3s", "on_timeout": "skip" }));
+    let both = |other: Value| {
+        workflow(json!([{ "name": "both", "parallel": { "a": [ask(json!({}))], "b": [other] } }]))
+    };
+    let rig = Rig::started(both(late));
+    assert!(rig.state.wants_release(), "the one that is put waits for as long as it takes");
+    let wait =
+        Wait::Person { prompt: "Which?".to_owned(), until: None, due: None, number: Some(1) };
+    assert_eq!(rig.state.data().phase, Phase::Waiting(wait));
+
+    let again = json!({ "on_error": "retry", "max_retries": 5, "backoff": "40s" });
+    let mut rig = Rig::started(both(reads("poll", again)));
+    rig.ended(2, failed());
+    let asked = rig.state.asks();
+    assert!(!rig.state.wants_release(), "the retry was declared, and is near");
+    let Phase::Waiting(Wait::Person { until: None, due: Some(_), .. }) = rig.state.data().phase
+    else {
+        panic!("{:?}", rig.state.data().phase)
+    };
+    rig.now += 40_000;
+    rig.input(Signal::TimerFired(rig.effect("set_timer")).into());
+    assert!(rig.told().contains("run_tool"), "{}", rig.told());
+    rig.ended(rig.effect("run_tool").0, failed());
+    assert_eq!(rig.state.asks(), asked, "it is the same question, put again");
+    let [Ask::Decision { number, .. }] = asked[..] else { panic!("{asked:?}") };
+    rig.command(Command::Tell { line: "red".to_owned(), question: Some(number) });
+    assert_eq!(rig.last.rejected, None);
 }
 
 #[test]

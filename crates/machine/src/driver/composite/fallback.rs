@@ -75,7 +75,7 @@ impl Driver for Fallback {
                 return Decision::GiveUp { reason, stuck: self.stuck };
             }
             if self.stragglers() {
-                return Decision::Wait(Wait::Results);
+                return Decision::Wait(Wait::Results { until: None });
             }
             let child = &mut self.children[self.at];
             if !self.begun {

@@ -13,6 +13,7 @@ use super::{Child, Memory, SavedChild, Spec, addressee, fields, saved, to_value}
 use crate::driver::{
     Action, Consultation, Decision, Driver, Fact, NO_CONVERSATION, Registry, Situation, Wait,
 };
+use crate::time::Timestamp;
 
 #[derive(Debug)]
 struct Race {
@@ -95,8 +96,8 @@ impl Race {
                 {
                     true
                 }
-                Standing::Waits(Wait::Until { at, .. } | Wait::Person { until: Some(at), .. }) => {
-                    *at <= situation.now
+                Standing::Waits(wait) => {
+                    wait.moment().is_some_and(|at| at <= situation.now) && child.ready()
                 }
                 _ => false,
             };
@@ -109,7 +110,7 @@ impl Race {
                     stuck: false,
                 },
                 Decision::Act(actions) => Standing::Acts(actions),
-                Decision::Wait(Wait::Results) => Standing::Busy,
+                Decision::Wait(Wait::Results { until: None }) => Standing::Busy,
                 Decision::Wait(wait) => Standing::Waits(wait),
                 Decision::Consult(request) => Standing::Asks(request),
                 Decision::GiveUp { reason, stuck } => Standing::Ended { reason, stuck },
@@ -129,7 +130,7 @@ impl Race {
         }
         if self.standing.iter().any(|standing| matches!(standing, Standing::Asks(_))) {
             if self.under_way() {
-                return Decision::Wait(Wait::Results);
+                return Decision::Wait(Wait::Results { until: None });
             }
             if let Some(request) = self.question() {
                 return Decision::Consult(request);
@@ -140,9 +141,24 @@ impl Race {
             return Decision::Act(actions);
         }
         if self.under_way() {
-            return Decision::Wait(Wait::Results);
+            return Decision::Wait(Wait::Results { until: self.moment() });
         }
         self.idle()
+    }
+
+    /// The next moment that a child waits for, while others act. The time of a person begins when the question is put.
+    fn moment(&self) -> Option<Timestamp> {
+        let moments = self.standing.iter().filter_map(|standing| match standing {
+            Standing::Waits(Wait::Person { due, .. }) => *due,
+            Standing::Waits(wait) => wait.moment(),
+            Standing::Ready
+            | Standing::Busy
+            | Standing::Acts(_)
+            | Standing::Asks(_)
+            | Standing::Asked
+            | Standing::Ended { .. } => None,
+        });
+        moments.min()
     }
 
     /// Whether actions of any child are under way in the world. Those not handed out are not.
@@ -184,19 +200,21 @@ impl Race {
         let mut prompts = Vec::new();
         let mut ends = Vec::new();
         let mut ends_of_waits = Vec::new();
+        let mut dues = Vec::new();
         for (child, standing) in self.children.iter().zip(&self.standing) {
             match standing {
                 Standing::Waits(Wait::Until { at, reason }) => moments.push((*at, reason)),
-                Standing::Waits(Wait::Person { prompt, until }) => {
+                Standing::Waits(Wait::Person { prompt, until, due, .. }) => {
                     // What it waits for no longer is a moment too.
                     ends_of_waits.extend(*until);
+                    dues.extend(*due);
                     prompts.push((child, prompt));
                 }
                 Standing::Ended { reason, stuck } => ends.push((child, reason, *stuck)),
                 Standing::Ready
                 | Standing::Busy
                 | Standing::Acts(_)
-                | Standing::Waits(Wait::Results)
+                | Standing::Waits(Wait::Results { .. })
                 | Standing::Asks(_)
                 | Standing::Asked => {}
             }
@@ -204,17 +222,18 @@ impl Race {
         if let Some((at, reason)) = moments.into_iter().min() {
             return Decision::Wait(Wait::Until { at, reason: reason.clone() });
         }
-        let until = ends_of_waits.into_iter().min();
+        let (until, due) = (ends_of_waits.into_iter().min(), dues.into_iter().min());
         match prompts.as_slice() {
             [] => {}
             [(_, prompt)] => {
-                let (prompt, until) = (String::clone(prompt), until);
-                return Decision::Wait(Wait::Person { prompt, until });
+                let prompt = String::clone(prompt);
+                return Decision::Wait(Wait::Person { prompt, until, due, number: None });
             }
             several => {
                 let prompts: Vec<String> =
                     several.iter().map(|(child, prompt)| child.spec.says(prompt)).collect();
-                return Decision::Wait(Wait::Person { prompt: prompts.join("\n"), until });
+                let prompt = prompts.join("\n");
+                return Decision::Wait(Wait::Person { prompt, until, due, number: None });
             }
         }
         if ends.len() == self.children.len() {
@@ -226,7 +245,7 @@ impl Race {
                 stuck,
             };
         }
-        Decision::Wait(Wait::Results)
+        Decision::Wait(Wait::Results { until: None })
     }
 }
 
@@ -279,7 +298,7 @@ impl Driver for Race {
             }
             child.observe(situation, fact);
             let wakes = match standing {
-                Standing::Busy => child.ready(),
+                Standing::Busy | Standing::Waits(Wait::Results { .. }) => child.ready(),
                 Standing::Waits(_) => true,
                 Standing::Asked => {
                     let is_end = matches!(fact, Fact::AgentEnded(_) | Fact::ChildEnded(_));

@@ -55,7 +55,7 @@ impl Driver for Sequence {
     fn decide(&mut self, situation: &Situation<'_>) -> Decision {
         loop {
             if self.stragglers() {
-                return Decision::Wait(Wait::Results);
+                return Decision::Wait(Wait::Results { until: None });
             }
             let last = self.at + 1 == self.children.len();
             let child = &mut self.children[self.at];

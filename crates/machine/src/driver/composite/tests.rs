@@ -72,10 +72,10 @@ impl Driver for Script {
             }
             "results" if self.open > 0 => {
                 self.at -= 1;
-                Decision::Wait(Wait::Results)
+                Decision::Wait(Wait::Results { until: None })
             }
             "results" => self.decide(situation),
-            "ask" => Decision::Wait(Wait::Person { prompt: rest, until: None }),
+            "ask" => Decision::Wait(Wait::person(rest)),
             "consult" => Decision::Consult(Consultation::Plugin(json!(rest))),
             "claim" => Decision::Claim { summary: rest },
             "fail" => Decision::GiveUp { reason: rest, stuck: false },
@@ -233,7 +233,7 @@ impl World {
                         self.calls.push((CallId(self.last_call), action));
                     }
                 }
-                Decision::Wait(Wait::Results) => assert!(eager && busy, "waits for nothing"),
+                Decision::Wait(Wait::Results { .. }) => assert!(eager && busy, "waits for nothing"),
                 // What runs comes first; the driver is asked again after it.
                 Decision::Wait(_) if busy => {}
                 Decision::Wait(Wait::Until { at, .. }) => {

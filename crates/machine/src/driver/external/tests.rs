@@ -134,7 +134,7 @@ fn an_answer_becomes_a_decision() {
         Decision::Wait(Wait::Until { at: Timestamp(2000), reason: "soon".to_owned() })
     );
     let asked = plugin.answer(json!({ "decision": "wait", "prompt": "which?" }));
-    assert_eq!(asked, Decision::Wait(Wait::Person { prompt: "which?".to_owned(), until: None }));
+    assert_eq!(asked, Decision::Wait(Wait::person("which?")));
     let claimed = plugin.answer(json!({ "decision": "claim", "summary": "done" }));
     assert_eq!(claimed, Decision::Claim { summary: "done".to_owned() });
     let stuck = plugin.answer(json!({ "decision": "give_up", "reason": "circle", "stuck": true }));

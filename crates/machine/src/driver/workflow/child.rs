@@ -177,8 +177,8 @@ impl StepChild {
             Standing::Ended(end) => return Move::Ended(end.clone()),
             Standing::Busy => return Move::Busy,
             Standing::Asks(request) => return Move::Asks(request.clone()),
-            Standing::Waits(Wait::Until { at, .. } | Wait::Person { until: Some(at), .. })
-                if *at <= situation.now => {}
+            Standing::Waits(wait)
+                if wait.moment().is_some_and(|at| at <= situation.now) && self.child.ready() => {}
             Standing::Waits(wait) => return Move::Waits(wait.clone()),
             // The loop asks for a decision only when no question is open: this one was dropped.
             Standing::Ready | Standing::Asked => {}
@@ -190,7 +190,7 @@ impl StepChild {
                 return self.end(End::GaveUp { reason, stuck: false });
             }
             Decision::Act(actions) => (Standing::Busy, Move::Acts(actions)),
-            Decision::Wait(Wait::Results) => (Standing::Busy, Move::Busy),
+            Decision::Wait(Wait::Results { until: None }) => (Standing::Busy, Move::Busy),
             Decision::Wait(wait) => (Standing::Waits(wait.clone()), Move::Waits(wait)),
             Decision::Consult(mut request) => {
                 if let Consultation::Agent(call) = &mut request {
@@ -230,7 +230,7 @@ impl StepChild {
         }
         self.child.observe(&StepChild::situation(&self.goal, situation), fact);
         let wakes = match self.standing {
-            Standing::Busy => self.child.ready(),
+            Standing::Busy | Standing::Waits(Wait::Results { .. }) => self.child.ready(),
             Standing::Waits(_) => true,
             // What it wanted to ask may be another question now.
             Standing::Asks(_) => matches!(fact, Fact::Note(_)),

@@ -73,6 +73,9 @@ pub(super) struct StepFrame {
     /// When its time is over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) until: Option<Timestamp>,
+    /// The number of the question that it asks a person; none yet if 0.
+    #[serde(skip_serializing_if = "is_default")]
+    pub(super) question: u64,
 }
 
 /// How far a step is.

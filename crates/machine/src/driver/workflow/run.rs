@@ -50,6 +50,8 @@ pub(super) struct Run<'r> {
     pub(super) conversations: &'r mut u32,
     /// What came and has not been looked at.
     pub(super) came: &'r mut BTreeMap<Address, Came>,
+    /// The number of the last question to a person.
+    pub(super) questions: &'r mut u64,
     /// The highest number of a task that a step has asked for.
     pub(super) tasks: &'r mut u64,
     /// The number that one of them got, until its step knows it.
@@ -79,9 +81,20 @@ pub(super) struct Round {
     /// The first question to a decider outside.
     pub(super) question: Option<(Address, Consultation)>,
     /// The first question to a person.
-    pub(super) person: Option<(Address, String)>,
-    /// The next moment at which something is due.
+    pub(super) person: Option<Asked>,
+    /// The next moment at which something is due, whatever a person says.
     pub(super) moment: Option<(Timestamp, String)>,
+}
+
+/// A question to a person.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) address: Address,
+    pub(super) prompt: String,
+    /// Until when it waits, once it is put: the time of one that is not has not begun.
+    pub(super) until: Option<Timestamp>,
+    /// Its number, if a step asks it and not a driver.
+    pub(super) number: Option<u64>,
 }
 
 impl Round {
@@ -178,7 +191,9 @@ impl Run<'_> {
                     step.came(&came)
                 }
                 Stage::Driver => self.driver(step, frame.until, address)?,
-                Stage::Person(prompt) => self.person(step, prompt, &mut frame.until, address)?,
+                Stage::Person(prompt) => {
+                    self.person(step, prompt, &mut frame.until, &mut frame.question, address)?
+                }
                 Stage::Task(order) => self.task(step, order, frame.until, address)?,
                 Stage::Flow(_) | Stage::Each(_) | Stage::Parallel(_) | Stage::Row(_) => {
                     self.deadlines.extend(frame.until);

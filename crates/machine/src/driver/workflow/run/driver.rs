@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Run;
+use super::{Asked, Run};
 use crate::driver::workflow::child::{self, Goal, Move, StepChild};
 use crate::driver::workflow::definition::*;
 use crate::driver::workflow::frame::{Address, Stage};
@@ -117,16 +117,24 @@ impl Run<'_> {
             Move::Asks(request) => {
                 self.round.question.get_or_insert((address.clone(), request));
             }
-            Move::Waits(Wait::Person { prompt, until }) => {
-                if let Some(until) = until {
-                    self.round.due(until, || format!("step {step:?} waits no longer"));
+            Move::Waits(Wait::Person { prompt, until, due, .. }) => {
+                if let Some(due) = due {
+                    self.round.due(due, || format!("step {step:?} goes on"));
                 }
-                self.round.person.get_or_insert((address.clone(), prompt));
+                let address = address.clone();
+                let asked = Asked { address, prompt, until, number: None };
+                self.round.person.get_or_insert(asked);
             }
             Move::Waits(Wait::Until { at, reason }) => self.round.due(at, || reason),
-            Move::Waits(Wait::Results) => self.round.busy = true,
+            Move::Waits(Wait::Results { until }) => {
+                self.round.busy = true;
+                if let Some(until) = until {
+                    self.round.due(until, || format!("step {step:?} goes on"));
+                }
+            }
         }
-        if let Some(until) = until {
+        // Of one that is still busy then, what is under way has its own time.
+        if let Some(until) = until.filter(|until| *until > self.now()) {
             self.round.due(until, || format!("the time of step {step:?} ends"));
         }
         None

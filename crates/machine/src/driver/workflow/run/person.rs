@@ -1,6 +1,6 @@
 //! Steps that ask a person.
 
-use super::Run;
+use super::{Asked, Run};
 use crate::driver::workflow::definition::*;
 use crate::driver::workflow::frame::Address;
 use crate::driver::workflow::result::Ended;
@@ -13,6 +13,7 @@ impl Run<'_> {
         step: &Step,
         prompt: &mut String,
         until: &mut Option<Timestamp>,
+        question: &mut u64,
         address: &Address,
     ) -> Option<Ended> {
         let Work::Person(work) = &step.work else { return Some(Ended::skipped()) };
@@ -23,20 +24,36 @@ impl Run<'_> {
         }
         if let Some(came) = came {
             match work.understand(&came.text) {
-                Ok(answer) => return Some(work.ended(step, answer)),
-                Err(expected) => *prompt = format!("{expected}\n{}", work.first(prompt)),
+                Ok(answer) => {
+                    *question = 0;
+                    return Some(work.ended(step, answer));
+                }
+                Err(expected) => {
+                    *prompt = format!("{expected}\n{}", work.first(prompt));
+                    *question = 0;
+                }
             }
         }
-        let until = until.iter().chain(&self.deadlines).copied().min();
-        if let Some(until) = until {
-            if until <= self.now() {
-                let why = format!("step {:?}: nobody answered in time", step.name);
-                let status = if work.denies { "denied" } else { "timed_out" };
-                return Some(Ended::failed(status, "", why));
-            }
-            self.round.due(until, || format!("step {:?} waits no longer", step.name));
+        let around = self.deadlines.iter().copied().min();
+        let until = until.iter().copied().chain(around).min();
+        if until.is_some_and(|until| until <= self.now()) {
+            *question = 0;
+            let why = format!("step {:?}: nobody answered in time", step.name);
+            let status = if work.denies { "denied" } else { "timed_out" };
+            return Some(Ended::failed(status, "", why));
         }
-        self.round.person.get_or_insert((address.clone(), prompt.clone()));
+        if self.round.person.is_some() {
+            if let Some(around) = around {
+                self.round.due(around, || format!("step {:?} waits no longer", step.name));
+            }
+            return None;
+        }
+        if *question == 0 {
+            *self.questions += 1;
+            *question = *self.questions;
+        }
+        let (address, prompt) = (address.clone(), prompt.clone());
+        self.round.person = Some(Asked { address, prompt, until, number: Some(*question) });
         None
     }
 }

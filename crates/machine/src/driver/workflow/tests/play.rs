@@ -102,7 +102,7 @@ impl Play {
                         under_way.push_back((calls, action));
                     }
                 }
-                Decision::Wait(Wait::Results) => {
+                Decision::Wait(Wait::Results { .. }) => {
                     assert!(!under_way.is_empty(), "waits for nothing")
                 }
                 Decision::Wait(Wait::Until { at, .. }) => {
@@ -110,11 +110,15 @@ impl Play {
                     self.now = at;
                     continue;
                 }
-                Decision::Wait(Wait::Person { prompt, until }) => {
+                Decision::Wait(Wait::Person { prompt, until, due: due_at, .. }) => {
                     assert!(under_way.is_empty(), "a person is asked when nothing is under way");
-                    let end = until.map(|at| format!(" until +{}", at.since(self.now)));
-                    self.note(format!("person: {prompt}{}", end.unwrap_or_default()));
-                    match (self.told.pop_front().filter(|line| line != "…"), until) {
+                    let after = |at: Timestamp| at.since(self.now);
+                    let end = until.map(|at| format!(" until +{}", after(at)));
+                    let due = due_at.map(|at| format!(" due +{}", after(at)));
+                    let (end, due) = (end.unwrap_or_default(), due.unwrap_or_default());
+                    self.note(format!("person: {prompt}{end}{due}"));
+                    let moment = until.iter().chain(&due_at).copied().min();
+                    match (self.told.pop_front().filter(|line| line != "…"), moment) {
                         (Some(line), _) => self.observe(&Fact::Told(&line)),
                         (None, Some(at)) => self.now = at,
                         (None, None) => return,

@@ -25,7 +25,7 @@ fn work_of(config: &Value) -> (u64, u64) {
     loop {
         match driver.decide(&SITUATION) {
             Decision::Act(actions) => under_way.extend(actions),
-            Decision::Wait(Wait::Results) => {}
+            Decision::Wait(Wait::Results { .. }) => {}
             Decision::Claim { .. } => break,
             other => panic!("{other:?}"),
         }
