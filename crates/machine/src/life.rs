@@ -215,6 +215,7 @@ impl Step<'_> {
             )
         });
         self.state.data.retry_at = None;
+        self.state.data.held_claim = None;
         self.abort_calls("interrupted by the operator");
         match self.state.data.phase {
             Phase::Consulting { .. }
@@ -326,6 +327,7 @@ impl Step<'_> {
         data.budget.bound(&driver, data.spend.turns);
         self.state.data.successor = Some(driver);
         self.state.data.held = None;
+        self.state.data.held_claim = None;
         self.state.data.retry_at = None;
         self.state.data.course.trouble = None;
         // What the former driver waits for no longer matters; calls under way end first.

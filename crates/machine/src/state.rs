@@ -226,6 +226,9 @@ pub struct Data {
     /// When an eager driver decides again though no action has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakes_at: Option<Timestamp>,
+    /// A claim that is checked once the actions of others that are under way have ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_claim: Option<String>,
     /// The number of the last event.
     pub last_event: u64,
     /// Inputs taken so far: the number of the last record.
@@ -477,6 +480,7 @@ impl State {
                 last_question: QuestionId::default(),
                 asked_person: None,
                 wakes_at: None,
+                held_claim: None,
                 last_event: 0,
                 inputs: 0,
                 dropped: 0,

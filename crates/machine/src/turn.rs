@@ -346,18 +346,23 @@ impl Step<'_> {
             self.open_tools();
             return true;
         }
-        self.start_calls();
+        if self.state.data.held_claim.is_none() {
+            self.start_calls();
+        }
         if !matches!(self.state.data.phase, Phase::Acting) {
             return true;
         }
         let done =
             self.state.data.calls.iter().all(|call| matches!(call.status, CallStatus::Done(_)));
+        // Whoever takes over decides what comes next: what runs ends, and nothing is added to it.
+        if self.state.data.successor.is_none() && self.state.data.held_claim.is_some() {
+            return self.claim_what_was_held();
+        }
         if done {
             self.close_turn();
             self.state.data.phase = Phase::Ready;
             return true;
         }
-        // Whoever takes over decides what comes next: what runs ends, and nothing is added to it.
         if self.state.data.successor.is_some() {
             return false;
         }
@@ -390,6 +395,26 @@ impl Step<'_> {
         if let Some(at) = moment {
             self.set_alarm(at);
         }
+    }
+
+    /// Checks a claim that was held once nothing of the others runs any more; true if there is more to do at once.
+    fn claim_what_was_held(&mut self) -> bool {
+        let running = |call: &Call| matches!(call.status, CallStatus::Running { .. });
+        if self.state.data.calls.iter().any(running) {
+            return false;
+        }
+        let Some(summary) = self.state.data.held_claim.take() else { return false };
+        self.decide_in_place_of_others(Decision::Claim { summary });
+        true
+    }
+
+    /// Ends whatever is under way, since nothing of it matters to what was decided.
+    fn decide_in_place_of_others(&mut self, decision: Decision) {
+        self.abort_calls("another way won");
+        self.settle_doubts();
+        self.close_turn();
+        self.state.data.phase = Phase::Ready;
+        self.apply(decision);
     }
 
     /// Adds to the open turn what is one more; true if there is more to do at once.
@@ -428,12 +453,15 @@ impl Step<'_> {
                 self.wake_at(wait.moment());
                 false
             }
+            // If the claim does not hold, the others go on: what they have begun comes to its end, and none of it reaches into
+            // the check.
+            Decision::Claim { summary } if !self.state.data.spec.acceptance.is_empty() => {
+                self.wake_at(None);
+                self.state.data.held_claim = Some(summary);
+                self.claim_what_was_held()
+            }
             Decision::Consult(_) | Decision::Claim { .. } | Decision::GiveUp { .. } => {
-                self.abort_calls("another way won");
-                self.settle_doubts();
-                self.close_turn();
-                self.state.data.phase = Phase::Ready;
-                self.apply(decision);
+                self.decide_in_place_of_others(decision);
                 true
             }
         }
@@ -478,6 +506,7 @@ impl Step<'_> {
         }
         self.deliver_results();
         self.wake_at(None);
+        self.state.data.held_claim = None;
         self.note_turn_ended();
         self.state.data.calls.clear();
         let turn = self.state.data.spend.turns;

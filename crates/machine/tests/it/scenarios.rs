@@ -548,6 +548,33 @@ fn the_time_of_a_question_that_is_not_put_keeps_nobody_waiting_and_a_retry_does(
 }
 
 #[test]
+fn a_claim_is_checked_once_what_the_other_racers_run_has_ended_and_takes_nothing_from_them() {
+    let worker = |command: &str| json!({ "driver": "workflow", "config": { "steps": [reads(command, json!({}))] } });
+    let driver = DriverSpec::new("race", json!({ "drivers": [worker("slow"), worker("quick")] }));
+    let race = TaskSpec { driver, ..spec(json!({})) };
+    let mut checked = race.clone();
+    checked.acceptance = vec![check_of("test -e made-by-slow")];
+    let verdict = |passed| {
+        let title = "shell: test -e made-by-slow".to_owned();
+        Verdict::of(vec![CriterionResult { title, passed, ..CriterionResult::default() }])
+    };
+    let mut rig = Rig::started(checked);
+    rig.ended(3, ToolResult::ok(""));
+    assert!(rig.told().starts_with("[] tool_ended c2 ok"), "nothing is stopped: {}", rig.told());
+    rig.ended(2, ToolResult::ok(""));
+    assert!(rig.told().contains("tool_ended c1 ok, turn_ended, claimed"), "{}", rig.told());
+    rig.input(Signal::Verified(rig.effect("verify"), Ok(verdict(false))).into());
+    assert!(rig.told().contains("verdict_failed"), "{}", rig.told());
+    // The slow one has what it did, and claims.
+    rig.input(Signal::Verified(rig.effect("verify"), Ok(verdict(true))).into());
+    assert_eq!(finished(&rig), Some(Outcome::Verified));
+
+    let mut rig = Rig::started(race);
+    rig.ended(3, ToolResult::ok(""));
+    assert_eq!(finished(&rig), Some(Outcome::Completed), "without a check the first claim holds");
+}
+
+#[test]
 fn when_another_way_wins_a_call_in_doubt_has_that_as_its_result() {
     let child = |turns| json!({ "driver": "scripted", "config": { "turns": turns } });
     let race =
