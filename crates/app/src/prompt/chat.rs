@@ -319,11 +319,17 @@ impl Chat<'_> {
             }
             // Lines that nobody sees being asked for are messages: none is lost, and nothing is approved by one.
             Err(Unclear::Expected(_) | Unclear::ShowAll | Unclear::Help) => match ask {
-                Ask::Approval { call, .. } => {
-                    // Nobody looked at the call, so nothing is to be learned from this.
-                    self.give(Command::deny(call, UNANSWERED));
-                    self.asks.drop(self.task, &ask);
-                    return self.say(words, attended);
+                Ask::Approval { .. } => {
+                    // The words first: with them nothing begins that was wished for before. A refusal alone would let the next
+                    // call of the same answer begin.
+                    self.shared.say(&words);
+                    self.give(Command::Steer { text: words });
+                    while let Some(Open { ask, .. }) = self.asks.first() {
+                        let Ask::Approval { call, .. } = &ask else { break };
+                        // Nobody looked at the call, so nothing is to be learned from this.
+                        self.give(Command::deny(*call, UNANSWERED));
+                        self.asks.drop(self.task, &ask);
+                    }
                 }
                 Ask::Question { call, .. } => {
                     self.give(Command::Answer { call, text: words });

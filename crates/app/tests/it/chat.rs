@@ -294,6 +294,25 @@ fn in_a_pipe_nothing_is_approved_by_a_message_and_no_message_is_lost() {
 }
 
 #[test]
+fn in_a_pipe_a_message_in_place_of_a_yes_lets_no_other_call_begin() {
+    let calls = ["touch asked", "touch released"]
+        .map(|command| format!("{{ tool = \"shell\", input = {{ command = \"{command}\" }} }}"));
+    let place = place(&format!(
+        "[[reply]]\nmatch = \"go\"\ntext = \"I run two.\"\ntool_calls = [{}]\n\
+         [[reply]]\ntext = \"I stop.\"\nrepeat = true\n",
+        calls.join(", ")
+    ));
+    let rule = "[[rule]]\ntool = \"shell\"\ncommand = \"touch released\"\ndecide = \"allow\"\n";
+    place.write(".drivetrain/policy.toml", rule);
+    place.trust();
+    let ran = place.run_with(&chat(&[]), "go\nNo! Stop. Release nothing.\n");
+    assert!(ran.out.contains("says: I stop."), "{}{}", ran.out, ran.err);
+    for file in ["asked", "released"] {
+        assert!(!place.folder().join(file).exists(), "{file}: {}", ran.out);
+    }
+}
+
+#[test]
 fn a_wrong_chat_starts_nothing() {
     let place = place("[[reply]]\ntext = \"x\"\n");
     for (args, said) in [
